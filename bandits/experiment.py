@@ -1,0 +1,229 @@
+"""One phase of a bandit study as rounds that the runner can play: cohort -> inputs -> TFF round -> metrics.
+
+The way of a client's data: `ClientData.load` -> `Task.normalise` -> `process.ClientInput` -> inference, training and
+aggregation in `process` -> the metrics here.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from bandits import flags, inference, losses, metrics, process, registry, tasks
+from data import clients, keys
+from optimization import aggregators, client_work, models, runner, server
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """What one sequence of rounds does.
+
+    Attributes:
+      bandit: Policy and loss.
+      population: Indices of the clients that take part.
+      rewards: Key of `Task.rewards`.
+      total_rounds: Rounds.
+      cohort_size: Clients per round.
+      deploy_every: Rounds between deployments.
+      server_optimizer: Its name.
+      server_learning_rate: Its learning rate.
+      client_learning_rate: The clients'.
+    """
+
+    bandit: registry.BanditEntry
+    population: range
+    rewards: str
+    total_rounds: int
+    cohort_size: int
+    deploy_every: int
+    server_optimizer: str
+    server_learning_rate: float
+    client_learning_rate: float
+
+
+class Progress(NamedTuple):
+    """State between rounds: the server's, and what the running average needs.
+
+    Attributes:
+      server: State of the TFF process.
+      reward_total: float64, round rewards summed over rounds.
+      reward_rounds: int64, rounds with at least one example.
+    """
+
+    server: process.BanditState
+    reward_total: np.float64
+    reward_rounds: np.int64
+
+
+def build_model(task: tasks.Task) -> models.Model:
+    """Returns the task's model."""
+    return getattr(models, task.model)(**task.model_arguments)
+
+
+def build_loss(settings: Mapping[str, Any], bandit: registry.BanditEntry, num_actions: int):
+    """Returns the loss of a bandit, under `--importance_weighting` and `--variant`."""
+    if bandit.supervised:
+        return losses.SupervisedLoss(bandit.cross_entropy)
+    if settings["importance_weighting"] and settings["variant"] == "reference_code":
+        if bandit.policy == "epsilon_greedy" and settings["bandits_epsilon"]:
+            # The published program's weight: (epsilon / K) / propensity, at most 1.
+            scale = settings["bandits_epsilon"] / num_actions
+            return losses.BanditLoss(True, bandit.cross_entropy, weight_scale=scale, weight_cap=1.0)
+    return losses.BanditLoss(settings["importance_weighting"], bandit.cross_entropy)
+
+
+def build_server_optimizer(
+    settings: Mapping[str, Any], name: str, learning_rate: float
+) -> tff.learning.optimizers.Optimizer:
+    """Returns a server optimizer with the hyperparameters that were given for it."""
+    values = {key: settings[f"server_{name}_{key}"] for key in flags.SERVER_HYPERPARAMETERS[name]}
+    given = {key: value for key, value in values.items() if value is not None}
+    return server.OPTIMIZERS[name](learning_rate, **given)
+
+
+def build_process(settings: Mapping[str, Any], task: tasks.Task, phase: Phase) -> process.BanditProcess:
+    """Returns the process of one phase."""
+    bandit = phase.bandit
+    aggregator = aggregators.MeanAggregator(
+        weighted=settings["client_weighting"] == "num_examples",
+        clip_norm=settings["clip_norm"],
+        adaptive_clipping=settings["adaptive_clipping"],
+        quantile=settings["unclip_quantile"] or 0.0,
+    )
+    local_sgd = client_work.LocalSgd(
+        phase.client_learning_rate,
+        settings["client_batch_size"],
+        settings["client_epochs_per_round"],
+    )
+    return process.BanditProcess(
+        model=build_model(task),
+        policy=registry.POLICIES[bandit.policy].build(flags.policy_values(settings, bandit)),
+        loss=build_loss(settings, bandit, task.num_actions),
+        reward_matrix=task.rewards[phase.rewards],
+        local_sgd=local_sgd if bandit.trains else None,
+        aggregator=aggregator.factory(),
+        server_optimizer=build_server_optimizer(settings, phase.server_optimizer, phase.server_learning_rate),
+        deploy_every=phase.deploy_every,
+        feature_spec=tf.TensorSpec((None, *task.feature_shape)),
+        multi_label=task.multi_label,
+    )
+
+
+def build(
+    settings: Mapping[str, Any],
+    task: tasks.Task,
+    phase: Phase,
+    initial_weights: models.Weights | None,
+) -> runner.Experiment:
+    """Returns the rounds of one phase.
+
+    Args:
+      settings: Flags.
+      task: The task.
+      phase: The phase.
+      initial_weights: Model to start from; None draws one.
+    """
+    seed = settings["seed"]
+    definition = build_process(settings, task, phase)
+    if initial_weights is None:
+        initial_weights = definition.model.initial_weights(seed)
+    tff_process = definition.build(initial_weights)
+    population = task.clients
+    if settings["max_examples_per_client"]:
+        population = clients.CappedClients(population, settings["max_examples_per_client"], seed)
+    evaluate = _evaluator(settings, task, definition)
+
+    def client_input(client: int, round_num: int) -> process.ClientInput:
+        examples = population.load(client)
+        acts_at = round_num
+        if settings["cache"] == "persistent":
+            acts_at = (round_num - 1) // phase.deploy_every
+        return process.ClientInput(
+            task.normalise(examples.features),
+            examples.labels,
+            process.ClientKeys(
+                cache=keys.tensorflow_key(seed, keys.Purpose.CACHE, acts_at, client),
+                training=keys.tensorflow_key(seed, keys.Purpose.TRAINING, round_num, client),
+            ),
+        )
+
+    def play_round(progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
+        draw = keys.generator(seed, keys.Purpose.COHORT, round_num)
+        cohort = draw.choice(len(phase.population), phase.cohort_size, replace=False)
+        inputs = [client_input(phase.population[index], round_num) for index in cohort]
+        state, counts = tff_process.next(progress.server, inputs)
+        total, rounds = progress.reward_total, progress.reward_rounds
+        if counts.examples:
+            total, rounds = total + float(counts.reward_sum) / int(counts.examples), rounds + 1
+        progress = Progress(state, np.float64(total), np.int64(rounds))
+        return progress, _report(counts, progress, settings["client_epochs_per_round"])
+
+    return runner.Experiment(
+        initial_state=lambda: Progress(tff_process.initialize(), np.float64(0), np.int64(0)),
+        play_round=play_round,
+        evaluate=lambda progress: evaluate(progress.server.weights),
+        columns=metrics.COLUMNS,
+        headline=metrics.AVERAGE_REWARD,
+    )
+
+
+def _report(counts: process.RoundMetrics, progress: Progress, epochs: int) -> dict[str, float]:
+    """Returns one row of `metrics.csv`; a mean over nothing is not a number."""
+    examples = int(counts.examples)
+    row = {
+        metrics.ROUND_REWARD: _mean(counts.reward_sum, examples),
+        metrics.AVERAGE_REWARD: _mean(progress.reward_total, int(progress.reward_rounds)),
+        metrics.ROUND_PROBABILITY: _mean(counts.propensity_sum, examples),
+        metrics.DEPLOYED: int(counts.deployed),
+        metrics.LOSS: _mean(counts.loss_sum, int(counts.trained_examples) * epochs),
+        metrics.UPDATE_NORM: float(counts.update_norm),
+        metrics.EXAMPLES: examples,
+        metrics.EMPTY_CLIENTS: int(counts.empty_clients),
+        metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
+    }
+    if isinstance(counts.aggregator, Mapping) and "clipping_norm" in counts.aggregator:
+        row[metrics.CLIP_NORM] = float(counts.aggregator["clipping_norm"])
+        row[metrics.CLIPPED_CLIENTS] = int(counts.aggregator["clipped_count"])
+    return row
+
+
+def _mean(total: float, count: int) -> float:
+    return float(total) / count if count else float("nan")
+
+
+def _evaluator(settings: Mapping[str, Any], task: tasks.Task, definition: process.BanditProcess):
+    """Returns weights -> accuracy and reward of their greedy policy on the held-out examples."""
+    held_out = clients.pool(task.held_out, settings["max_validation_samples"], settings["seed"])
+    batch_size = settings["eval_batch_size"]
+
+    @tf.function(
+        input_signature=[
+            tuple(tf.TensorSpec(shape) for shape in definition.model.shapes.values()),
+            definition.feature_spec,
+            tf.TensorSpec((None, *held_out.labels.shape[1:]), held_out.labels.dtype),
+        ]
+    )
+    def sums(weights, features, labels):
+        outputs = definition.model.forward(weights, features)
+        action = tf.argmax(outputs, axis=1, output_type=tf.int32)
+        rewards = inference.reward_vectors(labels, definition.reward_matrix)
+        is_right = tf.gather(labels, action, axis=1, batch_dims=1) > 0 if task.multi_label else tf.equal(labels, action)
+        return (
+            tf.reduce_sum(tf.cast(is_right, tf.int32)),
+            tf.reduce_sum(tf.gather(rewards, action, axis=1, batch_dims=1)),
+        )
+
+    def evaluate(weights) -> dict[str, float]:
+        right = reward = 0.0
+        for start in range(0, len(held_out.labels), batch_size):
+            batch = held_out.take(np.arange(start, min(start + batch_size, len(held_out.labels))))
+            counts = sums(tuple(weights), task.normalise(batch.features), batch.labels)
+            right += int(counts[0])
+            reward += float(counts[1])
+        count = len(held_out.labels)
+        return {metrics.ACCURACY: right / count, metrics.HELD_OUT_REWARD: reward / count}
+
+    return evaluate

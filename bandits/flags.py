@@ -1,0 +1,265 @@
+"""Flags of the main experiment, and every check that needs no data and no TensorFlow."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bandits import registry
+from data.errors import UsageError
+from optimization import cli
+
+_USAGE = """
+Federated contextual bandits: clients act with a deployed model, train on what they saw, and the server averages.
+
+  run_federated                                          # digits, softmax: about a minute
+  run_federated --bandits_type=greedy --experiment_name=my_greedy
+  run_federated --task_type=unipen62 --data_dir=DIR --scenario=init_shift
+
+Where a default is missing here, it is the task's own; config.json in the run's folder records all values.
+"""
+
+_DEFAULTS = {
+    "total_rounds": 150,
+    "clients_per_round": 20,
+    "client_batch_size": 16,
+    "client_epochs_per_round": 1,
+    "bandits_deploy_freq": 10,
+    "server_learning_rate": 0.01,
+    "client_learning_rate": 0.1,
+    "init_rounds": 100,
+    "init_clients": 100,
+    "init_server_optimizer": "sgd",
+    "init_server_learning_rate": 1.0,
+    "init_client_learning_rate": 0.1,
+    "rounds_per_eval": 10,
+    "rounds_per_checkpoint": 25,
+    "max_examples_per_client": 0,
+}
+_FIRST_CLIP_NORM = 0.1
+_QUANTILE = 0.8
+
+# Hyperparameters of each server optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
+# Left out, they have Keras' defaults, which are also TFF's.
+SERVER_HYPERPARAMETERS: Mapping[str, Mapping[str, float | None]] = {
+    "sgd": {"momentum": 1.0},
+    "adam": {"beta_1": 1.0, "beta_2": 1.0, "epsilon": None},
+    "yogi": {"beta_1": 1.0, "beta_2": 1.0, "epsilon": None, "initial_preconditioner_value": None},
+    "adagrad": {"initial_preconditioner_value": None, "epsilon": None},
+}
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `run_federated`."""
+    flags = cli.FlagSet(_USAGE)
+    tasks = {name: entry.help for name, entry in registry.TASKS.items()}
+    bandits = {name: entry.help for name, entry in registry.BANDITS.items()}
+
+    flags.group("What is studied")
+    flags.choice("task_type", "digits", tasks, "data, model and rewards")
+    flags.choice("bandits_type", "softmax", bandits, "how clients choose actions, and the loss they train")
+    flags.choice(
+        "scenario",
+        "scratch",
+        ["scratch", "init", "init_shift"],
+        "start from random weights; from a model pre-trained with full feedback on a few clients; or from such a "
+        "model whose rewards then change",
+    )
+    flags.choice(
+        "variant",
+        "paper",
+        ["paper", "reference_code"],
+        "whose text counts where the study and its published program differ",
+    )
+    flags.choice(
+        "dist_shift_type",
+        None,
+        ["init", "bandits"],
+        "rewards of one step of init_shift done by hand: its initial training, or the bandits after it",
+    )
+    flags.text(
+        "population_client_selection",
+        None,
+        "START-END: only the clients from index START up to, not including, END take part",
+    )
+    flags.text("initial_model_path", None, "folder of the run whose final model is the initial model")
+    flags.integer("seed", 0, "seed of every draw")
+
+    flags.group("Bandit")
+    flags.integer("bandits_deploy_freq", None, "rounds between deployments of the trained model", low=1)
+    for policy, entry in registry.POLICIES.items():
+        for name, parameter in entry.parameters.items():
+            flags.number(
+                f"bandits_{name}",
+                parameter.default,
+                f"{policy}: {parameter.help}",
+                low=parameter.low,
+                high=parameter.high,
+                above=parameter.above,
+            )
+    flags.switch(
+        "importance_weighting",
+        None,
+        "weigh each example by 1/propensity, whatever the bandit's default",
+    )
+    flags.choice(
+        "cache",
+        "round",
+        ["round", "persistent"],
+        "a client acts anew each round (Algorithm 4), or once per deployment, keeping its log until the next "
+        "(Algorithm 1)",
+    )
+
+    flags.group("Rounds and clients")
+    flags.integer("total_rounds", None, "rounds of the bandit", low=1)
+    flags.integer("clients_per_round", None, "clients in a cohort", low=1)
+    flags.integer("max_examples_per_client", None, "cap on a client's examples, a seeded choice; 0 for none")
+    flags.integer("client_batch_size", None, "examples of a mini-batch", low=1)
+    flags.integer("client_epochs_per_round", None, "passes of a client over its cache", low=1)
+    flags.choice("client_optimizer", "sgd", ["sgd"], "optimizer on the client")
+    flags.number("client_learning_rate", None, "its learning rate")
+
+    flags.group("Server")
+    flags.choice("server_optimizer", "adam", list(SERVER_HYPERPARAMETERS), "optimizer on the server")
+    flags.number("server_learning_rate", None, "its learning rate")
+    for optimizer, hyperparameters in SERVER_HYPERPARAMETERS.items():
+        for name, high in hyperparameters.items():
+            flags.number(
+                f"server_{optimizer}_{name}",
+                None,
+                f"of {optimizer}; left out, Keras' default",
+                high=high,
+            )
+    flags.choice("client_weighting", "uniform", ["uniform", "num_examples"], "weight of a client in the mean")
+    flags.choice("aggregator_type", "mean", ["mean"], "how the cohort's updates become one")
+    flags.switch("adaptive_clipping", True, "let the clip norm follow a quantile of the updates' norms")
+    flags.number(
+        "unclip_quantile",
+        None,
+        f"that quantile, the part of updates left unclipped (default: {_QUANTILE})",
+        high=1.0,
+    )
+    flags.number(
+        "clip_norm",
+        None,
+        "L2 norm that a client's update is clipped to; with adaptive clipping, only at first "
+        f"(default: {_FIRST_CLIP_NORM} with adaptive clipping, else none)",
+        above=True,
+    )
+
+    flags.group("Initial training, for --scenario=init and init_shift")
+    flags.integer(
+        "init_clients",
+        None,
+        "clients that it uses: the first ones; the bandits get the others",
+        low=1,
+    )
+    flags.integer("init_rounds", None, "its rounds", low=1)
+    flags.choice("init_server_optimizer", None, list(SERVER_HYPERPARAMETERS), "its server optimizer")
+    flags.number("init_server_learning_rate", None, "its server learning rate")
+    flags.number("init_client_learning_rate", None, "its client learning rate")
+
+    flags.group("Data")
+    flags.text(
+        "data_dir",
+        None,
+        "folder of the task's files (default: the environment's FEDBANDITS_DATA_DIR)",
+    )
+    flags.text("cache_dir", None, "folder for downloads (default: ~/.cache/federated_bandits)")
+
+    flags.group("Output")
+    flags.text("root_output_dir", "runs", "folder of all runs")
+    flags.text("experiment_name", None, "name of this run's folder (default: task_scenario_bandit)")
+    flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
+    flags.integer("rounds_per_eval", None, "rounds between evaluations on held-out data; 0 for only the last")
+    flags.integer("eval_batch_size", 512, "examples of an evaluation batch", low=1)
+    flags.integer("max_validation_samples", 10000, "most held-out examples; 0 for all")
+    flags.integer("rounds_per_checkpoint", None, "rounds between checkpoints; 0 for only the last")
+    flags.integer("max_concurrent_threads", 0, "clients computed at the same time; 0 for as many as cores")
+    return flags
+
+
+def resolve(settings: cli.Settings) -> cli.Settings:
+    """Fills in the task's defaults and checks flags against each other.
+
+    Raises:
+      UsageError: On a flag without effect, or values that do not go together.
+    """
+    task = registry.TASKS[settings.task_type]
+    bandit = registry.BANDITS[settings.bandits_type]
+    _check_effect(settings, bandit)
+    settings = settings.with_defaults(_DEFAULTS | dict(task.defaults))
+    if settings.adaptive_clipping:
+        settings = settings.with_defaults({"clip_norm": _FIRST_CLIP_NORM, "unclip_quantile": _QUANTILE})
+    if settings.experiment_name is None:
+        name = f"{settings.task_type}_{settings.scenario}_{settings.bandits_type}"
+        settings = settings.replace(experiment_name=name)
+    weighted = settings.importance_weighting
+    if weighted is None:
+        settings = settings.replace(importance_weighting=bandit.importance_weighted)
+    # Relative folders start where the user is, also under `bazel run`.
+    paths = {
+        name: cli.user_path(settings[name])
+        for name in ("data_dir", "cache_dir", "root_output_dir", "initial_model_path")
+        if settings[name]
+    }
+    return settings.replace(**paths)
+
+
+def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
+    """Refuses flags that were given but have no effect with the others."""
+    own = registry.POLICIES[bandit.policy].parameters
+    for policy, entry in registry.POLICIES.items():
+        for name in entry.parameters:
+            if name not in own and f"bandits_{name}" in settings.given:
+                raise UsageError(
+                    f"--bandits_{name} belongs to {policy}, not to --bandits_type={settings.bandits_type}."
+                )
+    for optimizer, hyperparameters in SERVER_HYPERPARAMETERS.items():
+        for name in hyperparameters:
+            flag = f"server_{optimizer}_{name}"
+            if optimizer != settings.server_optimizer and flag in settings.given:
+                raise UsageError(
+                    f"--{flag} belongs to --server_optimizer={optimizer}; {settings.server_optimizer} was chosen."
+                )
+    if settings.scenario == "scratch":
+        for name in sorted(settings.given):
+            if name.startswith("init_"):
+                raise UsageError(f"--{name} has an effect only with --scenario=init or init_shift.")
+    else:
+        for name in ("dist_shift_type", "population_client_selection", "initial_model_path"):
+            if name in settings.given:
+                raise UsageError(
+                    f"--{name} sets up one step by hand; --scenario={settings.scenario} does both itself. Leave one out."
+                )
+        if bandit.supervised:
+            raise UsageError(
+                f"--scenario={settings.scenario} trains its initial model itself; --bandits_type is for the bandits after it."
+            )
+    if settings.bandits_type == "init" and settings.scenario == "scratch" and not settings.initial_model_path:
+        raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")
+    if "unclip_quantile" in settings.given and not settings.adaptive_clipping:
+        raise UsageError("--unclip_quantile has an effect only with --adaptive_clipping.")
+    if settings.importance_weighting is not None and (bandit.supervised or not bandit.trains):
+        raise UsageError(f"--importance_weighting has no effect with --bandits_type={settings.bandits_type}.")
+
+
+def population_range(selection: str | None, population: int) -> range:
+    """Returns the client indices that `--population_client_selection` names.
+
+    Raises:
+      UsageError: If it is not START-END with START < END <= population.
+    """
+    if selection is None:
+        return range(population)
+    match = re.fullmatch(r"(\d+)-(\d+)", selection)
+    if not match or not int(match[1]) < int(match[2]) <= population:
+        raise UsageError(
+            f"--population_client_selection={selection} must be START-END with START < END <= {population}, "
+            "the task's number of clients."
+        )
+    return range(int(match[1]), int(match[2]))
+
+
+def policy_values(settings: Mapping[str, Any], bandit: registry.BanditEntry) -> dict[str, float]:
+    """Returns the values of the bandit's policy's parameters."""
+    return {name: settings[f"bandits_{name}"] for name in registry.POLICIES[bandit.policy].parameters}

@@ -1,0 +1,82 @@
+"""Losses of a mini-batch (Agarwal et al. 2023, eq. 5 and 6, Algorithm 3 lines 11-12).
+
+The paper writes sums with a factor one half; these are means over the mini-batch (and over actions when supervised),
+as in the published program, because the learning rates of the paper's tables belong to means.
+
+A bandit loss sees the chosen action's reward and nothing else of the labels.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+FULL_FEEDBACK = "rewards"  # Cache entry, float32 [batch, actions], that only supervised losses read.
+
+
+@dataclasses.dataclass(frozen=True)
+class BanditLoss:
+    """Squared error, or cross entropy, of the chosen action's predicted reward.
+
+    Attributes:
+      importance_weighted: Whether each example weighs weight_scale / propensity (eq. 6) or 1 (eq. 5).
+      cross_entropy: Whether outputs are logits: the predicted reward is their softmax, and the loss
+        -r log f - (1 - r) log(1 - f) instead of (f - r)^2.
+      weight_scale: Numerator of the importance weight; 1 makes the loss unbiased.
+      weight_cap: Largest importance weight.
+    """
+
+    importance_weighted: bool = False
+    cross_entropy: bool = False
+    weight_scale: float = 1.0
+    weight_cap: float = math.inf
+    full_feedback = False
+
+    def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns float32 [batch, actions], what a policy explores on."""
+        return tf.nn.softmax(outputs) if self.cross_entropy else outputs
+
+    def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the scalar mean loss.
+
+        Args:
+          outputs: float32 [batch, actions].
+          batch: `action` int32, `reward` and `propensity` float32, each [batch].
+        """
+        reward = batch["reward"]
+        if self.cross_entropy:
+            log_probabilities = tf.nn.log_softmax(outputs)
+            chosen = tf.gather(log_probabilities, batch["action"], axis=1, batch_dims=1)
+            others = tf.math.log(tf.maximum(-tf.math.expm1(chosen), 1e-7))
+            losses = -reward * chosen - (1 - reward) * others
+        else:
+            chosen = tf.gather(outputs, batch["action"], axis=1, batch_dims=1)
+            losses = tf.square(chosen - reward)
+        if self.importance_weighted:
+            losses *= tf.minimum(self.weight_scale / batch["propensity"], self.weight_cap)
+        return tf.reduce_mean(losses)
+
+
+@dataclasses.dataclass(frozen=True)
+class SupervisedLoss:
+    """Squared error over all actions, or cross entropy, given every action's reward.
+
+    Attributes:
+      cross_entropy: Whether outputs are logits, trained towards the rewards scaled to sum 1.
+    """
+
+    cross_entropy: bool = False
+    full_feedback = True
+
+    def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns float32 [batch, actions], what a policy explores on."""
+        return tf.nn.softmax(outputs) if self.cross_entropy else outputs
+
+    def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the scalar mean loss, from outputs and `rewards`, both float32 [batch, actions]."""
+        rewards = batch[FULL_FEEDBACK]
+        if self.cross_entropy:
+            targets = tf.math.divide_no_nan(rewards, tf.reduce_sum(rewards, axis=1, keepdims=True))
+            return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, outputs))
+        return tf.reduce_mean(tf.square(outputs - rewards))

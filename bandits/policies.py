@@ -1,0 +1,147 @@
+"""Exploration policies: predicted rewards -> action probabilities (Agarwal et al. 2023, Algorithm 2, lines 4-7).
+
+A policy is one function. Drawing the action and recording its propensity happen once, in `bandits.inference`.
+Ties for the best action are broken at random: tied actions share the greedy action's probability, which is what a
+uniform choice among them gives.
+"""
+
+import abc
+import dataclasses
+
+import tensorflow as tf
+
+
+class Policy(abc.ABC):
+    """Maps predicted rewards to a distribution over actions."""
+
+    @abc.abstractmethod
+    def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
+        """Returns float32 [batch, actions] rows that sum to 1, from finite rewards of the same shape."""
+
+    def __call__(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
+        """Returns `probabilities`, uniform for rows whose predictions are not all finite.
+
+        Args:
+          predicted_rewards: float32 [batch, actions].
+
+        Returns:
+          float32 [batch, actions]; every row is a distribution.
+        """
+        usable = tf.reduce_all(tf.math.is_finite(predicted_rewards), axis=1, keepdims=True)
+        # Zeros make every policy's arithmetic safe; their rows are replaced below.
+        rows = self.probabilities(tf.where(usable, predicted_rewards, 0.0))
+        rows = tf.where(usable, rows, 1.0)
+        return rows / tf.reduce_sum(rows, axis=1, keepdims=True)
+
+
+def _best(predicted_rewards: tf.Tensor) -> tf.Tensor:
+    """Returns float32 [batch, actions] that is 1 at each row's best actions, else 0."""
+    top = tf.reduce_max(predicted_rewards, axis=1, keepdims=True)
+    return tf.cast(predicted_rewards >= top, tf.float32)
+
+
+def _greedy(predicted_rewards: tf.Tensor) -> tf.Tensor:
+    best = _best(predicted_rewards)
+    return best / tf.reduce_sum(best, axis=1, keepdims=True)
+
+
+def _uniform(predicted_rewards: tf.Tensor) -> tf.Tensor:
+    return tf.ones_like(predicted_rewards) / tf.cast(tf.shape(predicted_rewards)[1], tf.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Greedy(Policy):
+    """Plays the action of the highest predicted reward (Agarwal et al. 2023, eq. 3)."""
+
+    def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
+        return _greedy(predicted_rewards)
+
+
+@dataclasses.dataclass(frozen=True)
+class Uniform(Policy):
+    """Plays every action equally often, whatever is predicted."""
+
+    def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
+        return _uniform(predicted_rewards)
+
+
+@dataclasses.dataclass(frozen=True)
+class EpsilonGreedy(Policy):
+    """Plays a uniformly random action with probability epsilon, else the best (Algorithm 2, line 5).
+
+    Attributes:
+      epsilon: Probability of the uniform draw, in [0, 1]. The best action can be that draw too.
+
+    Raises:
+      ValueError: If epsilon lies outside [0, 1].
+    """
+
+    epsilon: float
+
+    def __post_init__(self):
+        if not 0 <= self.epsilon <= 1:
+            raise ValueError(f"epsilon must lie in [0, 1], got {self.epsilon}")
+
+    def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
+        explore = self.epsilon * _uniform(predicted_rewards)
+        return (1 - self.epsilon) * _greedy(predicted_rewards) + explore
+
+
+@dataclasses.dataclass(frozen=True)
+class Softmax(Policy):
+    """Plays action a with probability proportional to exp(f(x, a) / temperature) (Algorithm 2, line 6).
+
+    Attributes:
+      temperature: Beta of the paper, above 0; towards 0 greedy, towards infinity uniform.
+
+    Raises:
+      ValueError: If temperature is not above 0.
+    """
+
+    temperature: float
+
+    def __post_init__(self):
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be above 0, got {self.temperature}")
+
+    def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
+        # Gaps to the best first: they are exact, and a tiny temperature can only send them to -inf.
+        gaps = predicted_rewards - tf.reduce_max(predicted_rewards, axis=1, keepdims=True)
+        temperature = max(self.temperature, tf.float32.as_numpy_dtype(1e-37))
+        return tf.nn.softmax(tf.maximum(gaps / temperature, tf.float32.min))
+
+
+@dataclasses.dataclass(frozen=True)
+class Falcon(Policy):
+    """Plays an action less often the further its predicted reward lies below the best (Algorithm 2, line 7).
+
+    Inverse gap weighting (Simchi-Levi and Xu 2022, Algorithm 1) with constant parameters:
+    p(a) = 1 / (mu + gamma (f(x, best) - f(x, a))) for all but the best action, which gets the rest. Where the others
+    together exceed 1, as they can for mu below actions - 1, they are scaled to 1 and the best action gets 0.
+
+    Attributes:
+      mu: Weight of uniform exploration, above 0; `actions - 1` is the smallest that never needs the scaling.
+      gamma: Inverse of the reward gap that is still explored, at least 0; larger is greedier.
+
+    Raises:
+      ValueError: If mu is not above 0 or gamma is negative.
+    """
+
+    mu: float
+    gamma: float
+
+    def __post_init__(self):
+        if not self.mu > 0:
+            raise ValueError(f"mu must be above 0, got {self.mu}")
+        if not self.gamma >= 0:
+            raise ValueError(f"gamma must be at least 0, got {self.gamma}")
+
+    def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
+        best = _best(predicted_rewards)
+        num_best = tf.reduce_sum(best, axis=1, keepdims=True)
+        gaps = tf.reduce_max(predicted_rewards, axis=1, keepdims=True) - predicted_rewards
+        below = (1 - best) / (self.mu + self.gamma * gaps)
+        below_sum = tf.reduce_sum(below, axis=1, keepdims=True)
+        # Of m tied actions one is the best of line 7; the other m - 1 have gap 0 and count among the others.
+        scale = 1 / tf.maximum(1.0, below_sum + (num_best - 1) / self.mu)
+        return scale * below + best * tf.maximum(0.0, 1 - scale * below_sum) / num_best

@@ -1,0 +1,244 @@
+"""Federated contextual bandits as a TFF process (Agarwal et al. 2023, Algorithms 1 and 4).
+
+One call of `next` is one round of Algorithm 4: every client of the cohort acts with the deployed model, trains the
+current model on what it saw, and the server takes a step; every `deploy_every` rounds the result is deployed.
+
+Algorithm 1's cache, which a client keeps for a whole deployment period, differs in when it is drawn, not in how: give
+a client the same cache key in all rounds of a period, and it makes the same cache again (see `ClientKeys`).
+"""
+
+import collections
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from bandits import inference, losses, policies
+from optimization import client_work, models, server
+
+
+class BanditState(NamedTuple):
+    """The server's state between rounds.
+
+    Attributes:
+      round_num: int32, rounds done.
+      weights: The model in training, theta^(t).
+      deployed: The model that acts, theta_{i-1}.
+      optimizer: The server optimizer's state.
+      aggregator: The aggregator's state.
+    """
+
+    round_num: int
+    weights: tuple
+    deployed: tuple
+    optimizer: object
+    aggregator: object
+
+
+class RoundMetrics(NamedTuple):
+    """What one round reports. Sums are over the cohort's examples, once each.
+
+    Attributes:
+      examples: int32, examples acted on.
+      reward_sum: float32, rewards of the cohort's caches, the very ones trained on.
+      propensity_sum: float32, probabilities of the chosen actions.
+      loss_sum: float32, training losses over all epochs of the clients with finite updates.
+      trained_examples: int32, examples of those clients.
+      empty_clients: int32, clients without an example; their update is zero.
+      nonfinite_clients: int32, clients whose update was not finite and was replaced by zero.
+      update_norm: float32, L2 norm of the aggregated update.
+      deployed: bool, whether the round ended with a deployment.
+      aggregator: The aggregator's measurements.
+    """
+
+    examples: int
+    reward_sum: float
+    propensity_sum: float
+    loss_sum: float
+    trained_examples: int
+    empty_clients: int
+    nonfinite_clients: int
+    update_norm: float
+    deployed: bool
+    aggregator: object
+
+
+class ClientKeys(NamedTuple):
+    """A client's keys in one round, int32 [2] each: equal keys give equal draws.
+
+    Attributes:
+      cache: Key of the actions. Fresh every round in Algorithm 4; the same within a deployment period in Algorithm 1.
+      training: Key of the mini-batches.
+    """
+
+    cache: np.ndarray
+    training: np.ndarray
+
+
+class ClientInput(NamedTuple):
+    """What one client brings to a round.
+
+    Attributes:
+      features: [examples, ...] contexts.
+      labels: int32 [examples] or float32 [examples, labels], known to the environment, not to the policy.
+      keys: Its keys.
+    """
+
+    features: np.ndarray
+    labels: np.ndarray
+    keys: ClientKeys
+
+
+class _ClientOutput(NamedTuple):
+    delta: tuple
+    weight: float
+    examples: int
+    reward_sum: float
+    propensity_sum: float
+    loss_sum: float
+    trained_examples: int
+    empty_clients: int
+    nonfinite_clients: int
+
+
+@dataclasses.dataclass(frozen=True)
+class BanditProcess:
+    """Everything that defines the rounds.
+
+    Attributes:
+      model: Reward model, one output per action.
+      policy: Exploration policy of the deployed model.
+      loss: `losses.BanditLoss` or `losses.SupervisedLoss`.
+      reward_matrix: float32 [labels, actions], see `inference.reward_vectors`.
+      local_sgd: Client training; None for none, as in the baseline of an initial model that stays as it is.
+      aggregator: Factory of a weighted aggregation of deltas.
+      server_optimizer: Takes the aggregated step.
+      deploy_every: Rounds between deployments, T.
+      feature_spec: Shape and dtype of a client's features, first axis None.
+      multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples].
+    """
+
+    model: models.Model
+    policy: policies.Policy
+    loss: losses.BanditLoss | losses.SupervisedLoss
+    reward_matrix: np.ndarray
+    local_sgd: client_work.LocalSgd | None
+    aggregator: tff.aggregators.WeightedAggregationFactory
+    server_optimizer: tff.learning.optimizers.Optimizer
+    deploy_every: int
+    feature_spec: tf.TensorSpec
+    multi_label: bool = False
+
+    def client_type(self) -> tff.Type:
+        """Returns the TFF type of a `ClientInput`."""
+        labels = (np.float32, (None, len(self.reward_matrix))) if self.multi_label else (np.int32, (None,))
+        key = tff.TensorType(np.int32, (2,))
+        return tff.StructWithPythonType(
+            [
+                (
+                    "features",
+                    tff.TensorType(self.feature_spec.dtype.as_numpy_dtype, self.feature_spec.shape),
+                ),
+                ("labels", tff.TensorType(*labels)),
+                ("keys", tff.StructWithPythonType([("cache", key), ("training", key)], ClientKeys)),
+            ],
+            ClientInput,
+        )
+
+    def client_round(self):
+        """Returns the function (deployed, weights, client) -> _ClientOutput; call it where it will run."""
+        train = self.local_sgd and self.local_sgd.build(self.model, self.loss)
+
+        def run(deployed, weights, client: ClientInput) -> _ClientOutput:
+            # Algorithm 2: act with the deployed model, keep the log.
+            rewards = inference.reward_vectors(client.labels, self.reward_matrix)
+            predicted = self.loss.predicted_rewards(self.model.forward(deployed, client.features))
+            cache = inference.bandit_inference(predicted, rewards, self.policy, client.keys.cache)
+            # Algorithm 3: train the current model on that log, or, supervised, on every action's reward.
+            if train is None:
+                update = client_work.no_training(weights)
+            elif self.loss.full_feedback:
+                batches = {"features": client.features, losses.FULL_FEEDBACK: rewards}
+                update = train(weights, batches, client.keys.training)
+            else:
+                update = train(weights, {"features": client.features, **cache}, client.keys.training)
+            examples = tf.shape(client.features)[0]
+            return _ClientOutput(
+                delta=update.delta,
+                weight=tf.cast(examples, tf.float32),
+                examples=examples,
+                reward_sum=tf.reduce_sum(cache["reward"]),
+                propensity_sum=tf.reduce_sum(cache["propensity"]),
+                loss_sum=tf.where(update.is_finite, update.loss_sum, 0.0),
+                trained_examples=tf.where(update.is_finite, examples, 0),
+                empty_clients=tf.cast(tf.equal(examples, 0), tf.int32),
+                nonfinite_clients=tf.cast(tf.logical_not(update.is_finite), tf.int32),
+            )
+
+        return run
+
+    def build(self, initial_weights: models.Weights) -> tff.templates.IterativeProcess:
+        """Returns the process: `initialize() -> BanditState`, `next(state, clients) -> (state, RoundMetrics)`.
+
+        Args:
+          initial_weights: float32 arrays in the model's order, theta_0.
+        """
+        weights_type = tff.to_type(tuple((np.float32, shape) for shape in self.model.shapes.values()))
+        aggregation = self.aggregator.create(weights_type, tff.TensorType(np.float32))
+        specs = tuple(tf.TensorSpec(shape) for shape in self.model.shapes.values())
+
+        @tff.tensorflow.computation
+        def initial_server():
+            weights = tuple(tf.constant(weight) for weight in initial_weights)
+            return tf.constant(0), weights, weights, self.server_optimizer.initialize(specs)
+
+        @tff.federated_computation
+        def initialize():
+            parts = tff.federated_eval(initial_server, tff.SERVER)
+            return tff.federated_zip(BanditState(parts[0], parts[1], parts[2], parts[3], aggregation.initialize()))
+
+        @tff.tensorflow.computation(weights_type, weights_type, self.client_type())
+        def client_round(deployed, weights, client):
+            return self.client_round()(deployed, weights, client)
+
+        state_type = initialize.type_signature.result.member
+
+        @tff.tensorflow.computation(state_type, weights_type)
+        def server_round(state, delta):
+            optimizer, weights = server.server_step(self.server_optimizer, state.optimizer, state.weights, delta)
+            round_num = state.round_num + 1
+            deploys = tf.equal(round_num % self.deploy_every, 0)
+            deployed = tuple(tf.where(deploys, new, old) for new, old in zip(weights, state.deployed, strict=True))
+            return round_num, weights, deployed, optimizer, tf.linalg.global_norm(delta), deploys
+
+        @tff.federated_computation(
+            tff.FederatedType(state_type, tff.SERVER),
+            tff.FederatedType(self.client_type(), tff.CLIENTS),
+        )
+        def next_round(state, clients):
+            work = tff.federated_map(
+                client_round,
+                (
+                    tff.federated_broadcast(state.deployed),
+                    tff.federated_broadcast(state.weights),
+                    clients,
+                ),
+            )
+            aggregate = aggregation.next(state.aggregator, work.delta, work.weight)
+            step = tff.federated_map(server_round, (state, aggregate.result))
+            new_state = BanditState(step[0], step[1], step[2], step[3], aggregate.state)
+            metrics = RoundMetrics(
+                *(tff.federated_sum(getattr(work, name)) for name in _SUMMED),
+                update_norm=step[4],
+                deployed=step[5],
+                aggregator=aggregate.measurements,
+            )
+            return tff.federated_zip(new_state), tff.federated_zip(metrics)
+
+        return tff.templates.IterativeProcess(initialize, next_round)
+
+
+_SUMMED = [name for name in RoundMetrics._fields if name in _ClientOutput._fields]
+_ = collections

@@ -1,0 +1,37 @@
+"""Reward functions and their shifts, as matrices: the reward of each action given the true label.
+
+Classes of the character tasks are in EMNIST's order: 0-9, A-Z (10-35), a-z (36-61).
+"""
+
+import numpy as np
+
+_UPPER = np.arange(10, 36)
+_LOWER = np.arange(36, 62)
+
+
+def exact(num_labels: int) -> np.ndarray:
+    """Returns float32 [labels, labels]: 1 for the true label, 0 for the others (section 4.2, scratch)."""
+    return np.eye(num_labels, dtype=np.float32)
+
+
+def character_rewards(*, reference_code: bool = False) -> dict[str, np.ndarray]:
+    """Returns the 62-class tasks' rewards by phase (Agarwal et al. 2023, section 4.2, init-shift).
+
+    The paper: the initial training also pays 0.5 for the lower-case version of an upper-case letter; the bandits are
+    paid for the exact label only.
+
+    Args:
+      reference_code: Follow the published program instead: the initial training takes lower-case letters for their
+        upper-case versions; the bandits are also paid 0.5 for the upper-case version of a lower-case letter.
+
+    Returns:
+      float32 [62, 62] for each of `exact`, `init` and `bandits`.
+    """
+    init, bandits = exact(62), exact(62)
+    if reference_code:
+        init[_LOWER, _LOWER] = 0.0
+        init[_LOWER, _UPPER] = 1.0
+        bandits[_LOWER, _UPPER] = 0.5
+    else:
+        init[_UPPER, _LOWER] = 0.5
+    return {"exact": exact(62), "init": init, "bandits": bandits}

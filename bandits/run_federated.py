@@ -1,0 +1,196 @@
+"""Runs a federated contextual bandit; see `--help`.
+
+From flags to results: `bandits.flags` checks the flags, the task's data is opened, the run's folder is claimed, and
+only then TensorFlow Federated is imported and the rounds are played.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bandits import flags, metrics, registry, tasks
+from data.errors import UsageError
+from optimization import cli, run_folder
+
+if TYPE_CHECKING:
+    from bandits import experiment
+
+_INIT_FOLDER = "init"
+
+
+def load_task(settings: cli.Settings) -> tasks.Task:
+    """Opens the data of `--task_type`.
+
+    Raises:
+      UsageError: If it is not there.
+    """
+    entry = registry.TASKS[settings.task_type]
+    return registry.load(f"{entry.module}:load")(settings, entry.variant)
+
+
+def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
+    """Checks flags that depend on the data.
+
+    Raises:
+      UsageError: If they do not fit it.
+    """
+    population = len(task.clients)
+    selected = flags.population_range(settings.population_client_selection, population)
+    available = len(selected)
+    if settings.scenario != "scratch":
+        available -= settings.init_clients
+        if available <= 0:
+            raise UsageError(
+                f"--init_clients={settings.init_clients} leaves none of the task's {population} clients to the bandits."
+            )
+    if settings.clients_per_round > available:
+        raise UsageError(
+            f"--clients_per_round={settings.clients_per_round} is more than the {available} clients that take part: "
+            f"give at most {available}."
+        )
+    shifts = settings.scenario == "init_shift" or settings.dist_shift_type
+    if shifts and "init" not in task.rewards:
+        raise UsageError(f"--task_type={settings.task_type} has no reward shift; the 62-class character tasks have.")
+    bandit = registry.BANDITS[settings.bandits_type]
+    if bandit.policy == "falcon" and settings.bandits_mu < task.num_actions - 1:
+        print(
+            f"Warning: --bandits_mu={settings.bandits_mu:g} can give the other actions more than probability 1, which "
+            f"is then scaled to 1; {task.num_actions - 1} is the smallest mu that never needs this.",
+            file=sys.stderr,
+        )
+
+
+def plan(settings: cli.Settings, task: tasks.Task) -> "list[experiment.Phase]":
+    """Returns the phases of a run: an initial training, if the scenario has one, and the bandits."""
+    from bandits import experiment
+
+    bandit = registry.BANDITS[settings.bandits_type]
+    population = flags.population_range(settings.population_client_selection, len(task.clients))
+    rewards = settings.dist_shift_type or ("bandits" if settings.scenario == "init_shift" else "exact")
+    if not bandit.trains and settings.variant == "reference_code":
+        rewards = "exact"
+    phases = []
+    if settings.scenario != "scratch":
+        initial, population = (
+            population[: settings.init_clients],
+            population[settings.init_clients :],
+        )
+        phases.append(
+            experiment.Phase(
+                bandit=registry.BANDITS["supervised_mse"],
+                population=initial,
+                rewards="init" if settings.scenario == "init_shift" else "exact",
+                total_rounds=settings.init_rounds,
+                cohort_size=min(settings.clients_per_round, len(initial)),
+                deploy_every=1,
+                server_optimizer=settings.init_server_optimizer,
+                server_learning_rate=settings.init_server_learning_rate,
+                client_learning_rate=settings.init_client_learning_rate,
+            )
+        )
+    phases.append(
+        experiment.Phase(
+            bandit=bandit,
+            population=population,
+            rewards=rewards,
+            total_rounds=settings.total_rounds,
+            cohort_size=settings.clients_per_round,
+            deploy_every=settings.bandits_deploy_freq,
+            server_optimizer=settings.server_optimizer,
+            server_learning_rate=settings.server_learning_rate,
+            client_learning_rate=settings.client_learning_rate,
+        )
+    )
+    return phases
+
+
+def run(settings: cli.Settings, task: tasks.Task, folder: run_folder.RunFolder) -> int:
+    """Plays all phases of one run and returns the exit status."""
+    from bandits import experiment
+
+    shapes = experiment.build_model(task).shapes
+    weights = None
+    if settings.initial_model_path:
+        weights = run_folder.load_model(settings.initial_model_path, shapes)
+    phases = plan(settings, task)
+    for phase in phases[:-1]:
+        initial = run_folder.RunFolder(folder.path / _INIT_FOLDER)
+        initial.open(settings, task.clients.checksum)
+        weights, signum = _play(settings, task, phase, initial, None, "Initial training")
+        if signum:
+            return _stopped(folder, "in the initial training", signum)
+    weights, signum = _play(settings, task, phases[-1], folder, weights, settings.bandits_type)
+    if signum:
+        return _stopped(folder, "before its last round", signum)
+    return 0
+
+
+def _play(settings, task, phase, folder, weights, label):
+    """Plays one phase; returns its final weights and the signal that stopped it, if any."""
+    from bandits import experiment, figures
+    from optimization import runner
+
+    rounds = experiment.build(settings, task, phase, weights)
+    outcome = runner.run(
+        rounds,
+        folder,
+        total_rounds=phase.total_rounds,
+        rounds_per_eval=settings.rounds_per_eval,
+        rounds_per_checkpoint=settings.rounds_per_checkpoint,
+        label=label,
+    )
+    weights = outcome.state.server.weights
+    if outcome.round_num:
+        figures.draw_run(folder.metrics_path, folder.path / "reward.png", f"{settings.task_type}: {label}")
+    if outcome.signum is None:
+        folder.save_model(list(experiment.build_model(task).shapes), weights)
+        print(_summary(label, folder))
+    return weights, outcome.signum
+
+
+def _summary(label: str, folder: run_folder.RunFolder) -> str:
+    import pandas as pd
+
+    last = pd.read_csv(folder.metrics_path).iloc[-1]
+    return (
+        f"{label}: {int(last['round_num'])} rounds, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
+        f"last round {last[metrics.ROUND_REWARD]:.4f}; "
+        f"its greedy policy on held-out data: accuracy {last[metrics.ACCURACY]:.4f}.\n"
+        f"Results in {folder.path}: metrics.csv, reward.png, config.json, model/weights.npz"
+    )
+
+
+def _stopped(folder: run_folder.RunFolder, where: str, signum: int) -> int:
+    print(
+        f"Stopped {where}; what was done is saved. The same command continues {folder.path}.",
+        file=sys.stderr,
+    )
+    return 128 + signum
+
+
+def program(settings: cli.Settings) -> int:
+    """Runs `--repeat` runs after another; returns the first exit status that is not 0."""
+    settings = flags.resolve(settings)
+    task = load_task(settings)
+    check_against_task(settings, task)
+    if settings.initial_model_path:
+        run_folder.find_model(settings.initial_model_path)
+    runs: Sequence[tuple[cli.Settings, run_folder.RunFolder]] = []
+    for seed in range(settings.seed, settings.seed + settings.repeat):
+        name = settings.experiment_name if settings.repeat == 1 else f"{settings.experiment_name}/seed_{seed}"
+        one = settings.replace(seed=seed, experiment_name=name, repeat=1)
+        folder = run_folder.RunFolder(f"{settings.root_output_dir}/{name}")
+        folder.open(one, task.clients.checksum)
+        runs.append((one, folder))
+
+    from optimization import worker
+
+    worker.start(settings.max_concurrent_threads)
+    for one, folder in runs:
+        if status := run(one, task, folder):
+            return status
+    return 0
+
+
+if __name__ == "__main__":
+    cli.main(flags.define(), program)

@@ -1,0 +1,44 @@
+"""Tasks: the data, model and rewards of one problem. One module each, listed in `bandits.registry`."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from data import clients
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A problem that bandits act on. Holds no TensorFlow object, so that a task is opened and checked quickly.
+
+    Attributes:
+      clients: The population.
+      held_out: Examples for evaluation, of the same or of other clients.
+      num_actions: Actions to choose from.
+      feature_shape: Shape of one example's features, float32.
+      model: Name of a function in `optimization.models`.
+      model_arguments: Its arguments.
+      rewards: float32 [labels, actions] by phase: `exact` without a shift, `init` in the initial training of a
+        shift, `bandits` after it. A task without the latter two has no init_shift scenario.
+      normalise: Raw features [examples, ...] -> float32 [examples, *feature_shape].
+      multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples].
+    """
+
+    clients: clients.ClientData
+    held_out: clients.ClientData
+    num_actions: int
+    feature_shape: tuple[int, ...]
+    model: str
+    model_arguments: Mapping[str, Any]
+    rewards: Mapping[str, np.ndarray]
+    normalise: Callable[[np.ndarray], np.ndarray] = lambda raw: raw
+    multi_label: bool = False
+
+
+def characters(settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Returns the reward matrices of the 62-class character tasks, for `--variant`."""
+    from bandits import rewards
+
+    return rewards.character_rewards(reference_code=settings["variant"] == "reference_code")

@@ -1,0 +1,163 @@
+"""Federated data sets: a population of clients, each with its own examples.
+
+Clients are read one at a time, so that a cohort costs memory, not the population. Nothing here imports
+TensorFlow: data is opened, and found to be missing, before anything slow starts.
+"""
+
+import abc
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from data import keys
+
+
+class Examples(NamedTuple):
+    """Examples of one client, or held-out ones.
+
+    Attributes:
+      features: Array [examples, ...], dtype of the data set.
+      labels: int32 [examples] class indices, or float32 [examples, labels] of several labels an example.
+    """
+
+    features: np.ndarray
+    labels: np.ndarray
+
+    def take(self, rows: np.ndarray) -> "Examples":
+        """Returns the examples at these row numbers."""
+        return Examples(self.features[rows], self.labels[rows])
+
+
+class ClientData(abc.ABC):
+    """A population of clients."""
+
+    @property
+    @abc.abstractmethod
+    def client_ids(self) -> Sequence[str]:
+        """Names of the clients; a client's position here is its index everywhere else."""
+
+    @property
+    @abc.abstractmethod
+    def checksum(self) -> str:
+        """A digest that changes when the data does."""
+
+    @abc.abstractmethod
+    def load(self, index: int) -> Examples:
+        """Returns the examples of the client at this index."""
+
+    def __len__(self) -> int:
+        return len(self.client_ids)
+
+
+class ArrayClients(ClientData):
+    """Clients whose examples are rows of arrays in memory."""
+
+    def __init__(
+        self,
+        examples: Examples,
+        client_of_row: np.ndarray,
+        client_ids: Sequence[str],
+        checksum: str = "",
+    ):
+        """Groups rows by client.
+
+        Args:
+          examples: All clients' examples.
+          client_of_row: int [rows] index into `client_ids`.
+          client_ids: Names; a client may own no row.
+          checksum: Digest of the source; computed from the arrays if empty.
+        """
+        order = np.argsort(client_of_row, kind="stable")
+        bounds = np.searchsorted(client_of_row[order], np.arange(len(client_ids) + 1))
+        self._rows = [order[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        self._examples = examples
+        self._client_ids = list(client_ids)
+        self._checksum = checksum or array_checksum(*examples, client_of_row)
+
+    @property
+    def client_ids(self) -> Sequence[str]:
+        return self._client_ids
+
+    @property
+    def checksum(self) -> str:
+        return self._checksum
+
+    def load(self, index: int) -> Examples:
+        return self._examples.take(self._rows[index])
+
+
+@dataclasses.dataclass(frozen=True)
+class CappedClients(ClientData):
+    """At most `max_examples` of each client: a seeded choice, the same in every round.
+
+    Attributes:
+      clients: The clients to cap.
+      max_examples: Most examples of one client.
+      seed: Seed of the choice.
+    """
+
+    clients: ClientData
+    max_examples: int
+    seed: int
+
+    @property
+    def client_ids(self) -> Sequence[str]:
+        return self.clients.client_ids
+
+    @property
+    def checksum(self) -> str:
+        return self.clients.checksum
+
+    def load(self, index: int) -> Examples:
+        examples = self.clients.load(index)
+        if len(examples.labels) <= self.max_examples:
+            return examples
+        draw = keys.generator(self.seed, keys.Purpose.EXAMPLES, index)
+        rows = draw.choice(len(examples.labels), self.max_examples, replace=False)
+        return examples.take(np.sort(rows))
+
+
+def pool(clients: ClientData, max_examples: int, seed: int) -> Examples:
+    """Returns examples of randomly chosen clients, a random subset of the last one's, up to a number.
+
+    Args:
+      clients: Where to take them; at least one client.
+      max_examples: Most examples; 0 for all.
+      seed: Seed of the choice.
+    """
+    draw = keys.generator(seed, keys.Purpose.EVALUATION)
+    found, count = [], 0
+    for index in draw.permutation(len(clients)):
+        examples = clients.load(int(index))
+        if max_examples and count + len(examples.labels) > max_examples:
+            examples = examples.take(draw.choice(len(examples.labels), max_examples - count, replace=False))
+        found.append(examples)
+        count += len(examples.labels)
+        if count == max_examples:
+            break
+    return Examples(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+
+def array_checksum(*arrays: np.ndarray) -> str:
+    """Returns a digest of the arrays' dtypes, shapes and contents."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()[:16]
+
+
+def file_checksum(path: str) -> str:
+    """Returns a digest of a file: of its contents up to 256 MB, else of its size and both ends."""
+    end = 128 << 20
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        size = file.seek(0, 2)
+        for start in sorted({0, max(0, size - end)}):
+            file.seek(start)
+            digest.update(file.read(end))
+    digest.update(str(size).encode())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,94 @@
+"""Characters and digits by real writers, from NumPy archives in `--data_dir`.
+
+`unipen62_writers.npz`: UNIPEN train_r01_v07 characters, 62 classes, 211 writers. `mnist_with_writers.npz`: MNIST with
+the NIST writers that QMNIST names, 539 for training and 297 others for testing. Pixels stay uint8 in memory.
+"""
+
+import os
+import pathlib
+import zipfile
+
+import numpy as np
+
+from data import clients, keys
+from data.errors import UsageError
+
+_HELD_OUT_FRACTION = 0.1
+_SPLIT_SEED = 0
+
+
+def unipen62(data_dir: str | None) -> tuple[clients.ClientData, clients.ClientData]:
+    """Returns 211 writers with 90% of each one's characters, and the held-out rest, split as EMNIST is.
+
+    Features are uint8 [examples, 28, 28], background 255; labels int32 in EMNIST's order.
+
+    Raises:
+      UsageError: If the file is missing or not readable.
+    """
+    path = _find(data_dir, "unipen62_writers.npz")
+    pixels, labels, writers, names = _read(path, "pixels", "label", "writer", "writer_ids")
+    examples = clients.Examples(pixels, labels.astype(np.int32))
+    is_held_out = np.zeros(len(labels), bool)
+    for writer in range(len(names)):
+        rows = np.flatnonzero(writers == writer)
+        draw = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT, writer)
+        is_held_out[draw.choice(rows, int(np.ceil(_HELD_OUT_FRACTION * len(rows))), replace=False)] = True
+    checksum = clients.file_checksum(path)
+
+    def part(rows: np.ndarray) -> clients.ClientData:
+        return clients.ArrayClients(examples.take(rows), writers[rows], [str(name) for name in names], checksum)
+
+    return part(np.flatnonzero(~is_held_out)), part(np.flatnonzero(is_held_out))
+
+
+def mnist_writers(data_dir: str | None) -> tuple[clients.ClientData, clients.ClientData]:
+    """Returns MNIST's 539 training writers, and the 297 other writers of its test digits.
+
+    Features are uint8 [examples, 28, 28], background 255 (MNIST's own is 0); labels int32.
+
+    Raises:
+      UsageError: If the file is missing or not readable.
+    """
+    path = _find(data_dir, "mnist_with_writers.npz")
+    arrays = {split: _read(path, f"x_{split}", f"y_{split}", f"writer_{split}") for split in ("train", "test")}
+
+    def part(pixels: np.ndarray, labels: np.ndarray, writers: np.ndarray) -> clients.ClientData:
+        names, client_of_row = np.unique(writers, return_inverse=True)
+        return clients.ArrayClients(
+            clients.Examples(255 - pixels, labels.astype(np.int32)),
+            client_of_row,
+            [f"writer_{name}" for name in names],
+            clients.file_checksum(path),
+        )
+
+    return part(*arrays["train"]), part(*arrays["test"])
+
+
+def normalise(pixels: np.ndarray) -> np.ndarray:
+    """Returns float32 [examples, 28, 28, 1] in [0, 1] as TFF's EMNIST has it, background 1, from uint8."""
+    return pixels[..., np.newaxis].astype(np.float32) / np.float32(255)
+
+
+def _find(data_dir: str | None, name: str) -> pathlib.Path:
+    folder = data_dir or os.environ.get("FEDBANDITS_DATA_DIR")
+    if not folder:
+        raise UsageError(f"This task reads {name}: name its folder with --data_dir or FEDBANDITS_DATA_DIR.")
+    path = pathlib.Path(folder) / name
+    if not path.is_file():
+        raise UsageError(f"There is no {name} in {folder}: name its folder with --data_dir or FEDBANDITS_DATA_DIR.")
+    return path
+
+
+def _read(path: pathlib.Path, *names: str) -> list[np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return [archive[name] for name in names]
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        EOFError,
+        zipfile.BadZipFile,
+        zipfile.zlib.error,
+    ) as error:
+        raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error

@@ -1,0 +1,198 @@
+"""Flags, their checks and exit statuses, shared by all experiment binaries.
+
+Nothing here imports TensorFlow, so that `--help` and a mistyped flag are answered at once. Exit status 0 is success,
+1 a failure, 2 bad usage, 130 and 143 an interruption by Ctrl-C and SIGTERM.
+"""
+
+import math
+import os
+import signal
+import sys
+import textwrap
+import traceback
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from absl import flags
+
+from data.errors import UsageError
+
+
+class Settings(Mapping[str, Any]):
+    """Values of all flags, read as `settings.name` or `settings["name"]`."""
+
+    def __init__(self, values: Mapping[str, Any], given: frozenset[str]):
+        self._values = dict(values)
+        self.given = given
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["_values"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __iter__(self):
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def replace(self, **values: Any) -> "Settings":
+        """Returns a copy with some values changed, and the same flags counted as given."""
+        return Settings({**self._values, **values}, self.given)
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> "Settings":
+        """Returns a copy in which flags that were not given take these values."""
+        kept = {name: value for name, value in defaults.items() if name not in self.given}
+        return self.replace(**kept)
+
+
+class FlagSet:
+    """The flags of one binary, in groups, on absl's parser."""
+
+    def __init__(self, usage: str):
+        self._usage = usage
+        self._flags = flags.FlagValues()
+        self._groups: list[tuple[str, list[tuple[str, str, dict[str, str]]]]] = []
+
+    def group(self, title: str) -> None:
+        """Starts a group; flags that are defined next belong to it in `--help`."""
+        self._groups.append((title, []))
+
+    def _note(self, name: str, help_text: str, choices: Mapping[str, str] | None = None) -> None:
+        self._groups[-1][1].append((name, help_text, dict(choices or {})))
+
+    def text(self, name: str, default: str | None, help_text: str) -> None:
+        """Defines a string flag."""
+        flags.DEFINE_string(name, default, help_text, flag_values=self._flags)
+        self._note(name, help_text)
+
+    def switch(self, name: str, default: bool | None, help_text: str) -> None:
+        """Defines a boolean flag, `--name` or `--noname`."""
+        flags.DEFINE_boolean(name, default, help_text, flag_values=self._flags)
+        self._note(name, help_text)
+
+    def choice(
+        self, name: str, default: str | None, choices: Sequence[str] | Mapping[str, str], help_text: str
+    ) -> None:
+        """Defines a flag that takes one of a few words, each with a line of help if `choices` is a mapping."""
+        flags.DEFINE_enum(name, default, list(choices), help_text, flag_values=self._flags)
+        if isinstance(choices, Mapping):
+            self._note(name, help_text, choices)
+        else:
+            self._note(name, f"{help_text}: {', '.join(choices)}")
+
+    def integer(
+        self,
+        name: str,
+        default: int | None,
+        help_text: str,
+        *,
+        low: int = 0,
+        high: int | None = None,
+    ) -> None:
+        """Defines a whole number in [low, high]."""
+        flags.DEFINE_integer(name, default, help_text, lower_bound=low, upper_bound=high, flag_values=self._flags)
+        self._note(name, help_text)
+
+    def number(
+        self,
+        name: str,
+        default: float | None,
+        help_text: str,
+        *,
+        low: float = 0.0,
+        high: float | None = None,
+        above: bool = False,
+    ) -> None:
+        """Defines a finite number from `low` (excluded if `above`) to `high`."""
+        flags.DEFINE_float(name, default, help_text, flag_values=self._flags)
+        self._note(name, help_text)
+        wanted = f"a number {'above' if above else 'of at least'} {low:g}"
+        if high is not None:
+            wanted += f" and at most {high:g}"
+
+        def check(value: float | None) -> bool:
+            if value is None:
+                return True
+            in_range = value > low if above else value >= low
+            if not math.isfinite(value) or not in_range or (high is not None and value > high):
+                raise flags.ValidationError(f"{value:g} is not {wanted}")
+            return True
+
+        flags.register_validator(name, check, flag_values=self._flags)
+
+    def parse(self, argv: Sequence[str]) -> Settings:
+        """Parses a command line.
+
+        Args:
+          argv: Program name and arguments.
+
+        Returns:
+          All flags' values.
+
+        Raises:
+          UsageError: On an unknown flag, a bad value or an argument that is no flag.
+        """
+        try:
+            rest = self._flags(list(argv))
+        except flags.Error as error:
+            raise UsageError(str(error).replace("flag --", "--").replace("\n", " ")) from error
+        if len(rest) > 1:
+            raise UsageError(f"Unexpected argument {rest[1]!r}: settings are given as --flag=value.")
+        names = [name for _, group in self._groups for name, _, _ in group]
+        given = frozenset(name for name in names if self._flags[name].present)
+        return Settings({name: self._flags[name].value for name in names}, given)
+
+    def help(self) -> str:
+        """Returns the text of `--help`."""
+        lines = [self._usage.strip(), ""]
+        for title, group in self._groups:
+            lines.append(f"{title}:")
+            for name, help_text, choices in group:
+                default = self._flags[name].default
+                shown = "" if default is None else f" (default: {str(default).lower()})"
+                text = f"--{name}: {help_text}{shown}"
+                lines += textwrap.wrap(text, 110, initial_indent="  ", subsequent_indent="      ")
+                lines += [f"      {choice:<28}{help_line}" for choice, help_line in choices.items()]
+            lines.append("")
+        return "\n".join(lines)
+
+
+def user_path(path: str) -> str:
+    """Returns an absolute path; under `bazel run`, relative ones start where the user is."""
+    base = os.environ.get("BUILD_WORKING_DIRECTORY", os.getcwd())
+    return os.path.normpath(os.path.join(base, os.path.expanduser(path)))
+
+
+def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
+    """Runs a program on this process's command line and exits with its status.
+
+    Args:
+      flag_set: The program's flags.
+      program: Takes the flags' values; returns the exit status, None for 0.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's start-up chatter, before it is imported.
+    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+    signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
+    try:
+        if {"--help", "-help", "-h", "--helpfull"} & set(sys.argv[1:]):
+            print(flag_set.help())
+            sys.exit(0)
+        status = program(flag_set.parse(sys.argv))
+    except UsageError as error:
+        print(f"Usage error: {error}", file=sys.stderr)
+        status = 2
+    except KeyboardInterrupt:
+        status = 128 + signal.SIGINT
+    except BrokenPipeError:
+        sys.stderr.close()
+        status = 1
+    except Exception:
+        traceback.print_exc()
+        status = 1
+    sys.exit(status or 0)

@@ -1,0 +1,84 @@
+"""The life of TFF's worker process, which runs all federated computations.
+
+TFF would start one on first use and never end it. Here the program starts its own: the kernel kills it when the
+program dies, even by SIGKILL; Ctrl-C at the terminal does not reach it; and it holds no stream of the program open.
+"""
+
+import atexit
+import ctypes
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import grpc
+import portpicker
+import tensorflow_federated as tff
+from tensorflow_federated.python.core.environments.tensorflow_frontend import tensorflow_computation
+
+_BINARY = pathlib.Path(tff.__file__).parent / "data" / "worker_binary"
+_START_SECONDS = 60
+_PR_SET_PDEATHSIG = 1
+_MAX_MESSAGE_BYTES = 2 * 1000**3  # As TFF sets it.
+_CHANNEL_OPTIONS = [
+    ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+]
+_libc = ctypes.CDLL("libc.so.6")
+
+
+class WorkerError(RuntimeError):
+    """The worker could not be started."""
+
+
+def start(max_concurrent_calls: int = 0) -> subprocess.Popen:
+    """Starts a worker and makes it the one that runs every TFF computation of this process.
+
+    Args:
+      max_concurrent_calls: Clients computed at the same time; 0 for as many as the process may use cores.
+
+    Returns:
+      The worker's process, which ends with this one.
+
+    Raises:
+      WorkerError: If it does not answer within a minute.
+    """
+    cores = len(os.sched_getaffinity(0))
+    calls = max_concurrent_calls or cores
+    port = portpicker.pick_unused_port()
+    # As many clients at a time as cores: each then gets one core's worth of threads, so that none waits for another.
+    environment = dict(os.environ, TF_NUM_INTRAOP_THREADS=str(max(1, cores // calls)))
+    process = subprocess.Popen(
+        [str(_BINARY), f"--port={port}", f"--max_concurrent_computation_calls={calls}"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        start_new_session=True,
+        preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
+    )
+    atexit.register(process.kill)
+    channel = grpc.insecure_channel(f"localhost:{port}", _CHANNEL_OPTIONS)
+    stub = tff.framework.RemoteExecutorGrpcStub(channel)
+    deadline = time.monotonic() + _START_SECONDS
+    while not stub.is_ready:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise WorkerError(f"TFF's worker did not start on port {port} (exit status {process.poll()}).")
+        time.sleep(0.05)
+    tff.framework.set_default_context(_context(stub))
+    return process
+
+
+def _context(stub: tff.framework.RemoteExecutorGrpcStub) -> tff.framework.SyncExecutionContext:
+    def executor(cardinalities):
+        remote = tff.framework.RemoteExecutor(stub)
+        remote.set_cardinalities({tff.CLIENTS: 0, **cardinalities})
+        return remote
+
+    return tff.framework.SyncExecutionContext(
+        executor_fn=tff.framework.ResourceManagingExecutorFactory(executor),
+        compiler_fn=tff.backends.native.desugar_and_transform_to_native,
+        transform_args=tensorflow_computation.transform_args,
+        transform_result=tensorflow_computation.transform_result,
+    )
