@@ -67,11 +67,11 @@ def build_loss(settings: Mapping[str, Any], bandit: registry.BanditEntry, num_ac
     """Returns the loss of a bandit, under `--importance_weighting` and `--variant`."""
     if bandit.supervised:
         return losses.SupervisedLoss(bandit.cross_entropy)
-    if settings["importance_weighting"] and settings["variant"] == "reference_code":
-        if bandit.policy == "epsilon_greedy" and settings["bandits_epsilon"]:
-            # The published program's weight: (epsilon / K) / propensity, at most 1.
-            scale = settings["bandits_epsilon"] / num_actions
-            return losses.BanditLoss(True, bandit.cross_entropy, weight_scale=scale, weight_cap=1.0)
+    published = settings["variant"] == "reference_code" and bandit.policy == "epsilon_greedy"
+    if settings["importance_weighting"] and published and settings["bandits_epsilon"]:
+        # The published program's weight: (epsilon / K) / propensity, at most 1.
+        scale = settings["bandits_epsilon"] / num_actions
+        return losses.BanditLoss(True, bandit.cross_entropy, weight_scale=scale, weight_cap=1.0)
     return losses.BanditLoss(settings["importance_weighting"], bandit.cross_entropy)
 
 
@@ -112,6 +112,30 @@ def build_process(settings: Mapping[str, Any], task: tasks.Task, phase: Phase) -
     )
 
 
+def cohort_inputs(
+    settings: Mapping[str, Any], task: tasks.Task, phase: Phase, round_num: int
+) -> list[process.ClientInput]:
+    """Draws the cohort of a round, uniformly without replacement, and reads its clients."""
+    seed = settings["seed"]
+    population = task.clients
+    if settings["max_examples_per_client"]:
+        population = clients.CappedClients(population, settings["max_examples_per_client"], seed)
+    acts_at = round_num
+    if settings["cache"] == "persistent":
+        acts_at = (round_num - 1) // phase.deploy_every
+    draw = keys.generator(seed, keys.Purpose.COHORT, round_num)
+    inputs = []
+    for position in draw.choice(len(phase.population), phase.cohort_size, replace=False):
+        client = phase.population[position]
+        examples = population.load(client)
+        client_keys = process.ClientKeys(
+            cache=keys.tensorflow_key(seed, keys.Purpose.CACHE, acts_at, client),
+            training=keys.tensorflow_key(seed, keys.Purpose.TRAINING, round_num, client),
+        )
+        inputs.append(process.ClientInput(task.normalise(examples.features), examples.labels, client_keys))
+    return inputs
+
+
 def build(
     settings: Mapping[str, Any],
     task: tasks.Task,
@@ -126,34 +150,14 @@ def build(
       phase: The phase.
       initial_weights: Model to start from; None draws one.
     """
-    seed = settings["seed"]
     definition = build_process(settings, task, phase)
     if initial_weights is None:
-        initial_weights = definition.model.initial_weights(seed)
+        initial_weights = definition.model.initial_weights(settings["seed"])
     tff_process = definition.build(initial_weights)
-    population = task.clients
-    if settings["max_examples_per_client"]:
-        population = clients.CappedClients(population, settings["max_examples_per_client"], seed)
     evaluate = _evaluator(settings, task, definition)
 
-    def client_input(client: int, round_num: int) -> process.ClientInput:
-        examples = population.load(client)
-        acts_at = round_num
-        if settings["cache"] == "persistent":
-            acts_at = (round_num - 1) // phase.deploy_every
-        return process.ClientInput(
-            task.normalise(examples.features),
-            examples.labels,
-            process.ClientKeys(
-                cache=keys.tensorflow_key(seed, keys.Purpose.CACHE, acts_at, client),
-                training=keys.tensorflow_key(seed, keys.Purpose.TRAINING, round_num, client),
-            ),
-        )
-
     def play_round(progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
-        draw = keys.generator(seed, keys.Purpose.COHORT, round_num)
-        cohort = draw.choice(len(phase.population), phase.cohort_size, replace=False)
-        inputs = [client_input(phase.population[index], round_num) for index in cohort]
+        inputs = cohort_inputs(settings, task, phase, round_num)
         state, counts = tff_process.next(progress.server, inputs)
         total, rounds = progress.reward_total, progress.reward_rounds
         if counts.examples:

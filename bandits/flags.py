@@ -128,6 +128,7 @@ def define() -> cli.FlagSet:
                 None,
                 f"of {optimizer}; left out, Keras' default",
                 high=high,
+                below=True,
             )
     flags.choice("client_weighting", "uniform", ["uniform", "num_examples"], "weight of a client in the mean")
     flags.choice("aggregator_type", "mean", ["mean"], "how the cohort's updates become one")
@@ -229,11 +230,12 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
         for name in ("dist_shift_type", "population_client_selection", "initial_model_path"):
             if name in settings.given:
                 raise UsageError(
-                    f"--{name} sets up one step by hand; --scenario={settings.scenario} does both itself. Leave one out."
+                    f"--{name} sets up one step by hand; --scenario={settings.scenario} does both: leave one out."
                 )
         if bandit.supervised:
             raise UsageError(
-                f"--scenario={settings.scenario} trains its initial model itself; --bandits_type is for the bandits after it."
+                f"--scenario={settings.scenario} trains its initial model itself; the bandits after it cannot be "
+                f"--bandits_type={settings.bandits_type}."
             )
     if settings.bandits_type == "init" and settings.scenario == "scratch" and not settings.initial_model_path:
         raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")

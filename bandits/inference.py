@@ -18,6 +18,7 @@ def reward_vectors(labels: tf.Tensor, reward_matrix: np.ndarray) -> tf.Tensor:
     Returns:
       float32 [batch, actions]; for several labels, the sum over them.
     """
+    labels = tf.convert_to_tensor(labels)
     if labels.dtype.is_integer:
         return tf.gather(tf.constant(reward_matrix), labels)
     return labels @ tf.constant(reward_matrix)

@@ -7,7 +7,6 @@ Algorithm 1's cache, which a client keeps for a whole deployment period, differs
 a client the same cache key in all rounds of a period, and it makes the same cache again (see `ClientKeys`).
 """
 
-import collections
 import dataclasses
 from typing import NamedTuple
 
@@ -241,4 +240,3 @@ class BanditProcess:
 
 
 _SUMMED = [name for name in RoundMetrics._fields if name in _ClientOutput._fields]
-_ = collections

@@ -7,6 +7,7 @@ TensorFlow: data is opened, and found to be missing, before anything slow starts
 import abc
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -72,7 +73,7 @@ class ArrayClients(ClientData):
         """
         order = np.argsort(client_of_row, kind="stable")
         bounds = np.searchsorted(client_of_row[order], np.arange(len(client_ids) + 1))
-        self._rows = [order[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        self._rows = [order[start:end] for start, end in itertools.pairwise(bounds)]
         self._examples = examples
         self._client_ids = list(client_ids)
         self._checksum = checksum or array_checksum(*examples, client_of_row)
@@ -136,7 +137,7 @@ def pool(clients: ClientData, max_examples: int, seed: int) -> Examples:
             examples = examples.take(draw.choice(len(examples.labels), max_examples - count, replace=False))
         found.append(examples)
         count += len(examples.labels)
-        if count == max_examples:
+        if max_examples and count == max_examples:
             break
     return Examples(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import http.client
 import lzma
 import os
 import pathlib
@@ -48,7 +49,7 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
     except (lzma.LZMAError, EOFError) as error:
         archive.unlink(missing_ok=True)
         raise UsageError(f"The download of {origin} was damaged ({error}); start again to repeat it.") from error
-    except (OSError, urllib.error.URLError) as error:
+    except (OSError, http.client.HTTPException) as error:
         raise UsageError(
             f"{file_name} is not in {folder}, and downloading it from {origin} failed ({error}). Either run with "
             f"network access, or put {file_name} in a folder and name that with --data_dir."

@@ -33,7 +33,7 @@ class SqliteClients(clients.ClientData):
         self._split = split
         self._parse = parse
         try:
-            self._connection = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)
+            self._connection = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)
             rows = self._connection.execute(
                 "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ? ORDER BY client_id",
                 (split,),
@@ -41,9 +41,7 @@ class SqliteClients(clients.ClientData):
             self._client_ids = [row[0] for row in rows]
             self._connection.execute("SELECT serialized_example_proto FROM examples LIMIT 1").fetchone()
         except sqlite3.Error as error:
-            raise UsageError(
-                f"{path} is not readable as TFF's SQLite data ({error}): delete it, or name another."
-            ) from error
+            raise self._unreadable(error) from error
         if not self._client_ids:
             raise UsageError(f"{path} has no clients in split {split!r}.")
         self._checksum = clients.file_checksum(str(self._path))
@@ -57,8 +55,16 @@ class SqliteClients(clients.ClientData):
         return self._checksum
 
     def load(self, index: int) -> clients.Examples:
-        rows = self._connection.execute(
-            "SELECT serialized_example_proto FROM examples WHERE split_name = ? AND client_id = ? ORDER BY rowid",
-            (self._split, self._client_ids[index]),
-        )
+        try:
+            rows = self._connection.execute(
+                "SELECT serialized_example_proto FROM examples WHERE split_name = ? AND client_id = ? ORDER BY rowid",
+                (self._split, self._client_ids[index]),
+            ).fetchall()
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
         return self._parse([row[0] for row in rows])
+
+    def _unreadable(self, error: sqlite3.Error) -> UsageError:
+        return UsageError(
+            f"{self._path} is not readable as TFF's SQLite data ({error}): delete it, or name another with --data_dir."
+        )

@@ -108,19 +108,21 @@ class FlagSet:
         low: float = 0.0,
         high: float | None = None,
         above: bool = False,
+        below: bool = False,
     ) -> None:
-        """Defines a finite number from `low` (excluded if `above`) to `high`."""
+        """Defines a finite number from `low` (excluded if `above`) to `high` (excluded if `below`)."""
         flags.DEFINE_float(name, default, help_text, flag_values=self._flags)
         self._note(name, help_text)
         wanted = f"a number {'above' if above else 'of at least'} {low:g}"
         if high is not None:
-            wanted += f" and at most {high:g}"
+            wanted += f" and {'below' if below else 'at most'} {high:g}"
 
         def check(value: float | None) -> bool:
             if value is None:
                 return True
-            in_range = value > low if above else value >= low
-            if not math.isfinite(value) or not in_range or (high is not None and value > high):
+            is_low = value <= low if above else value < low
+            is_high = high is not None and (value >= high if below else value > high)
+            if not math.isfinite(value) or is_low or is_high:
                 raise flags.ValidationError(f"{value:g} is not {wanted}")
             return True
 

@@ -5,6 +5,7 @@ code runs on server tensors, on a client's variables and in a test.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -55,7 +56,7 @@ def mlp(num_features: int, hidden: Sequence[int], num_outputs: int) -> Model:
     """Returns dense layers with ReLU between; with no hidden layer, the linear model with bias."""
     sizes = [num_features, *hidden, num_outputs]
     shapes = {}
-    for layer, (width_in, width_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for layer, (width_in, width_out) in enumerate(itertools.pairwise(sizes)):
         shapes[f"dense_{layer}/kernel"] = (width_in, width_out)
         shapes[f"dense_{layer}/bias"] = (width_out,)
 
@@ -67,7 +68,7 @@ def mlp(num_features: int, hidden: Sequence[int], num_outputs: int) -> Model:
             hidden_values = tf.nn.bias_add(hidden_values @ weights[2 * layer], weights[2 * layer + 1])
         return hidden_values
 
-    flops = sum(2 * a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+    flops = sum(2 * a * b for a, b in itertools.pairwise(sizes))
     return Model(shapes, forward, flops)
 
 

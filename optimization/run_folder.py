@@ -13,7 +13,6 @@ import platform
 import re
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -82,7 +81,7 @@ class RunFolder:
         try:
             before = json.loads(self.config_path.read_text())
             old, new = before["flags"], json.loads(json.dumps(config["flags"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{self.config_path} is not readable: choose another --experiment_name.") from error
         changed = [
             f"--{name} was {old.get(name)}, is {new.get(name)}"
@@ -108,7 +107,9 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
-        for old, _ in list(self._checkpoint_files())[_KEPT_CHECKPOINTS:]:
+        # Newer ones were not readable, or this run would have continued from them: they displace none.
+        readable = [file for file, number in self._checkpoint_files() if number <= round_num]
+        for old in readable[_KEPT_CHECKPOINTS:]:
             old.unlink(missing_ok=True)
         for stale in self._checkpoints.glob("*.part*"):
             stale.unlink(missing_ok=True)
@@ -141,7 +142,7 @@ class RunFolder:
                     if leaf.shape != np.shape(like) or leaf.dtype != np.asarray(like).dtype:
                         raise ValueError("arrays of other shapes")
                 return round_num, leaves
-            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
                 print(
                     f"Warning: checkpoint {path} is not readable ({error}); trying the one before.",
                     file=sys.stderr,
@@ -174,7 +175,8 @@ class MetricsFile:
         self.rows: list[dict[str, str]] = []
         if path.exists() and last_round:
             with open(path, newline="") as file:
-                self.rows = [row for row in csv.DictReader(file) if int(row["round_num"] or 0) <= last_round]
+                rows = [row for row in csv.DictReader(file) if _is_whole(row)]
+            self.rows = [row for row in rows if int(row["round_num"]) <= last_round]
         part = path.with_suffix(".part")
         with open(part, "w", newline="") as file:
             self._writer(file).writeheader()
@@ -193,6 +195,11 @@ class MetricsFile:
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
+
+
+def _is_whole(row: Mapping[str, str | None]) -> bool:
+    """Returns whether a row of `metrics.csv` is complete; a crash can leave the last line half written."""
+    return None not in row.values() and row["round_num"].isdecimal()
 
 
 def find_model(path: str) -> pathlib.Path:
@@ -225,7 +232,7 @@ def load_model(path: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[np.nda
     try:
         with np.load(file, allow_pickle=False) as archive:
             found = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
         raise UsageError(f"--initial_model_path: {file} is not readable ({error}).") from error
     if {name: array.shape for name, array in found.items()} != dict(shapes):
         raise UsageError(

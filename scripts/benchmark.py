@@ -1,0 +1,302 @@
+"""Measures rounds of the EMNIST CNN.
+
+Time against the machine's own matrix-multiply rate, memory, growth with cohort and population, and where the time
+goes. Data is generated in EMNIST's shapes, so that no file is needed. Prints a table and writes JSON.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import platform
+import statistics
+import time
+
+from data.errors import UsageError
+from optimization import cli
+
+_USAGE = """
+Benchmarks federated bandit rounds on this machine: EMNIST's CNN, 26 to 200 examples a client, batches of 16.
+
+  benchmark                             # cohort 64, then cohorts 8 and 512, then a population of 300,000
+  benchmark --rounds=200 --cohorts=64 --populations=3400
+"""
+_MATMUL_SIZE = 4096
+_FIRST_LAYER_FLOPS = 2 * 28 * 28 * 25 * 32  # Its input's gradient is not needed.
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `benchmark`."""
+    flags = cli.FlagSet(_USAGE)
+    flags.group("Flags")
+    flags.integer("rounds", 10, "measured rounds of the first cohort size; the others take a third", low=3)
+    flags.text("cohorts", "64,8,512", "clients per round, separated by commas; the first is measured in depth")
+    flags.text("populations", "3400,300000", "clients to sample from, separated by commas")
+    flags.integer("max_concurrent_threads", 0, "clients computed at the same time; 0 for as many as cores")
+    flags.text("output", "benchmark.json", "JSON file to write")
+    return flags
+
+
+def _numbers(name: str, text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise UsageError(f"--{name}={text} must be whole numbers above 0, separated by commas.")
+    return numbers
+
+
+def program(settings: cli.Settings) -> None:
+    """Runs the benchmark."""
+    cohorts = _numbers("cohorts", settings.cohorts)
+    populations = _numbers("populations", settings.populations)
+    if max(cohorts) > min(populations):
+        raise UsageError(f"--cohorts: {max(cohorts)} clients cannot be drawn from {min(populations)}.")
+    bench = _Benchmark(settings, populations[0])
+    results = {"machine": _machine(), "main": bench.depth(cohorts[0], settings.rounds)}
+    few = max(3, settings.rounds // 3)
+    results["cohorts"] = {cohorts[0]: results["main"]["seconds_per_round"]}
+    for cohort in cohorts[1:]:
+        results["cohorts"][cohort] = bench.seconds(cohort, few)
+    results["populations"] = {}
+    for population in populations:
+        results["populations"][population] = bench.population(population, cohorts[0], few)
+    path = pathlib.Path(cli.user_path(settings.output))
+    path.write_text(json.dumps(results, indent=2) + "\n")
+    _print(results, cohorts[0])
+    print(f"\nWritten to {path}.")
+
+
+class _Benchmark:
+    """One worker and everything that is measured on it."""
+
+    def __init__(self, settings: cli.Settings, population: int):
+        import psutil
+
+        from bandits import experiment, flags, registry, rewards, tasks
+        from optimization import worker
+
+        self._experiment = experiment
+        self._main = psutil.Process()
+        self._worker = psutil.Process(worker.start(settings.max_concurrent_threads).pid)
+        arguments = ["benchmark", "--task_type=emnist_chars", "--max_examples_per_client=0"]
+        self._settings = flags.resolve(flags.define().parse(arguments))
+        clients = _generated_clients(population)
+        self._task = tasks.Task(
+            clients=clients,
+            held_out=clients,
+            num_actions=62,
+            feature_shape=(28, 28, 1),
+            model="cnn",
+            model_arguments={"num_outputs": 62},
+            rewards={"exact": rewards.exact(62)},
+        )
+        self._settings = self._settings.replace(max_validation_samples=100)
+        self._phase = experiment.Phase(
+            bandit=registry.BANDITS["softmax"],
+            population=range(population),
+            rewards="exact",
+            total_rounds=1,
+            cohort_size=1,
+            deploy_every=10,
+            server_optimizer="adam",
+            server_learning_rate=0.002,
+            client_learning_rate=0.1,
+        )
+
+    def _rounds(self, cohort: int, population: int | None = None):
+        task, phase = self._task, dataclasses.replace(self._phase, cohort_size=cohort)
+        if population:
+            task = dataclasses.replace(task, clients=_generated_clients(population))
+            phase = dataclasses.replace(phase, population=range(population))
+        return self._experiment.build(self._settings, task, phase, None)
+
+    def _cpu(self) -> float:
+        return sum(sum(process.cpu_times()[:2]) for process in (self._main, self._worker))
+
+    def _peak_mb(self) -> float:
+        return sum(_status_mb(process.pid, "VmHWM") for process in (self._main, self._worker))
+
+    def _resident_mb(self) -> float:
+        return sum(_status_mb(process.pid, "VmRSS") for process in (self._main, self._worker))
+
+    def seconds(self, cohort: int, rounds: int, population: int | None = None) -> float:
+        """Returns the median seconds of a round."""
+        experiment = self._rounds(cohort, population)
+        state, _ = experiment.play_round(experiment.initial_state(), 1)
+        times = []
+        for round_num in range(2, rounds + 2):
+            start = time.perf_counter()
+            state, _ = experiment.play_round(state, round_num)
+            times.append(time.perf_counter() - start)
+        return round(statistics.median(times), 3)
+
+    def population(self, population: int, cohort: int, rounds: int) -> dict:
+        """Returns seconds of a round and resident memory with a population of this size."""
+        seconds = self.seconds(cohort, rounds, population)
+        return {"seconds_per_round": seconds, "resident_mb": round(self._resident_mb())}
+
+    def depth(self, cohort: int, rounds: int) -> dict:
+        """Measures one cohort size: start-up, time, processor time, rate, memory, and the parts of a round."""
+        from bandits import metrics
+
+        experiment = self._rounds(cohort)
+        state, _ = experiment.play_round(experiment.initial_state(), 1)
+        first = time.time() - self._main.create_time()
+        flops_per_example = 4 * self._experiment.build_model(self._task).flops - _FIRST_LAYER_FLOPS
+        rates, ideals, times, cpus, memory = [], [], [], [], []
+        for round_num in range(2, rounds + 2):
+            # The machine's speed may drift, so its rate is measured beside each round, up to thirty times.
+            if (round_num - 2) % max(1, rounds // 30) == 0:
+                rates.append(_matmul_rate())
+            cpu, start = self._cpu(), time.perf_counter()
+            state, row = experiment.play_round(state, round_num)
+            times.append(time.perf_counter() - start)
+            cpus.append(self._cpu() - cpu)
+            ideals.append(row[metrics.EXAMPLES] * flops_per_example)
+            memory.append(self._resident_mb())
+        rate, seconds = statistics.median(rates), statistics.median(times)
+        tenth = max(1, rounds // 10)
+        return {
+            "cohort": cohort,
+            "rounds": rounds,
+            "seconds_per_round": round(seconds, 3),
+            "cpu_seconds_per_round": round(statistics.median(cpus), 3),
+            "examples_per_round": round(statistics.mean(ideals) / flops_per_example),
+            "gflop_per_round": round(statistics.mean(ideals) / 1e9),
+            "matmul_gflops": round(rate / 1e9),
+            "matmul_gflops_range": [round(min(rates) / 1e9), round(max(rates) / 1e9)],
+            "share_of_matmul_rate": round(statistics.mean(ideals) / seconds / rate, 3),
+            "first_round_after_start_seconds": round(first, 1),
+            "peak_memory_mb": round(self._peak_mb()),
+            "resident_mb_first_tenth": round(statistics.mean(memory[:tenth])),
+            "resident_mb_last_tenth": round(statistics.mean(memory[-tenth:])),
+            "parts_seconds": self._parts(cohort, max(3, rounds // 3), seconds),
+        }
+
+    def _parts(self, cohort: int, rounds: int, total: float) -> dict[str, float]:
+        """Splits a round by leaving parts out: differences of medians, so only as good as the machine is quiet."""
+        import tensorflow as tf
+        import tensorflow_federated as tff
+
+        phase = dataclasses.replace(self._phase, cohort_size=cohort)
+        definition = self._experiment.build_process(self._settings, self._task, phase)
+        model = definition.model
+        idle = dataclasses.replace(definition, local_sgd=None)
+        blind = dataclasses.replace(
+            idle, model=dataclasses.replace(model, forward=lambda _, features: tf.zeros([tf.shape(features)[0], 62]))
+        )
+        processes = [part.build(model.initial_weights(0)) for part in (blind, idle)]
+        state = processes[0].initialize()
+        state_type = processes[0].next.type_signature.parameter[0]
+
+        @tff.tensorflow.computation(definition.client_type())
+        def count(client):
+            return tf.shape(client.features)[0]
+
+        @tff.federated_computation(state_type, tff.FederatedType(definition.client_type(), tff.CLIENTS))
+        def send(state, clients):
+            return state, tff.federated_sum(tff.federated_map(count, clients))
+
+        calls = [send, *(process.next for process in processes)]
+        times: list[list[float]] = [[] for _ in range(len(calls) + 1)]
+        for round_num in range(rounds + 1):
+            start = time.perf_counter()
+            cohort_inputs = self._experiment.cohort_inputs(self._settings, self._task, phase, round_num)
+            times[0].append(time.perf_counter() - start)
+            for index, call in enumerate(calls):
+                start = time.perf_counter()
+                call(state, cohort_inputs)
+                times[index + 1].append(time.perf_counter() - start)
+        python, transfer, aggregation, inference = (statistics.median(values[1:]) for values in times)
+        return {
+            "python (reading and preparing clients)": round(python, 3),
+            "transfer (clients and state to the worker and back)": round(transfer, 3),
+            "aggregation and server step": round(aggregation - transfer, 3),
+            "inference": round(inference - aggregation, 3),
+            "training": round(total - python - inference, 3),
+        }
+
+
+def _generated_clients(population: int):
+    """Returns EMNIST-shaped clients of 26 to 200 examples, 100 on average, made when they are read."""
+    import numpy as np
+
+    from data import clients
+
+    class Generated(clients.ClientData):
+        client_ids = range(population)
+        checksum = "generated"
+
+        def load(self, index: int) -> clients.Examples:
+            draw = np.random.default_rng(index)
+            size = 26 + int(draw.beta(1.5, 2.0) * 175)
+            return clients.Examples(
+                draw.random((size, 28, 28, 1), dtype=np.float32), draw.integers(0, 62, size, dtype=np.int32)
+            )
+
+    return Generated()
+
+
+def _matmul_rate() -> float:
+    """Returns the floating-point operations a second of the best of three large fp32 products, on all cores."""
+    import tensorflow as tf
+
+    matrix = tf.random.stateless_normal([_MATMUL_SIZE, _MATMUL_SIZE], [0, 0])
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        tf.matmul(matrix, matrix)[0, 0].numpy()
+        best = min(best, time.perf_counter() - start)
+    return 2 * _MATMUL_SIZE**3 / best
+
+
+def _status_mb(pid: int, field: str) -> float:
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def _machine() -> dict:
+    names = [
+        line.partition(":")[2].strip()
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    return {
+        "processor": names[0] if names else platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def _print(results: dict, cohort: int) -> None:
+    main = results["main"]
+    rows = [
+        (f"round of {cohort} clients, {main['examples_per_round']} examples", f"{main['seconds_per_round']:.2f} s"),
+        ("processor time of a round", f"{main['cpu_seconds_per_round']:.2f} s"),
+        ("operations of a round", f"{main['gflop_per_round']} GFLOP"),
+        ("matrix-multiply rate of the machine", f"{main['matmul_gflops']} GFLOP/s {main['matmul_gflops_range']}"),
+        ("share of that rate", f"{main['share_of_matmul_rate']:.0%}"),
+        ("first round done after start", f"{main['first_round_after_start_seconds']:.1f} s"),
+        ("peak memory, program and worker", f"{main['peak_memory_mb']} MB"),
+        (
+            f"resident memory, first and last tenth of {main['rounds']} rounds",
+            f"{main['resident_mb_first_tenth']} and {main['resident_mb_last_tenth']} MB",
+        ),
+    ]
+    rows += [(f"  of a round: {part}", f"{seconds:.2f} s") for part, seconds in main["parts_seconds"].items()]
+    rows += [(f"round of {size} clients", f"{seconds:.2f} s") for size, seconds in results["cohorts"].items()]
+    rows += [
+        (f"population of {size:,}", f"{found['seconds_per_round']:.2f} s, {found['resident_mb']} MB")
+        for size, found in results["populations"].items()
+    ]
+    print(f"{results['machine']['processor']}, {results['machine']['cores']} cores")
+    for label, value in rows:
+        print(f"{label:<62}{value}")
+
+
+if __name__ == "__main__":
+    cli.main(define(), program)

@@ -1,0 +1,48 @@
+import numpy as np
+import tensorflow as tf
+
+from bandits import inference, policies
+
+REWARDS = tf.constant([[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]])
+PREDICTED = tf.constant([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]])
+
+
+def test_the_log_holds_the_chosen_actions_reward_and_propensity():
+    policy = policies.Softmax(0.5)
+    cache = inference.bandit_inference(PREDICTED, REWARDS, policy, tf.constant([0, 1]))
+    action = cache["action"].numpy()
+    np.testing.assert_array_equal(cache["reward"], REWARDS.numpy()[[0, 1], action])
+    np.testing.assert_array_equal(cache["propensity"], policy(PREDICTED).numpy()[[0, 1], action])
+
+
+def test_equal_keys_give_equal_actions_and_others_differ():
+    predicted = tf.zeros([200, 3])
+    draws = [
+        inference.bandit_inference(predicted, predicted, policies.Uniform(), tf.constant(key))["action"].numpy()
+        for key in ([1, 2], [1, 2], [1, 3])
+    ]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert (draws[0] != draws[2]).mean() > 0.5
+
+
+def test_an_action_of_probability_zero_is_never_played():
+    predicted = tf.tile([[0.0, 1.0, 0.0]], [5000, 1])
+    cache = inference.bandit_inference(predicted, predicted, policies.Greedy(), tf.constant([5, 6]))
+    assert set(cache["action"].numpy()) == {1}
+
+
+def test_no_context_gives_an_empty_log():
+    empty = tf.zeros([0, 3])
+    cache = inference.bandit_inference(empty, empty, policies.Greedy(), tf.constant([5, 6]))
+    assert cache["action"].shape == (0,)
+
+
+def test_rewards_of_one_label_are_its_row():
+    matrix = np.array([[1.0, 0.5], [0.0, 2.0]], np.float32)
+    np.testing.assert_array_equal(inference.reward_vectors(tf.constant([1, 0]), matrix), [[0, 2], [1, 0.5]])
+
+
+def test_rewards_of_several_labels_add_up():
+    matrix = np.diag([1.0, 3.0, 5.0]).astype(np.float32)
+    labels = tf.constant([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+    np.testing.assert_array_equal(inference.reward_vectors(labels, matrix), [[1, 0, 5], [0, 0, 0]])

@@ -1,0 +1,206 @@
+"""One round against a calculation in NumPy: a linear model, gradients by hand, Adam by hand."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from bandits import losses, policies, process
+from optimization import aggregators, client_work, models
+
+NUM_FEATURES, NUM_ACTIONS, BATCH = 4, 3, 4
+MODEL = models.mlp(NUM_FEATURES, (), NUM_ACTIONS)
+RNG = np.random.default_rng(7)
+INITIAL = (
+    RNG.normal(size=(NUM_FEATURES, NUM_ACTIONS)).astype(np.float32),
+    RNG.normal(size=NUM_ACTIONS).astype(np.float32),
+)
+REWARDS = np.array([[1, 0.5, 0], [0, 1, 0], [0, 0, 1]], np.float32)
+LOSSES = {
+    "regression": losses.BanditLoss(),
+    "importance_weighted": losses.BanditLoss(importance_weighted=True),
+    "supervised": losses.SupervisedLoss(),
+}
+
+
+def make_client(size: int, number: int) -> process.ClientInput:
+    draw = np.random.default_rng(100 + number)
+    return process.ClientInput(
+        draw.normal(size=(size, NUM_FEATURES)).astype(np.float32),
+        draw.integers(0, len(REWARDS), size).astype(np.int32),
+        process.ClientKeys(np.array([number, 1], np.int32), np.array([number, 2], np.int32)),
+    )
+
+
+def make(loss=LOSSES["regression"], *, epochs=1, deploy_every=100, policy=None, learning_rate=0.1, **aggregation):
+    return process.BanditProcess(
+        model=MODEL,
+        policy=policy or policies.Softmax(0.5),
+        loss=loss,
+        reward_matrix=REWARDS,
+        local_sgd=client_work.LocalSgd(learning_rate, BATCH, epochs),
+        aggregator=aggregators.MeanAggregator(**aggregation).factory(),
+        server_optimizer=tff.learning.optimizers.build_adam(0.05),
+        deploy_every=deploy_every,
+        feature_spec=tf.TensorSpec((None, NUM_FEATURES)),
+    )
+
+
+def log_by_hand(client: process.ClientInput, deployed, policy):
+    """Algorithm 2 in NumPy; only the draw itself is TensorFlow's, from the client's key."""
+    predicted = client.features @ deployed[0] + deployed[1]
+    probabilities = policy(tf.constant(predicted)).numpy()
+    draw = tf.random.stateless_categorical(np.log(probabilities), 1, client.keys.cache, tf.int32)
+    action = draw.numpy()[:, 0]
+    rows = np.arange(len(action))
+    return action, REWARDS[client.labels, action], probabilities[rows, action]
+
+
+def delta_by_hand(client, loss_name, epochs, weights=INITIAL, deployed=INITIAL, learning_rate=0.1):
+    """Algorithm 3's ClientUpdate with gradients of a linear model written out."""
+    kernel, bias = (weight.astype(np.float64) for weight in weights)
+    action, reward, propensity = log_by_hand(client, deployed, policies.Softmax(0.5))
+    for epoch in range(epochs):
+        key = tf.random.experimental.stateless_fold_in(client.keys.training, epoch)
+        order = tf.random.experimental.stateless_shuffle(tf.range(len(action)), key).numpy()
+        for start in range(0, len(order), BATCH):
+            rows = order[start : start + BATCH]
+            features = client.features[rows]
+            outputs = features @ kernel + bias
+            gradient = np.zeros_like(outputs)
+            if loss_name == "supervised":
+                gradient = 2 * (outputs - REWARDS[client.labels[rows]]) / outputs.size
+            else:
+                chosen = (np.arange(len(rows)), action[rows])
+                weight = 1 / propensity[rows] if loss_name == "importance_weighted" else 1.0
+                gradient[chosen] = 2 * weight * (outputs[chosen] - reward[rows]) / len(rows)
+            kernel = kernel - learning_rate * features.T @ gradient
+            bias = bias - learning_rate * gradient.sum(axis=0)
+    return kernel - weights[0], bias - weights[1]
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize("loss_name", LOSSES)
+def test_client_delta_equals_the_calculation_by_hand(loss_name, epochs):
+    client = make_client(10, 1)  # Batches of 4, 4 and 2.
+    output = make(LOSSES[loss_name], epochs=epochs).client_round()(INITIAL, INITIAL, client)
+    for found, expected in zip(output.delta, delta_by_hand(client, loss_name, epochs), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss_name", LOSSES)
+def test_one_round_is_the_mean_of_deltas_then_an_adam_step(tff_worker, loss_name):
+    clients = [make_client(size, number) for number, size in enumerate([10, 5, 1])]
+    rounds = make(LOSSES[loss_name]).build(INITIAL)
+    state, metrics = rounds.next(rounds.initialize(), clients)
+    deltas = [delta_by_hand(client, loss_name, 1) for client in clients]
+    for found, weight, *parts in zip(state.weights, INITIAL, *deltas, strict=True):
+        gradient = -np.mean(parts, axis=0)
+        # Adam's first step: both moments, corrected for their start at zero, are the gradient and its square.
+        expected = weight - 0.05 * gradient / (np.abs(gradient) + 1e-7 / np.sqrt(1 - 0.999))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    mean = [np.mean(parts, axis=0) for parts in zip(*deltas, strict=True)]
+    np.testing.assert_allclose(metrics.update_norm, np.sqrt(sum(np.square(part).sum() for part in mean)), rtol=1e-4)
+
+
+def test_logged_rewards_and_propensities_are_those_of_the_caches(tff_worker):
+    clients = [make_client(size, number) for number, size in enumerate([10, 5, 1])]
+    rounds = make().build(INITIAL)
+    _, metrics = rounds.next(rounds.initialize(), clients)
+    logs = [log_by_hand(client, INITIAL, policies.Softmax(0.5)) for client in clients]
+    assert metrics.examples == 16
+    np.testing.assert_allclose(metrics.reward_sum, sum(reward.sum() for _, reward, _ in logs), rtol=1e-6)
+    np.testing.assert_allclose(metrics.propensity_sum, sum(propensity.sum() for *_, propensity in logs), rtol=1e-5)
+
+
+def test_clients_act_with_the_deployed_model_and_train_the_current_one():
+    client = make_client(10, 3)
+    current = tuple(weight + 0.3 for weight in INITIAL)
+    output = make().client_round()(INITIAL, current, client)
+    expected = delta_by_hand(client, "regression", 1, weights=current, deployed=INITIAL)
+    for found, part in zip(output.delta, expected, strict=True):
+        np.testing.assert_allclose(found, part, rtol=1e-4, atol=1e-6)
+
+
+def test_deployment_happens_exactly_every_t_rounds(tff_worker):
+    rounds = make(deploy_every=3).build(INITIAL)
+    state = rounds.initialize()
+    expected = INITIAL
+    for round_num in range(1, 8):
+        state, metrics = rounds.next(state, [make_client(6, round_num)])
+        if round_num in (3, 6):
+            expected = state.weights
+        assert bool(metrics.deployed) == (round_num in (3, 6))
+        for found, weight in zip(state.deployed, expected, strict=True):
+            np.testing.assert_array_equal(found, weight)
+    assert state.round_num == 7
+
+
+def test_an_empty_client_counts_as_a_zero_update(tff_worker):
+    client, empty = make_client(6, 1), make_client(0, 2)
+    rounds = make().build(INITIAL)
+    _, alone = rounds.next(rounds.initialize(), [client])
+    _, metrics = rounds.next(rounds.initialize(), [client, empty])
+    assert metrics.empty_clients == 1
+    assert metrics.examples == 6
+    np.testing.assert_allclose(metrics.update_norm, alone.update_norm / 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("aggregation", [{}, {"clip_norm": 0.1, "adaptive_clipping": True}, {"weighted": True}])
+def test_a_client_with_data_that_is_not_finite_poisons_nothing(tff_worker, aggregation):
+    good, bad = make_client(6, 1), make_client(6, 2)
+    bad.features[3, 0] = np.nan
+    rounds = make(**aggregation).build(INITIAL)
+    state, metrics = rounds.next(rounds.initialize(), [good, bad])
+    assert metrics.nonfinite_clients == 1
+    assert metrics.trained_examples == 6
+    assert all(np.isfinite(leaf).all() for leaf in tf.nest.flatten((state, metrics)))
+
+
+def test_a_cohort_of_empty_clients_changes_nothing(tff_worker):
+    rounds = make(weighted=True).build(INITIAL)
+    state, metrics = rounds.next(rounds.initialize(), [make_client(0, 1), make_client(0, 2)])
+    assert metrics.empty_clients == 2
+    for found, weight in zip(state.weights, INITIAL, strict=True):
+        np.testing.assert_array_equal(found, weight)
+
+
+def test_weighting_by_examples(tff_worker):
+    clients = [make_client(size, number) for number, size in enumerate([12, 3])]
+    rounds = make(weighted=True).build(INITIAL)
+    _, metrics = rounds.next(rounds.initialize(), clients)
+    deltas = [delta_by_hand(client, "regression", 1) for client in clients]
+    mean = [(12 * a + 3 * b) / 15 for a, b in zip(*deltas, strict=True)]
+    np.testing.assert_allclose(metrics.update_norm, np.sqrt(sum(np.square(part).sum() for part in mean)), rtol=1e-4)
+
+
+def test_a_bandit_trains_on_the_chosen_actions_reward_only(tff_worker):
+    """Changing what other actions would have paid changes nothing."""
+    client = make_client(12, 4)
+    action, reward, _ = log_by_hand(client, INITIAL, policies.Softmax(0.5))
+    vectors = RNG.uniform(size=(2, 12, NUM_ACTIONS)).astype(np.float32)
+    vectors[:, np.arange(12), action] = reward
+    updates = []
+    for rewards in vectors:
+        definition = make()
+        definition = process.dataclasses.replace(
+            definition, reward_matrix=np.eye(NUM_ACTIONS, dtype=np.float32), multi_label=True
+        )
+        updates.append(definition.client_round()(INITIAL, INITIAL, client._replace(labels=tf.constant(rewards))))
+    for first, second in zip(*(update.delta for update in updates), strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_equal_inputs_give_equal_rounds_bit_for_bit(tff_worker):
+    rounds = make(clip_norm=0.1, adaptive_clipping=True).build(INITIAL)
+    clients = [make_client(size, number) for number, size in enumerate([10, 5, 1, 8, 9, 30])]
+    results = [rounds.next(rounds.initialize(), clients) for _ in range(3)]
+    for other in results[1:]:
+        for first, second in zip(tf.nest.flatten(results[0]), tf.nest.flatten(other), strict=True):
+            np.testing.assert_array_equal(first, second)
+
+
+def test_the_round_compiles_to_map_reduce_form(tff_worker):
+    rounds = make(clip_norm=0.1, adaptive_clipping=True).build(INITIAL)
+    form = tff.backends.mapreduce.get_map_reduce_form_for_computation(rounds.next)
+    assert form.work is not None

@@ -1,0 +1,221 @@
+"""Whole runs on the digits: reproducible, resumable, interruptible."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import psutil
+import pytest
+
+from bandits import flags, metrics, run_federated
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SMALL = ("--total_rounds=5", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=2")
+
+
+def play(folder: pathlib.Path, *arguments: str) -> int:
+    """Runs in this process, with its worker."""
+    argv = ["run_federated", f"--root_output_dir={folder}", "--experiment_name=run", *SMALL, *arguments]
+    return run_federated.program(flags.define().parse(argv))
+
+
+def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
+    return pd.read_csv(folder / name / "metrics.csv").drop(columns="seconds")
+
+
+@pytest.fixture(autouse=True)
+def _one_worker(tff_worker, monkeypatch):
+    """Runs share the session's worker."""
+    from optimization import worker
+
+    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
+
+
+@pytest.fixture(scope="module")
+def finished(tff_worker, tmp_path_factory):
+    """A finished run of five rounds with a checkpoint each round."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        from optimization import worker
+
+        patch.setattr(worker, "start", lambda *_: tff_worker)
+        assert play(folder, "--rounds_per_checkpoint=1") == 0
+    return folder
+
+
+def test_a_run_leaves_a_complete_folder(finished):
+    files = {str(path.relative_to(finished / "run")) for path in (finished / "run").rglob("*") if path.is_file()}
+    assert {"config.json", "metrics.csv", "reward.png", "model/weights.npz"} <= files
+    assert any(name.startswith("events.") for name in files)
+    rows = table(finished)
+    assert list(rows["round_num"]) == [1, 2, 3, 4, 5]
+    assert list(rows.columns) == ["round_num", *metrics.COLUMNS]
+    assert list(rows[metrics.DEPLOYED]) == [0, 1, 0, 1, 0]
+    assert list(rows[metrics.ACCURACY].notna()) == [False, True, False, True, True]
+    np.testing.assert_allclose(rows[metrics.AVERAGE_REWARD], rows[metrics.ROUND_REWARD].expanding().mean())
+
+
+def test_the_same_seed_gives_the_same_run(finished, tmp_path):
+    play(tmp_path, "--rounds_per_checkpoint=0")
+    pd.testing.assert_frame_equal(table(tmp_path), table(finished), check_exact=True)
+
+
+def test_another_seed_gives_another_run(finished, tmp_path):
+    play(tmp_path, "--seed=1")
+    assert (table(tmp_path)[metrics.ROUND_REWARD] != table(finished)[metrics.ROUND_REWARD]).any()
+
+
+def test_a_truncated_newest_checkpoint_is_passed_over_with_a_warning(finished, tmp_path, capfd):
+    play(tmp_path, "--rounds_per_checkpoint=1", "--total_rounds=4")
+    newest = tmp_path / "run" / "checkpoints" / "round_00000004.npz"
+    newest.write_bytes(newest.read_bytes()[:1000])
+    play(tmp_path, "--rounds_per_checkpoint=1")
+    warning = capfd.readouterr().err
+    assert "round_00000004.npz is not readable" in warning
+    assert "Continuing after round 3 of 5" in warning
+    # The shorter run's last round, 4, was evaluated too, and so it is in the longer one.
+    pd.testing.assert_frame_equal(table(tmp_path), table(finished), check_exact=True)
+
+
+_KILLED_IN_A_CHECKPOINT = """
+import os, signal, sys
+import numpy as np
+from bandits import flags, run_federated
+
+whole = np.savez
+
+def half(file, **arrays):
+    if len(arrays) > 10 and "round_00000003" in file.name:
+        whole(file, **dict(list(arrays.items())[:5]))
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    whole(file, **arrays)
+
+np.savez = half
+run_federated.program(flags.define().parse(sys.argv))
+"""
+
+
+def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(finished, tmp_path):
+    command = [sys.executable, "-c", _KILLED_IN_A_CHECKPOINT, f"--root_output_dir={tmp_path}", "--experiment_name=run"]
+    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    killed = subprocess.run(
+        [*command, *SMALL, "--rounds_per_checkpoint=1"], env=environment, cwd=ROOT, stdout=subprocess.DEVNULL
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert list((tmp_path / "run" / "checkpoints").glob("*.part*"))
+    play(tmp_path, "--rounds_per_checkpoint=1")
+    pd.testing.assert_frame_equal(table(tmp_path), table(finished), check_exact=True)
+
+
+def _start(folder: pathlib.Path) -> tuple[subprocess.Popen, list[psutil.Process]]:
+    """Starts a long run, and returns it with its workers once it is past its first rounds."""
+    command = [sys.executable, "-m", "bandits.run_federated", f"--root_output_dir={folder}", "--experiment_name=run"]
+    process = subprocess.Popen(
+        [*command, "--total_rounds=100000", "--clients_per_round=4"],
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    path = folder / "run" / "metrics.csv"
+    while process.poll() is None and not (path.exists() and len(path.read_text().splitlines()) > 3):
+        time.sleep(0.1)
+    workers = [child for child in psutil.Process(process.pid).children() if "worker" in child.name()]
+    assert workers
+    return process, workers
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_saves_and_leaves_no_worker(tmp_path, signum, status):
+    process, workers = _start(tmp_path)
+    process.send_signal(signum)
+    _, message = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert "The same command continues" in message
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert not alive
+    newest = max((tmp_path / "run" / "checkpoints").glob("round_*.npz"))
+    assert int(newest.stem[-8:]) == len(table(tmp_path))
+
+
+def test_a_killed_run_leaves_no_worker(tmp_path):
+    process, workers = _start(tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert not alive
+
+
+def test_init_pretrains_on_the_first_clients_and_in_two_steps_gives_the_same(tmp_path):
+    shared = ("--client_learning_rate=0.1", "--server_learning_rate=0.01")
+    initial = ("--init_clients=10", "--init_rounds=3", "--init_server_optimizer=adam", "--init_server_learning_rate=0.02")
+    assert play(tmp_path / "one", "--scenario=init", *initial, *shared) == 0
+    play(
+        tmp_path / "two_a",
+        "--bandits_type=supervised_mse",
+        "--population_client_selection=0-10",
+        "--total_rounds=3",
+        "--bandits_deploy_freq=1",
+        "--client_learning_rate=0.1",
+        "--server_learning_rate=0.02",
+    )
+    play(
+        tmp_path / "two_b",
+        "--population_client_selection=10-60",
+        f"--initial_model_path={tmp_path / 'two_a' / 'run'}",
+        *shared,
+    )
+    pd.testing.assert_frame_equal(
+        table(tmp_path / "one"), table(tmp_path / "two_b"), check_exact=True
+    )
+    pd.testing.assert_frame_equal(
+        table(tmp_path / "one", "run/init"), table(tmp_path / "two_a"), check_exact=True
+    )
+
+
+def test_the_init_baseline_never_trains(finished, tmp_path):
+    model = finished / "run"
+    play(tmp_path, "--bandits_type=init", f"--initial_model_path={model}")
+    with np.load(model / "model" / "weights.npz") as before, np.load(tmp_path / "run/model/weights.npz") as after:
+        for name in before.files:
+            np.testing.assert_array_equal(before[name], after[name])
+    assert (table(tmp_path)[metrics.UPDATE_NORM] == 0).all()
+
+
+def test_a_persistent_cache_is_the_same_within_a_deployment_period(tmp_path):
+    """With all clients in every round, the same logs give the same reward until the next deployment."""
+    play(tmp_path, "--cache=persistent", "--clients_per_round=60")
+    rewards = table(tmp_path)[metrics.ROUND_REWARD]
+    assert rewards[0] == rewards[1] != rewards[2] == rewards[3] != rewards[4]
+
+
+def test_repeat_runs_consecutive_seeds(finished, tmp_path):
+    play(tmp_path, "--repeat=2")
+    pd.testing.assert_frame_equal(table(tmp_path, "run/seed_0"), table(finished), check_exact=True)
+    assert len(table(tmp_path, "run/seed_1")) == 5
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--bandits_type=epsilon_greedy", "--bandits_epsilon=0.2"),
+        ("--bandits_type=falcon",),
+        ("--bandits_type=supervised_ce",),
+        ("--bandits_type=softmax_ce",),
+        ("--server_optimizer=yogi", "--client_weighting=num_examples"),
+        ("--server_optimizer=sgd", "--server_sgd_momentum=0.9", "--noadaptive_clipping"),
+        ("--server_optimizer=adagrad", "--noadaptive_clipping", "--clip_norm=0.5", "--client_epochs_per_round=2"),
+        ("--bandits_type=epsilon_greedy", "--variant=reference_code"),
+    ],
+    ids=lambda arguments: arguments[0].partition("=")[2] + str(len(arguments)),
+)
+def test_other_choices_run(tmp_path, arguments):
+    assert play(tmp_path, "--total_rounds=2", *arguments) == 0
+    assert table(tmp_path)[metrics.LOSS].notna().all()
