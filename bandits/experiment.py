@@ -107,7 +107,7 @@ def build_process(settings: Mapping[str, Any], task: tasks.Task, phase: Phase) -
         aggregator=aggregator.factory(),
         server_optimizer=build_server_optimizer(settings, phase.server_optimizer, phase.server_learning_rate),
         deploy_every=phase.deploy_every,
-        feature_spec=tf.TensorSpec((None, *task.feature_shape)),
+        feature_spec=clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), task.feature_spec),
         multi_label=task.multi_label,
     )
 

@@ -82,7 +82,7 @@ def define() -> cli.FlagSet:
         "START-END: only the clients from index START up to, not including, END take part",
     )
     flags.text("initial_model_path", None, "folder of the run whose final model is the initial model")
-    flags.integer("seed", 0, "seed of every draw")
+    flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
 
     flags.group("Bandit")
     flags.integer("bandits_deploy_freq", None, "rounds between deployments of the trained model", low=1)

@@ -8,6 +8,7 @@ a client the same cache key in all rounds of a period, and it makes the same cac
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import inference, losses, policies
+from data import clients
 from optimization import client_work, models, server
 
 
@@ -80,12 +82,12 @@ class ClientInput(NamedTuple):
     """What one client brings to a round.
 
     Attributes:
-      features: [examples, ...] contexts.
+      features: [examples, ...] contexts, one array or several by name.
       labels: int32 [examples] or float32 [examples, labels], known to the environment, not to the policy.
       keys: Its keys.
     """
 
-    features: np.ndarray
+    features: clients.Features
     labels: np.ndarray
     keys: ClientKeys
 
@@ -115,7 +117,7 @@ class BanditProcess:
       aggregator: Factory of a weighted aggregation of deltas.
       server_optimizer: Takes the aggregated step.
       deploy_every: Rounds between deployments, T.
-      feature_spec: Shape and dtype of a client's features, first axis None.
+      feature_spec: Shapes and dtypes of a client's features, first axis None.
       multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples].
     """
 
@@ -127,7 +129,7 @@ class BanditProcess:
     aggregator: tff.aggregators.WeightedAggregationFactory
     server_optimizer: tff.learning.optimizers.Optimizer
     deploy_every: int
-    feature_spec: tf.TensorSpec
+    feature_spec: tf.TensorSpec | Mapping[str, tf.TensorSpec]
     multi_label: bool = False
 
     def client_type(self) -> tff.Type:
@@ -163,7 +165,7 @@ class BanditProcess:
                 update = train(weights, batches, client.keys.training)
             else:
                 update = train(weights, {"features": client.features, **cache}, client.keys.training)
-            examples = tf.shape(client.features)[0]
+            examples = tf.shape(client.labels)[0]
             return _ClientOutput(
                 delta=update.delta,
                 weight=tf.cast(examples, tf.float32),

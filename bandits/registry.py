@@ -150,7 +150,11 @@ _SMALL_POPULATION = _STUDY | {
 }
 
 TASKS = {
-    "digits": TaskEntry("bandits.tasks.digits", "8x8 digits, 60 made clients, 10 actions; needs no file"),
+    "digits": TaskEntry(
+        "bandits.tasks.digits",
+        "8x8 digits, 60 made clients, 10 actions; needs no file",
+        defaults={"init_clients": 10, "init_rounds": 50},
+    ),
     "emnist_chars": TaskEntry(
         "bandits.tasks.emnist", "federated EMNIST, 3400 writers, 62 actions, CNN", "chars", _STUDY
     ),

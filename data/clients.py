@@ -8,28 +8,41 @@ import abc
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from data import keys
+
+_CHECKED_END_BYTES = 128 << 20
+
+
+# One array [examples, ...], or several by name.
+Features = np.ndarray | Mapping[str, np.ndarray]
+
+
+def map_features(function: Callable[..., Any], features: Features, *others: Features) -> Any:
+    """Returns `function` of the array, or of each named one."""
+    if isinstance(features, Mapping):
+        return {name: function(array, *(other[name] for other in others)) for name, array in features.items()}
+    return function(features, *others)
 
 
 class Examples(NamedTuple):
     """Examples of one client, or held-out ones.
 
     Attributes:
-      features: Array [examples, ...], dtype of the data set.
+      features: One array [examples, ...] in the data set's dtype, or several by name.
       labels: int32 [examples] class indices, or float32 [examples, labels] of several labels an example.
     """
 
-    features: np.ndarray
+    features: Features
     labels: np.ndarray
 
     def take(self, rows: np.ndarray) -> "Examples":
         """Returns the examples at these row numbers."""
-        return Examples(self.features[rows], self.labels[rows])
+        return Examples(map_features(lambda array: array[rows], self.features), self.labels[rows])
 
 
 class ClientData(abc.ABC):
@@ -76,7 +89,7 @@ class ArrayClients(ClientData):
         self._rows = [order[start:end] for start, end in itertools.pairwise(bounds)]
         self._examples = examples
         self._client_ids = list(client_ids)
-        self._checksum = checksum or array_checksum(*examples, client_of_row)
+        self._checksum = checksum or array_checksum(*_arrays(examples.features), examples.labels, client_of_row)
 
     @property
     def client_ids(self) -> Sequence[str]:
@@ -139,7 +152,12 @@ def pool(clients: ClientData, max_examples: int, seed: int) -> Examples:
         count += len(examples.labels)
         if max_examples and count == max_examples:
             break
-    return Examples(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+    features = map_features(lambda *parts: np.concatenate(parts), *(examples.features for examples in found))
+    return Examples(features, np.concatenate([examples.labels for examples in found]))
+
+
+def _arrays(features: Features) -> list[np.ndarray]:
+    return list(features.values()) if isinstance(features, Mapping) else [features]
 
 
 def array_checksum(*arrays: np.ndarray) -> str:
@@ -153,12 +171,11 @@ def array_checksum(*arrays: np.ndarray) -> str:
 
 def file_checksum(path: str) -> str:
     """Returns a digest of a file: of its contents up to 256 MB, else of its size and both ends."""
-    end = 128 << 20
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         size = file.seek(0, 2)
-        for start in sorted({0, max(0, size - end)}):
+        for start in sorted({0, max(0, size - _CHECKED_END_BYTES)}):
             file.seek(start)
-            digest.update(file.read(end))
+            digest.update(file.read(_CHECKED_END_BYTES))
     digest.update(str(size).encode())
     return digest.hexdigest()[:16]

@@ -4,12 +4,11 @@
 the NIST writers that QMNIST names, 539 for training and 297 others for testing. Pixels stay uint8 in memory.
 """
 
-import os
 import pathlib
 
 import numpy as np
 
-from data import clients, keys
+from data import clients, files, keys
 from data.errors import UsageError
 
 _HELD_OUT_FRACTION = 0.1
@@ -24,7 +23,7 @@ def unipen62(data_dir: str | None) -> tuple[clients.ClientData, clients.ClientDa
     Raises:
       UsageError: If the file is missing or not readable.
     """
-    path = _find(data_dir, "unipen62_writers.npz")
+    path = files.find(data_dir, "unipen62_writers.npz")
     pixels, labels, writers, names = _read(path, "pixels", "label", "writer", "writer_ids")
     examples = clients.Examples(pixels, labels.astype(np.int32))
     is_held_out = np.zeros(len(labels), bool)
@@ -48,7 +47,7 @@ def mnist_writers(data_dir: str | None) -> tuple[clients.ClientData, clients.Cli
     Raises:
       UsageError: If the file is missing or not readable.
     """
-    path = _find(data_dir, "mnist_with_writers.npz")
+    path = files.find(data_dir, "mnist_with_writers.npz")
     arrays = {split: _read(path, f"x_{split}", f"y_{split}", f"writer_{split}") for split in ("train", "test")}
 
     def part(pixels: np.ndarray, labels: np.ndarray, writers: np.ndarray) -> clients.ClientData:
@@ -66,16 +65,6 @@ def mnist_writers(data_dir: str | None) -> tuple[clients.ClientData, clients.Cli
 def normalise(pixels: np.ndarray) -> np.ndarray:
     """Returns float32 [examples, 28, 28, 1] in [0, 1] as TFF's EMNIST has it, background 1, from uint8."""
     return pixels[..., np.newaxis].astype(np.float32) / np.float32(255)
-
-
-def _find(data_dir: str | None, name: str) -> pathlib.Path:
-    folder = data_dir or os.environ.get("FEDBANDITS_DATA_DIR")
-    if not folder:
-        raise UsageError(f"This task reads {name}: name its folder with --data_dir or FEDBANDITS_DATA_DIR.")
-    path = pathlib.Path(folder) / name
-    if not path.is_file():
-        raise UsageError(f"There is no {name} in {folder}: name its folder with --data_dir or FEDBANDITS_DATA_DIR.")
-    return path
 
 
 def _read(path: pathlib.Path, *names: str) -> list[np.ndarray]:

@@ -64,20 +64,18 @@ class LocalSgd:
         def train(weights: Sequence[tf.Tensor], cache: Batch, key: tf.Tensor) -> ClientUpdate:
             for variable, weight in zip(variables, weights, strict=True):
                 variable.assign(weight)
-            num_examples = tf.shape(cache["features"])[0]
+            num_examples = tf.shape(tf.nest.flatten(cache)[0])[0]
             loss_sum = tf.constant(0.0)
             for epoch in tf.range(self.epochs):
                 epoch_key = tf.random.experimental.stateless_fold_in(key, epoch)
                 order = tf.random.experimental.stateless_shuffle(tf.range(num_examples), epoch_key)
                 for start in tf.range(0, num_examples, self.batch_size):
                     rows = order[start : start + self.batch_size]
-                    batch = {name: tf.gather(values, rows) for name, values in cache.items()}
+                    batch = tf.nest.map_structure(lambda values, rows=rows: tf.gather(values, rows), dict(cache))
                     with tf.GradientTape() as tape:
                         value = loss(model.forward(variables, batch["features"]), batch)
                     for variable, gradient in zip(variables, tape.gradient(value, variables), strict=True):
-                        tf.raw_ops.ResourceApplyGradientDescent(
-                            var=variable.handle, alpha=self.learning_rate, delta=gradient
-                        )
+                        self._step(variable, gradient)
                     loss_sum += value * tf.cast(tf.size(rows), tf.float32)
             deltas = [variable - weight for variable, weight in zip(variables, weights, strict=True)]
             is_finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(delta)) for delta in deltas])
@@ -85,6 +83,13 @@ class LocalSgd:
             return ClientUpdate(deltas, loss_sum, is_finite)
 
         return train
+
+    def _step(self, variable: tf.Variable, gradient: tf.Tensor | tf.IndexedSlices) -> None:
+        """Steps in place; for looked-up rows of a matrix, only in those rows."""
+        if isinstance(gradient, tf.IndexedSlices):
+            variable.scatter_sub(tf.IndexedSlices(self.learning_rate * gradient.values, gradient.indices))
+        else:
+            tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=self.learning_rate, delta=gradient)
 
 
 def no_training(weights: Sequence[tf.Tensor]) -> ClientUpdate:

@@ -23,7 +23,7 @@ class Model:
 
     Attributes:
       shapes: Weight names and shapes, in the order of all weight tuples. All weights are float32.
-      forward: (weights, features [batch, ...]) -> outputs float32 [batch, actions].
+      forward: (weights, features [batch, ...], one tensor or several by name) -> outputs float32 [batch, actions].
       flops: Multiply-adds times two of `forward` per example, convolutions and matrix products only.
     """
 
@@ -91,14 +91,33 @@ def cnn(num_outputs: int) -> Model:
     }
 
     def forward(weights, features):
-        values = tf.reshape(features, [-1, 28, 28, 1])
+        # oneDNN's convolution miscounts the channels of an empty batch: it gets one blank example, cut off at the end.
+        num_examples = tf.shape(features)[0]
+        values = tf.reshape(features, [-1, 28 * 28])
+        values = tf.pad(values, [[0, tf.cast(tf.equal(num_examples, 0), tf.int32)], [0, 0]])
+        values = tf.reshape(values, [-1, 28, 28, 1])
         for kernel, bias in (weights[0:2], weights[2:4]):
             values = tf.nn.conv2d(values, kernel, strides=1, padding="SAME")
             values = tf.nn.relu(tf.nn.bias_add(values, bias))
             values = tf.nn.max_pool2d(values, ksize=2, strides=2, padding="SAME")
         values = tf.reshape(values, [-1, 7 * 7 * 64])
         values = tf.nn.relu(tf.nn.bias_add(values @ weights[4], weights[5]))
-        return tf.nn.bias_add(values @ weights[6], weights[7])
+        return tf.nn.bias_add(values @ weights[6], weights[7])[:num_examples]
 
     flops = 2 * (28 * 28 * 25 * 32 + 14 * 14 * 25 * 32 * 64 + 7 * 7 * 64 * 512 + 512 * num_outputs)
     return Model(shapes, forward, flops)
+
+
+def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
+    """Returns the linear model with bias of a bag of words, given as word ids and their values.
+
+    Features are `ids` int32 [batch, words] and `values` float32 [batch, words]; padding has the value 0. Only the rows
+    of the words that occur are read, and only they are changed by training.
+    """
+    shapes = {"dense_0/kernel": (vocabulary_size, num_outputs), "dense_0/bias": (num_outputs,)}
+
+    def forward(weights, features):
+        rows = tf.gather(weights[0], features["ids"])
+        return tf.einsum("bwk,bw->bk", rows, features["values"]) + weights[1]
+
+    return Model(shapes, forward, 2 * vocabulary_size * num_outputs)

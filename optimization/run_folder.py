@@ -5,6 +5,7 @@ another one is refused.
 """
 
 import csv
+import fcntl
 import importlib.metadata
 import json
 import os
@@ -54,9 +55,13 @@ class RunFolder:
         """
         try:
             self._checkpoints.mkdir(parents=True, exist_ok=True)
-            probe = self._checkpoints / f".probe.{os.getpid()}"
-            probe.touch()
-            probe.unlink()
+            # Locked against other processes until this object or the process is gone.
+            self._lock = open(self.path / ".lock", "w")  # noqa: SIM115
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(
+                f"Another program is running in {self.path}: wait for it, or choose another --experiment_name."
+            ) from error
         except OSError as error:
             raise UsageError(
                 f"The output folder {self.path} cannot be written ({error.strerror}): "

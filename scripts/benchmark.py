@@ -87,7 +87,7 @@ class _Benchmark:
             clients=clients,
             held_out=clients,
             num_actions=62,
-            feature_shape=(28, 28, 1),
+            feature_spec=((28, 28, 1), "float32"),
             model="cnn",
             model_arguments={"num_outputs": 62},
             rewards={"exact": rewards.exact(62)},

@@ -9,6 +9,9 @@ import numpy as np
 from data import clients
 
 
+FeatureSpec = tuple[tuple[int, ...], str]
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
     """A problem that bandits act on. Holds no TensorFlow object, so that a task is opened and checked quickly.
@@ -17,23 +20,23 @@ class Task:
       clients: The population.
       held_out: Examples for evaluation, of the same or of other clients.
       num_actions: Actions to choose from.
-      feature_shape: Shape of one example's features, float32.
+      feature_spec: (shape, dtype name) of one example's features, or several by name, after `normalise`.
       model: Name of a function in `optimization.models`.
       model_arguments: Its arguments.
       rewards: float32 [labels, actions] by phase: `exact` without a shift, `init` in the initial training of a
         shift, `bandits` after it. A task without the latter two has no init_shift scenario.
-      normalise: Raw features [examples, ...] -> float32 [examples, *feature_shape].
+      normalise: Features as the data has them -> as the model takes them.
       multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples].
     """
 
     clients: clients.ClientData
     held_out: clients.ClientData
     num_actions: int
-    feature_shape: tuple[int, ...]
+    feature_spec: FeatureSpec | Mapping[str, FeatureSpec]
     model: str
     model_arguments: Mapping[str, Any]
     rewards: Mapping[str, np.ndarray]
-    normalise: Callable[[np.ndarray], np.ndarray] = lambda raw: raw
+    normalise: Callable[[clients.Features], clients.Features] = lambda raw: raw
     multi_label: bool = False
 
 

@@ -25,7 +25,7 @@ def load(settings: Mapping[str, Any], variant: str) -> tasks.Task:
         clients=population,
         held_out=held_out,
         num_actions=num_actions,
-        feature_shape=(28, 28, 1),
+        feature_spec=((28, 28, 1), "float32"),
         model="cnn",
         model_arguments={"num_outputs": num_actions},
         rewards=phases,

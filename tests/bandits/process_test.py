@@ -204,3 +204,22 @@ def test_the_round_compiles_to_map_reduce_form(tff_worker):
     rounds = make(clip_norm=0.1, adaptive_clipping=True).build(INITIAL)
     form = tff.backends.mapreduce.get_map_reduce_form_for_computation(rounds.next)
     assert form.work is not None
+
+
+def test_a_sparse_bag_of_words_trains_as_the_dense_one():
+    draw = np.random.default_rng(3)
+    ids = np.array([[1, 4, 0], [4, 2, 0], [0, 0, 0], [3, 1, 2], [4, 0, 0], [2, 3, 0]], np.int32)
+    values = np.array([[0.5, 0.5, 0], [1, 0.2, 0], [0, 0, 0], [0.3, 0.3, 0.4], [1, 0, 0], [0.5, 0.25, 0]], np.float32)
+    dense = np.zeros((6, 5), np.float32)
+    np.add.at(dense, (np.arange(6)[:, None], ids), values)
+    weights = (draw.normal(size=(5, NUM_ACTIONS)).astype(np.float32), np.zeros(NUM_ACTIONS, np.float32))
+    outputs = []
+    for model, features in [
+        (models.bag_of_words(5, NUM_ACTIONS), {"ids": tf.constant(ids), "values": tf.constant(values)}),
+        (models.mlp(5, (), NUM_ACTIONS), tf.constant(dense)),
+    ]:
+        client = process.ClientInput(features, tf.constant([0, 1, 2, 0, 1, 2]), make_client(1, 5).keys)
+        definition = process.dataclasses.replace(make(epochs=2), model=model)
+        outputs.append(definition.client_round()(weights, weights, client))
+    for sparse_part, dense_part in zip(outputs[0].delta, outputs[1].delta, strict=True):
+        np.testing.assert_allclose(sparse_part, dense_part, atol=1e-6)

@@ -155,7 +155,12 @@ def test_a_killed_run_leaves_no_worker(tmp_path):
 
 def test_init_pretrains_on_the_first_clients_and_in_two_steps_gives_the_same(tmp_path):
     shared = ("--client_learning_rate=0.1", "--server_learning_rate=0.01")
-    initial = ("--init_clients=10", "--init_rounds=3", "--init_server_optimizer=adam", "--init_server_learning_rate=0.02")
+    initial = (
+        "--init_clients=10",
+        "--init_rounds=3",
+        "--init_server_optimizer=adam",
+        "--init_server_learning_rate=0.02",
+    )
     assert play(tmp_path / "one", "--scenario=init", *initial, *shared) == 0
     play(
         tmp_path / "two_a",
@@ -172,12 +177,8 @@ def test_init_pretrains_on_the_first_clients_and_in_two_steps_gives_the_same(tmp
         f"--initial_model_path={tmp_path / 'two_a' / 'run'}",
         *shared,
     )
-    pd.testing.assert_frame_equal(
-        table(tmp_path / "one"), table(tmp_path / "two_b"), check_exact=True
-    )
-    pd.testing.assert_frame_equal(
-        table(tmp_path / "one", "run/init"), table(tmp_path / "two_a"), check_exact=True
-    )
+    pd.testing.assert_frame_equal(table(tmp_path / "one"), table(tmp_path / "two_b"), check_exact=True)
+    pd.testing.assert_frame_equal(table(tmp_path / "one", "run/init"), table(tmp_path / "two_a"), check_exact=True)
 
 
 def test_the_init_baseline_never_trains(finished, tmp_path):

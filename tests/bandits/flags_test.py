@@ -1,0 +1,453 @@
+"""Tests of bandits.flags."""
+
+import pytest
+
+from bandits import flags, registry
+from data.errors import UsageError
+from optimization import cli
+
+# The study's README, with the flags of its emnist_chars command.
+PUBLISHED = (
+    "--task_type=emnist_chars --bandits_type=epsilon_greedy --bandits_epsilon=0.05 --bandits_deploy_freq=200 "
+    "--total_rounds=800 --clients_per_round=64 --client_batch_size=16 --client_epochs_per_round=1 "
+    "--client_optimizer=sgd --client_learning_rate=0.1 --server_optimizer=adam --server_learning_rate=0.002 "
+    "--rounds_per_eval=50 --rounds_per_checkpoint=50 --max_validation_samples=1000 --root_output_dir=runs "
+    "--experiment_name=emnist"
+)
+
+
+@pytest.fixture(autouse=True)
+def _user_folder(monkeypatch, tmp_path):
+    monkeypatch.delenv("BUILD_WORKING_DIRECTORY", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def _resolve(*arguments: str) -> cli.Settings:
+    return flags.resolve(flags.define().parse(["run_federated", *arguments]))
+
+
+def _refusal(*arguments: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        _resolve(*arguments)
+    return str(caught.value)
+
+
+# What the parser refuses.
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--bandits_epsilon=1.5", "--bandits_epsilon=1.5: 1.5 is not a number of at least 0 and at most 1"),
+        ("--bandits_epsilon=-0.1", "--bandits_epsilon=-0.1: -0.1 is not a number of at least 0 and at most 1"),
+        ("--bandits_epsilon=nan", "--bandits_epsilon=nan: nan is not a number of at least 0 and at most 1"),
+        ("--bandits_temperature=0", "--bandits_temperature=0.0: 0 is not a number above 0"),
+        ("--bandits_temperature=-1", "--bandits_temperature=-1.0: -1 is not a number above 0"),
+        ("--bandits_mu=0", "--bandits_mu=0.0: 0 is not a number above 0"),
+        ("--bandits_gamma=inf", "--bandits_gamma=inf: inf is not a number of at least 0"),
+        ("--clip_norm=0", "--clip_norm=0.0: 0 is not a number above 0"),
+        ("--unclip_quantile=1.1", "--unclip_quantile=1.1: 1.1 is not a number of at least 0 and at most 1"),
+        ("--server_sgd_momentum=1", "--server_sgd_momentum=1.0: 1 is not a number of at least 0 and below 1"),
+        ("--server_adam_beta_1=1", "--server_adam_beta_1=1.0: 1 is not a number of at least 0 and below 1"),
+        ("--server_yogi_beta_2=1", "--server_yogi_beta_2=1.0: 1 is not a number of at least 0 and below 1"),
+        ("--server_adam_epsilon=-1", "--server_adam_epsilon=-1.0: -1 is not a number of at least 0"),
+        ("--client_learning_rate=-1", "--client_learning_rate=-1.0: -1 is not a number of at least 0"),
+        ("--server_learning_rate=x", "--server_learning_rate=x: could not convert string to float: 'x'"),
+        ("--client_optimizer=adam", "--client_optimizer=adam: value should be one of <sgd>"),
+        ("--server_optimizer=lamb", "--server_optimizer=lamb: value should be one of <sgd|adam|yogi|adagrad>"),
+    ],
+)
+def test_a_value_out_of_its_range_is_answered_with(argument, message):
+    assert _refusal(argument) == message
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bandits_deploy_freq",
+        "total_rounds",
+        "clients_per_round",
+        "client_batch_size",
+        "client_epochs_per_round",
+        "init_clients",
+        "init_rounds",
+        "repeat",
+        "eval_batch_size",
+    ],
+)
+def test_a_count_is_at_least_one(name):
+    assert _refusal(f"--{name}=0") == f"--{name}=0: 0 is not a positive integer"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "max_examples_per_client",
+        "rounds_per_eval",
+        "max_validation_samples",
+        "rounds_per_checkpoint",
+        "max_concurrent_threads",
+    ],
+)
+def test_a_number_that_may_be_zero_is_not_negative(name):
+    assert _resolve(f"--{name}=0")[name] == 0
+    assert _refusal(f"--{name}=-1") == f"--{name}=-1: -1 is not a non-negative integer"
+
+
+@pytest.mark.parametrize("seed", ["-1", "4294967296"])
+def test_a_seed_fits_into_32_bits(seed):
+    assert _refusal(f"--seed={seed}") == f"--seed={seed}: {seed} is not an integer in the range [0, 4294967295]"
+
+
+def test_an_unknown_task_is_answered_with_the_known_ones():
+    message = _refusal("--task_type=cifar")
+    assert message.startswith("--task_type=cifar: value should be one of <digits|")
+    assert all(name in message for name in registry.TASKS)
+
+
+def test_an_unknown_bandit_is_answered_with_the_known_ones():
+    message = _refusal("--bandits_type=thompson")
+    assert all(name in message for name in registry.BANDITS)
+
+
+# Flags without effect.
+
+
+@pytest.mark.parametrize(
+    ("bandit", "flag", "owner"),
+    [
+        ("softmax", "bandits_epsilon", "epsilon_greedy"),
+        ("softmax_ce", "bandits_mu", "falcon"),
+        ("falcon", "bandits_temperature", "softmax"),
+        ("epsilon_greedy_unweight", "bandits_gamma", "falcon"),
+        ("greedy", "bandits_epsilon", "epsilon_greedy"),
+        ("supervised_mse", "bandits_temperature", "softmax"),
+    ],
+)
+def test_another_policys_parameter_is_refused(bandit, flag, owner):
+    assert _refusal(f"--bandits_type={bandit}", f"--{flag}=0.5") == (
+        f"--{flag} belongs to {owner}, not to --bandits_type={bandit}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("bandit", "flag"),
+    [
+        ("epsilon_greedy", "bandits_epsilon"),
+        ("epsilon_greedy_ce_unweight", "bandits_epsilon"),
+        ("softmax_ce", "bandits_temperature"),
+        ("falcon", "bandits_mu"),
+        ("falcon_ce", "bandits_gamma"),
+    ],
+)
+def test_the_policys_own_parameter_is_taken(bandit, flag):
+    assert _resolve(f"--bandits_type={bandit}", f"--{flag}=0.5")[flag] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("chosen", "flag", "owner"),
+    [
+        ("adam", "server_sgd_momentum", "sgd"),
+        ("sgd", "server_adam_beta_1", "adam"),
+        ("adam", "server_yogi_beta_1", "yogi"),
+        ("yogi", "server_adagrad_epsilon", "adagrad"),
+        ("adagrad", "server_yogi_initial_preconditioner_value", "yogi"),
+    ],
+)
+def test_another_optimizers_hyperparameter_is_refused(chosen, flag, owner):
+    assert _refusal(f"--server_optimizer={chosen}", f"--{flag}=0.5") == (
+        f"--{flag} belongs to --server_optimizer={owner}; {chosen} was chosen."
+    )
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "name"),
+    [(optimizer, name) for optimizer, names in flags.SERVER_HYPERPARAMETERS.items() for name in names],
+)
+def test_the_chosen_optimizers_hyperparameter_is_taken(optimizer, name):
+    flag = f"server_{optimizer}_{name}"
+    assert _resolve(f"--server_optimizer={optimizer}", f"--{flag}=0.5")[flag] == 0.5
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--init_clients=5",
+        "--init_rounds=5",
+        "--init_server_optimizer=sgd",
+        "--init_server_learning_rate=1",
+        "--init_client_learning_rate=1",
+    ],
+)
+def test_an_initial_trainings_flag_is_refused_without_one(argument):
+    name = argument.partition("=")[0]
+    assert _refusal(argument) == f"{name} has an effect only with --scenario=init or init_shift."
+    assert _resolve(argument, "--scenario=init").scenario == "init"
+
+
+@pytest.mark.parametrize("scenario", ["init", "init_shift"])
+@pytest.mark.parametrize(
+    "argument", ["--dist_shift_type=init", "--population_client_selection=0-9", "--initial_model_path=runs/a"]
+)
+def test_one_step_by_hand_is_refused_in_a_scenario_that_does_both(scenario, argument):
+    name = argument.partition("=")[0]
+    assert _refusal(f"--scenario={scenario}", "--task_type=unipen62", argument) == (
+        f"{name} sets up one step by hand; --scenario={scenario} does both: leave one out."
+    )
+    assert _resolve("--task_type=unipen62", argument).given >= {name.removeprefix("--")}
+
+
+@pytest.mark.parametrize("scenario", ["init", "init_shift"])
+@pytest.mark.parametrize("bandit", ["supervised_mse", "supervised_ce"])
+def test_supervised_training_is_no_bandit_of_a_scenario(scenario, bandit):
+    assert _refusal(f"--scenario={scenario}", f"--bandits_type={bandit}") == (
+        f"--scenario={scenario} trains its initial model itself; the bandits after it cannot be "
+        f"--bandits_type={bandit}."
+    )
+
+
+def test_the_untrained_baseline_needs_an_initial_model():
+    assert _refusal("--bandits_type=init") == (
+        "--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path."
+    )
+
+
+@pytest.mark.parametrize("argument", ["--scenario=init", "--scenario=init_shift", "--initial_model_path=runs/a"])
+def test_the_untrained_baseline_is_taken_with(argument):
+    assert _resolve("--bandits_type=init", argument).bandits_type == "init"
+
+
+def test_a_quantile_is_refused_without_adaptive_clipping():
+    assert _refusal("--noadaptive_clipping", "--unclip_quantile=0.5") == (
+        "--unclip_quantile has an effect only with --adaptive_clipping."
+    )
+
+
+@pytest.mark.parametrize("bandit", ["supervised_mse", "supervised_ce", "init"])
+@pytest.mark.parametrize("argument", ["--importance_weighting", "--noimportance_weighting"])
+def test_importance_weighting_is_refused_where_no_log_is_trained(bandit, argument):
+    message = _refusal(f"--bandits_type={bandit}", argument, "--initial_model_path=runs/a")
+    assert message == f"--importance_weighting has no effect with --bandits_type={bandit}."
+
+
+# Defaults.
+
+_STUDY = {
+    "total_rounds": 800,
+    "clients_per_round": 64,
+    "client_batch_size": 16,
+    "client_epochs_per_round": 1,
+    "bandits_deploy_freq": 200,
+    "server_learning_rate": 0.002,
+    "client_learning_rate": 0.1,
+    "init_rounds": 100,
+    "init_clients": 100,
+    "init_server_optimizer": "sgd",
+    "init_server_learning_rate": 0.5,
+    "init_client_learning_rate": 0.5,
+    "rounds_per_eval": 50,
+    "rounds_per_checkpoint": 25,
+    "max_examples_per_client": 0,
+}
+_SMALL_POPULATION = _STUDY | {"total_rounds": 200, "bandits_deploy_freq": 50, "max_examples_per_client": 100}
+_DIGITS = {
+    "total_rounds": 150,
+    "clients_per_round": 20,
+    "client_batch_size": 16,
+    "client_epochs_per_round": 1,
+    "bandits_deploy_freq": 10,
+    "server_learning_rate": 0.01,
+    "client_learning_rate": 0.1,
+    "init_rounds": 50,
+    "init_clients": 10,
+    "init_server_optimizer": "sgd",
+    "init_server_learning_rate": 1.0,
+    "init_client_learning_rate": 0.1,
+    "rounds_per_eval": 10,
+    "rounds_per_checkpoint": 25,
+    "max_examples_per_client": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("digits", _DIGITS),
+        ("emnist_chars", _STUDY),
+        ("emnist_digits", _STUDY),
+        ("emnist62_linear", _STUDY),
+        ("emnist10_linear", _STUDY),
+        ("unipen62", _SMALL_POPULATION),
+        ("mnist_writers", _SMALL_POPULATION),
+    ],
+)
+def test_a_task_brings_its_defaults(task, expected):
+    settings = _resolve(f"--task_type={task}")
+    assert {name: settings[name] for name in expected} == expected
+
+
+def test_without_flags_the_digits_are_played_with_softmax_from_scratch():
+    settings = _resolve()
+    assert (settings.task_type, settings.bandits_type, settings.scenario) == ("digits", "softmax", "scratch")
+    assert (settings.variant, settings.cache, settings.seed, settings.repeat) == ("paper", "round", 0, 1)
+    assert (settings.server_optimizer, settings.client_weighting) == ("adam", "uniform")
+
+
+def test_a_given_flag_goes_before_the_tasks_default():
+    assert _resolve("--task_type=emnist_chars", "--total_rounds=3").total_rounds == 3
+
+
+def test_no_setting_is_left_out_but_those_that_mean_none():
+    missing = {name for name, value in _resolve().items() if value is None}
+    hyperparameters = {
+        f"server_{optimizer}_{name}" for optimizer, names in flags.SERVER_HYPERPARAMETERS.items() for name in names
+    }
+    assert missing - hyperparameters == {
+        "cache_dir",
+        "data_dir",
+        "dist_shift_type",
+        "initial_model_path",
+        "population_client_selection",
+    }
+
+
+def test_every_default_of_a_task_is_a_flags():
+    known = set(flags.define().parse(["run_federated"]))
+    for task in registry.TASKS:
+        assert set(_resolve(f"--task_type={task}")) == known
+
+
+@pytest.mark.parametrize(
+    ("arguments", "clip_norm", "quantile"),
+    [
+        ([], 0.1, 0.8),
+        (["--clip_norm=2", "--unclip_quantile=0.5"], 2.0, 0.5),
+        (["--noadaptive_clipping"], None, None),
+        (["--noadaptive_clipping", "--clip_norm=2"], 2.0, None),
+    ],
+)
+def test_clipping_is_adaptive_from_a_tenth_unless_told_otherwise(arguments, clip_norm, quantile):
+    settings = _resolve(*arguments)
+    assert (settings.clip_norm, settings.unclip_quantile) == (clip_norm, quantile)
+
+
+@pytest.mark.parametrize(
+    ("bandit", "weighted"),
+    [
+        ("greedy", False),
+        ("epsilon_greedy_unweight", False),
+        ("epsilon_greedy", True),
+        ("softmax", False),
+        ("falcon", False),
+        ("uniform", False),
+        ("greedy_ce", False),
+        ("epsilon_greedy_ce_unweight", False),
+        ("epsilon_greedy_ce", True),
+        ("softmax_ce", False),
+        ("falcon_ce", False),
+        ("supervised_mse", False),
+        ("supervised_ce", False),
+    ],
+)
+def test_importance_weighting_is_the_bandits_own(bandit, weighted):
+    assert _resolve(f"--bandits_type={bandit}").importance_weighting is weighted
+
+
+def test_importance_weighting_can_be_chosen():
+    assert _resolve("--bandits_type=softmax", "--importance_weighting").importance_weighting is True
+    assert _resolve("--bandits_type=epsilon_greedy", "--noimportance_weighting").importance_weighting is False
+
+
+def test_a_run_is_named_after_task_scenario_and_bandit():
+    assert _resolve().experiment_name == "digits_scratch_softmax"
+    settings = _resolve("--task_type=unipen62", "--scenario=init_shift", "--bandits_type=falcon")
+    assert settings.experiment_name == "unipen62_init_shift_falcon"
+    assert _resolve("--experiment_name=mine").experiment_name == "mine"
+
+
+def test_folders_start_where_the_user_is(monkeypatch, tmp_path):
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path / "user"))
+    settings = _resolve("--data_dir=a", "--cache_dir=/b", "--initial_model_path=../c")
+    assert settings.root_output_dir == str(tmp_path / "user" / "runs")
+    assert (settings.data_dir, settings.cache_dir) == (str(tmp_path / "user" / "a"), "/b")
+    assert settings.initial_model_path == str(tmp_path / "c")
+
+
+def test_resolving_twice_changes_nothing():
+    settings = _resolve("--task_type=unipen62", "--bandits_type=falcon")
+    assert dict(flags.resolve(settings)) == dict(settings)
+
+
+def test_the_published_command_line_means_what_it_meant():
+    settings = _resolve(*PUBLISHED.split())
+    expected = {
+        "task_type": "emnist_chars",
+        "bandits_type": "epsilon_greedy",
+        "bandits_epsilon": 0.05,
+        "bandits_deploy_freq": 200,
+        "total_rounds": 800,
+        "clients_per_round": 64,
+        "client_batch_size": 16,
+        "client_epochs_per_round": 1,
+        "client_optimizer": "sgd",
+        "client_learning_rate": 0.1,
+        "server_optimizer": "adam",
+        "server_learning_rate": 0.002,
+        "rounds_per_eval": 50,
+        "rounds_per_checkpoint": 50,
+        "max_validation_samples": 1000,
+        "importance_weighting": True,
+        "experiment_name": "emnist",
+    }
+    assert {name: settings[name] for name in expected} == expected
+
+
+# Help.
+
+
+def test_help_names_every_flag_task_and_bandit():
+    flag_set = flags.define()
+    text = flag_set.help()
+    names = [f"--{name}: " for name in flag_set.parse(["run_federated"])]
+    for wanted in [*names, *registry.TASKS, *registry.BANDITS]:
+        assert wanted in text
+
+
+# The population.
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [(None, range(10)), ("0-10", range(10)), ("3-4", range(3, 4)), ("2-9", range(2, 9))],
+)
+def test_a_selection_is_from_start_up_to_not_including_end(selection, expected):
+    assert flags.population_range(selection, 10) == expected
+
+
+@pytest.mark.parametrize("selection", ["", "5", "3-3", "4-3", "0-11", "-1-4", "a-b", "1-2-3", " 1-2", "1.0-2"])
+def test_another_selection_is_refused_with_the_number_of_clients(selection):
+    with pytest.raises(UsageError) as caught:
+        flags.population_range(selection, 10)
+    assert str(caught.value) == (
+        f"--population_client_selection={selection} must be START-END with START < END <= 10, "
+        "the task's number of clients."
+    )
+
+
+# The policy's values.
+
+
+@pytest.mark.parametrize(
+    ("bandit", "values"),
+    [
+        ("greedy", {}),
+        ("uniform", {}),
+        ("init", {}),
+        ("epsilon_greedy_ce", {"epsilon": 0.05}),
+        ("softmax", {"temperature": 0.05}),
+        ("falcon", {"mu": 100.0, "gamma": 1000.0}),
+    ],
+)
+def test_policy_values_are_the_bandits_own_parameters(bandit, values):
+    settings = flags.define().parse(["run_federated"])
+    assert flags.policy_values(settings, registry.BANDITS[bandit]) == values

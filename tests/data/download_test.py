@@ -1,0 +1,233 @@
+"""Tests of data.download, against a server on this machine."""
+
+import base64
+import hashlib
+import http.server
+import lzma
+import pathlib
+import socketserver
+import threading
+import urllib.request
+
+import numpy as np
+import pytest
+
+from data import download
+from data.errors import UsageError
+
+NAME = "toy.sqlite"
+CONTENT = np.random.default_rng(0).integers(256, size=50_000, dtype=np.uint8).tobytes()
+ARCHIVE = lzma.compress(CONTENT, lzma.FORMAT_ALONE)
+
+
+def _google_hash(content: bytes) -> str:
+    return "md5=" + base64.b64encode(hashlib.md5(content).digest()).decode()
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    """Serves one archive.
+
+    Attributes:
+      archive: Its bytes.
+      ranges: Whether a Range is honoured.
+      hashes: Values of `x-goog-hash` headers.
+      cut: Bytes after which the next answer breaks off, or None.
+      announce: Whether the length is announced.
+      requested: The Range of every request so far, None for a request of everything.
+    """
+
+    daemon_threads = True
+    archive = ARCHIVE
+    ranges = True
+    hashes = ()
+    cut = None
+    announce = True
+
+    def __init__(self):
+        self.requested = []
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/{NAME}.lzma"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        wanted = self.headers.get("Range")
+        self.server.requested.append(wanted)
+        body, status = self.server.archive, 200
+        if wanted and self.server.ranges:
+            body, status = body[int(wanted.removeprefix("bytes=").removesuffix("-")) :], 206
+            if not body:
+                self.send_error(416)
+                return
+        self.send_response(status)
+        if self.server.announce:
+            self.send_header("Content-Length", str(len(body)))
+        for value in self.server.hashes:
+            self.send_header("x-goog-hash", value)
+        self.end_headers()
+        cut, self.server.cut = self.server.cut, None
+        self.wfile.write(body[:cut])
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def server():
+    with _Server() as made:
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _direct(monkeypatch):
+    """No proxy stands between, and no answer is waited for long."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(urllib.request, "_opener", None)
+    monkeypatch.setattr(download, "_TIMEOUT_SECONDS", 20)
+
+
+def _names(folder: pathlib.Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_fresh_download_is_decompressed_into_the_cache_folder(server, tmp_path):
+    path = download.lzma_file(server.origin, NAME, str(tmp_path / "made" / "here"))
+    assert path == tmp_path / "made" / "here" / NAME
+    assert path.read_bytes() == CONTENT
+    assert server.requested == [None]
+
+
+def test_nothing_but_the_file_is_left(server, tmp_path):
+    download.lzma_file(server.origin, NAME, str(tmp_path))
+    assert _names(tmp_path) == [NAME]
+
+
+def test_a_file_that_is_there_is_not_asked_for(server, tmp_path):
+    (tmp_path / NAME).write_bytes(b"mine")
+    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == b"mine"
+    assert server.requested == []
+
+
+def test_a_broken_download_goes_on_where_it_stopped(server, tmp_path):
+    (tmp_path / f"{NAME}.lzma.part").write_bytes(ARCHIVE[:12_345])
+    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
+    assert server.requested == ["bytes=12345-"]
+
+
+def test_a_server_without_ranges_sends_all_again(server, tmp_path):
+    server.ranges = False
+    (tmp_path / f"{NAME}.lzma.part").write_bytes(b"?" * 12_345)
+    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
+
+
+def test_a_whole_archive_that_was_not_decompressed_is_used(server, tmp_path):
+    (tmp_path / f"{NAME}.lzma.part").write_bytes(ARCHIVE)
+    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
+    assert server.requested == [f"bytes={len(ARCHIVE)}-"]
+
+
+def test_a_transfer_that_breaks_off_says_how_far_it_came(server, tmp_path):
+    server.cut = 20_000
+    with pytest.raises(UsageError, match=f"ended after 20000 of {len(ARCHIVE)} bytes; start again to continue"):
+        download.lzma_file(server.origin, NAME, str(tmp_path))
+    assert _names(tmp_path) == [f"{NAME}.lzma.part"]
+
+
+def test_a_transfer_that_broke_off_continues_at_the_next_start(server, tmp_path):
+    server.cut = 20_000
+    with pytest.raises(UsageError):
+        download.lzma_file(server.origin, NAME, str(tmp_path))
+    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
+    assert server.requested == [None, "bytes=20000-"]
+
+
+def test_a_transfer_of_unknown_length_that_breaks_off_is_noticed(server, tmp_path):
+    server.announce, server.cut = False, 20_000
+    with pytest.raises(UsageError, match=r"damaged.*start again"):
+        download.lzma_file(server.origin, NAME, str(tmp_path))
+    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    "hashes",
+    [
+        (_google_hash(ARCHIVE),),
+        (f"crc32c=AAAAAA==,{_google_hash(ARCHIVE)}",),
+        ("crc32c=AAAAAA==", _google_hash(ARCHIVE)),
+    ],
+    ids=["alone", "in_one_header", "in_two_headers"],
+)
+def test_the_servers_checksum_is_accepted(server, tmp_path, hashes):
+    server.hashes = hashes
+    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
+
+
+def test_a_continued_download_is_checked_as_a_whole(server, tmp_path):
+    server.hashes = (_google_hash(ARCHIVE),)
+    (tmp_path / f"{NAME}.lzma.part").write_bytes(ARCHIVE[:100] + b"?" + ARCHIVE[101:200])
+    with pytest.raises(UsageError, match="checksum differs"):
+        download.lzma_file(server.origin, NAME, str(tmp_path))
+
+
+def test_a_wrong_checksum_is_refused_and_nothing_is_kept(server, tmp_path):
+    server.hashes = (_google_hash(b"other"),)
+    with pytest.raises(UsageError, match="checksum differs from the server's; start again to repeat"):
+        download.lzma_file(server.origin, NAME, str(tmp_path))
+    assert _names(tmp_path) == []
+
+
+def test_an_answer_that_is_no_archive_is_refused_and_not_kept(server, tmp_path):
+    server.archive = b"<html>Please log in</html>" * 100
+    with pytest.raises(UsageError, match="damaged"):
+        download.lzma_file(server.origin, NAME, str(tmp_path))
+    assert f"{NAME}.lzma.part" not in _names(tmp_path)
+    assert NAME not in _names(tmp_path)
+
+
+def test_without_network_the_error_names_both_ways(server, tmp_path):
+    origin = server.origin
+    server.server_close()  # Nobody listens there any more.
+    with pytest.raises(UsageError) as caught:
+        download.lzma_file(origin, NAME, str(tmp_path))
+    message = str(caught.value)
+    assert message.startswith(f"{NAME} is not in {tmp_path}, and downloading it from {origin} failed")
+    assert "run with network access" in message
+    assert f"put {NAME} in a folder and name that with --data_dir" in message
+
+
+def test_a_server_that_does_not_have_the_file_gives_the_same_advice(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(_Handler, "do_GET", lambda handler: handler.send_error(404))
+    with pytest.raises(UsageError, match=r"404.*network access.*--data_dir"):
+        download.lzma_file(server.origin, NAME, str(tmp_path))
+
+
+def test_an_answer_that_is_no_http_gives_the_same_advice(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(_Handler, "do_GET", lambda handler: handler.wfile.write(b"220 ftp ready\r\n"))
+    with pytest.raises(UsageError, match=r"(?s)failed.*network access.*--data_dir"):
+        download.lzma_file(server.origin, NAME, str(tmp_path))
+
+
+def test_a_cache_folder_that_cannot_be_made_is_named(server, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UsageError, match=f"{tmp_path / 'file'}.*--data_dir"):
+        download.lzma_file(server.origin, NAME, str(tmp_path / "file"))
+
+
+def test_the_cache_folder_is_the_given_one():
+    assert download.cache_folder("some/where") == pathlib.Path("some/where")
+
+
+def test_the_default_cache_folder_is_in_the_users_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert download.cache_folder(None) == tmp_path / "cache" / "federated_bandits"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert download.cache_folder(None) == tmp_path / ".cache" / "federated_bandits"

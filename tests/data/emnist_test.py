@@ -1,0 +1,113 @@
+"""Tests of data.emnist, with a small database of TFF's form."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data import download, emnist
+from data.errors import UsageError
+
+# split -> writer -> labels; an image is filled with its label / 100.
+SPLITS = {
+    "all_train": {"f0002": [61, 10], "f0001": [36]},
+    "all_test": {"f0002": [12], "f0001": [0, 1]},
+    "digits_only_train": {"f0003": [9, 8, 7]},
+    "digits_only_test": {"f0003": [5]},
+}
+
+
+def _serialized(label: int) -> bytes:
+    pixels = tf.train.FloatList(value=np.full(28 * 28, label / 100, np.float32))
+    features = {
+        "pixels": tf.train.Feature(float_list=pixels),
+        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, write_database):
+    made = tmp_path_factory.mktemp("emnist")
+    splits = {
+        split: {writer: [_serialized(label) for label in labels] for writer, labels in writers.items()}
+        for split, writers in SPLITS.items()
+    }
+    write_database(made / emnist.FILE_NAME, splits)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _no_download(monkeypatch):
+    def refuse(*arguments):
+        raise AssertionError("nothing may be fetched here")
+
+    monkeypatch.setattr(download, "_fetch", refuse)
+
+
+def _labels(population) -> dict[str, list[int]]:
+    return {name: population.load(index).labels.tolist() for index, name in enumerate(population.client_ids)}
+
+
+def test_chars_are_the_writers_of_all_characters_in_the_order_of_their_names(folder):
+    train, held_out = emnist.load("chars", str(folder), None)
+    assert list(train.client_ids) == list(held_out.client_ids) == ["f0001", "f0002"]
+
+
+def test_chars_have_their_training_and_held_out_examples(folder):
+    train, held_out = emnist.load("chars", str(folder), None)
+    assert (_labels(train), _labels(held_out)) == (SPLITS["all_train"], SPLITS["all_test"])
+
+
+def test_digits_have_their_training_and_held_out_examples(folder):
+    train, held_out = emnist.load("digits", str(folder), None)
+    assert (_labels(train), _labels(held_out)) == (SPLITS["digits_only_train"], SPLITS["digits_only_test"])
+
+
+def test_images_are_float32_with_a_channel_and_labels_int32(folder):
+    examples = emnist.load("chars", str(folder), None)[0].load(1)
+    assert (examples.features.dtype, examples.features.shape) == (np.float32, (2, 28, 28, 1))
+    assert (examples.labels.dtype, examples.labels.shape) == (np.int32, (2,))
+
+
+def test_images_belong_to_their_labels(folder):
+    examples = emnist.load("chars", str(folder), None)[0].load(1)
+    expected = np.full((2, 28, 28, 1), 0.1, np.float32)
+    expected[0] = np.float32(0.61)
+    np.testing.assert_array_equal(examples.features, expected)
+
+
+def test_data_dir_may_name_the_file_itself(folder):
+    train, _ = emnist.load("digits", str(folder / emnist.FILE_NAME), None)
+    assert len(train) == 1
+
+
+def test_a_database_in_the_cache_folder_is_used_without_a_download(folder):
+    train, _ = emnist.load("digits", None, str(folder))
+    assert len(train) == 1
+
+
+def test_data_dir_goes_before_the_cache_folder(folder, tmp_path):
+    assert len(emnist.load("chars", str(folder), str(tmp_path))[0]) == 2
+
+
+def test_a_missing_database_is_named_with_the_flag_and_the_download(tmp_path):
+    with pytest.raises(UsageError, match=rf"no {emnist.FILE_NAME} in {tmp_path}.*--data_dir.*{emnist.ORIGIN}"):
+        emnist.load("chars", str(tmp_path), None)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda content: b"", lambda content: b"\0" * 5000, lambda content: content[: len(content) // 2]],
+    ids=["empty", "no_database", "truncated"],
+)
+def test_a_damaged_database_is_named_with_the_flag(folder, tmp_path, damage):
+    damaged = tmp_path / emnist.FILE_NAME
+    damaged.write_bytes(damage((folder / emnist.FILE_NAME).read_bytes()))
+    with pytest.raises(UsageError, match=f"{emnist.FILE_NAME} is not readable.*--data_dir"):
+        emnist.load("chars", str(tmp_path), None)
+
+
+def test_a_database_without_the_held_out_split_is_refused(tmp_path, write_database):
+    write_database(tmp_path / emnist.FILE_NAME, {"all_train": {"f0001": [_serialized(3)]}})
+    with pytest.raises(UsageError, match="no clients in split 'all_test'"):
+        emnist.load("chars", str(tmp_path), None)

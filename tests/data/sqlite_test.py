@@ -1,0 +1,110 @@
+"""Tests of data.sqlite."""
+
+import sqlite3
+
+import numpy as np
+import pytest
+
+from data import clients, sqlite
+from data.errors import UsageError
+
+SPLITS = {
+    "train": {"zoe": [b"3", b"1"], "ann": [b"4"], "bob": [b"5", b"9", b"2"]},
+    "test": {"bob": [b"7"], "ann": [b"8", b"6"]},
+}
+
+
+def _parse(serialized: list[bytes]) -> clients.Examples:
+    labels = np.array([int(item) for item in serialized], np.int32)
+    return clients.Examples(labels[:, np.newaxis].astype(np.float32), labels)
+
+
+@pytest.fixture
+def path(tmp_path, write_database):
+    return write_database(tmp_path / "toy.sqlite", SPLITS)
+
+
+def _labels(population: clients.ClientData) -> list[list[int]]:
+    return [population.load(index).labels.tolist() for index in range(len(population))]
+
+
+def test_clients_are_those_of_the_split_in_the_order_of_their_names(path):
+    assert list(sqlite.SqliteClients(path, "train", _parse).client_ids) == ["ann", "bob", "zoe"]
+    assert list(sqlite.SqliteClients(path, "test", _parse).client_ids) == ["ann", "bob"]
+
+
+def test_examples_are_the_clients_in_this_split_in_the_order_of_the_file(path):
+    assert _labels(sqlite.SqliteClients(path, "train", _parse)) == [[4], [5, 9, 2], [3, 1]]
+    assert _labels(sqlite.SqliteClients(path, "test", _parse)) == [[8, 6], [7]]
+
+
+def test_a_client_is_read_alike_again(path):
+    population = sqlite.SqliteClients(path, "train", _parse)
+    assert _labels(population) == _labels(population)
+
+
+def test_the_checksum_is_the_files(path, tmp_path, write_database):
+    same = sqlite.SqliteClients(path, "train", _parse).checksum
+    assert sqlite.SqliteClients(path, "test", _parse).checksum == same
+    other = write_database(tmp_path / "other.sqlite", SPLITS | {"test": {"ann": [b"8"]}})
+    assert sqlite.SqliteClients(other, "train", _parse).checksum != same
+
+
+@pytest.mark.parametrize("name", ["with space", "50%20", "what?", "a#b"])
+def test_a_folder_may_have_any_name(tmp_path, write_database, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    write_database(folder / "toy.sqlite", SPLITS)
+    assert len(sqlite.SqliteClients(folder / "toy.sqlite", "train", _parse)) == 3
+
+
+def test_a_relative_path_starts_in_the_working_folder(path, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    assert len(sqlite.SqliteClients(path.name, "train", _parse)) == 3
+
+
+def test_the_file_is_not_written(path):
+    path.chmod(0o444)
+    before = path.read_bytes()
+    _labels(sqlite.SqliteClients(path, "train", _parse))
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_missing_split_is_named(path):
+    with pytest.raises(UsageError, match=r"toy\.sqlite has no clients in split 'valid'"):
+        sqlite.SqliteClients(path, "valid", _parse)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda content: b"", lambda content: b"no database " * 1000, lambda content: content[: len(content) // 2]],
+    ids=["empty", "no_database", "truncated"],
+)
+def test_a_damaged_file_is_named_with_the_flag(path, damage):
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(UsageError, match=r"toy\.sqlite is not readable.*--data_dir"):
+        sqlite.SqliteClients(path, "train", _parse)
+
+
+def test_a_missing_file_is_named_and_not_made(tmp_path):
+    with pytest.raises(UsageError, match=r"none\.sqlite is not readable"):
+        sqlite.SqliteClients(tmp_path / "none.sqlite", "train", _parse)
+    assert not (tmp_path / "none.sqlite").exists()
+
+
+@pytest.mark.parametrize("table", ["examples", "client_metadata"])
+def test_a_database_without_the_table_is_refused(path, table):
+    connection = sqlite3.connect(path)
+    connection.execute(f"DROP TABLE {table}")
+    connection.commit()
+    connection.close()
+    with pytest.raises(UsageError, match=f"no such table: {table}"):
+        sqlite.SqliteClients(path, "train", _parse)
+
+
+def test_damage_found_while_reading_a_client_is_named_with_the_flag(path):
+    population = sqlite.SqliteClients(path, "train", _parse)
+    path.write_bytes(b"no database " * 1000)
+    with pytest.raises(UsageError, match=r"toy\.sqlite is not readable.*--data_dir"):
+        population.load(0)

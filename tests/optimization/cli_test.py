@@ -1,0 +1,261 @@
+"""Tests of optimization.cli."""
+
+import io
+import os
+import signal
+import sys
+import warnings
+
+import pytest
+
+from data.errors import UsageError
+from optimization import cli
+
+
+def _flag_set() -> cli.FlagSet:
+    flag_set = cli.FlagSet("\nWhat it is for.\n")
+    flag_set.group("First")
+    flag_set.text("name", None, "a name")
+    flag_set.integer("count", 3, "a count", low=1, high=9)
+    flag_set.integer("size", None, "a size")
+    flag_set.group("Second")
+    flag_set.number("share", 0.5, "a share", high=1.0)
+    flag_set.number("scale", 2.0, "a scale", above=True)
+    flag_set.number("decay", None, "a decay", high=1.0, below=True)
+    flag_set.switch("fast", True, "be fast")
+    flag_set.choice("kind", "round", ["round", "flat"], "the kind")
+    flag_set.choice("metal", None, {"iron": "it rusts", "gold": "it does not"}, "the metal")
+    return flag_set
+
+
+def _parse(*arguments: str) -> cli.Settings:
+    return _flag_set().parse(["program", *arguments])
+
+
+def test_flags_that_are_not_given_have_their_defaults():
+    assert dict(_parse()) == {
+        "name": None,
+        "count": 3,
+        "size": None,
+        "share": 0.5,
+        "scale": 2.0,
+        "decay": None,
+        "fast": True,
+        "kind": "round",
+        "metal": None,
+    }
+
+
+def test_given_flags_have_the_values_of_their_types():
+    settings = _parse("--name=x y", "--count=9", "--share=1", "--nofast", "--kind", "flat", "--metal=gold")
+    assert dict(settings) == {
+        "name": "x y",
+        "count": 9,
+        "size": None,
+        "share": 1.0,
+        "scale": 2.0,
+        "decay": None,
+        "fast": False,
+        "kind": "flat",
+        "metal": "gold",
+    }
+    assert isinstance(settings.share, float)
+
+
+def test_the_last_of_two_values_counts():
+    assert _parse("--count=4", "--count=5").count == 5
+
+
+@pytest.mark.parametrize("argument", ["--fast", "--fast=true", "--fast=1"])
+def test_a_switch_is_turned_on_by(argument):
+    assert _parse("--nofast", argument).fast is True
+
+
+def test_two_flag_sets_do_not_share_values():
+    flag_set = _flag_set()
+    assert _parse("--count=4").count == 4
+    assert flag_set.parse(["program"]).count == 3
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--share=1.01", "--share=1.01: 1.01 is not a number of at least 0 and at most 1"),
+        ("--share=-0.5", "--share=-0.5: -0.5 is not a number of at least 0 and at most 1"),
+        ("--share=nan", "--share=nan: nan is not a number of at least 0 and at most 1"),
+        ("--scale=0", "--scale=0.0: 0 is not a number above 0"),
+        ("--scale=inf", "--scale=inf: inf is not a number above 0"),
+        ("--decay=1", "--decay=1.0: 1 is not a number of at least 0 and below 1"),
+        ("--share=much", "--share=much: could not convert string to float: 'much'"),
+        ("--count=0", "--count=0: 0 is not an integer in the range [1, 9]"),
+        ("--count=10", "--count=10: 10 is not an integer in the range [1, 9]"),
+        ("--count=2.5", "--count=2.5: invalid literal for int() with base 10: '2.5'"),
+        ("--size=-1", "--size=-1: -1 is not a non-negative integer"),
+        ("--kind=square", "--kind=square: value should be one of <round|flat>"),
+        ("--metal=tin", "--metal=tin: value should be one of <iron|gold>"),
+        ("--name", "Missing value for --name"),
+        ("--fats", "Unknown command line flag 'fats'. Did you mean: fast ?"),
+        ("count=4", "Unexpected argument 'count=4': settings are given as --flag=value."),
+    ],
+)
+def test_bad_usage_is_answered_with(argument, message):
+    with pytest.raises(UsageError) as caught:
+        _parse(argument)
+    assert str(caught.value) == message
+
+
+def test_bounds_themselves_are_allowed_unless_excluded():
+    settings = _parse("--share=0", "--count=1", "--size=0", "--decay=0")
+    assert (settings.share, settings.count, settings.size, settings.decay) == (0.0, 1, 0, 0.0)
+
+
+def test_an_argument_after_two_dashes_is_refused_too():
+    with pytest.raises(UsageError, match="Unexpected argument 'rest'"):
+        _parse("--", "rest")
+
+
+def test_settings_are_read_by_attribute_and_by_key():
+    settings = _parse("--count=4")
+    assert settings.count == settings["count"] == 4
+    assert len(settings) == len(list(settings)) == 9
+
+
+def test_an_unknown_setting_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="colour"):
+        _ = _parse().colour
+
+
+def test_given_names_the_flags_of_the_command_line_even_at_their_defaults():
+    assert _parse("--count=3", "--nofast").given == {"count", "fast"}
+
+
+def test_replace_changes_a_copy_and_keeps_what_was_given():
+    settings = _parse("--count=4")
+    changed = settings.replace(count=7, share=0.1)
+    assert (changed.count, changed.share, settings.count, settings.share) == (7, 0.1, 4, 0.5)
+    assert changed.given == {"count"}
+
+
+def test_with_defaults_fills_in_only_what_was_not_given():
+    settings = _parse("--count=4").with_defaults({"count": 8, "size": 6, "share": 0.2})
+    assert (settings.count, settings.size, settings.share) == (4, 6, 0.2)
+
+
+def test_a_flag_that_was_given_at_its_default_keeps_it():
+    assert _parse("--count=3").with_defaults({"count": 8}).count == 3
+
+
+def test_help_shows_groups_flags_defaults_and_choices():
+    lines = _flag_set().help().splitlines()
+    assert lines[:4] == ["What it is for.", "", "First:", "  --name: a name"]
+    assert "  --count: a count (default: 3)" in lines
+    assert "  --fast: be fast (default: true)" in lines
+    assert "  --kind: the kind: round, flat (default: round)" in lines
+    after_metal = lines[lines.index("  --metal: the metal") + 1 :]
+    assert [line.split(maxsplit=1) for line in after_metal[:2]] == [["iron", "it rusts"], ["gold", "it does not"]]
+
+
+def test_help_wraps_long_lines():
+    flag_set = cli.FlagSet("")
+    flag_set.group("Only")
+    flag_set.text("name", None, "word " * 100)
+    assert max(len(line) for line in flag_set.help().splitlines()) <= 110
+
+
+def test_a_relative_path_starts_in_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.delenv("BUILD_WORKING_DIRECTORY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert cli.user_path("runs/../other") == str(tmp_path / "other")
+
+
+def test_a_relative_path_starts_where_the_user_is_under_bazel(tmp_path, monkeypatch):
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+    assert cli.user_path("runs") == str(tmp_path / "runs")
+
+
+def test_absolute_paths_and_the_home_folder_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cli.user_path(str(tmp_path / "a")) == str(tmp_path / "a")
+    assert cli.user_path("~/a") == str(tmp_path / "a")
+
+
+@pytest.fixture
+def run_main(monkeypatch):
+    """Runs `cli.main` as a process would, and returns its exit status."""
+
+    def run(program, *arguments: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["program", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            cli.main(_flag_set(), program)
+        return caught.value.code
+
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3"))
+    handler = signal.getsignal(signal.SIGTERM)
+    with warnings.catch_warnings():
+        yield run
+    signal.signal(signal.SIGTERM, handler)
+
+
+def _raise(error: BaseException):
+    def program(settings):
+        raise error
+
+    return program
+
+
+@pytest.mark.parametrize(("returned", "status"), [(None, 0), (0, 0), (1, 1), (130, 130)])
+def test_main_exits_with_what_the_program_returns(run_main, returned, status):
+    assert run_main(lambda settings: returned) == status
+
+
+def test_main_hands_the_parsed_flags_on(run_main):
+    seen = []
+    run_main(seen.append, "--count=4")
+    assert seen[0].count == 4
+
+
+def test_a_usage_error_is_one_line_and_status_2(run_main, capsys):
+    assert run_main(_raise(UsageError("--count is too small."))) == 2
+    assert capsys.readouterr() == ("", "Usage error: --count is too small.\n")
+
+
+def test_a_mistyped_flag_is_a_usage_error_before_the_program_starts(run_main, capsys):
+    seen = []
+    assert run_main(seen.append, "--count=many") == 2
+    assert seen == []
+    assert capsys.readouterr().err.startswith("Usage error: --count=many: ")
+
+
+def test_another_error_shows_its_traceback_and_is_status_1(run_main, capsys):
+    assert run_main(_raise(ValueError("broken"))) == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith("Traceback")
+    assert captured.err.endswith("ValueError: broken\n")
+
+
+def test_ctrl_c_is_status_130_without_a_traceback(run_main, capsys):
+    assert run_main(lambda settings: signal.raise_signal(signal.SIGINT)) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_sigterm_is_status_143_without_a_traceback(run_main, capsys):
+    assert run_main(lambda settings: signal.raise_signal(signal.SIGTERM)) == 143
+    assert capsys.readouterr().err == ""
+
+
+def test_a_reader_that_leaves_is_status_1_without_a_traceback(run_main, monkeypatch):
+    stderr = io.StringIO()
+    written = []
+    monkeypatch.setattr(stderr, "write", written.append)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    assert run_main(_raise(BrokenPipeError())) == 1
+    assert written == []
+
+
+@pytest.mark.parametrize("argument", ["--help", "-h", "-help", "--helpfull"])
+def test_help_is_printed_instead_of_running(run_main, capsys, argument):
+    seen = []
+    assert run_main(seen.append, "--count=many", argument) == 0
+    assert seen == []
+    assert capsys.readouterr() == (_flag_set().help() + "\n", "")

@@ -1,0 +1,390 @@
+"""Tests of optimization.run_folder."""
+
+import csv
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from data.errors import UsageError
+from optimization import run_folder
+
+FLAGS = {"seed": 3, "total_rounds": 10, "rate": 0.1, "experiment_name": "toy", "clip_norm": None}
+LEAVES = [np.arange(6, dtype=np.float32).reshape(2, 3), np.array(7, np.int64), np.array([True, False])]
+COLUMNS = ["round_num", "loss", "reward"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    opened = run_folder.RunFolder(tmp_path / "runs" / "toy")
+    opened.open(FLAGS, "digest")
+    return opened
+
+
+def _checkpoints(folder: run_folder.RunFolder) -> list[str]:
+    return sorted(path.name for path in (folder.path / "checkpoints").iterdir())
+
+
+def _path(folder: run_folder.RunFolder, round_num: int):
+    return folder.path / "checkpoints" / f"round_{round_num:08d}.npz"
+
+
+def _save(folder: run_folder.RunFolder, *rounds: int) -> None:
+    """Writes checkpoints whose first leaf is filled with the round."""
+    for round_num in rounds:
+        folder.save_checkpoint(round_num, [np.full((2, 3), round_num, np.float32), *LEAVES[1:]])
+
+
+def _newest_round(folder: run_folder.RunFolder, last_round: int = 100) -> int | None:
+    found = folder.newest_checkpoint(LEAVES, last_round)
+    if found is None:
+        return None
+    round_num, leaves = found
+    np.testing.assert_array_equal(leaves[0], np.full((2, 3), round_num))
+    return round_num
+
+
+def _refusal(folder: run_folder.RunFolder, checksum: str = "digest", **changes) -> str:
+    with pytest.raises(UsageError) as caught:
+        run_folder.RunFolder(folder.path).open(FLAGS | changes, checksum)
+    return str(caught.value)
+
+
+# The folder and its configuration.
+
+
+def test_config_records_flags_seed_data_versions_and_command(folder):
+    config = json.loads(folder.config_path.read_text())
+    assert config["flags"] == FLAGS
+    assert (config["seed"], config["data_checksum"]) == (3, "digest")
+    assert {"python", "tensorflow", "tensorflow-federated", "numpy"} <= set(config["versions"])
+    assert {"git_commit", "command"} <= set(config)
+
+
+def test_the_same_configuration_is_opened_again(folder):
+    run_folder.RunFolder(folder.path).open(FLAGS, "digest")
+
+
+def test_another_configuration_is_refused_naming_every_changed_flag(folder):
+    message = _refusal(folder, rate=0.2, clip_norm=1.0)
+    assert message == (
+        f"{folder.path} holds a run with other settings: --clip_norm was None, is 1.0; --rate was 0.1, is 0.2. "
+        "Choose another --experiment_name, or delete the folder."
+    )
+
+
+def test_a_refused_configuration_is_not_recorded(folder):
+    before = folder.config_path.read_bytes()
+    _refusal(folder, rate=0.2)
+    assert folder.config_path.read_bytes() == before
+
+
+def test_a_flag_that_is_new_counts_as_changed(folder):
+    assert "--colour was None, is red" in _refusal(folder, colour="red")
+
+
+def test_other_data_is_refused(folder):
+    assert "the data has another checksum" in _refusal(folder, checksum="other")
+
+
+def test_a_run_may_grow_longer(folder):
+    run_folder.RunFolder(folder.path).open(FLAGS | {"total_rounds": 20}, "digest")
+    assert json.loads(folder.config_path.read_text())["flags"]["total_rounds"] == 20
+
+
+def test_a_run_may_not_shrink(folder):
+    assert "--total_rounds was 10, is 9" in _refusal(folder, total_rounds=9)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cache_dir",
+        "data_dir",
+        "experiment_name",
+        "max_concurrent_threads",
+        "root_output_dir",
+        "rounds_per_checkpoint",
+    ],
+)
+def test_where_and_how_to_run_may_change(folder, name):
+    run_folder.RunFolder(folder.path).open(FLAGS | {name: "other"}, "digest")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"flags": '])
+def test_a_damaged_config_is_named(folder, content):
+    folder.config_path.write_text(content)
+    assert f"{folder.config_path} is not readable" in _refusal(folder)
+
+
+def test_a_file_in_the_folders_place_is_a_usage_error_that_names_the_flags(tmp_path):
+    (tmp_path / "toy").write_text("")
+    with pytest.raises(UsageError, match=f"{tmp_path / 'toy'} cannot be written.*--root_output_dir"):
+        run_folder.RunFolder(tmp_path / "toy").open(FLAGS, "digest")
+
+
+def test_a_file_above_the_folder_is_a_usage_error(tmp_path):
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(UsageError, match="cannot be written"):
+        run_folder.RunFolder(tmp_path / "runs" / "toy").open(FLAGS, "digest")
+
+
+def test_replace_file_leaves_no_part(tmp_path):
+    run_folder.replace_file(tmp_path / "a.json", b"1")
+    run_folder.replace_file(tmp_path / "a.json", b"2")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"2")]
+
+
+# Checkpoints.
+
+
+def test_a_checkpoint_returns_exactly_what_was_saved(folder):
+    folder.save_checkpoint(4, LEAVES)
+    round_num, leaves = folder.newest_checkpoint(LEAVES, 10)
+    assert round_num == 4
+    for leaf, saved in zip(leaves, LEAVES, strict=True):
+        assert (leaf.dtype, leaf.shape) == (saved.dtype, saved.shape)
+        np.testing.assert_array_equal(leaf, saved)
+
+
+def test_a_new_folder_has_no_checkpoint(folder):
+    assert folder.newest_checkpoint(LEAVES, 10) is None
+
+
+def test_a_state_of_more_than_ten_leaves_keeps_their_order(folder):
+    leaves = [np.array(index) for index in range(25)]
+    folder.save_checkpoint(1, leaves)
+    assert [int(leaf) for leaf in folder.newest_checkpoint(leaves, 1)[1]] == list(range(25))
+
+
+def test_the_last_three_checkpoints_are_kept(folder):
+    _save(folder, 1, 2, 10, 9, 11)
+    _save(folder, 100)
+    assert _checkpoints(folder) == ["round_00000010.npz", "round_00000011.npz", "round_00000100.npz"]
+
+
+def test_the_newest_checkpoint_counts(folder):
+    _save(folder, 9, 10, 100)
+    assert _newest_round(folder) == 100
+
+
+def test_a_checkpoint_beyond_the_last_round_is_left_aside(folder):
+    _save(folder, 5, 10)
+    assert _newest_round(folder, last_round=9) == 5
+
+
+DAMAGES = {
+    "empty": lambda content: b"",
+    "truncated": lambda content: content[: len(content) // 2],
+    "without_its_last_byte": lambda content: content[:-1],
+    "wrong_bytes_inside": lambda content: content[:100] + b"\xff" * 60 + content[160:],
+    "no_archive": lambda content: b"not a checkpoint" * 30,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before_with_a_warning(folder, capsys, damage):
+    _save(folder, 5, 10)
+    _path(folder, 10).write_bytes(damage(_path(folder, 10).read_bytes()))
+    assert _newest_round(folder) == 5
+    stderr = capsys.readouterr().err
+    assert stderr.startswith(f"Warning: checkpoint {_path(folder, 10)} is not readable")
+    assert len(stderr.splitlines()) == 1
+
+
+def test_no_single_wrong_byte_makes_a_checkpoint_stop_the_program(folder):
+    _save(folder, 5, 10)
+    sound = _path(folder, 10).read_bytes()
+    draw = np.random.default_rng(0)
+    for place in draw.choice(len(sound), 300, replace=False):
+        changed = bytearray(sound)
+        changed[place] ^= int(draw.integers(1, 256))
+        _path(folder, 10).write_bytes(changed)
+        assert _newest_round(folder) in (5, 10)
+
+
+def test_without_a_readable_checkpoint_there_is_none(folder):
+    _save(folder, 5)
+    _path(folder, 5).write_bytes(b"")
+    assert folder.newest_checkpoint(LEAVES, 10) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [LEAVES[0].astype(np.float64), *LEAVES[1:]],
+        [LEAVES[0].reshape(3, 2), *LEAVES[1:]],
+        LEAVES[:2],
+        [*LEAVES, np.array(0)],
+    ],
+    ids=["dtype", "shape", "fewer", "more"],
+)
+def test_a_checkpoint_of_another_state_is_left_aside(folder, capsys, other):
+    folder.save_checkpoint(5, other)
+    assert folder.newest_checkpoint(LEAVES, 10) is None
+    assert "not readable" in capsys.readouterr().err
+
+
+def test_part_files_are_ignored(folder):
+    _save(folder, 5)
+    for name in ("round_00000009.npz.part77", "round_x.npz"):
+        (folder.path / "checkpoints" / name).write_bytes(_path(folder, 5).read_bytes())
+    assert _newest_round(folder) == 5
+
+
+def test_part_files_of_a_killed_start_are_removed_by_the_next_checkpoint(folder):
+    (folder.path / "checkpoints" / "round_00000009.npz.part77").write_bytes(b"half")
+    _save(folder, 5)
+    assert _checkpoints(folder) == ["round_00000005.npz"]
+
+
+def test_unreadable_newer_checkpoints_do_not_displace_the_one_just_written(folder):
+    _save(folder, 10, 20, 30)
+    for round_num in (10, 20, 30):
+        _path(folder, round_num).write_bytes(b"")
+    _save(folder, 5)
+    assert _newest_round(folder) == 5
+
+
+# Metrics.
+
+
+def _metrics_file(folder: run_folder.RunFolder, last_round: int) -> run_folder.MetricsFile:
+    return run_folder.MetricsFile(folder.metrics_path, COLUMNS, last_round)
+
+
+def _rounds(folder: run_folder.RunFolder) -> list[str]:
+    with open(folder.metrics_path, newline="") as file:
+        return [row["round_num"] for row in csv.DictReader(file)]
+
+
+@pytest.fixture
+def three_rows(folder):
+    """A folder with the metrics of rounds 1 to 3."""
+    metrics = _metrics_file(folder, 0)
+    for round_num in (1, 2, 3):
+        metrics.write({"round_num": round_num, "loss": round_num / 4})
+    metrics.close()
+    return folder
+
+
+def test_a_row_can_be_read_as_soon_as_it_is_written(folder):
+    metrics = _metrics_file(folder, 0)
+    metrics.write({"round_num": 1, "loss": 0.25, "reward": 2})
+    assert folder.metrics_path.read_text() == "round_num,loss,reward\n1,0.25,2\n"
+    metrics.close()
+
+
+def test_a_column_without_a_value_stays_empty(three_rows):
+    assert three_rows.metrics_path.read_text().splitlines()[1] == "1,0.25,"
+
+
+def test_a_metric_without_a_column_is_an_error(folder):
+    metrics = _metrics_file(folder, 0)
+    with pytest.raises(ValueError, match="speed"):
+        metrics.write({"round_num": 1, "speed": 3})
+    metrics.close()
+
+
+def test_rows_beyond_the_checkpoint_are_dropped(three_rows):
+    _metrics_file(three_rows, 2).close()
+    assert three_rows.metrics_path.read_text() == "round_num,loss,reward\n1,0.25,\n2,0.5,\n"
+
+
+def test_rows_follow_those_that_were_kept(three_rows):
+    metrics = _metrics_file(three_rows, 2)
+    metrics.write({"round_num": 3, "loss": 9})
+    metrics.close()
+    assert three_rows.metrics_path.read_text() == "round_num,loss,reward\n1,0.25,\n2,0.5,\n3,9,\n"
+
+
+def test_a_new_run_starts_an_empty_file(three_rows):
+    _metrics_file(three_rows, 0).close()
+    assert three_rows.metrics_path.read_text() == "round_num,loss,reward\n"
+
+
+@pytest.mark.parametrize("half", ["4", "4,", "1", "1,0.", "", "\0\0\0", '"4'])
+def test_a_half_written_last_line_is_dropped(three_rows, half):
+    with open(three_rows.metrics_path, "a") as file:
+        file.write(half)
+    _metrics_file(three_rows, 3).close()
+    assert _rounds(three_rows) == ["1", "2", "3"]
+
+
+def test_a_metrics_file_that_was_emptied_starts_anew(three_rows):
+    three_rows.metrics_path.write_text("")
+    _metrics_file(three_rows, 3).close()
+    assert three_rows.metrics_path.read_text() == "round_num,loss,reward\n"
+
+
+# Models.
+
+SHAPES = {"dense/kernel": (2, 3), "dense/bias": (3,)}
+WEIGHTS = (np.arange(6, dtype=np.float32).reshape(2, 3), np.array([7, 8, 9], np.float32))
+
+
+def test_a_model_is_saved_under_the_names_of_its_weights(folder):
+    path = folder.save_model(list(SHAPES), WEIGHTS)
+    assert path == folder.path / "model" / "weights.npz"
+    assert [item.name for item in path.parent.iterdir()] == ["weights.npz"]
+    with np.load(path) as archive:
+        assert archive.files == list(SHAPES)
+
+
+@pytest.mark.parametrize("named", [".", "model", "model/weights.npz"])
+def test_a_model_is_loaded_from_its_run_its_folder_or_its_file(folder, named):
+    folder.save_model(list(SHAPES), WEIGHTS)
+    loaded = run_folder.load_model(str(folder.path / named), SHAPES)
+    for weight, saved in zip(loaded, WEIGHTS, strict=True):
+        assert weight.dtype == np.float32
+        np.testing.assert_array_equal(weight, saved)
+
+
+def test_weights_are_loaded_in_the_models_order_not_the_files(folder):
+    folder.save_model(list(SHAPES)[::-1], WEIGHTS[::-1])
+    loaded = run_folder.load_model(str(folder.path), SHAPES)
+    np.testing.assert_array_equal(loaded[0], WEIGHTS[0])
+
+
+def test_a_model_can_be_saved_again(folder):
+    folder.save_model(list(SHAPES), WEIGHTS)
+    folder.save_model(list(SHAPES), (WEIGHTS[0] + 1, WEIGHTS[1]))
+    np.testing.assert_array_equal(run_folder.load_model(str(folder.path), SHAPES)[0], WEIGHTS[0] + 1)
+
+
+def test_a_folder_without_a_model_is_named_with_the_flag(folder):
+    with pytest.raises(UsageError, match=f"--initial_model_path={folder.path} holds no model"):
+        run_folder.load_model(str(folder.path), SHAPES)
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_model_is_named_with_the_flag(folder, damage):
+    path = folder.save_model(list(SHAPES), WEIGHTS)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(UsageError, match=r"--initial_model_path: .*weights\.npz is not readable"):
+        run_folder.load_model(str(folder.path), SHAPES)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [{"dense/kernel": (2, 3)}, {"dense/kernel": (3, 2), "dense/bias": (3,)}, {**SHAPES, "more": ()}],
+    ids=["fewer", "shape", "more"],
+)
+def test_another_tasks_model_is_refused(folder, shapes):
+    folder.save_model(list(SHAPES), WEIGHTS)
+    with pytest.raises(UsageError, match=r"holds another model than the task's.*--task_type"):
+        run_folder.load_model(str(folder.path), shapes)
+
+
+def test_a_folder_in_which_another_program_runs_is_refused(folder):
+    code = "import sys; from optimization import run_folder; run_folder.RunFolder(sys.argv[1]).open({}, '')"
+    other = subprocess.run(
+        [sys.executable, "-c", code, str(folder.path)],
+        cwd=pathlib.Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert "UsageError: Another program is running in" in other.stderr

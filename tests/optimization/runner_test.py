@@ -1,0 +1,311 @@
+"""Tests of optimization.runner, with a toy experiment of NumPy arrays.
+
+The toy's weights w start at (0, 8); round t plays w <- w / 2 + t.
+"""
+
+import contextlib
+import csv
+import signal
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from optimization import run_folder, runner
+
+TOTAL = 7
+COLUMNS = ("toy/first", "toy/second", "toy/eval")
+
+
+class ToyState(NamedTuple):
+    weights: np.ndarray
+    extra: dict[str, np.ndarray]
+
+
+class Toy:
+    """The experiment; `before` is called with the round number at the start of each round."""
+
+    def __init__(self, before=lambda round_num: None):
+        self.before = before
+        self.played: list[int] = []
+        self.evaluated: list[float] = []
+
+    def play_round(self, state: ToyState, round_num: int):
+        self.played.append(round_num)
+        self.before(round_num)
+        weights = state.weights / 2 + np.float32(round_num)
+        count = state.extra["count"] + 1
+        return ToyState(weights, {"count": count}), {"toy/first": weights[0], "toy/second": weights[1]}
+
+    def evaluate(self, state: ToyState):
+        self.evaluated.append(float(state.weights[0]))
+        return {"toy/eval": state.weights.sum()}
+
+    def experiment(self) -> runner.Experiment:
+        return runner.Experiment(
+            initial_state=lambda: ToyState(np.array([0, 8], np.float32), {"count": np.array(0, np.int64)}),
+            play_round=self.play_round,
+            evaluate=self.evaluate,
+            columns=COLUMNS,
+            headline="toy/first",
+        )
+
+
+class BreakdownError(Exception):
+    """What a round may raise."""
+
+
+def _break_in(round_num: int):
+    def before(current: int):
+        if current == round_num:
+            raise BreakdownError
+
+    return before
+
+
+def _signal_in(round_num: int, *signums: int):
+    def before(current: int):
+        if current == round_num:
+            for signum in signums:
+                signal.raise_signal(signum)
+
+    return before
+
+
+@pytest.fixture
+def folder(tmp_path):
+    opened = run_folder.RunFolder(tmp_path / "toy")
+    opened.open({}, "")
+    return opened
+
+
+def _run(toy: Toy, folder: run_folder.RunFolder, total=TOTAL, every=3, checkpoint=2) -> runner.Outcome:
+    return runner.run(
+        toy.experiment(), folder, total_rounds=total, rounds_per_eval=every, rounds_per_checkpoint=checkpoint
+    )
+
+
+def _metrics(folder: run_folder.RunFolder) -> list[dict[str, str]]:
+    """Returns the rows of metrics.csv without the time that they took."""
+    with open(folder.metrics_path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        del row["seconds"]
+    return rows
+
+
+def _rounds_of_checkpoints(folder: run_folder.RunFolder) -> list[int]:
+    return sorted(int(path.stem.removeprefix("round_")) for path in (folder.path / "checkpoints").iterdir())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Outcome and metrics of a run without interruption."""
+    folder = run_folder.RunFolder(tmp_path_factory.mktemp("whole") / "toy")
+    folder.open({}, "")
+    return _run(Toy(), folder), _metrics(folder)
+
+
+def _assert_as_whole(outcome: runner.Outcome, folder: run_folder.RunFolder, whole) -> None:
+    assert _metrics(folder) == whole[1]
+    assert (outcome.round_num, outcome.signum) == (TOTAL, None)
+    tf.nest.map_structure(np.testing.assert_array_equal, outcome.state, whole[0].state)
+
+
+# A run without interruption.
+
+
+def test_every_round_is_played_once_in_order(folder):
+    toy = Toy()
+    outcome = _run(toy, folder)
+    assert toy.played == [1, 2, 3, 4, 5, 6, 7]
+    assert (outcome.round_num, outcome.signum) == (7, None)
+
+
+def test_the_state_goes_from_round_to_round(folder):
+    state = _run(Toy(), folder, total=3).state
+    # (0, 8) -> (1, 5) -> (2.5, 4.5) -> (4.25, 5.25).
+    np.testing.assert_array_equal(state.weights, [4.25, 5.25])
+    assert state.extra["count"] == 3
+
+
+def test_every_round_has_its_row(folder):
+    _run(Toy(), folder, total=3)
+    assert _metrics(folder) == [
+        {"round_num": "1", "toy/first": "1.0", "toy/second": "5.0", "toy/eval": ""},
+        {"round_num": "2", "toy/first": "2.5", "toy/second": "4.5", "toy/eval": ""},
+        {"round_num": "3", "toy/first": "4.25", "toy/second": "5.25", "toy/eval": "9.5"},
+    ]
+
+
+def test_the_seconds_of_a_round_are_recorded(folder):
+    _run(Toy(), folder, total=1)
+    with open(folder.metrics_path, newline="") as file:
+        assert float(next(csv.DictReader(file))["seconds"]) >= 0
+
+
+@pytest.mark.parametrize(("every", "rounds"), [(3, "3 6 7"), (0, "7"), (7, "7"), (1, "1 2 3 4 5 6 7"), (100, "7")])
+def test_evaluation_happens_every_so_many_rounds_and_after_the_last(folder, every, rounds):
+    toy = Toy()
+    _run(toy, folder, every=every)
+    evaluated = [row["round_num"] for row in _metrics(folder) if row["toy/eval"]]
+    assert evaluated == rounds.split()
+    assert len(toy.evaluated) == len(evaluated)
+
+
+@pytest.mark.parametrize(("checkpoint", "rounds"), [(2, [4, 6, 7]), (0, [7]), (7, [7]), (100, [7]), (1, [5, 6, 7])])
+def test_checkpoints_are_written_every_so_many_rounds_and_after_the_last(folder, checkpoint, rounds):
+    _run(Toy(), folder, checkpoint=checkpoint)
+    assert _rounds_of_checkpoints(folder) == rounds
+
+
+def test_metrics_can_be_read_while_the_run_goes_on(folder):
+    seen = []
+    _run(Toy(lambda round_num: seen.append(len(_metrics(folder)))), folder, total=3)
+    assert seen == [0, 1, 2]
+
+
+def test_metrics_also_go_to_tensorboard(folder):
+    _run(Toy(), folder, total=2, every=0)
+    found = {}
+    for path in folder.path.glob("events.out.tfevents.*"):
+        for record in tf.data.TFRecordDataset(str(path)):
+            event = tf.compat.v1.Event.FromString(record.numpy())
+            for value in event.summary.value:
+                found[value.tag, event.step] = float(tf.make_ndarray(value.tensor))
+    found = {key: value for key, value in found.items() if key[0] != "seconds"}
+    assert found == {
+        ("toy/first", 1): 1.0,
+        ("toy/second", 1): 5.0,
+        ("toy/first", 2): 2.5,
+        ("toy/second", 2): 4.5,
+        ("toy/eval", 2): 7.0,
+    }
+
+
+# Continued runs.
+
+
+@pytest.mark.parametrize("broken", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("checkpoint", [0, 2, 3])
+def test_a_run_that_broke_off_in_a_round_continues_to_the_same_metrics(folder, whole, broken, checkpoint):
+    with pytest.raises(BreakdownError):
+        _run(Toy(_break_in(broken)), folder, checkpoint=checkpoint)
+    _assert_as_whole(_run(Toy(), folder, checkpoint=checkpoint), folder, whole)
+
+
+def test_a_run_that_broke_off_twice_continues_to_the_same_metrics(folder, whole):
+    for broken in (4, 6):
+        with pytest.raises(BreakdownError):
+            _run(Toy(_break_in(broken)), folder)
+    _assert_as_whole(_run(Toy(), folder), folder, whole)
+
+
+def test_only_rounds_after_the_checkpoint_are_played_again(folder):
+    with pytest.raises(BreakdownError):
+        _run(Toy(_break_in(6)), folder)
+    toy = Toy()
+    _run(toy, folder)
+    assert toy.played == [5, 6, 7]
+
+
+def test_a_continued_run_says_so(folder, capsys):
+    with pytest.raises(BreakdownError):
+        _run(Toy(_break_in(6)), folder)
+    capsys.readouterr()
+    _run(Toy(), folder)
+    assert "Continuing after round 4 of 7." in capsys.readouterr().err
+
+
+def test_a_continued_state_has_its_structure_and_dtypes(folder):
+    with pytest.raises(BreakdownError):
+        _run(Toy(_break_in(3)), folder)
+    seen = []
+
+    class Spy(Toy):
+        def play_round(self, state, round_num):
+            seen.append(state)
+            return super().play_round(state, round_num)
+
+    _run(Spy(), folder)
+    assert isinstance(seen[0], ToyState)
+    assert (seen[0].weights.dtype, seen[0].extra["count"].dtype) == (np.float32, np.int64)
+
+
+def test_a_truncated_newest_checkpoint_costs_rounds_but_changes_nothing(folder, whole, capsys):
+    with pytest.raises(BreakdownError):
+        _run(Toy(_break_in(7)), folder)
+    newest = folder.path / "checkpoints" / "round_00000006.npz"
+    newest.write_bytes(newest.read_bytes()[:200])
+    toy = Toy()
+    outcome = _run(toy, folder)
+    assert toy.played == [5, 6, 7]
+    assert f"Warning: checkpoint {newest} is not readable" in capsys.readouterr().err
+    _assert_as_whole(outcome, folder, whole)
+
+
+def test_a_finished_run_plays_nothing_and_changes_nothing(folder, whole):
+    _run(Toy(), folder)
+    before = folder.metrics_path.read_bytes()
+    toy = Toy()
+    outcome = _run(toy, folder)
+    assert (toy.played, toy.evaluated) == ([], [])
+    assert folder.metrics_path.read_bytes() == before
+    _assert_as_whole(outcome, folder, whole)
+
+
+def test_a_finished_run_can_be_made_longer(folder, whole):
+    _run(Toy(), folder, total=6)
+    toy = Toy()
+    outcome = _run(toy, folder)
+    assert toy.played == [7]
+    _assert_as_whole(outcome, folder, whole)
+
+
+# Signals.
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_the_round_finish_saves_it_and_is_reported(folder, signum):
+    toy = Toy(_signal_in(3, signum))
+    outcome = _run(toy, folder, checkpoint=100)
+    assert toy.played == [1, 2, 3]
+    assert (outcome.round_num, outcome.signum) == (3, signum)
+    np.testing.assert_array_equal(outcome.state.weights, [4.25, 5.25])
+    assert [row["round_num"] for row in _metrics(folder)] == ["1", "2", "3"]
+    assert _rounds_of_checkpoints(folder) == [3]
+
+
+def test_a_signal_is_answered_at_once_with_what_will_happen(folder, capsys):
+    _run(Toy(_signal_in(3, signal.SIGINT)), folder)
+    assert "Stopping after this round; once more to stop at once." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("round_num", [1, 3, 6])
+def test_a_run_that_was_stopped_continues_to_the_same_metrics(folder, whole, round_num):
+    _run(Toy(_signal_in(round_num, signal.SIGINT)), folder)
+    toy = Toy()
+    outcome = _run(toy, folder)
+    assert toy.played[0] == round_num + 1
+    _assert_as_whole(outcome, folder, whole)
+
+
+def test_a_signal_in_the_last_round_stops_nothing_early(folder, whole):
+    _assert_as_whole(_run(Toy(_signal_in(TOTAL, signal.SIGINT)), folder), folder, whole)
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_the_program_at_once(folder, second):
+    with pytest.raises(SystemExit) as caught:
+        _run(Toy(_signal_in(3, signal.SIGINT, second)), folder)
+    assert caught.value.code == 128 + second
+    assert [row["round_num"] for row in _metrics(folder)] == ["1", "2"]
+
+
+@pytest.mark.parametrize("before", [lambda round_num: None, _break_in(2)], ids=["end", "exception"])
+def test_the_callers_handlers_are_back_after_the_run(folder, before):
+    handlers = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
+    with contextlib.suppress(BreakdownError):
+        _run(Toy(before), folder, total=2)
+    assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == handlers
