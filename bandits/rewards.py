@@ -35,3 +35,30 @@ def character_rewards(*, reference_code: bool = False) -> dict[str, np.ndarray]:
     else:
         init[_UPPER, _LOWER] = 0.5
     return {"exact": exact(62), "init": init, "bandits": bandits}
+
+
+def tag_rewards(counts: np.ndarray, *, reference_code: bool = False) -> dict[str, np.ndarray]:
+    """Returns the rewards of tag prediction by phase (Agarwal et al. 2023, section 4.2, init-shift).
+
+    Without a shift, a tag of the post pays 1. The initial training pays for the 10 most frequent tags only; the bandits
+    are paid inversely to the tag's frequency in the corpus, scaled to 1 for the most frequent tag.
+
+    Args:
+      counts: int [tags], posts that have the tag, from the most to the least frequent.
+      reference_code: Follow the published program instead: the initial training pays for 30 tags.
+
+    Returns:
+      float32 [tags, tags], zero off the diagonal, for each of `exact`, `init` and `bandits`.
+
+    Raises:
+      ValueError: If a count is below 1, or the counts increase.
+    """
+    counts = np.asarray(counts)
+    if counts.min() < 1 or (np.diff(counts) > 0).any():
+        raise ValueError(f"Counts of tags must be at least 1, the highest first: {counts}.")
+    in_initial_training = np.arange(len(counts)) < (30 if reference_code else 10)
+    return {
+        "exact": exact(len(counts)),
+        "init": np.diag(in_initial_training).astype(np.float32),
+        "bandits": np.diag(counts[0] / counts).astype(np.float32),
+    }

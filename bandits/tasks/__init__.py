@@ -8,7 +8,6 @@ import numpy as np
 
 from data import clients
 
-
 FeatureSpec = tuple[tuple[int, ...], str]
 
 

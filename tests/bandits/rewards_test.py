@@ -92,3 +92,25 @@ def test_phases_do_not_share_memory():
     phases["init"][:] = 9
     np.testing.assert_array_equal(phases["exact"], np.eye(62))
     np.testing.assert_array_equal(phases["bandits"], np.eye(62))
+
+
+def test_tag_rewards_of_three_tags_by_hand():
+    phases = rewards.tag_rewards(np.array([12, 4, 3]))
+    assert {matrix.dtype for matrix in phases.values()} == {np.dtype(np.float32)}
+    np.testing.assert_array_equal(phases["exact"], np.eye(3))
+    np.testing.assert_array_equal(phases["init"], np.eye(3))
+    np.testing.assert_array_equal(phases["bandits"], [[1, 0, 0], [0, 3, 0], [0, 0, 4]])
+
+
+@pytest.mark.parametrize(("reference_code", "paid"), [(False, 10), (True, 30)])
+def test_the_initial_training_pays_for_the_most_frequent_tags(reference_code, paid):
+    counts = np.arange(50, 0, -1)
+    phases = rewards.tag_rewards(counts, reference_code=reference_code)
+    np.testing.assert_array_equal(phases["init"], np.diag([1.0] * paid + [0.0] * (50 - paid)))
+    np.testing.assert_array_equal(phases["bandits"], np.diag(50 / counts).astype(np.float32))
+
+
+@pytest.mark.parametrize("counts", [[3, 2, 0], [2, 3], [-1, -2]])
+def test_tag_counts_that_are_not_in_order_are_refused(counts):
+    with pytest.raises(ValueError, match="at least 1, the highest first"):
+        rewards.tag_rewards(np.array(counts))

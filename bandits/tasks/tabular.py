@@ -1,0 +1,80 @@
+"""The user's own table: `tabular`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bandits import rewards, tasks
+from data import tabular
+from data.errors import UsageError
+
+_HIDDEN = {"linear": (), "mlp": (64,)}
+
+
+def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
+    """Returns the task of a table with a label or with rewards; only the former has a reward shift.
+
+    Args:
+      settings: Flags `data_file`, `client_column`, `label_column`, `reward_columns`, `feature_columns`, `init_labels`,
+        `model` (`linear` or `mlp`) and `seed`.
+      variant: Not used.
+
+    Raises:
+      UsageError: If a flag is missing, or does not fit the table.
+    """
+    del variant
+    for flag, what in (("data_file", "the .csv or .parquet file"), ("client_column", "the clients' column, or rows:N")):
+        if not settings[flag]:
+            raise UsageError(f"--task_type=tabular needs --{flag}: {what}.")
+    if settings["reward_columns"] and settings["init_labels"] is not None:
+        raise UsageError("--init_labels has no effect with --reward_columns: a table of rewards has no labels.")
+    table = tabular.load(
+        settings["data_file"],
+        settings["client_column"],
+        settings["label_column"],
+        settings["reward_columns"],
+        settings["feature_columns"],
+        settings["seed"],
+    )
+    num_actions = len(table.action_names)
+    phases = {"exact": rewards.exact(num_actions)}
+    if table.label_counts:
+        phases |= shifted(table.label_counts, settings["init_labels"])
+    return tasks.Task(
+        clients=table.train,
+        held_out=table.held_out,
+        num_actions=num_actions,
+        feature_spec=((len(table.feature_names),), "float32"),
+        model="mlp",
+        model_arguments={
+            "num_features": len(table.feature_names),
+            "hidden": _HIDDEN[settings["model"]],
+            "num_outputs": num_actions,
+        },
+        rewards=phases,
+        multi_label=not table.label_counts,
+    )
+
+
+def shifted(label_counts: Sequence[int], init_labels: int | None) -> dict[str, np.ndarray]:
+    """Returns the rewards before and after the shift.
+
+    The initial training is paid for the most frequent labels only, of equally frequent ones the first; the bandits for
+    all.
+
+    Args:
+      label_counts: Training rows of each label.
+      init_labels: How many labels those are; None for half of them, rounded up.
+
+    Returns:
+      float32 [labels, labels] for each of `init` and `bandits`.
+    """
+    num_labels = len(label_counts)
+    count = (num_labels + 1) // 2 if init_labels is None else init_labels
+    if not 1 <= count <= num_labels:
+        raise UsageError(f"--init_labels={count} must lie between 1 and {num_labels}, the number of labels.")
+    frequent = np.argsort(-np.asarray(label_counts), kind="stable")[:count]
+    init = np.zeros((num_labels, num_labels), np.float32)
+    init[frequent, frequent] = 1.0
+    return {"init": init, "bandits": rewards.exact(num_labels)}

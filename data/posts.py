@@ -1,0 +1,210 @@
+"""Questions and answers of Stack Exchange sites, read one at a time: a site's dump, or JSON lines.
+
+Dumps are at https://archive.org/details/stackexchange: an archive for each site, `Posts.xml` in it one `<row>` a post.
+Files may be of any size; of a dump's, the questions' titles and tags are kept in memory.
+"""
+
+import collections
+import contextlib
+import gzip
+import html
+import json
+import os
+import pathlib
+import re
+import sys
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from data.errors import UsageError
+
+UNKNOWN_USER = "owner unknown or deleted"
+MALFORMED = "row malformed"
+NO_QUESTION = "answer without its question"
+OTHER_TYPE = "neither question nor answer"
+
+_QUESTION, _ANSWER = "1", "2"
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_TAG = re.compile(r"[^<>|\s]+")
+# Comments, code with what it holds, and the other tags. A `<` that starts none of them is text.
+_MARKUP = re.compile(
+    r"<!--.*?(?:-->|\Z)|<(pre|code)\b[^>]*>.*?(?:</\1\s*>|\Z)|</?[a-z][^>]*>", re.DOTALL | re.IGNORECASE
+)
+
+
+class Post(NamedTuple):
+    """A question, or an answer with its question's title and tags.
+
+    Attributes:
+      site: Name of the site.
+      user: Its author, `site/number`.
+      title: Plain text.
+      body: Plain text without code.
+      tags: The question's tags.
+    """
+
+    site: str
+    user: str
+    title: str
+    body: str
+    tags: tuple[str, ...]
+
+
+class _Question(NamedTuple):
+    title: str
+    tags: tuple[str, ...]
+
+
+class _MalformedError(Exception):
+    pass
+
+
+def read_jsonl(path: str | os.PathLike) -> Iterator[Post]:
+    """Yields posts from a file with one JSON object a line, compressed if its name ends in `.gz`.
+
+    An object has `site`, `user`, `title` and `body`, all text, and `tags`, a list of text; more is ignored, and so are
+    empty lines.
+
+    Args:
+      path: The file.
+
+    Raises:
+      UsageError: If the file is not readable, or a line is no such object; names the line.
+    """
+    path = pathlib.Path(path)
+    number = 0
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for line in file:
+                number += 1
+                if line.strip():
+                    yield _parse_line(line)
+    except _MalformedError as error:
+        raise UsageError(f"{path}, line {number}: {error}. Name a sound file with --data_dir.") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise UsageError(
+            f"{path} is not readable after line {number} ({error}). Name a sound file with --data_dir."
+        ) from error
+
+
+def _parse_line(line: bytes) -> Post:
+    try:
+        found = json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise _MalformedError(f"this is no JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise _MalformedError("this is no JSON object")
+    for name in ("site", "user", "title", "body"):
+        if not isinstance(found.get(name), str):
+            raise _MalformedError(f"the object needs text as {name!r}")
+    tags = found.get("tags")
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise _MalformedError("the object needs a list of texts as 'tags'")
+    return Post(found["site"], found["user"], found["title"], found["body"], tuple(tags))
+
+
+def read_dump(path: str | os.PathLike, site: str = "") -> tuple[Iterator[Post], collections.Counter[str]]:
+    """Reads a dump's `Posts.xml`, twice: an answer may come before its question.
+
+    Args:
+      path: The file.
+      site: Name of the site; the file's folder's if empty.
+
+    Returns:
+      The posts, read on demand, and the number of rows skipped by reason, complete when the posts are exhausted.
+
+    Raises:
+      UsageError: If the file is not readable or no such XML, such as a truncated one; names the line.
+    """
+    path = pathlib.Path(path)
+    site = site or path.absolute().parent.name
+    questions = {}
+    for row in _rows(path):
+        with contextlib.suppress(_MalformedError):
+            if row.get("PostTypeId") == _QUESTION:
+                questions[_number(row, "Id")] = _question(row)
+    skipped: collections.Counter[str] = collections.Counter()
+    return _posts(path, site, questions, skipped), skipped
+
+
+def _posts(
+    path: pathlib.Path, site: str, questions: Mapping[int, _Question], skipped: collections.Counter[str]
+) -> Iterator[Post]:
+    for row in _rows(path):
+        try:
+            kind = _text(row, "PostTypeId")
+            for name in ("PostTypeId", "Id"):
+                _number(row, name)
+            if kind not in (_QUESTION, _ANSWER):
+                skipped[OTHER_TYPE] += 1
+                continue
+            question = _question(row) if kind == _QUESTION else questions.get(_number(row, "ParentId"))
+            body = plain_text(_text(row, "Body"))
+            user = _number(row, "OwnerUserId") if "OwnerUserId" in row else -1
+        except _MalformedError:
+            skipped[MALFORMED] += 1
+            continue
+        if user < 0:
+            skipped[UNKNOWN_USER] += 1
+        elif question is None:
+            skipped[NO_QUESTION] += 1
+        else:
+            yield Post(site, f"{site}/{user}", question.title, body, question.tags)
+
+
+def _rows(path: pathlib.Path) -> Iterator[dict[str, str]]:
+    """Yields the attributes of the rows; what was read is forgotten."""
+    try:
+        with path.open("rb") as file:
+            events = ElementTree.iterparse(file, events=("start", "end"))
+            _, root = next(events)
+            if root.tag != "posts":
+                raise UsageError(
+                    f"{path} holds <{root.tag}>, not the <posts> of a Posts.xml: name one with --data_dir."
+                )
+            for event, element in events:
+                if event == "end":
+                    if element.tag == "row":
+                        yield element.attrib
+                    root.clear()
+    except UsageError:
+        raise
+    except ElementTree.ParseError as error:
+        raise UsageError(
+            f"{path}, line {error.position[0]}: the file is truncated or damaged ({error}). Name a sound one with "
+            "--data_dir."
+        ) from error
+    except (OSError, LookupError, ValueError) as error:  # The latter two of an encoding that is not supported.
+        raise UsageError(f"{path} is not readable ({error}). Name a sound file with --data_dir.") from error
+
+
+def _text(row: Mapping[str, str], name: str) -> str:
+    if name not in row:
+        raise _MalformedError
+    return row[name]
+
+
+def _number(row: Mapping[str, str], name: str) -> int:
+    text = _text(row, name)
+    if not _NUMBER.fullmatch(text):
+        raise _MalformedError
+    return int(text)
+
+
+def _question(row: Mapping[str, str]) -> _Question:
+    return _Question(_text(row, "Title"), parse_tags(_text(row, "Tags")))
+
+
+def parse_tags(text: str) -> tuple[str, ...]:
+    """Returns the tags of `<a><b>`, as dumps wrote them before 2024, or of `|a|b|`."""
+    return tuple(sys.intern(tag) for tag in _TAG.findall(text))
+
+
+def plain_text(markup: str) -> str:
+    """Returns the text of HTML: tags, comments, `<pre>` and `<code>` with their content left out, entities decoded.
+
+    What is left out separates words; any white space becomes one blank.
+    """
+    return " ".join(html.unescape(_MARKUP.sub(" ", markup)).split())

@@ -1,0 +1,137 @@
+"""TensorFlow Federated's Stack Overflow by user: posts as bags of words, and their tags.
+
+The database (342,477 training users) is read user by user; words become ids when a user is read.
+"""
+
+import json
+import pathlib
+import tarfile
+from typing import NamedTuple
+
+import numpy as np
+
+from data import clients, download, sqlite, text
+from data.errors import UsageError
+
+_ORIGIN = "https://storage.googleapis.com/tff-datasets-public/"
+FILE_NAME = "stackoverflow.sqlite"
+WORD_COUNTS, TAG_COUNTS = "stackoverflow.word_count", "stackoverflow.tag_count"
+# As TFF 0.87 has them.
+_SHA256 = {
+    WORD_COUNTS: "1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
+    TAG_COUNTS: "6fe281cec490d9384a290d560072438e7e2b377bbb823876ce7bd6f82696772d",
+}
+
+
+class StackOverflow(NamedTuple):
+    """The data set.
+
+    Attributes:
+      train: Users before 2018; features `ids` int32 and `values` float32, each [posts, max_words]; labels float32
+        [posts, tags], 1 for each of the post's tags.
+      held_out: Other users.
+      tags: The most frequent tags, most frequent first.
+      tag_counts: int64 [tags], as the data set's own file counts them.
+    """
+
+    train: clients.ClientData
+    held_out: clients.ClientData
+    tags: list[str]
+    tag_counts: np.ndarray
+
+
+def load(
+    data_dir: str | None,
+    cache_dir: str | None,
+    *,
+    vocabulary_size: int,
+    num_tags: int,
+    max_words: int,
+    normalisation: str,
+    keep_untagged: bool,
+) -> StackOverflow:
+    """Opens the data set, downloading it on first use if no folder is named.
+
+    Args:
+      data_dir: Folder of the database and the two files of counts; None for the cache folder.
+      cache_dir: That folder; None for `~/.cache/federated_bandits`.
+      vocabulary_size: Most frequent words to keep.
+      num_tags: Most frequent tags to keep.
+      max_words: Most distinct words of a post.
+      normalisation: See `text.encode`.
+      keep_untagged: Whether posts with none of the tags stay.
+
+    Raises:
+      UsageError: If a file is missing or damaged, or cannot be downloaded.
+    """
+    if data_dir:
+        folder = pathlib.Path(data_dir)
+        for name in (FILE_NAME, WORD_COUNTS, TAG_COUNTS):
+            if not (folder / name).is_file():
+                raise UsageError(
+                    f"There is no {name} in {data_dir}: give --data_dir the folder of TFF's {FILE_NAME}, {WORD_COUNTS} "
+                    f"and {TAG_COUNTS}, or leave --data_dir out to download them from {_ORIGIN}."
+                )
+    else:
+        # The small files first: without a network, they fail at once.
+        for name in (WORD_COUNTS, TAG_COUNTS):
+            _counts_file(name, cache_dir)
+        folder = download.lzma_file(f"{_ORIGIN}{FILE_NAME}.lzma", FILE_NAME, cache_dir).parent
+    vocabulary = _first_words(folder / WORD_COUNTS, vocabulary_size)
+    tags, counts = _most_frequent_tags(folder / TAG_COUNTS, num_tags)
+    tag_index = {tag: index for index, tag in enumerate(tags)}
+
+    def parse(serialized: list[bytes]) -> clients.Examples:
+        import tensorflow as tf
+
+        names = ("tokens", "title", "tags")
+        parsed = tf.io.parse_example(
+            np.array(serialized, object), {name: tf.io.FixedLenFeature((), tf.string) for name in names}
+        )
+        tokens, titles, tag_lists = ([value.decode() for value in parsed[name].numpy()] for name in names)
+        documents = [f"{body} {title}".split() for body, title in zip(tokens, titles, strict=True)]
+        labels = text.tag_vectors([tags.split("|") for tags in tag_lists], tag_index)
+        features = text.encode(documents, vocabulary, max_words, normalisation, width=max_words)
+        examples = clients.Examples(features, labels)
+        return examples if keep_untagged else examples.take(np.flatnonzero(labels.any(axis=1)))
+
+    path = folder / FILE_NAME
+    return StackOverflow(
+        sqlite.SqliteClients(path, "train", parse), sqlite.SqliteClients(path, "heldout", parse), tags, counts
+    )
+
+
+def _counts_file(name: str, cache_dir: str | None) -> None:
+    """Makes sure that a file of counts is in the cache folder."""
+    path = download.cache_folder(cache_dir) / name
+    if path.is_file():
+        return
+    archive = download.plain_file(f"{_ORIGIN}{name}.tar.bz2", f"{name}.tar.bz2", cache_dir, _SHA256[name])
+    with tarfile.open(archive) as tar:
+        content = tar.extractfile(name).read()
+    part = path.with_suffix(".part")
+    part.write_bytes(content)
+    part.replace(path)
+
+
+def _first_words(path: pathlib.Path, size: int) -> dict[str, int]:
+    """Returns the first words of a file of `word count` lines, most frequent first, and their ids."""
+    vocabulary: dict[str, int] = {}
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if len(vocabulary) == size:
+                break
+            vocabulary[line.split()[0]] = len(vocabulary)
+    if not vocabulary:
+        raise UsageError(f"{path} holds no words: --data_dir must hold the undamaged file.")
+    return vocabulary
+
+
+def _most_frequent_tags(path: pathlib.Path, size: int) -> tuple[list[str], np.ndarray]:
+    """Returns the most frequent tags of a JSON object tag -> count, and their counts."""
+    try:
+        counts = json.loads(path.read_text(encoding="utf-8"))
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:size]
+    except (ValueError, AttributeError, TypeError) as error:
+        raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
+    return [tag for tag, _ in ordered], np.array([count for _, count in ordered], np.int64)

@@ -1,0 +1,103 @@
+"""Tests of bandits.tasks.stackexchange."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bandits.tasks import stackexchange
+from data.errors import UsageError
+
+SETTINGS = {
+    "num_tags": 50,
+    "vocabulary_size": 100,
+    "max_words": 16,
+    "text_normalisation": "mean",
+    "keep_untagged": False,
+    "variant": "paper",
+    "seed": 0,
+}
+# User n has tags n, n + 1, ... 39: the more frequent, the higher its number.
+NUM_USERS = 40
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
+    rows = [
+        {
+            "site": "s",
+            "user": f"s/{user}",
+            "title": "A post",
+            "body": "beer",
+            "tags": [f"t{t}" for t in range(user, 40)],
+        }
+        for user in range(NUM_USERS)
+    ]
+    (tmp_path / "stackexchange_posts.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return SETTINGS | {"data_dir": str(tmp_path)}
+
+
+def test_the_task_is_a_linear_model_of_words_with_tags_as_actions(settings):
+    task = stackexchange.load(settings)
+    assert (len(task.clients), len(task.held_out)) == (36, 4)
+    assert task.multi_label
+    assert task.model == "bag_of_words"
+    assert task.model_arguments == {"vocabulary_size": 3, "num_outputs": task.num_actions}
+    assert task.feature_spec == {"ids": ((3,), "int32"), "values": ((3,), "float32")}
+    assert {matrix.shape for matrix in task.rewards.values()} == {(task.num_actions, task.num_actions)}
+
+
+def test_examples_fit_the_feature_spec_and_the_labels_the_actions(settings):
+    task = stackexchange.load(settings)
+    for part in (task.clients, task.held_out):
+        for index in range(len(part)):
+            examples = part.load(index)
+            features = task.normalise(examples.features)
+            assert {name: (array.shape[1:], array.dtype.name) for name, array in features.items()} == task.feature_spec
+            assert examples.labels.shape == (1, task.num_actions)
+            assert examples.labels.dtype == np.float32
+
+
+def test_a_rare_tag_pays_its_frequencys_inverse_after_the_shift(settings):
+    task = stackexchange.load(settings)
+    counts = sum(task.clients.load(index).labels.sum(axis=0) for index in range(len(task.clients)))
+    np.testing.assert_allclose(np.diag(task.rewards["bandits"]), counts[0] / counts, rtol=1e-6)
+    assert counts[0] == 36
+
+
+@pytest.mark.parametrize(("variant", "paid"), [("paper", 10), ("reference_code", 30)])
+def test_the_initial_training_pays_for_the_most_frequent_tags(settings, variant, paid):
+    task = stackexchange.load(settings | {"variant": variant})
+    assert np.flatnonzero(np.diag(task.rewards["init"])).tolist() == list(range(paid))
+
+
+def test_flags_reach_the_data(settings):
+    task = stackexchange.load(settings | {"num_tags": 5, "vocabulary_size": 2, "max_words": 1})
+    assert (task.num_actions, task.model_arguments["vocabulary_size"]) == (5, 2)
+    assert task.feature_spec["ids"] == ((1,), "int32")
+    l2 = stackexchange.load(settings | {"text_normalisation": "l2"}).clients.load(0).features["values"]
+    np.testing.assert_allclose((l2**2).sum(axis=1), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("keep_untagged", "count"), [(True, 41), (False, 40)])
+def test_untagged_posts_are_dropped_unless_kept(settings, tmp_path, keep_untagged, count):
+    with open(tmp_path / "stackexchange_posts.jsonl", "a") as file:
+        file.write("\n" + json.dumps({"site": "s", "user": "s/x", "title": "", "body": "", "tags": []}))
+    task = stackexchange.load(settings | {"keep_untagged": keep_untagged})
+    assert len(task.clients) + len(task.held_out) == count
+
+
+def test_all_seeds_share_words_tags_and_split(settings):
+    one, other = (stackexchange.load(settings | {"seed": seed}) for seed in (0, 1))
+    assert one.held_out.client_ids == other.held_out.client_ids
+
+
+def test_what_was_read_is_reported(settings, capsys):
+    stackexchange.load(settings)
+    assert "posts: 40, examples: 40" in capsys.readouterr().err
+
+
+def test_a_missing_file_is_a_usage_error(settings, tmp_path):
+    with pytest.raises(UsageError, match="--data_dir"):
+        stackexchange.load(settings | {"data_dir": str(tmp_path / "nowhere")})

@@ -1,0 +1,135 @@
+"""Tests of data.table_file, with small sound and damaged files."""
+
+import gzip
+
+import pandas as pd
+import pytest
+
+from data import table_file
+from data.errors import UsageError
+
+TEXT = "site, age\n007, 1\nä,\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def to_file(content: str | bytes, name: str = "table.csv") -> str:
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(tmp_path / name)
+
+    return to_file
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("table.csv", TEXT.encode()),
+        ("TABLE.CSV", TEXT.encode()),
+        ("marked.csv", b"\xef\xbb\xbf" + TEXT.encode()),
+        ("table.csv.gz", gzip.compress(TEXT.encode())),
+        ("gzipped_without_saying.csv", gzip.compress(TEXT.encode())),
+        ("plain_in_spite_of_its_name.csv.gz", TEXT.encode()),
+        ("windows.csv", TEXT.replace("\n", "\r\n").encode()),
+    ],
+)
+def test_csv_files_are_read(write, name, content):
+    frame, nameless = table_file.read(write(content, name), ["site"])
+    assert list(frame.columns) == ["site", "age"]
+    assert frame["site"].tolist() == ["007", "ä"]
+    assert frame["age"].isna().tolist() == [False, True]
+    assert nameless == []
+
+
+def test_columns_without_a_name_are_left_out(write):
+    frame, nameless = table_file.read(write(",a,\n0,1,\n1,2,\n"))
+    assert frame.columns.tolist() == ["a"]
+    assert nameless == ["Unnamed: 0", "Unnamed: 2"]
+
+
+def test_the_word_none_is_a_category_and_na_is_missing(write):
+    frame, _ = table_file.read(write("a,b\nNone,1\nNA,2\n"))
+    assert frame["a"].isna().tolist() == [False, True]
+
+
+MISTAKES = {
+    "other_suffix": ("a,b\n1,2\n", "table.xlsx", r"--data_file=.*table.xlsx must be one of .csv, .csv.gz, .parquet"),
+    "empty": ("", "table.csv", r"table.csv is empty: --data_file must have named columns and at least one row"),
+    "blank_lines": ("\n\n", "table.csv", r"table.csv is empty: --data_file"),
+    "empty_gzip": (gzip.compress(b""), "table.csv.gz", r"table.csv.gz is empty: --data_file"),
+    "header_only": ("a,b\n", "table.csv", r"table.csv is empty: --data_file"),
+    "long_row": ("a,b\n1,2\n3,4,5\n", "table.csv", r"not readable \(.*line 3, saw 3\): --data_file"),
+    "long_rows": ("a,b\n1,2,3\n3,4,5\n", "table.csv", r"rows of --data_file=.* have more values than its header"),
+    "open_quote": ('a,b\n"1,2\n', "table.csv", r"not readable \(.*EOF inside string.*\): --data_file"),
+    "latin_1": ("a,b\nä,2\n".encode("latin-1"), "table.csv", r"not readable .*--data_file must be saved as UTF-8"),
+    "truncated_gzip": (
+        gzip.compress(TEXT.encode() * 99)[:-20],
+        "table.csv.gz",
+        r"not readable .*: --data_file must be an undamaged table",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "name", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_a_file_that_is_no_table_is_named_with_the_flag(write, content, name, message):
+    with pytest.raises(UsageError, match=message):
+        table_file.read(write(content, name))
+
+
+@pytest.mark.parametrize("name", ["missing.csv", "missing.parquet"])
+def test_a_missing_file_is_named_with_the_flag(tmp_path, name):
+    with pytest.raises(UsageError, match=f"There is no file .*{name}: --data_file must name one"):
+        table_file.read(str(tmp_path / name))
+
+
+def test_a_folder_is_no_file(tmp_path):
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(UsageError, match="There is no file"):
+        table_file.read(str(tmp_path / "folder.csv"))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_a_place_is_the_line_whatever_is_between(write, suffix):
+    text = '\ufeffa,b\n1,2\n\n   \n"two\nlines",3\n4,5\n'
+    path = write(gzip.compress(text.encode()) if suffix == ".csv.gz" else text, "table" + suffix)
+    assert len(table_file.read(path)[0]) == 3
+    assert [table_file.place(path, row) for row in range(3)] == ["line 2", "line 6", "line 7"]
+
+
+def test_a_place_in_a_parquet_file_is_the_row():
+    assert table_file.place("table.parquet", 4) == "row 5"
+
+
+def test_parquet_without_pyarrow_says_what_to_do(write, monkeypatch):
+    def no_pyarrow(*arguments, **options):
+        raise ImportError("Missing optional dependency 'pyarrow'.")
+
+    monkeypatch.setattr(pd, "read_parquet", no_pyarrow)
+    with pytest.raises(UsageError, match=r"--data_file=.*table.parquet needs pyarrow, .* or save the table as .csv"):
+        table_file.read(write("", "table.parquet"))
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 and nothing more"])
+def test_a_damaged_parquet_file_is_named_with_the_flag(write, content):
+    pytest.importorskip("pyarrow")
+    with pytest.raises(UsageError, match=r"table.parquet is not readable .*--data_file must be an undamaged table"):
+        table_file.read(write(content, "table.parquet"))
+
+
+def test_parquet_is_read_with_its_types_and_a_named_index_as_a_column(tmp_path):
+    pytest.importorskip("pyarrow")
+    written = pd.DataFrame({"age": [1, 2], "kind": pd.Series(["u", "v"], dtype="category")}, index=["b", "a"])
+    path = str(tmp_path / "table.parquet")
+    written.to_parquet(path)
+    assert table_file.read(path)[0].columns.tolist() == ["age", "kind"]
+    written.rename_axis("site").to_parquet(path)
+    frame, _ = table_file.read(path)
+    assert frame.columns.tolist() == ["site", "age", "kind"]
+    assert frame["site"].tolist() == ["b", "a"]
+    assert frame["kind"].dtype == "category"
+
+
+def test_two_columns_of_one_name_are_refused(write, monkeypatch):
+    frame = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    monkeypatch.setattr(pd, "read_parquet", lambda *arguments, **options: frame)
+    with pytest.raises(UsageError, match=r"--data_file=.* has two columns 'a'"):
+        table_file.read(write("", "table.parquet"))

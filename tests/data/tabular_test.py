@@ -1,0 +1,427 @@
+"""Tests of data.tabular: roles of columns, clients, the split, rewards, and the real tables."""
+
+import gzip
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from data import columns, tabular
+from data.errors import UsageError
+
+# Five clients; with the seed 0, client c is held out. Its values must not be learned from.
+CLINICS = """site,age,color,target
+b,4,red,yes
+a,2,red,no
+c,100,blue,yes
+a,,green,no
+d,2,red,yes
+e,4,,no
+b,4,green,yes
+c,,red,no
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def to_file(text: str, name: str = "table.csv") -> str:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return str(tmp_path / name)
+
+    return to_file
+
+
+@pytest.fixture
+def clinics(write):
+    return tabular.load(write(CLINICS), "site", "target")
+
+
+def _rows(population) -> dict[str, list[list[float]]]:
+    return {name: population.load(index).features.tolist() for index, name in enumerate(population.client_ids)}
+
+
+def _labels(population) -> dict[str, list]:
+    return {name: population.load(index).labels.tolist() for index, name in enumerate(population.client_ids)}
+
+
+def test_features_are_learned_from_training_clients_only(clinics):
+    assert clinics.feature_names == (
+        "age",
+        "age is missing",
+        "color=green",
+        "color=red",
+        "color=<missing>",
+    )
+    # Ages 4, 2, 2, 4, 4 of training clients: mean 3.2, deviation sqrt(0.96).
+    old, young = 0.8 / np.sqrt(0.96), -1.2 / np.sqrt(0.96)
+    expected = {
+        "a": [[young, 0, 0, 1, 0], [0, 1, 1, 0, 0]],
+        "b": [[old, 0, 0, 1, 0], [old, 0, 1, 0, 0]],
+        "d": [[young, 0, 0, 1, 0]],
+        "e": [[old, 0, 0, 0, 1]],
+    }
+    train = _rows(clinics.train)
+    assert list(train) == list(expected)
+    for name, rows in expected.items():
+        np.testing.assert_allclose(train[name], rows, rtol=1e-6)
+
+
+def test_held_out_clients_are_measured_with_the_training_clients_numbers(clinics):
+    held_out = _rows(clinics.held_out)
+    assert list(held_out) == ["c"]
+    # 100 is (100 - 3.2) / sqrt(0.96); blue was never seen; a missing age is the mean.
+    np.testing.assert_allclose(held_out["c"], [[96.8 / np.sqrt(0.96), 0, 0, 0, 0], [0, 1, 0, 1, 0]], rtol=1e-6)
+
+
+def test_labels_are_indices_into_the_sorted_names(clinics):
+    assert clinics.action_names == ("no", "yes")
+    assert _labels(clinics.train) == {"a": [0, 0], "b": [1, 1], "d": [1], "e": [0]}
+    assert _labels(clinics.held_out) == {"c": [1, 0]}
+    assert clinics.label_counts == (3, 3)
+
+
+def test_examples_have_the_documented_types(clinics):
+    examples = clinics.train.load(0)
+    assert (examples.features.dtype, examples.labels.dtype) == (np.float32, np.int32)
+
+
+def test_the_report_counts_what_was_read_and_imputed(clinics):
+    assert json.loads(json.dumps(clinics.report)) == {
+        "rows": 8,
+        "training_rows": 6,
+        "held_out_rows": 2,
+        "dropped_rows": {"without_client": 0, "without_label": 0},
+        "clients": 5,
+        "held_out": "1 of 5 clients",
+        "imputed": {"age": 2},
+        "missing_as_category": {"color": 1},
+        "columns_left_out": [],
+    }
+
+
+def test_the_order_of_the_rows_changes_neither_features_nor_clients(write, clinics):
+    header, *rows = CLINICS.splitlines()
+    shuffled = tabular.load(write("\n".join([header, *sorted(rows)])), "site", "target")
+    assert shuffled.feature_names == clinics.feature_names
+    assert shuffled.held_out.client_ids == clinics.held_out.client_ids
+    # Ages are equally distant from the mean, up to the order of its sum.
+    np.testing.assert_allclose(np.sort(_rows(shuffled.train)["b"]), np.sort(_rows(clinics.train)["b"]), rtol=1e-6)
+
+
+def test_rows_without_client_or_label_are_dropped_and_counted(write):
+    extra = ",1,red,yes\n,1,red,\na,1,red,\n"
+    table = tabular.load(write(CLINICS + extra), "site", "target")
+    assert table.report["dropped_rows"] == {"without_client": 2, "without_label": 1}
+    assert table.report["rows"] == 8
+    assert _labels(table.train)["a"] == [0, 0]
+
+
+def test_a_question_mark_among_numeric_labels_is_missing(write):
+    table = tabular.load(write("site,x,y\na,1,0\nb,2,1\na,3,?\nb,4,0\n"), "site", "y")
+    assert table.action_names == ("0", "1")
+    assert table.report["dropped_rows"]["without_label"] == 1
+
+
+def test_numeric_labels_and_clients_keep_their_text_in_the_order_of_numbers(write):
+    rows = "".join(f"{client},{label},{label}\n" for client in ("007", "10", "9") for label in ("10", "2", "1.5"))
+    table = tabular.load(write(f"site,x,y\n{rows}"), "site", "y")
+    assert table.action_names == ("1.5", "2", "10")
+    assert table.train.client_ids == ["007", "9", "10"]
+
+
+def test_feature_columns_choose_and_order_the_features(write):
+    table = tabular.load(write(CLINICS), "site", "target", feature_columns="color, age")
+    assert table.feature_names[0] == "color=green"
+    assert tabular.load(write(CLINICS), "site", "target", feature_columns="age").feature_names == (
+        "age",
+        "age is missing",
+    )
+
+
+def test_a_quoted_name_in_a_flag_may_hold_a_comma(write):
+    path = write('site,"a, b",c,y\nu,1,2,0\nu,2,3,1\nv,3,4,0\nv,4,5,1\n')
+    assert tabular.load(path, "site", "y", feature_columns='"a, b"').feature_names == ("a, b",)
+
+
+def test_columns_that_training_clients_leave_empty_are_left_out_and_named(write):
+    lines = CLINICS.splitlines()
+    # Client c, the held-out one, has the only value.
+    values = ["empty", "", "", "7", "", "", "", "", ""]
+    table = tabular.load(
+        write("\n".join(f"{line},{value}" for line, value in zip(lines, values, strict=True))), "site", "target"
+    )
+    assert table.report["columns_left_out"] == ["empty"]
+    assert "empty" not in table.feature_names
+
+
+def test_row_numbers_that_pandas_wrote_are_no_feature(write):
+    text = "\n".join(f"{row or ''},{line}" for row, line in enumerate(CLINICS.splitlines()))
+    table = tabular.load(write(text), "site", "target")
+    assert table.report["columns_left_out"] == ["Unnamed: 0"]
+    assert table.feature_names[0] == "age"
+
+
+def test_the_split_is_the_same_for_a_seed_and_another_for_another(write):
+    path = write("site,x,y\n" + "".join(f"c{index:02d},{index},{index % 2}\n" for index in range(40)))
+    held_out = [tabular.load(path, "site", "y", seed=seed).held_out.client_ids for seed in (0, 0, 1)]
+    assert held_out[0] == held_out[1] != held_out[2]
+    assert len(held_out[0]) == 8
+
+
+@pytest.mark.parametrize(("fraction", "count"), [(0.01, 1), (0.2, 2), (0.99, 9)])
+def test_at_least_one_client_is_on_either_side(write, fraction, count):
+    path = write("site,x,y\n" + "".join(f"c{index},{index},{index % 2}\n" for index in range(10)))
+    table = tabular.load(path, "site", "y", held_out_fraction=fraction)
+    assert (len(table.train), len(table.held_out)) == (10 - count, count)
+    assert not set(table.train.client_ids) & set(table.held_out.client_ids)
+
+
+def test_of_four_clients_rows_are_held_out_instead(write):
+    sizes = {"a": 10, "b": 5, "c": 2, "d": 1}
+    rows = [f"{name},{row},{row % 2}\n" for name, size in sizes.items() for row in range(size)]
+    table = tabular.load(write("site,x,y\n" + "".join(rows)), "site", "y")
+    assert table.train.client_ids == table.held_out.client_ids == ["a", "b", "c", "d"]
+    assert [len(table.held_out.load(index).labels) for index in range(4)] == [2, 1, 1, 0]
+    assert [len(table.train.load(index).labels) for index in range(4)] == [8, 4, 1, 1]
+    assert table.report["held_out"] == "20% of each client's rows, because there are fewer than 5 clients"
+    assert table.report["clients"] == 4
+    again = tabular.load(write("site,x,y\n" + "".join(rows)), "site", "y")
+    assert _rows(again.held_out) == _rows(table.held_out)
+    assert _rows(tabular.load(write("site,x,y\n" + "".join(rows)), "site", "y", seed=1).held_out) != _rows(
+        again.held_out
+    )
+
+
+def test_within_clients_too_only_training_rows_are_learned_from(write):
+    path = write("site,x,y\n" + "".join(f"{name},{row * row},{row % 2}\n" for name in "ab" for row in range(5)))
+    table = tabular.load(path, "site", "y")
+    train = np.concatenate([table.train.load(index).features for index in range(2)])
+    np.testing.assert_allclose([train.mean(), train.std()], [0, 1], atol=1e-6)
+
+
+def test_made_clients_share_the_rows_evenly(write):
+    path = write("x,y\n" + "".join(f"{row},{row % 2}\n" for row in range(23)))
+    table = tabular.load(path, "rows:10", "y")
+    assert (len(table.train), len(table.held_out)) == (8, 2)
+    assert sorted([*table.train.client_ids, *table.held_out.client_ids]) == [f"client_{n}" for n in range(10)]
+    sizes = {name: len(rows) for part in (table.train, table.held_out) for name, rows in _rows(part).items()}
+    assert [sizes[f"client_{n}"] for n in range(10)] == [3, 3, 3, 2, 2, 2, 2, 2, 2, 2]
+    assert table.feature_names == ("x",)
+    assert table.report["dropped_rows"] == {"without_label": 0}
+
+
+def test_made_clients_are_drawn_by_the_seed(write):
+    path = write("x,y\n" + "".join(f"{row},{row % 2}\n" for row in range(40)))
+    dealt = [_labels(tabular.load(path, "rows:3", "y", seed=seed).train) for seed in (0, 0, 1)]
+    assert dealt[0] == dealt[1] != dealt[2]
+
+
+REWARDS = "site,age,left,right\na,1,0.5,-1\nb,2,0,2\nc,3,1,0\nd,4,1,1e-3\ne,5,3,0\n"
+
+
+def test_rewards_are_the_labels(write):
+    table = tabular.load(write(REWARDS), "site", reward_columns="right,left")
+    assert table.action_names == ("right", "left")
+    assert table.feature_names == ("age",)
+    assert table.label_counts == ()
+    labels = _labels(table.train) | _labels(table.held_out)
+    assert labels == {
+        "a": [[-1, 0.5]],
+        "b": [[2, 0]],
+        "c": [[0, 1]],
+        "d": [[pytest.approx(1e-3), 1]],
+        "e": [[0, 3]],
+    }
+    assert table.train.load(0).labels.dtype == np.float32
+
+
+def test_all_rewards_are_all_columns_but_the_clients_and_the_features(write):
+    table = tabular.load(write(REWARDS), "site", reward_columns="all", feature_columns="age")
+    assert (table.action_names, table.feature_names) == (("left", "right"), ("age",))
+    assert tabular.load(write(REWARDS), "site", reward_columns="all").action_names == ("age", "left", "right")
+
+
+@pytest.mark.parametrize("named", ["all", "left,right"])
+def test_rewards_alone_leave_the_constant_1_as_the_feature(write, named):
+    table = tabular.load(write("left,right\n" + "1,0\n" * 10), "rows:5", reward_columns=named)
+    assert table.feature_names == ("constant",)
+    assert table.train.load(0).features.tolist() == [[1.0], [1.0]]
+
+
+def test_truth_values_are_rewards_of_0_and_1(write):
+    table = tabular.load(write("left,right\n" + "True,False\n" * 4), "rows:2", reward_columns="all")
+    assert table.train.load(0).labels.tolist() == [[1.0, 0.0]]
+
+
+def test_the_checksum_is_the_files(write):
+    first = tabular.load(write(CLINICS), "site", "target")
+    assert first.train.checksum == first.held_out.checksum == first.checksum
+    assert tabular.load(write(CLINICS.replace("100", "101")), "site", "target").checksum != first.checksum
+
+
+MISTAKES = {
+    "neither": ({}, r"either --label_column or --reward_columns: neither is given"),
+    "both": (
+        {"label_column": "target", "reward_columns": "age"},
+        r"either --label_column or --reward_columns: both are given",
+    ),
+    "no_client_column": (
+        {"client_column": "hospital", "label_column": "target"},
+        r"--client_column: there is no column 'hospital' in .*table.csv; its columns are site, age, color, target\.",
+    ),
+    "no_label_column": ({"label_column": "y"}, r"--label_column: there is no column 'y' .* site, age, color, target\."),
+    "no_reward_column": ({"reward_columns": "age,y"}, r"--reward_columns: there is no column 'y' .* site, age"),
+    "no_feature_column": (
+        {"label_column": "target", "feature_columns": "x"},
+        r"--feature_columns: there is no column 'x' .* site, age",
+    ),
+    "client_as_label": ({"label_column": "site"}, r"--label_column names column 'site' that --client_column names"),
+    "label_as_feature": (
+        {"label_column": "target", "feature_columns": "age,target"},
+        r"--feature_columns names column 'target' that --label_column names already",
+    ),
+    "reward_as_feature": (
+        {"reward_columns": "age,target", "feature_columns": "age"},
+        r"--feature_columns names column 'age' that --reward_columns names already",
+    ),
+    "reward_twice": ({"reward_columns": "age,age"}, r"--reward_columns names column 'age' twice"),
+    "one_reward": ({"reward_columns": "age"}, r"--reward_columns=age: a bandit needs at least two actions"),
+    "missing_rewards": (
+        {"reward_columns": "all"},
+        r"--reward_columns: a missing value in column 'age' \(line 5 of .*table.csv\) is not finite",
+    ),
+    "made_clients": (
+        {"client_column": "rows:ten", "label_column": "target"},
+        r"--client_column=rows:ten must be rows:N with N at least 2",
+    ),
+    "one_made_client": ({"client_column": "rows:1", "label_column": "target"}, r"rows:1 must be rows:N"),
+    "more_made_clients_than_rows": (
+        {"client_column": "rows:9", "label_column": "target"},
+        r"--client_column=rows:9 is more than the 8 rows",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_named_with_the_flag(write, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        tabular.load(write(CLINICS), **{"client_column": "site", **arguments})
+
+
+BAD_TABLES = {
+    "one_class": ("site,x,y\na,1,0\nb,2,0\n", r"--label_column=y has one class only, '0': a bandit needs two or more"),
+    "one_client": (
+        "site,x,y\na,1,0\na,2,1\n",
+        r"--client_column=site has one value only, 'a': .*--client_column=rows:N",
+    ),
+    "no_feature": ("site,y\na,0\na,1\nb,1\n", r"leaves no feature: .*--feature_columns"),
+    "only_empty_features": ("site,y,x\na,0,\na,1,\nb,1,\n", r"leaves no feature: .*--feature_columns"),
+    "no_label": ("site,x,y\na,1,\nb,1,\n", r"No row of .*table.csv has what --client_column and --label_column name"),
+    "single_rows": ("site,x,y\na,1,0\nb,2,1\n", r"--client_column gives each client one row"),
+    "numbers_as_classes": (
+        "site,x,y\n" + "".join(f"{row % 2},1,{row}.5\n" for row in range(1001)),
+        r"--label_column=y has 1001 distinct values, more than 1000: name a column of classes",
+    ),
+    "free_text": (
+        "site,x,y\n" + "".join(f"{row % 2},text {row},{row % 3}\n" for row in range(1001)),
+        r"Column 'x' is text with 1001 distinct values, more than 1000: .*--feature_columns",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_TABLES.values(), ids=BAD_TABLES)
+def test_an_unfit_table_is_named_with_the_flag(write, text, message):
+    with pytest.raises(UsageError, match=message):
+        tabular.load(write(text), "site", "y")
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("high", r"'high' in column 'right' \(line 4 of .*table.csv\) is no number"),
+        ("?", r"'\?' in column 'right' \(line 4 of .*table.csv\) is no number"),
+        ("", r"a missing value in column 'right' \(line 4 of .*table.csv\) is not finite"),
+        ("NA", r"a missing value in column 'right' \(line 4 "),
+        ("inf", r"inf in column 'right' \(line 4 of .*table.csv\) is not finite"),
+        ("1e39", r"1e\+39 in column 'right' \(line 4 of .*table.csv\) is not finite"),
+    ],
+)
+def test_a_bad_reward_is_named_with_its_column_and_first_line(write, bad, message):
+    # The row without a client is dropped and counts as a line nevertheless.
+    path = write(f"site,left,right\n,0,0\na,1,0\nb,1,{bad}\nb,1,{bad}\n")
+    with pytest.raises(UsageError, match=f"--reward_columns: {message}"):
+        tabular.load(path, "site", reward_columns="left,right")
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0, -0.5])
+def test_a_part_that_is_none_or_all_is_refused(write, fraction):
+    with pytest.raises(ValueError, match="held_out_fraction must lie between 0 and 1"):
+        tabular.load(write(CLINICS), "site", "target", held_out_fraction=fraction)
+
+
+def test_exactly_1000_categories_and_classes_are_taken(write):
+    rows = "".join(f"{row % 2},text {row},{row}\n" for row in range(columns.MAX_CATEGORIES))
+    table = tabular.load(write(f"site,x,y\n{rows}"), "site", "y")
+    assert len(table.action_names) == 1000
+    assert len(table.feature_names) == 800
+
+
+def test_the_module_imports_neither_pandas_nor_tensorflow_nor_scikit_learn():
+    code = "import sys, data.tabular; print(*{'pandas', 'tensorflow', 'sklearn'} & set(sys.modules))"
+    environment_path = [path for path in sys.path if path]
+    result = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {environment_path!r}; {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.strip() == ""
+
+
+def test_gzipped_and_byte_order_marked_files_are_the_same_table(tmp_path, clinics):
+    content = b"\xef\xbb\xbf" + CLINICS.encode()
+    (tmp_path / "marked.csv").write_bytes(content)
+    (tmp_path / "marked.csv.gz").write_bytes(gzip.compress(content))
+    for name in ("marked.csv", "marked.csv.gz"):
+        table = tabular.load(str(tmp_path / name), "site", "target")
+        assert _rows(table.train) == _rows(clinics.train)
+
+
+def test_the_real_hospitals_are_split_by_rows(shared_data):
+    table = tabular.load(str(shared_data / "heart_disease_4sites.csv"), "site", "target")
+    assert table.train.client_ids == ["cleveland", "hungarian", "switzerland", "va"]
+    assert table.action_names == ("0", "1", "2", "3", "4")
+    # 303, 294, 123 and 200 rows.
+    assert [len(table.held_out.load(index).labels) for index in range(4)] == [61, 59, 25, 40]
+    assert [len(table.train.load(index).labels) for index in range(4)] == [242, 235, 98, 160]
+    assert table.report["imputed"] == {
+        "trestbps": 59,
+        "chol": 30,
+        "fbs": 90,
+        "restecg": 2,
+        "thalach": 55,
+        "exang": 55,
+        "oldpeak": 62,
+        "slope": 309,
+        "ca": 611,
+        "thal": 486,
+    }
+    # 13 columns, 10 of them with gaps.
+    assert len(table.feature_names) == 23
+    train = np.concatenate([table.train.load(index).features for index in range(4)])
+    np.testing.assert_allclose(train[:, 0].mean(), 0, atol=1e-5)
+    np.testing.assert_allclose(train[:, 0].std(), 1, atol=1e-5)
+    assert np.isfinite(train).all()
+
+
+def test_the_real_advertisements_need_no_client_column_and_no_features(shared_data):
+    table = tabular.load(str(shared_data / "Ads_CTR_Optimisation.csv"), "rows:100", reward_columns="all")
+    assert (len(table.train), len(table.held_out)) == (80, 20)
+    assert table.action_names == tuple(f"Ad {number}" for number in range(1, 11))
+    clicks = sum(
+        part.load(index).labels.sum(axis=0) for part in (table.train, table.held_out) for index in range(len(part))
+    )
+    assert clicks.tolist() == [1703, 1295, 728, 1196, 2695, 126, 1112, 2091, 952, 489]
+    assert table.feature_names == ("constant",)
