@@ -34,6 +34,7 @@ _DEFAULTS = {
     "rounds_per_eval": 10,
     "rounds_per_checkpoint": 25,
     "max_examples_per_client": 0,
+    "max_words": 200,
 }
 _FIRST_CLIP_NORM = 0.1
 _QUANTILE = 0.8
@@ -167,6 +168,28 @@ def define() -> cli.FlagSet:
     )
     flags.text("cache_dir", None, "folder for downloads (default: ~/.cache/federated_bandits)")
 
+    flags.group("Tag prediction: --task_type=stackoverflow_tag and stackexchange_tag")
+    flags.integer("num_tags", 50, "most frequent tags, which are the actions", low=2)
+    flags.integer("vocabulary_size", 10000, "most frequent words, which are the features", low=1)
+    flags.integer("max_words", None, "most distinct words of a post", low=1)
+    flags.choice(
+        "text_normalisation",
+        None,
+        ["mean", "l2"],
+        "word counts divided by their sum, or by their L2 norm, the published program's (default: l2 with "
+        "--variant=reference_code, else mean)",
+    )
+    flags.switch("keep_untagged", False, "keep posts with none of the tags, for which no action pays")
+
+    flags.group("Your own table: --task_type=tabular")
+    flags.text("data_file", None, ".csv or .parquet file")
+    flags.text("client_column", None, "column that names the client of a row; rows:N deals the rows to N clients")
+    flags.text("label_column", None, "column of the right action, which pays 1")
+    flags.text("reward_columns", None, "instead: a column of rewards for each action, separated by commas, or all")
+    flags.text("feature_columns", None, "columns of the context, separated by commas (default: the others)")
+    flags.choice("model", "linear", ["linear", "mlp"], "linear, or with a hidden layer of 64")
+    flags.integer("init_labels", None, "init_shift: labels that the initial training pays for (default: half)", low=1)
+
     flags.group("Output")
     flags.text("root_output_dir", "runs", "folder of all runs")
     flags.text("experiment_name", None, "name of this run's folder (default: task_scenario_bandit)")
@@ -188,9 +211,15 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     task = registry.TASKS[settings.task_type]
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
+    for name in sorted(frozenset().union(*(entry.flags for entry in registry.TASKS.values())) - task.flags):
+        if name in settings.given:
+            owners = " or ".join(task for task, entry in registry.TASKS.items() if name in entry.flags)
+            raise UsageError(f"--{name} belongs to --task_type={owners}, not to {settings.task_type}.")
     settings = settings.with_defaults(_DEFAULTS | dict(task.defaults))
     if settings.adaptive_clipping:
         settings = settings.with_defaults({"clip_norm": _FIRST_CLIP_NORM, "unclip_quantile": _QUANTILE})
+    if settings.text_normalisation is None:
+        settings = settings.replace(text_normalisation="l2" if settings.variant == "reference_code" else "mean")
     if settings.experiment_name is None:
         name = f"{settings.task_type}_{settings.scenario}_{settings.bandits_type}"
         settings = settings.replace(experiment_name=name)
@@ -200,7 +229,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     # Relative folders start where the user is, also under `bazel run`.
     paths = {
         name: cli.user_path(settings[name])
-        for name in ("data_dir", "cache_dir", "root_output_dir", "initial_model_path")
+        for name in ("data_dir", "data_file", "cache_dir", "root_output_dir", "initial_model_path")
         if settings[name]
     }
     return settings.replace(**paths)

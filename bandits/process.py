@@ -138,10 +138,7 @@ class BanditProcess:
         key = tff.TensorType(np.int32, (2,))
         return tff.StructWithPythonType(
             [
-                (
-                    "features",
-                    tff.TensorType(self.feature_spec.dtype.as_numpy_dtype, self.feature_spec.shape),
-                ),
+                ("features", tff.types.tensorflow_to_type(self.feature_spec)),
                 ("labels", tff.TensorType(*labels)),
                 ("keys", tff.StructWithPythonType([("cache", key), ("training", key)], ClientKeys)),
             ],

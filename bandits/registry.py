@@ -122,12 +122,14 @@ class TaskEntry:
       help: One line.
       variant: Passed on to `load`, for modules that hold several tasks.
       defaults: Values of flags that are not given.
+      flags: Flags of some tasks only that this one reads.
     """
 
     module: str
     help: str
     variant: str = ""
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    flags: frozenset[str] = frozenset()
 
 
 # Agarwal et al. 2023, section 4.2 and appendix A.2, with softmax' learning rates of Table 1.
@@ -148,6 +150,8 @@ _SMALL_POPULATION = _STUDY | {
     "bandits_deploy_freq": 50,
     "max_examples_per_client": 100,
 }
+
+_TEXT_FLAGS = frozenset({"num_tags", "vocabulary_size", "max_words", "text_normalisation", "keep_untagged"})
 
 TASKS = {
     "digits": TaskEntry(
@@ -177,6 +181,45 @@ TASKS = {
         "MNIST by NIST writer, 539 writers, 10 actions, CNN; needs --data_dir",
         "mnist_writers",
         _SMALL_POPULATION,
+    ),
+    "stackoverflow_tag": TaskEntry(
+        "bandits.tasks.stackoverflow",
+        "TFF's Stack Overflow, 342,477 users, the 50 top tags as actions, linear",
+        defaults=_STUDY
+        | {
+            "total_rounds": 1600,
+            "max_examples_per_client": 256,
+            "max_words": 256,
+            "server_learning_rate": 0.01,
+            "client_learning_rate": 1.0,
+            "init_server_optimizer": "adam",
+            "init_server_learning_rate": 0.05,
+            "init_client_learning_rate": 0.2,
+        },
+        flags=_TEXT_FLAGS,
+    ),
+    "stackexchange_tag": TaskEntry(
+        "bandits.tasks.stackexchange",
+        "posts of Stack Exchange sites by user, the 50 top tags, linear; needs --data_dir",
+        defaults={
+            "total_rounds": 300,
+            "clients_per_round": 32,
+            "bandits_deploy_freq": 20,
+            "client_learning_rate": 1.0,
+            "init_clients": 100,
+            "init_server_optimizer": "adam",
+            "init_server_learning_rate": 0.01,
+            "init_client_learning_rate": 1.0,
+            "rounds_per_eval": 20,
+        },
+        flags=_TEXT_FLAGS,
+    ),
+    "tabular": TaskEntry(
+        "bandits.tasks.tabular",
+        "your own table: --data_file, --client_column and --label_column or --reward_columns",
+        flags=frozenset(
+            {"data_file", "client_column", "label_column", "reward_columns", "feature_columns", "model", "init_labels"}
+        ),
     ),
 }
 

@@ -50,7 +50,7 @@ def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
         )
     shifts = settings.scenario == "init_shift" or settings.dist_shift_type
     if shifts and "init" not in task.rewards:
-        raise UsageError(f"--task_type={settings.task_type} has no reward shift; the 62-class character tasks have.")
+        raise UsageError(f"--task_type={settings.task_type} has no reward shift to study: its rewards are one matrix.")
     bandit = registry.BANDITS[settings.bandits_type]
     if bandit.policy == "falcon" and settings.bandits_mu < task.num_actions - 1:
         print(
@@ -115,7 +115,7 @@ def run(settings: cli.Settings, task: tasks.Task, folder: run_folder.RunFolder) 
     phases = plan(settings, task)
     for phase in phases[:-1]:
         initial = run_folder.RunFolder(folder.path / _INIT_FOLDER)
-        initial.open(settings, task.clients.checksum)
+        initial.open(settings, task.clients.checksum, task.report)
         weights, signum = _play(settings, task, phase, initial, None, "Initial training")
         if signum:
             return _stopped(folder, "in the initial training", signum)
@@ -180,7 +180,7 @@ def program(settings: cli.Settings) -> int:
         name = settings.experiment_name if settings.repeat == 1 else f"{settings.experiment_name}/seed_{seed}"
         one = settings.replace(seed=seed, experiment_name=name, repeat=1)
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{name}")
-        folder.open(one, task.clients.checksum)
+        folder.open(one, task.clients.checksum, task.report)
         runs.append((one, folder))
 
     from optimization import worker

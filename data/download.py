@@ -40,23 +40,52 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
     if path.is_file():
         return path
     archive = folder / f"{file_name}.lzma.part"
+    part = folder / f"{file_name}.part"
+    _fetch_or_explain(origin, archive, file_name)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _fetch(origin, archive)
-        part = folder / f"{file_name}.part"
         with lzma.open(archive) as source, open(part, "wb") as target:
             shutil.copyfileobj(source, target, _CHUNK)
     except (lzma.LZMAError, EOFError) as error:
-        archive.unlink(missing_ok=True)
+        archive.unlink()
         raise UsageError(f"The download of {origin} was damaged ({error}); start again to repeat it.") from error
-    except (OSError, http.client.HTTPException) as error:
-        raise UsageError(
-            f"{file_name} is not in {folder}, and downloading it from {origin} failed ({error}). Either run with "
-            f"network access, or put {file_name} in a folder and name that with --data_dir."
-        ) from error
     os.replace(part, path)
     archive.unlink()
     return path
+
+
+def plain_file(origin: str, file_name: str, cache_dir: str | None, sha256: str) -> pathlib.Path:
+    """Returns the path of a file as it is published, downloading it on first use.
+
+    Args:
+      origin: Its address.
+      file_name: Its name in the cache folder.
+      cache_dir: Cache folder, or None for the default.
+      sha256: Hexadecimal digest of its contents.
+
+    Raises:
+      UsageError: If there is no file and no network, or it is not the expected file.
+    """
+    path = cache_folder(cache_dir) / file_name
+    if path.is_file():
+        return path
+    part = path.with_name(f"{file_name}.part")
+    _fetch_or_explain(origin, part, file_name)
+    if _digest(part, "sha256") != sha256:
+        part.unlink()
+        raise UsageError(f"The download of {origin} is not the expected file; start again to repeat it.")
+    os.replace(part, path)
+    return path
+
+
+def _fetch_or_explain(origin: str, part: pathlib.Path, file_name: str) -> None:
+    try:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        _fetch(origin, part)
+    except (OSError, http.client.HTTPException) as error:
+        raise UsageError(
+            f"{file_name} is not in {part.parent}, and downloading it from {origin} failed ({error}). Either run with "
+            f"network access, or put {file_name} in a folder and name that with --data_dir."
+        ) from error
 
 
 def _fetch(origin: str, archive: pathlib.Path) -> None:
@@ -90,7 +119,7 @@ def _fetch(origin: str, archive: pathlib.Path) -> None:
     size = archive.stat().st_size
     if total and size < total:
         raise OSError(f"the connection ended after {size} of {total} bytes; start again to continue")
-    if expected and expected != _md5(archive):
+    if expected and expected != _digest(archive, "md5"):
         archive.unlink()
         raise OSError("the checksum differs from the server's; start again to repeat the download")
 
@@ -105,6 +134,6 @@ def _published_md5(headers) -> str | None:
     return None
 
 
-def _md5(path: pathlib.Path) -> str:
+def _digest(path: pathlib.Path, algorithm: str) -> str:
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()

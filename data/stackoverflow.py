@@ -32,12 +32,14 @@ class StackOverflow(NamedTuple):
       held_out: Other users.
       tags: The most frequent tags, most frequent first.
       tag_counts: int64 [tags], as the data set's own file counts them.
+      vocabulary_size: Words that have an id.
     """
 
     train: clients.ClientData
     held_out: clients.ClientData
     tags: list[str]
     tag_counts: np.ndarray
+    vocabulary_size: int
 
 
 def load(
@@ -97,7 +99,11 @@ def load(
 
     path = folder / FILE_NAME
     return StackOverflow(
-        sqlite.SqliteClients(path, "train", parse), sqlite.SqliteClients(path, "heldout", parse), tags, counts
+        sqlite.SqliteClients(path, "train", parse),
+        sqlite.SqliteClients(path, "heldout", parse),
+        tags,
+        counts,
+        len(vocabulary),
     )
 
 
@@ -109,9 +115,10 @@ def _counts_file(name: str, cache_dir: str | None) -> None:
     archive = download.plain_file(f"{_ORIGIN}{name}.tar.bz2", f"{name}.tar.bz2", cache_dir, _SHA256[name])
     with tarfile.open(archive) as tar:
         content = tar.extractfile(name).read()
-    part = path.with_suffix(".part")
+    part = path.with_name(path.name + ".part")
     part.write_bytes(content)
     part.replace(path)
+    archive.unlink()
 
 
 def _first_words(path: pathlib.Path, size: int) -> dict[str, int]:

@@ -43,12 +43,15 @@ class RunFolder:
         self.config_path = self.path / "config.json"
         self._checkpoints = self.path / "checkpoints"
 
-    def open(self, flag_values: Mapping[str, Any], data_checksum: str) -> None:
+    def open(
+        self, flag_values: Mapping[str, Any], data_checksum: str, data_report: Mapping[str, Any] | None = None
+    ) -> None:
         """Makes the folder, or checks that it holds this very run.
 
         Args:
           flag_values: All flags.
           data_checksum: Digest of the data.
+          data_report: What became of the data, to record.
 
         Raises:
           UsageError: If it cannot be written, or holds another configuration's run.
@@ -71,6 +74,7 @@ class RunFolder:
             "flags": dict(sorted(flag_values.items())),
             "seed": flag_values.get("seed"),
             "data_checksum": data_checksum,
+            "data_report": dict(data_report or {}),
             "versions": {
                 "python": platform.python_version(),
                 **{package: importlib.metadata.version(package) for package in _PACKAGES},

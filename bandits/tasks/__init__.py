@@ -25,6 +25,7 @@ class Task:
       rewards: float32 [labels, actions] by phase: `exact` without a shift, `init` in the initial training of a
         shift, `bandits` after it. A task without the latter two has no init_shift scenario.
       normalise: Features as the data has them -> as the model takes them.
+      report: What became of the data, for `config.json`: counts of rows read, dropped, imputed.
       multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples].
     """
 
@@ -36,6 +37,7 @@ class Task:
     model_arguments: Mapping[str, Any]
     rewards: Mapping[str, np.ndarray]
     normalise: Callable[[clients.Features], clients.Features] = lambda raw: raw
+    report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     multi_label: bool = False
 
 

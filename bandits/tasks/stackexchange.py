@@ -41,5 +41,6 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
         model="bag_of_words",
         model_arguments={"vocabulary_size": len(corpus.vocabulary), "num_outputs": num_tags},
         rewards=rewards.tag_rewards(corpus.tag_counts, reference_code=settings["variant"] == "reference_code"),
+        report={**corpus.report, "tags": corpus.tags, "tag_counts": corpus.tag_counts.tolist()},
         multi_label=True,
     )

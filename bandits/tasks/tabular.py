@@ -15,9 +15,11 @@ _HIDDEN = {"linear": (), "mlp": (64,)}
 def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
     """Returns the task of a table with a label or with rewards; only the former has a reward shift.
 
+    Who is held out does not depend on `--seed`, so that runs of several seeds are compared on the same data.
+
     Args:
-      settings: Flags `data_file`, `client_column`, `label_column`, `reward_columns`, `feature_columns`, `init_labels`,
-        `model` (`linear` or `mlp`) and `seed`.
+      settings: Flags `data_file`, `client_column`, `label_column`, `reward_columns`, `feature_columns`, `init_labels`
+        and `model` (`linear` or `mlp`).
       variant: Not used.
 
     Raises:
@@ -35,7 +37,6 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
         settings["label_column"],
         settings["reward_columns"],
         settings["feature_columns"],
-        settings["seed"],
     )
     num_actions = len(table.action_names)
     phases = {"exact": rewards.exact(num_actions)}
@@ -53,6 +54,7 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
             "num_outputs": num_actions,
         },
         rewards=phases,
+        report=table.report,
         multi_label=not table.label_counts,
     )
 

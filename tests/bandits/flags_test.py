@@ -302,7 +302,8 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
     hyperparameters = {
         f"server_{optimizer}_{name}" for optimizer, names in flags.SERVER_HYPERPARAMETERS.items() for name in names
     }
-    assert missing - hyperparameters == {
+    table_flags = registry.TASKS["tabular"].flags - {"model"}
+    assert missing - hyperparameters - table_flags == {
         "cache_dir",
         "data_dir",
         "dist_shift_type",
@@ -451,3 +452,13 @@ def test_another_selection_is_refused_with_the_number_of_clients(selection):
 def test_policy_values_are_the_bandits_own_parameters(bandit, values):
     settings = flags.define().parse(["run_federated"])
     assert flags.policy_values(settings, registry.BANDITS[bandit]) == values
+
+
+def test_a_flag_of_another_task_is_refused():
+    message = _refusal("--task_type=digits", "--num_tags=20")
+    assert message == "--num_tags belongs to --task_type=stackoverflow_tag or stackexchange_tag, not to digits."
+
+
+def test_the_published_programs_bag_of_words_comes_with_its_variant():
+    assert _resolve("--task_type=stackexchange_tag")["text_normalisation"] == "mean"
+    assert _resolve("--task_type=stackexchange_tag", "--variant=reference_code")["text_normalisation"] == "l2"

@@ -1,0 +1,42 @@
+"""Tag prediction on TensorFlow Federated's Stack Overflow (Agarwal et al. 2023, section 4.1)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bandits import rewards, tasks
+from data import stackoverflow
+
+
+def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
+    """Returns the task: bags of words, the most frequent tags as actions, a linear model with bias.
+
+    Args:
+      settings: Flags; `data_dir` and `cache_dir` say where the database is, or goes; `num_tags`, `vocabulary_size`,
+        `max_words`, `text_normalisation` and `keep_untagged` what is made of it.
+      variant: Not used.
+
+    Raises:
+      UsageError: If the database is missing or damaged, or cannot be downloaded.
+    """
+    del variant
+    found = stackoverflow.load(
+        settings["data_dir"],
+        settings["cache_dir"],
+        vocabulary_size=settings["vocabulary_size"],
+        num_tags=settings["num_tags"],
+        max_words=settings["max_words"],
+        normalisation=settings["text_normalisation"],
+        keep_untagged=settings["keep_untagged"],
+    )
+    num_tags, width = len(found.tags), settings["max_words"]
+    return tasks.Task(
+        clients=found.train,
+        held_out=found.held_out,
+        num_actions=num_tags,
+        feature_spec={"ids": ((width,), "int32"), "values": ((width,), "float32")},
+        model="bag_of_words",
+        model_arguments={"vocabulary_size": found.vocabulary_size, "num_outputs": num_tags},
+        rewards=rewards.tag_rewards(found.tag_counts, reference_code=settings["variant"] == "reference_code"),
+        report={"tags": found.tags, "tag_counts": found.tag_counts.tolist()},
+        multi_label=True,
+    )
