@@ -1,21 +1,32 @@
 """Clients in the SQLite form of TensorFlow Federated's data sets, read one client at a time."""
 
+import contextlib
+import itertools
 import os
 import pathlib
 import sqlite3
+import zipfile
 from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from data import clients
 from data.errors import UsageError
 
 # Serialized tf.train.Example protos of one client -> its examples.
 Parser = Callable[[list[bytes]], clients.Examples]
+_MAX_ROW = 2**63 - 1
+_QUERY = (
+    "SELECT serialized_example_proto FROM examples "
+    "WHERE split_name = ? AND client_id = ? AND rowid BETWEEN ? AND ? ORDER BY rowid"
+)
 
 
 class SqliteClients(clients.ClientData):
     """One split of a database with the tables `examples` and `client_metadata`.
 
-    Clients are in the order of their names. Opening reads names only.
+    Clients are in the order of their names. Opening reads names only. Where the table has no index, as the ones that
+    TFF writes, the rows of each client are found once, and kept in a file beside the database.
     """
 
     def __init__(self, path: str | os.PathLike, split: str, parse: Parser):
@@ -39,12 +50,14 @@ class SqliteClients(clients.ClientData):
                 (split,),
             )
             self._client_ids = [row[0] for row in rows]
-            self._connection.execute("SELECT serialized_example_proto FROM examples LIMIT 1").fetchone()
+            plan = self._connection.execute(f"EXPLAIN QUERY PLAN {_QUERY}", (split, "", 0, 0)).fetchall()
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
         if not self._client_ids:
             raise UsageError(f"{path} has no clients in split {split!r}.")
         self._checksum = clients.file_checksum(str(self._path))
+        has_index = any("client_id=?" in row[-1] for row in plan)
+        self._rows = None if has_index else self._find_rows()
 
     @property
     def client_ids(self) -> Sequence[str]:
@@ -55,14 +68,41 @@ class SqliteClients(clients.ClientData):
         return self._checksum
 
     def load(self, index: int) -> clients.Examples:
+        first, last = (0, _MAX_ROW) if self._rows is None else self._rows[index].tolist()
         try:
-            rows = self._connection.execute(
-                "SELECT serialized_example_proto FROM examples WHERE split_name = ? AND client_id = ? ORDER BY rowid",
-                (self._split, self._client_ids[index]),
-            ).fetchall()
+            rows = self._connection.execute(_QUERY, (self._split, self._client_ids[index], first, last)).fetchall()
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
         return self._parse([row[0] for row in rows])
+
+    def _find_rows(self) -> np.ndarray:
+        """Returns int64 [clients, 2], the first and last row of each; the last lies before the first if it has none."""
+        cache = self._path.with_name(f"{self._path.name}.{self._split}.rows.npz")
+        try:
+            with np.load(cache, allow_pickle=False) as known:
+                if str(known["checksum"]) == self._checksum and len(known["rows"]) == len(self._client_ids):
+                    return known["rows"]
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            pass  # There is none yet, or it is damaged.
+        first, last = np.full(len(self._client_ids), _MAX_ROW), np.zeros(len(self._client_ids), np.int64)
+        index = {client: position for position, client in enumerate(self._client_ids)}
+        query = "SELECT client_id, rowid FROM examples WHERE split_name = ? ORDER BY rowid"
+        try:
+            for client, group in itertools.groupby(self._connection.execute(query, (self._split,)), lambda row: row[0]):
+                if (position := index.get(client)) is None:
+                    continue
+                numbers = [row[1] for row in group]
+                first[position] = min(first[position], numbers[0])
+                last[position] = numbers[-1]
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+        rows = np.stack([first, last], axis=1)
+        part = cache.with_name(f"{cache.name}.part{os.getpid()}")
+        with contextlib.suppress(OSError):  # A folder that cannot be written costs only the time to look again.
+            with open(part, "wb") as file:
+                np.savez(file, rows=rows, checksum=np.array(self._checksum))
+            os.replace(part, cache)
+        return rows
 
     def _unreadable(self, error: sqlite3.Error) -> UsageError:
         return UsageError(

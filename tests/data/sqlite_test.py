@@ -68,7 +68,6 @@ def test_the_file_is_not_written(path):
     before = path.read_bytes()
     _labels(sqlite.SqliteClients(path, "train", _parse))
     assert path.read_bytes() == before
-    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_missing_split_is_named(path):
@@ -108,3 +107,36 @@ def test_damage_found_while_reading_a_client_is_named_with_the_flag(path):
     path.write_bytes(b"no database " * 1000)
     with pytest.raises(UsageError, match=r"toy\.sqlite is not readable.*--data_dir"):
         population.load(0)
+
+
+def test_rows_are_found_once_and_kept_beside_the_database(path):
+    first = _labels(sqlite.SqliteClients(path, "train", _parse))
+    kept = path.with_name("toy.sqlite.train.rows.npz")
+    written = kept.stat().st_mtime_ns
+    assert _labels(sqlite.SqliteClients(path, "train", _parse)) == first
+    assert kept.stat().st_mtime_ns == written
+
+
+def test_kept_rows_of_another_database_or_damaged_ones_are_found_again(path, write_database):
+    first = _labels(sqlite.SqliteClients(path, "train", _parse))
+    kept = path.with_name("toy.sqlite.train.rows.npz")
+    other = kept.read_bytes()[:50]
+    path.unlink()
+    write_database(path, {"train": {"ann": [b"1"], "bob": [b"2", b"3"], "zoe": [b"5"]}})
+    assert _labels(sqlite.SqliteClients(path, "train", _parse)) == [[1], [2, 3], [5]]
+    kept.write_bytes(other)
+    assert _labels(sqlite.SqliteClients(path, "train", _parse)) == [[1], [2, 3], [5]]
+    assert first == [[4], [5, 9, 2], [3, 1]]
+
+
+def test_an_index_makes_the_search_for_rows_unnecessary(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE INDEX by_client ON examples (client_id, split_name)")
+    assert _labels(sqlite.SqliteClients(path, "train", _parse)) == [[4], [5, 9, 2], [3, 1]]
+    assert not path.with_name("toy.sqlite.train.rows.npz").exists()
+
+
+def test_rows_of_a_client_need_not_be_together(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO examples VALUES ('train', 'ann', ?)", (b"6",))
+    assert _labels(sqlite.SqliteClients(path, "train", _parse)) == [[4, 6], [5, 9, 2], [3, 1]]
