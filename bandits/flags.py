@@ -1,10 +1,11 @@
 """Flags of the main experiment, and every check that needs no data and no TensorFlow."""
 
+import difflib
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from bandits import registry
+from bandits import presets, registry
 from data.errors import UsageError
 from optimization import cli
 
@@ -56,6 +57,8 @@ def define() -> cli.FlagSet:
     bandits = {name: entry.help for name, entry in registry.BANDITS.items()}
 
     flags.group("What is studied")
+    flags.text("preset", None, "a published setting by name; flags given beside it win")
+    flags.switch("list_presets", False, "print the names of all presets, and end")
     flags.choice("task_type", "digits", tasks, "data, model and rewards")
     flags.choice("bandits_type", "softmax", bandits, "how clients choose actions, and the loss they train")
     flags.choice(
@@ -208,6 +211,15 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
+    published = {}
+    if settings.preset:
+        known = presets.load()
+        if settings.preset not in known:
+            near = difflib.get_close_matches(settings.preset, known, n=3)
+            hint = f"did you mean {' or '.join(near)}?" if near else "--list_presets prints their names."
+            raise UsageError(f"--preset={settings.preset} is not known: {hint}")
+        published = known[settings.preset].values
+        settings = settings.with_defaults(published)
     task = registry.TASKS[settings.task_type]
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
@@ -215,13 +227,13 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         if name in settings.given:
             owners = " or ".join(task for task, entry in registry.TASKS.items() if name in entry.flags)
             raise UsageError(f"--{name} belongs to --task_type={owners}, not to {settings.task_type}.")
-    settings = settings.with_defaults(_DEFAULTS | dict(task.defaults))
+    settings = settings.with_defaults(_DEFAULTS | dict(task.defaults) | dict(published))
     if settings.adaptive_clipping:
         settings = settings.with_defaults({"clip_norm": _FIRST_CLIP_NORM, "unclip_quantile": _QUANTILE})
     if settings.text_normalisation is None:
         settings = settings.replace(text_normalisation="l2" if settings.variant == "reference_code" else "mean")
     if settings.experiment_name is None:
-        name = f"{settings.task_type}_{settings.scenario}_{settings.bandits_type}"
+        name = settings.preset or f"{settings.task_type}_{settings.scenario}_{settings.bandits_type}"
         settings = settings.replace(experiment_name=name)
     weighted = settings.importance_weighting
     if weighted is None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bandits import flags, metrics, registry, tasks
+from bandits import flags, metrics, presets, registry, tasks
 from data.errors import UsageError
 from optimization import cli, run_folder
 
@@ -170,6 +170,9 @@ def _stopped(folder: run_folder.RunFolder, where: str, signum: int) -> int:
 
 def program(settings: cli.Settings) -> int:
     """Runs `--repeat` runs after another; returns the first exit status that is not 0."""
+    if settings.list_presets:
+        print(presets.table())
+        return 0
     settings = flags.resolve(settings)
     task = load_task(settings)
     check_against_task(settings, task)

@@ -1,0 +1,108 @@
+"""Tests of bandits.presets: the rows of Tables 1 to 8 of Agarwal et al. 2023, copied here once more by hand."""
+
+import pytest
+
+from bandits import flags, presets, run_federated
+from data.errors import UsageError
+from optimization import cli
+
+# name, server learning rate, client learning rate, exploration parameters.
+ROWS = [
+    ("emnist_scratch_softmax", 0.002, 0.1, {"temperature": 0.05}),
+    ("emnist_scratch_falcon", 0.002, 0.1, {"mu": 12, "gamma": 1000}),
+    ("emnist_scratch_greedy", 0.001, 0.2, {}),
+    ("emnist_scratch_epsilon_greedy", 0.01, 0.1, {"epsilon": 0.05}),
+    ("emnist_init_softmax", 0.005, 0.1, {"temperature": 0.05}),
+    ("emnist_init_falcon", 0.002, 0.2, {"mu": 12, "gamma": 5000}),
+    ("emnist_init_greedy", 0.002, 0.1, {}),
+    ("emnist_init_epsilon_greedy", 0.002, 0.1, {"epsilon": 0.05}),
+    ("emnist_init_shift_softmax", 0.005, 0.1, {"temperature": 0.05}),
+    ("emnist_init_shift_falcon", 0.005, 0.2, {"mu": 12, "gamma": 5000}),
+    ("emnist_init_shift_greedy", 0.001, 0.1, {}),
+    ("emnist_init_shift_epsilon_greedy", 0.01, 0.1, {"epsilon": 0.05}),
+    ("emnist_init_shift_deploy40_softmax", 0.005, 0.2, {"temperature": 0.05}),
+    ("emnist_init_shift_deploy40_falcon", 0.005, 0.1, {"mu": 12, "gamma": 5000}),
+    ("emnist_init_shift_deploy40_greedy", 0.002, 0.1, {}),
+    ("emnist_init_shift_deploy40_epsilon_greedy", 0.005, 0.2, {"epsilon": 0.05}),
+    ("so_scratch_softmax", 0.01, 1, {"temperature": 0.05}),
+    ("so_scratch_falcon", 0.01, 0.05, {"mu": 10, "gamma": 5000}),
+    ("so_scratch_greedy", 0.01, 0.1, {}),
+    ("so_scratch_epsilon_greedy", 0.01, 0.2, {"epsilon": 0.05}),
+    ("so_init_softmax", 0.005, 0.05, {"temperature": 0.05}),
+    ("so_init_falcon", 0.0005, 0.1, {"mu": 10, "gamma": 5000}),
+    ("so_init_greedy", 0.001, 0.02, {}),
+    ("so_init_epsilon_greedy", 0.005, 0.1, {"epsilon": 0.05}),
+    ("so_init_shift_softmax", 0.02, 2, {"temperature": 0.1}),
+    ("so_init_shift_falcon", 0.05, 0.2, {"mu": 100, "gamma": 1000}),
+    ("so_init_shift_greedy", 0.05, 1, {}),
+    ("so_init_shift_epsilon_greedy", 0.05, 0.2, {"epsilon": 0.05}),
+    ("so_init_shift_deploy40_softmax", 0.05, 1, {"temperature": 0.1}),
+    ("so_init_shift_deploy40_falcon", 0.05, 0.05, {"mu": 10, "gamma": 1000}),
+    ("so_init_shift_deploy40_greedy", 0.05, 0.1, {}),
+    ("so_init_shift_deploy40_epsilon_greedy", 0.05, 0.05, {"epsilon": 0.05}),
+]
+# The tables' rows `Init (supervised)`: server and client learning rate.
+INIT_ROWS = {
+    "emnist_init": (0.5, 0.5),
+    "emnist_init_shift": (0.5, 0.5),
+    "emnist_init_shift_deploy40": (0.5, 0.5),
+    "so_init": (0.05, 0.2),
+    "so_init_shift": (0.05, 0.05),
+    "so_init_shift_deploy40": (0.05, 0.05),
+}
+BANDITS = ("softmax", "falcon", "greedy", "epsilon_greedy", "init")
+
+
+def _resolve(*arguments: str) -> cli.Settings:
+    return flags.resolve(flags.define().parse(["run_federated", *arguments]))
+
+
+@pytest.mark.parametrize(("name", "server", "client", "exploration"), ROWS, ids=[row[0] for row in ROWS])
+def test_a_row_has_the_tables_numbers(name, server, client, exploration):
+    settings = _resolve(f"--preset={name}")
+    assert (settings.server_learning_rate, settings.client_learning_rate) == (server, client)
+    assert {parameter: settings[f"bandits_{parameter}"] for parameter in exploration} == exploration
+    assert name.endswith(settings.bandits_type.removesuffix("_unweight"))
+
+
+@pytest.mark.parametrize("scenario", INIT_ROWS)
+@pytest.mark.parametrize("bandit", BANDITS)
+def test_initial_training_has_the_tables_numbers(scenario, bandit):
+    settings = _resolve(f"--preset={scenario}_{bandit}")
+    assert (settings.init_server_learning_rate, settings.init_client_learning_rate) == INIT_ROWS[scenario]
+    assert (settings.init_clients, settings.init_rounds) == (100, 100)
+    assert settings.scenario == ("init_shift" if "shift" in scenario else "init")
+    assert settings.total_rounds == (700 if scenario.startswith("emnist") else 1500)
+    assert settings.bandits_deploy_freq == (40 if "deploy40" in scenario else 200)
+
+
+def test_every_preset_is_a_row():
+    assert set(presets.load()) == {row[0] for row in ROWS} | {f"{scenario}_init" for scenario in INIT_ROWS}
+
+
+@pytest.mark.parametrize(("prefix", "rounds", "cap"), [("emnist", 800, 0), ("so", 1600, 256)])
+def test_settings_common_to_the_study(prefix, rounds, cap):
+    settings = _resolve(f"--preset={prefix}_scratch_greedy")
+    assert (settings.total_rounds, settings.max_examples_per_client) == (rounds, cap)
+    assert (settings.clients_per_round, settings.client_batch_size, settings.client_epochs_per_round) == (64, 16, 1)
+    assert (settings.server_optimizer, settings.adaptive_clipping, settings.unclip_quantile) == ("adam", True, 0.8)
+    assert settings.bandits_deploy_freq == 200
+
+
+def test_flags_given_beside_a_preset_win_and_both_are_recorded():
+    settings = _resolve("--preset=emnist_scratch_softmax", "--server_learning_rate=0.01", "--total_rounds=5")
+    assert (settings.server_learning_rate, settings.total_rounds, settings.client_learning_rate) == (0.01, 5, 0.1)
+    assert settings.preset == settings.experiment_name == "emnist_scratch_softmax"
+
+
+def test_an_unknown_preset_is_answered_with_near_ones():
+    with pytest.raises(UsageError, match="did you mean emnist_scratch_softmax"):
+        _resolve("--preset=emnist_scratch_softmaks")
+
+
+def test_the_list_names_every_preset_with_its_figure(capsys):
+    run_federated.program(flags.define().parse(["run_federated", "--list_presets"]))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(presets.load())
+    assert lines[0].startswith("emnist_scratch_softmax ")
+    assert "Table 1, Figure 1(a)" in lines[0]
