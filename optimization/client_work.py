@@ -78,9 +78,10 @@ class LocalSgd:
                         self._step(variable, gradient)
                     loss_sum += value * tf.cast(tf.size(rows), tf.float32)
             deltas = [variable - weight for variable, weight in zip(variables, weights, strict=True)]
-            is_finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(delta)) for delta in deltas])
-            deltas = tuple(tf.where(is_finite, delta, tf.zeros_like(delta)) for delta in deltas)
-            return ClientUpdate(deltas, loss_sum, is_finite)
+            # One number that is not finite makes the sum so; a sum reads the model once and copies nothing.
+            is_finite = tf.math.is_finite(tf.add_n([tf.reduce_sum(delta) for delta in deltas]))
+            deltas = tf.cond(is_finite, lambda: deltas, lambda: [tf.zeros_like(delta) for delta in deltas])
+            return ClientUpdate(tuple(deltas), loss_sum, is_finite)
 
         return train
 
