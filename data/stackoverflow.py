@@ -128,7 +128,7 @@ def _first_words(path: pathlib.Path, size: int) -> dict[str, int]:
         for line in file:
             if len(vocabulary) == size:
                 break
-            vocabulary[line.split()[0]] = len(vocabulary)
+            vocabulary[line.partition(" ")[0].strip()] = len(vocabulary)
     if not vocabulary:
         raise UsageError(f"{path} holds no words: --data_dir must hold the undamaged file.")
     return vocabulary
@@ -138,7 +138,7 @@ def _most_frequent_tags(path: pathlib.Path, size: int) -> tuple[list[str], np.nd
     """Returns the most frequent tags of a JSON object tag -> count, and their counts."""
     try:
         counts = json.loads(path.read_text(encoding="utf-8"))
-        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:size]
+        tags = text.most_frequent(counts, size)
     except (ValueError, AttributeError, TypeError) as error:
         raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
-    return [tag for tag, _ in ordered], np.array([count for _, count in ordered], np.int64)
+    return tags, np.array([counts[tag] for tag in tags], np.int64)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bandits import rewards
 from data import clients
 
 FeatureSpec = tuple[tuple[int, ...], str]
@@ -43,6 +44,4 @@ class Task:
 
 def characters(settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Returns the reward matrices of the 62-class character tasks, for `--variant`."""
-    from bandits import rewards
-
     return rewards.character_rewards(reference_code=settings["variant"] == "reference_code")

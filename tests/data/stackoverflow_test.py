@@ -1,0 +1,69 @@
+"""Tests of data.stackoverflow, on a toy database."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data import stackoverflow
+from data.errors import UsageError
+
+OPTIONS = {"vocabulary_size": 3, "num_tags": 2, "max_words": 4, "normalisation": "mean", "keep_untagged": False}
+
+
+def _post(tokens: str, title: str, tags: str) -> bytes:
+    values = {"tokens": tokens, "title": title, "tags": tags}
+    features = {
+        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()])) for name, value in values.items()
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+@pytest.fixture
+def folder(tmp_path, write_database):
+    posts = [_post("the cat sat", "the end", "java|c++"), _post("dog", "", "cobol"), _post("dog the", "", "c++")]
+    write_database(
+        tmp_path / "stackoverflow.sqlite",
+        {"train": {"ann": posts, "bob": posts[1:2]}, "heldout": {"eve": posts[2:], "nil": []}},
+    )
+    (tmp_path / "stackoverflow.word_count").write_text("the 9\ndog 5\ncat 4\nsat 1\n")
+    (tmp_path / "stackoverflow.tag_count").write_text(json.dumps({"c++": 3, "cobol": 1, "java": 7}))
+    return tmp_path
+
+
+def test_posts_are_bags_of_body_and_title_and_their_tags(folder):
+    found = stackoverflow.load(str(folder), None, **OPTIONS)
+    assert found.tags == ["java", "c++"]
+    assert found.tag_counts.tolist() == [7, 3]
+    examples = found.train.load(0)
+    # The first post: the twice and cat once among its words in the vocabulary; the second has neither tag.
+    np.testing.assert_array_equal(examples.features["ids"], [[0, 2, 0, 0], [0, 1, 0, 0]])
+    np.testing.assert_allclose(examples.features["values"], [[2 / 3, 1 / 3, 0, 0], [0.5, 0.5, 0, 0]], rtol=1e-6)
+    np.testing.assert_array_equal(examples.labels, [[1, 1], [0, 1]])
+
+
+def test_posts_without_a_frequent_tag_are_dropped_or_kept(folder):
+    assert len(stackoverflow.load(str(folder), None, **OPTIONS).train.load(1).labels) == 0
+    kept = stackoverflow.load(str(folder), None, **OPTIONS | {"keep_untagged": True}).train.load(1)
+    np.testing.assert_array_equal(kept.labels, [[0, 0]])
+
+
+def test_a_user_without_posts_has_no_examples(folder):
+    examples = stackoverflow.load(str(folder), None, **OPTIONS).held_out.load(1)
+    assert examples.labels.shape == (0, 2)
+    assert examples.features["ids"].shape == (0, 4)
+
+
+@pytest.mark.parametrize("name", ["stackoverflow.sqlite", "stackoverflow.word_count", "stackoverflow.tag_count"])
+def test_a_missing_file_is_named(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(UsageError, match=f"There is no {name} in .*--data_dir"):
+        stackoverflow.load(str(folder), None, **OPTIONS)
+
+
+@pytest.mark.parametrize(("name", "content"), [("word_count", ""), ("tag_count", "[1, 2"), ("tag_count", '{"a": "b"}')])
+def test_a_damaged_file_of_counts_is_named(folder, name, content):
+    (folder / f"stackoverflow.{name}").write_text(content)
+    with pytest.raises(UsageError, match=f"stackoverflow.{name} .*undamaged file"):
+        stackoverflow.load(str(folder), None, **OPTIONS)
