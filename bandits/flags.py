@@ -167,7 +167,8 @@ def define() -> cli.FlagSet:
     flags.text(
         "data_dir",
         None,
-        "folder of the task's files (default: the environment's FEDBANDITS_DATA_DIR)",
+        "folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment; for what can be downloaded, the "
+        "cache folder)",
     )
     flags.text("cache_dir", None, "folder for downloads (default: ~/.cache/federated_bandits)")
 
