@@ -1,13 +1,13 @@
 """Flags of the main experiment, and every check that needs no data and no TensorFlow."""
 
-import difflib
+import pathlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from bandits import presets, registry
+from bandits import registry, task_flags
 from data.errors import UsageError
-from optimization import cli
+from optimization import cli, presets
 
 _USAGE = """
 Federated contextual bandits: clients act with a deployed model, train on what they saw, and the server averages.
@@ -18,6 +18,8 @@ Federated contextual bandits: clients act with a deployed model, train on what t
 
 Where a default is missing here, it is the task's own; config.json in the run's folder records all values.
 """
+
+PRESETS = pathlib.Path(__file__).parent / "presets"
 
 _DEFAULTS = {
     "total_rounds": 150,
@@ -53,13 +55,11 @@ SERVER_HYPERPARAMETERS: Mapping[str, Mapping[str, float | None]] = {
 def define() -> cli.FlagSet:
     """Returns the flags of `run_federated`."""
     flags = cli.FlagSet(_USAGE)
-    tasks = {name: entry.help for name, entry in registry.TASKS.items()}
     bandits = {name: entry.help for name, entry in registry.BANDITS.items()}
 
     flags.group("What is studied")
-    flags.text("preset", None, "a published setting by name; flags given beside it win")
-    flags.switch("list_presets", False, "print the names of all presets, and end")
-    flags.choice("task_type", "digits", tasks, "data, model and rewards")
+    presets.define(flags)
+    task_flags.define_choice(flags)
     flags.choice("bandits_type", "softmax", bandits, "how clients choose actions, and the loss they train")
     flags.choice(
         "scenario",
@@ -163,36 +163,7 @@ def define() -> cli.FlagSet:
     flags.number("init_server_learning_rate", None, "its server learning rate")
     flags.number("init_client_learning_rate", None, "its client learning rate")
 
-    flags.group("Data")
-    flags.text(
-        "data_dir",
-        None,
-        "folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment; for what can be downloaded, the "
-        "cache folder)",
-    )
-    flags.text("cache_dir", None, "folder for downloads (default: ~/.cache/federated_bandits)")
-
-    flags.group("Tag prediction: --task_type=stackoverflow_tag and stackexchange_tag")
-    flags.integer("num_tags", 50, "most frequent tags, which are the actions", low=2)
-    flags.integer("vocabulary_size", 10000, "most frequent words, which are the features", low=1)
-    flags.integer("max_words", None, "most distinct words of a post", low=1)
-    flags.choice(
-        "text_normalisation",
-        None,
-        ["mean", "l2"],
-        "word counts divided by their sum, or by their L2 norm, the published program's (default: l2 with "
-        "--variant=reference_code, else mean)",
-    )
-    flags.switch("keep_untagged", False, "keep posts with none of the tags, for which no action pays")
-
-    flags.group("Your own table: --task_type=tabular")
-    flags.text("data_file", None, ".csv or .parquet file")
-    flags.text("client_column", None, "column that names the client of a row; rows:N deals the rows to N clients")
-    flags.text("label_column", None, "column of the right action, which pays 1")
-    flags.text("reward_columns", None, "instead: a column of rewards for each action, separated by commas, or all")
-    flags.text("feature_columns", None, "columns of the context, separated by commas (default: the others)")
-    flags.choice("model", "linear", ["linear", "mlp"], "linear, or with a hidden layer of 64")
-    flags.integer("init_labels", None, "init_shift: labels that the initial training pays for (default: half)", low=1)
+    task_flags.define_data(flags)
 
     flags.group("Output")
     flags.text("root_output_dir", "runs", "folder of all runs")
@@ -212,40 +183,22 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    published = {}
-    if settings.preset:
-        known = presets.load()
-        if settings.preset not in known:
-            near = difflib.get_close_matches(settings.preset, known, n=3)
-            hint = f"did you mean {' or '.join(near)}?" if near else "--list_presets prints their names."
-            raise UsageError(f"--preset={settings.preset} is not known: {hint}")
-        published = known[settings.preset].values
-        settings = settings.with_defaults(published)
+    published = presets.values(settings.preset, PRESETS)
+    settings = settings.with_defaults(published)
     task = registry.TASKS[settings.task_type]
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
-    for name in sorted(frozenset().union(*(entry.flags for entry in registry.TASKS.values())) - task.flags):
-        if name in settings.given:
-            owners = " or ".join(task for task, entry in registry.TASKS.items() if name in entry.flags)
-            raise UsageError(f"--{name} belongs to --task_type={owners}, not to {settings.task_type}.")
+    task_flags.check(settings)
     settings = settings.with_defaults(_DEFAULTS | dict(task.defaults) | dict(published))
     if settings.adaptive_clipping:
         settings = settings.with_defaults({"clip_norm": _FIRST_CLIP_NORM, "unclip_quantile": _QUANTILE})
-    if settings.text_normalisation is None:
-        settings = settings.replace(text_normalisation="l2" if settings.variant == "reference_code" else "mean")
     if settings.experiment_name is None:
         name = settings.preset or f"{settings.task_type}_{settings.scenario}_{settings.bandits_type}"
         settings = settings.replace(experiment_name=name)
     weighted = settings.importance_weighting
     if weighted is None:
         settings = settings.replace(importance_weighting=bandit.importance_weighted)
-    # Relative folders start where the user is, also under `bazel run`.
-    paths = {
-        name: cli.user_path(settings[name])
-        for name in ("data_dir", "data_file", "cache_dir", "root_output_dir", "initial_model_path")
-        if settings[name]
-    }
-    return settings.replace(**paths)
+    return task_flags.resolve(settings.with_user_paths("root_output_dir", "initial_model_path"))
 
 
 def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:

@@ -7,7 +7,10 @@ named as text, so that flags are checked before anything slow is imported.
 import dataclasses
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bandits import tasks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,3 +231,13 @@ def load(target: str) -> Any:
     """Returns the object named `module:attribute`."""
     module, attribute = target.split(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def load_task(settings: Mapping[str, Any]) -> "tasks.Task":
+    """Opens the data of `--task_type`.
+
+    Raises:
+      UsageError: If it is not there.
+    """
+    entry = TASKS[settings["task_type"]]
+    return load(f"{entry.module}:load")(settings, entry.variant)

@@ -8,24 +8,22 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bandits import flags, metrics, presets, registry, tasks
+from bandits import flags, metrics, registry, tasks
 from data.errors import UsageError
-from optimization import cli, run_folder
+from optimization import cli, presets, run_folder
 
 if TYPE_CHECKING:
     from bandits import experiment
 
 _INIT_FOLDER = "init"
-
-
-def load_task(settings: cli.Settings) -> tasks.Task:
-    """Opens the data of `--task_type`.
-
-    Raises:
-      UsageError: If it is not there.
-    """
-    entry = registry.TASKS[settings.task_type]
-    return registry.load(f"{entry.module}:load")(settings, entry.variant)
+_SHOWN_IN_PRESETS = (
+    "server_learning_rate",
+    "client_learning_rate",
+    "bandits_temperature",
+    "bandits_mu",
+    "bandits_gamma",
+    "bandits_epsilon",
+)
 
 
 def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
@@ -171,10 +169,10 @@ def _stopped(folder: run_folder.RunFolder, where: str, signum: int) -> int:
 def program(settings: cli.Settings) -> int:
     """Runs `--repeat` runs after another; returns the first exit status that is not 0."""
     if settings.list_presets:
-        print(presets.table())
+        print(presets.table(flags.PRESETS, _SHOWN_IN_PRESETS))
         return 0
     settings = flags.resolve(settings)
-    task = load_task(settings)
+    task = registry.load_task(settings)
     check_against_task(settings, task)
     if settings.initial_model_path:
         run_folder.find_model(settings.initial_model_path)

@@ -50,6 +50,10 @@ class Settings(Mapping[str, Any]):
         kept = {name: value for name, value in defaults.items() if name not in self.given}
         return self.replace(**kept)
 
+    def with_user_paths(self, *names: str) -> "Settings":
+        """Returns a copy in which these flags' paths, where given, are absolute; see `user_path`."""
+        return self.replace(**{name: user_path(self[name]) for name in names if self[name]})
+
 
 class FlagSet:
     """The flags of one binary, in groups, on absl's parser."""

@@ -1,10 +1,10 @@
-"""Tests of bandits.presets: the rows of Tables 1 to 8 of Agarwal et al. 2023, copied here once more by hand."""
+"""Tests of the bandits' presets: the rows of Tables 1 to 8 of Agarwal et al. 2023, copied here once more by hand."""
 
 import pytest
 
-from bandits import flags, presets, run_federated
+from bandits import flags, run_federated
 from data.errors import UsageError
-from optimization import cli
+from optimization import cli, presets
 
 # name, server learning rate, client learning rate, exploration parameters.
 ROWS = [
@@ -77,7 +77,7 @@ def test_initial_training_has_the_tables_numbers(scenario, bandit):
 
 
 def test_every_preset_is_a_row():
-    assert set(presets.load()) == {row[0] for row in ROWS} | {f"{scenario}_init" for scenario in INIT_ROWS}
+    assert set(presets.load(flags.PRESETS)) == {row[0] for row in ROWS} | {f"{scenario}_init" for scenario in INIT_ROWS}
 
 
 @pytest.mark.parametrize(("prefix", "rounds", "cap"), [("emnist", 800, 0), ("so", 1600, 256)])
@@ -103,6 +103,6 @@ def test_an_unknown_preset_is_answered_with_near_ones():
 def test_the_list_names_every_preset_with_its_figure(capsys):
     run_federated.program(flags.define().parse(["run_federated", "--list_presets"]))
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(presets.load())
+    assert len(lines) == len(presets.load(flags.PRESETS))
     assert lines[0].startswith("emnist_scratch_softmax ")
     assert "Table 1, Figure 1(a)" in lines[0]

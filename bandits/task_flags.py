@@ -1,0 +1,65 @@
+"""Flags that choose a task and its data, shared by the experiment binaries that train on one."""
+
+from bandits import registry
+from data.errors import UsageError
+from optimization import cli
+
+
+def define_choice(flags: cli.FlagSet) -> None:
+    """Defines `--task_type`."""
+    tasks = {name: entry.help for name, entry in registry.TASKS.items()}
+    flags.choice("task_type", "digits", tasks, "data, model and rewards")
+
+
+def define_data(flags: cli.FlagSet) -> None:
+    """Defines the groups of flags that say where a task's data is and what is made of it."""
+    flags.group("Data")
+    flags.text(
+        "data_dir",
+        None,
+        "folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment; for what can be downloaded, the "
+        "cache folder)",
+    )
+    flags.text("cache_dir", None, "folder for downloads (default: ~/.cache/federated_bandits)")
+
+    flags.group("Tag prediction: --task_type=stackoverflow_tag and stackexchange_tag")
+    flags.integer("num_tags", 50, "most frequent tags, which are the actions", low=2)
+    flags.integer("vocabulary_size", 10000, "most frequent words, which are the features", low=1)
+    flags.integer("max_words", None, "most distinct words of a post", low=1)
+    flags.choice(
+        "text_normalisation",
+        None,
+        ["mean", "l2"],
+        "word counts divided by their sum, or by their L2 norm, the published program's (default: l2 with "
+        "--variant=reference_code, else mean)",
+    )
+    flags.switch("keep_untagged", False, "keep posts with none of the tags, for which no action pays")
+
+    flags.group("Your own table: --task_type=tabular")
+    flags.text("data_file", None, ".csv or .parquet file")
+    flags.text("client_column", None, "column that names the client of a row; rows:N deals the rows to N clients")
+    flags.text("label_column", None, "column of the right action, which pays 1")
+    flags.text("reward_columns", None, "instead: a column of rewards for each action, separated by commas, or all")
+    flags.text("feature_columns", None, "columns of the context, separated by commas (default: the others)")
+    flags.choice("model", "linear", ["linear", "mlp"], "linear, or with a hidden layer of 64")
+    flags.integer("init_labels", None, "init_shift: labels that the initial training pays for (default: half)", low=1)
+
+
+def check(settings: cli.Settings) -> None:
+    """Refuses flags of other tasks.
+
+    Raises:
+      UsageError: Naming the flag and its tasks.
+    """
+    own = registry.TASKS[settings.task_type].flags
+    for name in sorted(frozenset().union(*(entry.flags for entry in registry.TASKS.values())) - own):
+        if name in settings.given:
+            owners = " or ".join(task for task, entry in registry.TASKS.items() if name in entry.flags)
+            raise UsageError(f"--{name} belongs to --task_type={owners}, not to {settings.task_type}.")
+
+
+def resolve(settings: cli.Settings) -> cli.Settings:
+    """Fills in what depends on other flags, and makes the user's paths absolute. Needs `--variant`."""
+    if settings.text_normalisation is None:
+        settings = settings.replace(text_normalisation="l2" if settings.variant == "reference_code" else "mean")
+    return settings.with_user_paths("data_dir", "data_file", "cache_dir")

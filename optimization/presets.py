@@ -1,0 +1,71 @@
+"""Published settings by name: TOML files in a folder `presets/` beside each experiment binary, read by `--preset`."""
+
+import dataclasses
+import difflib
+import pathlib
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from data.errors import UsageError
+from optimization import cli
+
+_SHARED = "shared"
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """One published setting.
+
+    Attributes:
+      about: Where it was published.
+      values: Flags and their values.
+    """
+
+    about: str
+    values: Mapping[str, Any]
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines `--preset` and `--list_presets`."""
+    flags.text("preset", None, "a published setting by name; flags given beside it win")
+    flags.switch("list_presets", False, "print the names of all presets, and end")
+
+
+def load(folder: pathlib.Path) -> dict[str, Preset]:
+    """Returns all presets of a folder by name, in the order of its files."""
+    found = {}
+    for path in sorted(folder.glob("*.toml")):
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        shared = tables.pop(_SHARED, {})
+        for name, values in tables.items():
+            about = values.pop("about")
+            found[name] = Preset(about, shared | values)
+    return found
+
+
+def values(name: str | None, folder: pathlib.Path) -> Mapping[str, Any]:
+    """Returns the flags that `--preset` sets; none if it is not given.
+
+    Raises:
+      UsageError: If there is no preset of this name.
+    """
+    if name is None:
+        return {}
+    known = load(folder)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "--list_presets prints their names."
+        raise UsageError(f"--preset={name} is not known: {hint}")
+    return known[name].values
+
+
+def table(folder: pathlib.Path, shown: Sequence[str]) -> str:
+    """Returns the presets as text, a line each: name, where it was published, and the values of the flags `shown`."""
+    lines = []
+    for name, preset in load(folder).items():
+        told = ", ".join(
+            f"{flag.removeprefix('bandits_')} {preset.values[flag]}" for flag in shown if flag in preset.values
+        )
+        lines.append(f"{name:<42}{preset.about:<24}{told}".rstrip())
+    return "\n".join(lines)
