@@ -14,7 +14,7 @@ import tensorflow_federated as tff
 
 from bandits import flags, inference, losses, metrics, process, registry, tasks
 from data import clients, keys
-from optimization import aggregators, client_work, models, runner, server
+from optimization import aggregators, client_work, cohorts, models, privacy, runner, server
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,55 +84,53 @@ def build_server_optimizer(
     return server.OPTIMIZERS[name](learning_rate, **given)
 
 
-def build_process(settings: Mapping[str, Any], task: tasks.Task, phase: Phase) -> process.BanditProcess:
+def build_process(
+    settings: Mapping[str, Any], task: tasks.Task, phase: Phase, mechanism: privacy.Mechanism
+) -> process.BanditProcess:
     """Returns the process of one phase."""
-    bandit = phase.bandit
-    aggregator = aggregators.MeanAggregator(
-        weighted=settings["client_weighting"] == "num_examples",
-        clip_norm=settings["clip_norm"],
-        adaptive_clipping=settings["adaptive_clipping"],
-        quantile=settings["unclip_quantile"] or 0.0,
-    )
+    bandit, model = phase.bandit, build_model(task)
     local_sgd = client_work.LocalSgd(
         phase.client_learning_rate,
         settings["client_batch_size"],
         settings["client_epochs_per_round"],
     )
     return process.BanditProcess(
-        model=build_model(task),
+        model=model,
         policy=registry.POLICIES[bandit.policy].build(flags.policy_values(settings, bandit)),
         loss=build_loss(settings, bandit, task.num_actions),
         reward_matrix=task.rewards[phase.rewards],
         local_sgd=local_sgd if bandit.trains else None,
-        aggregator=aggregator.factory(),
+        aggregator=aggregators.build(settings, mechanism, tuple(model.shapes.values())),
         server_optimizer=build_server_optimizer(settings, phase.server_optimizer, phase.server_learning_rate),
         deploy_every=phase.deploy_every,
         feature_spec=clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), task.feature_spec),
         multi_label=task.multi_label,
+        max_delay=settings["bandits_deploy_delay"],
     )
 
 
 def cohort_inputs(
     settings: Mapping[str, Any], task: tasks.Task, phase: Phase, round_num: int
 ) -> list[process.ClientInput]:
-    """Draws the cohort of a round, uniformly without replacement, and reads its clients."""
+    """Draws the cohort of a round and reads its clients."""
     seed = settings["seed"]
     population = task.clients
     if settings["max_examples_per_client"]:
         population = clients.CappedClients(population, settings["max_examples_per_client"], seed)
-    acts_at = round_num
-    if settings["cache"] == "persistent":
-        acts_at = (round_num - 1) // phase.deploy_every
-    draw = keys.generator(seed, keys.Purpose.COHORT, round_num)
+    period = (round_num - 1) // phase.deploy_every
+    acts_at = period if settings["cache"] == "persistent" else round_num
     inputs = []
-    for position in draw.choice(len(phase.population), phase.cohort_size, replace=False):
+    drawn = cohorts.draw(settings["cohort_sampling"], len(phase.population), phase.cohort_size, seed, round_num)
+    for position in drawn:
         client = phase.population[position]
         examples = population.load(client)
         client_keys = process.ClientKeys(
             cache=keys.tensorflow_key(seed, keys.Purpose.CACHE, acts_at, client),
             training=keys.tensorflow_key(seed, keys.Purpose.TRAINING, round_num, client),
         )
-        inputs.append(process.ClientInput(task.normalise(examples.features), examples.labels, client_keys))
+        lag = keys.generator(seed, keys.Purpose.DELAY, period, client).integers(settings["bandits_deploy_delay"] + 1)
+        features = task.normalise(examples.features)
+        inputs.append(process.ClientInput(features, examples.labels, client_keys, np.int32(lag)))
     return inputs
 
 
@@ -140,6 +138,7 @@ def build(
     settings: Mapping[str, Any],
     task: tasks.Task,
     phase: Phase,
+    mechanism: privacy.Mechanism,
     initial_weights: models.Weights | None,
 ) -> runner.Experiment:
     """Returns the rounds of one phase.
@@ -148,9 +147,10 @@ def build(
       settings: Flags.
       task: The task.
       phase: The phase.
+      mechanism: What is accounted as the privacy that its rounds spend.
       initial_weights: Model to start from; None draws one.
     """
-    definition = build_process(settings, task, phase)
+    definition = build_process(settings, task, phase, mechanism)
     if initial_weights is None:
         initial_weights = definition.model.initial_weights(settings["seed"])
     tff_process = definition.build(initial_weights)
@@ -162,8 +162,11 @@ def build(
         total, rounds = progress.reward_total, progress.reward_rounds
         if counts.examples:
             total, rounds = total + float(counts.reward_sum) / int(counts.examples), rounds + 1
-        progress = Progress(state, np.float64(total), np.int64(rounds))
-        return progress, _report(counts, progress, settings["client_epochs_per_round"])
+        row = _report(counts, total, rounds, settings["client_epochs_per_round"])
+        row[metrics.CLIP_NORM] = aggregators.clip_norm(settings, progress.server.aggregator, counts.aggregator)
+        row[metrics.CLIPPED_CLIENTS] = aggregators.clipped_clients(counts.aggregator)
+        row[metrics.EPSILON] = mechanism.epsilon(round_num)
+        return Progress(state, np.float64(total), np.int64(rounds)), row
 
     return runner.Experiment(
         initial_state=lambda: Progress(tff_process.initialize(), np.float64(0), np.int64(0)),
@@ -174,12 +177,12 @@ def build(
     )
 
 
-def _report(counts: process.RoundMetrics, progress: Progress, epochs: int) -> dict[str, float]:
+def _report(counts: process.RoundMetrics, reward_total: float, reward_rounds: int, epochs: int) -> dict[str, Any]:
     """Returns one row of `metrics.csv`; a mean over nothing is not a number."""
     examples = int(counts.examples)
-    row = {
+    return {
         metrics.ROUND_REWARD: _mean(counts.reward_sum, examples),
-        metrics.AVERAGE_REWARD: _mean(progress.reward_total, int(progress.reward_rounds)),
+        metrics.AVERAGE_REWARD: _mean(reward_total, int(reward_rounds)),
         metrics.ROUND_PROBABILITY: _mean(counts.propensity_sum, examples),
         metrics.DEPLOYED: int(counts.deployed),
         metrics.LOSS: _mean(counts.loss_sum, int(counts.trained_examples) * epochs),
@@ -188,10 +191,6 @@ def _report(counts: process.RoundMetrics, progress: Progress, epochs: int) -> di
         metrics.EMPTY_CLIENTS: int(counts.empty_clients),
         metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
     }
-    if isinstance(counts.aggregator, Mapping) and "clipping_norm" in counts.aggregator:
-        row[metrics.CLIP_NORM] = float(counts.aggregator["clipping_norm"])
-        row[metrics.CLIPPED_CLIENTS] = int(counts.aggregator["clipped_count"])
-    return row
 
 
 def _mean(total: float, count: int) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 from bandits import registry, task_flags
 from data.errors import UsageError
-from optimization import cli, presets
+from optimization import aggregation_flags, cli, presets
 
 _USAGE = """
 Federated contextual bandits: clients act with a deployed model, train on what they saw, and the server averages.
@@ -39,8 +39,6 @@ _DEFAULTS = {
     "max_examples_per_client": 0,
     "max_words": 200,
 }
-_FIRST_CLIP_NORM = 0.1
-_QUANTILE = 0.8
 
 # Hyperparameters of each server optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
 # Left out, they have Keras' defaults, which are also TFF's.
@@ -86,10 +84,21 @@ def define() -> cli.FlagSet:
         "START-END: only the clients from index START up to, not including, END take part",
     )
     flags.text("initial_model_path", None, "folder of the run whose final model is the initial model")
+    flags.switch(
+        "initial_model_is_public",
+        False,
+        "count the training of --initial_model_path as free: no client of it needs protection",
+    )
     flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
 
     flags.group("Bandit")
     flags.integer("bandits_deploy_freq", None, "rounds between deployments of the trained model", low=1)
+    flags.integer(
+        "bandits_deploy_delay",
+        0,
+        "most deployments that a client lags behind: each acts with the model of a random one of so many earlier ones",
+        high=16,
+    )
     for policy, entry in registry.POLICIES.items():
         for name, parameter in entry.parameters.items():
             flags.number(
@@ -134,22 +143,8 @@ def define() -> cli.FlagSet:
                 high=high,
                 below=True,
             )
-    flags.choice("client_weighting", "uniform", ["uniform", "num_examples"], "weight of a client in the mean")
-    flags.choice("aggregator_type", "mean", ["mean"], "how the cohort's updates become one")
-    flags.switch("adaptive_clipping", True, "let the clip norm follow a quantile of the updates' norms")
-    flags.number(
-        "unclip_quantile",
-        None,
-        f"that quantile, the part of updates left unclipped (default: {_QUANTILE})",
-        high=1.0,
-    )
-    flags.number(
-        "clip_norm",
-        None,
-        "L2 norm that a client's update is clipped to; with adaptive clipping, only at first "
-        f"(default: {_FIRST_CLIP_NORM} with adaptive clipping, else none)",
-        above=True,
-    )
+
+    aggregation_flags.define(flags)
 
     flags.group("Initial training, for --scenario=init and init_shift")
     flags.integer(
@@ -190,8 +185,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     _check_effect(settings, bandit)
     task_flags.check(settings)
     settings = settings.with_defaults(_DEFAULTS | dict(task.defaults) | dict(published))
-    if settings.adaptive_clipping:
-        settings = settings.with_defaults({"clip_norm": _FIRST_CLIP_NORM, "unclip_quantile": _QUANTILE})
+    settings = aggregation_flags.resolve(settings)
     if settings.experiment_name is None:
         name = settings.preset or f"{settings.task_type}_{settings.scenario}_{settings.bandits_type}"
         settings = settings.replace(experiment_name=name)
@@ -234,8 +228,8 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
             )
     if settings.bandits_type == "init" and settings.scenario == "scratch" and not settings.initial_model_path:
         raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")
-    if "unclip_quantile" in settings.given and not settings.adaptive_clipping:
-        raise UsageError("--unclip_quantile has an effect only with --adaptive_clipping.")
+    if "initial_model_is_public" in settings.given and not settings.initial_model_path:
+        raise UsageError("--initial_model_is_public has an effect only with --initial_model_path.")
     if settings.importance_weighting is not None and (bandit.supervised or not bandit.trains):
         raise UsageError(f"--importance_weighting has no effect with --bandits_type={settings.bandits_type}.")
 

@@ -8,6 +8,7 @@ LOSS = "train/loss"  # Mean training loss per example and epoch, before each ste
 UPDATE_NORM = "train/update_norm"  # L2 norm of the aggregated update.
 CLIP_NORM = "train/clip_norm"  # L2 norm that the round clipped to.
 CLIPPED_CLIENTS = "train/clipped_clients"
+EPSILON = "privacy/epsilon"  # Spent so far, by RDP; infinite where nothing is guaranteed.
 EXAMPLES = "train/examples"
 EMPTY_CLIENTS = "train/empty_clients"
 NONFINITE_CLIENTS = "train/nonfinite_clients"
@@ -23,6 +24,7 @@ COLUMNS = (
     UPDATE_NORM,
     CLIP_NORM,
     CLIPPED_CLIENTS,
+    EPSILON,
     EXAMPLES,
     EMPTY_CLIENTS,
     NONFINITE_CLIENTS,

@@ -26,7 +26,7 @@ class BanditState(NamedTuple):
     Attributes:
       round_num: int32, rounds done.
       weights: The model in training, theta^(t).
-      deployed: The model that acts, theta_{i-1}.
+      deployed: The deployed models, newest first: theta_{i-1}, which acts, and the earlier ones of `max_delay`.
       optimizer: The server optimizer's state.
       aggregator: The aggregator's state.
     """
@@ -85,11 +85,13 @@ class ClientInput(NamedTuple):
       features: [examples, ...] contexts, one array or several by name.
       labels: int32 [examples] or float32 [examples, labels], known to the environment, not to the policy.
       keys: Its keys.
+      delay: int32, deployments that it lags behind.
     """
 
     features: clients.Features
     labels: np.ndarray
     keys: ClientKeys
+    delay: np.int32 = np.int32(0)
 
 
 class _ClientOutput(NamedTuple):
@@ -117,6 +119,7 @@ class BanditProcess:
       aggregator: Factory of a weighted aggregation of deltas.
       server_optimizer: Takes the aggregated step.
       deploy_every: Rounds between deployments, T.
+      max_delay: Most deployments that a client may lag behind (the heterogeneous delays of section 5.2).
       feature_spec: Shapes and dtypes of a client's features, first axis None.
       multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples].
     """
@@ -131,6 +134,7 @@ class BanditProcess:
     deploy_every: int
     feature_spec: tf.TensorSpec | Mapping[str, tf.TensorSpec]
     multi_label: bool = False
+    max_delay: int = 0
 
     def client_type(self) -> tff.Type:
         """Returns the TFF type of a `ClientInput`."""
@@ -141,6 +145,7 @@ class BanditProcess:
                 ("features", tff.types.tensorflow_to_type(self.feature_spec)),
                 ("labels", tff.TensorType(*labels)),
                 ("keys", tff.StructWithPythonType([("cache", key), ("training", key)], ClientKeys)),
+                ("delay", tff.TensorType(np.int32)),
             ],
             ClientInput,
         )
@@ -152,7 +157,12 @@ class BanditProcess:
         def run(deployed, weights, client: ClientInput) -> _ClientOutput:
             # Algorithm 2: act with the deployed model, keep the log.
             rewards = inference.reward_vectors(client.labels, self.reward_matrix)
-            predicted = self.loss.predicted_rewards(self.model.forward(deployed, client.features))
+            own = deployed[0]
+            if self.max_delay:
+                own = tf.switch_case(
+                    tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed]
+                )
+            predicted = self.loss.predicted_rewards(self.model.forward(own, client.features))
             cache = inference.bandit_inference(predicted, rewards, self.policy, client.keys.cache)
             # Algorithm 3: train the current model on that log, or, supervised, on every action's reward.
             if train is None:
@@ -190,14 +200,17 @@ class BanditProcess:
         @tff.tensorflow.computation
         def initial_server():
             weights = tuple(tf.constant(weight) for weight in initial_weights)
-            return tf.constant(0), weights, weights, self.server_optimizer.initialize(specs)
+            deployed = (weights,) * (1 + self.max_delay)
+            return tf.constant(0), weights, deployed, self.server_optimizer.initialize(specs)
 
         @tff.federated_computation
         def initialize():
             parts = tff.federated_eval(initial_server, tff.SERVER)
             return tff.federated_zip(BanditState(parts[0], parts[1], parts[2], parts[3], aggregation.initialize()))
 
-        @tff.tensorflow.computation(weights_type, weights_type, self.client_type())
+        deployed_type = tff.to_type((weights_type,) * (1 + self.max_delay))
+
+        @tff.tensorflow.computation(deployed_type, weights_type, self.client_type())
         def client_round(deployed, weights, client):
             return self.client_round()(deployed, weights, client)
 
@@ -205,10 +218,13 @@ class BanditProcess:
 
         @tff.tensorflow.computation(state_type, weights_type)
         def server_round(state, delta):
+            # The mean of no client at all is not a number: no step.
+            is_finite = tf.math.is_finite(tf.linalg.global_norm(delta))
+            delta = tuple(tf.where(is_finite, part, tf.zeros_like(part)) for part in delta)
             optimizer, weights = server.server_step(self.server_optimizer, state.optimizer, state.weights, delta)
             round_num = state.round_num + 1
             deploys = tf.equal(round_num % self.deploy_every, 0)
-            deployed = tuple(tf.where(deploys, new, old) for new, old in zip(weights, state.deployed, strict=True))
+            deployed = tf.cond(deploys, lambda: (tuple(weights), *state.deployed[:-1]), lambda: tuple(state.deployed))
             return round_num, weights, deployed, optimizer, tf.linalg.global_norm(delta), deploys
 
         @tff.federated_computation(

@@ -4,13 +4,14 @@ From flags to results: `bandits.flags` checks the flags, the task's data is open
 only then TensorFlow Federated is imported and the rounds are played.
 """
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bandits import flags, metrics, registry, tasks
 from data.errors import UsageError
-from optimization import cli, presets, run_folder
+from optimization import aggregation_flags, cli, presets, privacy, run_folder
 
 if TYPE_CHECKING:
     from bandits import experiment
@@ -23,6 +24,8 @@ _SHOWN_IN_PRESETS = (
     "bandits_mu",
     "bandits_gamma",
     "bandits_epsilon",
+    "clip_norm",
+    "noise_multiplier",
 )
 
 
@@ -41,11 +44,7 @@ def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
             raise UsageError(
                 f"--init_clients={settings.init_clients} leaves none of the task's {population} clients to the bandits."
             )
-    if settings.clients_per_round > available:
-        raise UsageError(
-            f"--clients_per_round={settings.clients_per_round} is more than the {available} clients that take part: "
-            f"give at most {available}."
-        )
+    aggregation_flags.mechanism(settings, available, settings.clients_per_round, 1)
     shifts = settings.scenario == "init_shift" or settings.dist_shift_type
     if shifts and "init" not in task.rewards:
         raise UsageError(f"--task_type={settings.task_type} has no reward shift to study: its rewards are one matrix.")
@@ -110,25 +109,41 @@ def run(settings: cli.Settings, task: tasks.Task, folder: run_folder.RunFolder) 
     weights = None
     if settings.initial_model_path:
         weights = run_folder.load_model(settings.initial_model_path, shapes)
+    dimension = sum(math.prod(shape) for shape in shapes.values())
     phases = plan(settings, task)
+    spent, spent_rounds = earlier_training(settings)
     for phase in phases[:-1]:
         initial = run_folder.RunFolder(folder.path / _INIT_FOLDER)
         initial.open(settings, task.clients.checksum, task.report)
-        weights, signum = _play(settings, task, phase, initial, None, "Initial training")
+        spent = aggregation_flags.mechanism(settings, len(phase.population), phase.cohort_size, dimension)
+        spent_rounds = phase.total_rounds
+        weights, signum = _play(settings, task, phase, spent, initial, None, "Initial training")
         if signum:
             return _stopped(folder, "in the initial training", signum)
-    weights, signum = _play(settings, task, phases[-1], folder, weights, settings.bandits_type)
+    phase = phases[-1]
+    mechanism = aggregation_flags.mechanism(
+        settings, len(phase.population), phase.cohort_size, dimension, spent, spent_rounds
+    )
+    weights, signum = _play(settings, task, phase, mechanism, folder, weights, settings.bandits_type)
     if signum:
         return _stopped(folder, "before its last round", signum)
     return 0
 
 
-def _play(settings, task, phase, folder, weights, label):
+def earlier_training(settings: cli.Settings) -> tuple[privacy.Mechanism | None, int]:
+    """Returns the mechanism and rounds behind `--initial_model_path`; none without such a model, or if it is public."""
+    if not settings.initial_model_path or settings.initial_model_is_public:
+        return None, 0
+    weights = run_folder.find_model(settings.initial_model_path)
+    return privacy.load(weights.parent.parent / run_folder.PRIVACY_FILE)
+
+
+def _play(settings, task, phase, mechanism, folder, weights, label):
     """Plays one phase; returns its final weights and the signal that stopped it, if any."""
     from bandits import experiment, figures
     from optimization import runner
 
-    rounds = experiment.build(settings, task, phase, weights)
+    rounds = experiment.build(settings, task, phase, mechanism, weights)
     outcome = runner.run(
         rounds,
         folder,
@@ -138,15 +153,17 @@ def _play(settings, task, phase, folder, weights, label):
         label=label,
     )
     weights = outcome.state.server.weights
+    spent = mechanism.report(outcome.round_num)
+    folder.write_json(run_folder.PRIVACY_FILE, spent)
     if outcome.round_num:
         figures.draw_run(folder.metrics_path, folder.path / "reward.png", f"{settings.task_type}: {label}")
     if outcome.signum is None:
         folder.save_model(list(experiment.build_model(task).shapes), weights)
-        print(_summary(label, folder))
+        print(_summary(label, folder, spent["summary"]))
     return weights, outcome.signum
 
 
-def _summary(label: str, folder: run_folder.RunFolder) -> str:
+def _summary(label: str, folder: run_folder.RunFolder, spent: str) -> str:
     import pandas as pd
 
     last = pd.read_csv(folder.metrics_path).iloc[-1]
@@ -154,7 +171,8 @@ def _summary(label: str, folder: run_folder.RunFolder) -> str:
         f"{label}: {int(last['round_num'])} rounds, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
         f"last round {last[metrics.ROUND_REWARD]:.4f}; "
         f"its greedy policy on held-out data: accuracy {last[metrics.ACCURACY]:.4f}.\n"
-        f"Results in {folder.path}: metrics.csv, reward.png, config.json, model/weights.npz"
+        f"{spent}\n"
+        f"Results in {folder.path}: metrics.csv, reward.png, config.json, privacy.json, model/weights.npz"
     )
 
 

@@ -20,6 +20,9 @@ class Purpose(enum.IntEnum):
     CACHE = 6
     TRAINING = 7
     EVALUATION = 8
+    SILOS = 9
+    DECISION = 10
+    DELAY = 20
 
 
 def _sequence(seed: int, purpose: Purpose, *where: int) -> np.random.SeedSequence:

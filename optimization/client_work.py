@@ -22,28 +22,50 @@ class ClientUpdate(NamedTuple):
 
     Attributes:
       delta: New minus old weights, in the order of the model's weights; all zero where `is_finite` is false.
-      loss_sum: float32 scalar, each example's mini-batch loss before its step, summed over examples and epochs.
+      loss_sum: float32 scalar, each example's mini-batch loss before its step, summed over all steps' examples.
       is_finite: bool scalar, whether the weights after training were finite.
+      loss_deviation: float32 scalar, standard deviation of the mini-batches' losses; 0 without a step.
     """
 
     delta: tuple[tf.Tensor, ...]
     loss_sum: tf.Tensor
     is_finite: tf.Tensor
+    loss_deviation: tf.Tensor
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalSgd:
-    """SGD for a number of epochs of shuffled mini-batches; the last, partial one is kept.
+    """SGD for a number of epochs of shuffled mini-batches, or for a number of steps.
+
+    In an epoch, the last, partial mini-batch is kept. A step's mini-batch is drawn uniformly with replacement, so that
+    it has its full size at a client of any size; a client without examples takes no step.
 
     Attributes:
-      learning_rate: Step size.
+      learning_rate: Step size, where the training function is given none.
       batch_size: Examples of a mini-batch.
-      epochs: Passes over the cache.
+      epochs: Passes over the cache; None with `steps`.
+      steps: Steps, tau; None with `epochs`.
+      momentum: Of heavy-ball momentum, which starts at rest in every round.
+
+    Raises:
+      ValueError: If not exactly one of `epochs` and `steps` is given.
     """
 
     learning_rate: float
     batch_size: int
-    epochs: int
+    epochs: int | None = None
+    steps: int | None = None
+    momentum: float = 0.0
+
+    def __post_init__(self):
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError(f"Give either epochs or steps, not epochs={self.epochs} and steps={self.steps}.")
+
+    def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor:
+        """Returns how many examples all mini-batches of a client of this size have together, int32."""
+        if self.steps is None:
+            return num_examples * self.epochs
+        return tf.where(num_examples > 0, self.steps * self.batch_size, 0)
 
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
         """Returns the training function.
@@ -55,44 +77,86 @@ class LocalSgd:
           loss: Mean loss of a mini-batch.
 
         Returns:
-          A function of (weights, cache, key): float32 tensors in the model's order; a mapping with `features` and
-          whatever `loss` reads, all with the examples as first axis; the int32 [2] key of the shuffles.
+          A function of (weights, cache, key, learning_rate=None): float32 tensors in the model's order; a mapping with
+          `features` and whatever `loss` reads, all with the examples as first axis; the int32 [2] key of the
+          mini-batches; a float32 scalar that goes before this object's learning rate.
         """
         variables = [tf.Variable(tf.zeros(shape), trainable=True) for shape in model.shapes.values()]
+        velocities = [tf.Variable(tf.zeros(shape)) for shape in model.shapes.values()] if self.momentum else []
 
         @tf.function
-        def train(weights: Sequence[tf.Tensor], cache: Batch, key: tf.Tensor) -> ClientUpdate:
+        def train(
+            weights: Sequence[tf.Tensor], cache: Batch, key: tf.Tensor, learning_rate: tf.Tensor | None = None
+        ) -> ClientUpdate:
+            rate = self.learning_rate if learning_rate is None else learning_rate
             for variable, weight in zip(variables, weights, strict=True):
                 variable.assign(weight)
+            for velocity in velocities:
+                velocity.assign(tf.zeros_like(velocity))
+
+            def step(rows: tf.Tensor) -> tf.Tensor:
+                batch = tf.nest.map_structure(lambda values: tf.gather(values, rows), dict(cache))
+                with tf.GradientTape() as tape:
+                    value = loss(model.forward(variables, batch["features"]), batch)
+                gradients = tape.gradient(value, variables)
+                for index, (variable, gradient) in enumerate(zip(variables, gradients, strict=True)):
+                    self._step(variable, gradient, rate, velocities[index] if velocities else None)
+                return value
+
             num_examples = tf.shape(tf.nest.flatten(cache)[0])[0]
             loss_sum = tf.constant(0.0)
-            for epoch in tf.range(self.epochs):
-                epoch_key = tf.random.experimental.stateless_fold_in(key, epoch)
-                order = tf.random.experimental.stateless_shuffle(tf.range(num_examples), epoch_key)
-                for start in tf.range(0, num_examples, self.batch_size):
-                    rows = order[start : start + self.batch_size]
-                    batch = tf.nest.map_structure(lambda values, rows=rows: tf.gather(values, rows), dict(cache))
-                    with tf.GradientTape() as tape:
-                        value = loss(model.forward(variables, batch["features"]), batch)
-                    for variable, gradient in zip(variables, tape.gradient(value, variables), strict=True):
-                        self._step(variable, gradient)
-                    loss_sum += value * tf.cast(tf.size(rows), tf.float32)
+            values = tf.TensorArray(tf.float32, size=0, dynamic_size=True, element_shape=())
+            if self.steps is None:
+                for epoch in tf.range(self.epochs):
+                    epoch_key = tf.random.experimental.stateless_fold_in(key, epoch)
+                    order = tf.random.experimental.stateless_shuffle(tf.range(num_examples), epoch_key)
+                    for start in tf.range(0, num_examples, self.batch_size):
+                        rows = order[start : start + self.batch_size]
+                        value = step(rows)
+                        values = values.write(values.size(), value)
+                        loss_sum += value * tf.cast(tf.size(rows), tf.float32)
+            else:
+                shape = [tf.where(num_examples > 0, self.steps, 0), self.batch_size]
+                rows_of_steps = tf.random.stateless_uniform(shape, key, 0, tf.maximum(num_examples, 1), tf.int32)
+                for rows in rows_of_steps:
+                    value = step(rows)
+                    values = values.write(values.size(), value)
+                    loss_sum += value * self.batch_size
             deltas = [variable - weight for variable, weight in zip(variables, weights, strict=True)]
             # One number that is not finite makes the sum so; a sum reads the model once and copies nothing.
             is_finite = tf.math.is_finite(tf.add_n([tf.reduce_sum(delta) for delta in deltas]))
             deltas = tf.cond(is_finite, lambda: deltas, lambda: [tf.zeros_like(delta) for delta in deltas])
-            return ClientUpdate(tuple(deltas), loss_sum, is_finite)
+            return ClientUpdate(tuple(deltas), loss_sum, is_finite, _deviation(values.stack()))
 
         return train
 
-    def _step(self, variable: tf.Variable, gradient: tf.Tensor | tf.IndexedSlices) -> None:
-        """Steps in place; for looked-up rows of a matrix, only in those rows."""
-        if isinstance(gradient, tf.IndexedSlices):
-            variable.scatter_sub(tf.IndexedSlices(self.learning_rate * gradient.values, gradient.indices))
+    def _step(
+        self,
+        variable: tf.Variable,
+        gradient: tf.Tensor | tf.IndexedSlices,
+        learning_rate: float | tf.Tensor,
+        velocity: tf.Variable | None,
+    ) -> None:
+        """Steps in place; for looked-up rows of a matrix and without momentum, only in those rows."""
+        if velocity is not None:
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=velocity.handle,
+                lr=learning_rate,
+                grad=tf.convert_to_tensor(gradient),
+                momentum=self.momentum,
+            )
+        elif isinstance(gradient, tf.IndexedSlices):
+            variable.scatter_sub(tf.IndexedSlices(learning_rate * gradient.values, gradient.indices))
         else:
-            tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=self.learning_rate, delta=gradient)
+            tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=learning_rate, delta=gradient)
+
+
+def _deviation(values: tf.Tensor) -> tf.Tensor:
+    return tf.cond(tf.size(values) > 0, lambda: tf.math.reduce_std(values), lambda: tf.constant(0.0))
 
 
 def no_training(weights: Sequence[tf.Tensor]) -> ClientUpdate:
     """Returns the update of a client that leaves the weights as they are."""
-    return ClientUpdate(tuple(tf.zeros_like(weight) for weight in weights), tf.constant(0.0), tf.constant(True))
+    zeros = tuple(tf.zeros_like(weight) for weight in weights)
+    return ClientUpdate(zeros, tf.constant(0.0), tf.constant(True), tf.constant(0.0))

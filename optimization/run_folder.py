@@ -21,6 +21,7 @@ import numpy as np
 
 from data.errors import UsageError
 
+PRIVACY_FILE = "privacy.json"
 _KEPT_CHECKPOINTS = 3
 _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-accounting", "numpy")
 # Flags that say where and how to run, not what: they may change between a start and its continuation.
@@ -84,7 +85,11 @@ class RunFolder:
         }
         if self.config_path.exists():
             self._check_same(config)
-        replace_file(self.config_path, json.dumps(config, indent=2).encode() + b"\n")
+        self.write_json("config.json", config)
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Writes a JSON file of the folder whole."""
+        replace_file(self.path / name, json.dumps(content, indent=2).encode() + b"\n")
 
     def _check_same(self, config: Mapping[str, Any]) -> None:
         try:

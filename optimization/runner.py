@@ -127,7 +127,7 @@ def _leaves(state: State) -> list[np.ndarray]:
 def _write_summaries(writer: tf.summary.SummaryWriter, row: Mapping[str, Any]) -> None:
     with writer.as_default(step=row["round_num"]):
         for name, value in row.items():
-            if name != "round_num" and value != "":
+            if name != "round_num" and value is not None:
                 tf.summary.scalar(name, float(value))
 
 

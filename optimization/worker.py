@@ -15,6 +15,7 @@ import time
 import grpc
 import portpicker
 import tensorflow_federated as tff
+from google._upb import _message
 from tensorflow_federated.python.core.environments.tensorflow_frontend import tensorflow_computation
 
 _BINARY = pathlib.Path(tff.__file__).parent / "data" / "worker_binary"
@@ -25,6 +26,8 @@ _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
 ]
+# Aggregators inside aggregators nest deeper than the hundred levels that protobuf allows by default.
+_message.SetAllowOversizeProtos(True)
 _libc = ctypes.CDLL("libc.so.6")
 # glibc keeps freed memory instead of returning it and faulting it in again: models and messages of the same sizes come
 # back every round, and page faults cost a fifth of a round. One heap for all threads, since updates pass between them.
@@ -88,7 +91,13 @@ def _context(stub: tff.framework.RemoteExecutorGrpcStub) -> tff.framework.SyncEx
 
     return tff.framework.SyncExecutionContext(
         executor_fn=tff.framework.ResourceManagingExecutorFactory(executor),
-        compiler_fn=tff.backends.native.desugar_and_transform_to_native,
+        compiler_fn=_compile,
         transform_args=tensorflow_computation.transform_args,
         transform_result=tensorflow_computation.transform_result,
     )
+
+
+def _compile(computation):
+    """Compiles for the worker, which has no secure aggregation: it is simulated, sum for sum, in the clear."""
+    computation = tff.backends.test.replace_secure_intrinsics_with_bodies(computation)
+    return tff.backends.native.desugar_and_transform_to_native(computation)

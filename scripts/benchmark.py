@@ -110,7 +110,12 @@ class _Benchmark:
         if population:
             task = dataclasses.replace(task, clients=_generated_clients(population))
             phase = dataclasses.replace(phase, population=range(population))
-        return self._experiment.build(self._settings, task, phase, None)
+        return self._experiment.build(self._settings, task, phase, self._mechanism(phase), None)
+
+    def _mechanism(self, phase):
+        from optimization import aggregation_flags
+
+        return aggregation_flags.mechanism(self._settings, len(phase.population), phase.cohort_size, 1)
 
     def _cpu(self) -> float:
         return sum(sum(process.cpu_times()[:2]) for process in (self._main, self._worker))
@@ -181,7 +186,7 @@ class _Benchmark:
         import tensorflow_federated as tff
 
         phase = dataclasses.replace(self._phase, cohort_size=cohort)
-        definition = self._experiment.build_process(self._settings, self._task, phase)
+        definition = self._experiment.build_process(self._settings, self._task, phase, self._mechanism(phase))
         model = definition.model
         idle = dataclasses.replace(definition, local_sgd=None)
         blind = dataclasses.replace(

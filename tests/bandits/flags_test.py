@@ -307,9 +307,12 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
         "cache_dir",
         "data_dir",
         "dist_shift_type",
+        "dpftrl_restart_rounds",
         "initial_model_path",
+        "noise_multiplier",
         "population_client_selection",
         "preset",
+        "target_delta",
     }
 
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import losses, policies, process
-from optimization import aggregators, client_work, models
+from optimization import aggregation_flags, aggregators, cli, client_work, models
 
 NUM_FEATURES, NUM_ACTIONS, BATCH = 4, 3, 4
 MODEL = models.mlp(NUM_FEATURES, (), NUM_ACTIONS)
@@ -32,17 +32,39 @@ def make_client(size: int, number: int) -> process.ClientInput:
     )
 
 
-def make(loss=LOSSES["regression"], *, epochs=1, deploy_every=100, policy=None, learning_rate=0.1, **aggregation):
+def aggregator(**values):
+    arguments = ["test", *(f"--{name}={value}" for name, value in values.items())]
+    flags = cli.FlagSet("")
+    flags.group("")
+    flags.integer("seed", 0, "")
+    aggregation_flags.define(flags)
+    settings = aggregation_flags.resolve(flags.parse(arguments))
+    mechanism = aggregation_flags.mechanism(settings, 100, 2, 15)
+    return aggregators.build(settings, mechanism, tuple(MODEL.shapes.values()))
+
+
+def make(
+    loss=LOSSES["regression"],
+    *,
+    epochs=1,
+    deploy_every=100,
+    policy=None,
+    learning_rate=0.1,
+    adaptive_clipping=False,
+    max_delay=0,
+    **aggregation,
+):
     return process.BanditProcess(
         model=MODEL,
         policy=policy or policies.Softmax(0.5),
         loss=loss,
         reward_matrix=REWARDS,
         local_sgd=client_work.LocalSgd(learning_rate, BATCH, epochs),
-        aggregator=aggregators.MeanAggregator(**aggregation).factory(),
+        aggregator=aggregator(adaptive_clipping=adaptive_clipping, **aggregation),
         server_optimizer=tff.learning.optimizers.build_adam(0.05),
         deploy_every=deploy_every,
         feature_spec=tf.TensorSpec((None, NUM_FEATURES)),
+        max_delay=max_delay,
     )
 
 
@@ -83,7 +105,7 @@ def delta_by_hand(client, loss_name, epochs, weights=INITIAL, deployed=INITIAL, 
 @pytest.mark.parametrize("loss_name", LOSSES)
 def test_client_delta_equals_the_calculation_by_hand(loss_name, epochs):
     client = make_client(10, 1)  # Batches of 4, 4 and 2.
-    output = make(LOSSES[loss_name], epochs=epochs).client_round()(INITIAL, INITIAL, client)
+    output = make(LOSSES[loss_name], epochs=epochs).client_round()((INITIAL,), INITIAL, client)
     for found, expected in zip(output.delta, delta_by_hand(client, loss_name, epochs), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
@@ -116,7 +138,7 @@ def test_logged_rewards_and_propensities_are_those_of_the_caches(tff_worker):
 def test_clients_act_with_the_deployed_model_and_train_the_current_one():
     client = make_client(10, 3)
     current = tuple(weight + 0.3 for weight in INITIAL)
-    output = make().client_round()(INITIAL, current, client)
+    output = make().client_round()((INITIAL,), current, client)
     expected = delta_by_hand(client, "regression", 1, weights=current, deployed=INITIAL)
     for found, part in zip(output.delta, expected, strict=True):
         np.testing.assert_allclose(found, part, rtol=1e-4, atol=1e-6)
@@ -131,9 +153,29 @@ def test_deployment_happens_exactly_every_t_rounds(tff_worker):
         if round_num in (3, 6):
             expected = state.weights
         assert bool(metrics.deployed) == (round_num in (3, 6))
-        for found, weight in zip(state.deployed, expected, strict=True):
+        for found, weight in zip(state.deployed[0], expected, strict=True):
             np.testing.assert_array_equal(found, weight)
     assert state.round_num == 7
+
+
+def test_a_client_that_lags_behind_acts_with_an_earlier_deployment():
+    client, older = make_client(10, 3), tuple(weight + 0.3 for weight in INITIAL)
+    late = client._replace(delay=np.int32(1))
+    rounds = make(max_delay=1).client_round()
+    expected = delta_by_hand(client, "regression", 1, deployed=older)
+    for found, part in zip(rounds((INITIAL, older), INITIAL, late).delta, expected, strict=True):
+        np.testing.assert_allclose(found, part, rtol=1e-4, atol=1e-6)
+
+
+def test_the_last_deployments_are_kept(tff_worker):
+    rounds = make(deploy_every=1, max_delay=2).build(INITIAL)
+    state, models_so_far = rounds.initialize(), [INITIAL] * 3
+    for round_num in range(4):
+        state, _ = rounds.next(state, [make_client(6, round_num)])
+        models_so_far.insert(0, state.weights)
+        for deployed, model in zip(state.deployed, models_so_far, strict=False):
+            for found, weight in zip(deployed, model, strict=True):
+                np.testing.assert_array_equal(found, weight)
 
 
 def test_an_empty_client_counts_as_a_zero_update(tff_worker):
@@ -146,7 +188,9 @@ def test_an_empty_client_counts_as_a_zero_update(tff_worker):
     np.testing.assert_allclose(metrics.update_norm, alone.update_norm / 2, rtol=1e-5)
 
 
-@pytest.mark.parametrize("aggregation", [{}, {"clip_norm": 0.1, "adaptive_clipping": True}, {"weighted": True}])
+@pytest.mark.parametrize(
+    "aggregation", [{}, {"clip_norm": 0.1, "adaptive_clipping": True}, {"client_weighting": "num_examples"}]
+)
 def test_a_client_with_data_that_is_not_finite_poisons_nothing(tff_worker, aggregation):
     good, bad = make_client(6, 1), make_client(6, 2)
     bad.features[3, 0] = np.nan
@@ -158,7 +202,7 @@ def test_a_client_with_data_that_is_not_finite_poisons_nothing(tff_worker, aggre
 
 
 def test_a_cohort_of_empty_clients_changes_nothing(tff_worker):
-    rounds = make(weighted=True).build(INITIAL)
+    rounds = make(client_weighting="num_examples").build(INITIAL)
     state, metrics = rounds.next(rounds.initialize(), [make_client(0, 1), make_client(0, 2)])
     assert metrics.empty_clients == 2
     for found, weight in zip(state.weights, INITIAL, strict=True):
@@ -167,7 +211,7 @@ def test_a_cohort_of_empty_clients_changes_nothing(tff_worker):
 
 def test_weighting_by_examples(tff_worker):
     clients = [make_client(size, number) for number, size in enumerate([12, 3])]
-    rounds = make(weighted=True).build(INITIAL)
+    rounds = make(client_weighting="num_examples").build(INITIAL)
     _, metrics = rounds.next(rounds.initialize(), clients)
     deltas = [delta_by_hand(client, "regression", 1) for client in clients]
     mean = [(12 * a + 3 * b) / 15 for a, b in zip(*deltas, strict=True)]
@@ -186,7 +230,7 @@ def test_a_bandit_trains_on_the_chosen_actions_reward_only(tff_worker):
         definition = process.dataclasses.replace(
             definition, reward_matrix=np.eye(NUM_ACTIONS, dtype=np.float32), multi_label=True
         )
-        updates.append(definition.client_round()(INITIAL, INITIAL, client._replace(labels=tf.constant(rewards))))
+        updates.append(definition.client_round()((INITIAL,), INITIAL, client._replace(labels=tf.constant(rewards))))
     for first, second in zip(*(update.delta for update in updates), strict=True):
         np.testing.assert_array_equal(first, second)
 
@@ -220,6 +264,6 @@ def test_a_sparse_bag_of_words_trains_as_the_dense_one():
     ]:
         client = process.ClientInput(features, tf.constant([0, 1, 2, 0, 1, 2]), make_client(1, 5).keys)
         definition = process.dataclasses.replace(make(epochs=2), model=model)
-        outputs.append(definition.client_round()(weights, weights, client))
+        outputs.append(definition.client_round()((weights,), weights, client))
     for sparse_part, dense_part in zip(outputs[0].delta, outputs[1].delta, strict=True):
         np.testing.assert_allclose(sparse_part, dense_part, atol=1e-6)

@@ -1,5 +1,6 @@
 """Whole runs on the digits: reproducible, resumable, interruptible."""
 
+import json
 import os
 import pathlib
 import signal
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from bandits import flags, metrics, run_federated
+from optimization import privacy
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = ("--total_rounds=5", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=2")
@@ -50,7 +52,7 @@ def finished(tff_worker, tmp_path_factory):
 
 def test_a_run_leaves_a_complete_folder(finished):
     files = {str(path.relative_to(finished / "run")) for path in (finished / "run").rglob("*") if path.is_file()}
-    assert {"config.json", "metrics.csv", "reward.png", "model/weights.npz"} <= files
+    assert {"config.json", "metrics.csv", "privacy.json", "reward.png", "model/weights.npz"} <= files
     assert any(name.startswith("events.") for name in files)
     rows = table(finished)
     assert list(rows["round_num"]) == [1, 2, 3, 4, 5]
@@ -220,3 +222,53 @@ def test_repeat_runs_consecutive_seeds(finished, tmp_path):
 def test_other_choices_run(tmp_path, arguments):
     assert play(tmp_path, "--total_rounds=2", *arguments) == 0
     assert table(tmp_path)[metrics.LOSS].notna().all()
+
+
+def test_a_run_without_noise_guarantees_nothing(finished):
+    spent = json.loads((finished / "run" / "privacy.json").read_text())
+    assert spent["epsilon"] is None
+    assert "no guarantee" in spent["summary"]
+    assert np.isinf(table(finished)[metrics.EPSILON]).all()
+
+
+PRIVATE = (
+    "--aggregator_type=dpsgd",
+    "--noise_multiplier=1",
+    "--clip_norm=0.5",
+    "--cohort_sampling=poisson",
+    "--insecure_seeded_noise",
+    "--rounds_per_checkpoint=1",
+)
+
+
+def test_a_private_run_tells_what_it_spent_and_a_resumed_one_the_same(tmp_path, capsys):
+    assert play(tmp_path / "whole", *PRIVATE, "--total_rounds=3") == 0
+    assert "Privacy: epsilon" in capsys.readouterr().out
+    for rounds in (2, 3):
+        assert play(tmp_path / "resumed", *PRIVATE, f"--total_rounds={rounds}") == 0
+    expected = privacy.Mechanism("dpsgd", 1.0, 60, 4, "poisson", clip_norm=0.5)
+    whole = table(tmp_path / "whole")
+    np.testing.assert_allclose(whole[metrics.EPSILON], [expected.epsilon(rounds) for rounds in (1, 2, 3)])
+    pd.testing.assert_frame_equal(whole, table(tmp_path / "resumed"))
+    spent = [json.loads((tmp_path / name / "run" / "privacy.json").read_text()) for name in ("whole", "resumed")]
+    assert spent[0] == spent[1] == json.loads(json.dumps(expected.report(3)))
+
+
+def test_training_that_went_before_is_added_to_what_was_spent(tmp_path):
+    assert play(tmp_path / "first", *PRIVATE, "--total_rounds=2") == 0
+    start = f"--initial_model_path={tmp_path / 'first' / 'run'}"
+    assert play(tmp_path / "second", *PRIVATE, start, "--total_rounds=1") == 0
+    assert play(tmp_path / "public", *PRIVATE, start, "--initial_model_is_public", "--total_rounds=1") == 0
+    own = privacy.Mechanism("dpsgd", 1.0, 60, 4, "poisson", clip_norm=0.5)
+    found = [table(tmp_path / name)[metrics.EPSILON].iloc[-1] for name in ("second", "public")]
+    np.testing.assert_allclose(found, [own.epsilon(3), own.epsilon(1)])
+
+
+def test_rounds_without_a_client_change_nothing(tmp_path):
+    assert play(tmp_path, "--cohort_sampling=poisson", "--clients_per_round=1", "--total_rounds=6") == 0
+    rows = table(tmp_path)
+    empty = rows[metrics.EXAMPLES] == 0
+    assert 0 < empty.sum() < 6
+    assert (rows.loc[empty, metrics.UPDATE_NORM] == 0).all()
+    assert rows.loc[empty, metrics.ROUND_REWARD].isna().all()
+    assert rows[metrics.AVERAGE_REWARD].iloc[-1] == pytest.approx(rows.loc[~empty, metrics.ROUND_REWARD].mean())

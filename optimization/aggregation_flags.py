@@ -1,0 +1,173 @@
+"""Flags of cohorts, aggregation and privacy, shared by the experiment binaries; their checks need no TensorFlow."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from data.errors import UsageError
+from optimization import cli, cohorts, privacy
+
+TYPES: Mapping[str, str] = {
+    "mean": "mean of the updates, by default with adaptive clipping",
+    "none": "the same",
+    "dpsgd": "DP-FedAvg: clipped updates, Gaussian noise on their sum",
+    "dpftrl": "DP-FTRL: noise by tree aggregation, which needs no random cohorts",
+    "mf_dpftrl": "DP-FTRL with the noise of a banded matrix factorization",
+    "secure_sum": "mean of clipped updates by secure aggregation, which is simulated",
+    "ddp": "distributed differential privacy: each client adds its share of the noise, under secure aggregation",
+}
+# Which types read which flags.
+_NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
+_READ_BY = {
+    "noise_multiplier": _NOISY,
+    "target_delta": _NOISY,
+    "insecure_seeded_noise": ("dpsgd", "dpftrl", "mf_dpftrl"),
+    "dpftrl_restart_rounds": ("dpftrl",),
+    "mf_bands": ("mf_dpftrl",),
+    "ddp_bits": ("ddp",),
+}
+_OWN_PARAMETERS = {
+    "dpftrl": lambda settings, population, cohort, _: {
+        "restart_frequency": settings["dpftrl_restart_rounds"] or population // cohort
+    },
+    "mf_dpftrl": lambda settings, *_: {"bands": settings["mf_bands"]},
+    "ddp": lambda settings, population, cohort, dimension: {"bits": settings["ddp_bits"], "dimension": dimension},
+}
+_CAN_ADAPT = ("mean", "dpsgd", "secure_sum")
+_FIRST_CLIP_NORM = 0.1
+_QUANTILE = 0.8
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the group of flags."""
+    flags.group("Aggregation and privacy")
+    flags.choice("aggregator_type", "mean", TYPES, "how the cohort's updates become one")
+    flags.choice("client_weighting", "uniform", ["uniform", "num_examples"], "weight of a client in the mean")
+    flags.switch(
+        "adaptive_clipping",
+        None,
+        "let the clip norm follow a quantile of the updates' norms (default: yes for mean and secure_sum)",
+    )
+    flags.number(
+        "unclip_quantile",
+        None,
+        f"that quantile, the part of updates left unclipped (default: {_QUANTILE})",
+        high=1.0,
+    )
+    flags.number(
+        "clip_norm",
+        None,
+        "L2 norm that a client's update is clipped to; with adaptive clipping, only at first "
+        f"(default: {_FIRST_CLIP_NORM} with adaptive clipping, else none)",
+        above=True,
+    )
+    flags.number("noise_multiplier", None, "standard deviation of the noise on the sum, in clip norms")
+    flags.number(
+        "target_delta",
+        None,
+        "delta of the reported epsilon (default: 1 / population^1.1)",
+        high=1.0,
+        above=True,
+        below=True,
+    )
+    flags.choice("cohort_sampling", "fixed", cohorts.SAMPLINGS, "how a round's clients are drawn")
+    flags.integer(
+        "dpftrl_restart_rounds",
+        None,
+        "dpftrl: rounds of one tree (default: population / cohort, so that by turns a client is in each tree once)",
+        low=1,
+    )
+    flags.integer("mf_bands", 8, "mf_dpftrl: bands of the factor, rounds over which noise cancels", low=1)
+    flags.integer("ddp_bits", 20, "ddp: bits of a coordinate of the secure sum", low=1, high=22)
+    flags.switch(
+        "insecure_seeded_noise",
+        False,
+        "draw the privacy noise from --seed, for runs that can be repeated: who knows the seed can remove it",
+    )
+
+
+def resolve(settings: cli.Settings) -> cli.Settings:
+    """Fills in defaults that depend on other flags, and checks the flags against each other.
+
+    Raises:
+      UsageError: On a flag that is missing, has no effect, or does not go with the others.
+    """
+    kind = "mean" if settings.aggregator_type == "none" else settings.aggregator_type
+    settings = settings.replace(aggregator_type=kind)
+    for name, kinds in _READ_BY.items():
+        if name in settings.given and kind not in kinds:
+            raise UsageError(f"--{name} has an effect only with --aggregator_type={' or '.join(kinds)}, not {kind}.")
+    if settings.adaptive_clipping is None:
+        settings = settings.replace(adaptive_clipping=kind in ("mean", "secure_sum"))
+    if settings.adaptive_clipping:
+        if kind not in _CAN_ADAPT:
+            raise UsageError(
+                f"--adaptive_clipping does not go with --aggregator_type={kind}: its noise is tied to one norm over "
+                "rounds. Give --clip_norm alone."
+            )
+        defaults = {"clip_norm": _FIRST_CLIP_NORM, "unclip_quantile": _QUANTILE}
+        settings = settings.replace(**{name: value for name, value in defaults.items() if settings[name] is None})
+    elif "unclip_quantile" in settings.given:
+        raise UsageError("--unclip_quantile has an effect only with --adaptive_clipping.")
+    if settings.client_weighting != "uniform" and kind != "mean":
+        raise UsageError(f"--client_weighting has an effect only with --aggregator_type=mean, not {kind}.")
+    if kind not in _NOISY:
+        return settings
+    if settings.noise_multiplier is None:
+        raise UsageError(f"--aggregator_type={kind} needs --noise_multiplier; 0 clips only and guarantees nothing.")
+    if settings.clip_norm is None:
+        alternative = ", or --adaptive_clipping" if kind in _CAN_ADAPT else ""
+        raise UsageError(f"--aggregator_type={kind} needs --clip_norm{alternative}.")
+    if kind == "ddp" and settings.cohort_sampling == "poisson":
+        raise UsageError(
+            "--aggregator_type=ddp needs cohorts of a fixed size: a smaller one would add too little noise."
+        )
+    return settings
+
+
+def mechanism(
+    settings: Mapping[str, Any],
+    population: int,
+    cohort_size: int,
+    dimension: int,
+    pretraining: privacy.Mechanism | None = None,
+    pretraining_rounds: int = 0,
+) -> privacy.Mechanism:
+    """Returns what is accounted.
+
+    Args:
+      settings: Flags, resolved.
+      population: Clients that cohorts are drawn from.
+      cohort_size: Clients of a round, or their expected number.
+      dimension: Parameters of the model.
+      pretraining: Mechanism of an earlier training on private clients.
+      pretraining_rounds: Its rounds.
+
+    Raises:
+      UsageError: If the flags do not fit the population or each other.
+    """
+    kind = settings["aggregator_type"]
+    noise_multiplier = settings["noise_multiplier"] if kind in _NOISY else 0.0
+    if cohort_size > population:
+        raise UsageError(
+            f"--clients_per_round={cohort_size} is more than the {population} clients that take part: "
+            f"give at most {population}."
+        )
+    try:
+        if kind == "dpsgd" and settings["adaptive_clipping"]:
+            privacy.split_noise(noise_multiplier, privacy.COUNT_NOISE_SHARE * cohort_size)
+        found = privacy.Mechanism(
+            kind=kind if kind in _NOISY else "none",
+            noise_multiplier=noise_multiplier,
+            population=population,
+            cohort=cohort_size,
+            sampling=settings["cohort_sampling"],
+            delta=settings["target_delta"],
+            pretraining=pretraining,
+            pretraining_rounds=pretraining_rounds,
+            clip_norm=settings["clip_norm"] or 1.0,
+            **_OWN_PARAMETERS.get(kind, lambda *_: {})(settings, population, cohort_size, dimension),
+        )
+        found.epsilon(1)  # Some combinations turn out to be impossible only here.
+    except ValueError as error:
+        raise UsageError(f"--noise_multiplier={noise_multiplier:g} with --aggregator_type={kind}: {error}") from error
+    return found

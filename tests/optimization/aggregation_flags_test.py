@@ -1,0 +1,99 @@
+import re
+
+import pytest
+
+from data.errors import UsageError
+from optimization import aggregation_flags, cli
+
+
+def resolve(*arguments: str) -> cli.Settings:
+    flags = cli.FlagSet("")
+    aggregation_flags.define(flags)
+    return aggregation_flags.resolve(flags.parse(["test", *arguments]))
+
+
+DPSGD = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.5")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--noise_multiplier=1"], "--noise_multiplier has an effect only with --aggregator_type=dpsgd or dpftrl"),
+        (["--noise_multiplier=-1"], "--noise_multiplier=-1.0: -1 is not a number of at least 0"),
+        (["--clip_norm=-1"], "--clip_norm=-1.0: -1 is not a number above 0"),
+        (["--target_delta=1"], "--target_delta=1.0: 1 is not a number above 0 and below 1"),
+        (["--target_delta=0"], "--target_delta=0.0: 0 is not a number above 0 and below 1"),
+        (["--target_delta=0.1"], "--target_delta has an effect only with"),
+        (["--insecure_seeded_noise"], "--insecure_seeded_noise has an effect only with"),
+        (["--aggregator_type=dpsgd", "--clip_norm=1"], "--aggregator_type=dpsgd needs --noise_multiplier"),
+        (
+            ["--aggregator_type=dpsgd", "--noise_multiplier=1"],
+            "--aggregator_type=dpsgd needs --clip_norm, or --adaptive_clipping",
+        ),
+        (["--aggregator_type=dpftrl", "--noise_multiplier=1"], "--aggregator_type=dpftrl needs --clip_norm."),
+        (
+            ["--aggregator_type=dpftrl", "--noise_multiplier=1", "--adaptive_clipping"],
+            "--adaptive_clipping does not go with --aggregator_type=dpftrl",
+        ),
+        ([*DPSGD, "--client_weighting=num_examples"], "--client_weighting has an effect only with"),
+        ([*DPSGD, "--unclip_quantile=0.5"], "--unclip_quantile has an effect only with --adaptive_clipping"),
+        ([*DPSGD, "--mf_bands=3"], "--mf_bands has an effect only with --aggregator_type=mf_dpftrl, not dpsgd"),
+        (
+            ["--aggregator_type=ddp", "--noise_multiplier=1", "--clip_norm=1", "--cohort_sampling=poisson"],
+            "--aggregator_type=ddp needs cohorts of a fixed size",
+        ),
+    ],
+)
+def test_refused(arguments, message):
+    with pytest.raises(UsageError, match=re.escape(message)):
+        resolve(*arguments)
+
+
+def test_the_mean_clips_adaptively_and_private_sums_do_not_unless_told():
+    mean, private, adaptive = resolve(), resolve(*DPSGD), resolve(*DPSGD[:2], "--adaptive_clipping")
+    assert (mean.adaptive_clipping, mean.clip_norm, mean.unclip_quantile) == (True, 0.1, 0.8)
+    assert (private.adaptive_clipping, private.clip_norm) == (False, 0.5)
+    assert (adaptive.adaptive_clipping, adaptive.clip_norm, adaptive.unclip_quantile) == (True, 0.1, 0.8)
+
+
+def test_none_is_the_mean():
+    assert resolve("--aggregator_type=none") == {**resolve()}
+
+
+def test_the_mechanism_is_that_of_the_flags():
+    found = aggregation_flags.mechanism(
+        resolve(*DPSGD, "--cohort_sampling=poisson", "--target_delta=1e-5"), 1000, 50, 7
+    )
+    assert (found.kind, found.noise_multiplier, found.clip_norm, found.sampling) == ("dpsgd", 1.0, 0.5, "poisson")
+    assert (found.population, found.cohort, found.delta) == (1000, 50, 1e-5)
+    assert aggregation_flags.mechanism(resolve(*DPSGD), 1000, 50, 7).delta == pytest.approx(1000**-1.1)
+
+
+def test_without_noise_nothing_is_guaranteed():
+    silent = resolve("--aggregator_type=dpsgd", "--noise_multiplier=0", "--clip_norm=1")
+    for settings in (resolve(), silent, resolve("--aggregator_type=secure_sum")):
+        assert aggregation_flags.mechanism(settings, 1000, 50, 7).epsilon(3) == float("inf")
+
+
+def test_a_tree_lasts_as_long_as_a_clients_turn():
+    arguments = ["--aggregator_type=dpftrl", "--noise_multiplier=1", "--clip_norm=1"]
+    assert aggregation_flags.mechanism(resolve(*arguments), 1000, 30, 7).restart_frequency == 33
+    chosen = resolve(*arguments, "--dpftrl_restart_rounds=5")
+    assert aggregation_flags.mechanism(chosen, 1000, 30, 7).restart_frequency == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--aggregator_type=dpsgd", "--noise_multiplier=3", "--adaptive_clipping"], "noise of more than 1.5"),
+        (["--aggregator_type=ddp", "--noise_multiplier=1", "--clip_norm=1", "--ddp_bits=4"], "bits are too few"),
+    ],
+)
+def test_noise_that_does_not_fit_the_cohort_is_refused(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        aggregation_flags.mechanism(resolve(*arguments), 1000, 20, 7)
+
+
+def test_a_cohort_above_the_population_is_refused():
+    with pytest.raises(UsageError, match="--clients_per_round=20 is more than the 10 clients that take part"):
+        aggregation_flags.mechanism(resolve(), 10, 20, 7)

@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from optimization import aggregation_flags, aggregators, cli
+
+SHAPES = ((2000, 2), (96,))
+DELTA = tuple(np.full(shape, 0.01, np.float32) for shape in SHAPES)  # L2 norm 0.64.
+ZERO = tuple(np.zeros(shape, np.float32) for shape in SHAPES)
+KINDS = {
+    "mean": (),
+    "dpsgd": ("--noise_multiplier=0.5", "--clip_norm=0.4", "--insecure_seeded_noise"),
+    "dpsgd_adaptive": ("--noise_multiplier=0.1", "--adaptive_clipping", "--insecure_seeded_noise"),
+    "dpftrl": ("--noise_multiplier=0.5", "--clip_norm=0.4", "--insecure_seeded_noise", "--dpftrl_restart_rounds=3"),
+    "mf_dpftrl": ("--noise_multiplier=0.5", "--clip_norm=0.4", "--insecure_seeded_noise", "--mf_bands=3"),
+    "secure_sum": (),
+    "ddp": ("--noise_multiplier=0.5", "--clip_norm=0.4"),
+}
+
+
+def build(*arguments: str, cohort: int = 4):
+    flags = cli.FlagSet("")
+    flags.group("")
+    flags.integer("seed", 3, "")
+    aggregation_flags.define(flags)
+    settings = aggregation_flags.resolve(flags.parse(["test", *arguments]))
+    mechanism = aggregation_flags.mechanism(settings, 100, cohort, 4096)
+    delta_type = tff.to_type(tuple((np.float32, shape) for shape in SHAPES))
+    factory = aggregators.build(settings, mechanism, SHAPES)
+    return settings, factory.create(delta_type, tff.TensorType(np.float32))
+
+
+def build_kind(kind: str):
+    return build(f"--aggregator_type={kind.removesuffix('_adaptive')}", *KINDS[kind])
+
+
+def flat(parts) -> np.ndarray:
+    return np.concatenate([np.ravel(part) for part in tf.nest.flatten(parts)])
+
+
+def play(process, state, deltas):
+    return process.next(state, deltas, [1.0] * len(deltas))
+
+
+def test_dp_fedavg_divides_the_sum_of_clipped_deltas_by_the_expected_cohort(tff_worker):
+    settings, process = build("--aggregator_type=dpsgd", "--noise_multiplier=0", "--clip_norm=0.32")
+    state = process.initialize()
+    output = play(process, state, [DELTA, DELTA, ZERO])
+    np.testing.assert_allclose(flat(output.result), 2 * 0.005 / 4, rtol=1e-5)
+    assert aggregators.clip_norm(settings, state, output.measurements) == 0.32
+    assert aggregators.clipped_clients(output.measurements) is None
+
+
+@pytest.mark.parametrize("arguments", [("--insecure_seeded_noise",), ()])
+def test_noise_on_the_mean_has_deviation_noise_multiplier_times_clip_over_cohort(tff_worker, arguments):
+    _, process = build("--aggregator_type=dpsgd", "--noise_multiplier=0.5", "--clip_norm=0.4", *arguments)
+    noise = flat(play(process, process.initialize(), [ZERO] * 4).result)
+    low, high = scipy.stats.chi2(len(noise)).ppf([5e-5, 1 - 5e-5])
+    assert low < np.square(noise).sum() / (0.5 * 0.4 / 4) ** 2 < high
+
+
+def test_private_noise_does_not_repeat(tff_worker):
+    found = []
+    for _ in range(2):
+        _, process = build("--aggregator_type=dpsgd", "--noise_multiplier=0.5", "--clip_norm=0.4")
+        found.append(flat(play(process, process.initialize(), [ZERO] * 4).result))
+    assert not np.array_equal(*found)
+
+
+def test_the_reported_clip_norm_is_the_one_that_the_round_used(tff_worker):
+    settings, process = build("--aggregator_type=dpsgd", "--noise_multiplier=0", "--adaptive_clipping")
+    state, norms = process.initialize(), []
+    for _ in range(2):
+        output = play(process, state, [DELTA] * 4)
+        norms.append(aggregators.clip_norm(settings, state, output.measurements))
+        np.testing.assert_allclose(np.linalg.norm(flat(output.result)), norms[-1], rtol=1e-4)
+        state = output.state
+    assert norms == pytest.approx([0.1, 0.1 * np.exp(0.2 * 0.8)], rel=1e-5)
+
+
+def test_a_secure_sum_is_the_clipped_mean_to_its_grid(tff_worker):
+    settings, process = build("--aggregator_type=secure_sum", "--clip_norm=0.32")
+    state = process.initialize()
+    output = play(process, state, [DELTA, ZERO])
+    np.testing.assert_allclose(flat(output.result), 0.0025, atol=1e-6)
+    assert aggregators.clip_norm(settings, state, output.measurements) == pytest.approx(0.32)
+    assert aggregators.clipped_clients(output.measurements) == 1
+
+
+def test_distributed_noise_adds_up_to_the_central_one(tff_worker):
+    _, process = build("--aggregator_type=ddp", "--noise_multiplier=0.5", "--clip_norm=0.4")
+    noise = flat(play(process, process.initialize(), [ZERO] * 4).result)
+    assert noise.std() == pytest.approx(0.5 * 0.4 / 4, rel=0.05)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ddp"])
+def test_state_that_was_saved_continues_as_if_it_had_not_been(tff_worker, kind):
+    _, process = build_kind(kind)
+    template = process.initialize()
+    first = play(process, template, [DELTA] * 4).state
+    leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(first)]
+    for leaf, like in zip(leaves, tf.nest.flatten(template), strict=True):
+        assert (leaf.shape, leaf.dtype) == (np.shape(like), np.asarray(like).dtype)
+    again = tf.nest.pack_sequence_as(template, leaves)
+    results = [flat(play(process, state, [DELTA] * 4).result) for state in (first, again)]
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("kind", ["dpsgd", "dpsgd_adaptive", "dpftrl", "mf_dpftrl"])
+def test_an_empty_cohort_still_releases_noise(tff_worker, kind):
+    _, process = build_kind(kind)
+    result = flat(play(process, process.initialize(), []).result)
+    assert np.isfinite(result).all()
+    assert result.std() > 0

@@ -1,0 +1,160 @@
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+from optimization import dp_queries, privacy
+
+SPECS = (tf.TensorSpec((40, 50)), tf.TensorSpec((1000,)))
+ZEROS = tuple(tf.zeros(spec.shape) for spec in SPECS)
+
+
+def flat(parts) -> np.ndarray:
+    return np.concatenate([np.ravel(part) for part in parts])
+
+
+def play(query, rounds: int, record=ZEROS):
+    """Returns each round's noised result for a sum that is `record`."""
+    state, results = query.initial_global_state(), []
+    for _ in range(rounds):
+        result, state, _ = query.get_noised_result(record, state)
+        results.append(flat(result))
+    return np.stack(results), state
+
+
+def assert_variance(sample: np.ndarray, variance: float):
+    """Two-sided chi-square test of a normal sample's variance about zero, at one in ten thousand."""
+    low, high = scipy.stats.chi2(len(sample)).ppf([5e-5, 1 - 5e-5])
+    assert low < np.square(sample).sum() / variance < high
+
+
+def sums(clip: float):
+    return [
+        dp_queries.gaussian_sum(clip, 0.0, None),
+        dp_queries.gaussian_sum(clip, 0.0, 3),
+        dp_queries.tree_sum(clip, 1.0, SPECS, noise_seed=1, max_rounds=4),
+        dp_queries.BandedSumQuery(clip, 0.0, 3, SPECS, 1),
+    ]
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_clipping_is_to_the_norm_of_the_whole_record(index):
+    query = sums(10.0)[index]
+    params = query.derive_sample_params(query.initial_global_state())
+    record = (tf.constant([3.0, 0.0]), tf.constant([[4.0]]))
+    for factor, kept in [(1.0, 1.0), (2.0, 2.0), (2.5, 2.0), (1000.0, 2.0), (0.0, 0.0)]:
+        clipped = query.preprocess_record(params, tf.nest.map_structure(lambda part, by=factor: by * part, record))
+        np.testing.assert_allclose(flat(clipped), kept * np.array([3.0, 0.0, 4.0]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_noise_of_a_gaussian_sum_has_the_stated_deviation(seed):
+    results, _ = play(dp_queries.gaussian_sum(2.0, 0.6, seed), 2)
+    for result in results:
+        assert_variance(result, 0.36)
+    assert abs(np.corrcoef(results)[0, 1]) < 0.08
+
+
+def test_noise_is_added_to_the_sum():
+    record = tuple(tf.fill(spec.shape, 7.0) for spec in SPECS)
+    noise, _ = play(dp_queries.gaussian_sum(2.0, 0.6, 9), 1)
+    noised, _ = play(dp_queries.gaussian_sum(2.0, 0.6, 9), 1, record)
+    np.testing.assert_allclose(noised - noise, 7.0, atol=1e-5)
+
+
+def test_seeded_noise_repeats_and_other_seeds_and_no_seed_do_not():
+    seeded = [play(dp_queries.gaussian_sum(1.0, 1.0, seed), 2)[0] for seed in (4, 4, 5)]
+    np.testing.assert_array_equal(seeded[0], seeded[1])
+    assert not np.array_equal(seeded[0], seeded[2])
+    free = [play(dp_queries.gaussian_sum(1.0, 1.0, None), 1)[0] for _ in range(2)]
+    assert not np.array_equal(free[0], free[1])
+
+
+ADAPTIVE = {
+    "initial_l2_norm_clip": 1.0,
+    "target_unclipped_quantile": 0.8,
+    "learning_rate": 0.2,
+    "expected_num_records": 25.0,
+}
+
+
+def adapt(seed, noise_multiplier, count_stddev, rounds):
+    """Returns the clip norm after rounds of 25 records with log-normal norms."""
+    query = dp_queries.adaptive_clip_sum(
+        seed=seed, noise_multiplier=noise_multiplier, clipped_count_stddev=count_stddev, **ADAPTIVE
+    )
+    draw, state, norms = np.random.default_rng(0), query.initial_global_state(), []
+    for _ in range(rounds):
+        params = query.derive_sample_params(state)
+        sample = query.initial_sample_state((tf.TensorSpec((1,)),))
+        for norm in np.exp(draw.normal(0, 0.3, 25)):
+            sample = query.accumulate_record(params, sample, (tf.constant([norm], tf.float32),))
+        _, state, _ = query.get_noised_result(sample, state)
+        norms.append(float(state.sum_state.l2_norm_clip))
+    return np.array(norms), state
+
+
+@pytest.mark.parametrize("seed", [None, 2])
+def test_the_adaptive_clip_norm_finds_the_quantile(seed):
+    norms, _ = adapt(seed, 0.0, 0.0, 30)
+    assert norms[-10:].mean() == pytest.approx(scipy.stats.lognorm(0.3).ppf(0.8), rel=0.1)
+
+
+def test_noise_of_adaptive_clipping_follows_the_clip_norm_and_the_published_split():
+    total, count_stddev = 0.7, 1.25
+    value = privacy.split_noise(total, count_stddev)
+    assert value == pytest.approx((0.7**-2 - 2.5**-2) ** -0.5)
+    norms, state = adapt(3, value, count_stddev, 30)
+    assert float(state.sum_state.stddev) == pytest.approx(value * norms[-1], rel=1e-5)
+    count = state.quantile_estimator_state.below_estimate_state.numerator_state
+    assert float(count.stddev) == pytest.approx(count_stddev)
+    assert norms[-10:].mean() == pytest.approx(scipy.stats.lognorm(0.3).ppf(0.8), rel=0.3)
+
+
+def test_seeded_adaptive_noise_repeats():
+    first, second, other = (adapt(seed, 0.5, 1.25, 3)[0] for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, other)
+
+
+def test_tree_noise_of_the_running_sum_counts_the_bits_of_the_round():
+    results, _ = play(dp_queries.tree_sum(2.0, 0.5, SPECS, noise_seed=6, max_rounds=8), 8)
+    for round_num, running in enumerate(np.cumsum(results, axis=0), 1):
+        assert_variance(running, round_num.bit_count() * (2.0 * 0.5) ** 2)
+
+
+def test_a_restarted_tree_begins_anew():
+    query = dp_queries.tfp.RestartQuery(
+        dp_queries.tree_sum(1.0, 1.0, SPECS, noise_seed=6, max_rounds=3),
+        dp_queries.tfp.restart_query.PeriodicRoundRestartIndicator(3),
+    )
+    results, _ = play(query, 6)
+    assert_variance(results[3], 1.0)
+    assert_variance(results[:3].sum(axis=0), 2.0)
+    assert_variance(results.sum(axis=0), 4.0)
+
+
+def test_tree_and_banded_state_keep_their_shapes():
+    for query in sums(1.0)[2:]:
+        state = query.initial_global_state()
+        shapes = [leaf.shape for leaf in tf.nest.flatten(state)]
+        for _ in range(4):
+            _, state, _ = query.get_noised_result(ZEROS, state)
+            assert [leaf.shape for leaf in tf.nest.flatten(state)] == shapes
+
+
+def test_banded_noise_times_its_factor_is_independent_noise():
+    bands, rounds, stddev = 3, 6, 0.5
+    results, _ = play(dp_queries.BandedSumQuery(1.0, stddev, bands, SPECS, 8), rounds)
+    column = privacy.banded_factor(bands)
+    factor = sum(np.diag(np.full(rounds - band, column[band]), -band) for band in range(bands))
+    white = factor @ results
+    for row in white:
+        assert_variance(row, stddev**2)
+    correlation = np.corrcoef(white) - np.eye(rounds)
+    assert abs(correlation).max() < 0.08
+
+
+def test_banded_noise_of_the_running_sum_is_less_than_independent_noise():
+    results, _ = play(dp_queries.BandedSumQuery(1.0, 1.0, 8, SPECS, 8), 16)
+    assert results.sum(axis=0).var() < 0.7 * 16

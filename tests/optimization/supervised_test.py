@@ -1,0 +1,169 @@
+"""One round of supervised training against the same training done client by client."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from optimization import client_work, models, supervised
+
+MODEL = models.mlp(3, (), 4)
+DRAW = np.random.default_rng(11)
+INITIAL = (DRAW.normal(size=(3, 4)).astype(np.float32), DRAW.normal(size=4).astype(np.float32))
+WORK = client_work.LocalSgd(1e9, 4, steps=5)  # Clients bring their own learning rate.
+
+
+def make(mean=None, **changes) -> supervised.SupervisedProcess:
+    mean = mean or tff.aggregators.as_weighted_aggregator(tff.aggregators.UnweightedMeanFactory())
+    fields = {
+        "model": MODEL,
+        "local_work": WORK,
+        "aggregator": mean,
+        "server_optimizer": tff.learning.optimizers.build_sgdm(1.0),
+        "feature_spec": tf.TensorSpec((None, 3)),
+        "label_spec": tf.TensorSpec((None,), tf.int32),
+        "cohort_size": 3,
+    }
+    return supervised.SupervisedProcess(**(fields | changes))
+
+
+def client(number: int, size: int, position: int, learning_rate: float = 0.2, labels=None) -> supervised.ClientInput:
+    draw = np.random.default_rng(100 + number)
+    features = draw.normal(size=(size, 3)).astype(np.float32)
+    drawn = draw.integers(0, 4, size).astype(np.int32)
+    return supervised.ClientInput(
+        features,
+        drawn if labels is None else labels,
+        np.array([number, 7], np.int32),
+        np.int32(position),
+        np.float32(size),
+        np.float32(learning_rate),
+    )
+
+
+def alone(one: supervised.ClientInput) -> client_work.ClientUpdate:
+    cache = {"features": tf.constant(one.features), "labels": tf.constant(one.labels)}
+    return WORK.build(MODEL, supervised.cross_entropy)(INITIAL, cache, one.key, tf.constant(one.learning_rate))
+
+
+def test_cross_entropy_of_classes_and_of_shared_probability():
+    logits = np.log(np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], np.float32))
+    np.testing.assert_allclose(supervised.example_losses(logits, tf.constant([0, 2])), -np.log([0.7, 0.6]), rtol=1e-5)
+    several = tf.constant([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    np.testing.assert_allclose(
+        supervised.example_losses(logits, several), [-0.5 * np.log(0.7 * 0.2), 0], rtol=1e-5, atol=1e-7
+    )
+
+
+def test_a_round_moves_by_the_mean_of_the_clients_deltas(tff_worker):
+    cohort = [client(1, 10, 0), client(2, 6, 1, learning_rate=0.05), client(3, 1, 2)]
+    rounds = make().build(INITIAL)
+    state, metrics = rounds.next(rounds.initialize(), cohort)
+    updates = [alone(one) for one in cohort]
+    deltas = [np.mean(parts, axis=0) for parts in zip(*(update.delta for update in updates), strict=True)]
+    for found, weight, delta in zip(state.weights, INITIAL, deltas, strict=True):
+        np.testing.assert_allclose(found, weight + delta, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(metrics.update_norm, np.sqrt(sum(np.square(delta).sum() for delta in deltas)), rtol=1e-5)
+    np.testing.assert_allclose(metrics.loss_sum, sum(update.loss_sum for update in updates), rtol=1e-5)
+    assert (metrics.examples, metrics.trained_examples) == (17, 60)
+
+
+def test_losses_come_back_at_their_positions(tff_worker):
+    cohort = [client(1, 10, 2), client(2, 6, 0)]
+    rounds = make().build(INITIAL)
+    _, metrics = rounds.next(rounds.initialize(), cohort)
+    updates = [alone(one) for one in cohort]
+    np.testing.assert_allclose(
+        metrics.client_losses, [updates[1].loss_sum / 20, 0, updates[0].loss_sum / 20], rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        metrics.client_deviations, [updates[1].loss_deviation, 0, updates[0].loss_deviation], rtol=1e-4
+    )
+
+
+def test_weights_count_in_a_weighted_mean(tff_worker):
+    cohort = [client(1, 9, 0), client(2, 3, 1)]
+    rounds = make(tff.aggregators.MeanFactory(no_nan_division=True)).build(INITIAL)
+    state, _ = rounds.next(rounds.initialize(), cohort)
+    parts = zip(state.weights, INITIAL, *(alone(one).delta for one in cohort), strict=True)
+    for found, weight, first, second in parts:
+        np.testing.assert_allclose(found, weight + (9 * first + 3 * second) / 12, rtol=1e-5, atol=1e-6)
+
+
+def test_empty_and_diverged_clients_are_zero_updates_and_have_no_loss(tff_worker):
+    bad = client(3, 6, 2)
+    bad.features[2, 0] = np.inf
+    rounds = make(local_work=client_work.LocalSgd(0.1, 4, epochs=1)).build(INITIAL)
+    _, one = rounds.next(rounds.initialize(), [client(1, 6, 0)])
+    state, metrics = rounds.next(rounds.initialize(), [client(1, 6, 0), client(2, 0, 1), bad])
+    assert (metrics.empty_clients, metrics.nonfinite_clients, metrics.trained_examples) == (1, 1, 6)
+    assert np.isnan(metrics.client_losses).tolist() == [False, True, True]
+    assert np.isnan(metrics.client_deviations).tolist() == [False, True, True]
+    np.testing.assert_allclose(metrics.update_norm, one.update_norm / 3, rtol=1e-5)
+    assert all(np.isfinite(weight).all() for weight in state.weights)
+    assert np.isfinite(metrics.loss_sum)
+
+
+def test_several_labels_an_example(tff_worker):
+    labels = np.eye(4, dtype=np.float32)[[0, 1, 2, 3, 1, 2]]
+    single = make(cohort_size=1).build(INITIAL)
+    several = make(cohort_size=1, label_spec=tf.TensorSpec((None, 4))).build(INITIAL)
+    expected, _ = single.next(single.initialize(), [client(1, 6, 0, labels=labels.argmax(axis=1).astype(np.int32))])
+    found, _ = several.next(several.initialize(), [client(1, 6, 0, labels=labels)])
+    for one, other in zip(found.weights, expected.weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_the_poll_gives_each_clients_exact_loss(tff_worker):
+    polled = [client(1, 10, 1), client(2, 6, 0)]
+    found = make().build_loss_poll(2)(INITIAL, polled)
+    expected = []
+    for one in reversed(polled):
+        logits = one.features @ INITIAL[0] + INITIAL[1]
+        log_probabilities = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        expected.append(-log_probabilities[np.arange(len(logits)), one.labels].mean())
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_equal_inputs_give_equal_rounds_bit_for_bit(tff_worker):
+    rounds = make().build(INITIAL)
+    cohort = [client(1, 10, 0), client(2, 6, 1), client(3, 8, 2)]
+    first, second = (rounds.next(rounds.initialize(), cohort) for _ in range(2))
+    for one, other in zip(tf.nest.flatten(first), tf.nest.flatten(second), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_round_is_generalized_fedavg_of_tff(tff_worker):
+    """One epoch of one batch, SGD at the server: TFF's own FedAvg."""
+    examples = [
+        (client(number, 6, place).features, client(number, 6, place).labels) for place, number in enumerate((1, 2))
+    ]
+    spec = (tf.TensorSpec((None, 3)), tf.TensorSpec((None,), tf.int32))
+
+    keras = tf.keras.Sequential([tf.keras.layers.Input(3), tf.keras.layers.Dense(4)])
+    keras.set_weights(INITIAL)
+    model = tff.learning.models.functional_model_from_keras(
+        keras, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), spec
+    )
+    theirs = tff.learning.algorithms.build_unweighted_fed_avg(
+        model, tff.learning.optimizers.build_sgdm(0.2), tff.learning.optimizers.build_sgdm(1.0)
+    )
+    start = theirs.initialize()
+    output = theirs.next(start, [tf.data.Dataset.from_tensors(one) for one in examples])
+    before = start.global_model_weights.trainable
+    mine = make(local_work=client_work.LocalSgd(1e9, 6, epochs=1), cohort_size=2).build(tuple(before))
+    state, _ = mine.next(mine.initialize(), [client(1, 6, 0), client(2, 6, 1)])
+    for found, expected in zip(state.weights, output.state.global_model_weights.trainable, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_round_compiles_to_map_reduce_form(tff_worker):
+    form = tff.backends.mapreduce.get_map_reduce_form_for_computation(make().build(INITIAL).next)
+    assert form.work is not None
+
+
+@pytest.mark.parametrize("position", [0, 2])
+def test_a_scalar_is_put_at_its_position(position):
+    expected = [0.0, 0.0, 0.0]
+    expected[position] = 4.0
+    np.testing.assert_array_equal(supervised.at_position(tf.constant(4.0), position, 3), expected)

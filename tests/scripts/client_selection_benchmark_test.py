@@ -1,0 +1,12 @@
+"""Tests of scripts.client_selection_benchmark's flags; what it measures is no test."""
+
+import pytest
+
+from data.errors import UsageError
+from scripts import client_selection_benchmark
+
+
+def test_a_cohort_larger_than_the_population_is_refused():
+    arguments = ["client_selection_benchmark", "--population=10", "--cohort=11"]
+    with pytest.raises(UsageError, match="--cohort=11 clients cannot be chosen from 10"):
+        client_selection_benchmark.program(client_selection_benchmark.define().parse(arguments))
