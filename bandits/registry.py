@@ -154,6 +154,8 @@ _SMALL_POPULATION = _STUDY | {
     "max_examples_per_client": 100,
 }
 
+_MADE_IMAGES = {"partition_clients": 100, "partition_alpha": 0.3, "init_clients": 20}
+_IMAGE_FLAGS = frozenset({"partition_clients", "partition_seed", "partition_alpha", "partition_examples"})
 _TEXT_FLAGS = frozenset({"num_tags", "vocabulary_size", "max_words", "text_normalisation", "keep_untagged"})
 
 TASKS = {
@@ -185,6 +187,33 @@ TASKS = {
         "mnist_writers",
         _SMALL_POPULATION,
     ),
+    "fashion_mnist": TaskEntry(
+        "bandits.tasks.images",
+        "Fashion-MNIST dealt with label skew, 100 made clients, 10 actions, MLP",
+        "fashion_mnist",
+        _MADE_IMAGES,
+        _IMAGE_FLAGS,
+    ),
+    "mnist": TaskEntry(
+        "bandits.tasks.images",
+        "MNIST dealt with label skew, 100 made clients, 10 actions, CNN",
+        "mnist",
+        _MADE_IMAGES,
+        _IMAGE_FLAGS,
+    ),
+    "cifar100": TaskEntry(
+        "bandits.tasks.images",
+        "CIFAR-100 dealt with label skew, 100 made clients, 100 actions, MLP",
+        "cifar100",
+        _MADE_IMAGES,
+        _IMAGE_FLAGS,
+    ),
+    "synthetic": TaskEntry(
+        "bandits.tasks.synthetic",
+        "Synthetic(alpha, beta) of Li et al., 30 made clients, 10 actions, linear; needs no file",
+        defaults={"partition_clients": 30, "init_clients": 10},
+        flags=frozenset({"partition_clients", "partition_seed", "synthetic_alpha", "synthetic_beta"}),
+    ),
     "stackoverflow_tag": TaskEntry(
         "bandits.tasks.stackoverflow",
         "TFF's Stack Overflow, 342,477 users, the 50 top tags as actions, linear",
@@ -213,6 +242,8 @@ TASKS = {
             "init_server_optimizer": "adam",
             "init_server_learning_rate": 0.01,
             "init_client_learning_rate": 1.0,
+            # The learning rates belong to this one: with the mean, features and steps are ten times smaller.
+            "text_normalisation": "l2",
             "rounds_per_eval": 20,
         },
         flags=_TEXT_FLAGS,

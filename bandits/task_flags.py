@@ -5,10 +5,10 @@ from data.errors import UsageError
 from optimization import cli
 
 
-def define_choice(flags: cli.FlagSet) -> None:
+def define_choice(flags: cli.FlagSet, default: str = "digits") -> None:
     """Defines `--task_type`."""
     tasks = {name: entry.help for name, entry in registry.TASKS.items()}
-    flags.choice("task_type", "digits", tasks, "data, model and rewards")
+    flags.choice("task_type", default, tasks, "data, model and rewards")
 
 
 def define_data(flags: cli.FlagSet) -> None:
@@ -30,10 +30,27 @@ def define_data(flags: cli.FlagSet) -> None:
         "text_normalisation",
         None,
         ["mean", "l2"],
-        "word counts divided by their sum, or by their L2 norm, the published program's (default: l2 with "
-        "--variant=reference_code, else mean)",
+        "word counts divided by their sum, or by their L2 norm, as the published program does (default: mean for "
+        "stackoverflow_tag with --variant=paper, else l2)",
     )
     flags.switch("keep_untagged", False, "keep posts with none of the tags, for which no action pays")
+
+    flags.group("Made clients: --task_type=fashion_mnist, mnist, cifar100 and synthetic")
+    flags.integer("partition_clients", None, "clients (default: 100, synthetic 30)", low=1)
+    flags.integer("partition_seed", 0, "seed of the clients, which --seed does not change", high=2**32 - 1)
+    flags.number(
+        "partition_alpha",
+        None,
+        "Dirichlet parameter of a client's labels; small: few labels (default: 0.3)",
+        above=True,
+    )
+    flags.integer("partition_examples", 0, "examples of a client; 0 to deal all")
+    flags.number(
+        "synthetic_alpha",
+        1.0,
+        "synthetic: variance of the means of clients' models; by its definition it changes no label",
+    )
+    flags.number("synthetic_beta", 1.0, "synthetic: variance of the means of clients' features")
 
     flags.group("Your own table: --task_type=tabular")
     flags.text("data_file", None, ".csv or .parquet file")

@@ -137,6 +137,13 @@ def encode(
     return counted.padded(counted.width if width is None else width)
 
 
+def trimmed(features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the features of `encode` without the columns at the right that no post uses; one column stays."""
+    used = np.flatnonzero(features["values"].any(axis=0))
+    width = used[-1] + 1 if len(used) else 1
+    return {name: array[:, :width] for name, array in features.items()}
+
+
 def tag_vectors(tags: Sequence[Sequence[str]], index: Mapping[str, int]) -> np.ndarray:
     """Returns float32 [posts, tags]: 1 for each tag of a post that `index` has a position of, 0 for the others."""
     vectors = np.zeros((len(tags), len(index)), np.float32)

@@ -1,7 +1,8 @@
-"""Measures rounds of the EMNIST CNN.
+"""Measures rounds of the EMNIST CNN, and of Stack Overflow's tag prediction.
 
-Time against the machine's own matrix-multiply rate, memory, growth with cohort and population, and where the time
-goes. Data is generated in EMNIST's shapes, so that no file is needed. Prints a table and writes JSON.
+For EMNIST: time against the machine's own matrix-multiply rate, memory, growth with cohort and population, and parts
+of a round. For Stack Overflow: time, memory, bytes moved, and the sparse model against the dense one. Data is made
+in the data sets' shapes, so that no file is needed. Prints a table and writes JSON.
 """
 
 import dataclasses
@@ -11,6 +12,7 @@ import pathlib
 import platform
 import statistics
 import time
+from unittest import mock
 
 from data.errors import UsageError
 from optimization import cli
@@ -20,8 +22,10 @@ Benchmarks federated bandit rounds on this machine: EMNIST's CNN, 26 to 200 exam
 
   benchmark                             # cohort 64, then cohorts 8 and 512, then a population of 300,000
   benchmark --rounds=200 --cohorts=64 --populations=3400
+  benchmark --task=stackoverflow --rounds=500   # 10,000 words, 50 tags, posts of 5 to 130 words
 """
 _MATMUL_SIZE = 2048
+_WORDS, _TAGS = 10_000, 50
 _FIRST_LAYER_FLOPS = 2 * 28 * 28 * 25 * 32  # Its input's gradient is not needed.
 
 
@@ -29,6 +33,7 @@ def define() -> cli.FlagSet:
     """Returns the flags of `benchmark`."""
     flags = cli.FlagSet(_USAGE)
     flags.group("Flags")
+    flags.choice("task", "emnist", ["emnist", "stackoverflow"], "whose rounds are measured")
     flags.integer("rounds", 10, "measured rounds of the first cohort size; the others take a third", low=3)
     flags.text("cohorts", "64,8,512", "clients per round, separated by commas; the first is measured in depth")
     flags.text("populations", "3400,300000", "clients to sample from, separated by commas")
@@ -53,7 +58,11 @@ def program(settings: cli.Settings) -> None:
     populations = _numbers("populations", settings.populations)
     if max(cohorts) > min(populations):
         raise UsageError(f"--cohorts: {max(cohorts)} clients cannot be drawn from {min(populations)}.")
-    bench = _Benchmark(settings, populations[0])
+    if settings.task == "stackoverflow":
+        results = _tag_prediction(settings, populations[0], cohorts[0])
+        _write(results, settings.output)
+        return
+    bench = _Benchmark(settings, populations[0], "emnist_chars", _emnist, 0.1)
     results = {"machine": _machine(), "main": bench.depth(cohorts[0], settings.rounds)}
     few = max(3, settings.rounds // 3)
     results["cohorts"] = {cohorts[0]: results["main"]["seconds_per_round"]}
@@ -62,36 +71,32 @@ def program(settings: cli.Settings) -> None:
     results["populations"] = {}
     for population in populations:
         results["populations"][population] = bench.population(population, cohorts[0], few)
-    path = pathlib.Path(cli.user_path(settings.output))
-    path.write_text(json.dumps(results, indent=2) + "\n")
     _print(results, cohorts[0])
+    _write(results, settings.output)
+
+
+def _write(results: dict, output: str) -> None:
+    path = pathlib.Path(cli.user_path(output))
+    path.write_text(json.dumps(results, indent=2) + "\n")
     print(f"\nWritten to {path}.")
 
 
 class _Benchmark:
     """One worker and everything that is measured on it."""
 
-    def __init__(self, settings: cli.Settings, population: int):
+    def __init__(self, settings: cli.Settings, population: int, task_type: str, make_task, client_learning_rate: float):
         import psutil
 
-        from bandits import experiment, flags, registry, rewards, tasks
+        from bandits import experiment, flags, registry
         from optimization import worker
 
         self._experiment = experiment
         self._main = psutil.Process()
         self._worker = psutil.Process(worker.start(settings.max_concurrent_threads).pid)
-        arguments = ["benchmark", "--task_type=emnist_chars", "--max_examples_per_client=0"]
+        arguments = ["benchmark", f"--task_type={task_type}", "--max_examples_per_client=0"]
         self._settings = flags.resolve(flags.define().parse(arguments))
-        clients = _generated_clients(population)
-        self._task = tasks.Task(
-            clients=clients,
-            held_out=clients,
-            num_actions=62,
-            feature_spec=((28, 28, 1), "float32"),
-            model="cnn",
-            model_arguments={"num_outputs": 62},
-            rewards={"exact": rewards.exact(62)},
-        )
+        self._make_task = make_task
+        self._task = make_task(population)
         self._settings = self._settings.replace(max_validation_samples=100)
         self._phase = experiment.Phase(
             bandit=registry.BANDITS["softmax"],
@@ -102,13 +107,13 @@ class _Benchmark:
             deploy_every=10,
             server_optimizer="adam",
             server_learning_rate=0.002,
-            client_learning_rate=0.1,
+            client_learning_rate=client_learning_rate,
         )
 
     def _rounds(self, cohort: int, population: int | None = None):
         task, phase = self._task, dataclasses.replace(self._phase, cohort_size=cohort)
         if population:
-            task = dataclasses.replace(task, clients=_generated_clients(population))
+            task = self._make_task(population)
             phase = dataclasses.replace(phase, population=range(population))
         return self._experiment.build(self._settings, task, phase, self._mechanism(phase), None)
 
@@ -141,6 +146,42 @@ class _Benchmark:
         """Returns seconds of a round and resident memory with a population of this size."""
         seconds = self.seconds(cohort, rounds, population)
         return {"seconds_per_round": seconds, "resident_mb": round(self._resident_mb())}
+
+    def seconds_with(self, forward, cohort: int, rounds: int) -> float:
+        """Returns the median seconds of a round with another forward function of the model."""
+        build = self._experiment.build_model
+        replaced = mock.patch.object(
+            self._experiment, "build_model", lambda task: dataclasses.replace(build(task), forward=forward)
+        )
+        with replaced:
+            return self.seconds(cohort, rounds)
+
+    def inputs(self, cohort: int) -> list:
+        """Returns one round's client inputs."""
+        phase = dataclasses.replace(self._phase, cohort_size=cohort)
+        return self._experiment.cohort_inputs(self._settings, self._task, phase, 1)
+
+    def rounds(self, cohort: int, rounds: int) -> dict:
+        """Measures time, processor time and memory of many rounds."""
+        experiment = self._rounds(cohort)
+        state, _ = experiment.play_round(experiment.initial_state(), 1)
+        times, cpus, memory = [], [], []
+        for round_num in range(2, rounds + 2):
+            cpu, start = self._cpu(), time.perf_counter()
+            state, _ = experiment.play_round(state, round_num)
+            times.append(time.perf_counter() - start)
+            cpus.append(self._cpu() - cpu)
+            memory.append(self._resident_mb())
+        tenth = max(1, rounds // 10)
+        return {
+            "cohort": cohort,
+            "rounds": rounds,
+            "seconds_per_round": round(statistics.median(times), 3),
+            "cpu_seconds_per_round": round(statistics.median(cpus), 3),
+            "peak_memory_mb": round(self._peak_mb()),
+            "resident_mb_first_tenth": round(statistics.mean(memory[:tenth])),
+            "resident_mb_last_tenth": round(statistics.mean(memory[-tenth:])),
+        }
 
     def depth(self, cohort: int, rounds: int) -> dict:
         """Measures one cohort size: start-up, time, processor time, rate, memory, and the parts of a round."""
@@ -224,8 +265,62 @@ class _Benchmark:
         }
 
 
-def _generated_clients(population: int):
-    """Returns EMNIST-shaped clients of 26 to 200 examples, 100 on average, made when they are read."""
+def _emnist(population: int):
+    """Returns EMNIST's task on clients of 26 to 200 examples, 100 on average."""
+    import numpy as np
+
+    from bandits import rewards, tasks
+    from data import clients
+
+    def make(draw):
+        size = 26 + int(draw.beta(1.5, 2.0) * 175)
+        features = draw.random((size, 28, 28, 1), dtype=np.float32)
+        return clients.Examples(features, draw.integers(0, 62, size, dtype=np.int32))
+
+    generated = _generated_clients(population, make)
+    return tasks.Task(
+        clients=generated,
+        held_out=generated,
+        num_actions=62,
+        feature_spec=((28, 28, 1), "float32"),
+        model="cnn",
+        model_arguments={"num_outputs": 62},
+        rewards={"exact": rewards.exact(62)},
+    )
+
+
+def _stackoverflow(population: int):
+    """Returns Stack Overflow's task on clients of 10 to 256 posts of 5 to 130 distinct words."""
+    import numpy as np
+
+    from bandits import rewards, tasks
+    from data import clients, text
+
+    def make(draw):
+        size = int(min(256, 10 + draw.exponential(120)))
+        lengths = draw.integers(5, 131, size)
+        is_word = np.arange(130) < lengths[:, np.newaxis]
+        ids = np.where(is_word, draw.integers(0, _WORDS, (size, 130)), 0).astype(np.int32)
+        values = np.where(is_word, 1 / lengths[:, np.newaxis], 0).astype(np.float32)
+        labels = (draw.random((size, _TAGS)) < 0.03).astype(np.float32)
+        return clients.Examples({"ids": ids, "values": values}, labels)
+
+    generated = _generated_clients(population, make)
+    return tasks.Task(
+        clients=generated,
+        held_out=generated,
+        num_actions=_TAGS,
+        feature_spec={"ids": ((None,), "int32"), "values": ((None,), "float32")},
+        model="bag_of_words",
+        model_arguments={"vocabulary_size": _WORDS, "num_outputs": _TAGS},
+        rewards={"exact": rewards.exact(_TAGS)},
+        normalise=text.trimmed,
+        multi_label=True,
+    )
+
+
+def _generated_clients(population: int, make):
+    """Returns clients that are made, from their index, when they are read."""
     import numpy as np
 
     from data import clients
@@ -235,13 +330,48 @@ def _generated_clients(population: int):
         checksum = "generated"
 
         def load(self, index: int) -> clients.Examples:
-            draw = np.random.default_rng(index)
-            size = 26 + int(draw.beta(1.5, 2.0) * 175)
-            return clients.Examples(
-                draw.random((size, 28, 28, 1), dtype=np.float32), draw.integers(0, 62, size, dtype=np.int32)
-            )
+            return make(np.random.default_rng(index))
 
     return Generated()
+
+
+def _tag_prediction(settings: cli.Settings, population: int, cohort: int) -> dict:
+    """Measures and prints rounds of Stack Overflow's shapes, sparse and dense."""
+    import numpy as np
+    import tensorflow as tf
+
+    bench = _Benchmark(settings, population, "stackoverflow_tag", _stackoverflow, 1.0)
+    found = bench.rounds(cohort, settings.rounds)
+
+    def dense(weights, features):
+        rows = tf.repeat(tf.range(tf.shape(features["ids"])[0]), tf.shape(features["ids"])[1])
+        where = tf.stack([rows, tf.reshape(features["ids"], [-1])], axis=1)
+        shape = tf.stack([tf.shape(features["ids"])[0], _WORDS])
+        return tf.scatter_nd(where, tf.reshape(features["values"], [-1]), shape) @ weights[0] + weights[1]
+
+    found["dense_seconds_per_round"] = bench.seconds_with(dense, cohort, max(3, settings.rounds // 10))
+    sent = bench.inputs(cohort)
+    model = (_WORDS + 1) * _TAGS * 4
+    # A round's state: the model, the deployed model, and Adam's two moments, there and back.
+    found["megabytes_moved"] = round(
+        (sum(np.asarray(leaf).nbytes for leaf in tf.nest.flatten(sent)) + 8 * model) / 1e6, 1
+    )
+    rows = [
+        (f"round of {cohort} clients, sparse", f"{found['seconds_per_round']:.3f} s"),
+        ("rounds a second", f"{1 / found['seconds_per_round']:.1f}"),
+        ("processor time of a round", f"{found['cpu_seconds_per_round']:.2f} s"),
+        ("the same, dense", f"{found['dense_seconds_per_round']:.3f} s"),
+        ("moved to and from the worker, a round", f"{found['megabytes_moved']} MB"),
+        ("peak memory, program and worker", f"{found['peak_memory_mb']} MB"),
+        (
+            f"resident memory, first and last tenth of {settings.rounds} rounds",
+            f"{found['resident_mb_first_tenth']} and {found['resident_mb_last_tenth']} MB",
+        ),
+    ]
+    print("Stack Overflow's shapes: 10,000 words, 50 tags, posts of 5 to 130 words")
+    for label, value in rows:
+        print(f"{label:<62}{value}")
+    return {"machine": _machine(), "stackoverflow": found}
 
 
 def _matmul_rate() -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from bandits import rewards
 from data import clients
 
-FeatureSpec = tuple[tuple[int, ...], str]
+FeatureSpec = tuple[tuple[int | None, ...], str]
 
 
 @dataclasses.dataclass(frozen=True)

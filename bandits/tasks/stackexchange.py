@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bandits import rewards, tasks
-from data import stackexchange
+from data import stackexchange, text
 
 
 def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
@@ -37,10 +37,11 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
         clients=corpus.train,
         held_out=corpus.held_out,
         num_actions=num_tags,
-        feature_spec={"ids": ((corpus.width,), "int32"), "values": ((corpus.width,), "float32")},
+        feature_spec={"ids": ((None,), "int32"), "values": ((None,), "float32")},
         model="bag_of_words",
         model_arguments={"vocabulary_size": len(corpus.vocabulary), "num_outputs": num_tags},
         rewards=rewards.tag_rewards(corpus.tag_counts, reference_code=settings["variant"] == "reference_code"),
+        normalise=text.trimmed,
         report={**corpus.report, "tags": corpus.tags, "tag_counts": corpus.tag_counts.tolist()},
         multi_label=True,
     )

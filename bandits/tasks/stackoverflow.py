@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bandits import rewards, tasks
-from data import stackoverflow
+from data import stackoverflow, text
 
 
 def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
@@ -28,15 +28,16 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
         normalisation=settings["text_normalisation"],
         keep_untagged=settings["keep_untagged"],
     )
-    num_tags, width = len(found.tags), settings["max_words"]
+    num_tags = len(found.tags)
     return tasks.Task(
         clients=found.train,
         held_out=found.held_out,
         num_actions=num_tags,
-        feature_spec={"ids": ((width,), "int32"), "values": ((width,), "float32")},
+        feature_spec={"ids": ((None,), "int32"), "values": ((None,), "float32")},
         model="bag_of_words",
         model_arguments={"vocabulary_size": found.vocabulary_size, "num_outputs": num_tags},
         rewards=rewards.tag_rewards(found.tag_counts, reference_code=settings["variant"] == "reference_code"),
+        normalise=text.trimmed,
         report={"tags": found.tags, "tag_counts": found.tag_counts.tolist()},
         multi_label=True,
     )

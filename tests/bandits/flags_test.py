@@ -302,8 +302,8 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
     hyperparameters = {
         f"server_{optimizer}_{name}" for optimizer, names in flags.SERVER_HYPERPARAMETERS.items() for name in names
     }
-    table_flags = registry.TASKS["tabular"].flags - {"model"}
-    assert missing - hyperparameters - table_flags == {
+    task_flags = frozenset().union(*(registry.TASKS[name].flags for name in ("tabular", "cifar100", "synthetic")))
+    assert missing - hyperparameters - (task_flags - {"model"}) == {
         "cache_dir",
         "data_dir",
         "dist_shift_type",
@@ -464,5 +464,6 @@ def test_a_flag_of_another_task_is_refused():
 
 
 def test_the_published_programs_bag_of_words_comes_with_its_variant():
-    assert _resolve("--task_type=stackexchange_tag")["text_normalisation"] == "mean"
-    assert _resolve("--task_type=stackexchange_tag", "--variant=reference_code")["text_normalisation"] == "l2"
+    assert _resolve("--task_type=stackoverflow_tag")["text_normalisation"] == "mean"
+    assert _resolve("--task_type=stackoverflow_tag", "--variant=reference_code")["text_normalisation"] == "l2"
+    assert _resolve("--task_type=stackexchange_tag")["text_normalisation"] == "l2"

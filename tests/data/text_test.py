@@ -129,3 +129,12 @@ def test_tag_vectors_are_multi_hot():
     assert vectors.dtype == np.float32
     np.testing.assert_array_equal(vectors, [[0, 1, 0], [1, 1, 0], [0, 0, 0], [0, 0, 0]])
     assert text.tag_vectors([], {"a": 0}).shape == (0, 1)
+
+
+def test_trimmed_cuts_the_columns_that_no_post_uses():
+    features = text.encode([["cat"], ["cat", "dog", "cat"], []], {"cat": 3, "dog": 0}, 9, "mean", width=5)
+    cut = text.trimmed(features)
+    np.testing.assert_array_equal(cut["ids"], features["ids"][:, :2])
+    np.testing.assert_array_equal(cut["values"], features["values"][:, :2])
+    nothing = text.trimmed({name: array[2:] for name, array in features.items()})
+    assert nothing["ids"].shape == nothing["values"].shape == (1, 1)

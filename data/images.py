@@ -1,0 +1,171 @@
+"""Image data sets without writers, dealt to clients with Dirichlet label skew: Fashion-MNIST, MNIST and CIFAR-100.
+
+Each comes from an archive in `--data_dir`, or is downloaded from where Keras' loaders find it. Pixels stay uint8.
+"""
+
+import gzip
+import os
+import pathlib
+import pickle
+import tarfile
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from data import clients, download, keys, partition
+from data.errors import UsageError
+
+_KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
+_FASHION_FILES = {
+    "train-images-idx3-ubyte.gz": "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+    "train-labels-idx1-ubyte.gz": "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+    "t10k-images-idx3-ubyte.gz": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+    "t10k-labels-idx1-ubyte.gz": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+}
+_MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
+_CIFAR_ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
+_CIFAR_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
+_SPLIT_SEED = 0
+
+
+class Split(NamedTuple):
+    """A whole data set.
+
+    Attributes:
+      train: Examples to deal to clients.
+      held_out: Examples for evaluation.
+    """
+
+    train: clients.Examples
+    held_out: clients.Examples
+
+
+class _Source(NamedTuple):
+    archive: str
+    read: Callable[[pathlib.Path], Split]
+    fetch: Callable[[str | None], Split]
+
+
+def load(
+    name: str,
+    num_clients: int,
+    concentration: float,
+    examples_per_client: int,
+    seed: int,
+    data_dir: str | None,
+    cache_dir: str | None,
+) -> tuple[clients.ClientData, clients.ClientData]:
+    """Returns the training images dealt to clients, see `partition.dirichlet_label_skew`, and the held-out ones as one.
+
+    Features are uint8 [examples, height, width] or [examples, height, width, 3]; labels int32.
+
+    Args:
+      name: `fashion_mnist`, `mnist` or `cifar100`.
+      num_clients: Clients.
+      concentration: Dirichlet parameter of a client's labels.
+      examples_per_client: Examples of a client; 0 to deal all.
+      seed: Seed of the deal.
+      data_dir: Folder of the archive; None for the environment's FEDBANDITS_DATA_DIR, if it has it, else to download.
+      cache_dir: Folder for downloads.
+
+    Raises:
+      UsageError: If the archive is missing or damaged, cannot be downloaded, or has too few images.
+    """
+    train, held_out = _split(name, data_dir, cache_dir)
+    available = len(train.labels)
+    wanted = num_clients * examples_per_client
+    if max(wanted, num_clients) > available:
+        raise UsageError(
+            f"--partition_clients={num_clients} with --partition_examples={examples_per_client} needs "
+            f"{max(wanted, num_clients):,} images; {name} has {available:,} for training."
+        )
+    if wanted:
+        rows = keys.generator(seed, keys.Purpose.EXAMPLES).choice(available, wanted, replace=False)
+        train = train.take(np.sort(rows))
+    draw = keys.generator(seed, keys.Purpose.PARTITION)
+    client_of_row = partition.dirichlet_label_skew(train.labels, num_clients, concentration, draw)
+    names = [f"client_{client:03d}" for client in range(num_clients)]
+    everyone = np.zeros(len(held_out.labels), np.int32)
+    return clients.ArrayClients(train, client_of_row, names), clients.ArrayClients(held_out, everyone, ["held_out"])
+
+
+def normalise(pixels: np.ndarray) -> np.ndarray:
+    """Returns float32 [examples, height, width, channels] in [0, 1], from uint8 with or without channels."""
+    with_channels = pixels if pixels.ndim == 4 else pixels[..., np.newaxis]
+    return with_channels.astype(np.float32) / np.float32(255)
+
+
+def _split(name: str, data_dir: str | None, cache_dir: str | None) -> Split:
+    source = _SOURCES[name]
+    folder = data_dir or os.environ.get("FEDBANDITS_DATA_DIR")
+    path = pathlib.Path(folder or "") / source.archive
+    if folder and path.is_file():
+        return source.read(path)
+    if data_dir:
+        raise UsageError(
+            f"There is no {source.archive} in {data_dir}: give --data_dir the folder that holds it, or leave it out "
+            "to download the data set."
+        )
+    return source.fetch(cache_dir)
+
+
+def _examples(pixels: np.ndarray, labels: np.ndarray) -> clients.Examples:
+    return clients.Examples(pixels, np.ravel(labels).astype(np.int32))
+
+
+def _read_pool(path: pathlib.Path, held_out_fraction: float) -> Split:
+    """Reads a pool whose official split is lost, and holds a seeded part of it out."""
+    pixels, labels = _arrays(path, "x", "y")
+    order = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT).permutation(len(labels))
+    cut = round(held_out_fraction * len(labels))
+    examples = _examples(pixels, labels)
+    return Split(examples.take(np.sort(order[cut:])), examples.take(np.sort(order[:cut])))
+
+
+def _read_split(path: pathlib.Path) -> Split:
+    pixels, labels, test_pixels, test_labels = _arrays(path, "x_train", "y_train", "x_test", "y_test")
+    return Split(_examples(pixels, labels), _examples(test_pixels, test_labels))
+
+
+def _arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return [archive[name] for name in names]
+    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
+        raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
+
+
+def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
+    parts = []
+    for name, sha256 in _FASHION_FILES.items():
+        path = download.plain_file(f"{_KERAS}{name}", f"fashion-mnist-{name}", cache_dir, sha256)
+        with gzip.open(path) as file:
+            is_pixels = "images" in name
+            values = np.frombuffer(file.read(), np.uint8, offset=16 if is_pixels else 8)
+        parts.append(values.reshape(-1, 28, 28) if is_pixels else values)
+    return Split(_examples(*parts[:2]), _examples(*parts[2:]))
+
+
+def _fetch_mnist(cache_dir: str | None) -> Split:
+    return _read_split(download.plain_file(f"{_KERAS}mnist.npz", "mnist.npz", cache_dir, _MNIST_SHA256))
+
+
+def _fetch_cifar100(cache_dir: str | None) -> Split:
+    path = download.plain_file(_CIFAR_ORIGIN, "cifar-100-python.tar.gz", cache_dir, _CIFAR_SHA256)
+    parts = []
+    with tarfile.open(path) as archive:
+        for part in ("train", "test"):
+            # A pickle runs what it says; this is the published one, by its checksum.
+            values = pickle.load(archive.extractfile(f"cifar-100-python/{part}"), encoding="bytes")
+            pixels = values[b"data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+            parts.append(_examples(np.ascontiguousarray(pixels), np.array(values[b"fine_labels"])))
+    return Split(*parts)
+
+
+# Pools hold out as large a part as the official test sets are.
+_SOURCES: Mapping[str, _Source] = {
+    "fashion_mnist": _Source("fashion_mnist_pool.npz", lambda path: _read_pool(path, 1 / 7), _fetch_fashion_mnist),
+    "mnist": _Source("mnist_with_writers.npz", _read_split, _fetch_mnist),
+    "cifar100": _Source("cifar100_subset150.npz", lambda path: _read_pool(path, 1 / 6), _fetch_cifar100),
+}
