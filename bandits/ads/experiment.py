@@ -1,0 +1,186 @@
+"""The ad study as rounds that the runner can play: the federation, and a centralised bandit on the same impressions."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from bandits import decision_rules
+from bandits.ads import flags, metrics, process
+from data import ads, keys
+from optimization import aggregators, privacy, runner
+
+# Few enough values for TFF, of which each costs some milliseconds; enough to keep all cores busy.
+_CLIENTS_PER_SHARD = 500
+
+
+class Totals(NamedTuple):
+    """Sums over all rounds so far.
+
+    Attributes:
+      reward: int64, clicks.
+      regret: float64, expected clicks of always executing the best action, less those of the executed ones.
+    """
+
+    reward: np.int64
+    regret: np.float64
+
+
+class Progress(NamedTuple):
+    """State between rounds.
+
+    Attributes:
+      server: The federation's state.
+      federated: Its totals.
+      central: The centralised bandit's state, of its decision rule.
+      centralised: Its totals.
+    """
+
+    server: process.AdsState
+    federated: Totals
+    central: Any
+    centralised: Totals
+
+
+def aggregation(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of `aggregators.build`: a mean of shards, or of clipped clients, with noise if asked."""
+    seeded = settings["insecure_seeded_noise"]
+    return {
+        "aggregator_type": "mean" if settings["noise_multiplier"] is None else "dpsgd",
+        "client_weighting": "num_examples" if settings["clip_norm"] is None else "uniform",
+        "clip_norm": settings["clip_norm"],
+        "adaptive_clipping": False,
+        "noise_multiplier": settings["noise_multiplier"],
+        "insecure_seeded_noise": seeded,
+        "seed": settings["seed"] if seeded else None,
+    }
+
+
+def mechanism(settings: Mapping[str, Any]) -> privacy.Mechanism:
+    """Returns what is accounted: every round releases a sum over all clients."""
+    noise_multiplier = settings["noise_multiplier"]
+    return privacy.Mechanism(
+        kind="none" if noise_multiplier is None else "dpsgd",
+        noise_multiplier=noise_multiplier or 0.0,
+        population=settings["clients"],
+        cohort=settings["clients"],
+    )
+
+
+@functools.cache  # Runs of a sweep share one process and its compiled computations.
+def build_process(
+    rule: decision_rules.DecisionRule,
+    num_actions: int,
+    weigh_exploration: bool,
+    aggregation_items: tuple[tuple[str, Any], ...],
+    accounted: privacy.Mechanism,
+) -> tff.templates.IterativeProcess:
+    """Returns the federation's process; the last arguments are what `aggregation`, as pairs, and `mechanism` return."""
+    shape = process.start_model(rule, num_actions).shape
+    factory = aggregators.build(dict(aggregation_items), accounted, [shape])
+    return process.AdsProcess(rule, num_actions, factory, weigh_exploration).build()
+
+
+@functools.cache
+def build_centralised(rule: decision_rules.DecisionRule) -> Callable:
+    """Returns (state, clicks, key) -> (state, clicks, executed): a round of the centralised bandit; see `Pulls`."""
+
+    # One pull after another is all overhead, of which XLA leaves a hundredth; it has no Gamma draws on the CPU.
+    @tf.function(autograph=False, jit_compile=not isinstance(rule, decision_rules.Thompson))
+    def pull(state, clicks, key):
+        pulls = process.pull(rule, state, clicks, key)
+        return pulls.state, pulls.clicks, pulls.executed
+
+    return pull
+
+
+def round_impressions(impressions: ads.Impressions, round_num: int, local_pulls: int) -> np.ndarray:
+    """Returns uint8 [clients, pulls, ads], what is shown in a round counted from 1: each client's next impressions."""
+    return impressions.clicks[:, (round_num - 1) * local_pulls : round_num * local_pulls]
+
+
+def central_stream(shown: np.ndarray) -> np.ndarray:
+    """Returns a round's impressions in the order of time, all clients' first pulls first.
+
+    Args:
+      shown: uint8 [clients, pulls, ads].
+
+    Returns:
+      uint8 [pulls * clients, ads].
+    """
+    return shown.swapaxes(0, 1).reshape(-1, shown.shape[-1])
+
+
+def shards(shown: np.ndarray, seed: int, round_num: int, size: int) -> list[process.Shard]:
+    """Returns the clients of a round in shards of at most `size`.
+
+    Args:
+      shown: uint8 [clients, pulls, ads].
+      seed: Seed of the run.
+      round_num: The round.
+      size: Most clients of a shard.
+    """
+    own = [keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, client) for client in range(len(shown))]
+    return [
+        process.Shard(shown[start : start + size], np.stack(own[start : start + size]))
+        for start in range(0, len(shown), size)
+    ]
+
+
+def build(settings: Mapping[str, Any], impressions: ads.Impressions) -> runner.Experiment:
+    """Returns the rounds of a run.
+
+    Args:
+      settings: Flags.
+      impressions: What is shown.
+    """
+    rule = flags.RULES[settings["decision_rule"]].build(flags.rule_values(settings))
+    num_clients, _, num_actions = impressions.clicks.shape
+    weigh_exploration = settings["client_weighting"] == "exploration"
+    tff_process = build_process(
+        rule, num_actions, weigh_exploration, tuple(aggregation(settings).items()), mechanism(settings)
+    )
+    pull_central = build_centralised(rule)
+    # Clipping is of one client's differential, not of a shard's.
+    shard_size = _CLIENTS_PER_SHARD if settings["clip_norm"] is None else 1
+
+    def play_round(progress: Progress, round_num: int) -> tuple[Progress, dict[str, float]]:
+        shown = round_impressions(impressions, round_num, settings["local_pulls"])
+        inputs = shards(shown, settings["seed"], round_num, shard_size)
+        server, counts = tff_process.next(progress.server, inputs)
+        # The centralised learner draws as one more client.
+        key = keys.tensorflow_key(settings["seed"], keys.Purpose.CACHE, round_num, num_clients)
+        central, clicks, executed = pull_central(progress.central, central_stream(shown), key)
+        federated, row = _count(progress.federated, int(counts.clicks), counts.executed, impressions.rates, "federated")
+        centralised, central_row = _count(
+            progress.centralised, int(clicks), np.asarray(executed), impressions.rates, "centralised"
+        )
+        return Progress(server, federated, central, centralised), row | central_row
+
+    nothing = Totals(np.int64(0), np.float64(0))
+    return runner.Experiment(
+        initial_state=lambda: Progress(tff_process.initialize(), nothing, rule.init(num_actions), nothing),
+        play_round=play_round,
+        evaluate=lambda progress: {},
+        columns=metrics.COLUMNS,
+        headline=metrics.column("federated", metrics.AVERAGE_CLICKS),
+    )
+
+
+def _count(
+    totals: Totals, clicks: int, executed: np.ndarray, rates: np.ndarray, learner: str
+) -> tuple[Totals, dict[str, float]]:
+    """Returns the new totals, and a learner's columns of `metrics.csv`."""
+    pulls = executed.sum()
+    best = rates.max()
+    totals = Totals(np.int64(totals.reward + clicks), np.float64(totals.regret + executed @ (best - rates)))
+    row = {
+        metrics.AVERAGE_CLICKS: clicks / pulls,
+        metrics.OPTIMAL_SHARE: executed[rates == best].sum() / pulls,
+        metrics.TOTAL_REWARD: int(totals.reward),
+        metrics.REGRET: float(totals.regret),
+    }
+    return totals, {metrics.column(learner, name): value for name, value in row.items()}

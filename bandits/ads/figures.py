@@ -1,0 +1,104 @@
+"""Figures of ad runs: `python -m bandits.ads.figures --runs=DIR,DIR --output=ads.png`."""
+
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bandits.ads import metrics
+from data.errors import UsageError
+from optimization import cli
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas as pd
+
+_USAGE = """
+Draws ad runs in one picture: clicks and the best ad's share of each run's federation, and of the first run's
+centralised bandit.
+
+  figures --runs=runs/ads_epsilon_greedy,runs/ads_federated_ucb --output=ads.png
+"""
+_LABELS = {
+    metrics.AVERAGE_CLICKS: "clicks an impression",
+    metrics.OPTIMAL_SHARE: "share of the best ad",
+}
+
+
+def read(path: pathlib.Path) -> "pd.DataFrame":
+    """Returns the table of a `metrics.csv`."""
+    import pandas as pd
+
+    return pd.read_csv(path)
+
+
+def draw(tables: "Mapping[str, Sequence[pd.DataFrame]]", output: "str | os.PathLike", best_rate: float) -> None:
+    """Draws clicks and the best action's share by round; several seeds of one run become their mean.
+
+    Args:
+      tables: Metrics of each label's seeds. The centralised bandit drawn is the first label's.
+      output: Picture to write.
+      best_rate: Click rate of the best ad.
+    """
+    import matplotlib
+    import pandas as pd
+
+    matplotlib.use("Agg")
+    from matplotlib import figure
+
+    picture = figure.Figure(figsize=(10, 4.8), layout="constrained")
+    panels = picture.subplots(1, len(_LABELS))
+    for axes, (metric, label) in zip(panels, _LABELS.items(), strict=True):
+        lines = [(name, "federated", seeds) for name, seeds in tables.items()]
+        first, seeds = next(iter(tables.items()))
+        lines.append((first, "centralised", seeds))
+        for name, learner, seeds in lines:
+            column = metrics.column(learner, metric)
+            together = pd.concat([seed.set_index("round_num")[column] for seed in seeds], axis=1)
+            is_central = learner == "centralised"
+            axes.plot(
+                together.mean(axis=1),
+                label=f"{name}, centralised" if is_central else name,
+                linestyle="--" if is_central else "-",
+                color="black" if is_central else None,
+            )
+        axes.set(xlabel="round", ylabel=label)
+        axes.grid(alpha=0.3)
+    panels[0].axhline(best_rate, color="grey", linestyle=":", label="best ad's rate")
+    picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    picture.savefig(output, dpi=120)
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags."""
+    flags = cli.FlagSet(_USAGE)
+    flags.group("Flags")
+    flags.text("runs", None, "folders of runs, separated by commas; a folder of seeds (NAME/seed_N) is one line")
+    flags.text("labels", None, "their names in the picture, separated by commas (default: the folders')")
+    flags.text("output", "ads.png", "picture to write: .png, .svg or .pdf")
+    return flags
+
+
+def program(settings: cli.Settings) -> None:
+    """Reads the runs' metrics and draws them."""
+    if not settings.runs:
+        raise UsageError("--runs names no run: give their folders, separated by commas.")
+    folders = [pathlib.Path(cli.user_path(run)) for run in settings.runs.split(",")]
+    labels = settings.labels.split(",") if settings.labels else [folder.name for folder in folders]
+    if len(labels) != len(folders):
+        raise UsageError(f"--labels has {len(labels)} names for {len(folders)} --runs.")
+    tables, rates = {}, []
+    for label, folder in zip(labels, folders, strict=True):
+        files = sorted(folder.glob("seed_*/metrics.csv")) or [folder / "metrics.csv"]
+        if not files[0].is_file():
+            raise UsageError(f"--runs: {folder} holds no metrics.csv; is it a run's folder?")
+        tables[label] = [read(file) for file in files]
+        rates += json.loads((files[0].parent / "config.json").read_text())["data_report"]["rates"]
+    output = cli.user_path(settings.output)
+    draw(tables, output, max(rates))
+    print(output)
+
+
+if __name__ == "__main__":
+    cli.main(define(), program)

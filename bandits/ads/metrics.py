@@ -1,0 +1,17 @@
+"""Names of the columns in an ad run's `metrics.csv`: each of METRICS for each of LEARNERS."""
+
+AVERAGE_CLICKS = "average_clicks"
+OPTIMAL_SHARE = "optimal_share"
+TOTAL_REWARD = "total_reward"
+REGRET = "regret"
+
+LEARNERS = ("federated", "centralised")
+METRICS = (AVERAGE_CLICKS, OPTIMAL_SHARE, TOTAL_REWARD, REGRET)
+
+
+def column(learner: str, metric: str) -> str:
+    """Returns the name of a learner's column."""
+    return f"{learner}_{metric}"
+
+
+COLUMNS = tuple(column(learner, metric) for learner in LEARNERS for metric in METRICS)

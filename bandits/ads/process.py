@@ -1,0 +1,190 @@
+"""The federated multi-armed bandit as a TFF process.
+
+Gerstein, "Federated Multi-Arm Bandit": Algorithm 1 is a client's pulls, Algorithm 2 the server's rounds. A simulation
+batches clients: one TFF client value is a shard of them, computed side by side, whose mean differential enters the mean
+with the weight of the whole shard, so the result is that of one value a client up to rounding. Every client draws with
+its own key, whatever its shard. An aggregator that treats each client by itself, such as clipping for differential
+privacy, needs shards of one.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from bandits import decision_rules
+from bandits.ads import rules
+
+
+class AdsState(NamedTuple):
+    """The server's state between rounds.
+
+    Attributes:
+      model: float32 [numbers], the rule's averaged fields: the action values Q, and what else the rule averages.
+      aggregator: The aggregator's state.
+    """
+
+    model: np.ndarray
+    aggregator: object
+
+
+class Shard(NamedTuple):
+    """What the clients of one shard bring to a round.
+
+    Attributes:
+      clicks: uint8 [clients, pulls, actions], 1 where an action would be clicked; only the chosen one is observed.
+      keys: int32 [clients, 2], the clients' keys.
+    """
+
+    clicks: np.ndarray
+    keys: np.ndarray
+
+
+class RoundMetrics(NamedTuple):
+    """What a round reports.
+
+    Attributes:
+      clicks: int32, clicks of all clients.
+      executed: int32 [actions], how often each action was executed.
+      aggregator: The aggregator's measurements.
+    """
+
+    clicks: int
+    executed: np.ndarray
+    aggregator: object
+
+
+class Pulls(NamedTuple):
+    """Outcome of a sequence of pulls.
+
+    Attributes:
+      state: The rule's state after the last.
+      clicks: float32 [...], clicks.
+      executed: float32 [..., actions], how often each action was executed.
+      explored: float32 [...], pulls of an action whose estimate was not the highest.
+    """
+
+    state: Any
+    clicks: tf.Tensor
+    executed: tf.Tensor
+    explored: tf.Tensor
+
+
+def pull(rule: decision_rules.DecisionRule, state: Any, clicks: tf.Tensor, key: tf.Tensor) -> Pulls:
+    """Plays one impression after another (Algorithm 1, the loop).
+
+    Args:
+      rule: The decision rule.
+      state: Its state, with or without a leading axis of clients.
+      clicks: uint8 [..., pulls, actions].
+      key: int32 [..., 2]; pull i draws with the key plus (0, i).
+    """
+    num_actions = clicks.shape[-1]
+    batch_dims = clicks.shape.rank - 2
+
+    def body(index, before: Pulls):
+        action = rule.select(before.state, key + tf.stack([0, index]))
+        shown = tf.cast(tf.gather(clicks, index, axis=batch_dims), tf.float32)
+        reward = tf.gather(shown, action, axis=-1, batch_dims=batch_dims)
+        estimates = rule.estimates(before.state)
+        estimate = tf.gather(estimates, action, axis=-1, batch_dims=batch_dims)
+        explores = tf.cast(estimate < tf.reduce_max(estimates, axis=-1), tf.float32)
+        after = Pulls(
+            rule.update(before.state, action, reward),
+            before.clicks + reward,
+            before.executed + tf.one_hot(action, num_actions),
+            before.explored + explores,
+        )
+        return index + 1, after
+
+    none = tf.zeros(tf.shape(clicks)[:-2])
+    start = Pulls(
+        tf.nest.map_structure(tf.convert_to_tensor, state),
+        none,
+        tf.zeros(tf.concat([tf.shape(clicks)[:-2], [num_actions]], axis=0)),
+        none,
+    )
+    count = tf.shape(clicks)[-2]
+    return tf.while_loop(lambda index, _: index < count, body, (tf.constant(0), start))[1]
+
+
+def start_model(rule: decision_rules.DecisionRule, num_actions: int) -> np.ndarray:
+    """Returns float32 [numbers], the model before the first round."""
+    return rules.averaged_vector(rule.init(num_actions)).numpy()
+
+
+@dataclasses.dataclass(frozen=True)
+class AdsProcess:
+    """Everything that defines the rounds.
+
+    Attributes:
+      rule: The decision rule of every client.
+      num_actions: Ads.
+      aggregator: Factory of a weighted aggregation of differentials.
+      weigh_exploration: Whether a client weighs 1 plus its exploring pulls, instead of 1.
+    """
+
+    rule: decision_rules.DecisionRule
+    num_actions: int
+    aggregator: tff.aggregators.WeightedAggregationFactory
+    weigh_exploration: bool = False
+
+    def client_pulls(self, model: tf.Tensor, shard: Shard) -> tuple[tf.Tensor, Pulls]:
+        """Plays the pulls of a shard's clients (Algorithm 1).
+
+        Args:
+          model: float32 [numbers], see `AdsState`.
+          shard: The clients.
+
+        Returns:
+          float32 [clients, numbers], each client's differential from the model; and the pulls.
+        """
+        fresh = self.rule.init(self.num_actions)
+        state = rules.client_state(fresh, model, tf.shape(shard.keys)[0])
+        pulls = pull(self.rule, state, shard.clicks, shard.keys)
+        return rules.averaged_vector(pulls.state) - model, pulls
+
+    def build(self) -> tff.templates.IterativeProcess:
+        """Returns the process: `initialize() -> AdsState`, `next(state, shards) -> (state, RoundMetrics)`."""
+        start = start_model(self.rule, self.num_actions)
+        model_type = tff.TensorType(np.float32, start.shape)
+        aggregation = self.aggregator.create(model_type, tff.TensorType(np.float32))
+        shard_type = tff.StructWithPythonType(
+            [
+                ("clicks", tff.TensorType(np.uint8, (None, None, self.num_actions))),
+                ("keys", tff.TensorType(np.int32, (None, 2))),
+            ],
+            Shard,
+        )
+
+        @tff.federated_computation
+        def initialize():
+            return tff.federated_zip(AdsState(tff.federated_value(start, tff.SERVER), aggregation.initialize()))
+
+        @tff.tensorflow.computation(model_type, shard_type)
+        def work(model, shard):
+            deltas, pulls = self.client_pulls(model, shard)
+            weights = 1 + pulls.explored if self.weigh_exploration else tf.ones_like(pulls.explored)
+            weight = tf.reduce_sum(weights)
+            delta = tf.linalg.matvec(deltas, weights, transpose_a=True) / weight
+            clicks = tf.cast(tf.reduce_sum(pulls.clicks), tf.int32)
+            return delta, weight, clicks, tf.cast(tf.reduce_sum(pulls.executed, axis=0), tf.int32)
+
+        @tff.tensorflow.computation(model_type, model_type)
+        def step(model, delta):
+            return model + delta
+
+        @tff.federated_computation(
+            tff.FederatedType(initialize.type_signature.result.member, tff.SERVER),
+            tff.FederatedType(shard_type, tff.CLIENTS),
+        )
+        def next_round(state, shards):
+            delta, weight, clicks, executed = tff.federated_map(work, (tff.federated_broadcast(state.model), shards))
+            aggregate = aggregation.next(state.aggregator, delta, weight)
+            model = tff.federated_map(step, (state.model, aggregate.result))
+            metrics = RoundMetrics(tff.federated_sum(clicks), tff.federated_sum(executed), aggregate.measurements)
+            return tff.federated_zip(AdsState(model, aggregate.state)), tff.federated_zip(metrics)
+
+        return tff.templates.IterativeProcess(initialize, next_round)

@@ -1,0 +1,415 @@
+"""Context-free decision rules: which action to execute next, from the rewards seen so far.
+
+One interface for a server that decides once a round and for thousands of clients that decide in one TensorFlow
+computation: `init`, `select`, `update` are pure, made of TensorFlow operations, and work eagerly and in graphs, on a
+single state or on a batch of states with leading axes, where each state has its own key. Names and parameter ranges,
+for flags, are in `bandits.rule_flags`, which needs no TensorFlow.
+
+Sections and equations without another source: Lundahl, "Personalization by Combination", Stockholm University 2021:14.
+"""
+
+import abc
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+Array = np.ndarray | tf.Tensor
+
+
+class ValueState(NamedTuple):
+    """What a rule with estimated values knows.
+
+    Attributes:
+      values: float32 [..., actions], estimated expected rewards.
+      counts: float32 [..., actions], times each action was executed, discounted if the rule discounts.
+    """
+
+    values: Array
+    counts: Array
+
+
+class BetaState(NamedTuple):
+    """What a Bayesian rule knows, beside its prior Beta(1, 1).
+
+    Attributes:
+      successes: float32 [..., actions], rewards of 1, discounted if the rule discounts.
+      failures: float32 [..., actions], rewards of 0, likewise.
+    """
+
+    successes: Array
+    failures: Array
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecisionRule(abc.ABC):
+    """Chooses one of several actions, again and again. A key is an int32 [..., 2] seed; equal keys, equal draws."""
+
+    @abc.abstractmethod
+    def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> Any:
+        """Returns the state before the first reward: a named tuple of float32 NumPy arrays [*batch_shape, actions]."""
+
+    @abc.abstractmethod
+    def estimates(self, state: Any) -> tf.Tensor:
+        """Returns float32 [..., actions], the expected rewards as the rule estimates them."""
+
+    @abc.abstractmethod
+    def select(self, state: Any, key: Array) -> tf.Tensor:
+        """Returns int32 [...], the next action; ties are broken uniformly at random."""
+
+    @abc.abstractmethod
+    def _learn(self, state: Any, tried: tf.Tensor, rewards: tf.Tensor) -> Any:
+        """Returns the next state.
+
+        Args:
+          state: State.
+          tried: float32 [..., actions], 1 for the executed actions, else 0.
+          rewards: float32 [..., actions], their rewards, else 0.
+        """
+
+    def update(self, state: Any, action: Array, reward: Array) -> Any:
+        """Returns the state after one executed action.
+
+        Args:
+          state: State.
+          action: int [...], the executed action.
+          reward: float [...], its reward; 0 or 1 for a Bayesian rule.
+
+        Raises:
+          ValueError: If a reward is not finite or, for a Bayesian rule, not 0 or 1. Inside a graph, running it raises
+            `tf.errors.InvalidArgumentError` instead.
+        """
+        tried = tf.one_hot(action, state[0].shape[-1])
+        return self._learn(state, tried, tried * self._checked(reward)[..., tf.newaxis])
+
+    def update_all(self, state: Any, rewards: Array) -> Any:
+        """Returns the state after a round of Extreme Explore, in which every action was executed (8.3.2).
+
+        Args:
+          state: State.
+          rewards: float [..., actions].
+
+        Raises:
+          ValueError: As `update`.
+        """
+        rewards = self._checked(rewards)
+        return self._learn(state, tf.ones_like(rewards), rewards)
+
+    def explores_all(self, round_num: int, key: Array) -> bool:
+        """Returns whether round `round_num`, counted from 1, executes every action instead of the selected one."""
+        del round_num, key
+        return False
+
+    def _checked(self, reward: Array) -> tf.Tensor:
+        reward = tf.cast(reward, tf.float32)
+        if not tf.executing_eagerly():
+            return tf.debugging.check_numerics(reward, "A reward is not finite.")
+        if not np.isfinite(reward).all():
+            raise ValueError(f"Rewards must be finite; got {np.asarray(reward)}.")
+        return reward
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ValueRule(DecisionRule):
+    """Estimates by sample mean (equation 2) or, with `alpha`, by exponential recency weighting (section 4.1).
+
+    Attributes:
+      alpha: Step towards each new reward, in (0, 1]; None for the sample mean.
+
+    Raises:
+      ValueError: If alpha is outside (0, 1].
+    """
+
+    alpha: float | None = None
+
+    def __post_init__(self):
+        if self.alpha is not None:
+            _check_range("alpha", self.alpha, above=True)
+
+    def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> ValueState:
+        shape = _state_shape(num_actions, batch_shape)
+        return ValueState(np.zeros(shape, np.float32), np.zeros(shape, np.float32))
+
+    def estimates(self, state: ValueState) -> tf.Tensor:
+        return tf.convert_to_tensor(state.values)
+
+    def _learn(self, state: ValueState, tried: tf.Tensor, rewards: tf.Tensor, gamma: float = 1.0) -> ValueState:
+        counts = gamma * state.counts + tried
+        # An action that was not tried has step 0; its count may be 0 too.
+        step = tried * self.alpha if self.alpha is not None else tf.math.divide_no_nan(tried, counts)
+        return ValueState(state.values + step * (rewards - state.values), counts)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Greedy(_ValueRule):
+    """Executes the action with the highest estimate (section 4.1).
+
+    Attributes:
+      initial_value: Estimate of an action before its first reward. Above any mean reward, it makes the rule try every
+        action first: the optimistic start.
+    """
+
+    initial_value: float = 0.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not math.isfinite(self.initial_value):
+            raise ValueError(f"initial_value must be finite; got {self.initial_value}.")
+
+    def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> ValueState:
+        state = super().init(num_actions, batch_shape)
+        return state._replace(values=np.full_like(state.values, self.initial_value))
+
+    def select(self, state: ValueState, key: Array) -> tf.Tensor:
+        return best_action(state.values, key)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EpsilonGreedy(_ValueRule):
+    """Executes the greedy action, or with probability epsilon one at random.
+
+    The random one may be the greedy one too (Sutton and Barto, "Reinforcement Learning", section 2.2).
+
+    Attributes:
+      epsilon: That probability, in [0, 1].
+
+    Raises:
+      ValueError: If epsilon is outside [0, 1] or alpha outside (0, 1].
+    """
+
+    epsilon: float = 0.1
+    spares_greedy: ClassVar[bool] = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        _check_range("epsilon", self.epsilon)
+
+    def select(self, state: ValueState, key: Array) -> tf.Tensor:
+        return select_epsilon_greedy(state.values, self.epsilon, key, spares_greedy=self.spares_greedy)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EpsilonNonGreedy(EpsilonGreedy):
+    """The form of section 4.1.1: with probability epsilon an action that is not the greedy one."""
+
+    spares_greedy: ClassVar[bool] = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ucb(_ValueRule):
+    """Upper confidence bound (section 4.1.2), and its discounted form (Garivier and Moulines, 2011, section 3).
+
+    Executes the action with the highest q(a) + c sqrt(2 ln t / N(a)), where t is the sum of all N, and every action
+    once first. Garivier and Moulines' B and xi make c = B sqrt(2 xi).
+
+    Attributes:
+      c: Inclination to explore, above 0.
+      gamma: Weight of a reward relative to that of the next, in (0, 1]; 1 is the undiscounted rule.
+
+    Raises:
+      ValueError: If a parameter is outside its range, or both gamma and alpha discount.
+    """
+
+    c: float = 1.0
+    gamma: float = 1.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not (math.isfinite(self.c) and self.c > 0):
+            raise ValueError(f"c must be a number above 0; got {self.c}.")
+        _check_range("gamma", self.gamma, above=True)
+        if self.alpha is not None and self.gamma < 1:
+            raise ValueError("gamma and alpha are two ways to forget: give one of them.")
+
+    def interval(self, state: ValueState) -> tf.Tensor:
+        """Returns float32 [..., actions], c sqrt(2 ln t / N(a)); infinite for an action never executed."""
+        counts = tf.convert_to_tensor(state.counts)
+        executed = tf.maximum(tf.reduce_sum(counts, axis=-1, keepdims=True), 1.0)
+        interval = self.c * tf.sqrt(tf.math.divide_no_nan(2 * tf.math.log(executed), counts))
+        return tf.where(counts > 0, interval, np.inf)
+
+    def select(self, state: ValueState, key: Array) -> tf.Tensor:
+        return best_action(state.values + self.interval(state), key)
+
+    def _learn(self, state: ValueState, tried: tf.Tensor, rewards: tf.Tensor) -> ValueState:
+        # With N discounted, the step 1/N keeps the mean of discounted rewards: S/N = q + (r - q)/N.
+        return super()._learn(state, tried, rewards, self.gamma)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Thompson(DecisionRule):
+    """Thompson sampling with Beta(1, 1) prior and Bernoulli rewards (Algorithms 3 and 4).
+
+    Attributes:
+      gamma: Factor of the earlier successes and failures at each reward, in (0, 1]; 1 is the undiscounted rule
+        (Raj and Kalyani, 2017).
+
+    Raises:
+      ValueError: If gamma is outside (0, 1].
+    """
+
+    gamma: float = 1.0
+
+    def __post_init__(self):
+        _check_range("gamma", self.gamma, above=True)
+
+    def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> BetaState:
+        shape = _state_shape(num_actions, batch_shape)
+        return BetaState(np.zeros(shape, np.float32), np.zeros(shape, np.float32))
+
+    def estimates(self, state: BetaState) -> tf.Tensor:
+        successes, failures = self._posterior(state)
+        return successes / (successes + failures)
+
+    def select(self, state: BetaState, key: Array) -> tf.Tensor:
+        # X / (X + Y) of two Gamma variables is Beta.
+        shapes = tf.stack(self._posterior(state), axis=-2)
+        draws = _draw(lambda one, shape: tf.random.stateless_gamma(tf.shape(shape), one, shape), key, shapes)
+        samples = draws[..., 0, :] / (draws[..., 0, :] + draws[..., 1, :])
+        return tf.argmax(samples, axis=-1, output_type=tf.int32)
+
+    def _posterior(self, state: BetaState) -> tuple[tf.Tensor, tf.Tensor]:
+        # Averaged counts can be negative where noise for differential privacy was added to them.
+        return 1 + tf.maximum(state.successes, 0.0), 1 + tf.maximum(state.failures, 0.0)
+
+    def _learn(self, state: BetaState, tried: tf.Tensor, rewards: tf.Tensor) -> BetaState:
+        return BetaState(self.gamma * state.successes + rewards, self.gamma * state.failures + tried - rewards)
+
+    def _checked(self, reward: Array) -> tf.Tensor:
+        reward = super()._checked(reward)
+        is_binary = tf.reduce_all(tf.equal(reward, 0) | tf.equal(reward, 1))
+        if not tf.executing_eagerly():
+            check = tf.debugging.Assert(is_binary, ["A Bayesian rule needs rewards of 0 or 1."])
+            with tf.control_dependencies([check]):
+                return tf.identity(reward)
+        if not is_binary:
+            raise ValueError(f"A Bayesian rule needs rewards of 0 or 1; got {np.asarray(reward)}.")
+        return reward
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExtremeExplore(Greedy):
+    """Executes every action every round (section 8.3.2), with the estimates of the value rules.
+
+    The caller adopts `best_action` of the round's rewards; where rewards come a round late, `select`, the action with
+    the highest estimate.
+    """
+
+    def explores_all(self, round_num: int, key: Array) -> bool:
+        return True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BayesianExtremeExplore(Thompson):
+    """Extreme Explore with the estimates of Thompson sampling; `select` takes the highest posterior mean."""
+
+    def select(self, state: BetaState, key: Array) -> tf.Tensor:
+        return best_action(self.estimates(state), key)
+
+    def explores_all(self, round_num: int, key: Array) -> bool:
+        return True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WithExploreRounds(DecisionRule):
+    """A rule with extra rounds of Extreme Explore (section 8.4).
+
+    Attributes:
+      rule: The rule of all other rounds.
+      every: Every so many rounds is one; 0 for none by schedule.
+      probability: Probability that any other round is one, in [0, 1].
+
+    Raises:
+      ValueError: If `every` is negative or the probability outside [0, 1].
+    """
+
+    rule: DecisionRule
+    every: int = 0
+    probability: float = 0.0
+
+    def __post_init__(self):
+        if self.every < 0:
+            raise ValueError(f"every must be at least 0; got {self.every}.")
+        _check_range("probability", self.probability)
+
+    def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> Any:
+        return self.rule.init(num_actions, batch_shape)
+
+    def estimates(self, state: Any) -> tf.Tensor:
+        return self.rule.estimates(state)
+
+    def select(self, state: Any, key: Array) -> tf.Tensor:
+        return self.rule.select(state, key)
+
+    def _learn(self, state: Any, tried: tf.Tensor, rewards: tf.Tensor) -> Any:
+        return self.rule._learn(state, tried, rewards)
+
+    def _checked(self, reward: Array) -> tf.Tensor:
+        return self.rule._checked(reward)
+
+    def explores_all(self, round_num: int, key: Array) -> bool:
+        if self.rule.explores_all(round_num, key) or (self.every and round_num % self.every == 0):
+            return True
+        own_key = tf.random.experimental.stateless_fold_in(key, 1)  # The same key may select the action.
+        return bool(tf.random.stateless_uniform((), own_key) < self.probability)
+
+
+def best_action(scores: Array, key: Array) -> tf.Tensor:
+    """Returns int32 [...], the action with the highest score, uniformly at random among several.
+
+    Args:
+      scores: float32 [..., actions].
+      key: int32 [..., 2].
+    """
+    return _best(scores, _uniform(key, scores.shape[-1]))
+
+
+def select_epsilon_greedy(values: Array, epsilon: float | Array, key: Array, *, spares_greedy: bool) -> tf.Tensor:
+    """Returns int32 [...], the best action or, with probability epsilon, one at random; see `EpsilonGreedy`.
+
+    Args:
+      values: float32 [..., actions].
+      epsilon: A number, or float32 [...].
+      key: int32 [..., 2].
+      spares_greedy: Whether the random one is never the best; a single action is executed all the same.
+    """
+    num_actions = values.shape[-1]
+    draws = _uniform(key, num_actions + 2)
+    greedy = _best(values, draws[..., :num_actions])
+    if spares_greedy:
+        shift = 1 + tf.cast(draws[..., -1] * (num_actions - 1), tf.int32)
+        other = (greedy + shift) % num_actions
+    else:
+        other = tf.cast(draws[..., -1] * num_actions, tf.int32)
+    return tf.where(draws[..., -2] < epsilon, other, greedy)
+
+
+def _best(scores: Array, noise: tf.Tensor) -> tf.Tensor:
+    is_best = tf.equal(scores, tf.reduce_max(scores, axis=-1, keepdims=True))
+    return tf.argmax(tf.where(is_best, noise, -1.0), axis=-1, output_type=tf.int32)
+
+
+def _uniform(key: Array, count: int) -> tf.Tensor:
+    return _draw(lambda one: tf.random.stateless_uniform((count,), one), key)
+
+
+def _draw(sample: Callable[..., tf.Tensor], key: Array, *parameters: Array) -> tf.Tensor:
+    """Returns `sample(key, *parameters)`, for each key of a batch by itself: who shares the batch changes no draw."""
+    key = tf.convert_to_tensor(key)
+    if key.shape.rank == 1:
+        return sample(key, *parameters)
+    return tf.map_fn(lambda one: _draw(sample, *one), (key, *parameters), fn_output_signature=tf.float32)
+
+
+def _state_shape(num_actions: int, batch_shape: tuple[int, ...]) -> tuple[int, ...]:
+    if num_actions < 1:
+        raise ValueError(f"A decision rule needs at least one action; got {num_actions}.")
+    return (*batch_shape, num_actions)
+
+
+def _check_range(name: str, value: float, *, above: bool = False) -> None:
+    if not (0 < value <= 1 if above else 0 <= value <= 1):
+        raise ValueError(f"{name} must lie in {'(' if above else '['}0, 1]; got {value}.")

@@ -1,0 +1,84 @@
+"""Decision rules by name, with their parameters and flags, for every binary that uses them; needs no TensorFlow."""
+
+from collections.abc import Mapping
+
+from bandits.registry import Parameter, PolicyEntry
+from data.errors import UsageError
+from optimization import cli
+
+_EPSILON = Parameter(0.1, "probability of an action at random", high=1.0)
+_ALPHA = Parameter(None, "step towards each new reward (default: the sample mean's)", high=1.0, above=True)
+_GAMMA = Parameter(0.75, "weight of a reward relative to that of the next; 1 discounts nothing", high=1.0, above=True)
+_C = Parameter(1.0, "weight of the confidence interval", above=True)
+_INITIAL = Parameter(0.0, "estimate of an action never executed; above all rewards: optimistic start", low=-1e6)
+
+_MODULE = "bandits.decision_rules"
+RULES: Mapping[str, PolicyEntry] = {
+    "greedy": PolicyEntry(f"{_MODULE}:Greedy", {"initial_value": _INITIAL, "alpha": _ALPHA}),
+    "epsilon_greedy": PolicyEntry(f"{_MODULE}:EpsilonGreedy", {"epsilon": _EPSILON, "alpha": _ALPHA}),
+    "epsilon_nongreedy": PolicyEntry(f"{_MODULE}:EpsilonNonGreedy", {"epsilon": _EPSILON, "alpha": _ALPHA}),
+    "ucb": PolicyEntry(f"{_MODULE}:Ucb", {"c": _C, "alpha": _ALPHA}),
+    "discounted_ucb": PolicyEntry(f"{_MODULE}:Ucb", {"c": _C, "gamma": _GAMMA}),
+    "thompson": PolicyEntry(f"{_MODULE}:Thompson"),
+    "discounted_thompson": PolicyEntry(f"{_MODULE}:Thompson", {"gamma": _GAMMA}),
+    "extreme_explore": PolicyEntry(f"{_MODULE}:ExtremeExplore", {"alpha": _ALPHA}),
+    "bayesian_extreme_explore": PolicyEntry(f"{_MODULE}:BayesianExtremeExplore"),
+}
+HELP: Mapping[str, str] = {
+    "greedy": "the action with the best estimate",
+    "epsilon_greedy": "greedy, or any action with probability epsilon",
+    "epsilon_nongreedy": "greedy, or any other action with probability epsilon",
+    "ucb": "upper confidence bound",
+    "discounted_ucb": "upper confidence bound of discounted rewards",
+    "thompson": "Thompson sampling of binary rewards",
+    "discounted_thompson": "Thompson sampling of discounted binary rewards",
+    "extreme_explore": "every action every round",
+    "bayesian_extreme_explore": "every action every round, Beta posteriors of binary rewards",
+}
+# Rules whose rewards must be 0 or 1.
+BINARY = frozenset({"thompson", "discounted_thompson", "bayesian_extreme_explore"})
+# Rules that execute every action in every round.
+EXTREME = frozenset({"extreme_explore", "bayesian_extreme_explore"})
+
+
+def define(flags: cli.FlagSet, rules: Mapping[str, PolicyEntry], default: str, help_lines: Mapping[str, str]) -> None:
+    """Defines `--decision_rule`, and `--rule_NAME` for every parameter of the rules, in the current group.
+
+    Args:
+      flags: Where to.
+      rules: RULES, or the binary's choice of them and its own.
+      default: Default rule.
+      help_lines: A line for each rule.
+    """
+    flags.choice("decision_rule", default, {name: help_lines[name] for name in rules}, "what chooses the actions")
+    for name, readers in _readers(rules).items():
+        parameter = rules[readers[0]].parameters[name]
+        flags.number(
+            f"rule_{name}",
+            parameter.default,
+            f"{', '.join(readers)}: {parameter.help}",
+            low=parameter.low,
+            high=parameter.high,
+            above=parameter.above,
+        )
+
+
+def values(settings: cli.Settings, rules: Mapping[str, PolicyEntry]) -> dict[str, float]:
+    """Returns the parameters of the chosen rule, for `rules[settings.decision_rule].build`.
+
+    Raises:
+      UsageError: If a parameter is given that this rule does not read.
+    """
+    own = rules[settings.decision_rule].parameters
+    for name, readers in _readers(rules).items():
+        if name not in own and f"rule_{name}" in settings.given:
+            raise UsageError(
+                f"--rule_{name} belongs to --decision_rule={' or '.join(readers)}, not to {settings.decision_rule}."
+            )
+    return {name: settings[f"rule_{name}"] for name in own}
+
+
+def _readers(rules: Mapping[str, PolicyEntry]) -> dict[str, list[str]]:
+    """Returns the names of the rules that read each parameter."""
+    names = dict.fromkeys(name for entry in rules.values() for name in entry.parameters)
+    return {name: [rule for rule, entry in rules.items() if name in entry.parameters] for name in names}

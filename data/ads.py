@@ -1,0 +1,125 @@
+"""Impressions of ads: which of several ads a user would click, from a table or drawn with given rates."""
+
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from data import clients, keys, table_file
+from data.errors import UsageError
+
+TABLE = "Ads_CTR_Optimisation.csv"
+
+
+class Impressions(NamedTuple):
+    """Impressions dealt to clients.
+
+    Attributes:
+      clicks: uint8 [clients, impressions, ads], 1 where the ad, if displayed, is clicked.
+      rates: float64 [ads], expected clicks of an impression.
+      names: The ads' names.
+    """
+
+    clicks: np.ndarray
+    rates: np.ndarray
+    names: tuple[str, ...]
+
+    @property
+    def checksum(self) -> str:
+        """A digest of the impressions."""
+        return clients.array_checksum(self.clicks)
+
+
+def find_table(data_file: str | None) -> str:
+    """Returns the ad table's path: `data_file`, else the file of the usual name in FEDBANDITS_DATA_DIR.
+
+    Raises:
+      UsageError: If neither names a file.
+    """
+    if data_file:
+        return data_file
+    folder = os.environ.get("FEDBANDITS_DATA_DIR")
+    path = pathlib.Path(folder or ".") / TABLE
+    if not folder or not path.is_file():
+        where = f"{folder} (FEDBANDITS_DATA_DIR) holds no {TABLE}" if folder else "No ad table is named"
+        raise UsageError(f"{where}: give its path by --data_file, or click rates by --rates=0.1,0.2.")
+    return str(path)
+
+
+def from_table(path: str, num_clients: int, seed: int) -> Impressions:
+    """Deals the rows of an ad table to clients, as many to each; those left over, fewer than clients, to none.
+
+    Args:
+      path: A table with a column of 0 and 1 for each ad and a row for each impression.
+      num_clients: Clients.
+      seed: Seed of the deal.
+
+    Returns:
+      The impressions; `rates` are the whole table's means.
+
+    Raises:
+      UsageError: If the file is not such a table, or has fewer rows than clients.
+    """
+    import pandas as pd
+
+    frame, _ = table_file.read(path)
+    numbers = frame.apply(pd.to_numeric, errors="coerce")
+    is_sound = numbers.isin((0, 1)).all(axis=1).to_numpy()
+    if not is_sound.all():
+        raise UsageError(_unsound(path, frame, numbers, int(np.flatnonzero(~is_sound)[0])))
+    if len(frame.columns) < 2:
+        raise UsageError(f"--data_file={path} has a single ad: there is nothing to choose.")
+    if len(frame) < num_clients:
+        raise UsageError(f"--clients={num_clients} is more than the {len(frame)} impressions of {path}.")
+    clicks = numbers.to_numpy(np.uint8)
+    share = len(clicks) // num_clients
+    order = keys.generator(seed, keys.Purpose.PARTITION).permutation(len(clicks))[: num_clients * share]
+    return Impressions(
+        clicks[order].reshape(num_clients, share, -1), clicks.mean(axis=0), tuple(map(str, frame.columns))
+    )
+
+
+def _unsound(path: str, frame, numbers, row: int) -> str:
+    where = f"{table_file.place(path, row)} of {path}"
+    before = numbers.iloc[:row].sum()
+    if row == len(frame) - 1 and (numbers.iloc[row] == before).sum() >= 2:
+        return f"{where} holds the totals of its columns, which is no impression: delete that row."
+    value = frame.iloc[row][~numbers.iloc[row].isin((0, 1))].iloc[0]
+    return f"{where} holds {str(value)!r}: every value must be 0 or 1, one column an ad, one row an impression."
+
+
+def bernoulli(rates: Sequence[float], num_clients: int, impressions: int, seed: int) -> Impressions:
+    """Draws impressions with independent clicks.
+
+    Args:
+      rates: Click rate of each ad.
+      num_clients: Clients.
+      impressions: Impressions of each client.
+      seed: Seed of the draws.
+    """
+    draw = keys.generator(seed, keys.Purpose.EXAMPLES)
+    threshold = np.asarray(rates, np.float32)
+    shape = (impressions, len(rates))
+    # Client by client: the uniform numbers of all would take 400 MB for 10,000 clients.
+    clicks = np.stack([draw.random(shape, np.float32) < threshold for _ in range(num_clients)]).view(np.uint8)
+    names = tuple(f"Ad {number + 1}" for number in range(len(rates)))
+    return Impressions(clicks, np.asarray(rates, np.float64), names)
+
+
+def parse_rates(text: str) -> list[float]:
+    """Returns the click rates that `--rates` lists.
+
+    Raises:
+      UsageError: If it is not a list of at least two numbers from 0 to 1.
+    """
+    try:
+        rates = [float(part) for part in text.split(",")]
+    except ValueError:
+        rates = []
+    if len(rates) < 2 or not all(0 <= rate <= 1 for rate in rates):
+        raise UsageError(
+            f"--rates={text} must list the click rates of two or more ads, numbers from 0 to 1, as --rates=0.1,0.2."
+        )
+    return rates

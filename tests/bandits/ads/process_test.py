@@ -1,0 +1,134 @@
+"""The federation against its pseudo-code in plain Python."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from bandits import decision_rules
+from bandits.ads import flags, process
+
+CLIENTS, PULLS, ACTIONS = 7, 12, 4
+EPSILON = 0.3
+RNG = np.random.default_rng(11)
+CLICKS = RNG.integers(0, 2, (CLIENTS, PULLS, ACTIONS)).astype(np.uint8)
+KEYS = RNG.integers(-(2**31), 2**31, (CLIENTS, 2)).astype(np.int32)
+MODEL = np.float32([0.5, 0.25, 0.75, 0.125])
+RULE = decision_rules.EpsilonGreedy(epsilon=EPSILON)
+MEAN = tff.aggregators.MeanFactory()
+
+
+def algorithm_1(model, clicks, key):
+    """Plays Algorithm 1; returns the values after each pull, the actions, the clicks and the pulls that explored."""
+    values, executed = list(np.float32(model)), [0] * ACTIONS
+    history, actions, rewards, explored = [], [], [], 0
+    for pull, shown in enumerate(clicks):
+        # The rule's draws: a number an action to break ties, one to explore or not, one for the action at random.
+        *noise, coin, choice = tf.random.stateless_uniform((ACTIONS + 2,), [key[0], key[1] + pull]).numpy()
+        best = max(values)
+        action = max((index for index in range(ACTIONS) if values[index] == best), key=lambda index: noise[index])
+        if coin < EPSILON:
+            action = int(choice * ACTIONS)
+        explored += values[action] < best
+        reward = np.float32(shown[action])
+        executed[action] += 1
+        values[action] += np.float32(1 / executed[action]) * (reward - values[action])
+        history.append(list(values))
+        actions.append(action)
+        rewards.append(reward)
+    return np.array(history), actions, rewards, explored
+
+
+def build(rule=RULE, aggregator=MEAN, **arguments):
+    return process.AdsProcess(rule, ACTIONS, aggregator, **arguments)
+
+
+def shards(size):
+    return [process.Shard(CLICKS[at : at + size], KEYS[at : at + size]) for at in range(0, CLIENTS, size)]
+
+
+@pytest.fixture(scope="module")
+def by_hand():
+    return [algorithm_1(MODEL, clicks, key) for clicks, key in zip(CLICKS, KEYS, strict=True)]
+
+
+@pytest.mark.parametrize("client", range(CLIENTS))
+def test_a_clients_values_are_the_pseudo_codes_after_every_pull(by_hand, client):
+    history, actions, rewards, explored = by_hand[client]
+    for pulls in range(1, PULLS + 1):
+        shard = process.Shard(tf.constant(CLICKS[client : client + 1, :pulls]), tf.constant(KEYS[client : client + 1]))
+        delta, played = build().client_pulls(tf.constant(MODEL), shard)
+        np.testing.assert_allclose(delta[0], history[pulls - 1] - MODEL, atol=1e-6)
+        assert played.clicks[0] == sum(rewards[:pulls])
+        np.testing.assert_array_equal(played.executed[0], np.bincount(actions[:pulls], minlength=ACTIONS))
+    assert played.explored[0] == explored
+
+
+def test_a_single_learner_plays_as_a_client_does(by_hand):
+    state = RULE.init(ACTIONS)._replace(values=MODEL)
+    alone = process.pull(RULE, state, tf.constant(CLICKS[0]), tf.constant(KEYS[0]))
+    np.testing.assert_allclose(alone.state.values, by_hand[0][0][-1], atol=1e-6)
+
+
+def deltas(by_hand):
+    return np.array([history[-1] for history, *_ in by_hand]) - MODEL
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_a_round_adds_the_mean_differential_whatever_the_shards(tff_worker, by_hand, size):
+    federation = build().build()
+    state, metrics = federation.next(federation.initialize()._replace(model=MODEL), shards(size))
+    np.testing.assert_allclose(state.model, MODEL + deltas(by_hand).mean(axis=0), atol=1e-6)
+    assert metrics.clicks == sum(sum(rewards) for _, _, rewards, _ in by_hand)
+    actions = np.concatenate([actions for _, actions, _, _ in by_hand])
+    np.testing.assert_array_equal(metrics.executed, np.bincount(actions, minlength=ACTIONS))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_exploring_clients_weigh_more_if_asked(tff_worker, by_hand, size):
+    federation = build(weigh_exploration=True).build()
+    state, _ = federation.next(federation.initialize()._replace(model=MODEL), shards(size))
+    weights = [1 + explored for _, _, _, explored in by_hand]
+    assert len(set(weights)) > 1
+    np.testing.assert_allclose(state.model, MODEL + np.average(deltas(by_hand), axis=0, weights=weights), atol=1e-6)
+
+
+def test_values_start_at_zero_and_rounds_build_on_each_other(tff_worker):
+    federation = build().build()
+    first = federation.initialize()
+    np.testing.assert_array_equal(first.model, np.zeros(ACTIONS))
+    second, _ = federation.next(first, shards(3))
+    third, _ = federation.next(second, shards(3))
+    means = [np.mean([algorithm_1(second.model, *one)[0][-1] for one in zip(CLICKS, KEYS, strict=True)], axis=0)]
+    np.testing.assert_allclose([third.model], means, atol=1e-5)
+
+
+def test_clipping_is_of_each_clients_differential(tff_worker, by_hand):
+    norm = 0.6
+    clipped = tff.aggregators.clipping_factory(norm, tff.aggregators.UnweightedMeanFactory())
+    federation = build(aggregator=tff.aggregators.as_weighted_aggregator(clipped)).build()
+    state, _ = federation.next(federation.initialize()._replace(model=MODEL), shards(1))
+    each = deltas(by_hand)
+    norms = np.linalg.norm(each, axis=1, keepdims=True)
+    assert 0 < np.mean(norms > norm) < 1
+    np.testing.assert_allclose(state.model, MODEL + (each * np.minimum(1, norm / norms)).mean(axis=0), atol=1e-6)
+
+
+def test_any_aggregation_of_vectors_serves(tff_worker, by_hand):
+    gaussian = tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(0.0, CLIENTS, 100.0)
+    federation = build(aggregator=tff.aggregators.as_weighted_aggregator(gaussian)).build()
+    state, _ = federation.next(federation.initialize()._replace(model=MODEL), shards(1))
+    np.testing.assert_allclose(state.model, MODEL + deltas(by_hand).mean(axis=0), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["greedy", "discounted_ucb", "thompson", "gradient_epsilon", "federated_ucb"])
+def test_every_kind_of_rule_plays_in_the_worker_as_it_does_here(tff_worker, name):
+    entry = flags.RULES[name]
+    rule = entry.build({key: parameter.default for key, parameter in entry.parameters.items()})
+    federation = build(rule).build()
+    start = federation.initialize()
+    after, metrics = federation.next(start, shards(3))
+    shard = process.Shard(tf.constant(CLICKS), tf.constant(KEYS))
+    delta, played = build(rule).client_pulls(tf.constant(start.model), shard)
+    np.testing.assert_allclose(after.model, start.model + np.mean(delta, axis=0), atol=1e-6)
+    np.testing.assert_array_equal(metrics.executed, np.sum(played.executed, axis=0))

@@ -1,0 +1,162 @@
+"""Whole runs: the same impressions for both learners, reproducible, resumable."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bandits.ads import experiment, flags, metrics, run_ads
+from data import ads
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+RATES = (0.1, 0.6, 0.3)
+SMALL = ("--rates=0.1,0.6,0.3", "--clients=8", "--impressions_per_client=25", "--local_pulls=5", "--total_rounds=5")
+
+
+def play(folder: pathlib.Path, *arguments: str) -> int:
+    """Runs in this process, with its worker."""
+    argv = ["run_ads", f"--root_output_dir={folder}", "--experiment_name=run", *SMALL, *arguments]
+    return run_ads.program(flags.define().parse(argv))
+
+
+def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
+    return pd.read_csv(folder / name / "metrics.csv").drop(columns="seconds")
+
+
+@pytest.fixture(autouse=True)
+def _one_worker(tff_worker, monkeypatch):
+    """Runs share the session's worker."""
+    from optimization import worker
+
+    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
+
+
+@pytest.fixture(scope="module")
+def finished(tff_worker, tmp_path_factory):
+    """A finished run of five rounds."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        from optimization import worker
+
+        patch.setattr(worker, "start", lambda *_: tff_worker)
+        assert play(folder) == 0
+    return folder
+
+
+def test_central_and_federated_see_the_same_impressions():
+    impressions = ads.bernoulli(RATES, 8, 25, 0)
+    # Each impression gets a number of its own.
+    numbered = impressions._replace(clicks=np.arange(8 * 25 * 3).reshape(8, 25, 3))
+    seen = []
+    for round_num in range(1, 6):
+        shown = experiment.round_impressions(numbered, round_num, 5)
+        federated = [shard.clicks[:, :, 0] for shard in experiment.shards(shown, 0, round_num, 3)]
+        central = experiment.central_stream(shown)[:, 0]
+        np.testing.assert_array_equal(central, np.concatenate(federated).T.ravel())
+        seen += central.tolist()
+    assert len(set(seen)) == len(seen) == 8 * 25
+
+
+def test_a_run_leaves_a_complete_folder(finished):
+    files = {str(path.relative_to(finished / "run")) for path in (finished / "run").rglob("*") if path.is_file()}
+    assert {"config.json", "metrics.csv", "ads.png", "checkpoints/round_00000005.npz"} <= files
+    assert list(table(finished).columns) == ["round_num", *metrics.COLUMNS]
+
+
+@pytest.mark.parametrize("learner", metrics.LEARNERS)
+def test_columns_agree_with_each_other(finished, learner):
+    rows = table(finished)
+    clicks, _, total, regret = (rows[metrics.column(learner, name)] for name in metrics.METRICS)
+    np.testing.assert_allclose(total, np.cumsum(clicks * 40))
+    # No more than always the worst ad costs, and no more than the non-optimal pulls cost.
+    missed = np.cumsum((1 - rows[metrics.column(learner, metrics.OPTIMAL_SHARE)]) * 40)
+    assert (regret <= 0.5 * missed + 1e-9).all()
+    assert (regret >= 0.3 * missed - 1e-9).all()
+
+
+def test_the_same_seed_gives_the_same_run(tmp_path):
+    for name in ("a", "b"):
+        play(tmp_path, "--decision_rule=thompson", f"--experiment_name={name}")
+    pd.testing.assert_frame_equal(table(tmp_path, "a"), table(tmp_path, "b"), check_exact=True)
+
+
+def test_another_seed_gives_another_run(finished, tmp_path):
+    play(tmp_path, "--seed=1")
+    clicks = metrics.column("federated", metrics.AVERAGE_CLICKS)
+    assert (table(tmp_path)[clicks] != table(finished)[clicks]).any()
+
+
+def test_repeated_runs_are_the_single_ones(finished, tmp_path):
+    play(tmp_path, "--repeat=2")
+    pd.testing.assert_frame_equal(table(tmp_path, "run/seed_0"), table(finished), check_exact=True)
+    assert not table(tmp_path, "run/seed_1").equals(table(finished))
+
+
+_KILLED_IN_ROUND_4 = """
+import os, signal, sys
+from bandits.ads import experiment, flags, run_ads
+
+whole = experiment.round_impressions
+
+def until_round_4(impressions, round_num, local_pulls):
+    if round_num == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return whole(impressions, round_num, local_pulls)
+
+experiment.round_impressions = until_round_4
+run_ads.program(flags.define().parse(sys.argv))
+"""
+
+
+def test_killed_then_resumed_equals_uninterrupted(finished, tmp_path, capfd):
+    command = [sys.executable, "-c", _KILLED_IN_ROUND_4, f"--root_output_dir={tmp_path}", "--experiment_name=run"]
+    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    killed = subprocess.run([*command, *SMALL, "--rounds_per_checkpoint=2"], env=environment, cwd=ROOT)
+    assert killed.returncode == -signal.SIGKILL
+    play(tmp_path)
+    assert "Continuing after round 2 of 5" in capfd.readouterr().err
+    pd.testing.assert_frame_equal(table(tmp_path), table(finished), check_exact=True)
+
+
+def test_noise_without_weight_and_a_wide_clip_change_nothing(finished, tmp_path):
+    play(tmp_path, "--clip_norm=100", "--noise_multiplier=0")
+    pd.testing.assert_frame_equal(table(tmp_path), table(finished))
+
+
+def test_seeded_noise_is_reproducible_and_changes_the_run(finished, tmp_path):
+    for name in ("a", "b"):
+        play(
+            tmp_path,
+            "--clip_norm=0.5",
+            "--noise_multiplier=5",
+            "--insecure_seeded_noise",
+            f"--experiment_name={name}",
+        )
+    pd.testing.assert_frame_equal(table(tmp_path, "a"), table(tmp_path, "b"), check_exact=True)
+    assert not table(tmp_path, "a").equals(table(finished))
+
+
+def test_a_noisy_run_accounts_its_privacy(tmp_path, capfd):
+    play(tmp_path, "--clip_norm=0.5", "--noise_multiplier=5")
+    spent = json.loads((tmp_path / "run" / "privacy.json").read_text())
+    assert spent["summary"] in capfd.readouterr().out
+    assert spent == experiment.mechanism({"noise_multiplier": 5.0, "clients": 8}).report(5)
+
+
+def test_the_figure_of_several_runs(finished, tmp_path, capfd):
+    from bandits.ads import figures
+
+    arguments = [
+        f"--runs={finished / 'run'},{finished / 'run'}",
+        "--labels=one,two",
+        f"--output={tmp_path / 'ads.png'}",
+    ]
+    figures.program(figures.define().parse(["figures", *arguments]))
+    assert (tmp_path / "ads.png").stat().st_size > 10_000
+    assert capfd.readouterr().out == f"{tmp_path / 'ads.png'}\n"

@@ -1,0 +1,131 @@
+"""Tests of data.ads, with small tables and, where it is, the real one."""
+
+import numpy as np
+import pytest
+
+from data import ads
+from data.errors import UsageError
+
+ROWS = [(1, 0, 0), (0, 0, 1), (0, 0, 0), (1, 1, 0), (0, 0, 1), (1, 0, 0), (1, 0, 1)]
+HEADER = "Ad 1,Ad 2,Ad 3"
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Writes a table of these lines, after a byte order mark as spreadsheets write it, and returns its path."""
+
+    def write(*lines: str) -> str:
+        path = tmp_path / "clicks.csv"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
+        return str(path)
+
+    return write
+
+
+def lines(rows=ROWS) -> list[str]:
+    return [",".join(map(str, row)) for row in rows]
+
+
+def refusal(path: str, clients: int = 1) -> str:
+    with pytest.raises(UsageError) as raised:
+        ads.from_table(path, clients, 0)
+    return str(raised.value)
+
+
+def test_rows_are_dealt_once_each_in_equal_shares(table):
+    found = ads.from_table(table(HEADER, *lines()), 7, 0)
+    assert (found.clicks.shape, found.clicks.dtype) == ((7, 1, 3), np.uint8)
+    assert sorted(map(tuple, found.clicks[:, 0].tolist())) == sorted(ROWS)
+    assert found.names == ("Ad 1", "Ad 2", "Ad 3")
+    np.testing.assert_allclose(found.rates, [4 / 7, 1 / 7, 3 / 7])
+
+
+def test_rows_that_do_not_divide_are_left_over_but_count_in_the_rates(table):
+    found = ads.from_table(table(HEADER, *lines()), 3, 0)
+    assert found.clicks.shape == (3, 2, 3)
+    np.testing.assert_allclose(found.rates, [4 / 7, 1 / 7, 3 / 7])
+
+
+def test_the_seed_deals(table):
+    path = table(HEADER, *lines())
+    first = ads.from_table(path, 7, 0)
+    assert first.checksum == ads.from_table(path, 7, 0).checksum != ads.from_table(path, 7, 1).checksum
+
+
+def test_a_row_of_totals_is_refused_with_the_reason(table):
+    path = table(HEADER, *lines(), "4,1,3")
+    assert refusal(path) == (
+        f"line 9 of {path} holds the totals of its columns, which is no impression: delete that row."
+    )
+
+
+def test_a_labelled_row_of_totals_is_refused_with_the_reason(table):
+    path = table("User,Ad 1,Ad 2", "0,1,0", "1,0,1", "0,1,1", "Total,2,2")
+    assert refusal(path).startswith(f"line 5 of {path} holds the totals of its columns")
+
+
+@pytest.mark.parametrize(
+    ("line", "value"), [("0,2,0", "'2'"), ("0,x,1", "'x'"), ("0,,1", "'nan'"), ("0,0.5,1", "'0.5'")]
+)
+def test_other_values_than_0_and_1_are_refused_with_their_place(table, line, value):
+    message = refusal(table(HEADER, "1,0,0", line, "0,0,1"))
+    assert message.startswith("line 3 of")
+    assert message.endswith(f"{value}: every value must be 0 or 1, one column an ad, one row an impression.")
+
+
+def test_a_single_ad_is_refused(table):
+    assert "has a single ad" in refusal(table("Ad 1", "1", "0"))
+
+
+def test_more_clients_than_impressions_are_refused(table):
+    assert refusal(table(HEADER, *lines()), 8).startswith("--clients=8 is more than the 7 impressions of ")
+
+
+def test_a_table_that_no_one_names_is_refused(monkeypatch):
+    monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
+    with pytest.raises(UsageError, match="No ad table is named: give its path by --data_file, or click rates by"):
+        ads.find_table(None)
+
+
+def test_a_folder_without_the_table_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
+    with pytest.raises(UsageError, match=f"holds no {ads.TABLE}"):
+        ads.find_table(None)
+
+
+def test_the_named_table_comes_before_the_folders(shared_data):
+    assert ads.find_table("mine.csv") == "mine.csv"
+    assert ads.find_table(None) == str(shared_data / ads.TABLE)
+
+
+def test_the_real_table(shared_data):
+    found = ads.from_table(str(shared_data / ads.TABLE), 100, 0)
+    assert found.clicks.shape == (100, 100, 10)
+    sums = [1703, 1295, 728, 1196, 2695, 126, 1112, 2091, 952, 489]
+    np.testing.assert_array_equal(found.clicks.sum(axis=(0, 1), dtype=int), sums)
+    assert found.names[found.rates.argmax()] == "Ad 5"
+
+
+def test_made_clicks_have_their_rates():
+    rates = [0, 0.1, 0.5, 1]
+    found = ads.bernoulli(rates, 50, 40, 3)
+    assert (found.clicks.shape, found.clicks.dtype) == ((50, 40, 4), np.uint8)
+    # 2,000 draws: a standard error of at most 0.011.
+    np.testing.assert_allclose(found.clicks.mean(axis=(0, 1)), rates, atol=0.04)
+    assert (found.clicks[..., 0].max(), found.clicks[..., 3].min()) == (0, 1)
+    np.testing.assert_array_equal(found.rates, rates)
+
+
+def test_made_clicks_follow_the_seed():
+    first = ads.bernoulli([0.2, 0.4], 5, 5, 1).checksum
+    assert first == ads.bernoulli([0.2, 0.4], 5, 5, 1).checksum != ads.bernoulli([0.2, 0.4], 5, 5, 2).checksum
+
+
+def test_rates_are_read():
+    assert ads.parse_rates("0.1, 0.25,1") == [0.1, 0.25, 1.0]
+
+
+@pytest.mark.parametrize("text", ["", "0.1", "0.1,x", "0.1,1.1", "-0.1,0.5", "0.1,nan"])
+def test_rates_that_are_none_are_refused(text):
+    with pytest.raises(UsageError, match="must list the click rates of two or more ads"):
+        ads.parse_rates(text)
