@@ -13,6 +13,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import flags, inference, losses, metrics, process, registry, tasks
+from bandits.client_selection import selector_flags, selectors
 from data import clients, keys
 from optimization import aggregators, client_work, cohorts, models, privacy, runner, server
 
@@ -31,6 +32,7 @@ class Phase:
       server_optimizer: Its name.
       server_learning_rate: Its learning rate.
       client_learning_rate: The clients'.
+      client_selection: How cohorts are chosen; uniform ones follow `--cohort_sampling`.
     """
 
     bandit: registry.BanditEntry
@@ -42,6 +44,7 @@ class Phase:
     server_optimizer: str
     server_learning_rate: float
     client_learning_rate: float
+    client_selection: str = "uniform"
 
 
 class Progress(NamedTuple):
@@ -51,11 +54,13 @@ class Progress(NamedTuple):
       server: State of the TFF process.
       reward_total: float64, round rewards summed over rounds.
       reward_rounds: int64, rounds with at least one example.
+      selection: The client selector's state; empty without one.
     """
 
     server: process.BanditState
     reward_total: np.float64
     reward_rounds: np.int64
+    selection: Any = ()
 
 
 def build_model(task: tasks.Task) -> models.Model:
@@ -106,22 +111,35 @@ def build_process(
         feature_spec=clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), task.feature_spec),
         multi_label=task.multi_label,
         max_delay=settings["bandits_deploy_delay"],
+        cohort_size=phase.cohort_size if phase.client_selection != "uniform" else 0,
     )
 
 
+def _capped(settings: Mapping[str, Any], task: tasks.Task) -> clients.ClientData:
+    most = settings["max_examples_per_client"]
+    return clients.CappedClients(task.clients, most, settings["seed"]) if most else task.clients
+
+
 def cohort_inputs(
-    settings: Mapping[str, Any], task: tasks.Task, phase: Phase, round_num: int
+    settings: Mapping[str, Any], task: tasks.Task, phase: Phase, round_num: int, drawn: np.ndarray | None = None
 ) -> list[process.ClientInput]:
-    """Draws the cohort of a round and reads its clients."""
+    """Reads the clients of a round's cohort.
+
+    Args:
+      settings: Flags.
+      task: The task.
+      phase: The phase.
+      round_num: The round.
+      drawn: int [clients], the cohort's positions in the phase's population; None draws it by `--cohort_sampling`.
+    """
     seed = settings["seed"]
-    population = task.clients
-    if settings["max_examples_per_client"]:
-        population = clients.CappedClients(population, settings["max_examples_per_client"], seed)
+    population = _capped(settings, task)
     period = (round_num - 1) // phase.deploy_every
     acts_at = period if settings["cache"] == "persistent" else round_num
     inputs = []
-    drawn = cohorts.draw(settings["cohort_sampling"], len(phase.population), phase.cohort_size, seed, round_num)
-    for position in drawn:
+    if drawn is None:
+        drawn = cohorts.draw(settings["cohort_sampling"], len(phase.population), phase.cohort_size, seed, round_num)
+    for place, position in enumerate(drawn):
         client = phase.population[position]
         examples = population.load(client)
         client_keys = process.ClientKeys(
@@ -130,8 +148,17 @@ def cohort_inputs(
         )
         lag = keys.generator(seed, keys.Purpose.DELAY, period, client).integers(settings["bandits_deploy_delay"] + 1)
         features = task.normalise(examples.features)
-        inputs.append(process.ClientInput(features, examples.labels, client_keys, np.int32(lag)))
+        inputs.append(process.ClientInput(features, examples.labels, client_keys, np.int32(lag), np.int32(place)))
     return inputs
+
+
+def build_selector(settings: Mapping[str, Any], task: tasks.Task, phase: Phase) -> selectors.Selector | None:
+    """Returns the client selector of a phase, which counts every client's examples; None for uniform cohorts."""
+    if phase.client_selection == "uniform":
+        return None
+    population = _capped(settings, task)
+    sizes = [len(population.load(client).labels) for client in phase.population]
+    return selector_flags.build(settings, phase.client_selection, sizes, phase.cohort_size)
 
 
 def build(
@@ -155,10 +182,27 @@ def build(
         initial_weights = definition.model.initial_weights(settings["seed"])
     tff_process = definition.build(initial_weights)
     evaluate = _evaluator(settings, task, definition)
+    selector = build_selector(settings, task, phase)
+    polls = isinstance(selector, selectors.PowD)
+    poll = definition.build_loss_poll(selector.num_candidates) if polls else None
+
+    def select(progress: Progress, round_num: int) -> tuple[np.ndarray, Any]:
+        draw = keys.generator(settings["seed"], keys.Purpose.COHORT, round_num)
+        selection = progress.selection
+        if poll:
+            polled = selector.candidates(selection, draw)
+            inputs = cohort_inputs(settings, task, phase, round_num, polled)
+            found = np.asarray(poll(progress.server.deployed, progress.server.weights, inputs))
+            selection = selector.observe_poll(selection, polled[np.isfinite(found)], found[np.isfinite(found)])
+        return selector.select(selection, draw), selection
 
     def play_round(progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
-        inputs = cohort_inputs(settings, task, phase, round_num)
+        drawn, selection = select(progress, round_num) if selector else (None, ())
+        inputs = cohort_inputs(settings, task, phase, round_num, drawn)
         state, counts = tff_process.next(progress.server, inputs)
+        if selector:
+            local = selectors.LocalLosses(counts.client_losses, counts.client_deviations)
+            selection = selector.observe(selection, *selectors.reported(drawn, local))
         total, rounds = progress.reward_total, progress.reward_rounds
         if counts.examples:
             total, rounds = total + float(counts.reward_sum) / int(counts.examples), rounds + 1
@@ -166,10 +210,12 @@ def build(
         row[metrics.CLIP_NORM] = aggregators.clip_norm(settings, progress.server.aggregator, counts.aggregator)
         row[metrics.CLIPPED_CLIENTS] = aggregators.clipped_clients(counts.aggregator)
         row[metrics.EPSILON] = mechanism.epsilon(round_num)
-        return Progress(state, np.float64(total), np.int64(rounds)), row
+        return Progress(state, np.float64(total), np.int64(rounds), selection), row
 
     return runner.Experiment(
-        initial_state=lambda: Progress(tff_process.initialize(), np.float64(0), np.int64(0)),
+        initial_state=lambda: Progress(
+            tff_process.initialize(), np.float64(0), np.int64(0), selector.initial_state() if selector else ()
+        ),
         play_round=play_round,
         evaluate=lambda progress: evaluate(progress.server.weights),
         columns=metrics.COLUMNS,

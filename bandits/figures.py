@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
 
 import matplotlib
 import matplotlib.figure
@@ -48,46 +47,6 @@ def draw_run(metrics_path: pathlib.Path, output: str | os.PathLike, title: str) 
     rewards.set(title=title, ylabel="reward")
     rewards.legend()
     probability.set(xlabel="round", ylabel="probability of the\nchosen action", ylim=(0, 1.02))
-    figure.savefig(output, dpi=120)
-
-
-def draw_comparison(
-    tables: Mapping[str, Sequence[pd.DataFrame]],
-    output: str | os.PathLike,
-    title: str,
-    *,
-    running_average: bool = False,
-) -> None:
-    """Draws several runs' rewards in one plot; several seeds of one become their mean and range.
-
-    Args:
-      tables: Metrics of each label's seeds.
-      output: Picture to write.
-      title: Title.
-      running_average: Whether to draw the average over the rounds so far instead of a moving one over five.
-    """
-    figure = matplotlib.figure.Figure(figsize=(7, 4.2), layout="constrained")
-    axes = figure.subplots()
-    for index, (label, seeds) in enumerate(tables.items()):
-        if running_average:
-            curves = [table.set_index("round_num")[metrics.AVERAGE_REWARD] for table in seeds]
-        else:
-            curves = [table.set_index("round_num")[metrics.ROUND_REWARD] for table in seeds]
-            curves = [curve.rolling(5, min_periods=1).mean() for curve in curves]
-        together = pd.concat(curves, axis=1)
-        axes.plot(together.mean(axis=1), label=label, color=f"C{index}")
-        if len(seeds) > 1:
-            axes.fill_between(
-                together.index, together.min(axis=1), together.max(axis=1), color=f"C{index}", alpha=0.2, linewidth=0
-            )
-    _mark_deployments(axes, next(iter(tables.values()))[0])
-    axes.set(
-        title=title,
-        xlabel="round",
-        ylabel="running average reward" if running_average else "round reward (mean of 5 rounds)",
-    )
-    axes.grid(alpha=0.3)
-    axes.legend()
     figure.savefig(output, dpi=120)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bandits import registry, task_flags
+from bandits.client_selection import selector_flags
 from data.errors import UsageError
 from optimization import aggregation_flags, cli, presets
 
@@ -128,6 +129,9 @@ def define() -> cli.FlagSet:
     flags.integer("max_examples_per_client", None, "cap on a client's examples, a seeded choice; 0 for none")
     flags.integer("client_batch_size", None, "examples of a mini-batch", low=1)
     flags.integer("client_epochs_per_round", None, "passes of a client over its cache", low=1)
+    selection = {name: entry.help for name, entry in selector_flags.SELECTORS.items()}
+    flags.choice("client_selection", "uniform", selection, "how a round's clients are chosen")
+    selector_flags.define(flags, with_privacy=True)
     flags.choice("client_optimizer", "sgd", ["sgd"], "optimizer on the client")
     flags.number("client_learning_rate", None, "its learning rate")
 
@@ -186,6 +190,15 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     task_flags.check(settings)
     settings = settings.with_defaults(_DEFAULTS | dict(task.defaults) | dict(published))
     settings = aggregation_flags.resolve(settings)
+    selector_flags.check(settings, [settings.client_selection])
+    selector_flags.check_privacy(settings, settings.client_selection, is_private=bool(settings.noise_multiplier))
+    if settings.client_selection != "uniform":
+        if settings.cohort_sampling != "fixed":
+            raise UsageError(
+                f"--cohort_sampling={settings.cohort_sampling} draws uniform cohorts: leave out --client_selection."
+            )
+        if not bandit.trains:
+            raise UsageError(f"--client_selection has no effect with --bandits_type={settings.bandits_type}.")
     if settings.experiment_name is None:
         name = settings.preset or f"{settings.task_type}_{settings.scenario}_{settings.bandits_type}"
         settings = settings.replace(experiment_name=name)

@@ -17,7 +17,7 @@ import tensorflow_federated as tff
 
 from bandits import inference, losses, policies
 from data import clients
-from optimization import client_work, models, server
+from optimization import client_work, models, server, supervised
 
 
 class BanditState(NamedTuple):
@@ -49,6 +49,8 @@ class RoundMetrics(NamedTuple):
       trained_examples: int32, examples of those clients.
       empty_clients: int32, clients without an example; their update is zero.
       nonfinite_clients: int32, clients whose update was not finite and was replaced by zero.
+      client_losses: float32 [cohort_size], as `supervised.RoundMetrics` has them.
+      client_deviations: float32 [cohort_size], likewise.
       update_norm: float32, L2 norm of the aggregated update.
       deployed: bool, whether the round ended with a deployment.
       aggregator: The aggregator's measurements.
@@ -61,6 +63,8 @@ class RoundMetrics(NamedTuple):
     trained_examples: int
     empty_clients: int
     nonfinite_clients: int
+    client_losses: np.ndarray
+    client_deviations: np.ndarray
     update_norm: float
     deployed: bool
     aggregator: object
@@ -86,12 +90,14 @@ class ClientInput(NamedTuple):
       labels: int32 [examples] or float32 [examples, labels], known to the environment, not to the policy.
       keys: Its keys.
       delay: int32, deployments that it lags behind.
+      position: int32, its place in the cohort, from 0.
     """
 
     features: clients.Features
     labels: np.ndarray
     keys: ClientKeys
     delay: np.int32 = np.int32(0)
+    position: np.int32 = np.int32(0)
 
 
 class _ClientOutput(NamedTuple):
@@ -104,6 +110,8 @@ class _ClientOutput(NamedTuple):
     trained_examples: int
     empty_clients: int
     nonfinite_clients: int
+    client_losses: tf.Tensor
+    client_deviations: tf.Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +130,7 @@ class BanditProcess:
       max_delay: Most deployments that a client may lag behind (the heterogeneous delays of section 5.2).
       feature_spec: Shapes and dtypes of a client's features, first axis None.
       multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples].
+      cohort_size: Clients whose losses are reported one by one, for client selection; 0 reports none.
     """
 
     model: models.Model
@@ -135,6 +144,7 @@ class BanditProcess:
     feature_spec: tf.TensorSpec | Mapping[str, tf.TensorSpec]
     multi_label: bool = False
     max_delay: int = 0
+    cohort_size: int = 0
 
     def client_type(self) -> tff.Type:
         """Returns the TFF type of a `ClientInput`."""
@@ -146,6 +156,7 @@ class BanditProcess:
                 ("labels", tff.TensorType(*labels)),
                 ("keys", tff.StructWithPythonType([("cache", key), ("training", key)], ClientKeys)),
                 ("delay", tff.TensorType(np.int32)),
+                ("position", tff.TensorType(np.int32)),
             ],
             ClientInput,
         )
@@ -155,24 +166,17 @@ class BanditProcess:
         train = self.local_sgd and self.local_sgd.build(self.model, self.loss)
 
         def run(deployed, weights, client: ClientInput) -> _ClientOutput:
-            # Algorithm 2: act with the deployed model, keep the log.
-            rewards = inference.reward_vectors(client.labels, self.reward_matrix)
-            own = deployed[0]
-            if self.max_delay:
-                own = tf.switch_case(
-                    tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed]
-                )
-            predicted = self.loss.predicted_rewards(self.model.forward(own, client.features))
-            cache = inference.bandit_inference(predicted, rewards, self.policy, client.keys.cache)
+            cache, batches = self._act(deployed, client)
             # Algorithm 3: train the current model on that log, or, supervised, on every action's reward.
             if train is None:
                 update = client_work.no_training(weights)
-            elif self.loss.full_feedback:
-                batches = {"features": client.features, losses.FULL_FEEDBACK: rewards}
-                update = train(weights, batches, client.keys.training)
             else:
-                update = train(weights, {"features": client.features, **cache}, client.keys.training)
+                update = train(weights, batches, client.keys.training)
             examples = tf.shape(client.labels)[0]
+            trained = self.local_sgd.examples_trained(examples) if self.local_sgd else 0
+            has_loss = tf.logical_and(update.is_finite, trained > 0)
+            mean = tf.where(has_loss, update.loss_sum / tf.cast(trained, tf.float32), np.nan)
+            deviation = tf.where(has_loss, update.loss_deviation, np.nan)
             return _ClientOutput(
                 delta=update.delta,
                 weight=tf.cast(examples, tf.float32),
@@ -183,9 +187,50 @@ class BanditProcess:
                 trained_examples=tf.where(update.is_finite, examples, 0),
                 empty_clients=tf.cast(tf.equal(examples, 0), tf.int32),
                 nonfinite_clients=tf.cast(tf.logical_not(update.is_finite), tf.int32),
+                client_losses=supervised.at_position(mean, client.position, self.cohort_size),
+                client_deviations=supervised.at_position(deviation, client.position, self.cohort_size),
             )
 
         return run
+
+    def _act(self, deployed, client: ClientInput):
+        """Acts with the deployed model and keeps the log (Algorithm 2); returns it, and what is trained on."""
+        rewards = inference.reward_vectors(client.labels, self.reward_matrix)
+        own = deployed[0]
+        if self.max_delay:
+            own = tf.switch_case(tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed])
+        predicted = self.loss.predicted_rewards(self.model.forward(own, client.features))
+        cache = inference.bandit_inference(predicted, rewards, self.policy, client.keys.cache)
+        log = {losses.FULL_FEEDBACK: rewards} if self.loss.full_feedback else cache
+        return cache, {"features": client.features, **log}
+
+    def build_loss_poll(self, num_clients: int) -> tff.Computation:
+        """Returns the computation (deployed, weights, clients) -> float32 [num_clients].
+
+        Each client's loss of `weights` on the log that it would train on, at its position.
+
+        Args:
+          num_clients: Clients to poll.
+        """
+        weights_type = tff.to_type(tuple((np.float32, shape) for shape in self.model.shapes.values()))
+        deployed_type = tff.to_type((weights_type,) * (1 + self.max_delay))
+
+        @tff.tensorflow.computation(deployed_type, weights_type, self.client_type())
+        def poll(deployed, weights, client):
+            _, batch = self._act(deployed, client)
+            value = self.loss(self.model.forward(weights, client.features), batch)
+            return supervised.at_position(value, client.position, num_clients)
+
+        @tff.federated_computation(
+            tff.FederatedType(deployed_type, tff.SERVER),
+            tff.FederatedType(weights_type, tff.SERVER),
+            tff.FederatedType(self.client_type(), tff.CLIENTS),
+        )
+        def poll_all(deployed, weights, polled):
+            models_sent = (tff.federated_broadcast(deployed), tff.federated_broadcast(weights))
+            return tff.federated_sum(tff.federated_map(poll, (*models_sent, polled)))
+
+        return poll_all
 
     def build(self, initial_weights: models.Weights) -> tff.templates.IterativeProcess:
         """Returns the process: `initialize() -> BanditState`, `next(state, clients) -> (state, RoundMetrics)`.

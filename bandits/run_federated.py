@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bandits import flags, metrics, registry, tasks
+from bandits.client_selection import selector_flags
 from data.errors import UsageError
 from optimization import aggregation_flags, cli, presets, privacy, run_folder
 
@@ -45,6 +46,7 @@ def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
                 f"--init_clients={settings.init_clients} leaves none of the task's {population} clients to the bandits."
             )
     aggregation_flags.mechanism(settings, available, settings.clients_per_round, 1)
+    selector_flags.build(settings, settings.client_selection, [1] * available, settings.clients_per_round)
     shifts = settings.scenario == "init_shift" or settings.dist_shift_type
     if shifts and "init" not in task.rewards:
         raise UsageError(f"--task_type={settings.task_type} has no reward shift to study: its rewards are one matrix.")
@@ -96,6 +98,7 @@ def plan(settings: cli.Settings, task: tasks.Task) -> "list[experiment.Phase]":
             server_optimizer=settings.server_optimizer,
             server_learning_rate=settings.server_learning_rate,
             client_learning_rate=settings.client_learning_rate,
+            client_selection=settings.client_selection,
         )
     )
     return phases

@@ -58,9 +58,17 @@ class Settings(Mapping[str, Any]):
 class FlagSet:
     """The flags of one binary, in groups, on absl's parser."""
 
-    def __init__(self, usage: str):
+    def __init__(self, usage: str, positional: str | None = None):
+        """Makes an empty set.
+
+        Args:
+          usage: First lines of `--help`.
+          positional: Name of the setting that holds the arguments that are no flags, as a tuple; None refuses them.
+        """
         self._usage = usage
+        self._positional = positional
         self._flags = flags.FlagValues()
+        self._flags.set_gnu_getopt(positional is not None)  # Flags may follow the other arguments.
         self._groups: list[tuple[str, list[tuple[str, str, dict[str, str]]]]] = []
 
     def group(self, title: str) -> None:
@@ -142,17 +150,20 @@ class FlagSet:
           All flags' values.
 
         Raises:
-          UsageError: On an unknown flag, a bad value or an argument that is no flag.
+          UsageError: On an unknown flag, a bad value or, unless they are wanted, an argument that is no flag.
         """
         try:
             rest = self._flags(list(argv))
         except flags.Error as error:
             raise UsageError(str(error).replace("flag --", "--").replace("\n", " ")) from error
-        if len(rest) > 1:
+        if len(rest) > 1 and self._positional is None:
             raise UsageError(f"Unexpected argument {rest[1]!r}: settings are given as --flag=value.")
         names = [name for _, group in self._groups for name, _, _ in group]
         given = frozenset(name for name in names if self._flags[name].present)
-        return Settings({name: self._flags[name].value for name in names}, given)
+        values = {name: self._flags[name].value for name in names}
+        if self._positional is not None:
+            values[self._positional] = tuple(rest[1:])
+        return Settings(values, given)
 
     def help(self) -> str:
         """Returns the text of `--help`."""

@@ -65,6 +65,7 @@ def program(settings: cli.Settings) -> None:
     bench = _Benchmark(settings, populations[0], "emnist_chars", _emnist, 0.1)
     results = {"machine": _machine(), "main": bench.depth(cohorts[0], settings.rounds)}
     few = max(3, settings.rounds // 3)
+    results["dpsgd_seconds_per_round"] = bench.private_seconds(cohorts[0], few)
     results["cohorts"] = {cohorts[0]: results["main"]["seconds_per_round"]}
     for cohort in cohorts[1:]:
         results["cohorts"][cohort] = bench.seconds(cohort, few)
@@ -146,6 +147,12 @@ class _Benchmark:
         """Returns seconds of a round and resident memory with a population of this size."""
         seconds = self.seconds(cohort, rounds, population)
         return {"seconds_per_round": seconds, "resident_mb": round(self._resident_mb())}
+
+    def private_seconds(self, cohort: int, rounds: int) -> float:
+        """Returns the median seconds of a round of DP-FedAvg."""
+        private = {"aggregator_type": "dpsgd", "adaptive_clipping": False, "noise_multiplier": 0.1}
+        with mock.patch.object(self, "_settings", self._settings.replace(**private)):
+            return self.seconds(cohort, rounds)
 
     def seconds_with(self, forward, cohort: int, rounds: int) -> float:
         """Returns the median seconds of a round with another forward function of the model."""
@@ -423,6 +430,7 @@ def _print(results: dict, cohort: int) -> None:
         ),
     ]
     rows += [(f"  of a round: {part}", f"{seconds:.2f} s") for part, seconds in main["parts_seconds"].items()]
+    rows.append((f"round of {cohort} clients with DP-FedAvg", f"{results['dpsgd_seconds_per_round']:.2f} s"))
     rows += [(f"round of {size} clients", f"{seconds:.2f} s") for size, seconds in results["cohorts"].items()]
     rows += [
         (f"population of {size:,}", f"{found['seconds_per_round']:.2f} s, {found['resident_mb']} MB")

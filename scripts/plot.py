@@ -1,15 +1,25 @@
-"""Draws several runs in one picture: `python -m scripts.plot --runs=DIR,DIR --labels=softmax,greedy --output=x.png`."""
+"""Draws several runs in one picture: `python -m scripts.plot --runs=DIR,DIR --labels=softmax,greedy --output=x.pdf`."""
 
 import pathlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from bandits import metrics
 from data.errors import UsageError
 from optimization import cli
+from scripts import runs
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _USAGE = """
-Draws the rewards of several runs in one picture.
+Draws the rewards, or another metric, of several runs in one picture.
 
-  plot --runs=runs/digits_scratch_softmax,runs/digits_scratch_greedy --output=compare.png
+  plot --runs=runs/digits_scratch_softmax,runs/digits_scratch_greedy --output=compare.png,compare.pdf
 """
+_FORMATS = (".png", ".pdf", ".svg")
+_LINE_STYLES = ("-", "--", "-.", ":")
+_MOST_DEPLOYMENTS = 40  # More lines would hide the curves.
 
 
 def define() -> cli.FlagSet:
@@ -18,9 +28,11 @@ def define() -> cli.FlagSet:
     flags.group("Flags")
     flags.text("runs", None, "folders of runs, separated by commas; a folder of seeds (NAME/seed_N) is one band")
     flags.text("labels", None, "their names in the picture, separated by commas (default: the folders')")
-    flags.text("output", "comparison.png", "picture to write: .png, .svg or .pdf")
+    flags.text("output", "comparison.png", "pictures to write, separated by commas: .png, .pdf or .svg")
     flags.text("title", "", "title")
     flags.switch("running_average", False, "draw the average over the rounds so far, as the study does")
+    flags.text("metric", None, "another column of metrics.csv to draw, such as privacy/epsilon")
+    flags.text("ylabel", None, "words at the vertical axis (default: what is drawn)")
     return flags
 
 
@@ -28,25 +40,102 @@ def program(settings: cli.Settings) -> None:
     """Reads the runs' metrics and draws them."""
     if not settings.runs:
         raise UsageError("--runs names no run: give their folders, separated by commas.")
+    if settings.metric and settings.running_average:
+        raise UsageError("--running_average has no effect with --metric: choose one of them.")
+    outputs = [pathlib.Path(cli.user_path(output)) for output in settings.output.split(",")]
+    for output in outputs:
+        if output.suffix not in _FORMATS:
+            raise UsageError(f"--output: {output.name} is not a {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}.")
+        if not output.parent.is_dir():
+            raise UsageError(f"--output: there is no folder {output.parent}.")
     folders = [pathlib.Path(cli.user_path(run)) for run in settings.runs.split(",")]
-    labels = settings.labels.split(",") if settings.labels else [folder.name for folder in folders]
+    labels = settings.labels.split(",") if settings.labels else runs.labels(folders)
     if len(labels) != len(folders):
         raise UsageError(f"--labels has {len(labels)} names for {len(folders)} --runs.")
-    found = {}
-    for label, folder in zip(labels, folders, strict=True):
-        files = sorted(folder.glob("seed_*/metrics.csv")) or [folder / "metrics.csv"]
-        if not files[0].is_file():
-            raise UsageError(f"--runs: {folder} holds no metrics.csv; is it a run's folder?")
-        found[label] = files
+    if len(set(labels)) != len(labels):
+        raise UsageError(f"Two curves would have one name among {', '.join(labels)}: tell them apart with --labels.")
+    found = [runs.find(folder) for folder in folders]
+    for folder, groups in zip(folders, found, strict=True):
+        if len(groups) > 1:
+            raise UsageError(
+                f"--runs: {folder} holds {len(groups)} runs: name one of them, such as {next(iter(groups))}."
+            )
 
-    import pandas as pd
+    # Seeds that have not begun are left out.
+    seeds = [[path for path in next(iter(groups.values())) if (path / "metrics.csv").is_file()] for groups in found]
+    for folder, paths in zip(folders, seeds, strict=True):
+        if not paths:
+            raise UsageError(f"--runs: {folder} holds no metrics.csv; has the run begun?")
+    tables = {label: [runs.read_metrics(path) for path in paths] for label, paths in zip(labels, seeds, strict=True)}
+    column, window, words = metrics.ROUND_REWARD, 5, "round reward (mean of 5 rounds)"
+    if settings.running_average:
+        column, window, words = metrics.AVERAGE_REWARD, 1, "running average reward"
+    if settings.metric:
+        column, window, words = settings.metric, 1, settings.metric
+    for label, group in tables.items():
+        if missing := [table for table in group if column not in table]:
+            raise UsageError(
+                f"{label} has no column {column}: give --metric one of {', '.join(missing[0].columns[1:])}."
+            )
+    draw(tables, outputs, column, window=window, title=settings.title, ylabel=settings.ylabel or words)
+    print(*outputs, sep="\n")
 
-    from bandits import figures
 
-    output = cli.user_path(settings.output)
-    tables = {label: [pd.read_csv(file) for file in files] for label, files in found.items()}
-    figures.draw_comparison(tables, output, settings.title, running_average=settings.running_average)
-    print(output)
+def draw(
+    tables: "Mapping[str, Sequence[pd.DataFrame]]",
+    outputs: Sequence[pathlib.Path],
+    column: str,
+    *,
+    window: int,
+    title: str,
+    ylabel: str,
+) -> None:
+    """Draws a metric of several runs in one plot; several seeds of one become their mean and range.
+
+    Args:
+      tables: Metrics of each label's seeds.
+      outputs: Pictures to write.
+      column: What is drawn.
+      window: Rounds of the moving average that is drawn instead of single rounds.
+      title: Title.
+      ylabel: Words at the vertical axis.
+    """
+    import matplotlib
+    from matplotlib import figure
+
+    # TrueType instead of Type 3 fonts, which publishers refuse.
+    with matplotlib.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}):
+        picture = figure.Figure(figsize=(7, 4.2), layout="constrained")
+        axes = picture.subplots()
+        for index, (label, seeds) in enumerate(tables.items()):
+            style = {"color": runs.COLOURS[index % len(runs.COLOURS)]}
+            curve = runs.band(seeds, column, window)
+            is_point = len(curve) == 1
+            axes.plot(
+                curve["mean"],
+                label=label,
+                linestyle=_LINE_STYLES[index % len(_LINE_STYLES)],
+                marker="o" if is_point else None,
+                **style,
+            )
+            if len(seeds) > 1:
+                axes.fill_between(curve.index, curve["low"], curve["high"], alpha=0.2, linewidth=0, **style)
+        _mark_deployments(axes, next(iter(tables.values()))[0])
+        axes.set(title=title, xlabel="round", ylabel=ylabel)
+        axes.grid(alpha=0.3)
+        axes.legend()
+        for output in outputs:
+            picture.savefig(output, dpi=300)
+
+
+def _mark_deployments(axes, table: "pd.DataFrame") -> None:
+    if metrics.DEPLOYED not in table:
+        return
+    rounds = table.loc[table[metrics.DEPLOYED] == 1, "round_num"]
+    if len(rounds) <= _MOST_DEPLOYMENTS:
+        for index, round_num in enumerate(rounds):
+            label = None if index else "deployment"
+            axes.axvline(round_num, color="grey", linewidth=0.8, linestyle=":", label=label)
 
 
 if __name__ == "__main__":

@@ -312,6 +312,7 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
         "noise_multiplier",
         "population_client_selection",
         "preset",
+        "selection_candidates",
         "target_delta",
     }
 
@@ -467,3 +468,20 @@ def test_the_published_programs_bag_of_words_comes_with_its_variant():
     assert _resolve("--task_type=stackoverflow_tag")["text_normalisation"] == "mean"
     assert _resolve("--task_type=stackoverflow_tag", "--variant=reference_code")["text_normalisation"] == "l2"
     assert _resolve("--task_type=stackexchange_tag")["text_normalisation"] == "l2"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--selection_gamma=0.5"], "--selection_gamma belongs to --client_selection=ucb_cs"),
+        (["--client_selection=ucb_cs", "--cohort_sampling=poisson"], "--cohort_sampling=poisson draws uniform cohorts"),
+        (
+            ["--client_selection=ucb_cs", "--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=1"],
+            "privacy",
+        ),
+        (["--non_private_selection"], "--non_private_selection has an effect only with differential privacy"),
+    ],
+)
+def test_client_selection_that_does_not_go_with_the_rest_is_refused(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        flags.resolve(flags.define().parse(["run_federated", *arguments]))

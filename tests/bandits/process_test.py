@@ -267,3 +267,21 @@ def test_a_sparse_bag_of_words_trains_as_the_dense_one():
         outputs.append(definition.client_round()((weights,), weights, client))
     for sparse_part, dense_part in zip(outputs[0].delta, outputs[1].delta, strict=True):
         np.testing.assert_allclose(sparse_part, dense_part, atol=1e-6)
+
+
+def test_clients_losses_come_back_at_their_positions(tff_worker):
+    clients = [make_client(10, 1)._replace(position=np.int32(2)), make_client(0, 2)]
+    definition = process.dataclasses.replace(make(), cohort_size=3)
+    rounds = definition.build(INITIAL)
+    _, metrics = rounds.next(rounds.initialize(), clients)
+    np.testing.assert_allclose(metrics.client_losses, [np.nan, 0, metrics.loss_sum / 10], rtol=1e-6)
+    assert metrics.client_deviations[2] > 0
+
+
+def test_the_poll_gives_the_loss_on_the_log_that_would_be_trained_on(tff_worker):
+    client = make_client(10, 1)
+    action, reward, _ = log_by_hand(client, INITIAL, policies.Softmax(0.5))
+    current = tuple(weight + 0.3 for weight in INITIAL)
+    found = make().build_loss_poll(1)((INITIAL,), current, [client])
+    predicted = (client.features @ current[0] + current[1])[np.arange(10), action]
+    np.testing.assert_allclose(found, [np.square(predicted - reward).mean()], rtol=1e-5)

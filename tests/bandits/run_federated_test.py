@@ -199,6 +199,16 @@ def test_a_persistent_cache_is_the_same_within_a_deployment_period(tmp_path):
     assert rewards[0] == rewards[1] != rewards[2] == rewards[3] != rewards[4]
 
 
+@pytest.mark.parametrize("selector", ["ucb_cs", "pow_d"])
+def test_a_run_with_client_selection_resumed_equals_an_uninterrupted_one(tmp_path, selector):
+    flag = f"--client_selection={selector}"
+    play(tmp_path / "whole", flag)
+    play(tmp_path / "resumed", flag, "--total_rounds=2")
+    play(tmp_path / "resumed", flag)
+    # The shorter run's last round was evaluated, as every second one is in the longer.
+    pd.testing.assert_frame_equal(table(tmp_path / "resumed"), table(tmp_path / "whole"), check_exact=True)
+
+
 def test_repeat_runs_consecutive_seeds(finished, tmp_path):
     play(tmp_path, "--repeat=2")
     pd.testing.assert_frame_equal(table(tmp_path, "run/seed_0"), table(finished), check_exact=True)

@@ -114,6 +114,15 @@ def test_an_argument_after_two_dashes_is_refused_too():
         _parse("--", "rest")
 
 
+def test_arguments_that_are_wanted_may_stand_anywhere():
+    flag_set = cli.FlagSet("", positional="folders")
+    flag_set.group("Only")
+    flag_set.integer("count", 3, "a count")
+    settings = flag_set.parse(["program", "a,b", "--count=4", "c", "--", "--d"])
+    assert dict(settings) == {"count": 4, "folders": ("a,b", "c", "--d")}
+    assert flag_set.parse(["program"]).folders == ()
+
+
 def test_settings_are_read_by_attribute_and_by_key():
     settings = _parse("--count=4")
     assert settings.count == settings["count"] == 4

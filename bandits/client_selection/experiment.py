@@ -1,0 +1,262 @@
+"""Federated training with selected clients, as rounds that the runner can play.
+
+One round: the selector polls candidates, if it wants to, and chooses the cohort -> the cohort's inputs -> the TFF round
+of `optimization.supervised` -> the selector observes the losses that came back. The losses of all clients, which no
+server would know, are evaluated beside that, in TensorFlow alone.
+"""
+
+import csv
+import functools
+import io
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from bandits import tasks
+from bandits.client_selection import flags, metrics, selector_flags, selectors
+from data import clients, keys
+from optimization import client_work, models, runner, server, supervised
+
+
+class Progress(NamedTuple):
+    """State between rounds.
+
+    Attributes:
+      server: State of the TFF process.
+      selector: The selector's state.
+      selections: int64 [clients], rounds that each was chosen for.
+    """
+
+    server: supervised.SupervisedState
+    selector: Any
+    selections: np.ndarray
+
+
+class Computations:
+    """TFF's computations, which all runs of a command share: each is compiled once for a number of clients."""
+
+    def __init__(self, settings: Mapping[str, Any], task: tasks.Task):
+        """Takes what the runs have in common.
+
+        Args:
+          settings: Flags; those of the training count.
+          task: One of the runs' tasks: they differ in their clients only.
+        """
+        self._settings = settings
+        self._task = task
+        self.model: models.Model = getattr(models, task.model)(**task.model_arguments)
+
+    def definition(self, num_clients: int) -> supervised.SupervisedProcess:
+        """Returns what defines rounds of so many clients."""
+        task, settings = self._task, self._settings
+        labels = tf.TensorSpec((None, task.num_actions)) if task.multi_label else tf.TensorSpec((None,), tf.int32)
+        if settings["client_weighting"] == "num_examples":
+            mean = tff.aggregators.MeanFactory(no_nan_division=True)
+        else:
+            mean = tff.aggregators.as_weighted_aggregator(tff.aggregators.UnweightedMeanFactory())
+        return supervised.SupervisedProcess(
+            model=self.model,
+            local_work=client_work.LocalSgd(
+                settings["client_learning_rate"],
+                settings["client_batch_size"],
+                steps=settings["client_steps_per_round"],
+            ),
+            aggregator=mean,
+            server_optimizer=server.OPTIMIZERS[settings["server_optimizer"]](settings["server_learning_rate"]),
+            feature_spec=clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), task.feature_spec),
+            label_spec=labels,
+            cohort_size=num_clients,
+        )
+
+    @functools.cache  # noqa: B019 - Lives as long as the program.
+    def rounds(self, cohort_size: int) -> tff.templates.IterativeProcess:
+        """Returns the process of rounds with so many clients; its initial weights are of seed 0."""
+        return self.definition(cohort_size).build(self.model.initial_weights(0))
+
+    @functools.cache  # noqa: B019
+    def poll(self, num_candidates: int) -> tff.Computation:
+        """Returns the computation that asks so many clients for their loss."""
+        return self.definition(num_candidates).build_loss_poll(num_candidates)
+
+
+class Run:
+    """One run's rounds."""
+
+    def __init__(self, settings: Mapping[str, Any], task: tasks.Task, computations: Computations):
+        """Reads every client once, to count its examples.
+
+        Args:
+          settings: Flags.
+          task: The task.
+          computations: TFF's computations of this model.
+
+        Raises:
+          UsageError: If cohort, candidates and population do not go together.
+        """
+        self._settings = settings
+        self._task = task
+        self._computations = computations
+        self._clients = task.clients
+        if settings["max_examples_per_client"]:
+            self._clients = clients.CappedClients(task.clients, settings["max_examples_per_client"], settings["seed"])
+        self._sizes = client_sizes(self._clients)
+        self.selector = selector_flags.build(
+            settings, settings["client_selection"], self._sizes, settings["clients_per_round"]
+        )
+        self._drops = flags.numbers("learning_rate_drops", settings["learning_rate_drops"])
+
+    @property
+    def model(self) -> models.Model:
+        """The model."""
+        return self._computations.model
+
+    def initial_progress(self) -> Progress:
+        """Returns the state before round 1."""
+        state = self._computations.rounds(self.selector.cohort_size).initialize()
+        weights = self.model.initial_weights(self._settings["seed"])
+        selections = np.zeros(self.selector.population, np.int64)
+        return Progress(state._replace(weights=weights), self.selector.initial_state(), selections)
+
+    def learning_rate(self, round_num: int) -> float:
+        """Returns the clients' learning rate in a round."""
+        drops = sum(round_num > drop for drop in self._drops)
+        return self._settings["client_learning_rate"] * self._settings["learning_rate_factor"] ** drops
+
+    def play_round(self, progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
+        """Plays one round."""
+        selector, state = self.selector, progress.selector
+        draw = keys.generator(self._settings["seed"], keys.Purpose.COHORT, round_num)
+        polled = selector.candidates(state, draw)
+        if len(polled):
+            poll = self._computations.poll(len(polled))
+            losses = np.asarray(poll(progress.server.weights, self._inputs(polled, round_num)))
+            answers = np.isfinite(losses)
+            state = selector.observe_poll(state, polled[answers], losses[answers])
+        cohort = selector.select(state, draw)
+        server_state, counts = self._computations.rounds(len(cohort)).next(
+            progress.server, self._inputs(cohort, round_num)
+        )
+        local = selectors.LocalLosses(counts.client_losses, counts.client_deviations)
+        state = selector.observe(state, *selectors.reported(cohort, local))
+        members = np.unique(cohort)
+        selections = progress.selections.copy()
+        selections[members] += 1
+        trained = int(counts.trained_examples)
+        row = {
+            metrics.LOSS: float(counts.loss_sum) / trained if trained else float("nan"),
+            metrics.UPDATE_NORM: float(counts.update_norm),
+            metrics.LEARNING_RATE: self.learning_rate(round_num),
+            metrics.EMPTY_CLIENTS: int(counts.empty_clients),
+            metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
+            metrics.MODEL_TRANSFERS: len(np.union1d(polled, members)) + len(members),
+            metrics.LOSS_POLLS: len(polled),
+        }
+        return Progress(server_state, state, selections), row
+
+    def _inputs(self, ids: np.ndarray, round_num: int) -> list[supervised.ClientInput]:
+        rate = np.float32(self.learning_rate(round_num))
+        inputs = []
+        for position, client in enumerate(ids):
+            examples = self._clients.load(int(client))
+            inputs.append(
+                supervised.ClientInput(
+                    features=self._task.normalise(examples.features),
+                    labels=examples.labels,
+                    key=keys.tensorflow_key(self._settings["seed"], keys.Purpose.TRAINING, round_num, int(client)),
+                    position=np.int32(position),
+                    weight=np.float32(len(examples.labels)),
+                    learning_rate=rate,
+                )
+            )
+        return inputs
+
+    @functools.cached_property
+    def _evaluated(self) -> tuple[np.ndarray, clients.Examples]:
+        """Indices of the evaluated clients, all with examples, and their examples one after another."""
+        ids = np.flatnonzero(self._sizes)
+        most = self._settings["max_eval_clients"]
+        if most and most < len(ids):
+            draw = keys.generator(self._settings["seed"], keys.Purpose.EVALUATION)
+            ids = np.sort(draw.choice(ids, most, replace=False))
+        parts = [self._clients.load(int(client)) for client in ids]
+        features = clients.map_features(lambda *arrays: np.concatenate(arrays), *(part.features for part in parts))
+        return ids, clients.Examples(features, np.concatenate([part.labels for part in parts]))
+
+    @functools.cached_property
+    def _held_out(self) -> clients.Examples:
+        return clients.pool(self._task.held_out, self._settings["max_validation_samples"], self._settings["seed"])
+
+    @functools.cached_property
+    def _measure(self) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
+        """The function (weights, features, labels) -> each example's loss, and whether its prediction is right."""
+        definition = self._computations.definition(1)
+
+        @tf.function(
+            input_signature=[
+                tuple(tf.TensorSpec(shape) for shape in definition.model.shapes.values()),
+                definition.feature_spec,
+                definition.label_spec,
+            ]
+        )
+        def measure(weights, features, labels):
+            logits = definition.model.forward(weights, features)
+            answer = tf.argmax(logits, axis=1, output_type=tf.int32)
+            is_right = labels == answer if labels.dtype.is_integer else tf.gather(labels, answer, batch_dims=1) > 0
+            return supervised.example_losses(logits, labels), is_right
+
+        return measure
+
+    def _measured(self, weights: models.Weights, examples: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
+        size = self._settings["eval_batch_size"]
+        found = []
+        for start in range(0, len(examples.labels), size):
+            batch = examples.take(np.arange(start, min(start + size, len(examples.labels))))
+            found.append(self._measure(tuple(weights), self._task.normalise(batch.features), batch.labels))
+        losses, is_right = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return losses, is_right
+
+    def client_losses(self, weights: models.Weights) -> tuple[np.ndarray, np.ndarray]:
+        """Returns int64 ids of the evaluated clients, and float64 mean losses of a model on each one's examples."""
+        ids, examples = self._evaluated
+        losses, _ = self._measured(weights, examples)
+        starts = np.cumsum(self._sizes[ids]) - self._sizes[ids]
+        return ids, np.add.reduceat(losses.astype(np.float64), starts) / self._sizes[ids]
+
+    def evaluate(self, progress: Progress) -> dict[str, float]:
+        """Returns metrics of the model on all clients' examples and on held-out ones."""
+        ids, losses = self.client_losses(progress.server.weights)
+        return {
+            metrics.GLOBAL_LOSS: float(np.average(losses, weights=self._sizes[ids])),
+            metrics.JAIN_INDEX: metrics.jain_index(losses),
+            metrics.WORST_DECILE_LOSS: metrics.worst_decile(losses),
+            metrics.ACCURACY: float(self._measured(progress.server.weights, self._held_out)[1].mean()),
+        }
+
+    def experiment(self) -> runner.Experiment:
+        """Returns what the runner plays."""
+        return runner.Experiment(
+            initial_state=self.initial_progress,
+            play_round=self.play_round,
+            evaluate=self.evaluate,
+            columns=metrics.COLUMNS,
+            headline=metrics.LOSS,
+        )
+
+    def clients_csv(self, progress: Progress) -> bytes:
+        """Returns `clients.csv`: examples, selections and, where evaluated, the final model's loss of each client."""
+        losses = dict(zip(*self.client_losses(progress.server.weights), strict=True))
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["client", "examples", "selections", "loss"])
+        for index, name in enumerate(self._clients.client_ids):
+            loss = f"{losses[index]:.6g}" if index in losses else ""
+            writer.writerow([name, self._sizes[index], progress.selections[index], loss])
+        return file.getvalue().encode()
+
+
+def client_sizes(population: clients.ClientData) -> np.ndarray:
+    """Returns int64 [clients], how many examples each has."""
+    return np.array([len(population.load(index).labels) for index in range(len(population))], np.int64)

@@ -1,0 +1,142 @@
+"""Figures and the table of client-selection runs, from their `metrics.csv` and `clients.csv`."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import matplotlib.figure
+import numpy as np
+import pandas as pd
+
+from bandits.client_selection import metrics
+
+matplotlib.use("Agg")
+
+# Jain's index at the end, by selector and cohort size: Cho et al. 2020, Table I.
+PUBLISHED_JAIN = {
+    ("rand", 1): 0.43,
+    ("rand", 2): 0.29,
+    ("rand", 3): 0.66,
+    ("pow_d", 1): 0.75,
+    ("pow_d", 2): 0.89,
+    ("pow_d", 3): 0.91,
+    ("ucb_cs", 1): 0.61,
+    ("ucb_cs", 2): 0.61,
+    ("ucb_cs", 3): 0.65,
+    ("rpow_d", 1): 0.32,
+    ("rpow_d", 2): 0.52,
+    ("rpow_d", 3): 0.39,
+}
+_FINAL = {
+    "global_loss": metrics.GLOBAL_LOSS,
+    "jain_index": metrics.JAIN_INDEX,
+    "worst_decile_loss": metrics.WORST_DECILE_LOSS,
+    "accuracy": metrics.ACCURACY,
+}
+_PER_ROUND = {"model_transfers": metrics.MODEL_TRANSFERS, "loss_polls": metrics.LOSS_POLLS}
+_CURVES = {metrics.GLOBAL_LOSS: "global loss", metrics.ACCURACY: "test accuracy"}
+_BINS = 20
+
+
+def read(runs: Sequence[tuple[Mapping[str, Any], pathlib.Path]]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Returns all rounds and all clients of finished runs, with columns `selector`, `cohort` and `seed`.
+
+    Args:
+      runs: Flags and folder of each.
+    """
+    rounds, clients = [], []
+    for settings, folder in runs:
+        names = {"selector": settings["client_selection"], "cohort": settings["clients_per_round"]}
+        names["seed"] = settings["seed"]
+        rounds.append(pd.read_csv(folder / "metrics.csv").assign(**names))
+        clients.append(pd.read_csv(folder / "clients.csv").assign(**names))
+    return pd.concat(rounds, ignore_index=True), pd.concat(clients, ignore_index=True)
+
+
+def table(rounds: pd.DataFrame, *, with_published: bool) -> pd.DataFrame:
+    """Returns final metrics, and communication a round, of each cohort size and selector: mean and deviation of seeds.
+
+    Args:
+      rounds: Of `read`.
+      with_published: Whether Jain's index of Table I is put beside ours.
+    """
+    by_run = rounds.groupby(["cohort", "selector", "seed"], sort=False)
+    runs = by_run[list(_FINAL.values())].last().join(by_run[list(_PER_ROUND.values())].mean())
+    runs = runs.rename(columns={column: name for name, column in (_FINAL | _PER_ROUND).items()})
+    by_setting = runs.groupby(["cohort", "selector"], sort=False)
+    found = by_setting.mean()
+    for position, name in enumerate(_FINAL):
+        found.insert(2 * position + 1, f"{name}_deviation", by_setting[name].std(ddof=0))
+    if with_published:
+        place = list(found.columns).index("jain_index_deviation") + 1
+        published = [PUBLISHED_JAIN.get((selector, cohort), np.nan) for cohort, selector in found.index]
+        found.insert(place, "published_jain_index", published)
+    found.insert(0, "seeds", by_setting.size())
+    return found.reset_index()
+
+
+def draw_convergence(rounds: pd.DataFrame, output: pathlib.Path, title: str) -> None:
+    """Draws global loss and accuracy over rounds, a column of panels for each cohort size (Figures 1 and 3).
+
+    Several seeds become their mean and a band of one standard deviation.
+
+    Args:
+      rounds: Of `read`.
+      output: PNG to write.
+      title: Title.
+    """
+    evaluated = rounds.dropna(subset=[metrics.GLOBAL_LOSS])
+    cohorts = list(dict.fromkeys(evaluated["cohort"]))
+    figure = matplotlib.figure.Figure(figsize=(1.5 + 4 * len(cohorts), 6.5), layout="constrained")
+    grid = figure.subplots(2, len(cohorts), sharex=True, sharey="row", squeeze=False)
+    for column, cohort in enumerate(cohorts):
+        chosen = evaluated[evaluated["cohort"] == cohort]
+        for row, (name, label) in enumerate(_CURVES.items()):
+            axes = grid[row, column]
+            for index, (selector, one) in enumerate(chosen.groupby("selector", sort=False)):
+                by_round = one.groupby("round_num")[name]
+                mean, deviation = by_round.mean(), by_round.std(ddof=0)
+                axes.plot(mean.index, mean, label=selector, color=f"C{index}", linewidth=1.2)
+                axes.fill_between(
+                    mean.index, mean - deviation, mean + deviation, color=f"C{index}", alpha=0.15, linewidth=0
+                )
+            axes.grid(alpha=0.3)
+            if column == 0:
+                axes.set_ylabel(label)
+        grid[0, column].set_title(f"{cohort} clients a round" if cohort > 1 else "1 client a round")
+        grid[1, column].set_xlabel("round")
+    losses = evaluated[metrics.GLOBAL_LOSS]
+    grid[0, 0].set_ylim(0, np.nanquantile(losses[np.isfinite(losses)], 0.98) * 1.1)  # First rounds would hide the rest.
+    grid[0, -1].legend()
+    figure.suptitle(title)
+    figure.savefig(output, dpi=120)
+
+
+def draw_client_losses(clients: pd.DataFrame, output: pathlib.Path, title: str) -> None:
+    """Draws how the clients' final losses are distributed with each selector, for the smallest cohort (Figure 2).
+
+    Args:
+      clients: Of `read`; clients of all seeds count together.
+      output: PNG to write.
+      title: Title.
+    """
+    cohort = clients["cohort"].min()
+    chosen = clients[clients["cohort"] == cohort].dropna(subset=["loss"])
+    chosen = chosen[np.isfinite(chosen["loss"])]
+    groups = list(chosen.groupby("selector", sort=False))
+    bins = np.linspace(0, chosen["loss"].quantile(0.99), _BINS + 1)
+    figure = matplotlib.figure.Figure(figsize=(3.2 * len(groups) + 0.8, 3.2), layout="constrained")
+    for index, (axes, (selector, one)) in enumerate(
+        zip(figure.subplots(1, len(groups), sharey=True, squeeze=False)[0], groups, strict=True)
+    ):
+        share = np.full(len(one), 1 / len(one))
+        axes.hist(np.minimum(one["loss"], bins[-1]), bins, weights=share, color=f"C{index}", alpha=0.7)
+        axes.axvline(one["loss"].mean(), color="black", linewidth=1, label="mean")
+        axes.set(title=selector, xlabel="client's final training loss")
+        axes.grid(alpha=0.3)
+        if not index:
+            axes.set_ylabel("share of clients")
+            axes.legend()
+    figure.suptitle(f"{title}, {cohort} a round")
+    figure.savefig(output, dpi=120)

@@ -1,0 +1,156 @@
+"""Client selectors by name, with their flags, for every binary that selects clients; needs no TensorFlow."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bandits.client_selection import selectors
+from data.errors import UsageError
+from optimization import cli
+
+
+@dataclasses.dataclass(frozen=True)
+class SelectorEntry:
+    """A value of `--client_selection`.
+
+    Attributes:
+      target: The class.
+      help: One line.
+      parameters: Its arguments, and the flags that give them.
+    """
+
+    target: type[selectors.Selector]
+    help: str
+    parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+_CANDIDATES = {"num_candidates": "selection_candidates"}
+
+SELECTORS: Mapping[str, SelectorEntry] = {
+    "uniform": SelectorEntry(selectors.Uniform, "every client alike, without replacement"),
+    "rand": SelectorEntry(selectors.Rand, "in proportion to the clients' data, with replacement"),
+    "pow_d": SelectorEntry(
+        selectors.PowD, "power of choice: the largest losses of candidates that are polled", _CANDIDATES
+    ),
+    "rpow_d": SelectorEntry(
+        selectors.RpowD, "power of choice by the losses that candidates reported last", _CANDIDATES
+    ),
+    "ucb_cs": SelectorEntry(
+        selectors.UcbCs,
+        "upper confidence bounds of discounted losses",
+        {"gamma": "selection_gamma", "algorithm_listing": "ucb_variant"},
+    ),
+    "active_fl": SelectorEntry(
+        selectors.ActiveFl,
+        "active federated learning: random, in favour of high losses",
+        {f"alpha_{number}": f"selection_alpha_{number}" for number in (1, 2, 3)},
+    ),
+}
+
+
+def define(flags: cli.FlagSet, *, with_privacy: bool = False) -> None:
+    """Defines the selectors' parameters in the current group.
+
+    Args:
+      flags: Where to.
+      with_privacy: Whether the binary can train with differential privacy; see `check_privacy`.
+    """
+    flags.integer("selection_candidates", None, "pow_d, rpow_d: candidates, d (default: twice the cohort)", low=1)
+    flags.number("selection_gamma", 0.7, "ucb_cs: discount of a round's losses in the next round", high=1.0)
+    flags.choice(
+        "ucb_variant",
+        "equations",
+        {
+            "equations": "every client's index anew in each round",
+            "algorithm_listing": "only reporting clients' indices; the others' are multiplied by gamma",
+        },
+        "ucb_cs: whether the study's equations or its listing counts",
+    )
+    flags.number(
+        "selection_alpha_1",
+        0.75,
+        "active_fl: part of the clients, of low valuation, left out",
+        high=1.0,
+        below=True,
+    )
+    flags.number("selection_alpha_2", 0.01, "active_fl: weight of a valuation in the exponent")
+    flags.number("selection_alpha_3", 0.1, "active_fl: part of the cohort that is drawn uniformly", high=1.0)
+    if with_privacy:
+        flags.switch(
+            "non_private_selection",
+            False,
+            "with differential privacy, select by losses all the same: the privacy that this spends is not counted",
+        )
+
+
+def check(settings: cli.Settings, names: Sequence[str]) -> None:
+    """Refuses parameters that none of these selectors reads.
+
+    Raises:
+      UsageError: Naming the flag and its selectors.
+    """
+    readers: dict[str, list[str]] = {}
+    for name, entry in SELECTORS.items():
+        for flag in entry.parameters.values():
+            readers.setdefault(flag, []).append(name)
+    for flag, owners in readers.items():
+        if flag in settings.given and not set(owners) & set(names):
+            raise UsageError(f"--{flag} belongs to --client_selection={' or '.join(owners)}, not {', '.join(names)}.")
+
+
+def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
+    """Refuses selectors that break a run's differential privacy. Needs `--non_private_selection`.
+
+    Args:
+      settings: Flags.
+      name: The selector.
+      is_private: Whether the run adds noise for privacy.
+
+    Raises:
+      UsageError: If the selector reads losses, or lets a client take part twice in a round, with privacy on and without
+        leave to; or if the leave has no effect.
+    """
+    target = SELECTORS[name].target
+    if settings.non_private_selection and not (is_private and target.uses_losses):
+        raise UsageError(
+            "--non_private_selection has an effect only with differential privacy and a --client_selection by losses."
+        )
+    if is_private and target.repeats:
+        raise UsageError(
+            f"--client_selection={name} may take a client twice in a round, and so doubles its part in the sum, which "
+            "differential privacy bounds: use uniform."
+        )
+    if is_private and target.uses_losses and not settings.non_private_selection:
+        raise UsageError(
+            f"--client_selection={name} chooses by the clients' losses, which spends privacy that the accountant does "
+            "not see: the reported epsilon would be too small. Use uniform, or accept it with --non_private_selection."
+        )
+
+
+def build(settings: Mapping[str, Any], name: str, sizes: Sequence[int], cohort_size: int) -> selectors.Selector:
+    """Returns a selector.
+
+    Args:
+      settings: Flags of `define`.
+      name: Its name.
+      sizes: int [clients], examples of each client.
+      cohort_size: Clients of a round.
+
+    Raises:
+      UsageError: If cohort, candidates and population do not go together.
+    """
+    values = {argument: settings[flag] for argument, flag in SELECTORS[name].parameters.items()}
+    if "algorithm_listing" in values:
+        values["algorithm_listing"] = settings["ucb_variant"] == "algorithm_listing"
+    if "num_candidates" in values:
+        if values["num_candidates"] is None:
+            values["num_candidates"] = min(2 * cohort_size, len(sizes))
+        elif not cohort_size <= values["num_candidates"] <= len(sizes):
+            raise UsageError(
+                f"--selection_candidates={values['num_candidates']} must lie between the cohort of {cohort_size} and "
+                f"the population of {len(sizes)}."
+            )
+    try:
+        return SELECTORS[name].target(sizes, cohort_size, **values)
+    except ValueError as error:
+        raise UsageError(f"--client_selection={name}: {error}") from error

@@ -1,0 +1,363 @@
+"""Client selection: which clients train in the next round, from the local losses that earlier rounds reported.
+
+One interface for every experiment: `select` gives a cohort, `observe` learns the losses that it reported; both are
+pure. States are named tuples of NumPy arrays whose shapes and dtypes never change, so that they can be checkpointed.
+Names, parameters and flags are in `bandits.client_selection.selector_flags`.
+
+Equations and algorithm numbers without another source: Cho, Gupta, Joshi and Yagan, "Bandit-based
+Communication-Efficient Client Selection Strategies for Federated Learning", 2020. In a selector's documentation, m is
+the size of the cohort, D_k the number of client k's examples, p_k = D_k / sum D its share of the data.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+
+class LocalLosses(NamedTuple):
+    """What clients report of their local steps.
+
+    Attributes:
+      mean: float [clients], mean of each one's mini-batch losses.
+      deviation: float [clients], their standard deviation.
+    """
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+
+def reported(cohort: np.ndarray, losses: LocalLosses) -> tuple[np.ndarray, LocalLosses]:
+    """Returns the distinct clients of a cohort that have a loss to report, and these losses, for `Selector.observe`.
+
+    Args:
+      cohort: int [places], the clients.
+      losses: Of each place; not finite where the client had no example, or diverged.
+    """
+    ids, places = np.unique(cohort, return_index=True)
+    has_loss = np.isfinite(losses.mean[places]) & np.isfinite(losses.deviation[places])
+    return ids[has_loss], LocalLosses(*(np.asarray(part)[places[has_loss]] for part in losses))
+
+
+class Selector(abc.ABC):
+    """Chooses cohorts.
+
+    Attributes:
+      uses_losses: Whether choices depend on reported losses, and so on the clients' data.
+      repeats: Whether a client may take several places of a cohort.
+    """
+
+    uses_losses: ClassVar[bool] = True
+    repeats: ClassVar[bool] = False
+
+    def __init__(self, sizes: Sequence[int], cohort_size: int):
+        """Takes the population.
+
+        Args:
+          sizes: int [clients], examples of each client. But for `Uniform`, one without any is chosen last.
+          cohort_size: Clients of a round, m.
+
+        Raises:
+          ValueError: If the cohort does not fit the population, or nobody has an example.
+        """
+        self._sizes = np.asarray(sizes, np.float64)
+        if self._sizes.ndim != 1 or not np.isfinite(self._sizes).all() or (self._sizes < 0).any():
+            raise ValueError("The sizes of clients must be a vector of numbers of at least 0.")
+        if not self._sizes.any():
+            raise ValueError("No client has an example.")
+        self.population = len(self._sizes)
+        if not 1 <= cohort_size <= self.population:
+            raise ValueError(f"A cohort of {cohort_size} cannot be chosen from {self.population} clients.")
+        self.cohort_size = cohort_size
+        self.shares = self._sizes / self._sizes.sum()
+        self._empty = np.flatnonzero(self._sizes == 0)
+        self._with_data = np.flatnonzero(self._sizes)
+
+    def initial_state(self) -> Any:
+        """Returns the state before the first round."""
+        return ()
+
+    def candidates(self, state: Any, draw: np.random.Generator) -> np.ndarray:
+        """Returns int64 [clients], whose current loss has to be polled before `select`; for most selectors nobody's."""
+        del state, draw
+        return np.zeros(0, np.int64)
+
+    def observe_poll(self, state: Any, ids: np.ndarray, losses: np.ndarray) -> Any:
+        """Returns the state that knows the polled losses.
+
+        Args:
+          state: State.
+          ids: int [clients], the candidates that answered.
+          losses: float [clients], the current model's mean loss on all examples of each.
+
+        Raises:
+          ValueError: If a loss is not finite.
+        """
+        raise NotImplementedError(f"{type(self).__name__} polls nobody.")
+
+    @abc.abstractmethod
+    def select(self, state: Any, draw: np.random.Generator) -> np.ndarray:
+        """Returns int64 [cohort_size], the clients of the next round; ties are broken uniformly at random.
+
+        Args:
+          state: State.
+          draw: The round's keyed generator, after `candidates` took its draws from it.
+        """
+
+    def observe(self, state: Any, ids: np.ndarray, losses: LocalLosses) -> Any:
+        """Returns the state after a round.
+
+        Args:
+          state: State.
+          ids: int [clients], distinct, the clients that reported: some of a cohort may have vanished.
+          losses: What they reported.
+
+        Raises:
+          ValueError: If a loss is not finite.
+        """
+        del ids
+        _check_losses(losses.mean)
+        return state
+
+
+class Uniform(Selector):
+    """Every client, with examples or without, with the same probability, without replacement."""
+
+    uses_losses = False
+
+    def select(self, state, draw):
+        return draw.choice(self.population, self.cohort_size, replace=False)
+
+
+class Rand(Selector):
+    """Each place of the cohort goes to client k with probability p_k, independently: the study's unbiased pi_rand.
+
+    With replacement, because only then the cohort's plain mean is an unbiased estimate of the mean weighted by data
+    (Li et al., "On the Convergence of FedAvg on Non-IID Data", 2020, scheme I).
+    """
+
+    uses_losses = False
+    repeats = True
+
+    def __init__(self, sizes: Sequence[int], cohort_size: int):
+        super().__init__(sizes, cohort_size)
+        self._bounds = np.cumsum(self._sizes)
+
+    def select(self, state, draw):
+        return np.searchsorted(self._bounds, draw.random(self.cohort_size) * self._bounds[-1], side="right")
+
+
+class _FromCandidates(Selector):
+    """The clients with the largest losses among d candidates, drawn with probabilities p_k without replacement."""
+
+    def __init__(self, sizes: Sequence[int], cohort_size: int, num_candidates: int):
+        super().__init__(sizes, cohort_size)
+        if not cohort_size <= num_candidates <= self.population:
+            raise ValueError(
+                f"{num_candidates} candidates for a cohort of {cohort_size} from {self.population} clients: must lie "
+                "between the two."
+            )
+        self.num_candidates = num_candidates
+
+    def _draw_candidates(self, draw: np.random.Generator) -> np.ndarray:
+        count = min(self.num_candidates, len(self._with_data))
+        drawn = draw.choice(self.population, count, replace=False, p=self.shares)
+        return np.concatenate([drawn, draw.choice(self._empty, self.num_candidates - count, replace=False)])
+
+
+class PolledLosses(NamedTuple):
+    """State of `PowD`.
+
+    Attributes:
+      ids: int64 [candidates], whom the last poll asked.
+      losses: float64 [candidates], their answers; -inf of those that did not answer.
+    """
+
+    ids: np.ndarray
+    losses: np.ndarray
+
+
+class PowD(_FromCandidates):
+    """Power of choice: the candidates are polled for their exact loss F_k(w) (Cho, Wang and Joshi 2020, pi_pow-d)."""
+
+    def initial_state(self) -> PolledLosses:
+        return PolledLosses(np.arange(self.num_candidates), np.full(self.num_candidates, -np.inf))
+
+    def candidates(self, state, draw):
+        return self._draw_candidates(draw)
+
+    def observe_poll(self, state, ids, losses):
+        _check_losses(losses)
+        # Those who did not answer go last, and anyone else's ids fill what is then left of the fixed shape.
+        others = np.setdiff1d(np.arange(self.num_candidates + len(ids)) % self.population, ids)
+        missing = self.num_candidates - len(ids)
+        return PolledLosses(
+            np.concatenate([ids, others[:missing]]).astype(np.int64),
+            np.concatenate([np.asarray(losses, np.float64), np.full(missing, -np.inf)]),
+        )
+
+    def select(self, state, draw):
+        return state.ids[_largest(state.losses, self.cohort_size, draw)]
+
+
+class LastLosses(NamedTuple):
+    """State of `RpowD` and `ActiveFl`.
+
+    Attributes:
+      losses: float64 [clients], the loss that each reported last; NaN before its first report.
+    """
+
+    losses: np.ndarray
+
+
+class RpowD(_FromCandidates):
+    """Power of choice by the loss that a candidate reported last; one that never did counts as infinite (pi_rpow-d)."""
+
+    def initial_state(self) -> LastLosses:
+        return LastLosses(np.full(self.population, np.nan))
+
+    def select(self, state, draw):
+        ids = self._draw_candidates(draw)
+        losses = np.nan_to_num(state.losses[ids], nan=np.inf)
+        losses[self._sizes[ids] == 0] = -np.inf
+        return ids[_largest(losses, self.cohort_size, draw)]
+
+    def observe(self, state, ids, losses):
+        return _with_last(state, ids, losses)
+
+
+class UcbState(NamedTuple):
+    """State of `UcbCs` after round t.
+
+    Attributes:
+      loss_sums: float64 [clients], L_t, equation (5).
+      counts: float64 [clients], N_t, equation (6).
+      total: float64, T_t, equation (7).
+      deviation: float64, sigma_t.
+      listed: float64 [clients], the list of Algorithm 1 before line 7; infinite for clients never seen. Empty in the
+        variant that does not use it.
+    """
+
+    loss_sums: np.ndarray
+    counts: np.ndarray
+    total: np.float64
+    deviation: np.float64
+    listed: np.ndarray
+
+
+class UcbCs(Selector):
+    """UCB-CS: the largest discounted upper confidence bounds of the local loss, times p_k.
+
+    A_t(k) = p_k (L_t(k) / N_t(k) + sqrt(2 sigma_t^2 log T_t / N_t(k))), equations (4) to (7), where gamma discounts by
+    communication rounds, as in Algorithm 1. (Exponents counted in local steps, as the equations read with T = {tau, 2
+    tau, ...}, would discount by gamma^tau a round: nothing would be left of any but the latest.) sigma_t is the largest
+    standard deviation that a client of the latest round reported over its local steps; it stays where nobody reported.
+    Clients never seen come first; so do those whose count was discounted to zero, as for gamma = 0 that of all but the
+    latest round's, because the bound grows without limit as the count vanishes.
+
+    In the variant of Algorithm 1's listing, only the clients that report get a new index, and after each selection the
+    whole list is multiplied by gamma: a client that is not chosen becomes less attractive, not more.
+    """
+
+    def __init__(self, sizes: Sequence[int], cohort_size: int, gamma: float, algorithm_listing: bool = False):
+        super().__init__(sizes, cohort_size)
+        if not 0 <= gamma <= 1:
+            raise ValueError(f"gamma={gamma} must lie in [0, 1].")
+        self.gamma = gamma
+        self.algorithm_listing = algorithm_listing
+
+    def initial_state(self) -> UcbState:
+        zeros = np.zeros(self.population)
+        before = UcbState(zeros, zeros, np.float64(0), np.float64(0), np.zeros(0))
+        return before._replace(listed=self.indices(before)) if self.algorithm_listing else before
+
+    def indices(self, state: UcbState, ids: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Returns float64 [ids], A_t of equation (4); infinite for a count of zero, -infinite without examples."""
+        # The logarithm is below zero only before the first round, when no count matters.
+        width = state.deviation * np.sqrt(2 * np.log(max(state.total, 1)))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            counts = state.counts[ids]
+            index = self.shares[ids] * (state.loss_sums[ids] / counts + width / np.sqrt(counts))
+        index[counts == 0] = np.inf
+        index[self.shares[ids] == 0] = -np.inf
+        return index
+
+    def select(self, state, draw):
+        if not self.algorithm_listing:
+            return _largest(self.indices(state), self.cohort_size, draw)
+        return _largest(state.listed, self.cohort_size, draw)
+
+    def observe(self, state, ids, losses):
+        _check_losses(losses.mean)
+        _check_losses(losses.deviation)
+        loss_sums, counts = self.gamma * state.loss_sums, self.gamma * state.counts
+        loss_sums[ids] += losses.mean
+        counts[ids] += 1
+        deviation = np.float64(np.max(losses.deviation)) if len(ids) else state.deviation
+        after = UcbState(loss_sums, counts, np.float64(self.gamma * state.total + 1), deviation, state.listed)
+        if self.algorithm_listing:
+            listed = state.listed.copy()
+            listed[np.isfinite(listed)] *= self.gamma  # Line 8 of the round before; who was never seen stays first.
+            listed[ids] = self.indices(after, ids)
+            after = after._replace(listed=listed)
+        return after
+
+
+class ActiveFl(Selector):
+    """Active federated learning (Goetz et al. 2019, Algorithm 1): random, in favour of clients of a high valuation.
+
+    A client's valuation is sqrt(D_k) times the mean loss it reported last. The fraction alpha_1 of clients with the
+    lowest ones is left out; (1 - alpha_3) m places are drawn without replacement with probabilities proportional to
+    exp(alpha_2 valuation), the others, rounded up, uniformly from all clients left. Whoever has not reported yet counts
+    as much as the best, which the text leaves open.
+    """
+
+    def __init__(self, sizes: Sequence[int], cohort_size: int, alpha_1: float, alpha_2: float, alpha_3: float):
+        super().__init__(sizes, cohort_size)
+        if not (0 <= alpha_1 < 1 and alpha_2 >= 0 and 0 <= alpha_3 <= 1):
+            raise ValueError(
+                f"alpha_1={alpha_1} must be in [0, 1), alpha_2={alpha_2} at least 0, alpha_3={alpha_3} in [0, 1]."
+            )
+        self.alpha_1, self.alpha_2, self.alpha_3 = alpha_1, alpha_2, alpha_3
+        self._root_sizes = np.sqrt(self._sizes[self._with_data])
+
+    def initial_state(self) -> LastLosses:
+        return LastLosses(np.full(self.population, np.nan))
+
+    def select(self, state, draw):
+        values = self._root_sizes * state.losses[self._with_data]
+        values[np.isnan(values)] = np.fmax.reduce(values, initial=0.0)
+        kept = _largest(values, len(values) - int(self.alpha_1 * len(values)), draw)
+        places = min(self.cohort_size - int(np.ceil(self.alpha_3 * self.cohort_size)), len(kept))
+        # The largest of values with Gumbel noise: successive draws without replacement from their softmax.
+        noisy = self.alpha_2 * values[kept] - np.log(draw.standard_exponential(len(kept)))
+        chosen = kept[_largest(noisy, places, draw)]
+        uniform = draw.choice(len(values), min(self.cohort_size, len(values)), replace=False)
+        chosen = np.concatenate([chosen, uniform[~np.isin(uniform, chosen)]])[: self.cohort_size]
+        missing = self.cohort_size - len(chosen)
+        return np.concatenate([self._with_data[chosen], draw.choice(self._empty, missing, replace=False)])
+
+    def observe(self, state, ids, losses):
+        return _with_last(state, ids, losses)
+
+
+def _check_losses(losses: np.ndarray) -> None:
+    if not np.isfinite(losses).all():
+        raise ValueError(f"Reported losses must be finite; got {np.asarray(losses)}.")
+
+
+def _with_last(state: LastLosses, ids: np.ndarray, losses: LocalLosses) -> LastLosses:
+    _check_losses(losses.mean)
+    after = state.losses.copy()
+    after[ids] = losses.mean
+    return LastLosses(after)
+
+
+def _largest(values: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:
+    """Returns the positions of the largest values, ties broken uniformly at random."""
+    if not count:
+        return np.zeros(0, np.int64)
+    threshold = np.partition(values, len(values) - count)[len(values) - count]
+    above, ties = np.flatnonzero(values > threshold), np.flatnonzero(values == threshold)
+    return np.concatenate([above, draw.choice(ties, count - len(above), replace=False, shuffle=False)])

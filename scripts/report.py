@@ -1,0 +1,257 @@
+"""Writes a page about runs, of any experiment binary, to read in a browser: `python -m scripts.report RUN_FOLDER...`.
+
+The page holds all it needs, Plotly's library too, and loads nothing from a network.
+"""
+
+import base64
+import html
+import json
+import pathlib
+import string
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bandits import metrics
+from data.errors import UsageError
+from optimization import cli
+from scripts import runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_USAGE = """
+Writes one HTML page about runs: their curves, a sortable table and their commands.
+
+  report runs/digits_scratch_softmax runs/digits_scratch_greedy --output=report.html
+
+Each argument is a run's folder, a folder of seeds (NAME/seed_N), drawn as one band, or a folder that holds such.
+"""
+_SECONDS = "seconds"
+_TITLES = {
+    metrics.AVERAGE_REWARD: "Running average reward",
+    metrics.ROUND_REWARD: "Round reward",
+    metrics.HELD_OUT_REWARD: "Held-out reward of the greedy policy",
+    metrics.ROUND_PROBABILITY: "Exploration: probability of the chosen actions",
+    metrics.EPSILON: "Privacy: epsilon spent",
+    metrics.CLIP_NORM: "Clip norm",
+    _SECONDS: "Seconds a round",
+}
+# Columns of the table: the last value of these, where a run has them.
+_OUTCOMES = (
+    metrics.AVERAGE_REWARD,
+    metrics.HELD_OUT_REWARD,
+    metrics.ACCURACY,
+    "federated_average_clicks",
+    "federated_regret",
+    "eval/global_loss",
+    "eval/jain_index",
+    "best_auc",
+    "test_auc",
+)
+# Flags that say where a run is and how it is executed, not what it computes.
+_PLACES = {"experiment_name", "root_output_dir", "repeat"}
+_DASHES = ("solid", "dash", "dashdot", "dot")
+_CURVE_POINTS = 1000
+_PAGE_POINTS = 1_500_000  # 8 MB of base64.
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `report`."""
+    flags = cli.FlagSet(_USAGE, positional="folders")
+    flags.group("Flags")
+    flags.text("runs", None, "more folders, separated by commas")
+    flags.text("output", "report.html", "page to write")
+    flags.text("title", "Runs", "title")
+    return flags
+
+
+def program(settings: cli.Settings) -> int:
+    """Reads the runs, writes the page and returns the exit status: 1 if a run could not be read."""
+    named = [*settings.folders, *(settings.runs.split(",") if settings.runs else [])]
+    if not named:
+        raise UsageError("No run is named: give run folders, as in: report runs/a runs/b.")
+    output = pathlib.Path(cli.user_path(settings.output))
+    if output.is_dir() or not output.parent.is_dir():
+        raise UsageError(f"--output: {output} is not a file in an existing folder.")
+    found: dict[pathlib.Path, list[pathlib.Path]] = {}
+    problems = []
+    for folder in named:
+        try:
+            for name, paths in runs.find(pathlib.Path(cli.user_path(folder))).items():
+                together = found.setdefault(name, [])
+                together += [path for path in paths if path not in together]
+        except UsageError as error:
+            problems.append(str(error))
+    groups: dict[str, list[runs.Run]] = {}
+    for label, paths in zip(runs.labels(found), found.values(), strict=True):
+        for path in paths:
+            try:
+                groups.setdefault(label, []).append(runs.read(path))
+            except UsageError as error:
+                problems.append(str(error))
+    if not groups:
+        raise UsageError(" ".join(problems))
+    output.write_text(page(groups, settings.title, problems), encoding="utf-8")
+    for problem in problems:
+        print(f"Left out: {problem}", file=sys.stderr)
+    print(output)
+    return 1 if problems else 0
+
+
+def page(groups: Mapping[str, Sequence[runs.Run]], title: str, problems: Sequence[str] = ()) -> str:
+    """Returns the page.
+
+    Args:
+      groups: The seeds of each run, by its label.
+      title: Title.
+      problems: What to say of runs that could not be read.
+    """
+    from plotly import offline
+
+    panels, notes = _panels(groups)
+    count = sum(map(len, groups.values()))
+    summary = [f"<p>{count} run{'s' * (count > 1)} in {len(groups)} curve{'s' * (len(groups) > 1)}.</p>"]
+    if any(len(seeds) > 1 for seeds in groups.values()):
+        summary.append("<p>Line and band: mean and range over the seeds of a run.</p>")
+    if problems:
+        items = "".join(f"<li>{html.escape(problem)}</li>" for problem in problems)
+        summary.append(f'<div class="problems">Left out:<ul>{items}</ul></div>')
+    template = string.Template((pathlib.Path(__file__).parent / "report_template.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        title=html.escape(title),
+        plotly=offline.get_plotlyjs(),
+        summary="\n".join(summary),
+        notes="\n".join(f"<p>{html.escape(note)}</p>" for note in notes),
+        table=_table(groups),
+        commands="\n".join(
+            f"<div><dt>{html.escape(_name(label, run))}</dt><dd><code>{html.escape(run.command)}</code></dd></div>"
+            for label, seeds in groups.items()
+            for run in seeds
+        ),
+        # Within a script element, "<" could end it.
+        data=json.dumps({"runs": _styles(groups), "panels": panels}).replace("<", "\\u003c"),
+    )
+
+
+def _name(label: str, run: runs.Run) -> str:
+    return f"{label}/{run.path.name}" if run.path.name.startswith("seed_") else label
+
+
+def _styles(groups: Mapping[str, Sequence[runs.Run]]) -> list[dict[str, str]]:
+    """Returns how each run's curves look; `name` is escaped because Plotly reads markup in it."""
+    return [
+        {
+            "label": label,
+            "name": html.escape(label),
+            "colour": runs.COLOURS[index % len(runs.COLOURS)],
+            "dash": _DASHES[index // len(runs.COLOURS) % len(_DASHES)],
+        }
+        for index, label in enumerate(groups)
+    ]
+
+
+def _panels(groups: Mapping[str, Sequence[runs.Run]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns the plots of all metrics that have something to show, and what is to say of them in words."""
+    present = [column for seeds in groups.values() for run in seeds for column in run.metrics]
+    columns = [column for column in dict.fromkeys([*_TITLES, *present]) if column in present and column != "round_num"]
+    curves, notes = {}, []
+    for column in columns:
+        bands = {}
+        for index, seeds in enumerate(groups.values()):
+            tables = [run.metrics for run in seeds if column in run.metrics]
+            if tables and not (band := runs.band(tables, column)).empty:
+                bands[index] = band, len(tables) > 1
+        values = {value for band, _ in bands.values() for edge in ("low", "high") for value in band[edge].unique()[:2]}
+        if not values:
+            reason = "infinite: nothing is guaranteed" if column == metrics.EPSILON else "without a finite value"
+            notes.append(f"Not drawn: {column}, {reason}.")
+        elif len(values) == 1 and column not in _TITLES:
+            notes.append(f"Not drawn: {column} is always {values.pop():g}.")
+        else:
+            curves[column] = bands
+    lines = sum(3 if is_band else 1 for bands in curves.values() for _, is_band in bands.values())
+    limit = max(2, min(_CURVE_POINTS, _PAGE_POINTS // max(lines, 1)))
+    panels, is_thinned = [], False
+    for column, bands in curves.items():
+        thinned = {index: _thin(band, limit) for index, (band, _) in bands.items()}
+        is_thinned |= any(len(thinned[index]) < len(band) for index, (band, _) in bands.items())
+        panels.append(
+            {
+                "column": column,
+                "title": f"{_TITLES[column]} ({column})" if column in _TITLES else column,
+                "curves": [{"run": index, **_curve(thinned[index], is_band)} for index, (_, is_band) in bands.items()],
+            }
+        )
+    if is_thinned:
+        notes.append(f"Of curves with more than {limit:,} rounds, every k-th round is drawn.")
+    return panels, notes
+
+
+def _thin(band: "pd.DataFrame", limit: int) -> "pd.DataFrame":
+    """Returns every k-th row, the last one included, so that at most `limit` remain."""
+    step = -(-len(band) // limit)
+    return band.iloc[(len(band) - 1) % step :: step]
+
+
+def _curve(band: "pd.DataFrame", is_band: bool) -> dict[str, Any]:
+    """Returns a curve's part of Plotly's traces."""
+    import numpy as np
+
+    rounds = band.index.to_numpy()
+    steps = np.unique(np.diff(rounds))
+    place = {"x": _packed(rounds, "i4")}
+    if len(steps) <= 1:
+        place = {"x0": int(rounds[0]), "dx": int(steps[0]) if len(steps) else 1}
+    edges = ("mean", "low", "high") if is_band else ("mean",)
+    return {"points": len(band), **place, **{edge: _packed(band[edge].to_numpy(), "f4") for edge in edges}}
+
+
+def _packed(values, dtype: str) -> dict[str, str]:
+    """Returns numbers as Plotly's typed arrays."""
+    content = base64.b64encode(values.astype(f"<{dtype}").tobytes())
+    return {"dtype": dtype, "bdata": content.decode("ascii")}
+
+
+def _table(groups: Mapping[str, Sequence[runs.Run]]) -> str:
+    """Returns the table of runs: flags that differ among the runs that have them, and outcomes."""
+    everything = [run for seeds in groups.values() for run in seeds]
+    values: dict[str, set[str]] = {}
+    for run in everything:
+        for flag, value in run.flags.items():
+            values.setdefault(flag, set()).add(json.dumps(value))
+    flags = sorted(flag for flag, given in values.items() if len(given) > 1 and flag not in _PLACES)
+    outcomes = [column for column in _OUTCOMES if any(column in run.metrics for run in everything)]
+    has_privacy = any(run.privacy for run in everything)
+    titles = ["run", *(f"--{flag}" for flag in flags), "rounds", *(["epsilon"] if has_privacy else []), *outcomes]
+    rows = []
+    for label, seeds in groups.items():
+        for run in seeds:
+            cells = [_name(label, run)]
+            cells += [run.flags.get(flag) for flag in flags]
+            cells.append(int(run.metrics["round_num"].iloc[-1]))
+            if has_privacy:
+                cells.append(run.privacy.get("epsilon"))
+            cells += [_last(run.metrics, column) for column in outcomes]
+            cells.append(run.metrics[_SECONDS].median() if _SECONDS in run.metrics else None)
+            rows.append("<tr>" + "".join(map(_cell, cells)) + "</tr>")
+    head = "".join(f"<th><button>{html.escape(title)}</button></th>" for title in [*titles, "seconds a round, median"])
+    return f"<table><thead><tr>{head}</tr></thead><tbody>\n" + "\n".join(rows) + "\n</tbody></table>"
+
+
+def _last(table: "pd.DataFrame", column: str) -> float | None:
+    if column not in table or not table[column].count():
+        return None
+    return float(table[column].dropna().iloc[-1])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return '<td data-value="">–</td>'
+    if isinstance(value, float):
+        return f'<td data-value="{value!r}">{value:.5g}</td>'
+    return f"<td>{html.escape(str(value))}</td>"
+
+
+if __name__ == "__main__":
+    cli.main(define(), program)

@@ -1,0 +1,64 @@
+"""Tests of the table and figures, from written runs."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bandits.client_selection import figures, metrics
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two selectors, two cohort sizes, two seeds, three rounds."""
+    written = []
+    for number, (selector, cohort, seed) in enumerate(
+        (selector, cohort, seed) for cohort in (1, 2) for selector in ("rand", "pow_d") for seed in (0, 1)
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        rows = {name: [np.nan, np.nan, np.nan] for name in metrics.COLUMNS}
+        rows |= {"round_num": [1, 2, 3], metrics.GLOBAL_LOSS: [2.0, np.nan, 1.0 + seed]}
+        rows |= {metrics.JAIN_INDEX: [0.1, np.nan, 0.5 + 0.1 * seed], metrics.ACCURACY: [0.2, np.nan, 0.6]}
+        rows |= {metrics.WORST_DECILE_LOSS: [3.0, np.nan, 2.0]}
+        rows |= {metrics.MODEL_TRANSFERS: [2, 2, 5], metrics.LOSS_POLLS: [0, 0, 3]}
+        pd.DataFrame(rows).to_csv(folder / "metrics.csv", index=False)
+        pd.DataFrame({"client": ["a", "b", "c"], "examples": 5, "selections": 1, "loss": [0.5, 1.5, None]}).to_csv(
+            folder / "clients.csv", index=False
+        )
+        settings = {"client_selection": selector, "clients_per_round": cohort, "seed": seed}
+        written.append((settings, folder))
+    return written
+
+
+def test_the_table_has_final_values_over_seeds_and_communication_a_round(runs):
+    rounds, _ = figures.read(runs)
+    table = figures.table(rounds, with_published=True)
+    assert table[["cohort", "selector", "seeds"]].to_numpy().tolist() == [
+        [1, "rand", 2],
+        [1, "pow_d", 2],
+        [2, "rand", 2],
+        [2, "pow_d", 2],
+    ]
+    first = table.iloc[0]
+    assert (first["global_loss"], first["global_loss_deviation"]) == (1.5, 0.5)
+    assert first["jain_index"] == pytest.approx(0.55)
+    assert (first["model_transfers"], first["loss_polls"]) == (3, 1)
+    assert table["published_jain_index"].tolist() == [0.43, 0.75, 0.29, 0.89]
+
+
+def test_other_settings_have_no_published_column(runs):
+    assert "published_jain_index" not in figures.table(figures.read(runs)[0], with_published=False)
+
+
+def test_the_published_values_are_those_of_table_i():
+    rows = {"rand": (0.43, 0.29, 0.66), "pow_d": (0.75, 0.89, 0.91), "ucb_cs": (0.61, 0.61, 0.65)}
+    rows["rpow_d"] = (0.32, 0.52, 0.39)
+    assert {(name, m): value for name, row in rows.items() for m, value in enumerate(row, 1)} == figures.PUBLISHED_JAIN
+
+
+def test_the_figures_are_drawn(runs, tmp_path):
+    rounds, clients = figures.read(runs)
+    figures.draw_convergence(rounds, tmp_path / "convergence.png", "title")
+    figures.draw_client_losses(clients, tmp_path / "losses.png", "title")
+    for name in ("convergence.png", "losses.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

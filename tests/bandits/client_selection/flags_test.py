@@ -1,0 +1,149 @@
+"""Tests of the flags of run_client_selection and of the selectors'."""
+
+import pytest
+
+from bandits.client_selection import flags, selector_flags, selectors
+from data.errors import UsageError
+from optimization import cli, presets
+
+
+def resolve(*arguments: str) -> flags.Plan:
+    return flags.resolve(flags.define().parse(["run_client_selection", *arguments]))
+
+
+def test_the_default_is_the_study_on_synthetic_data():
+    (run,) = resolve().runs
+    assert (run.task_type, run.client_selection, run.clients_per_round) == ("synthetic", "ucb_cs", 3)
+    assert (run.partition_clients, run.experiment_name) == (30, "client_selection_synthetic_ucb_cs")
+
+
+def test_selectors_cohorts_and_seeds_are_crossed():
+    runs = resolve("--client_selection=rand,pow_d", "--clients_per_round=1,2", "--repeat=2", "--experiment_name=x").runs
+    assert [run.experiment_name for run in runs] == [
+        f"x/m_{cohort}/{name}/seed_{seed}" for cohort in (1, 2) for name in ("rand", "pow_d") for seed in (0, 1)
+    ]
+    assert {(run.client_selection, run.clients_per_round, run.seed) for run in runs} == {
+        (name, cohort, seed) for cohort in (1, 2) for name in ("rand", "pow_d") for seed in (0, 1)
+    }
+
+
+def test_resplit_makes_the_clients_from_the_seed():
+    assert [run.partition_seed for run in resolve("--repeat=3", "--seed=4", "--resplit").runs] == [4, 5, 6]
+
+
+def test_the_tasks_own_partition_is_the_default_and_its_hyperparameters_are_not():
+    (run,) = resolve("--task_type=fashion_mnist").runs
+    assert (run.partition_clients, run.partition_alpha) == (100, 0.3)
+    (run,) = resolve("--task_type=stackoverflow_tag").runs
+    assert (run.max_examples_per_client, run.client_learning_rate, run.total_rounds) == (256, 0.05, 800)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--client_selection=ucb"], "--client_selection=ucb is not among uniform, rand"),
+        (["--client_selection=rand,rand"], "must be different values"),
+        (["--clients_per_round=0"], "--clients_per_round=0 must be whole numbers above 0"),
+        (["--clients_per_round=2,"], "must be different values"),
+        (["--learning_rate_drops=3,x"], "--learning_rate_drops=3,x must be whole numbers above 0"),
+        (["--learning_rate_factor=0.1"], "has an effect only with --learning_rate_drops"),
+        (
+            ["--selection_candidates=4"],
+            "--selection_candidates belongs to --client_selection=pow_d or rpow_d, not ucb_cs",
+        ),
+        (
+            ["--client_selection=rand,pow_d", "--ucb_variant=equations"],
+            "--ucb_variant belongs to --client_selection=ucb_cs",
+        ),
+        (["--selection_gamma=1.1"], "selection_gamma"),
+        (["--selection_alpha_1=1"], "selection_alpha_1"),
+        (["--task_type=digits", "--resplit"], "--resplit has no effect with --task_type=digits"),
+        (["--resplit", "--partition_seed=2"], "--partition_seed has no effect with --resplit"),
+        (["--task_type=digits", "--partition_clients=5"], "--partition_clients belongs to --task_type="),
+        (["--synthetic_alpha=1", "--task_type=mnist"], "--synthetic_alpha belongs to --task_type=synthetic"),
+        (["--preset=figure_4"], "did you mean"),
+    ],
+)
+def test_bad_usage_is_explained(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        resolve(*arguments)
+
+
+@pytest.mark.parametrize("name", presets.load(flags.PRESETS))
+def test_every_preset_resolves(name):
+    plan = resolve(f"--preset={name}")
+    assert len(plan.runs) == (120 if name == "figure_1" else 40)
+    assert plan.folder.endswith(f"runs/{name}")
+    assert all(run.learning_rate_factor == 0.5 for run in plan.runs)
+
+
+def test_figure_1_has_the_studys_settings():
+    run = resolve("--preset=figure_1").runs[0]
+    assert (run.client_batch_size, run.client_steps_per_round, run.client_learning_rate) == (50, 30, 0.05)
+    assert (run.learning_rate_drops, run.total_rounds, run.selection_gamma) == ("300,600", 800, 0.7)
+
+
+def test_figure_3_has_the_studys_settings():
+    for name, alpha in (("figure_3a", 2.0), ("figure_3b", 0.3)):
+        run = resolve(f"--preset={name}").runs[0]
+        assert (run.client_batch_size, run.client_steps_per_round, run.client_learning_rate) == (64, 100, 0.005)
+        assert (run.partition_alpha, run.partition_clients, run.clients_per_round) == (alpha, 100, 3)
+        assert run.learning_rate_drops == "150"
+
+
+def selector_settings(*arguments: str) -> cli.Settings:
+    own = cli.FlagSet("usage")
+    own.group("Selection")
+    selector_flags.define(own, with_privacy=True)
+    return own.parse(["test", *arguments])
+
+
+def test_candidates_are_twice_the_cohort_where_the_population_has_them():
+    settings = selector_settings()
+    assert selector_flags.build(settings, "pow_d", [1] * 30, 3).num_candidates == 6
+    assert selector_flags.build(settings, "rpow_d", [1] * 5, 3).num_candidates == 5
+
+
+def test_the_flags_reach_the_selectors():
+    settings = selector_settings("--selection_gamma=0.4", "--ucb_variant=algorithm_listing", "--selection_alpha_3=0.6")
+    ucb = selector_flags.build(settings, "ucb_cs", [1, 2], 1)
+    assert isinstance(ucb, selectors.UcbCs)
+    assert (ucb.gamma, ucb.algorithm_listing) == (0.4, True)
+    active = selector_flags.build(settings, "active_fl", [1, 2], 1)
+    assert (active.alpha_1, active.alpha_2, active.alpha_3) == (0.75, 0.01, 0.6)
+
+
+@pytest.mark.parametrize("candidates", [1, 6])
+def test_candidates_that_do_not_fit_are_refused(candidates):
+    settings = selector_settings(f"--selection_candidates={candidates}")
+    with pytest.raises(UsageError, match=f"--selection_candidates={candidates} must lie between the cohort of 2"):
+        selector_flags.build(settings, "pow_d", [1] * 5, 2)
+
+
+def test_a_cohort_larger_than_the_population_is_refused():
+    with pytest.raises(UsageError, match="A cohort of 6 cannot be chosen from 5 clients"):
+        selector_flags.build(selector_settings(), "rand", [1] * 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("ucb_cs", [], "spends privacy that the accountant does not see"),
+        ("pow_d", [], "spends privacy"),
+        ("rand", [], "may take a client twice in a round"),
+        ("uniform", ["--non_private_selection"], "--non_private_selection has an effect only with"),
+    ],
+)
+def test_selection_that_breaks_privacy_is_refused(name, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        selector_flags.check_privacy(selector_settings(*arguments), name, is_private=True)
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("uniform", []), ("ucb_cs", ["--non_private_selection"])])
+def test_selection_under_privacy_that_is_accepted(name, arguments):
+    selector_flags.check_privacy(selector_settings(*arguments), name, is_private=True)
+
+
+def test_without_privacy_every_selector_is_accepted():
+    for name in selector_flags.SELECTORS:
+        selector_flags.check_privacy(selector_settings(), name, is_private=False)

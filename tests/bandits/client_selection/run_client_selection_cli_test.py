@@ -1,0 +1,71 @@
+"""Tests of the binary's answers before TensorFlow is imported, each from a process of its own."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs the binary where packages named tensorflow and tensorflow_federated refuse to be imported."""
+    for package in ("tensorflow", "tensorflow_federated"):
+        (tmp_path / "hidden" / package).mkdir(parents=True)
+        (tmp_path / "hidden" / package / "__init__.py").write_text("raise ImportError('TensorFlow was imported')\n")
+
+    def start(*arguments: str) -> subprocess.CompletedProcess:
+        environment = {name: value for name, value in os.environ.items() if name != "FEDBANDITS_DATA_DIR"}
+        environment["PYTHONPATH"] = f"{tmp_path / 'hidden'}{os.pathsep}{ROOT}"
+        command = [sys.executable, "-m", "bandits.client_selection.run_client_selection"]
+        command += [f"--root_output_dir={tmp_path / 'runs'}", *arguments]
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+
+    return start
+
+
+def test_a_sound_command_line_goes_on_to_tensorflow(run):
+    done = run("--partition_clients=3")
+    assert done.returncode == 1
+    assert done.stderr.endswith("ImportError: TensorFlow was imported\n")
+
+
+def test_help_names_every_selector(run):
+    done = run("--help")
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in ("ucb_cs", "rpow_d", "active_fl", "--selection_gamma"))
+
+
+def test_list_presets(run):
+    done = run("--list_presets")
+    assert done.returncode == 0
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["figure_1", "figure_3a", "figure_3b"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--clients_per_round=31"], "--clients_per_round=31 is more than the task's 30 clients."),
+        (
+            ["--client_selection=pow_d", "--selection_candidates=2"],
+            "--selection_candidates=2 must lie between the cohort of 3 and the population of 30.",
+        ),
+        (["--task_type=fashion_mnist", "--data_dir=nowhere"], "There is no fashion_mnist_pool.npz in "),
+        (["--selection_gamma=2"], "selection_gamma"),
+    ],
+)
+def test_bad_usage_ends_with_status_2_and_writes_nothing(run, tmp_path, arguments, message):
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert message in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_another_runs_folder_is_refused(run):
+    run("--partition_clients=3", "--experiment_name=mine")
+    done = run("--partition_clients=3", "--experiment_name=mine", "--selection_gamma=0.2")
+    assert done.returncode == 2
+    assert "--selection_gamma was 0.7, is 0.2" in done.stderr

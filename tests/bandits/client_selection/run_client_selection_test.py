@@ -1,0 +1,236 @@
+"""Whole runs on small synthetic data: files, communication, reproducible, resumable; and the rounds themselves."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bandits import registry
+from bandits.client_selection import experiment, flags, metrics, run_client_selection, selector_flags
+from data import clients, keys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SMALL = (
+    "--partition_clients=6",
+    "--partition_seed=1",
+    "--total_rounds=4",
+    "--clients_per_round=2",
+    "--client_steps_per_round=5",
+    "--rounds_per_eval=2",
+)
+
+
+def parse(folder: pathlib.Path, *arguments: str):
+    argv = ["run_client_selection", f"--root_output_dir={folder}", "--experiment_name=run", *SMALL, *arguments]
+    return flags.define().parse(argv)
+
+
+def play(folder: pathlib.Path, *arguments: str) -> int:
+    return run_client_selection.program(parse(folder, *arguments))
+
+
+def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
+    return pd.read_csv(folder / name / "metrics.csv").drop(columns="seconds")
+
+
+@pytest.fixture(autouse=True)
+def _one_worker(tff_worker, monkeypatch):
+    """Runs share the session's worker."""
+    from optimization import worker
+
+    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
+
+
+@pytest.fixture(scope="module")
+def finished(tff_worker, tmp_path_factory):
+    """A finished comparison of all selectors."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        from optimization import worker
+
+        patch.setattr(worker, "start", lambda *_: tff_worker)
+        names = ",".join(selector_flags.SELECTORS)
+        assert play(folder, f"--client_selection={names}", "--learning_rate_drops=2,3") == 0
+    return folder
+
+
+def test_a_comparison_leaves_a_table_and_pictures(finished):
+    top = finished / "run"
+    files = {path.name for path in top.iterdir() if path.is_file()}
+    assert {"results.csv", "convergence.png", "client_losses.png"} <= files
+    results = pd.read_csv(top / "results.csv")
+    assert list(results["selector"]) == list(selector_flags.SELECTORS)
+    assert results["global_loss"].notna().all()
+
+
+@pytest.mark.parametrize("name", selector_flags.SELECTORS)
+def test_a_run_leaves_a_complete_folder(finished, name):
+    folder = finished / "run" / name
+    assert {"config.json", "metrics.csv", "clients.csv"} <= {path.name for path in folder.iterdir()}
+    assert (folder / "model" / "weights.npz").exists()
+    rows = table(finished, f"run/{name}")
+    assert list(rows.columns) == ["round_num", *metrics.COLUMNS]
+    assert list(rows[metrics.GLOBAL_LOSS].notna()) == [False, True, False, True]
+    assert list(rows[metrics.LEARNING_RATE]) == [0.05, 0.05, 0.025, 0.0125]
+
+
+def test_selections_are_counted(finished):
+    for name in ("ucb_cs", "pow_d"):
+        assert pd.read_csv(finished / "run" / name / "clients.csv")["selections"].sum() == 4 * 2
+
+
+def test_communication_is_counted(finished):
+    rows = {name: table(finished, f"run/{name}") for name in ("ucb_cs", "uniform", "pow_d")}
+    assert rows["ucb_cs"][metrics.MODEL_TRANSFERS].tolist() == [4] * 4
+    assert rows["uniform"][metrics.LOSS_POLLS].tolist() == [0] * 4
+    # Four candidates get the model, two of them send an update.
+    assert rows["pow_d"][metrics.MODEL_TRANSFERS].tolist() == [6] * 4
+    assert rows["pow_d"][metrics.LOSS_POLLS].tolist() == [4] * 4
+
+
+def test_metrics_of_all_clients_are_those_of_the_saved_model(finished):
+    folder = finished / "run" / "ucb_cs"
+    settings = flags.resolve(parse(finished)).runs[0]
+    task = registry.load_task(settings)
+    with np.load(folder / "model" / "weights.npz") as archive:
+        kernel, bias = archive["dense_0/kernel"], archive["dense_0/bias"]
+
+    def losses(examples: clients.Examples) -> tuple[float, float]:
+        logits = (examples.features @ kernel + bias).astype(np.float64)
+        logits -= logits.max(axis=1, keepdims=True)
+        log_probabilities = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        rows = np.arange(len(logits))
+        return -log_probabilities[rows, examples.labels].mean(), (logits.argmax(axis=1) == examples.labels).mean()
+
+    parts = [task.clients.load(client) for client in range(6)]
+    expected = np.array([losses(part)[0] for part in parts])
+    written = pd.read_csv(folder / "clients.csv")
+    np.testing.assert_allclose(written["loss"], expected, rtol=1e-4)
+    sizes = [len(part.labels) for part in parts]
+    assert written["examples"].tolist() == sizes
+    last = table(finished, "run/ucb_cs").iloc[-1]
+    np.testing.assert_allclose(last[metrics.GLOBAL_LOSS], np.average(expected, weights=sizes), rtol=1e-5)
+    np.testing.assert_allclose(last[metrics.JAIN_INDEX], metrics.jain_index(expected), rtol=1e-5)
+    np.testing.assert_allclose(last[metrics.WORST_DECILE_LOSS], expected.max(), rtol=1e-5)
+    held_out = clients.pool(task.held_out, 0, 0)
+    np.testing.assert_allclose(last[metrics.ACCURACY], losses(held_out)[1])
+
+
+@pytest.mark.parametrize("name", ["ucb_cs", "pow_d"])
+def test_a_resumed_run_equals_an_uninterrupted_one(finished, tmp_path, name):
+    drops = "--learning_rate_drops=2,3"
+    assert play(tmp_path, f"--client_selection={name}", drops, "--total_rounds=2") == 0
+    assert play(tmp_path, f"--client_selection={name}", drops) == 0
+    pd.testing.assert_frame_equal(table(tmp_path), table(finished, f"run/{name}"), check_exact=True)
+
+
+_KILLED = """
+import os, signal, sys
+from bandits.client_selection import experiment, flags, run_client_selection
+
+whole = experiment.Run.play_round
+
+def until_the_third(self, progress, round_num):
+    if round_num == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return whole(self, progress, round_num)
+
+experiment.Run.play_round = until_the_third
+run_client_selection.program(flags.define().parse(sys.argv))
+"""
+
+
+def test_a_killed_run_resumed_equals_an_uninterrupted_one(finished, tmp_path):
+    command = [sys.executable, "-c", _KILLED, f"--root_output_dir={tmp_path}", "--experiment_name=run", *SMALL]
+    more = ["--client_selection=ucb_cs", "--learning_rate_drops=2,3", "--rounds_per_checkpoint=1"]
+    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    killed = subprocess.run([*command, *more], env=environment, cwd=ROOT, stdout=subprocess.DEVNULL)
+    assert killed.returncode == -signal.SIGKILL
+    assert play(tmp_path, *more[:2], "--rounds_per_checkpoint=1") == 0
+    pd.testing.assert_frame_equal(table(tmp_path), table(finished, "run/ucb_cs"), check_exact=True)
+
+
+def test_seeds_and_cohort_sizes_get_folders_of_their_own(tmp_path):
+    arguments = ("--client_selection=uniform", "--clients_per_round=1,3", "--repeat=2", "--resplit", "--total_rounds=1")
+    argv = ["run_client_selection", f"--root_output_dir={tmp_path}", "--experiment_name=run", SMALL[0], *arguments]
+    assert run_client_selection.program(flags.define().parse([*argv, "--client_steps_per_round=2"])) == 0
+    found = {str(path.parent.relative_to(tmp_path / "run")) for path in (tmp_path / "run").rglob("metrics.csv")}
+    assert found == {f"m_{cohort}/seed_{seed}" for cohort in (1, 3) for seed in (0, 1)}
+    sizes = [pd.read_csv(tmp_path / f"run/m_1/seed_{seed}/clients.csv")["examples"].sum() for seed in (0, 1)]
+    assert sizes[0] != sizes[1]
+
+
+def make_run(tmp_path, *arguments: str) -> experiment.Run:
+    settings = flags.resolve(parse(tmp_path, *arguments)).runs[0]
+    task = registry.load_task(settings)
+    return experiment.Run(settings, task, experiment.Computations(settings, task))
+
+
+def test_the_selector_sees_the_losses_of_the_round(tmp_path):
+    run = make_run(tmp_path)
+    progress, row = run.play_round(run.initial_progress(), 1)
+    cohort = run.selector.select(run.selector.initial_state(), keys.generator(0, keys.Purpose.COHORT, 1))
+    assert np.flatnonzero(progress.selections).tolist() == sorted(cohort)
+    assert np.flatnonzero(progress.selector.counts).tolist() == sorted(cohort)
+    np.testing.assert_allclose(progress.selector.loss_sums[cohort].mean(), row[metrics.LOSS], rtol=1e-5)
+    assert progress.selector.deviation > 0
+
+
+def test_a_client_taken_twice_is_sent_one_model_and_reports_once(tmp_path):
+    run = make_run(tmp_path, "--client_selection=rand", "--partition_clients=1", "--clients_per_round=1")
+    run.selector.cohort_size = 2
+    progress, row = run.play_round(run.initial_progress(), 1)
+    assert progress.selections.tolist() == [1]
+    assert row[metrics.MODEL_TRANSFERS] == 2
+
+
+class _WithEmptyClient(clients.ClientData):
+    """The given clients, the first one without examples."""
+
+    checksum = "x"
+
+    def __init__(self, others: clients.ClientData):
+        self._others = others
+
+    @property
+    def client_ids(self):
+        return self._others.client_ids
+
+    def load(self, index: int) -> clients.Examples:
+        examples = self._others.load(index)
+        return examples.take(np.arange(0)) if index == 0 else examples
+
+
+@pytest.mark.parametrize("name", selector_flags.SELECTORS)
+def test_an_empty_client_reports_nothing_and_spoils_nothing(tmp_path, name):
+    settings = flags.resolve(parse(tmp_path, f"--client_selection={name}", "--clients_per_round=6")).runs[0]
+    task = registry.load_task(settings)
+    task = experiment.tasks.dataclasses.replace(task, clients=_WithEmptyClient(task.clients))
+    run = experiment.Run(settings, task, experiment.Computations(settings, task))
+    progress = run.initial_progress()
+    for round_num in (1, 2):
+        progress, row = run.play_round(progress, round_num)
+    assert row[metrics.NONFINITE_CLIENTS] == 0
+    assert row[metrics.EMPTY_CLIENTS] == (0 if name == "rand" else 1)
+    assert np.isfinite(list(run.evaluate(progress).values())).all()
+    assert run.clients_csv(progress).decode().splitlines()[1].endswith(",")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--task_type=digits",), ("--server_optimizer=adam", "--server_learning_rate=0.1")]
+)
+def test_other_choices_run(tmp_path, arguments):
+    argv = [f"--root_output_dir={tmp_path}", "--experiment_name=run", "--total_rounds=2", "--client_steps_per_round=2"]
+    settings = flags.define().parse(["run_client_selection", *argv, *arguments, "--client_weighting=num_examples"])
+    assert run_client_selection.program(settings) == 0
+    assert table(tmp_path)[metrics.LOSS].notna().all()
+
+
+def test_evaluation_of_some_clients_only(tmp_path):
+    assert play(tmp_path, "--max_eval_clients=2", "--total_rounds=1") == 0
+    assert pd.read_csv(tmp_path / "run" / "clients.csv")["loss"].notna().sum() == 2
