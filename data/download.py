@@ -53,14 +53,14 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
     return path
 
 
-def plain_file(origin: str, file_name: str, cache_dir: str | None, sha256: str) -> pathlib.Path:
+def plain_file(origin: str, file_name: str, cache_dir: str | None, sha256: str | None = None) -> pathlib.Path:
     """Returns the path of a file as it is published, downloading it on first use.
 
     Args:
       origin: Its address.
       file_name: Its name in the cache folder.
       cache_dir: Cache folder, or None for the default.
-      sha256: Hexadecimal digest of its contents.
+      sha256: Hexadecimal digest of its contents; None trusts the checksum that the server sends along.
 
     Raises:
       UsageError: If there is no file and no network, or it is not the expected file.
@@ -70,7 +70,7 @@ def plain_file(origin: str, file_name: str, cache_dir: str | None, sha256: str) 
         return path
     part = path.with_name(f"{file_name}.part")
     _fetch_or_explain(origin, part, file_name)
-    if _digest(part, "sha256") != sha256:
+    if sha256 and _digest(part, "sha256") != sha256:
         part.unlink()
         raise UsageError(f"The download of {origin} is not the expected file; start again to repeat it.")
     os.replace(part, path)

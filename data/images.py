@@ -17,12 +17,12 @@ from data import clients, download, keys, partition
 from data.errors import UsageError
 
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
-_FASHION_FILES = {
-    "train-images-idx3-ubyte.gz": "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-    "train-labels-idx1-ubyte.gz": "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-    "t10k-images-idx3-ubyte.gz": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-    "t10k-labels-idx1-ubyte.gz": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-}
+_FASHION_FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
 _MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 _CIFAR_ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
 _CIFAR_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
@@ -138,8 +138,8 @@ def _arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
 
 def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
     parts = []
-    for name, sha256 in _FASHION_FILES.items():
-        path = download.plain_file(f"{_KERAS}{name}", f"fashion-mnist-{name}", cache_dir, sha256)
+    for name in _FASHION_FILES:
+        path = download.plain_file(f"{_KERAS}{name}", f"fashion-mnist-{name}", cache_dir)
         with gzip.open(path) as file:
             is_pixels = "images" in name
             values = np.frombuffer(file.read(), np.uint8, offset=16 if is_pixels else 8)

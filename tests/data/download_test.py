@@ -221,6 +221,21 @@ def test_a_cache_folder_that_cannot_be_made_is_named(server, tmp_path):
         download.lzma_file(server.origin, NAME, str(tmp_path / "file"))
 
 
+@pytest.mark.parametrize("sha256", [hashlib.sha256(ARCHIVE).hexdigest(), None])
+def test_a_plain_file_is_kept_as_it_is(server, tmp_path, sha256):
+    path = download.plain_file(server.origin, "toy.bin", str(tmp_path), sha256)
+    assert path.read_bytes() == ARCHIVE
+    assert _names(tmp_path) == ["toy.bin"]
+    assert download.plain_file(server.origin, "toy.bin", str(tmp_path), sha256) == path
+    assert len(server.requested) == 1
+
+
+def test_a_plain_file_of_another_digest_is_refused_and_not_kept(server, tmp_path):
+    with pytest.raises(UsageError, match="is not the expected file; start again to repeat it"):
+        download.plain_file(server.origin, "toy.bin", str(tmp_path), "00" * 32)
+    assert _names(tmp_path) == []
+
+
 def test_the_cache_folder_is_the_given_one():
     assert download.cache_folder("some/where") == pathlib.Path("some/where")
 
