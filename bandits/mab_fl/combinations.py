@@ -1,0 +1,104 @@
+"""Combinations of workers, and what they cost (Lundahl 2021, section 8.3).
+
+A combination is written as a binary code, such as 0110 for the second and third of four workers.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.cluster.hierarchy
+import scipy.spatial.distance
+
+MAX_WORKERS_FOR_ALL = 8
+MAX_PROPOSALS = 8
+_MAX_OVERLAP = 0.8
+
+
+def code(members: Sequence[int], num_workers: int) -> str:
+    """Returns the code of these workers' indices."""
+    return "".join("01"[worker in members] for worker in range(num_workers))
+
+
+def members(combination: str) -> list[int]:
+    """Returns the indices of a code's workers."""
+    return [worker for worker, is_member in enumerate(combination) if is_member == "1"]
+
+
+def pairs(target: int, num_workers: int) -> list[str]:
+    """Returns the target with each other worker."""
+    return [code({target, other}, num_workers) for other in range(num_workers) if other != target]
+
+
+def all_with(target: int, num_workers: int) -> list[str]:
+    """Returns the 2^(workers-1) combinations that hold the target, in the order of their codes."""
+    codes = ("".join(bits) for bits in itertools.product("01", repeat=num_workers))
+    return [combination for combination in codes if combination[target] == "1"]
+
+
+def proposals(updates: np.ndarray, target: int) -> list[str]:
+    """Returns combinations of workers whose model updates point the target's way.
+
+    Clustered federated learning splits workers in two so that the most similar pair across the cut is as dissimilar as
+    can be, and goes on within each part (Sattler, Müller and Samek 2020, section II). Those cuts are the merges of
+    single-linkage clustering by cosine distance. The parts that hold the target are nested; those that stay unchanged
+    over the widest range of distances are proposed, unless one and a better one are the same but for a fifth of their
+    workers: effects of almost equal combinations cannot be told apart (section 8.3.1). At most `MAX_PROPOSALS`, the
+    smallest first.
+
+    Args:
+      updates: float [workers, weights], trained minus initial model.
+      target: Index of the target.
+    """
+    merges = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.pdist(updates, "cosine"), "single")
+    count = len(updates)
+    clusters = [{worker} for worker in range(count)]
+    nested, formed_at = [{target}], [0.0]
+    for first, second, distance, _ in merges:
+        clusters.append(clusters[int(first)] | clusters[int(second)])
+        if target in clusters[-1]:
+            nested.append(clusters[-1])
+            formed_at.append(distance)
+    # All workers together are never split off: they count to the largest distance that there can be.
+    persistence = np.diff([*formed_at, 2.0])
+    kept: list[set[int]] = []
+    for index in np.argsort(-persistence, kind="stable"):
+        cluster = nested[index]
+        if all(len(cluster & other) <= _MAX_OVERLAP * len(cluster | other) for other in kept):
+            kept.append(cluster)
+    return [code(cluster, count) for cluster in sorted(kept[:MAX_PROPOSALS], key=len)]
+
+
+def shares(combination: str, num_rows: Sequence[int], target: int, target_weight: float | None) -> np.ndarray:
+    """Returns each worker's weight in a combination's average.
+
+    Args:
+      combination: Its code.
+      num_rows: Training rows of each worker.
+      target: Index of the target.
+      target_weight: The target's weight, the others sharing the rest by size; None for all by size.
+
+    Returns:
+      float32 [workers], 0 outside the combination, summing to 1.
+    """
+    sizes = np.where([bit == "1" for bit in combination], num_rows, 0).astype(float)
+    if target_weight is not None and np.count_nonzero(sizes) > 1:
+        sizes[target] = 0
+        sizes *= (1 - target_weight) / sizes.sum()
+        sizes[target] = target_weight
+    return (sizes / sizes.sum()).astype(np.float32)
+
+
+def communications(combination: str) -> int:
+    """Returns a round's exchanges: the model to each worker and back, the average to the target, its measure back."""
+    return 2 * combination.count("1") + 2
+
+
+def explore_communications(num_workers: int) -> int:
+    """Returns those of a round of Extreme Explore, whose averages travel with the next round's model."""
+    return 2 * num_workers
+
+
+def expected_overlap(num_workers: int) -> float:
+    """Returns how many workers beside the target two different random combinations share, (k-1)/4 - 1/4^(k-1)."""
+    return (num_workers - 1) / 4 - 0.25 ** (num_workers - 1)

@@ -1,0 +1,230 @@
+"""Figures of MAB-FL's runs and studies, from their `metrics.csv` and `combinations.csv`."""
+
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import matplotlib.figure
+import numpy as np
+import pandas as pd
+import scipy.stats
+
+from bandits.mab_fl import flags, metrics, splines, studies
+from optimization import cli
+
+matplotlib.use("Agg")
+
+_NORMAL_95 = 1.96
+_STATIONARY = "stationary"
+
+
+def _read(folder: pathlib.Path) -> pd.DataFrame:
+    """Returns a run's rounds, with the code of each round's combination in the column `combination`."""
+    rounds = pd.read_csv(folder / "metrics.csv")
+    codes = pd.read_csv(folder / "combinations.csv", dtype={"combination": str})["combination"]
+    rounds["combination"] = rounds[metrics.ACTION].map(codes).fillna("tuning")
+    return rounds
+
+
+def draw_run(folder: pathlib.Path, title: str) -> None:
+    """Draws `curve.png`: the target's AUC over the rounds, each with the combination that was played."""
+    rounds = _read(folder)
+    figure = matplotlib.figure.Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(rounds["round_num"], rounds[metrics.GLOBAL_AUC], color="grey", label="validation")
+    axes.plot(rounds["round_num"], rounds[metrics.TEST_AUC], color="black", label="test")
+    _mark_combinations(axes, rounds)
+    _finish(axes, title, "AUC on the target")
+    figure.savefig(folder / "curve.png", dpi=120)
+
+
+def draw_study(
+    study: studies.Study, runs: Sequence[tuple[flags.Setting, cli.Settings, pathlib.Path]], folder: pathlib.Path
+) -> None:
+    """Draws all figures of a study.
+
+    Args:
+      study: The study.
+      runs: Setting, flags and folder of each run.
+      folder: Where to.
+    """
+    parts = []
+    for setting, settings, path in runs:
+        varied = {name: settings[name] for name in _VARIED if settings[name] is not None}
+        parts.append(_read(path).assign(table=setting.table, setting=setting.name, seed=settings.seed, **varied))
+    rounds = pd.concat(parts, ignore_index=True)
+    for arguments in study.figures:
+        options = dict(arguments)
+        kind, file, title = options.pop("kind"), options.pop("file"), options.pop("title", "")
+        selected = rounds
+        for name, value in options.pop("where", {}).items():
+            selected = selected[selected[name] == value]
+        _KINDS[kind](selected, folder / file, title, **options)
+
+
+# Flags that figures may tell apart.
+_VARIED = frozenset({"rule_epsilon", "rule_alpha", "rule_c", "rule_gamma", "threshold", "epochs_per_round"})
+
+
+def boxes(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence[str], x: str, colour: str) -> None:
+    """Draws the highest test AUC of each run, in boxes by two flags."""
+    chosen = rounds[rounds["table"].isin(tables)]
+    groups = chosen.fillna({colour: _STATIONARY}).groupby([x, colour, "seed"])[metrics.TEST_AUC].max()
+    places = list(groups.index.unique(x))
+    colours = sorted(groups.index.unique(colour), key=str)
+    figure = matplotlib.figure.Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 / len(colours)
+    for index, value in enumerate(colours):
+        values = [groups.loc[place, value].to_numpy() for place in places]
+        at = np.arange(len(places)) + (index - (len(colours) - 1) / 2) * width
+        style = {"facecolor": f"C{index}", "alpha": 0.5}
+        axes.boxplot(
+            values,
+            positions=at,
+            widths=0.85 * width,
+            patch_artist=True,
+            boxprops=style,
+            medianprops={"color": "black"},
+            showfliers=False,
+        )
+        for place, points in zip(at, values, strict=True):
+            axes.plot(np.full(len(points), place), points, ".", color=f"C{index}", markersize=4)
+        label = value if value == _STATIONARY else f"{_short(colour)} = {value:g}"
+        axes.plot([], [], "s", color=f"C{index}", alpha=0.5, label=label)
+    axes.set_xticks(range(len(places)), [f"{_short(x)} = {place:g}" for place in places])
+    _finish(axes, title, "highest test AUC of a run", xlabel="")
+    figure.savefig(path, dpi=120)
+
+
+def splines_of_best(rounds: pd.DataFrame, path: pathlib.Path, title: str, groups: Mapping[str, Sequence[str]]) -> None:
+    """Draws the learning curve of each group's best setting: the highest median of the runs' highest test AUC."""
+    figure = matplotlib.figure.Figure(figsize=(10, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for index, (label, tables) in enumerate(groups.items()):
+        chosen = rounds[rounds["table"].isin(tables)]
+        highest = chosen.groupby(["setting", "seed"])[metrics.TEST_AUC].max()
+        best = highest.groupby("setting").median().idxmax()
+        mean = chosen[chosen["setting"] == best].groupby("round_num")[metrics.TEST_AUC].mean()
+        where = np.linspace(0, len(mean) - 1, 200)
+        table = chosen.loc[chosen["setting"] == best, "table"].iloc[0]
+        values = best.removeprefix(table).lstrip("_").replace("_", ", ")
+        name = f"{label}: {values}" if values else label
+        axes.plot(where + mean.index[0], splines.smooth(mean.to_numpy())(where), color=f"C{index}", label=name)
+    _finish(axes, title, "test AUC, spline of the mean", legend=False)
+    figure.legend(loc="outside right upper")
+    figure.savefig(path, dpi=120)
+
+
+def actions(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence[str]) -> None:
+    """Draws all runs' rounds with their combinations: over the learning curve, and as a raster of seeds."""
+    chosen = rounds[rounds["table"].isin(tables)]
+    figure = matplotlib.figure.Figure(figsize=(8, 7), layout="constrained")
+    curve, raster = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    mean = chosen.groupby("round_num")[metrics.TEST_AUC].mean()
+    curve.plot(mean.index, splines.smooth(mean.to_numpy())(np.arange(len(mean))), color="black")
+    _mark_combinations(curve, chosen)
+    for index, (_, group) in enumerate(chosen.groupby("combination")):
+        raster.plot(group["round_num"], group["seed"], "s", color=f"C{index}", markersize=9)
+    raster.set_yticks(sorted(set(chosen["seed"])))
+    _finish(curve, title, "test AUC", xlabel="")
+    _finish(raster, "", "seed", legend=False)
+    figure.savefig(path, dpi=120)
+
+
+def curves(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str, panels: str) -> None:
+    """Draws each table's mean over seeds with its 95% confidence interval, a panel for each value of a flag."""
+    groups = list(rounds.groupby(panels))
+    figure = matplotlib.figure.Figure(figsize=(6 * len(groups), 4.5), layout="constrained")
+    for axes, (panel, group) in zip(_axes(figure, 1, len(groups))[0], groups, strict=True):
+        for index, (table, one) in enumerate(group.groupby("table", sort=False)):
+            _mean_with_interval(axes, one, value, f"C{index}", table)
+        _finish(axes, f"{_short(panels)} = {panel}", value)
+    figure.suptitle(title)
+    figure.savefig(path, dpi=120)
+
+
+def scatter(
+    rounds: pd.DataFrame, path: pathlib.Path, title: str, values: Sequence[str], residuals: bool = False
+) -> None:
+    """Draws all runs' values, or residuals to the mean of the round; a column for each table, a row for each value."""
+    tables = list(dict.fromkeys(rounds["table"]))
+    figure = matplotlib.figure.Figure(figsize=(3.2 * len(tables), 3.2 * len(values)), layout="constrained")
+    grid = _axes(figure, len(values), len(tables))
+    for row, value in zip(grid, values, strict=True):
+        for axes, table in zip(row, tables, strict=True):
+            chosen = rounds[rounds["table"] == table]
+            if residuals:
+                chosen = chosen.assign(**{value: _residuals(chosen, value)})
+            axes.plot(chosen["round_num"], chosen[value], ".", color="grey", markersize=4)
+            _mean_with_interval(axes, chosen, value, "C3", None)
+            axes.set_title(table)
+            axes.grid(alpha=0.3)
+        row[0].set_ylabel(f"{value}, residual" if residuals else value)
+    figure.suptitle(title)
+    figure.savefig(path, dpi=120)
+
+
+def quantiles(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str) -> None:
+    """Draws the residuals' quantiles against a normal distribution's, a panel for each table."""
+    tables = list(dict.fromkeys(rounds["table"]))
+    figure = matplotlib.figure.Figure(figsize=(3.2 * len(tables), 3.4), layout="constrained")
+    for axes, table in zip(_axes(figure, 1, len(tables))[0], tables, strict=True):
+        scipy.stats.probplot(_residuals(rounds[rounds["table"] == table], value), plot=axes)
+        axes.set(title=table, xlabel="normal quantile", ylabel="residual")
+        axes.grid(alpha=0.3)
+    figure.suptitle(title)
+    figure.savefig(path, dpi=120)
+
+
+def deviations(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str, columns: str) -> None:
+    """Writes the standard deviations of the residuals: a row for each table, a column for each value of a flag."""
+    del title
+    residual = rounds[value] - rounds.groupby(["setting", "round_num"])[value].transform("mean")
+    table = rounds.assign(residual=residual).pivot_table("residual", "table", columns, aggfunc="std", sort=False)
+    table.to_csv(path, float_format="%.4f")
+
+
+_KINDS: Mapping[str, Callable[..., None]] = {
+    "boxes": boxes,
+    "splines": splines_of_best,
+    "actions": actions,
+    "curves": curves,
+    "scatter": scatter,
+    "quantiles": quantiles,
+    "deviations": deviations,
+}
+
+
+def _axes(figure: matplotlib.figure.Figure, rows: int, columns: int) -> np.ndarray:
+    return figure.subplots(rows, columns, squeeze=False, sharex="col", sharey="row")
+
+
+def _residuals(rounds: pd.DataFrame, value: str) -> pd.Series:
+    """Returns each round's value minus its mean over the seeds."""
+    return rounds[value] - rounds.groupby("round_num")[value].transform("mean")
+
+
+def _mean_with_interval(axes: Any, rounds: pd.DataFrame, value: str, colour: str, label: str | None) -> None:
+    by_round = rounds.groupby("round_num")[value]
+    mean, half = by_round.mean(), _NORMAL_95 * by_round.std() / np.sqrt(by_round.count())
+    axes.plot(mean.index, mean, color=colour, label=label)
+    axes.fill_between(mean.index, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
+
+
+def _mark_combinations(axes: Any, rounds: pd.DataFrame) -> None:
+    for index, (combination, group) in enumerate(rounds.groupby("combination")):
+        label = combination if len(combination) <= 12 else f"{combination[:12]}..."
+        axes.plot(group["round_num"], group[metrics.TEST_AUC], "o", color=f"C{index}", markersize=4, label=label)
+
+
+def _finish(axes: Any, title: str, ylabel: str, xlabel: str = "round", legend: bool = True) -> None:
+    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    axes.grid(alpha=0.3)
+    if legend:
+        axes.legend()
+
+
+def _short(flag: str) -> str:
+    return flag.removeprefix("rule_").replace("_", " ")

@@ -1,0 +1,253 @@
+"""Flags of `run_mab_fl`, and every check that needs no data and no TensorFlow."""
+
+import dataclasses
+import difflib
+
+from bandits import registry, rule_flags
+from bandits.mab_fl import rewards, studies
+from data.errors import UsageError
+from optimization import cli
+
+_USAGE = """
+Which workers should a target worker learn with? A bandit chooses the combination that is averaged, round by round.
+
+  run_mab_fl                                              # generated workers of which 0110 is the best pair
+  run_mab_fl --task_type=heart_disease --target=va --decision_rule=extreme_explore
+  run_mab_fl --task_type=tabular --data_file=FILE --client_column=C --label_column=L --target=NAME
+  run_mab_fl --preset=table3                              # all settings of a study, with its figures
+
+Where a default is missing here, it depends on other flags; config.json in the run's folder records all values.
+"""
+
+TASKS = {
+    "generator": "made workers; worker_2 and worker_3 share one concept; needs no file",
+    "heart_disease": "UCI's four hospitals; needs --data_dir with heart_disease_4sites.csv",
+    "mnist_writers": "groups of MNIST's writers, odd against even digits; needs --data_dir",
+    "unipen62": "groups of UNIPEN's writers, lower-case letters against the rest; needs --data_dir",
+    "tabular": "your own table: --data_file, --client_column and --label_column",
+}
+_FRACTIONS = {
+    "generator": (0.01, 0.4),
+    "heart_disease": (0.2, 0.4),
+    "mnist_writers": (0.01, 0.2),
+    "unipen62": (0.02, 0.2),
+    "tabular": (0.2, 0.4),
+}
+_TASK_FLAGS = {
+    "num_workers": ("generator", "mnist_writers", "unipen62"),
+    "num_rows": ("generator",),
+    "positive_labels": ("mnist_writers", "unipen62", "tabular"),
+    "data_dir": ("heart_disease", "mnist_writers", "unipen62"),
+    "data_file": ("tabular",),
+    "client_column": ("tabular",),
+    "label_column": ("tabular",),
+    "feature_columns": ("tabular",),
+}
+# Flags that decide which data is opened.
+DATA_FLAGS = ("task_type", "train_fraction", "validation_fraction", *_TASK_FLAGS)
+_THRESHOLD = 0.025
+_C = 0.05  # Table 3's; increases of the AUC are small.
+
+# A baseline is a greedy rule with a single combination to choose.
+FIXED, TARGET_ALONE, FEDAVG = "fixed", "target_alone", "fedavg"
+BASELINES = {
+    FIXED: "no choice: --fixed_combination in every round",
+    TARGET_ALONE: "no choice: the target trains by itself",
+    FEDAVG: "no choice: all workers in every round",
+}
+
+
+def _small_c(entry: registry.PolicyEntry) -> registry.PolicyEntry:
+    parameters = dict(entry.parameters)
+    if "c" in parameters:
+        parameters["c"] = dataclasses.replace(parameters["c"], default=_C)
+    return dataclasses.replace(entry, parameters=parameters)
+
+
+RULES = {name: _small_c(entry) for name, entry in rule_flags.RULES.items()} | {
+    name: registry.PolicyEntry(rule_flags.RULES["greedy"].target) for name in BASELINES
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One setting to run.
+
+    Attributes:
+      settings: All flags.
+      table: Its table in the preset, or empty.
+      name: Its name in the preset, or empty.
+    """
+
+    settings: cli.Settings
+    table: str = ""
+    name: str = ""
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `run_mab_fl`."""
+    flags = cli.FlagSet(_USAGE)
+    flags.group("What is studied")
+    flags.text("preset", None, "a study, or one of its settings, by name; flags given beside it win")
+    flags.switch("list_presets", False, "print the names of all studies and settings, and end")
+    flags.choice("task_type", "generator", TASKS, "the workers and their data")
+    flags.text("target", None, "worker to personalise for (default: worker_2 of the generator, else the first)")
+    flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
+
+    flags.group("Decisions")
+    rule_flags.define(flags, RULES, "ucb", rule_flags.HELP | BASELINES)
+    flags.text("fixed_combination", None, "combination of --decision_rule=fixed, such as 0110")
+    flags.choice(
+        "combinations",
+        "pairs",
+        {"pairs": "the target with one other worker", "all": "all that hold the target"},
+        "what is chosen from",
+    )
+    flags.choice(
+        "propose",
+        "none",
+        {"none": "--combinations", "cosine_clusters": "clusters of similar model updates that hold the target"},
+        "who makes the list of combinations; for many workers, clusters",
+    )
+    flags.choice("reward", None, rewards.KINDS, "what an increase is worth (default: as the rule needs)")
+    flags.number(
+        "threshold", None, f"increase above which a binary reward is 1 (default: {_THRESHOLD})", low=-1, high=1
+    )
+    flags.choice("compare_with", "target", rewards.BASELINES, "what the averaged model is measured against")
+    flags.integer("explore_every", 0, "every so many rounds, try all combinations; 0 for never")
+    flags.number("explore_probability", 0.0, "probability that any other round tries all combinations", high=1.0)
+    flags.text("warm_start", None, "folder of an earlier run whose mean rewards are the rule's first estimates")
+
+    flags.group("Rounds")
+    flags.integer("total_rounds", 15, "rounds", low=1)
+    flags.integer("epochs_per_round", 6, "passes of a worker over its training rows in a round", low=1)
+    flags.integer("pretrain_epochs", None, "passes of every worker before round 0 (default: --epochs_per_round)")
+    flags.integer("client_batch_size", 32, "rows of a mini-batch", low=2)
+    flags.number("client_learning_rate", 0.05, "learning rate of SGD", above=True)
+    flags.number(
+        "target_weight",
+        None,
+        "weight of the target in every average (default: by training rows)",
+        high=1.0,
+        above=True,
+        below=True,
+    )
+    flags.switch("early_stopping", False, "stop when the spline of the validation AUC falls")
+    flags.integer("tuning_rounds", 0, "rounds after the last in which the target tunes the best model by itself")
+
+    flags.group("Data")
+    flags.text("data_dir", None, "folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment)")
+    flags.number("train_fraction", None, "part of each worker's rows to train on", high=1.0, above=True, below=True)
+    flags.number("validation_fraction", None, "part to measure rewards on; the rest is for testing", high=1.0)
+    flags.switch("resplit", False, "make or split the data anew for each seed, not once for all")
+    flags.integer("num_workers", None, "generator, writers: workers (default: 4)", low=2)
+    flags.integer("num_rows", None, "generator: rows of all workers together (default: 40000)", low=1)
+    flags.text("positive_labels", None, "writers, tabular: labels that count as class 1, separated by commas")
+    flags.text("data_file", None, "tabular: .csv or .parquet file")
+    flags.text("client_column", None, "tabular: column that names the worker of a row")
+    flags.text("label_column", None, "tabular: column of the class; by default all but the first count as class 1")
+    flags.text("feature_columns", None, "tabular: columns of the features, separated by commas (default: the others)")
+
+    flags.group("Output")
+    flags.text("root_output_dir", "runs", "folder of all runs")
+    flags.text("experiment_name", None, "name of this run's folder (default: mab_fl_task_rule)")
+    flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
+    flags.integer("rounds_per_checkpoint", 5, "rounds between checkpoints; 0 for only the last")
+    flags.integer("max_concurrent_threads", 0, "workers computed at the same time; 0 for as many as cores")
+    return flags
+
+
+def resolve(settings: cli.Settings) -> tuple[list[Setting], studies.Study | None]:
+    """Returns the settings to run, all values filled in and checked, and the study whose figures are drawn.
+
+    Raises:
+      UsageError: On a flag without effect, or values that do not go together.
+    """
+    if not settings.preset:
+        return [Setting(_resolve_one(settings))], None
+    found = studies.load()
+    name, _, only = settings.preset.partition("/")
+    known = list(found)
+    if name in found:
+        known = [name, *(f"{name}/{setting.name}" for setting in found[name].settings)]
+    if settings.preset not in known:
+        near = difflib.get_close_matches(settings.preset, known, n=3, cutoff=0.3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "--list_presets prints their names."
+        raise UsageError(f"--preset={settings.preset} is not known: {hint}")
+    study = found[name]
+    chosen = [
+        Setting(_resolve_one(settings.with_defaults(setting.values)), setting.table, setting.name)
+        for setting in study.settings
+        if only in ("", setting.name)
+    ]
+    return chosen, None if only else study
+
+
+def _resolve_one(settings: cli.Settings) -> cli.Settings:
+    _check_decisions(settings)
+    for name, owners in _TASK_FLAGS.items():
+        if name in settings.given and settings.task_type not in owners:
+            raise UsageError(f"--{name} belongs to --task_type={' or '.join(owners)}, not to {settings.task_type}.")
+    for name, what in (
+        ("data_file", "the table"),
+        ("client_column", "the workers' column"),
+        ("label_column", "the class"),
+    ):
+        if settings.task_type == "tabular" and not settings[name]:
+            raise UsageError(f"--task_type=tabular needs --{name}: {what}.")
+    train, validation = _FRACTIONS[settings.task_type]
+    defaults: dict[str, object] = {"train_fraction": train, "validation_fraction": validation}
+    if settings.task_type in _TASK_FLAGS["num_workers"]:
+        defaults["num_workers"] = 4
+    if settings.task_type == "generator":
+        defaults["num_rows"] = 40_000
+    defaults["pretrain_epochs"] = settings.epochs_per_round
+    if settings.reward is None:
+        defaults["reward"] = "binary" if settings.decision_rule in rule_flags.BINARY else "increment"
+    if settings.experiment_name is None:
+        preset = (settings.preset or "").replace("/", "_")
+        defaults["experiment_name"] = preset or f"mab_fl_{settings.task_type}_{settings.decision_rule}"
+    settings = settings.with_defaults({name: value for name, value in defaults.items() if settings[name] is None})
+    if settings.reward == "binary" and settings.threshold is None:
+        settings = settings.replace(threshold=_THRESHOLD)
+    if settings.train_fraction + settings.validation_fraction >= 1:
+        raise UsageError(
+            f"--train_fraction={settings.train_fraction:g} and --validation_fraction={settings.validation_fraction:g} "
+            "leave no row for testing: their sum must be below 1."
+        )
+    if settings.task_type == "generator" and settings.num_workers < 3:
+        raise UsageError(f"--num_workers={settings.num_workers}: the generator's pair needs at least 3 workers.")
+    paths = {
+        name: cli.user_path(settings[name])
+        for name in ("data_dir", "data_file", "root_output_dir", "warm_start")
+        if settings[name]
+    }
+    return settings.replace(**paths)
+
+
+def _check_decisions(settings: cli.Settings) -> None:
+    """Refuses flags of the decisions that have no effect, or contradict each other."""
+    rule = settings.decision_rule
+    rule_flags.values(settings, RULES)
+    if rule == FIXED and not settings.fixed_combination:
+        raise UsageError("--decision_rule=fixed needs --fixed_combination, such as 0110.")
+    if rule != FIXED and "fixed_combination" in settings.given:
+        raise UsageError(f"--fixed_combination has an effect only with --decision_rule=fixed, not {rule}.")
+    if rule in BASELINES:
+        for name in ("combinations", "propose", "explore_every", "explore_probability", "warm_start"):
+            if name in settings.given:
+                raise UsageError(f"--{name} has no effect with --decision_rule={rule}, which chooses nothing.")
+    if settings.propose != "none" and "combinations" in settings.given:
+        raise UsageError(f"--combinations has no effect with --propose={settings.propose}: leave one out.")
+    if rule in rule_flags.BINARY and settings.reward not in (None, "binary"):
+        raise UsageError(f"--reward={settings.reward} does not fit --decision_rule={rule}, which needs binary rewards.")
+    reward = settings.reward or ("binary" if rule in rule_flags.BINARY else "increment")
+    if settings.threshold is not None and reward != "binary":
+        raise UsageError(
+            f"--threshold={settings.threshold:g} has no effect with the continuous --reward={reward}: give "
+            "--reward=binary, or leave it out."
+        )
+    if rule in rule_flags.EXTREME:
+        for name in ("explore_every", "explore_probability"):
+            if name in settings.given:
+                raise UsageError(f"--{name} has no effect with --decision_rule={rule}: it always tries all.")

@@ -1,0 +1,77 @@
+"""Studies: TOML files in `presets/`, read by `--preset`.
+
+A file is a study. Its table `study` holds what all its settings share, and `figures` what is drawn of them. Every other
+table is a setting, or, where values are lists, a grid of settings.
+"""
+
+import dataclasses
+import itertools
+import pathlib
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_FOLDER = pathlib.Path(__file__).parent / "presets"
+_STUDY = "study"
+_FIGURES = "figures"
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One setting of a study.
+
+    Attributes:
+      table: Its table in the file.
+      values: Flags and their values.
+      name: The table and the values that vary in it.
+    """
+
+    table: str
+    values: Mapping[str, Any]
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """One file.
+
+    Attributes:
+      about: What it is, and where it was published.
+      settings: In the order of the file.
+      figures: Arguments of `figures.draw`, one mapping a figure.
+    """
+
+    about: str
+    settings: Sequence[Setting]
+    figures: Sequence[Mapping[str, Any]]
+
+
+def load() -> dict[str, Study]:
+    """Returns all studies by name."""
+    found = {}
+    for path in sorted(_FOLDER.glob("*.toml")):
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        shared, figures = tables.pop(_STUDY), tables.pop(_FIGURES, [])
+        about = shared.pop("about")
+        settings = [one for table, values in tables.items() for one in _grid(table, shared | values)]
+        found[path.stem] = Study(about, settings, figures)
+    return found
+
+
+def _grid(table: str, values: Mapping[str, Any]) -> list[Setting]:
+    varied = {name: choices for name, choices in values.items() if isinstance(choices, list)}
+    settings = []
+    for combination in itertools.product(*varied.values()):
+        chosen = dict(zip(varied, combination, strict=True))
+        suffix = "".join(f"_{name.removeprefix('rule_')}={value}" for name, value in chosen.items())
+        settings.append(Setting(table, {**values, **chosen}, table + suffix))
+    return settings
+
+
+def text() -> str:
+    """Returns the studies and their settings as lines."""
+    lines = []
+    for name, study in load().items():
+        lines.append(f"{name:<60}{study.about}")
+        lines += [f"  {name}/{setting.name}" for setting in study.settings]
+    return "\n".join(lines)

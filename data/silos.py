@@ -1,0 +1,242 @@
+"""Silos: a few workers, each with its own rows of one binary classification problem (cross-silo federated learning).
+
+Each worker's rows are split into training, validation and test rows, at random within each class.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data import clients, columns, files, handwriting, keys, table_file
+from data.errors import UsageError
+
+GENERATED_TARGET = "worker_2"
+_GENERATED_FACTORS = 4
+_GENERATED_COLUMNS = 153
+_GENERATED_ORDINAL = 2
+_GENERATED_NOISE = 3.0
+_GENERATED_SLOPE = 3.0
+_GENERATED_OTHERS = (0.1, -0.4)  # Agreement of the other workers' concepts with the target's, first to last.
+_GENERATED_POSITIVE = (0.45, 0.3)  # Parts of label 1, of the first and of the second half of the workers.
+
+
+class Fractions(NamedTuple):
+    """Parts of a worker's rows; the rest is for testing."""
+
+    train: float
+    validation: float
+
+
+class Silo(NamedTuple):
+    """One worker's rows: features float32 or uint8 [rows, ...], labels int32 [rows] in {0, 1}."""
+
+    train: clients.Examples
+    validation: clients.Examples
+    test: clients.Examples
+
+
+@dataclasses.dataclass(frozen=True)
+class Silos:
+    """All workers.
+
+    Attributes:
+      names: Of the workers.
+      silos: Their rows, in the order of the names.
+      checksum: Digest of the source.
+      report: What was read, in JSON's types.
+      normalise: Features as they are kept -> float32 [rows, features].
+    """
+
+    names: tuple[str, ...]
+    silos: tuple[Silo, ...]
+    checksum: str
+    report: Mapping[str, Any]
+    normalise: Callable[[np.ndarray], np.ndarray] = lambda features: features
+
+
+def generated(num_workers: int, num_rows: int, fractions: Fractions, seed: int) -> Silos:
+    """Returns workers of which the second and the third, and only they, share one concept.
+
+    The best combination for `worker_2` is therefore known: 0110 with four workers. A row's 153 columns, the last two
+    ordinal, are noisy mixtures of 4 hidden factors. Its label is drawn from a logistic model of one direction of the
+    factors. The other workers' directions have cosines from 0.1 to -0.4 with the shared one. Labels are as unbalanced
+    as in Lundahl 2021, Table 1.
+
+    Args:
+      num_workers: At least 3.
+      num_rows: Rows of all workers together.
+      fractions: Training and validation parts.
+      seed: Seed of the data and of its split.
+    """
+    draw = keys.generator(seed, keys.Purpose.SILOS)
+    mixing = draw.normal(size=(_GENERATED_FACTORS, _GENERATED_COLUMNS)) / np.sqrt(_GENERATED_FACTORS)
+    shared, *own = np.linalg.qr(draw.normal(size=(_GENERATED_FACTORS, _GENERATED_FACTORS)))[0]
+    agreements = np.ones(num_workers)
+    agreements[[0, *range(3, num_workers)]] = np.linspace(*_GENERATED_OTHERS, num_workers - 2)
+    silos = []
+    for worker, agreement in enumerate(agreements):
+        count = num_rows // num_workers
+        direction = agreement * shared + np.sqrt(1 - agreement**2) * own[worker % len(own)]
+        factors = draw.normal(size=(count, _GENERATED_FACTORS))
+        features = factors @ mixing + _GENERATED_NOISE * draw.normal(size=(count, _GENERATED_COLUMNS))
+        ordinal = features[:, -_GENERATED_ORDINAL:]
+        features[:, -_GENERATED_ORDINAL:] = np.clip(np.round(ordinal), -2, 2)
+        logits = _GENERATED_SLOPE * factors @ direction
+        positive = _GENERATED_POSITIVE[2 * worker // num_workers]
+        noisy = logits + draw.logistic(size=count)
+        labels = (noisy > np.quantile(noisy, 1 - positive)).astype(np.int32)
+        silos.append(_split(clients.Examples(features.astype(np.float32), labels), fractions, seed, worker))
+    return Silos(
+        names=tuple(f"worker_{number}" for number in range(1, num_workers + 1)),
+        silos=tuple(silos),
+        checksum=clients.array_checksum(*(silo.train.features for silo in silos)),
+        report={"rows": count * num_workers},
+    )
+
+
+def heart_disease(data_dir: str | None, fractions: Fractions, seed: int) -> Silos:
+    """Returns UCI's four hospitals (303, 294, 123 and 200 patients); label 1 for any degree of disease.
+
+    Raises:
+      UsageError: If `heart_disease_4sites.csv` is missing or not readable.
+    """
+    path = files.find(data_dir, "heart_disease_4sites.csv")
+    return table(str(path), "site", "target", None, None, fractions, seed)
+
+
+def table(
+    path: str,
+    client_column: str,
+    label_column: str,
+    feature_columns: str | None,
+    positive_labels: Sequence[str] | None,
+    fractions: Fractions,
+    seed: int,
+) -> Silos:
+    """Reads a table with a worker column; see `columns.encode` for how columns become features.
+
+    Rows without a worker or a label are dropped. Everything learned of the columns is learned from training rows.
+
+    Args:
+      path: A .csv or .parquet file.
+      client_column: Column that says whose row it is.
+      label_column: Column of the class.
+      feature_columns: Columns separated by commas; None for all that are left.
+      positive_labels: Classes that count as 1; None for all but the first.
+      fractions: Training and validation parts.
+      seed: Seed of the split.
+
+    Raises:
+      UsageError: If the file or a column is missing, or not what it has to be.
+    """
+    frame, _ = table_file.read(path, [client_column, label_column])
+    wanted = [name.strip() for name in feature_columns.split(",")] if feature_columns else []
+    for flag, name in (
+        ("--client_column", client_column),
+        ("--label_column", label_column),
+        *(("--feature_columns", name) for name in wanted),
+    ):
+        if name not in frame.columns:
+            raise UsageError(
+                f"{flag}: there is no column {name!r} in {path}; its columns are {', '.join(frame.columns)}."
+            )
+    if client_column == label_column or {client_column, label_column} & set(wanted):
+        raise UsageError("--client_column, --label_column and --feature_columns must name different columns.")
+    num_rows = len(frame)
+    frame = frame.assign(**{name: columns.names(frame[name]) for name in (client_column, label_column)})
+    frame = frame.dropna(subset=[client_column, label_column])
+    names, classes = columns.ordered(frame[client_column]), columns.ordered(frame[label_column])
+    if len(names) < 2:
+        raise UsageError(f"--client_column={client_column} has fewer than two values: name a column of workers.")
+    positive = list(positive_labels) if positive_labels else classes[1:]
+    if unknown := set(positive) - set(classes):
+        raise UsageError(f"--positive_labels: {min(unknown)} is none of the labels {', '.join(classes)}.")
+    labels = frame[label_column].isin(positive).to_numpy().astype(np.int32)
+    worker_of_row = columns.codes(frame[client_column], names)
+    parts = [
+        [rows[part] for part in _parts(labels[rows], fractions, seed, worker)]
+        for worker in range(len(names))
+        for rows in [np.flatnonzero(worker_of_row == worker)]
+    ]
+    is_train = np.zeros(len(frame), bool)
+    is_train[np.concatenate([train for train, _, _ in parts])] = True
+    encoded = columns.encode(frame[wanted or frame.columns.drop([client_column, label_column])], is_train)
+    if not encoded.names:
+        raise UsageError(f"{path} leaves no feature: --feature_columns must name a column with values.")
+    examples = clients.Examples(encoded.values, labels)
+    return Silos(
+        names=tuple(names),
+        silos=tuple(Silo(*(examples.take(rows) for rows in triple)) for triple in parts),
+        checksum=clients.file_checksum(path),
+        report={
+            "rows": len(frame),
+            "dropped_rows": num_rows - len(frame),
+            "positive_labels": positive,
+            "imputed": encoded.imputed,
+            "missing_as_category": encoded.missing_as_category,
+        },
+    )
+
+
+def writers(
+    data_dir: str | None,
+    source: str,
+    num_workers: int,
+    positive_labels: Sequence[str] | None,
+    fractions: Fractions,
+    seed: int,
+) -> Silos:
+    """Returns groups of consecutive writers, who read characters as one of two kinds.
+
+    Args:
+      data_dir: Folder of the archive.
+      source: `mnist_writers` or `unipen62`.
+      num_workers: Groups, of equally many writers or one more.
+      positive_labels: Labels that count as 1; None for odd digits, or lower-case letters.
+      fractions: Training and validation parts.
+      seed: Seed of the split.
+
+    Raises:
+      UsageError: If the file is missing, or has too few writers.
+    """
+    if source == "mnist_writers":
+        populations, positive, num_labels = handwriting.mnist_writers(data_dir)[:1], range(1, 10, 2), 10
+    else:
+        populations, positive, num_labels = handwriting.unipen62(data_dir), range(36, 62), 62
+    if positive_labels:
+        if unknown := [name for name in positive_labels if not (name.isdecimal() and int(name) < num_labels)]:
+            raise UsageError(f"--positive_labels: {unknown[0]} is none of the labels 0 to {num_labels - 1}.")
+        positive = [int(name) for name in positive_labels]
+    count = len(populations[0])
+    if num_workers > count:
+        raise UsageError(f"--num_workers={num_workers} is more than the {count} writers: give at most that.")
+    silos = []
+    for worker, members in enumerate(np.array_split(np.arange(count), num_workers)):
+        found = [population.load(writer) for population in populations for writer in members]
+        features = np.concatenate([examples.features for examples in found])
+        labels = np.isin(np.concatenate([examples.labels for examples in found]), positive).astype(np.int32)
+        silos.append(_split(clients.Examples(features, labels), fractions, seed, worker))
+    return Silos(
+        names=tuple(f"writers_{number}" for number in range(1, num_workers + 1)),
+        silos=tuple(silos),
+        checksum=populations[0].checksum,
+        report={"writers": count, "positive_labels": [int(label) for label in positive]},
+        normalise=lambda pixels: handwriting.normalise(pixels).reshape(len(pixels), -1),
+    )
+
+
+def _parts(labels: np.ndarray, fractions: Fractions, seed: int, worker: int) -> list[np.ndarray]:
+    """Returns sorted row numbers of the training, validation and test part, each with its share of either class."""
+    draw = keys.generator(seed, keys.Purpose.HELD_OUT, worker)
+    ends = np.cumsum(fractions)
+    cuts = [
+        np.split(draw.permutation(rows), np.round(ends * len(rows)).astype(int))
+        for rows in (np.flatnonzero(labels == label) for label in (0, 1))
+    ]
+    return [np.sort(np.concatenate(part)) for part in zip(*cuts, strict=True)]
+
+
+def _split(examples: clients.Examples, fractions: Fractions, seed: int, worker: int) -> Silo:
+    return Silo(*(examples.take(rows) for rows in _parts(examples.labels, fractions, seed, worker)))

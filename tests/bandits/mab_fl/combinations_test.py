@@ -1,0 +1,81 @@
+"""Tests of bandits.mab_fl.combinations."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from bandits.mab_fl import combinations
+
+
+def test_pairs_hold_the_target_and_one_other():
+    assert combinations.pairs(1, 4) == ["1100", "0110", "0101"]
+
+
+def test_all_with_the_target_are_two_to_the_others():
+    assert combinations.all_with(1, 3) == ["010", "011", "110", "111"]
+    assert len(combinations.all_with(0, 6)) == 32
+
+
+def test_a_code_and_its_members_are_each_others_inverse():
+    assert combinations.code([1, 2], 4) == "0110"
+    assert combinations.members("0110") == [1, 2]
+
+
+def test_shares_follow_training_rows():
+    shares = combinations.shares("0110", [10, 30, 90, 50], target=1, target_weight=None)
+    np.testing.assert_allclose(shares, [0, 0.25, 0.75, 0])
+
+
+def test_the_targets_weight_leaves_the_others_the_rest_by_size():
+    shares = combinations.shares("1110", [10, 30, 90, 50], target=1, target_weight=0.7)
+    np.testing.assert_allclose(shares, [0.03, 0.7, 0.27, 0])
+
+
+def test_the_target_alone_has_all_the_weight():
+    np.testing.assert_array_equal(combinations.shares("010", [5, 5, 5], 1, 0.7), [0, 1, 0])
+
+
+def test_communications_are_those_of_section_8_3_2():
+    assert {combinations.communications(pair) for pair in combinations.pairs(0, 6)} == {6}
+    for count in (3, 4, 6):
+        # k + 3 on average over all combinations.
+        every = combinations.all_with(0, count)
+        assert np.mean([combinations.communications(one) for one in every]) == count + 3
+        assert combinations.explore_communications(count) == 2 * count
+
+
+@pytest.mark.parametrize("count", [2, 4, 6])
+def test_expected_overlap_is_equation_6_enumerated(count):
+    """Over all pairs of combinations, the number of shared workers, less 1 where the pair shares all of them."""
+    others = list(itertools.product([0, 1], repeat=count - 1))
+    overlaps = [np.dot(one, two) - (np.dot(one, two) == count - 1) for one in others for two in others]
+    assert combinations.expected_overlap(count) == pytest.approx(np.mean(overlaps))
+
+
+class TestProposals:
+    def test_clusters_that_hold_the_target_are_proposed_smallest_first(self):
+        directions = np.eye(5)
+        updates = np.stack([directions[0], directions[1], directions[1], directions[0], directions[0]])
+        updates += 0.1 * np.random.default_rng(0).normal(size=(5, 5))
+        assert combinations.proposals(updates, 1) == ["01000", "01100", "11111"]
+
+    def test_the_length_of_an_update_does_not_matter(self):
+        updates = np.array([[1.0, 0.1], [9.0, 1.0], [0.1, 1.0], [0.0, 5.0]])
+        assert "1100" in combinations.proposals(updates, 0)
+        assert "0011" in combinations.proposals(updates, 3)
+
+    def test_fifty_workers_have_few_proposals_and_their_group_is_one(self):
+        rng = np.random.default_rng(0)
+        centres = rng.normal(size=(5, 200))
+        group = np.arange(50) % 5
+        updates = centres[group] + 0.5 * rng.normal(size=(50, 200))
+        found = combinations.proposals(updates, 7)
+        assert len(found) <= combinations.MAX_PROPOSALS
+        assert combinations.code(np.flatnonzero(group == group[7]), 50) in found
+        assert all(code[7] == "1" for code in found)
+
+    def test_no_two_proposals_share_more_than_four_fifths_of_their_workers(self):
+        found = combinations.proposals(np.random.default_rng(1).normal(size=(50, 100)), 0)
+        sizes = sorted(code.count("1") for code in found)
+        assert all(small <= 0.8 * large for small, large in itertools.pairwise(sizes))

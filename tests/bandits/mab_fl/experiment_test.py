@@ -1,0 +1,220 @@
+"""Rounds of Algorithm 7: against NumPy on logistic regression, and which workers are found on generated data."""
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import tensorflow as tf
+
+from bandits.mab_fl import combinations, experiment, flags, metrics, model, process, run_mab_fl
+from data import keys, silos
+
+
+def make(*arguments: str, workers: silos.Silos | None = None, earlier=None, network=None) -> experiment.MabFl:
+    settings = flags.resolve(flags.define().parse(["run_mab_fl", *arguments]))[0][0].settings
+    workers = workers or run_mab_fl.load_workers(settings)
+    target = run_mab_fl.find_target(settings, workers)
+    choices = run_mab_fl.find_choices(settings, workers, target)
+    rounds = experiment.MabFl(settings, workers, target, choices, earlier or {})
+    if network:
+        rounds.__dict__["classifier"] = network
+    return rounds
+
+
+def play(rounds: experiment.MabFl, num_rounds: int) -> tuple[experiment.Progress, list]:
+    progress, rows = rounds.initial_progress(), []
+    for round_num in range(1, num_rounds + 1):
+        progress, row = rounds.play_round(progress, round_num)
+        rows.append(row)
+    return progress, rows
+
+
+def trained(kernel, bias, examples, key, epochs, batch_size, learning_rate):
+    """SGD on the cross-entropy of logistic regression; only the shuffles are TensorFlow's."""
+    for epoch in range(epochs):
+        epoch_key = tf.random.experimental.stateless_fold_in(key, epoch)
+        order = tf.random.experimental.stateless_shuffle(tf.range(len(examples.labels)), epoch_key).numpy()
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            odds = np.exp(examples.features[rows] @ kernel + bias)
+            gradient = (odds / odds.sum(axis=1, keepdims=True) - np.eye(2)[examples.labels[rows]]) / len(rows)
+            kernel = kernel - learning_rate * examples.features[rows].T @ gradient
+            bias = bias - learning_rate * gradient.sum(axis=0)
+    return kernel, bias
+
+
+def auc(weights, examples) -> float:
+    logits = examples.features @ weights[0] + weights[1]
+    return sklearn.metrics.roc_auc_score(examples.labels, logits[:, 1] - logits[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("reward", "compare_with"), [("increment", "target"), ("binary", "target"), ("increment", "previous")]
+)
+def test_three_rounds_equal_algorithm_7_in_numpy(tff_worker, reward, compare_with):
+    workers = silos.generated(3, 600, silos.Fractions(0.1, 0.4), 0)
+    network = model.BinaryClassifier(153, ())
+    threshold = ["--threshold=0.01"] if reward == "binary" else []
+    rounds = make(
+        "--decision_rule=epsilon_greedy",
+        "--rule_epsilon=0.5",
+        f"--reward={reward}",
+        f"--compare_with={compare_with}",
+        *threshold,
+        "--num_workers=3",
+        "--client_batch_size=7",
+        "--epochs_per_round=2",
+        "--pretrain_epochs=1",
+        "--target_weight=0.6",
+        workers=workers,
+        network=network,
+    )
+    progress, rows = play(rounds, 3)
+
+    kernel, bias = (weight.astype(float) for weight in network.initial_weights(0))
+    previous, sums, counts = 0.5, np.zeros(2), np.zeros(2)
+    target = workers.silos[1]
+    for round_num, row in enumerate(rows, start=1):
+        members = combinations.members(rounds.choices[row[metrics.ACTION]])
+        epochs = 3 if round_num == 1 else 2
+        local = {}
+        for worker in members:
+            key = keys.tensorflow_key(0, keys.Purpose.TRAINING, round_num, worker)
+            local[worker] = trained(kernel, bias, workers.silos[worker].train, key, epochs, 7, 0.05)
+        shares = {worker: 0.6 if worker == 1 else 0.4 for worker in members}
+        kernel, bias = (sum(shares[worker] * local[worker][part] for worker in members) for part in (0, 1))
+        before, after = auc(local[1], target.validation), auc((kernel, bias), target.validation)
+        increase = after - (before if compare_with == "target" else previous)
+        expected = float(increase > 0.01) if reward == "binary" else increase
+        previous = after
+        sums[row[metrics.ACTION]] += expected
+        counts[row[metrics.ACTION]] += 1
+        assert row[metrics.LOCAL_AUC] == pytest.approx(before, abs=1e-6)
+        assert row[metrics.GLOBAL_AUC] == pytest.approx(after, abs=1e-6)
+        assert row[metrics.REWARD] == pytest.approx(expected, abs=1e-6)
+        assert row[metrics.COMMUNICATIONS] == 6 * round_num
+    np.testing.assert_allclose(progress.rule.values, sums / np.maximum(counts, 1), atol=1e-6)
+    np.testing.assert_array_equal(progress.plays, counts)
+    assert rounds.test_auc(rounds.global_weights(progress)) == pytest.approx(auc((kernel, bias), target.test), abs=1e-6)
+
+
+def test_extreme_explore_averages_every_combination_from_the_same_local_models(tff_worker):
+    """The round's measures equal those of rounds with each fixed combination, and the best average is adopted."""
+    rounds = make("--decision_rule=extreme_explore", "--combinations=all", "--num_workers=3", "--pretrain_epochs=0")
+    progress, (row,) = play(rounds, 1)
+    alone = {}
+    for combination in rounds.choices:
+        one = make(
+            "--decision_rule=fixed",
+            f"--fixed_combination={combination}",
+            "--num_workers=3",
+            "--pretrain_epochs=0",
+            workers=rounds.workers,
+        )
+        alone[combination] = play(one, 1)[1][0][metrics.GLOBAL_AUC]
+    rewards = np.array(list(alone.values())) - row[metrics.LOCAL_AUC]
+    np.testing.assert_allclose(progress.rule.values, rewards, atol=1e-5)
+    assert row[metrics.ACTION] == int(np.argmax(rewards))
+    assert row[metrics.COMMUNICATIONS] == 2 * 3
+
+
+@pytest.fixture(scope="module")
+def generated():
+    """The generator's 40,000 rows, 1% of them for training."""
+    return run_mab_fl.load_workers(make().settings)
+
+
+def test_extreme_explore_adopts_the_known_pair_in_over_90_percent_of_rounds_after_the_first_two(tff_worker, generated):
+    adopted = []
+    for seed in range(3):
+        rounds = make("--decision_rule=extreme_explore", f"--seed={seed}", workers=generated)
+        adopted += [rounds.choices[row[metrics.ACTION]] for row in play(rounds, 12)[1][2:]]
+    assert adopted.count("0110") > 0.9 * len(adopted)
+
+
+def test_ucb_plays_the_known_pair_most(tff_worker, generated):
+    """In at least 8 of 10 seeds."""
+    found = 0
+    for seed in range(10):
+        rounds = make("--decision_rule=ucb", f"--seed={seed}", workers=generated)
+        progress, _ = play(rounds, 9)
+        found += rounds.choices[int(np.argmax(progress.plays))] == "0110"
+    assert found >= 8
+
+
+def test_extra_rounds_of_extreme_explore_come_by_schedule(tff_worker, generated):
+    rounds = make("--decision_rule=ucb", "--explore_every=2", workers=generated)
+    progress, rows = play(rounds, 4)
+    assert [row[metrics.TRIED] for row in rows] == [1, 3, 1, 3]
+    assert progress.plays.sum() == 8
+    assert progress.adoptions.sum() == 4
+    assert [row[metrics.COMMUNICATIONS] for row in rows] == [6, 14, 20, 28]
+
+
+def test_the_best_model_so_far_is_kept(tff_worker, generated):
+    rounds = make("--decision_rule=fixed", "--fixed_combination=0101", workers=generated)
+    progress, rows = rounds.initial_progress(), []
+    seen = {}
+    for round_num in range(1, 7):
+        progress, row = rounds.play_round(progress, round_num)
+        rows.append(row[metrics.GLOBAL_AUC])
+        seen[round_num] = rounds.global_weights(progress)
+    best = int(np.argmax(rows)) + 1
+    assert (progress.best_round, progress.best_auc) == (best, max(rows))
+    for weight, kept in zip(seen[best], progress.best_weights, strict=True):
+        np.testing.assert_array_equal(weight, kept)
+
+
+def test_tuning_continues_from_the_best_model_with_the_target_alone(tff_worker, generated):
+    arguments = ("--decision_rule=fixed", "--fixed_combination=0101", "--total_rounds=3", "--tuning_rounds=2")
+    rounds = make(*arguments, workers=generated)
+    progress, _ = play(rounds, 3)
+    tuned, row = rounds.play_round(progress, 4)
+    assert (row[metrics.ACTION], row[metrics.TRIED], row[metrics.COMMUNICATIONS]) == (metrics.TUNING, 0, 3 * 6)
+    assert row[metrics.OVER_TARGET] == 0
+    np.testing.assert_array_equal(tuned.rule.values, progress.rule.values)
+    # By hand: the target alone, from the best model, with the round's key.
+    alone = make("--decision_rule=target_alone", "--pretrain_epochs=0", workers=generated)
+    start = alone.initial_progress()
+    start = start._replace(server=process.GlobalModel(tuple(w[np.newaxis] for w in progress.best_weights), np.int32(0)))
+    expected, _ = alone.play_round(start, 4)
+    for weight, other in zip(rounds.global_weights(tuned), alone.global_weights(expected), strict=True):
+        np.testing.assert_array_equal(weight, other)
+
+
+def test_early_stopping_ends_after_the_spline_falls_and_the_tuning_is_done(tff_worker, generated):
+    rounds = make("--early_stopping", "--tuning_rounds=1", workers=generated)
+    progress, _ = play(rounds, 1)
+    falling = np.append(np.full(22, np.nan), 0.9 - 0.02 * np.arange(10))
+    progress, _ = rounds.play_round(progress._replace(history=falling), 2)
+    assert progress.stopped_after == 2
+    progress, row = rounds.play_round(progress, 3)
+    assert row[metrics.ACTION] == metrics.TUNING
+    with pytest.raises(experiment.StoppedEarly) as stopped:
+        rounds.play_round(progress, 4)
+    assert stopped.value.round_num == 3
+
+
+@pytest.mark.parametrize("rule", ["ucb", "thompson"])
+def test_a_warm_start_counts_earlier_means_as_one_reward(rule):
+    reward = ("--reward=binary",)
+    rounds = make(f"--decision_rule={rule}", *reward, earlier={"0110": 0.75, "1100": 0.5})
+    state = rounds.initial_progress().rule
+    first, second = state
+    expected = ([0.5, 0.75, 0], [1, 1, 0]) if rule == "ucb" else ([0.5, 0.75, 0], [0.5, 0.25, 0])
+    np.testing.assert_array_equal(first, expected[0])
+    np.testing.assert_array_equal(second, expected[1])
+
+
+def test_fifty_workers_get_few_proposals_that_hold_the_target(tff_worker):
+    rounds = make(
+        "--propose=cosine_clusters",
+        "--num_workers=50",
+        "--num_rows=10000",
+        "--train_fraction=0.5",
+        "--epochs_per_round=1",
+        "--validation_fraction=0.2",
+    )
+    proposals = rounds.propose()
+    assert 1 < len(proposals) <= combinations.MAX_PROPOSALS
+    assert all(len(code) == 50 and code[rounds.target] == "1" for code in proposals)
+    assert rounds.propose() == proposals

@@ -1,0 +1,25 @@
+"""Tests of bandits.mab_fl.rewards."""
+
+import numpy as np
+import pytest
+
+from bandits.mab_fl import rewards
+
+AFTER = np.array([0.60, 0.65, 0.71])
+
+
+def test_an_increment_is_the_increase():
+    np.testing.assert_allclose(rewards.Reward("increment")(0.65, AFTER), [-0.05, 0, 0.06])
+
+
+def test_a_binary_reward_is_1_above_the_threshold_only():
+    np.testing.assert_array_equal(rewards.Reward("binary", 0.0)(0.65, AFTER), [0, 0, 1])
+    np.testing.assert_array_equal(rewards.Reward("binary", -0.1)(0.65, AFTER), [1, 1, 1])
+
+
+def test_a_percentage_is_relative_to_what_is_compared_with():
+    np.testing.assert_allclose(rewards.Reward("percentage")(0.5, AFTER), [0.2, 0.3, 0.42])
+
+
+def test_a_percentage_of_nothing_is_finite():
+    assert rewards.Reward("percentage")(0.0, np.array([0.5]))[0] == pytest.approx(50)

@@ -1,0 +1,175 @@
+"""Whole runs on small generated data: complete folders, reproducible, resumable; studies and their figures."""
+
+import csv
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bandits.mab_fl import flags, metrics, run_mab_fl, studies
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+DATA = ("--num_rows=1200", "--train_fraction=0.05", "--pretrain_epochs=0")
+SMALL = (*DATA, "--epochs_per_round=1", "--total_rounds=6")
+RULE = ("--decision_rule=thompson", "--explore_probability=0.3")
+
+
+def play(folder: pathlib.Path, *arguments: str) -> int:
+    """Runs in this process, with its worker."""
+    argv = ["run_mab_fl", f"--root_output_dir={folder}", "--experiment_name=run", *SMALL, *arguments]
+    return run_mab_fl.program(flags.define().parse(argv))
+
+
+def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
+    return pd.read_csv(folder / name / "metrics.csv").drop(columns="seconds")
+
+
+@pytest.fixture(autouse=True)
+def _one_worker(tff_worker, monkeypatch):
+    """Runs share the session's worker."""
+    from optimization import worker
+
+    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
+
+
+@pytest.fixture(scope="module")
+def finished(tff_worker, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        from optimization import worker
+
+        patch.setattr(worker, "start", lambda *_: tff_worker)
+        assert play(folder, *RULE) == 0
+    return folder
+
+
+def test_a_run_leaves_a_complete_folder(finished):
+    files = {str(path.relative_to(finished / "run")) for path in (finished / "run").rglob("*") if path.is_file()}
+    assert {"config.json", "metrics.csv", "combinations.csv", "curve.png", "model/weights.npz"} <= files
+    rows = table(finished)
+    assert list(rows.columns) == ["round_num", *metrics.COLUMNS]
+    assert rows[metrics.TEST_AUC].between(0, 1).all()
+    with open(finished / "run" / "combinations.csv") as file:
+        learned = list(csv.DictReader(file))
+    assert [row["combination"] for row in learned] == ["1100", "0110", "0101"]
+    assert sum(int(row["plays"]) for row in learned) == rows[metrics.TRIED].sum()
+    assert sum(int(row["adoptions"]) for row in learned) == 6
+
+
+_KILLED_IN_A_CHECKPOINT = """
+import os, signal, sys
+import numpy as np
+from bandits.mab_fl import flags, run_mab_fl
+
+whole = np.savez
+
+def half(file, **arrays):
+    if len(arrays) > 10 and "round_00000004" in file.name:
+        whole(file, **dict(list(arrays.items())[:5]))
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    whole(file, **arrays)
+
+np.savez = half
+run_mab_fl.program(flags.define().parse(sys.argv))
+"""
+
+
+def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(finished, tmp_path):
+    command = [sys.executable, "-c", _KILLED_IN_A_CHECKPOINT, f"--root_output_dir={tmp_path}", "--experiment_name=run"]
+    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    arguments = [*SMALL, *RULE, "--rounds_per_checkpoint=2"]
+    killed = subprocess.run([*command, *arguments], env=environment, cwd=ROOT, stdout=subprocess.DEVNULL)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(table(tmp_path)) >= 3
+    play(tmp_path, *RULE, "--rounds_per_checkpoint=2")
+    pd.testing.assert_frame_equal(table(tmp_path), table(finished), check_exact=True)
+    learned = [folder / "run" / "combinations.csv" for folder in (tmp_path, finished)]
+    assert learned[0].read_text() == learned[1].read_text()
+    with np.load(tmp_path / "run/model/weights.npz") as one, np.load(finished / "run/model/weights.npz") as other:
+        for name in other.files:
+            np.testing.assert_array_equal(one[name], other[name])
+
+
+def test_another_seed_gives_another_run_and_the_same_data(finished, tmp_path):
+    play(tmp_path, *RULE, "--repeat=2", "--seed=0")
+    pd.testing.assert_frame_equal(table(tmp_path, "run/seed_0"), table(finished), check_exact=True)
+    assert (table(tmp_path, "run/seed_1")[metrics.LOCAL_AUC] != table(finished)[metrics.LOCAL_AUC]).all()
+    results = pd.read_csv(tmp_path / "run" / "results.csv", dtype={"favourite": str})
+    assert list(results["seed"]) == [0, 1]
+    assert results["test_auc"].between(0, 1).all()
+
+
+def test_resplit_splits_the_data_anew_for_each_seed(tmp_path):
+    seeds = [
+        run_mab_fl.load_workers(
+            flags.resolve(flags.define().parse(["x", *SMALL, f"--seed={seed}", *more]))[0][0].settings
+        )
+        for seed, more in ((0, []), (1, []), (1, ["--resplit"]))
+    ]
+    assert seeds[0].checksum == seeds[1].checksum != seeds[2].checksum
+
+
+def test_an_early_stopped_run_is_finished_and_its_folder_says_so(tmp_path, monkeypatch):
+    from bandits.mab_fl import splines
+
+    monkeypatch.setattr(splines, "is_falling", lambda history: len(history) == 3)
+    for _ in range(2):  # The second time, nothing is left to do.
+        assert play(tmp_path, "--early_stopping", "--tuning_rounds=1", "--rounds_per_checkpoint=0") == 0
+        assert list(table(tmp_path)["round_num"]) == [1, 2, 3, 4]
+        assert table(tmp_path)[metrics.ACTION].iloc[-1] == metrics.TUNING
+        assert (tmp_path / "run" / "model" / "weights.npz").exists()
+
+
+def test_a_run_with_tuning_cannot_be_made_longer(tmp_path):
+    from data.errors import UsageError
+
+    play(tmp_path, "--total_rounds=1", "--tuning_rounds=1")
+    with pytest.raises(UsageError, match="--tuning_begins_after was 1, is 2"):
+        play(tmp_path, "--total_rounds=2", "--tuning_rounds=1")
+
+
+def test_a_warm_start_begins_with_the_earlier_estimates(finished, tmp_path):
+    assert play(tmp_path, "--decision_rule=thompson", f"--warm_start={finished / 'run'}") == 0
+    assert (table(tmp_path)[metrics.REWARD].isin([0, 1])).all()
+
+
+def test_proposed_combinations_are_chosen_from(tmp_path):
+    assert play(tmp_path, "--propose=cosine_clusters", "--num_workers=12", "--num_rows=2400") == 0
+    codes = pd.read_csv(tmp_path / "run" / "combinations.csv", dtype=str)["combination"]
+    assert all(len(code) == 12 and code[1] == "1" for code in codes)
+    assert table(tmp_path)[metrics.COMMUNICATIONS].iloc[0] > 2 * 12
+
+
+_STUDY = """
+[study]
+about = "two settings"
+epochs_per_round = 1
+repeat = 2
+
+[ucb]
+decision_rule = "ucb"
+rule_c = [0.01, 0.1]
+
+[[figures]]
+kind = "curves"
+file = "curves.png"
+value = "global_auc"
+panels = "rule_c"
+"""
+
+
+def test_a_study_runs_all_its_settings_and_draws_its_figures(tmp_path, monkeypatch):
+    (tmp_path / "mine.toml").write_text(_STUDY)
+    monkeypatch.setattr(studies, "_FOLDER", tmp_path)
+    argv = ["x", f"--root_output_dir={tmp_path}", "--preset=mine", *DATA, "--total_rounds=2"]
+    assert run_mab_fl.program(flags.define().parse(argv)) == 0
+    assert (tmp_path / "mine" / "curves.png").exists()
+    results = pd.read_csv(tmp_path / "mine" / "results.csv")
+    assert list(results["setting"]) == ["ucb_c=0.01", "ucb_c=0.01", "ucb_c=0.1", "ucb_c=0.1"]
+    assert list(results["seed"]) == [0, 1, 0, 1]
