@@ -1,37 +1,164 @@
-"""Splits of a pooled data set over clients."""
+"""Splits of a pooled data set over clients, and how often clients are drawn."""
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from data import keys
+
+NO_CLIENT = -1  # The client of an example that was not dealt.
+
 
 def dirichlet_label_skew(
-    labels: np.ndarray, num_clients: int, concentration: float, draw: np.random.Generator
+    labels: np.ndarray,
+    num_clients: int,
+    concentration: float,
+    draw: np.random.Generator,
+    examples_per_client: int | None = None,
 ) -> np.ndarray:
     """Deals examples to clients whose label mixes are drawn from a symmetric Dirichlet distribution.
 
-    Every client receives the same number of examples (one more for the first ones, where they do not divide),
-    without replacement. When a label runs out, the remaining ones of a client's mix are drawn in proportion
-    (Hsu, Qi and Brown 2019, section 3).
+    Every client receives the same number of examples, without replacement. When a label runs out, the remaining ones
+    of a client's mix are drawn in proportion (Hsu, Qi and Brown 2019, section 3; latent Dirichlet allocation of Reddi
+    et al. 2021 and Johansson and Gullbrandson 2022, Algorithm 7).
 
     Args:
       labels: int [examples].
-      num_clients: Clients to deal to.
-      concentration: Dirichlet parameter of every label; small values give clients of few labels.
+      num_clients: Clients to deal to, M.
+      concentration: Dirichlet parameter of every label, alpha; small values give clients of few labels.
       draw: Random generator.
+      examples_per_client: Examples of a client, N; None to deal all, one more to the first clients where they do not
+        divide.
 
     Returns:
-      int32 [examples], the client of each example.
+      int32 [examples], the client of each example, or `NO_CLIENT`.
+
+    Raises:
+      ValueError: if there are fewer examples than that.
+    """
+    classes = np.unique(labels)
+
+    def draw_mix() -> np.ndarray:
+        return draw.dirichlet(np.full(len(classes), concentration))
+
+    return _deal(labels, _sizes(len(labels), num_clients, examples_per_client), draw, draw_mix, _only_left)
+
+
+def hierarchical_label_skew(
+    coarse_labels: np.ndarray,
+    fine_labels: np.ndarray,
+    num_clients: int,
+    coarse_concentration: float,
+    fine_concentration: float,
+    draw: np.random.Generator,
+    examples_per_client: int | None = None,
+) -> np.ndarray:
+    """Deals examples to clients with a Dirichlet mix of coarse labels, and one of the fine labels within each.
+
+    An example's coarse label is drawn first, then its fine label; where one runs out, the others of its mix are drawn
+    in proportion (Reddi et al. 2021, appendix F; Johansson and Gullbrandson 2022, section 4.3).
+
+    Args:
+      coarse_labels: int [examples].
+      fine_labels: int [examples]; a fine label belongs to one coarse label.
+      num_clients: Clients to deal to, M.
+      coarse_concentration: Dirichlet parameter of the coarse labels, alpha.
+      fine_concentration: Dirichlet parameter of the fine labels of a coarse one, beta.
+      draw: Random generator.
+      examples_per_client: As in `dirichlet_label_skew`, N.
+
+    Returns:
+      int32 [examples], the client of each example, or `NO_CLIENT`.
+
+    Raises:
+      ValueError: if there are too few examples, or a fine label has several coarse ones.
+    """
+    fine, first = np.unique(fine_labels, return_index=True)
+    if not np.array_equal(coarse_labels[first][np.searchsorted(fine, fine_labels)], coarse_labels):
+        raise ValueError("A fine label belongs to several coarse labels.")
+    coarse, coarse_of_fine = np.unique(coarse_labels[first], return_inverse=True)
+
+    def draw_mix() -> tuple[np.ndarray, np.ndarray]:
+        within = np.empty(len(fine))
+        for index in range(len(coarse)):
+            members = coarse_of_fine == index
+            within[members] = draw.dirichlet(np.full(members.sum(), fine_concentration))
+        return draw.dirichlet(np.full(len(coarse), coarse_concentration)), within
+
+    def weights(mix: tuple[np.ndarray, np.ndarray], left: np.ndarray) -> np.ndarray:
+        across, within = mix
+        within = np.where(left > 0, within, 0.0)
+        totals = np.bincount(coarse_of_fine, within)[coarse_of_fine]
+        return across[coarse_of_fine] * np.divide(within, totals, out=np.zeros_like(within), where=totals > 0)
+
+    return _deal(fine_labels, _sizes(len(fine_labels), num_clients, examples_per_client), draw, draw_mix, weights)
+
+
+def dirichlet_cohort(num_clients: int, cohort_size: int, concentration: float, seed: int, round_num: int) -> np.ndarray:
+    """Draws a round's cohort without replacement, some clients more often than others in all rounds.
+
+    The clients' shares Q are one draw of a symmetric Dirichlet distribution (Johansson and Gullbrandson 2022, section
+    4.2). They are drawn and used as logarithms, since with a small concentration most round to zero.
+
+    Args:
+      num_clients: Clients to draw from.
+      cohort_size: Clients of a round.
+      concentration: Dirichlet parameter, alpha; the larger, the more equal the shares.
+      seed: Seed of the shares and of the rounds.
+      round_num: The round, from 1.
+
+    Returns:
+      int [cohort_size], different clients.
+    """
+    draw = keys.generator(seed, keys.Purpose.COHORT)
+    # A gamma variable of shape alpha is one of shape alpha + 1 times a uniform one to the power 1 / alpha.
+    log_shares = np.log(draw.standard_gamma(concentration + 1, num_clients))
+    log_shares -= draw.standard_exponential(num_clients) / concentration
+    # The largest sums with Gumbel noise are draws one after the other, each in proportion to the shares that are left.
+    noise = keys.generator(seed, keys.Purpose.COHORT, round_num).gumbel(size=num_clients)
+    return np.argsort(-(log_shares + noise), kind="stable")[:cohort_size]
+
+
+def _sizes(num_examples: int, num_clients: int, examples_per_client: int | None) -> np.ndarray:
+    if examples_per_client is None:
+        sizes = np.full(num_clients, num_examples // num_clients)
+        sizes[: num_examples % num_clients] += 1
+        return sizes
+    if num_clients * examples_per_client > num_examples:
+        raise ValueError(f"{num_clients} clients x {examples_per_client} examples are more than {num_examples}.")
+    return np.full(num_clients, examples_per_client)
+
+
+def _only_left(mix: np.ndarray, left: np.ndarray) -> np.ndarray:
+    return np.where(left > 0, mix, 0.0)
+
+
+def _deal(
+    labels: np.ndarray,
+    sizes: np.ndarray,
+    draw: np.random.Generator,
+    draw_mix: Callable[[], Any],
+    weights_of: Callable[[Any, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """Deals client by client.
+
+    Args:
+      labels: int [examples].
+      sizes: int [clients], examples of each.
+      draw: Random generator.
+      draw_mix: Draws a client's mix.
+      weights_of: (mix, float [labels], examples left of each) -> float [labels], weights of the next draw.
     """
     classes, counts = np.unique(labels, return_counts=True)
     stacks = [draw.permutation(np.flatnonzero(labels == label)).tolist() for label in classes]
     left = counts.astype(float)
-    client_of_row = np.empty(len(labels), np.int32)
-    sizes = np.full(num_clients, len(labels) // num_clients)
-    sizes[: len(labels) % num_clients] += 1
+    client_of_row = np.full(len(labels), NO_CLIENT, np.int32)
     for client, size in enumerate(sizes):
-        mix = draw.dirichlet(np.full(len(classes), concentration))
+        mix = draw_mix()
         for _ in range(size):
-            weights = np.where(left > 0, mix, 0.0)
-            if weights.sum() <= 0:
+            weights = weights_of(mix, left)
+            if weights.sum() <= 0:  # Nothing of the client's mix is left.
                 weights = left
             label = draw.choice(len(classes), p=weights / weights.sum())
             client_of_row[stacks[label].pop()] = client

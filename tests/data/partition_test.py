@@ -64,3 +64,69 @@ def test_dealing_is_a_function_of_the_generator():
     labels = np.arange(50) % 5
     np.testing.assert_array_equal(_deal(labels, 4, 1.0, seed=1), _deal(labels, 4, 1.0, seed=1))
     assert _deal(labels, 4, 1.0, seed=1).tolist() != _deal(labels, 4, 1.0, seed=2).tolist()
+
+
+def test_a_client_of_n_examples_leaves_the_others_undealt():
+    client_of_row = partition.dirichlet_label_skew(
+        np.arange(50) % 5, 4, 1.0, np.random.default_rng(0), examples_per_client=6
+    )
+    assert np.bincount(client_of_row + 1).tolist() == [26, 6, 6, 6, 6]
+    with pytest.raises(ValueError, match="4 clients x 13 examples are more than 50"):
+        partition.dirichlet_label_skew(np.arange(50), 4, 1.0, np.random.default_rng(0), examples_per_client=13)
+
+
+def test_label_histograms_have_the_dirichlet_distributions_moments():
+    labels, size, concentration = np.repeat(np.arange(4), 20_000), 100, 0.5
+    client_of_row = partition.dirichlet_label_skew(labels, 200, concentration, np.random.default_rng(1), size)
+    counts = np.zeros((200, 4))
+    np.add.at(counts, (client_of_row[client_of_row >= 0], labels[client_of_row >= 0]), 1)
+    shares = counts / size
+    # Dirichlet-multinomial: mean 1/4, variance 1/4 3/4 (1 + (size - 1) / (total + 1)) / size with total = 4 alpha = 2.
+    # 800 shares: deviations below four standard errors.
+    variance = 3 / 16 * (1 + (size - 1) / 3) / size
+    np.testing.assert_allclose(shares.mean(axis=0), 0.25, atol=4 * np.sqrt(variance / 200))
+    np.testing.assert_allclose(shares.var(), variance, rtol=0.2)
+
+
+def _hierarchy(coarse_concentration: float, fine_concentration: float, size=None, num_clients=30):
+    fine = np.repeat(np.arange(12), 100)
+    draw = np.random.default_rng(2)
+    client_of_row = partition.hierarchical_label_skew(
+        fine // 4, fine, num_clients, coarse_concentration, fine_concentration, draw, size
+    )
+    counts = np.zeros((num_clients, 12))
+    dealt = client_of_row >= 0
+    np.add.at(counts, (client_of_row[dealt], fine[dealt]), 1)
+    return counts
+
+
+def test_a_hierarchy_deals_every_example_once_even_when_labels_run_out():
+    counts = _hierarchy(0.01, 0.01)
+    assert counts.sum(axis=1).tolist() == [40] * 30
+    assert counts.sum(axis=0).tolist() == [100] * 12
+
+
+def test_a_hierarchys_two_concentrations_skew_coarse_and_fine_labels():
+    domains = _hierarchy(0.01, 1000.0, 20, 5)  # 100 of 1200 examples: nothing runs out.
+    coarse = domains.reshape(5, 3, 4).sum(axis=2)
+    assert (coarse.max(axis=1) >= 19).all()
+    assert ((domains > 0).sum(axis=1) >= 4).all()
+    single = _hierarchy(1000.0, 0.01, 20, 5)
+    assert (single.reshape(5, 3, 4).max(axis=2).sum(axis=1) >= 18).all()
+    assert (single.reshape(5, 3, 4).sum(axis=2) > 0).all()
+
+
+def test_a_fine_label_of_two_coarse_ones_is_refused():
+    with pytest.raises(ValueError, match="several coarse labels"):
+        partition.hierarchical_label_skew(np.array([0, 1]), np.array([5, 5]), 1, 1.0, 1.0, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(("concentration", "top_share"), [(1e-4, 1.0), (1e6, 0.1)])
+def test_cohorts_follow_shares_that_are_the_same_in_all_rounds(concentration, top_share):
+    cohorts = [partition.dirichlet_cohort(20, 2, concentration, 0, round_num) for round_num in range(1, 301)]
+    assert all(len(set(cohort.tolist())) == 2 for cohort in cohorts)
+    counts = np.bincount(np.concatenate(cohorts), minlength=20)
+    # Equal shares: each of 300 cohorts holds a client with probability 0.1, at most 0.17 by four deviations.
+    assert counts.max() / 300 >= top_share
+    assert top_share == 1.0 or counts.max() / 300 < 0.18
+    np.testing.assert_array_equal(cohorts[6], partition.dirichlet_cohort(20, 2, concentration, 0, 7))

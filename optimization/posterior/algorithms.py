@@ -1,0 +1,166 @@
+"""The algorithms of `--algorithm`: what clients do, and how the server makes one update of theirs.
+
+Johansson and Gullbrandson 2022, Algorithms 1 to 10. Whatever the algorithm, its update goes to the same server
+optimizer. FedAvg, FedOpt, FedPA and SGLD average by the clients' numbers of examples; the others treat clients alike,
+as the thesis' algorithms do.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from optimization import client_work, models
+from optimization.posterior import ensembles, kernels, mean_shift, process, samplers, vectors
+
+NO_DEVIATION = np.zeros(0, np.float32)
+
+
+class ServerUpdate(NamedTuple):
+    """What the server made of a cohort's updates.
+
+    Attributes:
+      delta: float32 [parameters].
+      deviation: float32 [parameters], of the Gaussian posterior; empty where the algorithm has none.
+    """
+
+    delta: np.ndarray
+    deviation: np.ndarray = NO_DEVIATION
+
+
+# (the weights before as one vector, updates of clients with examples and finite models, generator) -> ServerUpdate
+Aggregate = Callable[[np.ndarray, process.CohortUpdates, np.random.Generator], ServerUpdate]
+
+
+@dataclasses.dataclass(frozen=True)
+class ChainWork:
+    """A client's training as a chain of samples; stands where `client_work.LocalSgd` does.
+
+    Attributes:
+      chain: The chain.
+      update: What the client sends of it.
+    """
+
+    chain: samplers.ChainSgd
+    update: Callable[..., client_work.ClientUpdate]
+
+    def examples_trained(self, num_examples):
+        """Returns how many examples all mini-batches of a client of this size have together."""
+        return num_examples * self.chain.epochs
+
+    def build(self, model: models.Model, loss: client_work.Loss) -> Callable[..., client_work.ClientUpdate]:
+        """Returns the training function of `client_work.LocalSgd.build`; the chain's learning rate is its own."""
+        run = self.chain.build(model, loss)
+
+        def train(weights, cache, key, learning_rate=None) -> client_work.ClientUpdate:
+            del learning_rate
+            return self.update(run(weights, cache, key), model.shapes)
+
+        return train
+
+
+@dataclasses.dataclass(frozen=True)
+class Algorithm:
+    """An algorithm with its hyperparameters.
+
+    Attributes:
+      burn_in_work: The clients' training in the burn-in rounds.
+      client_work: Their training after them.
+      burn_in_rounds: How many those are.
+      aggregate: How the server makes one update; None for the mean weighted by examples.
+    """
+
+    burn_in_work: client_work.LocalSgd
+    client_work: client_work.LocalSgd | ChainWork
+    burn_in_rounds: int = 0
+    aggregate: Aggregate | None = None
+
+    def work_of(self, round_num: int) -> client_work.LocalSgd | ChainWork:
+        """Returns the clients' training in a round, from 1."""
+        return self.burn_in_work if round_num <= self.burn_in_rounds else self.client_work
+
+
+def build(settings: Mapping[str, Any], model: models.Model, server_features=None) -> Algorithm:
+    """Returns the algorithm of `--algorithm`.
+
+    Args:
+      settings: Flags.
+      model: The model.
+      server_features: FedBE's unlabelled examples, as the model takes them.
+    """
+    name = settings["algorithm"]
+    training = (settings["client_learning_rate"], settings["client_batch_size"])
+    common = {"epochs": settings["client_epochs_per_round"], "momentum": settings["client_momentum"]}
+    sgd = client_work.LocalSgd(*training, **common)
+    work, burn_in_rounds = sgd, 0
+    if name in ("fedpa", "fedkppa", "sgld"):
+        chain = samplers.ChainSgd(
+            *training, **common, steps_per_sample=settings["steps_per_sample"], langevin=name == "sgld"
+        )
+        work = ChainWork(chain, samplers.sgld_update if name == "sgld" else _fedpa_update(settings["shrinkage"]))
+        burn_in_rounds = settings["burn_in_rounds"]
+    aggregate = None
+    if name == "fedag":
+        aggregate = _fedag
+    elif name == "fedbe":
+        aggregate = _fedbe(settings, model, server_features)
+    elif name in ("fedkp", "fedkp_cluster_mean", "fedkppa"):
+        aggregate = _fedkp(settings)
+    return Algorithm(sgd, work, burn_in_rounds, aggregate)
+
+
+def build_mean_shift(settings: Mapping[str, Any]) -> mean_shift.MeanShift:
+    """Returns the mean shift of the kernel flags."""
+    return mean_shift.MeanShift(
+        kernel=kernels.KERNELS[settings["kernel"]],
+        bandwidth=settings["bandwidth"],
+        scale=settings["bandwidth_scale"],
+        tolerance=settings["mean_shift_tolerance"],
+        t_max=settings["mean_shift_steps"],
+    )
+
+
+def _fedpa_update(shrinkage: float) -> Callable[..., client_work.ClientUpdate]:
+    return lambda chain, shapes: samplers.fedpa_update(chain, shapes, shrinkage)
+
+
+def _fedag(weights: np.ndarray, updates: process.CohortUpdates, generator: np.random.Generator) -> ServerUpdate:
+    del weights, generator
+    posterior = ensembles.gaussian_posterior(updates.deltas)
+    return ServerUpdate(posterior.mean, posterior.deviation)
+
+
+def _fedbe(settings: Mapping[str, Any], model: models.Model, server_features) -> Aggregate:
+    distillation = ensembles.Distillation(epochs=settings["distillation_epochs"])
+
+    def aggregate(weights, updates, generator) -> ServerUpdate:
+        distilled, _ = ensembles.fedbe(
+            model, weights + updates.deltas, server_features, settings["posterior_samples"], distillation, generator
+        )
+        return ServerUpdate(distilled - weights)
+
+    return aggregate
+
+
+def _fedkp(settings: Mapping[str, Any]) -> Aggregate:
+    shift = build_mean_shift(settings)
+    shifted = shift.fedkp if settings["algorithm"] == "fedkp" else shift.fedkp_cluster_mean
+
+    def aggregate(weights, updates, generator) -> ServerUpdate:
+        del weights, generator
+        sizes = updates.examples.astype(np.float64)
+        return ServerUpdate(
+            shifted(
+                updates.deltas,
+                sizes if settings["kernel_weights"] == "num_examples" else None,
+                mean_shift.size_factors(sizes) if settings["kernel_bandwidths"] == "num_examples" else None,
+            ).model
+        )
+
+    return aggregate
+
+
+def flat(weights: models.Weights) -> np.ndarray:
+    """Returns the weights as one float32 vector."""
+    return vectors.flatten(weights).numpy()

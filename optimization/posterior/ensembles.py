@@ -1,0 +1,157 @@
+"""Ensembles at the server: FedAG and FedBE (Johansson and Gullbrandson 2022, Algorithms 3 and 4)."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from optimization import models as models_lib
+from optimization.posterior import cohort, vectors
+
+
+class GaussianPosterior(NamedTuple):
+    """Independent normal distributions of all parameters (Algorithm 3, lines 3-5).
+
+    Attributes:
+      mean: float32 [parameters]; FedAG's next model.
+      deviation: float32 [parameters].
+      num_left_out: Clients whose models were not finite; they had no part in it.
+    """
+
+    mean: np.ndarray
+    deviation: np.ndarray
+    num_left_out: int
+
+    def sample(self, num_models: int, generator: np.random.Generator) -> np.ndarray:
+        """Returns models, float32 [num_models, parameters]."""
+        noise = generator.standard_normal((num_models, self.mean.size), dtype=np.float32)
+        return self.mean + self.deviation * noise
+
+
+def gaussian_posterior(models: np.ndarray) -> GaussianPosterior:
+    """Fits the clients' models, float32 [clients, parameters]; the variance is divided by the number of clients.
+
+    Raises:
+      ValueError: if no model is finite.
+    """
+    finite = models[cohort.finite_clients(models)]
+    if not finite.size:
+        raise ValueError(f"None of the {len(models)} models is finite.")
+    return GaussianPosterior(finite.mean(axis=0), finite.std(axis=0), len(models) - len(finite))
+
+
+def predict(model: models_lib.Model, ensemble: Sequence[np.ndarray], features, batch_size: int = 512) -> np.ndarray:
+    """Averages the class probabilities of an ensemble: the probabilistic prediction of FedAG, the targets of FedBE.
+
+    Args:
+      model: A classifier whose outputs are logits.
+      ensemble: Models, each float32 [parameters].
+      features: What `model.forward` takes, with all examples as first axis.
+      batch_size: Examples computed at once.
+
+    Returns:
+      float32 [examples, classes], rows that sum to 1.
+    """
+
+    @tf.function
+    def probabilities(vector, batch):
+        return tf.nn.softmax(model.forward(vectors.unflatten(vector, model.shapes), batch))
+
+    batches = list(tf.data.Dataset.from_tensor_slices(features).batch(batch_size))
+    total = 0.0
+    for vector in ensemble:
+        total = total + np.concatenate([probabilities(vector, batch) for batch in batches])
+    return total / np.float32(len(ensemble))
+
+
+@dataclasses.dataclass(frozen=True)
+class Distillation:
+    """Distils an ensemble into one model by stochastic weight averaging (SWA; Chen and Chao 2021).
+
+    Attributes:
+      epochs: Passes over the server's data.
+      batch_size: Examples of a mini-batch.
+      high_learning_rate: Step size at the start of each cycle; it falls linearly.
+      low_learning_rate: Step size at the end of each cycle, where the model enters the average.
+      cycle: Steps of a cycle.
+    """
+
+    epochs: int = 20
+    batch_size: int = 128
+    high_learning_rate: float = 1e-3
+    low_learning_rate: float = 4e-4
+    cycle: int = 25
+
+    def distil(self, model: models_lib.Model, start: np.ndarray, features, targets: np.ndarray, seed) -> np.ndarray:
+        """Trains a model on soft labels.
+
+        Args:
+          model: A classifier whose outputs are logits.
+          start: float32 [parameters].
+          features: What `model.forward` takes, with all examples as first axis.
+          targets: float32 [examples, classes], probabilities.
+          seed: int32 [2], key of the shuffles.
+
+        Returns:
+          float32 [parameters], the average of the models at the ends of the cycles; the last model if no cycle ended.
+        """
+        features, targets = tf.nest.map_structure(tf.constant, (features, targets))
+        variables = [tf.Variable(weight) for weight in vectors.unflatten(tf.constant(start), model.shapes)]
+
+        @tf.function
+        def step(rows, learning_rate):
+            batch = tf.nest.map_structure(lambda values: tf.gather(values, rows), features)
+            with tf.GradientTape() as tape:
+                logits = model.forward(variables, batch)
+                loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(tf.gather(targets, rows), logits))
+            for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+                variable.assign_sub(learning_rate * gradient)
+
+        num_examples = targets.shape[0]
+        average, num_averaged, position = np.zeros_like(start), 0, 0
+        for epoch in range(self.epochs):
+            key = tf.random.experimental.stateless_fold_in(seed, epoch)
+            order = tf.random.experimental.stateless_shuffle(tf.range(num_examples), key)
+            for first in range(0, num_examples, self.batch_size):
+                share = (position % self.cycle) / max(1, self.cycle - 1)
+                rate = (1 - share) * self.high_learning_rate + share * self.low_learning_rate
+                step(order[first : first + self.batch_size], tf.constant(rate, tf.float32))
+                position += 1
+                if position % self.cycle == 0:
+                    num_averaged += 1
+                    average += (vectors.flatten(variables).numpy() - average) / num_averaged
+        return average if num_averaged else vectors.flatten(variables).numpy()
+
+
+def fedbe(
+    model: models_lib.Model,
+    models: np.ndarray,
+    features,
+    num_samples: int,
+    distillation: Distillation,
+    generator: np.random.Generator,
+) -> tuple[np.ndarray, int]:
+    """Distils the clients' models, their mean and samples of their posterior into one model (Algorithm 4).
+
+    Args:
+      model: A classifier whose outputs are logits.
+      models: float32 [clients, parameters].
+      features: The server's unlabelled examples, as `model.forward` takes them.
+      num_samples: Models drawn from the posterior.
+      distillation: How the ensemble becomes one model.
+      generator: Draws the samples and the shuffles' key.
+
+    Returns:
+      float32 [parameters] and how many clients were left out as not finite.
+
+    Raises:
+      ValueError: if no model is finite.
+    """
+    posterior = gaussian_posterior(models)
+    clients = models[cohort.finite_clients(models)]
+    ensemble = [posterior.mean, *posterior.sample(num_samples, generator), *clients]
+    targets = predict(model, ensemble, features)
+    key = generator.integers(np.iinfo(np.int32).max, size=2, dtype=np.int32)
+    return distillation.distil(model, posterior.mean, features, targets, key), posterior.num_left_out

@@ -1,0 +1,249 @@
+"""Federated training by posterior aggregation, as rounds that the runner can play.
+
+One round: cohort -> `supervised.ClientInput`s -> the clients' work as a TFF computation -> the server's update -> the
+server optimizer's step -> predictions on validation data and on the cohort's training data.
+"""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.special
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from bandits import tasks
+from data import clients, keys, partition
+from optimization import cli, client_work, cohorts, models, runner, server, supervised
+from optimization.posterior import algorithms, bandwidths, diagnostics, ensembles, flags, metrics, process, vectors
+
+_DRAWN_PARAMETERS = 3
+
+
+class Progress(NamedTuple):
+    """State between rounds.
+
+    Attributes:
+      server: Model and server optimizer.
+      deviation: float32 [parameters], FedAG's posterior around the model; empty for other algorithms.
+      recent: float64 [window, measured], `metrics.MEASURED` of the last rounds, newest last; NaN before the first.
+    """
+
+    server: supervised.SupervisedState
+    deviation: np.ndarray
+    recent: np.ndarray
+
+
+class Run:
+    """One run's rounds."""
+
+    def __init__(self, settings: cli.Settings, task: tasks.Task, server_features: Any, folder: pathlib.Path):
+        """Prepares the rounds.
+
+        Args:
+          settings: Flags.
+          task: The task.
+          server_features: FedBE's unlabelled examples, as the model takes them, or None.
+          folder: Where diagnostics go.
+        """
+        self._settings = settings
+        self._task = task
+        self._folder = folder
+        self._clients = task.clients
+        if settings["max_examples_per_client"]:
+            self._clients = clients.CappedClients(task.clients, settings["max_examples_per_client"], settings["seed"])
+        self.model: models.Model = getattr(models, task.model)(**task.model_arguments)
+        self._algorithm = algorithms.build(settings, self.model, server_features)
+        self._held_out = clients.pool(task.held_out, settings["max_validation_samples"], settings["seed"])
+
+    def _definition(self, work: client_work.LocalSgd | algorithms.ChainWork) -> supervised.SupervisedProcess:
+        settings, task = self._settings, self._task
+        momentum = {"momentum": settings["server_momentum"]} if settings["server_optimizer"] == "sgd" else {}
+        return supervised.SupervisedProcess(
+            model=self.model,
+            local_work=work,
+            aggregator=tff.aggregators.MeanFactory(no_nan_division=True),
+            server_optimizer=server.OPTIMIZERS[settings["server_optimizer"]](
+                settings["server_learning_rate"], **momentum
+            ),
+            feature_spec=clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), task.feature_spec),
+            label_spec=tf.TensorSpec((None,), tf.int32),
+            cohort_size=settings["clients_per_round"],
+        )
+
+    @functools.cache  # noqa: B019 - Lives as long as the program.
+    def _mean_rounds(self, work) -> tff.templates.IterativeProcess:
+        return self._definition(work).build(self.model.initial_weights(self._settings["seed"]))
+
+    @functools.cache  # noqa: B019
+    def _collection(self, work) -> Callable[..., process.CohortUpdates]:
+        return process.build_collection(self._definition(work))
+
+    @functools.cached_property
+    def _server_step(self):
+        return process.build_server_step(self._definition(self._algorithm.client_work))
+
+    def initial_progress(self) -> Progress:
+        """Returns the state before round 1."""
+        work = self._algorithm.client_work
+        if self._algorithm.aggregate is None:
+            state = self._mean_rounds(work).initialize()
+        else:
+            weights = self.model.initial_weights(self._settings["seed"])
+            state = process.initial_state(self._definition(work), weights)
+        deviation = algorithms.NO_DEVIATION
+        if self._settings["algorithm"] == "fedag":
+            deviation = np.zeros_like(algorithms.flat(state.weights))
+        return Progress(state, deviation, np.full((metrics.WINDOW, len(metrics.MEASURED)), np.nan))
+
+    def cohort(self, round_num: int) -> np.ndarray:
+        """Returns the clients of a round, none of those that gave their examples to the server."""
+        first = flags.server_clients(self._settings)
+        population, size = len(self._clients) - first, self._settings["clients_per_round"]
+        seed, alpha = self._settings["seed"], self._settings["client_sampling_alpha"]
+        if alpha is None:
+            return first + cohorts.draw("fixed", population, size, seed, round_num)
+        return first + partition.dirichlet_cohort(population, size, alpha, seed, round_num)
+
+    def play_round(self, progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
+        """Plays one round."""
+        ids = self.cohort(round_num)
+        examples = [self._clients.load(int(client)) for client in ids]
+        inputs = self._inputs(ids, examples, round_num)
+        work = self._algorithm.work_of(round_num)
+        if round_num == self._settings["diagnose_round"]:
+            self._diagnose(self._collection(work)(progress.server.weights, inputs), progress, examples, round_num)
+        if self._algorithm.aggregate is None:
+            state, row = self._mean_round(progress.server, inputs, work)
+            deviation = progress.deviation
+        else:
+            state, deviation, row = self._posterior_round(progress, inputs, work, round_num)
+        everyone = clients.Examples(
+            clients.map_features(lambda *parts: np.concatenate(parts), *(one.features for one in examples)),
+            np.concatenate([one.labels for one in examples]),
+        )
+        ensemble = self._ensemble(state.weights, deviation, round_num)
+        measured = self._measured(ensemble, self._held_out) + self._measured(ensemble, everyone)
+        recent = np.concatenate([progress.recent[1:], [measured]])
+        row |= dict(zip(metrics.MEASURED, measured, strict=True))
+        row |= dict(zip(metrics.RUNNING, recent[-round_num:].mean(axis=0).tolist(), strict=True))
+        return Progress(state, deviation, recent), row
+
+    def _inputs(
+        self, ids: np.ndarray, examples: Sequence[clients.Examples], round_num: int
+    ) -> list[supervised.ClientInput]:
+        seed = self._settings["seed"]
+        return [
+            supervised.ClientInput(
+                features=self._task.normalise(one.features),
+                labels=one.labels,
+                key=keys.tensorflow_key(seed, keys.Purpose.TRAINING, round_num, int(client)),
+                position=np.int32(position),
+                weight=np.float32(len(one.labels)),
+                learning_rate=np.float32(self._settings["client_learning_rate"]),
+            )
+            for position, (client, one) in enumerate(zip(ids, examples, strict=True))
+        ]
+
+    def _mean_round(self, state, inputs, work) -> tuple[supervised.SupervisedState, dict[str, Any]]:
+        state, counts = self._mean_rounds(work).next(state, inputs)
+        return state, {
+            metrics.LOSS: _mean(counts.loss_sum, counts.trained_examples),
+            metrics.UPDATE_NORM: float(counts.update_norm),
+            metrics.EXAMPLES: int(counts.examples),
+            metrics.EMPTY_CLIENTS: int(counts.empty_clients),
+            metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
+        }
+
+    def _posterior_round(self, progress: Progress, inputs, work, round_num: int):
+        updates = self._collection(work)(progress.server.weights, inputs)
+        before = algorithms.flat(progress.server.weights)
+        update = algorithms.ServerUpdate(np.zeros_like(before), progress.deviation)
+        useful = updates.useful
+        if useful.any():
+            chosen = updates if useful.all() else process.CohortUpdates(*(part[useful] for part in updates))
+            generator = keys.generator(self._settings["seed"], keys.Purpose.DECISION, round_num)
+            update = self._algorithm.aggregate(before, chosen, generator)
+        row = {
+            metrics.LOSS: _mean(updates.loss_sums.sum(), updates.trained_examples.sum()),
+            metrics.UPDATE_NORM: float(np.linalg.norm(update.delta)),
+            metrics.EXAMPLES: int(updates.examples.sum()),
+            metrics.EMPTY_CLIENTS: int((updates.examples == 0).sum()),
+            metrics.NONFINITE_CLIENTS: int(updates.nonfinite.sum()),
+        }
+        return self._server_step(progress.server, update.delta), update.deviation, row
+
+    def _ensemble(self, weights: models.Weights, deviation: np.ndarray, round_num: int) -> list[models.Weights]:
+        """Returns the models whose probabilities are averaged: FedAG's samples, and else the server's model alone."""
+        if not deviation.size:
+            return [tuple(weights)]
+        generator = keys.generator(self._settings["seed"], keys.Purpose.EVALUATION, round_num)
+        posterior = ensembles.GaussianPosterior(algorithms.flat(weights), deviation, 0)
+        samples = posterior.sample(self._settings["posterior_samples"], generator)
+        return [vectors.unflatten(tf.constant(sample), self.model.shapes) for sample in samples]
+
+    @functools.cached_property
+    def _log_probabilities(self):
+        definition = self._definition(self._algorithm.client_work)
+        weight_specs = tuple(tf.TensorSpec(shape) for shape in self.model.shapes.values())
+
+        @tf.function(input_signature=[weight_specs, definition.feature_spec])
+        def log_probabilities(weights, features):
+            return tf.nn.log_softmax(self.model.forward(weights, features))
+
+        return log_probabilities
+
+    def _measured(self, ensemble: Sequence[models.Weights], examples: clients.Examples) -> list[float]:
+        """Returns the `metrics.MEASURES` of an ensemble's mean probabilities."""
+        if not len(examples.labels):
+            return [float("nan")] * len(metrics.MEASURES)
+        size, found = self._settings["eval_batch_size"], []
+        for start in range(0, len(examples.labels), size):
+            batch = examples.take(np.arange(start, min(start + size, len(examples.labels))))
+            features = self._task.normalise(batch.features)
+            each = [self._log_probabilities(weights, features).numpy() for weights in ensemble]
+            found.append(each[0] if len(each) == 1 else scipy.special.logsumexp(each, axis=0) - np.log(len(each)))
+        return metrics.measure(np.concatenate(found), examples.labels)
+
+    def _diagnose(
+        self,
+        updates: process.CohortUpdates,
+        progress: Progress,
+        examples: Sequence[clients.Examples],
+        round_num: int,
+    ) -> None:
+        """Writes the normality of the cohort's models, and pictures of it, into the run's folder."""
+        trained = algorithms.flat(progress.server.weights) + updates.deltas[updates.useful]
+        if len(trained) < 2:
+            return
+        stem = f"diagnosis_round_{round_num}"
+        normality = diagnostics.normality(trained)
+        np.savez(self._folder / f"{stem}.npz", **normality._asdict())
+        diagnostics.draw_normality({self._settings["algorithm"]: normality}, self._folder / f"{stem}_normality.png")
+        shift = algorithms.build_mean_shift(self._settings)
+        if shift.bandwidth == bandwidths.NEAREST:  # It has no one density.
+            shift = dataclasses.replace(shift, bandwidth="silverman")
+        # The last layer's, as the thesis draws: its biases come last.
+        drawn = range(max(0, trained.shape[1] - _DRAWN_PARAMETERS), trained.shape[1])
+        diagnostics.draw_densities(trained, drawn, shift, self._folder / f"{stem}_densities.png")
+        counts = np.array([np.bincount(one.labels, minlength=self._task.num_actions) for one in examples])
+        diagnostics.draw_label_allocation(
+            counts, self._folder / f"{stem}_labels.png", f"Labels of the cohort of round {round_num}"
+        )
+
+    def experiment(self) -> runner.Experiment:
+        """Returns what the runner plays; every round measures its model itself."""
+        return runner.Experiment(
+            initial_state=self.initial_progress,
+            play_round=self.play_round,
+            evaluate=lambda progress: {},
+            columns=metrics.COLUMNS,
+            headline=metrics.ACCURACY,
+        )
+
+
+def _mean(total: float, count: int) -> float:
+    return float(total) / int(count) if count else float("nan")

@@ -1,0 +1,226 @@
+"""Flags of `run_posterior`, and every check that needs no data and no TensorFlow."""
+
+import pathlib
+import re
+from collections.abc import Mapping
+
+from bandits import registry, task_flags
+from data.errors import UsageError
+from optimization import cli, presets
+from optimization.posterior import bandwidths, kernels
+
+_USAGE = """
+What do a cohort's models say together? Federated training whose server takes the mean, or a mode, of a posterior.
+
+  run_posterior                                             # digits, FedKP with clustering: about a minute
+  run_posterior --algorithm=fedpa --burn_in_rounds=10 --repeat=3
+  run_posterior --preset=mnist_alpha_0.01 --algorithm=fedavg  # a published setting
+
+Where a default is missing here, it depends on other flags; config.json in the run's folder records all values.
+"""
+
+PRESETS = pathlib.Path(__file__).parent / "presets"
+
+ALGORITHMS: Mapping[str, str] = {
+    "fedavg": "mean model, weighted by examples (Algorithm 1)",
+    "fedopt": "the same mean as a gradient of a server optimizer, by default Adam (Algorithm 2)",
+    "fedag": "mean model; predicts with samples of a Gaussian posterior (Algorithm 3)",
+    "fedbe": "an ensemble of posterior samples, clients and mean, distilled on --server_data (Algorithm 4)",
+    "fedpa": "clients' deltas multiplied by their posterior's inverse covariance (Algorithms 5, 6)",
+    "sgld": "clients' steps with Langevin noise, their chains averaged (equation 2.16)",
+    "fedkp": "mode nearest to the mean of the models' kernel density (Algorithm 9)",
+    "fedkp_cluster_mean": "each client's model shifted to its mode, then averaged (Algorithm 10)",
+    "fedkppa": "Algorithm 10 on FedPA's deltas",
+}
+SERVER_OPTIMIZERS = ("sgd", "adam", "yogi", "adagrad")
+_SERVER_LEARNING_RATE = 0.01  # Of the adaptive optimizers; SGD's is 1, which takes the aggregate as it is.
+_SERVER_CLIENTS = re.compile(r"clients:(\d+)")
+
+_CHAINS = ("fedpa", "sgld", "fedkppa")
+_KERNELS = ("fedkp", "fedkp_cluster_mean", "fedkppa")
+# Flags of some algorithms only.
+_OWNERS: Mapping[str, tuple[str, ...]] = {
+    "burn_in_rounds": _CHAINS,
+    "steps_per_sample": _CHAINS,
+    "shrinkage": ("fedpa", "fedkppa"),
+    "posterior_samples": ("fedag", "fedbe"),
+    "server_data": ("fedbe",),
+    "distillation_epochs": ("fedbe",),
+    "kernel": _KERNELS,
+    "bandwidth": _KERNELS,
+    "bandwidth_scale": _KERNELS,
+    "kernel_weights": _KERNELS,
+    "kernel_bandwidths": _KERNELS,
+    "mean_shift_tolerance": _KERNELS,
+    "mean_shift_steps": _KERNELS,
+}
+_TASK_DEFAULTS: Mapping[str, int] = {"max_words": 200}
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `run_posterior`."""
+    flags = cli.FlagSet(_USAGE)
+    flags.group("What is studied")
+    presets.define(flags)
+    task_flags.define_choice(flags)
+    flags.choice("algorithm", "fedkp_cluster_mean", ALGORITHMS, "how a cohort's models become one")
+    flags.choice(
+        "variant",
+        "paper",
+        ["paper", "reference_code"],
+        "for tasks of the contextual bandits' study: whose text counts where it and its program differ",
+    )
+    flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
+
+    flags.group("FedKP and FedKPPA")
+    flags.choice("kernel", "epanechnikov", list(kernels.KERNELS), "kernel of the density")
+    flags.choice("bandwidth", "silverman", [*bandwidths.RULES, bandwidths.NEAREST], "rule of a parameter's bandwidth")
+    flags.number("bandwidth_scale", 1.0, "factor of the bandwidth", above=True)
+    flags.choice(
+        "kernel_weights", "uniform", ["uniform", "num_examples"], "weight of a client's kernel, and of its model"
+    )
+    flags.choice(
+        "kernel_bandwidths",
+        "uniform",
+        ["uniform", "num_examples"],
+        "num_examples: a client's bandwidth is inversely proportional to its number of examples",
+    )
+    flags.number("mean_shift_tolerance", 1e-7, "length of a step after which a parameter stops")
+    flags.integer("mean_shift_steps", 20, "most steps, t_max", low=1)
+
+    flags.group("FedPA, FedKPPA and SGLD")
+    flags.integer("burn_in_rounds", None, "first rounds, in which clients train as in FedAvg (default: half)")
+    flags.integer("steps_per_sample", 0, "steps whose models a sample averages, K; 0 for those of an epoch")
+    flags.number("shrinkage", 0.1, "FedPA and FedKPPA: shrinkage of the covariance; with 0 it is the identity")
+
+    flags.group("FedAG and FedBE")
+    flags.integer("posterior_samples", 10, "models sampled, for predictions (FedAG) or to distil (FedBE)", low=1)
+    flags.text(
+        "server_data",
+        None,
+        "FedBE: the server's unlabelled examples, clients:N for those of the first N clients, who then do not train, "
+        "or an .npz file with the array features",
+    )
+    flags.integer("distillation_epochs", 20, "FedBE: passes over them", low=1)
+
+    flags.group("Rounds and clients")
+    flags.integer("total_rounds", 50, "rounds", low=1)
+    flags.integer("clients_per_round", 20, "clients in a cohort", low=1)
+    flags.number(
+        "client_sampling_alpha",
+        None,
+        "Dirichlet parameter of how often clients take part; small: few do (default: all alike)",
+        above=True,
+    )
+    flags.integer("max_examples_per_client", 0, "cap on a client's examples, a seeded choice; 0 for none")
+    flags.integer("client_batch_size", 16, "examples of a mini-batch", low=1)
+    flags.integer("client_epochs_per_round", 5, "passes of a client over its examples", low=1)
+    flags.number("client_learning_rate", 0.01, "learning rate on the client", above=True)
+    flags.number("client_momentum", 0.9, "momentum on the client", high=1.0, below=True)
+
+    flags.group("Server")
+    flags.choice("server_optimizer", None, SERVER_OPTIMIZERS, "its optimizer (default: sgd; fedopt: adam)")
+    flags.number("server_learning_rate", None, "its learning rate (default: sgd 1, others 0.01)", above=True)
+    flags.number("server_momentum", 0.0, "sgd: its momentum", high=1.0, below=True)
+
+    task_flags.define_data(flags)
+
+    flags.group("Output")
+    flags.text("root_output_dir", "runs", "folder of all runs")
+    flags.text("experiment_name", None, "name of this run's folder (default: posterior_task_algorithm)")
+    flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
+    flags.text("thresholds", "0.84,0.86", "count the rounds until the running means reach these, separated by commas")
+    flags.integer(
+        "diagnose_round",
+        None,
+        "test how normal the models of this round's cohort are, and draw their densities",
+        low=1,
+    )
+    flags.integer("eval_batch_size", 512, "examples of an evaluation batch", low=1)
+    flags.integer("max_validation_samples", 10000, "most held-out examples; 0 for all")
+    flags.integer("rounds_per_checkpoint", 25, "rounds between checkpoints; 0 for only the last")
+    flags.integer("max_concurrent_threads", 0, "clients computed at the same time; 0 for as many as cores")
+    return flags
+
+
+def resolve(settings: cli.Settings) -> cli.Settings:
+    """Fills in what depends on other flags, and checks flags against each other.
+
+    Raises:
+      UsageError: On a flag without effect, or values that do not go together.
+    """
+    settings = settings.with_defaults(presets.values(settings.preset, PRESETS))
+    algorithm = settings.algorithm
+    for name, owners in _OWNERS.items():
+        if name in settings.given and algorithm not in owners:
+            raise UsageError(f"--{name} belongs to --algorithm={' or '.join(owners)}, not to {algorithm}.")
+    task_flags.check(settings)
+    task = registry.TASKS[settings.task_type]
+    own = {name: value for name, value in task.defaults.items() if name in task.flags | set(_TASK_DEFAULTS)}
+    own = _TASK_DEFAULTS | own
+    settings = settings.replace(**{name: value for name, value in own.items() if settings[name] is None})
+    settings = _resolve_server(settings)
+    if algorithm not in _CHAINS:
+        settings = settings.replace(burn_in_rounds=0)
+    elif settings.burn_in_rounds is None:
+        settings = settings.replace(burn_in_rounds=settings.total_rounds // 2)
+    if settings.burn_in_rounds > settings.total_rounds:
+        raise UsageError(
+            f"--burn_in_rounds={settings.burn_in_rounds} must be at most --total_rounds={settings.total_rounds}."
+        )
+    _check_server_data(settings)
+    if (settings.diagnose_round or 0) > settings.total_rounds:
+        raise UsageError(
+            f"--diagnose_round={settings.diagnose_round} must be at most --total_rounds={settings.total_rounds}."
+        )
+    if settings.diagnose_round and settings.clients_per_round < 2:
+        raise UsageError("--diagnose_round needs --clients_per_round=2 or more: one model has no distribution.")
+    thresholds(settings)
+    if settings.experiment_name is None:
+        name = f"{settings.preset or f'posterior_{settings.task_type}'}_{algorithm}"
+        settings = settings.replace(experiment_name=name)
+    paths = ["root_output_dir"]
+    if settings.server_data and server_clients(settings) == 0:
+        paths.append("server_data")
+    return task_flags.resolve(settings.with_user_paths(*paths))
+
+
+def _resolve_server(settings: cli.Settings) -> cli.Settings:
+    if settings.server_optimizer is None:
+        settings = settings.replace(server_optimizer="adam" if settings.algorithm == "fedopt" else "sgd")
+    is_sgd = settings.server_optimizer == "sgd"
+    if "server_momentum" in settings.given and not is_sgd:
+        raise UsageError(f"--server_momentum belongs to --server_optimizer=sgd, not to {settings.server_optimizer}.")
+    if settings.server_learning_rate is None:
+        settings = settings.replace(server_learning_rate=1.0 if is_sgd else _SERVER_LEARNING_RATE)
+    return settings
+
+
+def _check_server_data(settings: cli.Settings) -> None:
+    if settings.algorithm != "fedbe":
+        return
+    if not settings.server_data:
+        raise UsageError("--algorithm=fedbe needs --server_data: clients:N, or an .npz file with the array features.")
+    if not settings.server_data.endswith(".npz") and server_clients(settings) == 0:
+        raise UsageError(f"--server_data={settings.server_data} must be clients:N with N above 0, or an .npz file.")
+
+
+def server_clients(settings: cli.Settings) -> int:
+    """Returns how many clients give their examples to the server; 0 if none does."""
+    match = _SERVER_CLIENTS.fullmatch(settings.server_data or "")
+    return int(match[1]) if match else 0
+
+
+def thresholds(settings: cli.Settings) -> list[float]:
+    """Returns the numbers of `--thresholds`.
+
+    Raises:
+      UsageError: If one is not in (0, 1].
+    """
+    try:
+        found = [float(word) for word in settings.thresholds.split(",")]
+    except ValueError:
+        found = [0.0]
+    if not all(0 < value <= 1 for value in found):
+        raise UsageError(f"--thresholds={settings.thresholds} must be numbers above 0 up to 1, separated by commas.")
+    return found

@@ -1,0 +1,63 @@
+"""Kernels and kernel density estimates in one dimension (Johansson and Gullbrandson 2022, section 2.6)."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """A symmetric density around zero.
+
+    Attributes:
+      density: K(u) of an array of scaled distances u = distance / bandwidth.
+      pull: Weight of a sample at scaled distance u in a mean-shift step, -K'(u) / u up to a constant: steps with
+        these weights climb the density of `density` (Cheng 1995: `density` is the shadow of `pull`). Changes u.
+      roughness: R(K), the integral of K squared.
+      variance: m2(K), the integral of u squared times K.
+    """
+
+    density: Callable[[np.ndarray], np.ndarray]
+    pull: Callable[[np.ndarray], np.ndarray]
+    roughness: float
+    variance: float
+
+
+def _gaussian_pull(scaled: np.ndarray) -> np.ndarray:
+    np.square(scaled, out=scaled)
+    scaled *= -0.5
+    return np.exp(scaled, out=scaled)
+
+
+EPANECHNIKOV = Kernel(
+    density=lambda scaled: 0.75 * np.maximum(1 - np.square(scaled), 0),
+    pull=lambda scaled: np.less_equal(np.abs(scaled, out=scaled), 1, out=scaled),
+    roughness=3 / 5,
+    variance=1 / 5,
+)
+GAUSSIAN = Kernel(
+    density=lambda scaled: np.exp(-0.5 * np.square(scaled)) / math.sqrt(2 * math.pi),
+    pull=_gaussian_pull,
+    roughness=1 / (2 * math.sqrt(math.pi)),
+    variance=1.0,
+)
+KERNELS = {"epanechnikov": EPANECHNIKOV, "gaussian": GAUSSIAN}
+
+
+def density(kernel: Kernel, samples: np.ndarray, bandwidths: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Estimates the density of each row of samples (eq. 2.17).
+
+    Args:
+      kernel: The kernel.
+      samples: Float [parameters, clients].
+      bandwidths: Float [parameters], above zero.
+      points: Float [parameters, points], where to estimate.
+
+    Returns:
+      Float [parameters, points].
+    """
+    bandwidths = bandwidths[:, np.newaxis]
+    scaled = (points[:, :, np.newaxis] - samples[:, np.newaxis, :]) / bandwidths[:, :, np.newaxis]
+    return kernel.density(scaled).mean(axis=2) / bandwidths

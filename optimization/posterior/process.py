@@ -1,0 +1,125 @@
+"""A cohort's updates, side by side at the server: for aggregation that no sum expresses.
+
+`supervised.SupervisedProcess` says what a client does and how the server steps; here its clients' deltas are stacked
+instead of averaged. They meet only in an aggregation, whose accumulator is bounded by the cohort's models.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from optimization import models, server, supervised
+from optimization.posterior import vectors
+
+
+class CohortUpdates(NamedTuple):
+    """What the clients of a cohort sent, a row each, in the cohort's order.
+
+    Attributes:
+      deltas: float32 [clients, parameters]; zero for a client without examples or whose update was not finite.
+      positions: int32 [clients], its place in the cohort.
+      examples: int32 [clients], how many it has.
+      trained_examples: int32 [clients], those of all its mini-batches together; 0 where the update was not finite.
+      loss_sums: float32 [clients], their losses' sums, likewise.
+      nonfinite: int32 [clients], 1 where the update was not finite.
+    """
+
+    deltas: np.ndarray
+    positions: np.ndarray
+    examples: np.ndarray
+    trained_examples: np.ndarray
+    loss_sums: np.ndarray
+    nonfinite: np.ndarray
+
+    @property
+    def useful(self) -> np.ndarray:
+        """Whether a client has examples and a finite update, bool [clients]."""
+        return (self.examples > 0) & (self.nonfinite == 0)
+
+
+def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., CohortUpdates]:
+    """Returns the function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`: a round's client work."""
+    weights_type, client_type = definition.weights_type, definition.client_type
+
+    @tff.tensorflow.computation(weights_type, client_type)
+    def client_round(weights, client):
+        output = definition.client_round()(weights, client)
+        row = CohortUpdates(
+            deltas=vectors.flatten(output.delta),
+            positions=client.position,
+            examples=output.examples,
+            trained_examples=output.trained_examples,
+            loss_sums=output.loss_sum,
+            nonfinite=output.nonfinite_clients,
+        )
+        return tf.nest.map_structure(lambda value: value[tf.newaxis], row)
+
+    row_type = client_round.type_signature.result
+    rows_type = tff.StructWithPythonType(
+        [
+            (name, tff.TensorType(part.dtype, (None, *part.shape[1:])))
+            for name, part in zip(CohortUpdates._fields, row_type, strict=True)
+        ],
+        CohortUpdates,
+    )
+
+    @tff.tensorflow.computation
+    def no_rows():
+        return CohortUpdates(*(tf.zeros((0, *part.shape[1:]), part.dtype) for part in row_type))
+
+    @tff.tensorflow.computation(rows_type, row_type)
+    def add_row(rows, row):
+        return CohortUpdates(*(tf.concat(parts, axis=0) for parts in zip(rows, row, strict=True)))
+
+    @tff.tensorflow.computation(rows_type, rows_type)
+    def add_rows(rows, others):
+        return CohortUpdates(*(tf.concat(parts, axis=0) for parts in zip(rows, others, strict=True)))
+
+    @tff.tensorflow.computation(rows_type)
+    def all_rows(rows):
+        return rows
+
+    @tff.federated_computation(tff.FederatedType(weights_type, tff.SERVER), tff.FederatedType(client_type, tff.CLIENTS))
+    def collect(weights, cohort):
+        work = tff.federated_map(client_round, (tff.federated_broadcast(weights), cohort))
+        return tff.federated_aggregate(work, no_rows(), add_row, add_rows, all_rows)
+
+    def run(weights, cohort) -> CohortUpdates:
+        rows = CohortUpdates(*(np.asarray(part) for part in collect(weights, cohort)))
+        order = np.argsort(rows.positions)
+        if (order == np.arange(len(order))).all():
+            return rows
+        return CohortUpdates(*(part[order] for part in rows))
+
+    return run
+
+
+def initial_state(definition: supervised.SupervisedProcess, weights: models.Weights) -> supervised.SupervisedState:
+    """Returns the server's state before round 1, without an aggregator's."""
+    specs = tuple(tf.TensorSpec(shape) for shape in definition.model.shapes.values())
+    optimizer = tf.nest.map_structure(_array, definition.server_optimizer.initialize(specs))
+    return supervised.SupervisedState(tuple(weights), optimizer, ())
+
+
+def build_server_step(
+    definition: supervised.SupervisedProcess,
+) -> Callable[[supervised.SupervisedState, np.ndarray], supervised.SupervisedState]:
+    """Returns the function (state, delta float32 [parameters]) -> state after the server optimizer's step."""
+    shapes = definition.model.shapes
+
+    def step(state: supervised.SupervisedState, delta: np.ndarray) -> supervised.SupervisedState:
+        weights, optimizer = tf.nest.map_structure(tf.constant, (tuple(state.weights), state.optimizer))
+        optimizer, weights = server.server_step(
+            definition.server_optimizer, optimizer, weights, vectors.unflatten(tf.constant(delta), shapes)
+        )
+        weights, optimizer = tf.nest.map_structure(_array, (weights, optimizer))
+        return state._replace(weights=weights, optimizer=optimizer)
+
+    return step
+
+
+def _array(value) -> np.ndarray:
+    return tf.convert_to_tensor(value).numpy()

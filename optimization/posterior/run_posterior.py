@@ -1,0 +1,121 @@
+"""Federated training by posterior aggregation; see `--help`.
+
+Flags are checked, the data opened and the runs' folders claimed before TensorFlow Federated is imported.
+"""
+
+import sys
+
+import numpy as np
+
+from bandits import registry, tasks
+from data import clients
+from data.errors import UsageError
+from optimization import cli, presets, run_folder
+from optimization.posterior import flags
+
+_SHOWN_IN_PRESETS = ("task_type", "partition_alpha", "client_sampling_alpha", "total_rounds", "client_learning_rate")
+
+
+def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
+    """Checks flags that depend on the data.
+
+    Raises:
+      UsageError: If they do not fit it.
+    """
+    if task.multi_label:
+        raise UsageError(
+            f"--task_type={settings.task_type} gives examples several labels; recall and precision need one label each."
+        )
+    population = len(task.clients) - flags.server_clients(settings)
+    if settings.clients_per_round > population:
+        of_task = f"the task's {len(task.clients)} clients"
+        if population < len(task.clients):
+            of_task = f"{of_task} without those of --server_data={settings.server_data}"
+        raise UsageError(f"--clients_per_round={settings.clients_per_round} is more than {of_task}.")
+
+
+def server_features(settings: cli.Settings, task: tasks.Task) -> clients.Features | None:
+    """Returns the features of `--server_data`, as the model takes them; None without this flag.
+
+    Raises:
+      UsageError: If they cannot be read, or are not like the task's.
+    """
+    if not settings.server_data:
+        return None
+    if count := flags.server_clients(settings):
+        found = [task.clients.load(index).features for index in range(count)]
+        return task.normalise(clients.map_features(lambda *parts: np.concatenate(parts), *found))
+    flag = f"--server_data={settings.server_data}"
+    try:
+        with np.load(settings.server_data, allow_pickle=False) as archive:
+            features = archive["features"]
+    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
+        raise UsageError(f"{flag} is not a readable .npz file with the array features ({error}).") from error
+    own = task.held_out.load(0).features
+    if not isinstance(own, np.ndarray) or features.shape[1:] != own.shape[1:] or not len(features):
+        raise UsageError(f"{flag} holds features {features.shape}; --task_type={settings.task_type} has others.")
+    return task.normalise(features.astype(own.dtype))
+
+
+def play(settings: cli.Settings, task: tasks.Task, features, folder: run_folder.RunFolder) -> int | None:
+    """Plays, or continues, one run; returns the signal that stopped it, if any."""
+    import pandas as pd
+
+    from optimization import runner
+    from optimization.posterior import experiment, figures, metrics
+
+    run = experiment.Run(settings, task, features, folder.path)
+    outcome = runner.run(
+        run.experiment(),
+        folder,
+        total_rounds=settings.total_rounds,
+        rounds_per_eval=0,
+        rounds_per_checkpoint=settings.rounds_per_checkpoint,
+        label=settings.algorithm,
+    )
+    if outcome.round_num:
+        title = f"{settings.task_type}: {settings.algorithm}, seed {settings.seed}"
+        figures.draw_run(folder.metrics_path, folder.path / "accuracy.png", title)
+    if outcome.signum is None:
+        folder.save_model(list(run.model.shapes), outcome.state.server.weights)
+        rounds = pd.read_csv(folder.metrics_path)
+        results = metrics.results(rounds, flags.thresholds(settings))
+        results.to_csv(folder.path / "results.csv", index=False, float_format="%.6g")
+        print(
+            f"{settings.algorithm}, seed {settings.seed}: {outcome.round_num} rounds; running means of "
+            f"{metrics.WINDOW} rounds:"
+        )
+        print(results.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        print(f"Results in {folder.path}: metrics.csv, results.csv, accuracy.png, config.json, model/weights.npz")
+    return outcome.signum
+
+
+def program(settings: cli.Settings) -> int:
+    """Plays `--repeat` runs; returns 0, or 128 + the signal that stopped it."""
+    if settings.list_presets:
+        print(presets.table(flags.PRESETS, _SHOWN_IN_PRESETS))
+        return 0
+    settings = flags.resolve(settings)
+    task = registry.load_task(settings)
+    check_against_task(settings, task)
+    features = server_features(settings, task)
+    runs = []
+    for seed in range(settings.seed, settings.seed + settings.repeat):
+        name = settings.experiment_name if settings.repeat == 1 else f"{settings.experiment_name}/seed_{seed}"
+        one = settings.replace(seed=seed, experiment_name=name, repeat=1)
+        folder = run_folder.RunFolder(f"{settings.root_output_dir}/{name}")
+        folder.open(one, task.clients.checksum, task.report)
+        runs.append((one, folder))
+
+    from optimization import worker
+
+    worker.start(settings.max_concurrent_threads)
+    for one, folder in runs:
+        if signum := play(one, task, features, folder):
+            print(f"Stopped in {folder.path}; what was done is saved. The same command continues it.", file=sys.stderr)
+            return 128 + signum
+    return 0
+
+
+if __name__ == "__main__":
+    cli.main(flags.define(), program)

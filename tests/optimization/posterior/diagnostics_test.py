@@ -1,0 +1,67 @@
+"""Tests of optimization.posterior.diagnostics."""
+
+import numpy as np
+import pytest
+import scipy.stats
+from matplotlib import image
+
+from optimization.posterior import bandwidths, diagnostics, mean_shift
+
+
+def _models() -> np.ndarray:
+    draw = np.random.default_rng(0)
+    models = np.concatenate([draw.normal(size=(25, 10)), draw.gamma(0.5, size=(25, 10))], axis=1)
+    return models.astype(np.float32)
+
+
+def test_statistics_equal_scipys():
+    models = _models()
+    found = diagnostics.normality(models)
+    for column, samples in enumerate(models.T.astype(np.float64)):
+        expected = scipy.stats.kstest(samples, "norm", args=(samples.mean(), samples.std(ddof=1))).pvalue
+        assert found.p_values[column] == pytest.approx(expected, abs=1e-5)
+    np.testing.assert_allclose(found.skewness, scipy.stats.skew(models.astype(np.float64)), rtol=1e-9)
+    np.testing.assert_allclose(found.kurtosis, scipy.stats.kurtosis(models.astype(np.float64)), rtol=1e-9)
+
+
+def test_normal_samples_have_larger_p_values_than_skewed_ones():
+    p_values = diagnostics.normality(_models()).p_values
+    assert p_values[:10].mean() > 0.5 > 2 * p_values[10:].mean()
+
+
+def test_clients_that_are_not_finite_are_left_out():
+    models = _models()
+    broken = np.insert(models, 4, np.nan, axis=0)
+    np.testing.assert_array_equal(diagnostics.normality(broken).p_values, diagnostics.normality(models).p_values)
+
+
+def test_a_parameter_without_spread_has_no_statistics():
+    models = _models()
+    models[:, 3] = 0.1
+    found = diagnostics.normality(models)
+    for values in found:
+        assert np.flatnonzero(np.isnan(values)).tolist() == [3]
+
+
+def test_one_model_is_too_few():
+    with pytest.raises(ValueError, match="two or more finite models; 1 of 1 are"):
+        diagnostics.normality(np.zeros((1, 3), np.float32))
+
+
+def test_pictures_are_drawn(tmp_path):
+    models = _models()
+    models[:, 3] = 0.1
+    diagnostics.draw_normality({"alpha 0.1": diagnostics.normality(models)}, tmp_path / "normality.png")
+    diagnostics.draw_label_allocation(np.array([[3, 0], [1, 9], [0, 2]]), tmp_path / "labels.png", "alpha 0.1")
+    diagnostics.draw_densities(models, [0, 3, 15], mean_shift.MeanShift(), tmp_path / "densities.png")
+    for name in ("normality", "labels", "densities"):
+        picture = image.imread(tmp_path / f"{name}.png")
+        assert min(picture.shape[:2]) > 300
+        assert picture.std() > 0
+
+
+def test_a_bandwidth_that_changes_along_the_density_cannot_be_drawn(tmp_path):
+    with pytest.raises(ValueError, match="changes along the density"):
+        diagnostics.draw_densities(
+            _models(), [0], mean_shift.MeanShift(bandwidth=bandwidths.NEAREST), tmp_path / "x.png"
+        )

@@ -1,0 +1,101 @@
+"""Tests of optimization.posterior.ensembles."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from optimization import models
+from optimization.posterior import ensembles, vectors
+
+LINEAR = models.mlp(2, (), 3)  # 6 weights and 3 biases.
+
+
+def _clients(count: int = 5) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(count, 9)).astype(np.float32)
+
+
+def _probabilities(vector: np.ndarray, features: np.ndarray) -> np.ndarray:
+    logits = features @ vector[:6].reshape(2, 3) + vector[6:]
+    odds = np.exp(logits)
+    return odds / odds.sum(axis=1, keepdims=True)
+
+
+def test_the_posterior_has_the_clients_mean_and_population_deviation():
+    posterior = ensembles.gaussian_posterior(np.array([[1.0, 5.0], [3.0, 5.0]], np.float32))
+    np.testing.assert_array_equal(posterior.mean, [2, 5])
+    np.testing.assert_array_equal(posterior.deviation, [1, 0])
+
+
+def test_clients_that_are_not_finite_are_left_out_and_counted():
+    posterior = ensembles.gaussian_posterior(np.array([[1.0, 5.0], [np.nan, 0.0], [3.0, 5.0]], np.float32))
+    np.testing.assert_array_equal(posterior.mean, [2, 5])
+    assert posterior.num_left_out == 1
+
+
+def test_no_finite_model_is_an_error():
+    with pytest.raises(ValueError, match="None of the 2 models is finite"):
+        ensembles.gaussian_posterior(np.full((2, 3), np.inf, np.float32))
+
+
+def test_samples_follow_the_posterior():
+    posterior = ensembles.gaussian_posterior(_clients())
+    samples = posterior.sample(20_000, np.random.default_rng(1))
+    assert samples.dtype == np.float32
+    # Standard errors: 0.7% and 0.5% of a deviation.
+    np.testing.assert_array_less(np.abs(samples.mean(axis=0) - posterior.mean), 0.035 * posterior.deviation)
+    np.testing.assert_allclose(samples.std(axis=0), posterior.deviation, rtol=0.025)
+
+
+def test_predictions_average_the_models_probabilities():
+    clients, features = _clients(), np.random.default_rng(2).normal(size=(7, 2)).astype(np.float32)
+    found = ensembles.predict(LINEAR, clients, features, batch_size=3)
+    expected = np.mean([_probabilities(client, features) for client in clients], axis=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_distillation_averages_the_ends_of_the_cycles():
+    features = np.array([[1.0, 0.0]], np.float32)
+    targets, vector = np.array([[0.7, 0.2, 0.1]], np.float32), np.zeros(9, np.float32)
+    distillation = ensembles.Distillation(5, 1, high_learning_rate=0.5, low_learning_rate=0.1, cycle=2)
+    found = distillation.distil(LINEAR, vector, features, targets, np.array([0, 1], np.int32))
+    ends = []
+    for position, rate in enumerate([0.5, 0.1, 0.5, 0.1, 0.5]):
+        slope = _probabilities(vector, features)[0] - targets[0]
+        vector = vector - rate * np.concatenate([slope, np.zeros(3), slope])
+        if position % 2:
+            ends.append(vector)
+    np.testing.assert_allclose(found, np.mean(ends, axis=0), rtol=1e-5)
+
+
+def test_distillation_shorter_than_a_cycle_gives_the_last_model():
+    features, targets = np.array([[1.0, 0.0]], np.float32), np.array([[0.7, 0.2, 0.1]], np.float32)
+    found = ensembles.Distillation(1, 1, 0.3, 0.3, cycle=2).distil(
+        LINEAR, np.zeros(9, np.float32), features, targets, np.array([0, 1], np.int32)
+    )
+    slope = np.full(3, 1 / 3) - targets[0]
+    np.testing.assert_allclose(found, -0.3 * np.concatenate([slope, np.zeros(3), slope]), rtol=1e-5)
+
+
+def test_fedbe_comes_close_to_the_ensembles_predictions():
+    clients, features = _clients(), np.random.default_rng(2).normal(size=(200, 2)).astype(np.float32)
+    clients[4] = np.nan
+    distillation = ensembles.Distillation(60, 20, high_learning_rate=1.0, low_learning_rate=0.2, cycle=10)
+    found, left_out = ensembles.fedbe(LINEAR, clients, features, 10, distillation, np.random.default_rng(3))
+    assert left_out == 1
+    posterior = ensembles.gaussian_posterior(clients)
+    ensemble = [posterior.mean, *posterior.sample(10, np.random.default_rng(3)), *clients[:4]]
+    targets = ensembles.predict(LINEAR, ensemble, features)
+
+    def excess(vector: np.ndarray) -> float:
+        """Mean Kullback-Leibler divergence from the targets."""
+        return float((targets * np.log(targets / _probabilities(vector, features))).sum(axis=1).mean())
+
+    assert excess(found) < 0.3 * excess(posterior.mean)
+
+
+def test_vectors_and_weights_convert_into_each_other():
+    weights = models.mlp(2, (4,), 3).initial_weights(0)
+    vector = vectors.flatten(weights)
+    for weight, again in zip(weights, vectors.unflatten(vector, models.mlp(2, (4,), 3).shapes), strict=True):
+        np.testing.assert_array_equal(weight, again)
+    assert isinstance(vector, tf.Tensor)

@@ -1,0 +1,151 @@
+"""Rounds of all algorithms on four tiny clients."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from bandits import tasks
+from data import clients
+from optimization import models
+from optimization.posterior import algorithms, experiment, flags, metrics, vectors
+
+SIZES = (4, 6, 5, 9)
+
+
+def make_task(sizes=SIZES) -> tasks.Task:
+    draw = np.random.default_rng(0)
+    count = sum(sizes)
+    labels = draw.integers(0, 3, count).astype(np.int32)
+    features = (draw.normal(size=(count, 4)) + labels[:, np.newaxis]).astype(np.float32)
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    examples = clients.Examples(features, labels)
+    return tasks.Task(
+        clients=clients.ArrayClients(examples, owners, [str(index) for index in range(len(sizes))]),
+        held_out=clients.ArrayClients(examples, np.zeros(count, np.int32), ["all"]),
+        num_actions=3,
+        feature_spec=((4,), "float32"),
+        model="mlp",
+        model_arguments={"num_features": 4, "hidden": (), "num_outputs": 3},
+        rewards={},
+    )
+
+
+def make_run(folder, *arguments: str, sizes=SIZES, server_features=None) -> experiment.Run:
+    argv = ["run_posterior", "--clients_per_round=4", "--total_rounds=2", "--client_learning_rate=0.1", *arguments]
+    settings = flags.resolve(flags.define().parse(argv))
+    return experiment.Run(settings, make_task(sizes), server_features, folder)
+
+
+def play(run: experiment.Run, rounds: int = 1):
+    progress, row = run.initial_progress(), {}
+    for round_num in range(1, rounds + 1):
+        progress, row = run.play_round(progress, round_num)
+    return algorithms.flat(progress.server.weights), row
+
+
+@pytest.mark.parametrize("name", flags.ALGORITHMS)
+def test_every_algorithm_plays_two_rounds(tff_worker, tmp_path, name):
+    features = np.random.default_rng(1).normal(size=(10, 4)).astype(np.float32)
+    more = ["--server_data=clients:1", "--distillation_epochs=1", "--clients_per_round=3"] if name == "fedbe" else []
+    run = make_run(tmp_path, f"--algorithm={name}", *more, server_features=features)
+    before = algorithms.flat(run.initial_progress().server.weights)
+    after, row = play(run, 2)
+    assert np.isfinite(after).all()
+    assert np.abs(after - before).max() > 1e-3
+    assert set(row) == set(metrics.COLUMNS)
+    assert all(np.isfinite(value) for value in row.values())
+    assert (row[metrics.EMPTY_CLIENTS], row[metrics.NONFINITE_CLIENTS]) == (0, 0)
+    assert row[metrics.EXAMPLES] == sum(SIZES[1:] if name == "fedbe" else SIZES)
+
+
+def test_fedavg_equals_tffs(tff_worker, tmp_path):
+    task = make_task()
+    shared = ("--algorithm=fedavg", "--client_batch_size=100", "--client_epochs_per_round=3")
+    found, _ = play(make_run(tmp_path, *shared, "--server_learning_rate=0.5", "--server_momentum=0.9"), 2)
+
+    model = models.mlp(4, (), 3)
+
+    @tf.function
+    def predict(weights, features, training):
+        del training
+        return model.forward(weights[0], features)
+
+    @tf.function
+    def loss(output, label, sample_weight=None):
+        del sample_weight
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(label, output))
+
+    spec = collections.OrderedDict(x=tf.TensorSpec((None, 4)), y=tf.TensorSpec((None,), tf.int32))
+    process = tff.learning.algorithms.build_weighted_fed_avg(
+        tff.learning.models.FunctionalModel(
+            initial_weights=(model.initial_weights(0), ()),
+            predict_on_batch_fn=predict,
+            loss_fn=loss,
+            input_spec=spec,
+        ),
+        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1, momentum=0.9),
+        server_optimizer_fn=tff.learning.optimizers.build_sgdm(0.5, momentum=0.9),
+    )
+    data = []
+    for index, size in enumerate(SIZES):
+        one = task.clients.load(index)
+        values = collections.OrderedDict(x=one.features, y=one.labels)
+        data.append(tf.data.Dataset.from_tensor_slices(values).repeat(3).batch(size))
+    state = process.initialize()
+    for _ in range(2):
+        state = process.next(state, data).state
+    expected = vectors.flatten([tf.constant(weight) for weight in process.get_model_weights(state).trainable])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_fedkp_with_a_wide_bandwidth_and_size_weights_is_fedavg(tff_worker, tmp_path):
+    fedavg, _ = play(make_run(tmp_path, "--algorithm=fedavg"))
+    for name in ("fedkp", "fedkp_cluster_mean"):
+        wide = ("--bandwidth_scale=1e9", "--kernel_weights=num_examples")
+        fedkp, _ = play(make_run(tmp_path, f"--algorithm={name}", *wide))
+        np.testing.assert_allclose(fedkp, fedavg, atol=1e-6)
+
+
+def test_burn_in_rounds_are_fedavgs(tff_worker, tmp_path):
+    fedavg, _ = play(make_run(tmp_path, "--algorithm=fedavg"), 2)
+    run = make_run(tmp_path, "--algorithm=fedpa", "--burn_in_rounds=1")
+    after_one, _ = play(run, 1)
+    np.testing.assert_array_equal(after_one, play(make_run(tmp_path, "--algorithm=fedavg"), 1)[0])
+    assert np.abs(play(run, 2)[0] - fedavg).max() > 1e-4
+
+
+def test_every_algorithm_takes_the_same_server_step(tff_worker, tmp_path):
+    step = ("--server_optimizer=adam", "--server_learning_rate=0.02")
+    fedavg, _ = play(make_run(tmp_path, "--algorithm=fedavg", *step), 2)
+    wide = ("--bandwidth_scale=1e9", "--kernel_weights=num_examples")
+    fedkp, _ = play(make_run(tmp_path, "--algorithm=fedkp", *wide, *step), 2)
+    np.testing.assert_allclose(fedkp, fedavg, atol=1e-5)
+
+
+def test_clients_without_examples_or_with_diverged_models_are_left_out(tff_worker, tmp_path):
+    arguments = ("--algorithm=fedkp", "--bandwidth_scale=1e9", "--clients_per_round=3")
+    expected, _ = play(make_run(tmp_path, *arguments, sizes=(4, 6, 5)))
+    run = make_run(
+        tmp_path, "--algorithm=fedkp", "--bandwidth_scale=1e9", "--clients_per_round=5", sizes=(4, 6, 5, 0, 1)
+    )
+    load = run._clients.load
+
+    def with_infinity(index):
+        one = load(index)
+        return one if index < 3 else one._replace(features=one.features * np.float32(np.inf))
+
+    run._clients.load = with_infinity
+    found, row = play(run)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert (row[metrics.EMPTY_CLIENTS], row[metrics.NONFINITE_CLIENTS]) == (1, 1)
+
+
+def test_fedag_is_fedavg_that_predicts_with_samples_of_its_posterior(tff_worker, tmp_path):
+    equal = (5, 5, 5, 5)
+    fedavg, plain = play(make_run(tmp_path, "--algorithm=fedavg", sizes=equal))
+    fedag, sampled = play(make_run(tmp_path, "--algorithm=fedag", sizes=equal))
+    np.testing.assert_allclose(fedag, fedavg, atol=1e-6)
+    assert 1e-5 < abs(sampled["eval/loss"] - plain["eval/loss"]) < 0.5

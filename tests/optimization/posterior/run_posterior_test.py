@@ -1,0 +1,46 @@
+"""Whole runs on digits: files, and the same numbers with and without an interruption."""
+
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from optimization.posterior import flags, metrics, run_posterior
+
+SMALL = ("--clients_per_round=5", "--client_epochs_per_round=1", "--burn_in_rounds=1", "--algorithm=fedkppa")
+
+
+@pytest.fixture(autouse=True)
+def _one_worker(tff_worker, monkeypatch):
+    """Runs share the session's worker."""
+    from optimization import worker
+
+    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
+
+
+def play(folder: pathlib.Path, name: str, *arguments: str) -> pathlib.Path:
+    argv = ["run_posterior", f"--root_output_dir={folder}", f"--experiment_name={name}", *SMALL, *arguments]
+    assert run_posterior.program(flags.define().parse(argv)) == 0
+    return folder / name
+
+
+def test_a_run_leaves_a_complete_folder_and_continues_bit_for_bit(tmp_path, capsys):
+    whole = play(tmp_path, "whole", "--total_rounds=3", "--diagnose_round=2")
+    printed = capsys.readouterr().out
+    assert "rounds to 0.84" in printed
+    assert f"Results in {whole}" in printed
+    files = {path.name for path in whole.iterdir()}
+    assert {"config.json", "metrics.csv", "results.csv", "accuracy.png", "diagnosis_round_2.npz"} <= files
+    assert {f"diagnosis_round_2_{picture}.png" for picture in ("normality", "densities", "labels")} <= files
+    with np.load(whole / "diagnosis_round_2.npz") as archive:
+        assert set(archive.files) == {"p_values", "skewness", "kurtosis"}
+    rows = pd.read_csv(whole / "metrics.csv").drop(columns="seconds")
+    assert list(rows.columns) == ["round_num", *metrics.COLUMNS]
+    np.testing.assert_allclose(rows["running/eval/accuracy"], rows["eval/accuracy"].expanding().mean())
+
+    play(tmp_path, "parts", "--total_rounds=2", "--diagnose_round=2")
+    parts = play(tmp_path, "parts", "--total_rounds=3", "--diagnose_round=2")
+    pd.testing.assert_frame_equal(pd.read_csv(parts / "metrics.csv").drop(columns="seconds"), rows, check_exact=True)
+    with np.load(whole / "model" / "weights.npz") as first, np.load(parts / "model" / "weights.npz") as second:
+        assert all(np.array_equal(first[name], second[name]) for name in first.files)

@@ -1,0 +1,146 @@
+"""Tests of optimization.posterior.samplers."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from optimization import client_work, models
+from optimization.posterior import covariance, samplers, vectors
+
+KEY = tf.constant([3, 4])
+MODEL = models.mlp(3, (4,), 2)
+# Weights are the mean of a normal distribution of unit variance, and features its samples: the posterior of n
+# examples is normal around their mean with variance 1 / n.
+MEAN_MODEL = models.Model({"mean": (40,)}, lambda weights, features: weights[0] - features, 0)
+
+
+def _squared_error(outputs: tf.Tensor, batch: client_work.Batch) -> tf.Tensor:
+    return tf.reduce_mean(tf.square(outputs - batch["targets"]))
+
+
+def _negative_log_density(outputs: tf.Tensor, batch: client_work.Batch) -> tf.Tensor:
+    del batch
+    return tf.reduce_mean(tf.reduce_sum(0.5 * tf.square(outputs), axis=1))
+
+
+def _cache(num_examples: int = 11) -> client_work.Batch:
+    draw = np.random.default_rng(0)
+    return {
+        "features": tf.constant(draw.normal(size=(num_examples, 3)), tf.float32),
+        "targets": tf.constant(draw.normal(size=(num_examples, 2)), tf.float32),
+    }
+
+
+def _numbers(num_examples: int = 20) -> client_work.Batch:
+    return {"features": tf.constant(np.random.default_rng(1).normal(0.7, 1, (num_examples, 40)), tf.float32)}
+
+
+def _chain(cache=None, **settings) -> samplers.Chain:
+    sgd = samplers.ChainSgd(**{"learning_rate": 0.1, "batch_size": 4, "epochs": 3} | settings)
+    return sgd.build(MODEL, _squared_error)(MODEL.initial_weights(0), cache or _cache(), KEY)
+
+
+def test_burn_in_is_fedavg():
+    weights = MODEL.initial_weights(0)
+    plain = client_work.LocalSgd(0.1, 4, 3).build(MODEL, _squared_error)(weights, _cache(), KEY)
+    found = samplers.sgd_update(_chain(), MODEL.shapes)
+    for delta, expected in zip(found.delta, plain.delta, strict=True):
+        np.testing.assert_allclose(delta, expected, atol=1e-6)
+    np.testing.assert_allclose(found.loss_sum, plain.loss_sum, rtol=1e-6)
+
+
+def test_steps_with_momentum_equal_keras():
+    weights, cache = MODEL.initial_weights(0), _cache()
+    variables = [tf.Variable(weight) for weight in weights]
+    optimizer = tf.keras.optimizers.SGD(0.1, momentum=0.9)
+    for _ in range(3):
+        with tf.GradientTape() as tape:
+            loss = _squared_error(MODEL.forward(variables, cache["features"]), cache)
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+    expected = vectors.flatten(variables) - vectors.flatten(weights)
+    np.testing.assert_allclose(_chain(batch_size=11, momentum=0.9).last, expected, atol=1e-6)
+
+
+def test_a_sample_averages_its_steps():
+    every = _chain(steps_per_sample=1).samples.numpy()
+    assert every.shape == (9, 3 * 4 + 4 + 4 * 2 + 2)
+    np.testing.assert_allclose(every[-1], _chain().last, atol=1e-6)
+    expected = [every[:3].mean(axis=0), every[3:6].mean(axis=0), every[6:].mean(axis=0)]
+    np.testing.assert_allclose(_chain(steps_per_sample=3).samples, expected, atol=1e-6)
+    np.testing.assert_allclose(_chain().samples, expected, atol=1e-6)  # By default the three steps of an epoch.
+
+
+@pytest.mark.parametrize(("steps_per_sample", "ends"), [(4, [4, 9]), (20, [9])])
+def test_the_last_sample_takes_the_steps_left_over(steps_per_sample, ends):
+    every = _chain(steps_per_sample=1).samples.numpy()
+    expected = [part.mean(axis=0) for part in np.split(every, ends)[:-1]]
+    np.testing.assert_allclose(_chain(steps_per_sample=steps_per_sample).samples, expected, atol=1e-6)
+
+
+def test_fedpa_sends_the_samples_mean_times_their_inverse_covariance():
+    chain = _chain()
+    found = vectors.flatten(samplers.fedpa_update(chain, MODEL.shapes, 0.1).delta)
+    np.testing.assert_allclose(found, covariance.inverse_times_mean(chain.samples, 0.1), atol=1e-7)
+
+
+def test_fedpa_without_shrinkage_sends_the_samples_mean():
+    chain = _chain()
+    found = vectors.flatten(samplers.fedpa_update(chain, MODEL.shapes, 0.0).delta)
+    np.testing.assert_allclose(found, chain.samples.numpy().mean(axis=0), atol=1e-7)
+
+
+def test_a_client_without_examples_sends_no_change():
+    chain = _chain(_cache(0), langevin=True)
+    for update in (
+        samplers.sgd_update(chain, MODEL.shapes),
+        samplers.sgld_update(chain, MODEL.shapes),
+        samplers.fedpa_update(chain, MODEL.shapes, 0.1),
+    ):
+        assert update.is_finite
+        assert not vectors.flatten(update.delta).numpy().any()
+
+
+def test_a_diverged_client_sends_no_change_and_says_so():
+    update = samplers.fedpa_update(_chain(learning_rate=1e20), MODEL.shapes, 0.1)
+    assert not update.is_finite
+    assert not vectors.flatten(update.delta).numpy().any()
+
+
+def test_one_langevin_step_adds_noise_of_twice_the_step_size():
+    # One full batch of 20 examples: the step size for the log posterior is 0.1 / 20.
+    cache = _numbers()
+    sgd = samplers.ChainSgd(0.1, 20, 1, langevin=True)
+    run = sgd.build(MEAN_MODEL, _negative_log_density)
+    start = tf.zeros(40)
+    drift = 0.1 * cache["features"].numpy().mean(axis=0)
+    noise = np.concatenate([run([start], cache, tf.constant([0, key])).last - drift for key in range(50)])
+    # 2,000 draws: standard errors 1.6% of the deviation.
+    assert noise.std() == pytest.approx(np.sqrt(2 * 0.1 / 20), rel=0.05)
+    assert abs(noise.mean()) < 5 * noise.std() / np.sqrt(noise.size)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_the_langevin_chain_has_the_posteriors_mean_and_variance(momentum):
+    cache = _numbers()
+    posterior_mean = cache["features"].numpy().mean(axis=0)
+    sgd = samplers.ChainSgd(0.1, 20, 2000, momentum, steps_per_sample=1, langevin=True)
+    run = sgd.build(MEAN_MODEL, _negative_log_density)
+    samples = run([tf.constant(posterior_mean)], cache, KEY).samples.numpy()
+    # 40 chains of 2,000 steps, correlated over about 20 of them: 4,000 independent draws. The step size adds 5%.
+    assert samples.var() == pytest.approx(1 / 20, rel=0.1)
+    assert np.abs(samples.mean(axis=0)).max() < 5 * np.sqrt(1 / 20 / 100)
+
+
+def test_sgld_sends_the_chains_average():
+    chain = _chain(langevin=True)
+    found = vectors.flatten(samplers.sgld_update(chain, MODEL.shapes).delta)
+    every = _chain(langevin=True, steps_per_sample=1).samples.numpy()
+    np.testing.assert_allclose(found, every.mean(axis=0), atol=1e-6)
+
+
+def test_a_chain_is_a_function_of_its_key():
+    sgd = samplers.ChainSgd(0.1, 4, 2, langevin=True)
+    run = sgd.build(MODEL, _squared_error)
+    first, again, other = (run(MODEL.initial_weights(0), _cache(), tf.constant([3, key])).last for key in (4, 4, 5))
+    np.testing.assert_array_equal(first, again)
+    assert (first.numpy() != other.numpy()).any()
