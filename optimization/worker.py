@@ -10,6 +10,8 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
+import threading
 import time
 
 import grpc
@@ -28,6 +30,7 @@ _CHANNEL_OPTIONS = [
 ]
 # Aggregators inside aggregators nest deeper than the hundred levels that protobuf allows by default.
 _message.SetAllowOversizeProtos(True)
+_ending = threading.Event()
 _libc = ctypes.CDLL("libc.so.6")
 # glibc keeps freed memory instead of returning it and faulting it in again: models and messages of the same sizes come
 # back every round, and page faults cost a fifth of a round. One heap for all threads, since updates pass between them.
@@ -71,7 +74,7 @@ def start(max_concurrent_calls: int = 0) -> subprocess.Popen:
         start_new_session=True,
         preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
     )
-    atexit.register(process.kill)
+    atexit.register(_end, process)
     channel = grpc.insecure_channel(f"localhost:{port}", _CHANNEL_OPTIONS)
     stub = tff.framework.RemoteExecutorGrpcStub(channel)
     deadline = time.monotonic() + _START_SECONDS
@@ -80,7 +83,26 @@ def start(max_concurrent_calls: int = 0) -> subprocess.Popen:
             raise WorkerError(f"TFF's worker did not start on port {port} (exit status {process.poll()}).")
         time.sleep(0.05)
     tff.framework.set_default_context(_context(stub))
+    threading.Thread(target=_watch, args=(process,), daemon=True).start()
     return process
+
+
+def _watch(process: subprocess.Popen) -> None:
+    """Ends the program when its worker dies before it: TFF would wait for an answer without limit."""
+    status = process.wait()
+    if status and not _ending.is_set():
+        print(
+            f"TFF's worker died (exit status {status}), perhaps for want of memory. Checkpoints are kept: the same "
+            "command continues after the last.",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(1)
+
+
+def _end(process: subprocess.Popen) -> None:
+    _ending.set()
+    process.kill()
 
 
 def _context(stub: tff.framework.RemoteExecutorGrpcStub) -> tff.framework.SyncExecutionContext:

@@ -134,6 +134,14 @@ def _start(folder: pathlib.Path) -> tuple[subprocess.Popen, list[psutil.Process]
     return process, workers
 
 
+def test_a_worker_that_dies_ends_the_run_with_a_clear_error(tmp_path):
+    process, workers = _start(tmp_path)
+    workers[0].kill()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "TFF's worker died (exit status -9)" in errors
+
+
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_saves_and_leaves_no_worker(tmp_path, signum, status):
     process, workers = _start(tmp_path)
