@@ -21,6 +21,9 @@ def test_purposes_keep_their_numbers():
         "CACHE": 6,
         "TRAINING": 7,
         "EVALUATION": 8,
+        "SILOS": 9,
+        "DECISION": 10,
+        "DELAY": 20,
     }
 
 
