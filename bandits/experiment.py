@@ -146,7 +146,9 @@ def cohort_inputs(
             cache=keys.tensorflow_key(seed, keys.Purpose.CACHE, acts_at, client),
             training=keys.tensorflow_key(seed, keys.Purpose.TRAINING, round_num, client),
         )
-        lag = keys.generator(seed, keys.Purpose.DELAY, period, client).integers(settings["bandits_deploy_delay"] + 1)
+        lag = 0
+        if most := settings["bandits_deploy_delay"]:
+            lag = keys.generator(seed, keys.Purpose.DELAY, period, client).integers(most + 1)
         features = task.normalise(examples.features)
         inputs.append(process.ClientInput(features, examples.labels, client_keys, np.int32(lag), np.int32(place)))
     return inputs
