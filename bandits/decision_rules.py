@@ -168,7 +168,7 @@ class Greedy(_ValueRule):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EpsilonGreedy(_ValueRule):
+class EpsilonGreedy(Greedy):
     """Executes the greedy action, or with probability epsilon one at random.
 
     The random one may be the greedy one too (Sutton and Barto, "Reinforcement Learning", section 2.2).

@@ -17,7 +17,7 @@ import tensorflow_federated as tff
 
 from bandits import inference, losses, policies
 from data import clients
-from optimization import client_work, models, server, supervised
+from optimization import client_work, fusion, models, server, supervised
 
 
 class BanditState(NamedTuple):
@@ -296,7 +296,7 @@ class BanditProcess:
             )
             return tff.federated_zip(new_state), tff.federated_zip(metrics)
 
-        return tff.templates.IterativeProcess(initialize, next_round)
+        return fusion.fused(tff.templates.IterativeProcess(initialize, next_round))
 
 
 _SUMMED = [name for name in RoundMetrics._fields if name in _ClientOutput._fields]

@@ -12,11 +12,13 @@ _GAMMA = Parameter(0.75, "weight of a reward relative to that of the next; 1 dis
 _C = Parameter(1.0, "weight of the confidence interval", above=True)
 _INITIAL = Parameter(0.0, "estimate of an action never executed; above all rewards: optimistic start", low=-1e6)
 
+_EPSILON_GREEDY = {"epsilon": _EPSILON, "initial_value": _INITIAL, "alpha": _ALPHA}
+
 _MODULE = "bandits.decision_rules"
 RULES: Mapping[str, PolicyEntry] = {
     "greedy": PolicyEntry(f"{_MODULE}:Greedy", {"initial_value": _INITIAL, "alpha": _ALPHA}),
-    "epsilon_greedy": PolicyEntry(f"{_MODULE}:EpsilonGreedy", {"epsilon": _EPSILON, "alpha": _ALPHA}),
-    "epsilon_nongreedy": PolicyEntry(f"{_MODULE}:EpsilonNonGreedy", {"epsilon": _EPSILON, "alpha": _ALPHA}),
+    "epsilon_greedy": PolicyEntry(f"{_MODULE}:EpsilonGreedy", _EPSILON_GREEDY),
+    "epsilon_nongreedy": PolicyEntry(f"{_MODULE}:EpsilonNonGreedy", _EPSILON_GREEDY),
     "ucb": PolicyEntry(f"{_MODULE}:Ucb", {"c": _C, "alpha": _ALPHA}),
     "discounted_ucb": PolicyEntry(f"{_MODULE}:Ucb", {"c": _C, "gamma": _GAMMA}),
     "thompson": PolicyEntry(f"{_MODULE}:Thompson"),

@@ -118,6 +118,7 @@ def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
 
     def forward(weights, features):
         rows = tf.gather(weights[0], features["ids"])
-        return tf.einsum("bwk,bw->bk", rows, features["values"]) + weights[1]
+        # A product with a row vector, unlike an einsum, transposes nothing.
+        return tf.matmul(features["values"][:, tf.newaxis], rows)[:, 0] + weights[1]
 
     return Model(shapes, forward, 2 * vocabulary_size * num_outputs)

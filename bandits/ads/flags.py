@@ -1,18 +1,20 @@
 """Flags of the ad study, and every check that needs no data and no TensorFlow."""
 
+import pathlib
 from collections.abc import Mapping
 
 from bandits import rule_flags
 from bandits.registry import Parameter, PolicyEntry
 from data import ads
 from data.errors import UsageError
-from optimization import cli
+from optimization import cli, presets
 
 _USAGE = """
 Federated multi-armed bandit over ads: clients pull locally, the server averages their value differentials. Beside it
 runs a centralised bandit on the same impressions.
 
   run_ads --data_file=Ads_CTR_Optimisation.csv
+  run_ads --preset=gradient_epsilon --repeat=20           # one of the text's remedies
   run_ads --rates=0.05,0.1,0.2 --clients=1000 --decision_rule=federated_ucb
 """
 
@@ -33,12 +35,14 @@ _HELP = rule_flags.HELP | {
     "federated_ucb": "upper confidence bound whose interval is averaged too",
 }
 _IMPRESSIONS = 100
+PRESETS = pathlib.Path(__file__).parent / "presets"
 
 
 def define() -> cli.FlagSet:
     """Returns the flags of `run_ads`."""
     flags = cli.FlagSet(_USAGE)
     flags.group("What is studied")
+    presets.define(flags)
     rule_flags.define(flags, RULES, "epsilon_greedy", _HELP)
     flags.choice(
         "client_weighting",
@@ -71,7 +75,7 @@ def define() -> cli.FlagSet:
 
     flags.group("Output")
     flags.text("root_output_dir", "runs", "folder of all runs")
-    flags.text("experiment_name", None, "name of this run's folder (default: ads_RULE)")
+    flags.text("experiment_name", None, "name of this run's folder (default: ads_PRESET or ads_RULE)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.integer("rounds_per_checkpoint", 10, "rounds between checkpoints; 0 for only the last")
     flags.integer("max_concurrent_threads", 0, "shards of clients computed at the same time; 0 for as many as cores")
@@ -84,6 +88,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
+    settings = settings.with_defaults(presets.values(settings.preset, PRESETS))
     rule_values(settings)
     if settings.rates is not None:
         if settings.data_file:
@@ -102,7 +107,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
             f"{settings.client_weighting} cannot be given with it."
         )
     if settings.experiment_name is None:
-        settings = settings.replace(experiment_name=f"ads_{settings.decision_rule}")
+        settings = settings.replace(experiment_name=f"ads_{settings.preset or settings.decision_rule}")
     paths = {name: cli.user_path(settings[name]) for name in ("data_file", "root_output_dir") if settings[name]}
     return settings.replace(**paths)
 

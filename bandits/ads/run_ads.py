@@ -5,7 +5,7 @@ import sys
 from bandits.ads import flags, metrics
 from data import ads
 from data.errors import UsageError
-from optimization import cli, run_folder
+from optimization import cli, presets, run_folder
 
 
 def load_impressions(settings: cli.Settings) -> ads.Impressions:
@@ -64,6 +64,9 @@ def run(settings: cli.Settings, impressions: ads.Impressions, folder: run_folder
 
 def program(settings: cli.Settings) -> int:
     """Runs `--repeat` runs after another; returns the first exit status that is not 0."""
+    if settings.list_presets:
+        print(presets.table(flags.PRESETS, ("decision_rule", "client_weighting")))
+        return 0
     settings = flags.resolve(settings)
     runs = []
     for seed in range(settings.seed, settings.seed + settings.repeat):

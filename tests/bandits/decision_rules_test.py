@@ -144,8 +144,10 @@ def test_greedy_by_hand():
     np.testing.assert_array_equal(state.counts, [3, 5, 1])
 
 
-def test_an_optimistic_start_tries_every_action_first():
-    rule = decision_rules.Greedy(initial_value=5.0)
+@pytest.mark.parametrize(
+    "rule", [decision_rules.Greedy(initial_value=5.0), decision_rules.EpsilonGreedy(epsilon=0.0, initial_value=5.0)]
+)
+def test_an_optimistic_start_tries_every_action_first(rule):
     state, executed = rule.init(6), []
     for one in key(6, 6):
         executed.append(int(rule.select(state, one)))

@@ -244,12 +244,6 @@ def test_equal_inputs_give_equal_rounds_bit_for_bit(tff_worker):
             np.testing.assert_array_equal(first, second)
 
 
-def test_the_round_compiles_to_map_reduce_form(tff_worker):
-    rounds = make(clip_norm=0.1, adaptive_clipping=True).build(INITIAL)
-    form = tff.backends.mapreduce.get_map_reduce_form_for_computation(rounds.next)
-    assert form.work is not None
-
-
 def test_a_sparse_bag_of_words_trains_as_the_dense_one():
     draw = np.random.default_rng(3)
     ids = np.array([[1, 4, 0], [4, 2, 0], [0, 0, 0], [3, 1, 2], [4, 0, 0], [2, 3, 0]], np.int32)

@@ -157,11 +157,6 @@ def test_a_round_is_generalized_fedavg_of_tff(tff_worker):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_round_compiles_to_map_reduce_form(tff_worker):
-    form = tff.backends.mapreduce.get_map_reduce_form_for_computation(make().build(INITIAL).next)
-    assert form.work is not None
-
-
 @pytest.mark.parametrize("position", [0, 2])
 def test_a_scalar_is_put_at_its_position(position):
     expected = [0.0, 0.0, 0.0]

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from bandits.ads import flags
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 IMPORTED = "TensorFlow was imported"
 RATES = "--rates=0.1,0.2"
@@ -40,9 +42,17 @@ def test_a_sound_command_line_goes_on_to_tensorflow(run):
     assert done.stderr.endswith(f"ImportError: {IMPORTED}\n")
 
 
+def test_a_preset_sets_what_no_flag_gives():
+    settings = flags.resolve(flags.define().parse(["run_ads", RATES, "--preset=gradient_epsilon", "--clients=7"]))
+    assert settings.decision_rule == "gradient_epsilon"
+    assert (settings.clients, settings.total_rounds, settings.local_pulls) == (7, 10, 10)
+    assert settings.experiment_name == "ads_gradient_epsilon"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--preset=no"], "--preset=no is not known: --list_presets prints their names."),
         ([], "No ad table is named: give its path by --data_file, or click rates by --rates=0.1,0.2."),
         (
             [RATES, "--local_pulls=11"],

@@ -1,0 +1,22 @@
+"""Rounds whose clients each do all their work in one TensorFlow computation.
+
+As written, a round is many small computations: training, a norm, clipping, weighing, a sum for each metric. TFF's worker
+calls them one by one for every client and keeps what each returns. In TFF's MapReduce form they are three: all that
+a client computes, its sum, and all that the server computes.
+"""
+
+import tensorflow_federated as tff
+from tensorflow_federated.python.core.backends.mapreduce import form_utils
+
+
+def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativeProcess:
+    """Returns the process with its rounds in MapReduce form.
+
+    Args:
+      process: A process of rounds (state, clients) -> (state, metrics) that broadcast, map, aggregate and update.
+    """
+    form = form_utils.get_map_reduce_form_for_computation(process.next)
+    next_round = form_utils.get_computation_for_map_reduce_form(form)
+    # The form forgets which Python containers, such as named tuples, the structures are.
+    next_round = tff.framework.ConcreteComputation.with_type(next_round, process.next.type_signature)
+    return tff.templates.IterativeProcess(process.initialize, next_round)
