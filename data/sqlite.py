@@ -44,7 +44,9 @@ class SqliteClients(clients.ClientData):
         self._split = split
         self._parse = parse
         try:
-            self._connection = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)
+            # Clients are read ahead in another thread; SQLite itself lets one thread at a time in.
+            name = f"{self._path.absolute().as_uri()}?mode=ro"
+            self._connection = sqlite3.connect(name, uri=True, check_same_thread=False)
             rows = self._connection.execute(
                 "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ? ORDER BY client_id",
                 (split,),

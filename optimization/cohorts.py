@@ -1,6 +1,8 @@
 """Which clients make up a round: drawn anew from (seed, round), so that no state lives between rounds."""
 
-from collections.abc import Mapping
+import concurrent.futures
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -33,3 +35,30 @@ def draw(sampling: str, population: int, cohort_size: int, seed: int, round_num:
     if sampling == "poisson":
         return np.flatnonzero(generator.random(population) < cohort_size / population)
     return generator.choice(population, cohort_size, replace=False)
+
+
+class PreparedAhead:
+    """Prepares each round's clients while TFF's worker still plays the round before.
+
+    Call it with a round's number for what `prepare` returns or raises; rounds may come in any order.
+    """
+
+    def __init__(self, prepare: Callable[[int], Any], total_rounds: int):
+        """Prepares nothing yet.
+
+        Args:
+          prepare: Reads the clients of a round; called in another thread, too.
+          total_rounds: The last round.
+        """
+        self._prepare = prepare
+        self._total_rounds = total_rounds
+        self._pool = concurrent.futures.ThreadPoolExecutor(1)
+        self._ahead: dict[int, concurrent.futures.Future] = {}
+
+    def __call__(self, round_num: int) -> Any:
+        ready = self._ahead.pop(round_num, None)
+        prepared = ready.result() if ready else self._prepare(round_num)
+        self._ahead.clear()
+        if round_num < self._total_rounds:
+            self._ahead[round_num + 1] = self._pool.submit(self._prepare, round_num + 1)
+        return prepared

@@ -103,7 +103,7 @@ class _Benchmark:
             bandit=registry.BANDITS["softmax"],
             population=range(population),
             rewards="exact",
-            total_rounds=1,
+            total_rounds=10**6,  # As in a run, the next round's clients are always prepared ahead.
             cohort_size=1,
             deploy_every=10,
             server_optimizer="adam",

@@ -45,3 +45,23 @@ def test_by_turns_every_client_comes_back_after_population_over_cohort_rounds():
     assert {len(turns) for turns in seen.values()} == {10}
     assert len(seen) == 23
     assert min(np.diff(turns).min() for turns in seen.values()) >= 23 // 5
+
+
+def test_rounds_are_prepared_once_and_ahead_up_to_the_last():
+    prepared = []
+    ahead = cohorts.PreparedAhead(lambda round_num: prepared.append(round_num) or -round_num, total_rounds=5)
+    assert [ahead(round_num) for round_num in (3, 4, 5)] == [-3, -4, -5]
+    assert prepared == [3, 4, 5]
+    assert [ahead(round_num) for round_num in (1, 4)] == [-1, -4]
+
+
+def test_what_fails_ahead_fails_in_its_own_round():
+    def prepare(round_num):
+        if round_num == 2:
+            raise OSError("no such client")
+        return round_num
+
+    ahead = cohorts.PreparedAhead(prepare, total_rounds=3)
+    assert ahead(1) == 1
+    with pytest.raises(OSError, match="no such client"):
+        ahead(2)
