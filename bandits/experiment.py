@@ -160,8 +160,7 @@ def build_selector(settings: Mapping[str, Any], task: tasks.Task, phase: Phase) 
     """Returns the client selector of a phase, which counts every client's examples; None for uniform cohorts."""
     if phase.client_selection == "uniform":
         return None
-    population = _capped(settings, task)
-    sizes = [len(population.load(client).labels) for client in phase.population]
+    sizes = clients.sizes(_capped(settings, task), phase.population)
     return selector_flags.build(settings, phase.client_selection, sizes, phase.cohort_size)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import tqdm
 
 from data import keys
 
@@ -154,6 +155,19 @@ def pool(clients: ClientData, max_examples: int, seed: int) -> Examples:
             break
     features = map_features(lambda *parts: np.concatenate(parts), *(examples.features for examples in found))
     return Examples(features, np.concatenate([examples.labels for examples in found]))
+
+
+def sizes(clients: ClientData, indices: Sequence[int]) -> np.ndarray:
+    """Returns int64 [indices], how many examples each of these clients has.
+
+    Reads every one of them, with a progress bar at a terminal where that takes a while.
+
+    Args:
+      clients: The population.
+      indices: Whose examples to count.
+    """
+    counted = tqdm.tqdm(indices, "Counting examples", unit="client", delay=2, leave=False, disable=None)
+    return np.array([len(clients.load(index).labels) for index in counted], np.int64)
 
 
 def _arrays(features: Features) -> list[np.ndarray]:

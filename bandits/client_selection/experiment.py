@@ -102,7 +102,7 @@ class Run:
         self._clients = task.clients
         if settings["max_examples_per_client"]:
             self._clients = clients.CappedClients(task.clients, settings["max_examples_per_client"], settings["seed"])
-        self._sizes = client_sizes(self._clients)
+        self._sizes = clients.sizes(self._clients, range(len(self._clients)))
         self.selector = selector_flags.build(
             settings, settings["client_selection"], self._sizes, settings["clients_per_round"]
         )
@@ -255,8 +255,3 @@ class Run:
             loss = f"{losses[index]:.6g}" if index in losses else ""
             writer.writerow([name, self._sizes[index], progress.selections[index], loss])
         return file.getvalue().encode()
-
-
-def client_sizes(population: clients.ClientData) -> np.ndarray:
-    """Returns int64 [clients], how many examples each has."""
-    return np.array([len(population.load(index).labels) for index in range(len(population))], np.int64)

@@ -200,3 +200,7 @@ def test_file_checksum_of_a_large_file_sees_its_size_and_both_ends(tmp_path, mon
 
     size = 1000
     assert len({checksum(size, 0), checksum(size, size - 1), checksum(size + 1, 0)}) == 3
+
+
+def test_sizes_are_those_of_the_clients_asked_for():
+    np.testing.assert_array_equal(clients.sizes(_clients(2, 0, 2, 0, 2), [2, 1, 0]), [3, 0, 2])
