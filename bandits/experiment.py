@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import flags, inference, losses, metrics, process, registry, tasks
+from bandits import flags, inference, losses, metrics, posterior_process, process, registry, shared_process, tasks
 from bandits.client_selection import selector_flags, selectors
 from data import clients, keys
 from optimization import aggregators, client_work, cohorts, models, privacy, runner, server
@@ -34,6 +34,7 @@ class Phase:
       server_learning_rate: Its learning rate.
       client_learning_rate: The clients'.
       client_selection: How cohorts are chosen; uniform ones follow `--cohort_sampling`.
+      model_aggregation: How a cohort's models become one; `mean` follows `--aggregator_type`.
     """
 
     bandit: registry.BanditEntry
@@ -46,6 +47,7 @@ class Phase:
     server_learning_rate: float
     client_learning_rate: float
     client_selection: str = "uniform"
+    model_aggregation: str = "mean"
 
 
 class Progress(NamedTuple):
@@ -183,7 +185,11 @@ def build(
     definition = build_process(settings, task, phase, mechanism)
     if initial_weights is None:
         initial_weights = definition.model.initial_weights(settings["seed"])
-    tff_process = definition.build(initial_weights)
+    if phase.model_aggregation == "mean":
+        tff_process = shared_process.build(settings, task, phase, definition, initial_weights)
+        process_of = lambda round_num: tff_process  # noqa: E731
+    else:
+        process_of = posterior_process.build(settings, definition, initial_weights)
     evaluate = _evaluator(settings, task, definition)
     selector = build_selector(settings, task, phase)
     polls = isinstance(selector, selectors.PowD)
@@ -203,7 +209,7 @@ def build(
     def play_round(progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
         drawn, selection = select(progress, round_num) if selector else (None, ())
         inputs = prepare(round_num) if drawn is None else cohort_inputs(settings, task, phase, round_num, drawn)
-        state, counts = tff_process.next(progress.server, inputs)
+        state, counts = process_of(round_num).next(progress.server, inputs)
         if selector:
             local = selectors.LocalLosses(counts.client_losses, counts.client_deviations)
             selection = selector.observe(selection, *selectors.reported(drawn, local))
@@ -218,7 +224,7 @@ def build(
 
     return runner.Experiment(
         initial_state=lambda: Progress(
-            tff_process.initialize(), np.float64(0), np.int64(0), selector.initial_state() if selector else ()
+            process_of(1).initialize(), np.float64(0), np.int64(0), selector.initial_state() if selector else ()
         ),
         play_round=play_round,
         evaluate=lambda progress: evaluate(progress.server.weights),

@@ -8,7 +8,8 @@ from typing import Any
 from bandits import registry, task_flags
 from bandits.client_selection import selector_flags
 from data.errors import UsageError
-from optimization import aggregation_flags, cli, presets
+from optimization import aggregation_flags, cli, presets, worker_flags
+from optimization.posterior import algorithm_flags
 
 _USAGE = """
 Federated contextual bandits: clients act with a deployed model, train on what they saw, and the server averages.
@@ -40,6 +41,19 @@ _DEFAULTS = {
     "max_examples_per_client": 0,
     "max_words": 200,
 }
+
+# Algorithms of run_posterior that are none of their own here, or cannot be.
+_NOT_HERE: Mapping[str, str] = {
+    "fedavg": "the mean: use --client_weighting=num_examples",
+    "fedopt": "the mean with a --server_optimizer: use those",
+    "fedag": "the mean: its posterior adds samples to predictions, but what clients deploy is the posterior's mean",
+    "fedbe": "impossible here: it distils on unlabelled data at the server, and all data stays with the clients",
+}
+_MODEL_AGGREGATIONS: Mapping[str, str] = (
+    {"mean": "as --aggregator_type says"}
+    | algorithm_flags.ALGORITHMS
+    | {name: f"refused, as {reason.partition(':')[0]}" for name, reason in _NOT_HERE.items()}
+)
 
 # Hyperparameters of each server optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
 # Left out, they have Keras' defaults, which are also TFF's.
@@ -149,6 +163,9 @@ def define() -> cli.FlagSet:
             )
 
     aggregation_flags.define(flags)
+    flags.choice("model_aggregation", "mean", _MODEL_AGGREGATIONS, "how the clients' models become one")
+    algorithm_flags.define_kernels(flags)
+    algorithm_flags.define_chains(flags)
 
     flags.group("Initial training, for --scenario=init and init_shift")
     flags.integer(
@@ -172,7 +189,7 @@ def define() -> cli.FlagSet:
     flags.integer("eval_batch_size", 512, "examples of an evaluation batch", low=1)
     flags.integer("max_validation_samples", 10000, "most held-out examples; 0 for all")
     flags.integer("rounds_per_checkpoint", None, "rounds between checkpoints; 0 for only the last")
-    flags.integer("max_concurrent_threads", 0, "clients computed at the same time; 0 for as many as cores")
+    worker_flags.define(flags)
     return flags
 
 
@@ -188,8 +205,9 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
     task_flags.check(settings)
+    worker_flags.addresses(settings)
     settings = settings.with_defaults(_DEFAULTS | dict(task.defaults) | dict(published))
-    settings = aggregation_flags.resolve(settings)
+    settings = aggregation_flags.resolve(_resolve_model_aggregation(settings, bandit))
     selector_flags.check(settings, [settings.client_selection])
     selector_flags.check_privacy(settings, settings.client_selection, is_private=bool(settings.noise_multiplier))
     if settings.client_selection != "uniform":
@@ -206,6 +224,32 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if weighted is None:
         settings = settings.replace(importance_weighting=bandit.importance_weighted)
     return task_flags.resolve(settings.with_user_paths("root_output_dir", "initial_model_path"))
+
+
+def _resolve_model_aggregation(settings: cli.Settings, bandit: registry.BanditEntry) -> cli.Settings:
+    """Refuses model aggregations that make no sense here; those that need each client's model are not clipped."""
+    name = settings.model_aggregation
+    flag = f"--model_aggregation={name}"
+    settings = algorithm_flags.resolve(settings, "model_aggregation")
+    if name in _NOT_HERE:
+        raise UsageError(f"{flag} is {_NOT_HERE[name]}.")
+    if name != "mean" and not bandit.trains:
+        raise UsageError(f"{flag} has no effect with --bandits_type={settings.bandits_type}.")
+    if name not in algorithm_flags.KERNELS:
+        return settings
+    if settings.aggregator_type not in ("mean", "none"):
+        raise UsageError(
+            f"--aggregator_type={settings.aggregator_type} shows the server only a sum, with noise or without; {flag} "
+            "must see each client's model: use mean."
+        )
+    if settings.clip_norm is not None or settings.adaptive_clipping:
+        raise UsageError(
+            f"Clipping bounds what a client adds to a sum; {flag} takes no sum: leave out --clip_norm and "
+            "--adaptive_clipping."
+        )
+    if settings.client_weighting != "uniform":
+        raise UsageError(f"--client_weighting weighs a mean; {flag} has --kernel_weights={settings.client_weighting}.")
+    return settings.replace(adaptive_clipping=False)
 
 
 def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:

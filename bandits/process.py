@@ -123,7 +123,8 @@ class BanditProcess:
       policy: Exploration policy of the deployed model.
       loss: `losses.BanditLoss` or `losses.SupervisedLoss`.
       reward_matrix: float32 [labels, actions], see `inference.reward_vectors`.
-      local_sgd: Client training; None for none, as in the baseline of an initial model that stays as it is.
+      local_sgd: Client training, or what stands in its place; None for none, as in the baseline of an initial model
+        that stays as it is.
       aggregator: Factory of a weighted aggregation of deltas.
       server_optimizer: Takes the aggregated step.
       deploy_every: Rounds between deployments, T.
@@ -165,6 +166,7 @@ class BanditProcess:
         """Returns the function (deployed, weights, client) -> _ClientOutput; call it where it will run."""
         train = self.local_sgd and self.local_sgd.build(self.model, self.loss)
 
+        @tf.autograph.experimental.do_not_convert  # Nothing here needs it, and it takes a second.
         def run(deployed, weights, client: ClientInput) -> _ClientOutput:
             cache, batches = self._act(deployed, client)
             # Algorithm 3: train the current model on that log, or, supervised, on every action's reward.
@@ -204,6 +206,21 @@ class BanditProcess:
         log = {losses.FULL_FEEDBACK: rewards} if self.loss.full_feedback else cache
         return cache, {"features": client.features, **log}
 
+    def server_round(self, state: BanditState, delta: tuple[tf.Tensor, ...]):
+        """Takes the server's step, in TensorFlow.
+
+        Returns:
+          The next state's parts but the aggregator's; the norm of the delta; whether the round ends with a deployment.
+        """
+        # The mean of no client at all is not a number: no step.
+        is_finite = tf.math.is_finite(tf.linalg.global_norm(delta))
+        delta = tuple(tf.where(is_finite, part, tf.zeros_like(part)) for part in delta)
+        optimizer, weights = server.server_step(self.server_optimizer, state.optimizer, state.weights, delta)
+        round_num = state.round_num + 1
+        deploys = tf.equal(round_num % self.deploy_every, 0)
+        deployed = tf.cond(deploys, lambda: (tuple(weights), *state.deployed[:-1]), lambda: tuple(state.deployed))
+        return round_num, weights, deployed, optimizer, tf.linalg.global_norm(delta), deploys
+
     def build_loss_poll(self, num_clients: int) -> tff.Computation:
         """Returns the computation (deployed, weights, clients) -> float32 [num_clients].
 
@@ -232,11 +249,11 @@ class BanditProcess:
 
         return poll_all
 
-    def build(self, initial_weights: models.Weights) -> tff.templates.IterativeProcess:
+    def build(self, initial_weights: models.Weights | None = None) -> tff.templates.IterativeProcess:
         """Returns the process: `initialize() -> BanditState`, `next(state, clients) -> (state, RoundMetrics)`.
 
         Args:
-          initial_weights: float32 arrays in the model's order, theta_0.
+          initial_weights: float32 arrays in the model's order, theta_0; None for zeros, which a caller replaces.
         """
         weights_type = tff.to_type(tuple((np.float32, shape) for shape in self.model.shapes.values()))
         aggregation = self.aggregator.create(weights_type, tff.TensorType(np.float32))
@@ -244,7 +261,10 @@ class BanditProcess:
 
         @tff.tensorflow.computation
         def initial_server():
-            weights = tuple(tf.constant(weight) for weight in initial_weights)
+            if initial_weights is None:
+                weights = tuple(tf.zeros(spec.shape) for spec in specs)
+            else:
+                weights = tuple(tf.constant(weight) for weight in initial_weights)
             deployed = (weights,) * (1 + self.max_delay)
             return tf.constant(0), weights, deployed, self.server_optimizer.initialize(specs)
 
@@ -261,16 +281,7 @@ class BanditProcess:
 
         state_type = initialize.type_signature.result.member
 
-        @tff.tensorflow.computation(state_type, weights_type)
-        def server_round(state, delta):
-            # The mean of no client at all is not a number: no step.
-            is_finite = tf.math.is_finite(tf.linalg.global_norm(delta))
-            delta = tuple(tf.where(is_finite, part, tf.zeros_like(part)) for part in delta)
-            optimizer, weights = server.server_step(self.server_optimizer, state.optimizer, state.weights, delta)
-            round_num = state.round_num + 1
-            deploys = tf.equal(round_num % self.deploy_every, 0)
-            deployed = tf.cond(deploys, lambda: (tuple(weights), *state.deployed[:-1]), lambda: tuple(state.deployed))
-            return round_num, weights, deployed, optimizer, tf.linalg.global_norm(delta), deploys
+        server_round = tff.tensorflow.computation(self.server_round, state_type, weights_type)
 
         @tff.federated_computation(
             tff.FederatedType(state_type, tff.SERVER),
@@ -289,7 +300,7 @@ class BanditProcess:
             step = tff.federated_map(server_round, (state, aggregate.result))
             new_state = BanditState(step[0], step[1], step[2], step[3], aggregate.state)
             metrics = RoundMetrics(
-                *(tff.federated_sum(getattr(work, name)) for name in _SUMMED),
+                *(tff.federated_sum(getattr(work, name)) for name in SUMMED),
                 update_norm=step[4],
                 deployed=step[5],
                 aggregator=aggregate.measurements,
@@ -299,4 +310,5 @@ class BanditProcess:
         return fusion.fused(tff.templates.IterativeProcess(initialize, next_round))
 
 
-_SUMMED = [name for name in RoundMetrics._fields if name in _ClientOutput._fields]
+# What a round reports as sums over its clients.
+SUMMED = [name for name in RoundMetrics._fields if name in _ClientOutput._fields]

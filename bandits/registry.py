@@ -155,7 +155,8 @@ _SMALL_POPULATION = _STUDY | {
 }
 
 _MADE_IMAGES = {"partition_clients": 100, "partition_alpha": 0.3, "init_clients": 20}
-_IMAGE_FLAGS = frozenset({"partition_clients", "partition_seed", "partition_alpha", "partition_examples"})
+_MODEL_FLAGS = frozenset({"model", "norm"})
+_IMAGE_FLAGS = _MODEL_FLAGS | {"partition_clients", "partition_seed", "partition_alpha", "partition_examples"}
 _TEXT_FLAGS = frozenset({"num_tags", "vocabulary_size", "max_words", "text_normalisation", "keep_untagged"})
 
 TASKS = {
@@ -165,13 +166,18 @@ TASKS = {
         defaults={"init_clients": 10, "init_rounds": 50},
     ),
     "emnist_chars": TaskEntry(
-        "bandits.tasks.emnist", "federated EMNIST, 3400 writers, 62 actions, CNN", "chars", _STUDY
+        "bandits.tasks.emnist",
+        "federated EMNIST, 3400 writers, 62 actions, CNN; or LEAF's files in --data_dir",
+        "chars",
+        _STUDY,
+        _MODEL_FLAGS,
     ),
     "emnist_digits": TaskEntry(
         "bandits.tasks.emnist",
         "federated EMNIST digits, 3383 writers, 10 actions, CNN",
         "digits",
         _STUDY,
+        _MODEL_FLAGS,
     ),
     "emnist62_linear": TaskEntry("bandits.tasks.emnist", "emnist_chars with a linear model", "chars_linear", _STUDY),
     "emnist10_linear": TaskEntry("bandits.tasks.emnist", "emnist_digits with a linear model", "digits_linear", _STUDY),
@@ -180,12 +186,14 @@ TASKS = {
         "UNIPEN characters, 211 writers, 62 actions, CNN; needs --data_dir",
         "unipen62",
         _SMALL_POPULATION,
+        _MODEL_FLAGS,
     ),
     "mnist_writers": TaskEntry(
         "bandits.tasks.handwriting",
         "MNIST by NIST writer, 539 writers, 10 actions, CNN; needs --data_dir",
         "mnist_writers",
         _SMALL_POPULATION,
+        _MODEL_FLAGS,
     ),
     "fashion_mnist": TaskEntry(
         "bandits.tasks.images",
@@ -206,7 +214,7 @@ TASKS = {
         "CIFAR-100 dealt with label skew, 100 made clients, 100 actions, MLP",
         "cifar100",
         _MADE_IMAGES,
-        _IMAGE_FLAGS,
+        _IMAGE_FLAGS | {"partition_beta"},
     ),
     "synthetic": TaskEntry(
         "bandits.tasks.synthetic",

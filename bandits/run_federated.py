@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bandits import flags, metrics, registry, tasks
 from bandits.client_selection import selector_flags
 from data.errors import UsageError
-from optimization import aggregation_flags, cli, presets, privacy, run_folder
+from optimization import aggregation_flags, cli, presets, privacy, run_folder, worker_flags
 
 if TYPE_CHECKING:
     from bandits import experiment
@@ -99,6 +99,7 @@ def plan(settings: cli.Settings, task: tasks.Task) -> "list[experiment.Phase]":
             server_learning_rate=settings.server_learning_rate,
             client_learning_rate=settings.client_learning_rate,
             client_selection=settings.client_selection,
+            model_aggregation=settings.model_aggregation,
         )
     )
     return phases
@@ -205,9 +206,7 @@ def program(settings: cli.Settings) -> int:
         folder.open(one, task.clients.checksum, task.report)
         runs.append((one, folder))
 
-    from optimization import worker
-
-    worker.start(settings.max_concurrent_threads)
+    worker_flags.start(settings)
     for one, folder in runs:
         if status := run(one, task, folder):
             return status

@@ -35,6 +35,30 @@ def define_data(flags: cli.FlagSet) -> None:
     )
     flags.switch("keep_untagged", False, "keep posts with none of the tags, for which no action pays")
 
+    flags.group("Models of images and tables")
+    flags.choice(
+        "model",
+        None,
+        {
+            "linear": "linear; default of tabular",
+            "mlp": "with hidden layers",
+            "cnn": "two-layer CNN with a dense layer of 512, of 28 x 28 images",
+            "cnn_small": "two-layer CNN of the posterior study's Table D.1, likewise",
+            "cnn_dropout": "two-layer CNN with dropout of its Table D.2, likewise",
+            "resnet18": "ResNet-18",
+        },
+        "model (default: the task's)",
+    )
+    flags.choice(
+        "norm",
+        "group",
+        {
+            "group": "group normalisation, each example alone",
+            "batch": "batch normalisation by the batch at hand, in training and in evaluation",
+        },
+        "resnet18: normalisation",
+    )
+
     flags.group("Made clients: --task_type=fashion_mnist, mnist, cifar100 and synthetic")
     flags.integer("partition_clients", None, "clients (default: 100, synthetic 30)", low=1)
     flags.integer("partition_seed", 0, "seed of the clients, which --seed does not change", high=2**32 - 1)
@@ -42,6 +66,13 @@ def define_data(flags: cli.FlagSet) -> None:
         "partition_alpha",
         None,
         "Dirichlet parameter of a client's labels; small: few labels (default: 0.3)",
+        above=True,
+    )
+    flags.number(
+        "partition_beta",
+        None,
+        "cifar100: deal by its 20 superclasses with --partition_alpha, and within each by its classes with this "
+        "parameter (default: by the 100 classes alone)",
         above=True,
     )
     flags.integer("partition_examples", 0, "examples of a client; 0 to deal all")
@@ -58,7 +89,6 @@ def define_data(flags: cli.FlagSet) -> None:
     flags.text("label_column", None, "column of the right action, which pays 1")
     flags.text("reward_columns", None, "instead: a column of rewards for each action, separated by commas, or all")
     flags.text("feature_columns", None, "columns of the context, separated by commas (default: the others)")
-    flags.choice("model", "linear", ["linear", "mlp"], "linear, or with a hidden layer of 64")
     flags.integer("init_labels", None, "init_shift: labels that the initial training pays for (default: half)", low=1)
 
 
@@ -73,6 +103,8 @@ def check(settings: cli.Settings) -> None:
         if name in settings.given:
             owners = " or ".join(task for task, entry in registry.TASKS.items() if name in entry.flags)
             raise UsageError(f"--{name} belongs to --task_type={owners}, not to {settings.task_type}.")
+    if "norm" in settings.given and settings.model != "resnet18":
+        raise UsageError(f"--norm belongs to --model=resnet18, not to {settings.model or 'the default model'}.")
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:

@@ -30,7 +30,8 @@ def load(kind: str, data_dir: str | None, cache_dir: str | None) -> tuple[client
         path = given if given.is_file() else given / FILE_NAME
         if not path.is_file():
             raise UsageError(
-                f"There is no {FILE_NAME} in {data_dir}: give --data_dir the folder that holds TFF's database, "
+                f"There is no {FILE_NAME} in {data_dir}: give --data_dir the folder that holds TFF's database (or, for "
+                "characters, LEAF's JSON files: train and test, or all_data), "
                 f"or leave --data_dir out to download it from {ORIGIN}."
             )
     else:

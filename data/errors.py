@@ -1,4 +1,4 @@
-"""The error that means: the user asked for something that cannot be done as asked."""
+"""The errors whose messages are for the user."""
 
 
 class UsageError(ValueError):
@@ -6,3 +6,7 @@ class UsageError(ValueError):
 
     The message says what was wrong, which flag, and what would be right.
     """
+
+
+class Failure(RuntimeError):  # noqa: N818
+    """What was asked could not be done, for a reason that the message says in full. Programs exit with status 1."""

@@ -5,6 +5,7 @@ the NIST writers that QMNIST names, 539 for training and 297 others for testing.
 """
 
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -26,15 +27,28 @@ def unipen62(data_dir: str | None) -> tuple[clients.ClientData, clients.ClientDa
     path = files.find(data_dir, "unipen62_writers.npz")
     pixels, labels, writers, names = _read(path, "pixels", "label", "writer", "writer_ids")
     examples = clients.Examples(pixels, labels.astype(np.int32))
-    is_held_out = np.zeros(len(labels), bool)
+    return hold_out(examples, writers, [str(name) for name in names], clients.file_checksum(path))
+
+
+def hold_out(
+    examples: clients.Examples, writers: np.ndarray, names: Sequence[str], checksum: str
+) -> tuple[clients.ClientData, clients.ClientData]:
+    """Returns 90% of each writer's examples, a seeded choice, and the held-out rest.
+
+    Args:
+      examples: Examples.
+      writers: int [examples], index into `names`.
+      names: The writers.
+      checksum: Digest of the source.
+    """
+    is_held_out = np.zeros(len(writers), bool)
     for writer in range(len(names)):
         rows = np.flatnonzero(writers == writer)
         draw = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT, writer)
         is_held_out[draw.choice(rows, int(np.ceil(_HELD_OUT_FRACTION * len(rows))), replace=False)] = True
-    checksum = clients.file_checksum(path)
 
     def part(rows: np.ndarray) -> clients.ClientData:
-        return clients.ArrayClients(examples.take(rows), writers[rows], [str(name) for name in names], checksum)
+        return clients.ArrayClients(examples.take(rows), writers[rows], names, checksum)
 
     return part(np.flatnonzero(~is_held_out)), part(np.flatnonzero(is_held_out))
 

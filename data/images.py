@@ -27,6 +27,9 @@ _MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d
 _CIFAR_ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
 _CIFAR_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
 _SPLIT_SEED = 0
+# The superclass of each class as a letter, both in alphabetical order, as CIFAR-100 was published with them.
+_SUPERCLASSES = b"EBOIAGHHSDDOJSHLDJHLGLFKHGNPDPALBKMOQJLFFTIIPNORSKQERECARESRKDCMMQMBJTCKABQMJNPNQTCEGTFFITSBCPGARION"
+CIFAR_SUPERCLASSES = np.frombuffer(_SUPERCLASSES, np.uint8) - ord("A")
 
 
 class Split(NamedTuple):
@@ -55,6 +58,7 @@ def load(
     seed: int,
     data_dir: str | None,
     cache_dir: str | None,
+    fine_concentration: float | None = None,
 ) -> tuple[clients.ClientData, clients.ClientData]:
     """Returns the training images dealt to clients, see `partition.dirichlet_label_skew`, and the held-out ones as one.
 
@@ -68,6 +72,8 @@ def load(
       seed: Seed of the deal.
       data_dir: Folder of the archive; None for the environment's FEDBANDITS_DATA_DIR, if it has it, else to download.
       cache_dir: Folder for downloads.
+      fine_concentration: `cifar100`: deal by `partition.hierarchical_label_skew`, where `concentration` is that of the
+        superclasses and this that of the classes within each.
 
     Raises:
       UsageError: If the archive is missing or damaged, cannot be downloaded, or has too few images.
@@ -80,11 +86,15 @@ def load(
             f"--partition_clients={num_clients} with --partition_examples={examples_per_client} needs "
             f"{max(wanted, num_clients):,} images; {name} has {available:,} for training."
         )
-    if wanted:
-        rows = keys.generator(seed, keys.Purpose.EXAMPLES).choice(available, wanted, replace=False)
-        train = train.take(np.sort(rows))
     draw = keys.generator(seed, keys.Purpose.PARTITION)
-    client_of_row = partition.dirichlet_label_skew(train.labels, num_clients, concentration, draw)
+    sizes = {"examples_per_client": examples_per_client or None}
+    if fine_concentration is None:
+        client_of_row = partition.dirichlet_label_skew(train.labels, num_clients, concentration, draw, **sizes)
+    else:
+        coarse = CIFAR_SUPERCLASSES[train.labels]
+        client_of_row = partition.hierarchical_label_skew(
+            coarse, train.labels, num_clients, concentration, fine_concentration, draw, **sizes
+        )
     names = [f"client_{client:03d}" for client in range(num_clients)]
     everyone = np.zeros(len(held_out.labels), np.int32)
     return clients.ArrayClients(train, client_of_row, names), clients.ArrayClients(held_out, everyone, ["held_out"])

@@ -16,7 +16,7 @@ from typing import Any
 
 from absl import flags
 
-from data.errors import UsageError
+from data.errors import Failure, UsageError
 
 
 class Settings(Mapping[str, Any]):
@@ -58,15 +58,17 @@ class Settings(Mapping[str, Any]):
 class FlagSet:
     """The flags of one binary, in groups, on absl's parser."""
 
-    def __init__(self, usage: str, positional: str | None = None):
+    def __init__(self, usage: str, positional: str | None = None, *, known_only: bool = False):
         """Makes an empty set.
 
         Args:
           usage: First lines of `--help`.
           positional: Name of the setting that holds the arguments that are no flags, as a tuple; None refuses them.
+          known_only: Whether flags of other programs are such arguments too.
         """
         self._usage = usage
         self._positional = positional
+        self._known_only = known_only
         self._flags = flags.FlagValues()
         self._flags.set_gnu_getopt(positional is not None)  # Flags may follow the other arguments.
         self._groups: list[tuple[str, list[tuple[str, str, dict[str, str]]]]] = []
@@ -81,6 +83,11 @@ class FlagSet:
     def text(self, name: str, default: str | None, help_text: str) -> None:
         """Defines a string flag."""
         flags.DEFINE_string(name, default, help_text, flag_values=self._flags)
+        self._note(name, help_text)
+
+    def texts(self, name: str, help_text: str) -> None:
+        """Defines a string flag that may be given several times; its value is a list."""
+        flags.DEFINE_multi_string(name, [], help_text, flag_values=self._flags)
         self._note(name, help_text)
 
     def switch(self, name: str, default: bool | None, help_text: str) -> None:
@@ -153,7 +160,7 @@ class FlagSet:
           UsageError: On an unknown flag, a bad value or, unless they are wanted, an argument that is no flag.
         """
         try:
-            rest = self._flags(list(argv))
+            rest = self._flags(list(argv), known_only=self._known_only)
         except flags.Error as error:
             raise UsageError(str(error).replace("flag --", "--").replace("\n", " ")) from error
         if len(rest) > 1 and self._positional is None:
@@ -172,7 +179,7 @@ class FlagSet:
             lines.append(f"{title}:")
             for name, help_text, choices in group:
                 default = self._flags[name].default
-                shown = "" if default is None else f" (default: {str(default).lower()})"
+                shown = "" if default in (None, []) else f" (default: {str(default).lower()})"
                 text = f"--{name}: {help_text}{shown}"
                 lines += textwrap.wrap(text, 110, initial_indent="  ", subsequent_indent="      ")
                 lines += [f"      {choice:<28}{help_line}" for choice, help_line in choices.items()]
@@ -204,6 +211,9 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
     except UsageError as error:
         print(f"Usage error: {error}", file=sys.stderr)
         status = 2
+    except Failure as error:
+        print(error, file=sys.stderr)
+        status = 1
     except KeyboardInterrupt:
         status = 128 + signal.SIGINT
     except BrokenPipeError:

@@ -15,6 +15,7 @@ from optimization import models
 Batch = Mapping[str, tf.Tensor]
 # (model outputs [batch, actions], that mini-batch of the cache) -> scalar, the mean over the mini-batch.
 Loss = Callable[[tf.Tensor, Batch], tf.Tensor]
+_RANDOM_MODEL = -2  # Folded into a client's key, for the draws of a model that is random in training.
 
 
 class ClientUpdate(NamedTuple):
@@ -81,26 +82,59 @@ class LocalSgd:
           `features` and whatever `loss` reads, all with the examples as first axis; the int32 [2] key of the
           mini-batches; a float32 scalar that goes before this object's learning rate.
         """
-        variables = [tf.Variable(tf.zeros(shape), trainable=True) for shape in model.shapes.values()]
-        velocities = [tf.Variable(tf.zeros(shape)) for shape in model.shapes.values()] if self.momentum else []
+        walk = self.build_walk(model, loss)
 
         @tf.function
         def train(
             weights: Sequence[tf.Tensor], cache: Batch, key: tf.Tensor, learning_rate: tf.Tensor | None = None
         ) -> ClientUpdate:
+            deltas, loss_sum, deviation = walk(weights, cache, key, learning_rate)
+            # One number that is not finite makes the sum so; a sum reads the model once and copies nothing.
+            is_finite = tf.math.is_finite(tf.add_n([tf.reduce_sum(delta) for delta in deltas]))
+            deltas = tf.cond(is_finite, lambda: deltas, lambda: [tf.zeros_like(delta) for delta in deltas])
+            return ClientUpdate(tuple(deltas), loss_sum, is_finite, deviation)
+
+        return train
+
+    def build_walk(
+        self, model: models.Model, loss: Loss
+    ) -> Callable[..., tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]]:
+        """Returns the steps themselves, for a `tf.function` to call; see `build`.
+
+        Args:
+          model: The model to train.
+          loss: Mean loss of a mini-batch.
+
+        Returns:
+          A function of (weights, cache, key, learning_rate=None, change=, visit=) that gives the deltas, finite or not,
+          and the sum of losses and their deviation of `ClientUpdate`. `change` maps (gradients, int32 number of the
+          step from 0) to the gradients used; `visit` is called with (the model's variables, that number) after a step.
+        """
+        variables = [tf.Variable(tf.zeros(shape), trainable=True) for shape in model.shapes.values()]
+        velocities = [tf.Variable(tf.zeros(shape)) for shape in model.shapes.values()] if self.momentum else []
+
+        def walk(weights, cache, key, learning_rate=None, change=_as_they_are, visit=_pass_by):
             rate = self.learning_rate if learning_rate is None else learning_rate
             for variable, weight in zip(variables, weights, strict=True):
                 variable.assign(weight)
             for velocity in velocities:
                 velocity.assign(tf.zeros_like(velocity))
 
-            def step(rows: tf.Tensor) -> tf.Tensor:
+            @tf.autograph.experimental.do_not_convert  # Nothing in a step needs it, and it takes a second.
+            def step(rows: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
                 batch = tf.nest.map_structure(lambda values: tf.gather(values, rows), dict(cache))
                 with tf.GradientTape() as tape:
-                    value = loss(model.forward(variables, batch["features"]), batch)
-                gradients = tape.gradient(value, variables)
+                    if model.training is None:
+                        outputs = model.forward(variables, batch["features"])
+                    else:
+                        fold_in = tf.random.experimental.stateless_fold_in
+                        step_key = fold_in(fold_in(key, _RANDOM_MODEL), position)
+                        outputs = model.training(variables, batch["features"], step_key)
+                    value = loss(outputs, batch)
+                gradients = change(tape.gradient(value, variables), position)
                 for index, (variable, gradient) in enumerate(zip(variables, gradients, strict=True)):
                     self._step(variable, gradient, rate, velocities[index] if velocities else None)
+                visit(variables, position)
                 return value
 
             num_examples = tf.shape(tf.nest.flatten(cache)[0])[0]
@@ -112,23 +146,20 @@ class LocalSgd:
                     order = tf.random.experimental.stateless_shuffle(tf.range(num_examples), epoch_key)
                     for start in tf.range(0, num_examples, self.batch_size):
                         rows = order[start : start + self.batch_size]
-                        value = step(rows)
+                        value = step(rows, values.size())
                         values = values.write(values.size(), value)
                         loss_sum += value * tf.cast(tf.size(rows), tf.float32)
             else:
                 shape = [tf.where(num_examples > 0, self.steps, 0), self.batch_size]
                 rows_of_steps = tf.random.stateless_uniform(shape, key, 0, tf.maximum(num_examples, 1), tf.int32)
                 for rows in rows_of_steps:
-                    value = step(rows)
+                    value = step(rows, values.size())
                     values = values.write(values.size(), value)
                     loss_sum += value * self.batch_size
             deltas = [variable - weight for variable, weight in zip(variables, weights, strict=True)]
-            # One number that is not finite makes the sum so; a sum reads the model once and copies nothing.
-            is_finite = tf.math.is_finite(tf.add_n([tf.reduce_sum(delta) for delta in deltas]))
-            deltas = tf.cond(is_finite, lambda: deltas, lambda: [tf.zeros_like(delta) for delta in deltas])
-            return ClientUpdate(tuple(deltas), loss_sum, is_finite, _deviation(values.stack()))
+            return deltas, loss_sum, _deviation(values.stack())
 
-        return train
+        return walk
 
     def _step(
         self,
@@ -150,6 +181,15 @@ class LocalSgd:
             variable.scatter_sub(tf.IndexedSlices(learning_rate * gradient.values, gradient.indices))
         else:
             tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=learning_rate, delta=gradient)
+
+
+def _as_they_are(gradients: list, position: tf.Tensor) -> list:
+    del position
+    return gradients
+
+
+def _pass_by(variables: list[tf.Variable], position: tf.Tensor) -> None:
+    del variables, position
 
 
 def _deviation(values: tf.Tensor) -> tf.Tensor:

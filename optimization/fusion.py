@@ -1,10 +1,11 @@
 """Rounds whose clients each do all their work in one TensorFlow computation.
 
-As written, a round is many small computations: training, a norm, clipping, weighing, a sum for each metric. TFF's worker
-calls them one by one for every client and keeps what each returns. In TFF's MapReduce form they are three: all that
-a client computes, its sum, and all that the server computes.
+As written, a round is many small computations: training, a norm, clipping, weighing, a sum for each metric. TFF's
+worker calls them one by one for every client and keeps what each returns. In TFF's MapReduce form they are few: all
+that a client computes, how two clients' results are summed, and all that the server computes.
 """
 
+import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow_federated.python.core.backends.mapreduce import form_utils
 
@@ -15,7 +16,10 @@ def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativePro
     Args:
       process: A process of rounds (state, clients) -> (state, metrics) that broadcast, map, aggregate and update.
     """
-    form = form_utils.get_map_reduce_form_for_computation(process.next)
+    # The worker optimizes graphs itself when it first runs them.
+    config = tf.compat.v1.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    form = form_utils.get_map_reduce_form_for_computation(process.next, config)
     next_round = form_utils.get_computation_for_map_reduce_form(form)
     # The form forgets which Python containers, such as named tuples, the structures are.
     next_round = tff.framework.ConcreteComputation.with_type(next_round, process.next.type_signature)

@@ -7,7 +7,8 @@ code runs on server tensors, on a client's variables and in a test.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -25,14 +26,17 @@ class Model:
       shapes: Weight names and shapes, in the order of all weight tuples. All weights are float32.
       forward: (weights, features [batch, ...], one tensor or several by name) -> outputs float32 [batch, actions].
       flops: Multiply-adds times two of `forward` per example, convolutions and matrix products only.
+      training: (weights, features, int32 [2] key) -> outputs in training, where they are random; None where they are
+        those of `forward`.
     """
 
     shapes: dict[str, tuple[int, ...]]
     forward: Callable[[Sequence[tf.Tensor], tf.Tensor], tf.Tensor]
     flops: int
+    training: Callable[[Sequence[tf.Tensor], tf.Tensor, tf.Tensor], tf.Tensor] | None = None
 
     def initial_weights(self, seed: int) -> Weights:
-        """Draws Glorot-uniform kernels and zero biases, Keras' defaults.
+        """Draws Glorot-uniform kernels, biases and offsets of zero and scales of one, Keras' defaults.
 
         Args:
           seed: Seed of the draw.
@@ -42,9 +46,9 @@ class Model:
         """
         draw = keys.generator(seed, keys.Purpose.WEIGHTS)
         weights = []
-        for shape in self.shapes.values():
+        for name, shape in self.shapes.items():
             if len(shape) == 1:
-                weights.append(np.zeros(shape, np.float32))
+                weights.append(np.full(shape, name.endswith("scale"), np.float32))
                 continue
             field = math.prod(shape[:-2])
             limit = math.sqrt(6 / (field * (shape[-2] + shape[-1])))
@@ -72,6 +76,77 @@ def mlp(num_features: int, hidden: Sequence[int], num_outputs: int) -> Model:
     return Model(shapes, forward, flops)
 
 
+class _Convolution(NamedTuple):
+    """A square convolution with bias and ReLU, and perhaps a 2 x 2 max pool after it."""
+
+    size: int
+    channels: int
+    padding: str = "SAME"
+    pool: bool = True
+
+
+def _convolutional(
+    convolutions: Sequence[_Convolution], hidden: Sequence[int], num_outputs: int, dropouts: Sequence[float] = ()
+) -> Model:
+    """Returns convolutions, then dense layers with ReLU between, for 28 x 28 x 1 images.
+
+    Args:
+      convolutions: The convolutions.
+      hidden: Widths of the hidden dense layers.
+      num_outputs: Outputs.
+      dropouts: Part of the inputs of each dense layer that training drops.
+    """
+    side, channels, shapes, flops = 28, 1, {}, 0
+    for layer, (size, width, padding, pool) in enumerate(convolutions):
+        shapes[f"conv_{layer}/kernel"] = (size, size, channels, width)
+        shapes[f"conv_{layer}/bias"] = (width,)
+        side, channels = side - (size - 1 if padding == "VALID" else 0), width
+        flops += 2 * side**2 * math.prod(shapes[f"conv_{layer}/kernel"])
+        side = -(-side // 2) if pool else side
+    flat = side**2 * channels
+    dense = mlp(flat, hidden, num_outputs)
+    num_kernels = 2 * len(convolutions)
+
+    def layers(weights, features, key):
+        values = tf.reshape(features, [-1, 28, 28, 1])
+        for layer, (_, _, padding, pool) in enumerate(convolutions):
+            values = tf.nn.conv2d(values, weights[2 * layer], strides=1, padding=padding)
+            values = tf.nn.relu(tf.nn.bias_add(values, weights[2 * layer + 1]))
+            if pool:
+                values = tf.nn.max_pool2d(values, ksize=2, strides=2, padding="SAME")
+        values = tf.reshape(values, [-1, flat])
+        if key is None:
+            return dense.forward(weights[num_kernels:], values)
+        for layer, rate in enumerate(dropouts):
+            kernel, bias = weights[num_kernels + 2 * layer : num_kernels + 2 * layer + 2]
+            values = tf.nn.relu(values) if layer else values
+            values = tf.nn.experimental.stateless_dropout(values, rate, key + layer)
+            values = tf.nn.bias_add(values @ kernel, bias)
+        return values
+
+    return Model(
+        shapes | dense.shapes,
+        _also_of_no_example(lambda weights, features: layers(weights, features, None)),
+        flops + dense.flops,
+        layers if dropouts else None,
+    )
+
+
+def _also_of_no_example(forward):
+    """Returns a forward function for which a batch may be empty.
+
+    oneDNN's convolution miscounts the channels of an empty batch: it gets one blank example, cut off at the end.
+    """
+
+    def run(weights, features):
+        num_examples = tf.shape(features)[0]
+        blanks = tf.cast(tf.equal(num_examples, 0), tf.int32)
+        padded = tf.pad(features, [[0, blanks]] + [[0, 0]] * (len(features.shape) - 1))
+        return forward(weights, padded)[:num_examples]
+
+    return run
+
+
 def cnn(num_outputs: int) -> Model:
     """Returns the two-layer CNN for 28 x 28 x 1 images.
 
@@ -79,33 +154,104 @@ def cnn(num_outputs: int) -> Model:
     a dense layer of 512 with ReLU (McMahan et al. 2017, section 3; Reddi et al. 2021; Agarwal et al. 2023,
     section 4.1).
     """
-    shapes = {
-        "conv_0/kernel": (5, 5, 1, 32),
-        "conv_0/bias": (32,),
-        "conv_1/kernel": (5, 5, 32, 64),
-        "conv_1/bias": (64,),
-        "dense_0/kernel": (7 * 7 * 64, 512),
-        "dense_0/bias": (512,),
-        "dense_1/kernel": (512, num_outputs),
-        "dense_1/bias": (num_outputs,),
-    }
+    return _convolutional([_Convolution(5, 32), _Convolution(5, 64)], (512,), num_outputs)
+
+
+def cnn_small(num_outputs: int) -> Model:
+    """Returns the CNN of Johansson and Gullbrandson 2022, Table D.1: two 5 x 5 convolutions of 16 and 32 channels."""
+    return _convolutional([_Convolution(5, 16), _Convolution(5, 32)], (), num_outputs)
+
+
+def cnn_dropout(num_outputs: int) -> Model:
+    """Returns the CNN of Johansson and Gullbrandson 2022, Table D.2; of Reddi et al. 2021 for EMNIST.
+
+    Two 3 x 3 convolutions (32 and 64 channels, no padding), one 2 x 2 max pool, a dense layer of 128; training drops a
+    quarter of that layer's inputs and half of its outputs.
+    """
+    convolutions = [_Convolution(3, 32, "VALID", pool=False), _Convolution(3, 64, "VALID")]
+    return _convolutional(convolutions, (128,), num_outputs, dropouts=(0.25, 0.5))
+
+
+_NORM_GROUPS = 2
+_NORM_EPSILON = 1e-5
+
+
+def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "group") -> Model:
+    """Returns ResNet-18 (He et al. 2016, Table 1) without biases in its convolutions, for images of any size.
+
+    Statistics of a normalisation are no weights: no algorithm averages them, no noise is added to them, no server
+    optimizer moves them. Group normalisation has two groups (Reddi et al. 2021) and treats each example alone. Batch
+    normalisation takes mean and variance of the batch at hand, in training of the mini-batch, in evaluation of the
+    evaluation batch, which must be mixed as the data is; there are no running statistics, because those of clients
+    with different labels fit neither the data of one nor the server's model.
+
+    Args:
+      image_shape: Height, width and channels.
+      num_outputs: Outputs.
+      norm: `group` or `batch`.
+    """
+    height, width, channels = image_shape
+    shapes, flops = {}, 0
+    # Name, input and output channels, stride of each block's first convolution.
+    blocks = []
+    for stage, out in enumerate((64, 128, 256, 512)):
+        blocks.append((f"stage_{stage}/block_0", 64 if stage == 0 else out // 2, out, 1 if stage == 0 else 2))
+        blocks.append((f"stage_{stage}/block_1", out, out, 1))
+
+    def shrunk(size: tuple[int, int], stride: int) -> tuple[int, int]:
+        return -(-size[0] // stride), -(-size[1] // stride)
+
+    def add(name: str, kernel: int, width_in: int, width_out: int, places: tuple[int, int]) -> int:
+        shapes[f"{name}/kernel"] = (kernel, kernel, width_in, width_out)
+        shapes[f"{name}/scale"] = shapes[f"{name}/offset"] = (width_out,)
+        return 2 * math.prod(places) * kernel**2 * width_in * width_out
+
+    size = shrunk((height, width), 2)
+    flops += add("stem", 7, channels, 64, size)
+    size = shrunk(size, 2)
+    for name, width_in, width_out, stride in blocks:
+        size = shrunk(size, stride)
+        flops += add(f"{name}/conv_0", 3, width_in, width_out, size)
+        flops += add(f"{name}/conv_1", 3, width_out, width_out, size)
+        if stride > 1:
+            flops += add(f"{name}/shortcut", 1, width_in, width_out, size)
+    shapes |= {"dense_0/kernel": (512, num_outputs), "dense_0/bias": (num_outputs,)}
 
     def forward(weights, features):
-        # oneDNN's convolution miscounts the channels of an empty batch: it gets one blank example, cut off at the end.
-        num_examples = tf.shape(features)[0]
-        values = tf.reshape(features, [-1, 28 * 28])
-        values = tf.pad(values, [[0, tf.cast(tf.equal(num_examples, 0), tf.int32)], [0, 0]])
-        values = tf.reshape(values, [-1, 28, 28, 1])
-        for kernel, bias in (weights[0:2], weights[2:4]):
-            values = tf.nn.conv2d(values, kernel, strides=1, padding="SAME")
-            values = tf.nn.relu(tf.nn.bias_add(values, bias))
-            values = tf.nn.max_pool2d(values, ksize=2, strides=2, padding="SAME")
-        values = tf.reshape(values, [-1, 7 * 7 * 64])
-        values = tf.nn.relu(tf.nn.bias_add(values @ weights[4], weights[5]))
-        return tf.nn.bias_add(values @ weights[6], weights[7])[:num_examples]
+        left = iter(weights)
+        values = tf.reshape(features, [-1, *image_shape])
+        values = tf.nn.relu(_convolve(values, left, 2, norm))
+        # All values are at least 0: padding with it is padding with nothing.
+        values = tf.nn.max_pool2d(tf.pad(values, [[0, 0], [1, 1], [1, 1], [0, 0]]), 3, 2, "VALID")
+        for _, _, _, stride in blocks:
+            inner = tf.nn.relu(_convolve(values, left, stride, norm))
+            inner = _convolve(inner, left, 1, norm)
+            values = tf.nn.relu(inner + (_convolve(values, left, stride, norm) if stride > 1 else values))
+        return tf.nn.bias_add(tf.reduce_mean(values, axis=(1, 2)) @ next(left), next(left))
 
-    flops = 2 * (28 * 28 * 25 * 32 + 14 * 14 * 25 * 32 * 64 + 7 * 7 * 64 * 512 + 512 * num_outputs)
-    return Model(shapes, forward, flops)
+    return Model(shapes, _also_of_no_example(forward), flops + 2 * 512 * num_outputs)
+
+
+def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm: str) -> tf.Tensor:
+    """Convolves and normalises with the next kernel, scale and offset; pads the image by half a kernel all around."""
+    kernel, scale, offset = next(weights), next(weights), next(weights)
+    pad = kernel.shape[0] // 2
+    height, width = values.shape[1:3]
+    if height <= stride and width <= stride:
+        # One place remains. The rest of the kernel lies on the padding; a product without it is much quicker.
+        seen = values[:, : kernel.shape[0] - pad, : kernel.shape[0] - pad]
+        kernel = tf.reshape(kernel[pad : pad + seen.shape[1], pad : pad + seen.shape[2]], [-1, kernel.shape[-1]])
+        values = (tf.reshape(seen, [-1, kernel.shape[0]]) @ kernel)[:, tf.newaxis, tf.newaxis]
+    else:
+        values = tf.nn.conv2d(values, kernel, stride, [[0, 0], [pad, pad], [pad, pad], [0, 0]])
+    if norm == "batch":
+        scaled, *_ = tf.compat.v1.nn.fused_batch_norm(values, scale, offset, epsilon=_NORM_EPSILON, is_training=True)
+        return scaled
+    shape = tf.shape(values)
+    groups = tf.reshape(values, [shape[0], -1, _NORM_GROUPS, values.shape[-1] // _NORM_GROUPS])
+    mean, variance = tf.nn.moments(groups, axes=(1, 3), keepdims=True)
+    groups = (groups - mean) * tf.math.rsqrt(variance + _NORM_EPSILON)
+    return tf.reshape(groups, shape) * scale + offset
 
 
 def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:

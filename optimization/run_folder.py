@@ -24,14 +24,17 @@ from data.errors import UsageError
 PRIVACY_FILE = "privacy.json"
 _KEPT_CHECKPOINTS = 3
 _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-accounting", "numpy")
-# Flags that say where and how to run, not what: they may change between a start and its continuation.
-_FREE_FLAGS = {
+# Flags that say where and how to run, or where values come from, not what: they may change between a start and its
+# continuation.
+FREE_FLAGS = {
     "cache_dir",
     "data_dir",
     "experiment_name",
     "max_concurrent_threads",
+    "preset",
     "root_output_dir",
     "rounds_per_checkpoint",
+    "tff_workers",
 }
 
 
@@ -76,10 +79,7 @@ class RunFolder:
             "seed": flag_values.get("seed"),
             "data_checksum": data_checksum,
             "data_report": dict(data_report or {}),
-            "versions": {
-                "python": platform.python_version(),
-                **{package: importlib.metadata.version(package) for package in _PACKAGES},
-            },
+            "versions": versions(),
             "git_commit": _git_commit(),
             "command": sys.argv,
         }
@@ -99,7 +99,7 @@ class RunFolder:
             raise UsageError(f"{self.config_path} is not readable: choose another --experiment_name.") from error
         changed = [
             f"--{name} was {old.get(name)}, is {new.get(name)}"
-            for name in sorted({*old, *new} - _FREE_FLAGS)
+            for name in sorted({*old, *new} - FREE_FLAGS)
             if old.get(name) != new.get(name)
             # A run may be made longer: no round depends on how many follow.
             and not (name == "total_rounds" and (old.get(name) or 0) < new[name])
@@ -253,6 +253,14 @@ def load_model(path: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[np.nda
             f"--initial_model_path: {file} holds another model than the task's; was it trained for this --task_type?"
         )
     return tuple(found[name].astype(np.float32) for name in shapes)
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of Python and of the packages that a run's numbers depend on."""
+    return {
+        "python": platform.python_version(),
+        **{package: importlib.metadata.version(package) for package in _PACKAGES},
+    }
 
 
 def replace_file(path: pathlib.Path, content: bytes) -> None:

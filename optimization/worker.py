@@ -1,94 +1,79 @@
-"""The life of TFF's worker process, which runs all federated computations.
+"""Where TFF's computations run: a worker process of the program's own, or workers on other machines.
 
-TFF would start one on first use and never end it. Here the program starts its own: the kernel kills it when the
-program dies, even by SIGKILL; Ctrl-C at the terminal does not reach it; and it holds no stream of the program open.
+The program starts its own worker instead of leaving it to TFF, see `worker_process`. Where a worker dies, TFF would
+wait without limit: here the program ends, or other workers take over.
 """
 
 import atexit
-import ctypes
+import functools
 import os
-import pathlib
-import signal
 import subprocess
 import sys
 import threading
 import time
 
-import grpc
 import portpicker
 import tensorflow_federated as tff
 from google._upb import _message
-from tensorflow_federated.python.core.environments.tensorflow_frontend import tensorflow_computation
+from tensorflow_federated.python.common_libs import tracing
 
-_BINARY = pathlib.Path(tff.__file__).parent / "data" / "worker_binary"
+from data.errors import Failure
+from optimization import cohort_parts, connection, worker_process
+
 _START_SECONDS = 60
-_PR_SET_PDEATHSIG = 1
-_MAX_MESSAGE_BYTES = 2 * 1000**3  # As TFF sets it.
-_CHANNEL_OPTIONS = [
-    ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
-]
 # Aggregators inside aggregators nest deeper than the hundred levels that protobuf allows by default.
 _message.SetAllowOversizeProtos(True)
+# TFF would log how long each of a round's hundreds of values takes to be sent, which takes longer than to send it.
+tracing.set_tracing_providers([])
 _ending = threading.Event()
-_libc = ctypes.CDLL("libc.so.6")
-# glibc keeps freed memory instead of returning it and faulting it in again: models and messages of the same sizes come
-# back every round, and page faults cost a fifth of a round. One heap for all threads, since updates pass between them.
-# Names, for the worker's environment, and values, as mallopt takes them here.
-_MALLOC = {"MMAP_MAX_": (-4, 0), "TRIM_THRESHOLD_": (-1, 1 << 30), "ARENA_MAX": (-8, 1)}
 
 
-class WorkerError(RuntimeError):
-    """The worker could not be started."""
+def start(max_concurrent_calls: int = 0, addresses: tuple[str, ...] = ()) -> subprocess.Popen | None:
+    """Makes a worker of its own, or workers elsewhere, run every TFF computation of this process.
 
-
-def start(max_concurrent_calls: int = 0) -> subprocess.Popen:
-    """Starts a worker and makes it the one that runs every TFF computation of this process.
+    Asked for the same once more, it takes the workers that it has already.
 
     Args:
       max_concurrent_calls: Clients computed at the same time; 0 for as many as the process may use cores.
+      addresses: `HOST:PORT` of workers to use instead.
 
     Returns:
-      The worker's process, which ends with this one.
+      The process of its own worker, which ends with this one; None with workers elsewhere.
 
     Raises:
-      WorkerError: If it does not answer within a minute.
+      Failure: If one does not answer in time.
     """
-    cores = len(os.sched_getaffinity(0))
-    calls = max_concurrent_calls or cores
-    port = portpicker.pick_unused_port()
-    # As many clients at a time as cores: each then gets one core's worth of threads, so that none waits for another.
-    environment = dict(
-        os.environ,
-        TF_NUM_INTRAOP_THREADS=str(max(1, cores // calls)),
-        **{f"MALLOC_{name}": str(value) for name, (_, value) in _MALLOC.items()},
-    )
-    for parameter, value in _MALLOC.values():
-        _libc.mallopt(parameter, value)
-    process = subprocess.Popen(
-        [str(_BINARY), f"--port={port}", f"--max_concurrent_computation_calls={calls}"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        start_new_session=True,
-        preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
-    )
-    atexit.register(_end, process)
-    channel = grpc.insecure_channel(f"localhost:{port}", _CHANNEL_OPTIONS)
-    stub = tff.framework.RemoteExecutorGrpcStub(channel)
-    deadline = time.monotonic() + _START_SECONDS
-    while not stub.is_ready:
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise WorkerError(f"TFF's worker did not start on port {port} (exit status {process.poll()}).")
-        time.sleep(0.05)
-    tff.framework.set_default_context(_context(stub))
-    threading.Thread(target=_watch, args=(process,), daemon=True).start()
+    context, process = _elsewhere(addresses) if addresses else _own(max_concurrent_calls)
+    tff.framework.set_default_context(context)
     return process
 
 
+@functools.cache
+def _elsewhere(addresses: tuple[str, ...]) -> tuple[tff.framework.SyncContext, None]:
+    worker_process.keep_freed_memory()
+    # Where nobody answers, the program ends, and TFF's own context would add a complaint of its own.
+    tff.framework.set_default_context(cohort_parts.CohortPartsContext([]))
+    return cohort_parts.CohortPartsContext(connection.connect(addresses)), None
+
+
+@functools.cache
+def _own(max_concurrent_calls: int) -> tuple[tff.framework.SyncContext, subprocess.Popen]:
+    worker_process.keep_freed_memory()
+    port = portpicker.pick_unused_port()
+    process = worker_process.launch(port, max_concurrent_calls)
+    atexit.register(_end, process)
+    stub = tff.framework.RemoteExecutorGrpcStub(connection.channel(f"localhost:{port}"))
+    deadline = time.monotonic() + _START_SECONDS
+    while not stub.is_ready:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise Failure(f"TFF's worker did not start on port {port} (exit status {process.poll()}).")
+        time.sleep(0.05)
+    threading.Thread(target=_watch, args=(process,), daemon=True).start()
+    return cohort_parts.CohortPartsContext([connection.context(stub)]), process
+
+
 def _watch(process: subprocess.Popen) -> None:
-    """Ends the program when its worker dies before it: TFF would wait for an answer without limit."""
+    """Ends the program when its worker dies before it."""
     status = process.wait()
     if status and not _ending.is_set():
         print(
@@ -103,23 +88,3 @@ def _watch(process: subprocess.Popen) -> None:
 def _end(process: subprocess.Popen) -> None:
     _ending.set()
     process.kill()
-
-
-def _context(stub: tff.framework.RemoteExecutorGrpcStub) -> tff.framework.SyncExecutionContext:
-    def executor(cardinalities):
-        remote = tff.framework.RemoteExecutor(stub)
-        remote.set_cardinalities({tff.CLIENTS: 0, **cardinalities})
-        return remote
-
-    return tff.framework.SyncExecutionContext(
-        executor_fn=tff.framework.ResourceManagingExecutorFactory(executor),
-        compiler_fn=_compile,
-        transform_args=tensorflow_computation.transform_args,
-        transform_result=tensorflow_computation.transform_result,
-    )
-
-
-def _compile(computation):
-    """Compiles for the worker, which has no secure aggregation: it is simulated, sum for sum, in the clear."""
-    computation = tff.backends.test.replace_secure_intrinsics_with_bodies(computation)
-    return tff.backends.native.desugar_and_transform_to_native(computation)

@@ -132,7 +132,7 @@ def _fashion_mnist(rounds: int) -> dict[str, float]:
     ]
     argv = ["benchmark", "--task_type=fashion_mnist", "--client_batch_size=64", "--client_steps_per_round=100"]
     settings = flags.resolve(flags.define().parse(argv)).runs[0]
-    shape, num_actions, hidden = images.TASKS["fashion_mnist"]
+    shape, num_actions, _, hidden = images.TASKS["fashion_mnist"]
     task = tasks.Task(
         clients=None,
         held_out=None,

@@ -1,4 +1,7 @@
-"""Draws several runs in one picture: `python -m scripts.plot --runs=DIR,DIR --labels=softmax,greedy --output=x.pdf`."""
+"""Draws several runs in one picture: `python -m scripts.plot --runs=DIR,DIR --labels=softmax,greedy --output=x.pdf`.
+
+With `--tables`, prints the posterior study's tables of its runs instead.
+"""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -13,9 +16,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _USAGE = """
-Draws the rewards, or another metric, of several runs in one picture.
+Draws the rewards, or another metric, of several runs in one picture; or prints tables of run_posterior's runs.
 
   plot --runs=runs/digits_scratch_softmax,runs/digits_scratch_greedy --output=compare.png,compare.pdf
+  plot --tables --runs=runs/my_study
 """
 _FORMATS = (".png", ".pdf", ".svg")
 _LINE_STYLES = ("-", "--", "-.", ":")
@@ -33,6 +37,16 @@ def define() -> cli.FlagSet:
     flags.switch("running_average", False, "draw the average over the rounds so far, as the study does")
     flags.text("metric", None, "another column of metrics.csv to draw, such as privacy/epsilon")
     flags.text("ylabel", None, "words at the vertical axis (default: what is drawn)")
+
+    flags.group("Tables of run_posterior's runs")
+    flags.switch(
+        "tables",
+        False,
+        "print measures, and rounds to thresholds, by algorithm and alpha, as the study's Tables 5.1 and 5.2; --runs "
+        "may name folders of many runs",
+    )
+    flags.text("rounds", None, "rounds to report, separated by commas (default: the study's for the task, or the last)")
+    flags.text("thresholds", None, "thresholds likewise (default: the study's for the task, or 0.84,0.86)")
     return flags
 
 
@@ -40,6 +54,12 @@ def program(settings: cli.Settings) -> None:
     """Reads the runs' metrics and draws them."""
     if not settings.runs:
         raise UsageError("--runs names no run: give their folders, separated by commas.")
+    if settings.tables:
+        print_tables(settings)
+        return
+    for name in ("rounds", "thresholds"):
+        if settings[name]:
+            raise UsageError(f"--{name} has an effect only with --tables.")
     if settings.metric and settings.running_average:
         raise UsageError("--running_average has no effect with --metric: choose one of them.")
     outputs = [pathlib.Path(cli.user_path(output)) for output in settings.output.split(",")]
@@ -79,6 +99,55 @@ def program(settings: cli.Settings) -> None:
             )
     draw(tables, outputs, column, window=window, title=settings.title, ylabel=settings.ylabel or words)
     print(*outputs, sep="\n")
+
+
+def print_tables(settings: cli.Settings) -> None:
+    """Prints the tables of `optimization.posterior.tables`.
+
+    Raises:
+      UsageError: If the runs are not of one task and of run_posterior, or two would stand in one cell.
+    """
+    for name in ("labels", "output", "title", "running_average", "metric", "ylabel"):
+        if name in settings.given:
+            raise UsageError(f"--{name} has no effect with --tables, which draws nothing.")
+    from optimization.posterior import tables
+
+    cells, folders, tasks = {}, {}, set()
+    for folder in settings.runs.split(","):
+        for group, seeds in runs.find(pathlib.Path(cli.user_path(folder))).items():
+            read = [runs.read(path) for path in seeds if (path / "metrics.csv").is_file()]
+            if not read:
+                continue
+            flags = read[0].flags
+            if flags.get("algorithm") not in tables.NAMES or tables.MEASURES["Accuracy"] not in read[0].metrics:
+                raise UsageError(f"--runs: {group} is no run of run_posterior.")
+            alphas = [flags.get(name) for name in ("client_sampling_alpha", "partition_alpha")]
+            alpha = next((f"{value:g}" for value in alphas if value is not None), tables.NO_ALPHA)
+            cell = flags["algorithm"], alpha
+            if folders.setdefault(cell, group) != group:
+                raise UsageError(f"--runs: {folders[cell]} and {group} have one algorithm and alpha: name one of them.")
+            cells[cell] = [run.metrics for run in read]
+            tasks.add(flags["task_type"])
+    if len(tasks) != 1:
+        raise UsageError(f"--runs: a table is of one task, not of {', '.join(sorted(tasks)) or 'none'}.")
+    last = min(int(table["round_num"].iloc[-1]) for seeds in cells.values() for table in seeds)
+    rounds, thresholds = tables.PUBLISHED.get(tasks.pop(), ((last,), (0.84, 0.86)))
+    rounds = _numbers(settings, "rounds", int, rounds)
+    thresholds = _numbers(settings, "thresholds", float, thresholds)
+    print(tables.build(cells, rounds, thresholds).to_string())
+
+
+def _numbers(settings: cli.Settings, name: str, kind: type, default: Sequence[float]) -> Sequence[float]:
+    if settings[name] is None:
+        return default
+    try:
+        found = [kind(word) for word in settings[name].split(",")]
+    except ValueError:
+        found = [0]
+    if min(found) <= 0 or (kind is float and max(found) > 1):
+        wanted = "whole numbers above 0" if kind is int else "numbers above 0 up to 1"
+        raise UsageError(f"--{name}={settings[name]} must be {wanted}, separated by commas.")
+    return found
 
 
 def draw(

@@ -80,7 +80,7 @@ def read(folder: pathlib.Path) -> Run:
     Raises:
       UsageError: If a file is missing, damaged or not of a run; it names the file.
     """
-    config = _read_json(folder / "config.json")
+    config = read_json(folder / "config.json")
     flags, command = config.get("flags"), config.get("command")
     if not isinstance(flags, dict) or not isinstance(command, list):
         raise UsageError(f"{folder / 'config.json'} does not have a run's flags and command: was another program here?")
@@ -90,11 +90,16 @@ def read(folder: pathlib.Path) -> Run:
         metrics=read_metrics(folder),
         flags=flags,
         command=shlex.join(map(str, command)),
-        privacy=_read_json(privacy) if privacy.exists() else {},
+        privacy=read_json(privacy) if privacy.exists() else {},
     )
 
 
-def _read_json(path: pathlib.Path) -> dict[str, Any]:
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+    """Reads a JSON object.
+
+    Raises:
+      UsageError: If the file is missing or damaged; it names the file.
+    """
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as error:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bandits import registry, task_flags
 from bandits.client_selection import selector_flags
 from data.errors import UsageError
-from optimization import cli, presets
+from optimization import cli, presets, worker_flags
 
 _USAGE = """
 Which clients should train? Federated training whose clients are chosen at random or by their losses.
@@ -84,7 +84,7 @@ def define() -> cli.FlagSet:
     flags.integer("max_eval_clients", 1000, "most clients whose losses are evaluated, a seeded choice; 0 for all")
     flags.integer("max_validation_samples", 10000, "most held-out examples; 0 for all")
     flags.integer("rounds_per_checkpoint", 100, "rounds between checkpoints; 0 for only the last")
-    flags.integer("max_concurrent_threads", 0, "clients computed at the same time; 0 for as many as cores")
+    worker_flags.define(flags)
     return flags
 
 
@@ -96,6 +96,7 @@ def resolve(settings: cli.Settings) -> Plan:
     """
     settings = settings.with_defaults(presets.values(settings.preset, PRESETS))
     task_flags.check(settings)
+    worker_flags.addresses(settings)
     task = registry.TASKS[settings.task_type]
     own = {name: value for name, value in task.defaults.items() if name in task.flags | set(_DEFAULTS)}
     values = {name: value for name, value in (_DEFAULTS | own).items() if settings[name] is None}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bandits import registry, tasks
 from bandits.client_selection import flags, selector_flags
 from data.errors import UsageError
-from optimization import cli, presets, run_folder
+from optimization import cli, presets, run_folder, worker_flags
 
 if TYPE_CHECKING:
     from bandits.client_selection import experiment
@@ -54,9 +54,8 @@ def program(settings: cli.Settings) -> int:
     runs = prepare(plan.runs)
 
     from bandits.client_selection import experiment
-    from optimization import worker
 
-    worker.start(settings.max_concurrent_threads)
+    worker_flags.start(settings)
     computations = experiment.Computations(*runs[0][:2])
     for one, task, folder in runs:
         if signum := play(experiment.Run(one, task, computations), one, folder):

@@ -1,13 +1,15 @@
 """Tasks: the data, model and rewards of one problem. One module each, listed in `bandits.registry`."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bandits import rewards
 from data import clients
+from data.errors import UsageError
 
 FeatureSpec = tuple[tuple[int | None, ...], str]
 
@@ -45,3 +47,33 @@ class Task:
 def characters(settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Returns the reward matrices of the 62-class character tasks, for `--variant`."""
     return rewards.character_rewards(reference_code=settings["variant"] == "reference_code")
+
+
+def image_model(
+    settings: Mapping[str, Any], default: str, shape: tuple[int, ...], num_outputs: int, hidden: Sequence[int] = (64,)
+) -> dict[str, Any]:
+    """Returns `Task.model` and `Task.model_arguments` of images, by `--model` and `--norm`.
+
+    Args:
+      settings: Flags.
+      default: The task's model, without `--model`.
+      shape: Height, width and channels.
+      num_outputs: Outputs.
+      hidden: Hidden layers of `--model=mlp`.
+
+    Raises:
+      UsageError: If the model does not take such images.
+    """
+    name = settings.get("model") or default
+    arguments: dict[str, Any] = {"num_outputs": num_outputs}
+    if name in ("linear", "mlp"):
+        arguments |= {"num_features": math.prod(shape), "hidden": tuple(hidden) if name == "mlp" else ()}
+        name = "mlp"
+    elif name == "resnet18":
+        arguments |= {"image_shape": shape, "norm": settings.get("norm") or "group"}
+    elif shape != (28, 28, 1):
+        raise UsageError(
+            f"--model={name} takes images of 28 x 28 x 1, not of {' x '.join(map(str, shape))}: choose resnet18, mlp "
+            "or linear."
+        )
+    return {"model": name, "model_arguments": arguments}

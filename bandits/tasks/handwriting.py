@@ -8,7 +8,7 @@ from data import handwriting
 
 
 def load(settings: Mapping[str, Any], variant: str) -> tasks.Task:
-    """Returns the task: 28 x 28 x 1 pixels, the two-layer CNN, and 62 or 10 actions.
+    """Returns the task: 28 x 28 x 1 pixels, the two-layer CNN or that of `--model`, and 62 or 10 actions.
 
     Args:
       settings: Flags; `data_dir` names the files' folder.
@@ -26,8 +26,7 @@ def load(settings: Mapping[str, Any], variant: str) -> tasks.Task:
         held_out=held_out,
         num_actions=num_actions,
         feature_spec=((28, 28, 1), "float32"),
-        model="cnn",
-        model_arguments={"num_outputs": num_actions},
         rewards=phases,
         normalise=handwriting.normalise,
+        **tasks.image_model(settings, "cnn", (28, 28, 1), num_actions),
     )

@@ -29,6 +29,8 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
     for flag, what in (("data_file", "the .csv or .parquet file"), ("client_column", "the clients' column, or rows:N")):
         if not settings[flag]:
             raise UsageError(f"--task_type=tabular needs --{flag}: {what}.")
+    if (settings["model"] or "linear") not in _HIDDEN:
+        raise UsageError(f"--model={settings['model']} takes images; a table takes {' or '.join(_HIDDEN)}.")
     if settings["reward_columns"] and settings["init_labels"] is not None:
         raise UsageError("--init_labels has no effect with --reward_columns: a table of rewards has no labels.")
     table = tabular.load(
@@ -50,7 +52,7 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
         model="mlp",
         model_arguments={
             "num_features": len(table.feature_names),
-            "hidden": _HIDDEN[settings["model"]],
+            "hidden": _HIDDEN[settings["model"] or "linear"],
             "num_outputs": num_actions,
         },
         rewards=phases,

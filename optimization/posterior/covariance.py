@@ -1,4 +1,4 @@
-"""FedPA's shrinkage covariance (Al-Shedivat et al. 2021, section 4)."""
+"""FedPA's shrinkage covariance (Al-Shedivat et al. 2021, section 4), which the thesis' Algorithm 5 inverts."""
 
 import tensorflow as tf
 
@@ -8,9 +8,9 @@ def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
 
     The covariance of l samples is rho_l I + (1 - rho_l) S with the sample covariance S and
     rho_l = 1 / (1 + (l - 1) shrinkage). It is rho_l (I + shrinkage C'C) with the centred samples C, so by the matrix
-    inversion lemma only I + shrinkage CC', [samples, samples], is inverted: the result and the order of the published
-    recursion over samples, as matrix products. Its eigenvalues are at least 1, also where S is singular, so the result
-    is finite wherever the samples are; otherwise it is not.
+    inversion lemma only I + shrinkage CC', [samples, samples], is inverted: the result and the order of Al-Shedivat
+    et al.'s recursion, which takes one sample after the other, as matrix products. Its eigenvalues are at least 1, also
+    where S is singular, so the result is finite wherever the samples are; otherwise it is not.
 
     Args:
       samples: float32 [samples, parameters], models minus the model that the client was given.

@@ -70,6 +70,8 @@ def predict(model: models_lib.Model, ensemble: Sequence[np.ndarray], features, b
 class Distillation:
     """Distils an ensemble into one model by stochastic weight averaging (SWA; Chen and Chao 2021).
 
+    The thesis names SWA and none of its constants: the defaults are chosen here, after Chen and Chao.
+
     Attributes:
       epochs: Passes over the server's data.
       batch_size: Examples of a mini-batch.

@@ -16,6 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import tasks
+from bandits.client_selection import selector_flags, selectors
 from data import clients, keys, partition
 from optimization import cli, client_work, cohorts, models, runner, server, supervised
 from optimization.posterior import algorithms, bandwidths, diagnostics, ensembles, flags, metrics, process, vectors
@@ -30,36 +31,33 @@ class Progress(NamedTuple):
       server: Model and server optimizer.
       deviation: float32 [parameters], FedAG's posterior around the model; empty for other algorithms.
       recent: float64 [window, measured], `metrics.MEASURED` of the last rounds, newest last; NaN before the first.
+      selection: The client selector's state; empty without one.
     """
 
     server: supervised.SupervisedState
     deviation: np.ndarray
     recent: np.ndarray
+    selection: Any = ()
 
 
-class Run:
-    """One run's rounds."""
+class Computations:
+    """TFF's computations, which runs that differ in their seed share: each is compiled once."""
 
-    def __init__(self, settings: cli.Settings, task: tasks.Task, server_features: Any, folder: pathlib.Path):
-        """Prepares the rounds.
+    def __init__(self, settings: cli.Settings, task: tasks.Task, server_features: Any):
+        """Takes what the runs have in common.
 
         Args:
-          settings: Flags.
+          settings: Flags; the seed does not count.
           task: The task.
           server_features: FedBE's unlabelled examples, as the model takes them, or None.
-          folder: Where diagnostics go.
         """
         self._settings = settings
         self._task = task
-        self._folder = folder
-        self._clients = task.clients
-        if settings["max_examples_per_client"]:
-            self._clients = clients.CappedClients(task.clients, settings["max_examples_per_client"], settings["seed"])
         self.model: models.Model = getattr(models, task.model)(**task.model_arguments)
-        self._algorithm = algorithms.build(settings, self.model, server_features)
-        self._held_out = clients.pool(task.held_out, settings["max_validation_samples"], settings["seed"])
+        self.algorithm = algorithms.build(settings, self.model, server_features)
 
-    def _definition(self, work: client_work.LocalSgd | algorithms.ChainWork) -> supervised.SupervisedProcess:
+    def definition(self, work: client_work.LocalSgd | algorithms.ChainWork) -> supervised.SupervisedProcess:
+        """Returns what defines rounds of this client work."""
         settings, task = self._settings, self._task
         momentum = {"momentum": settings["server_momentum"]} if settings["server_optimizer"] == "sgd" else {}
         return supervised.SupervisedProcess(
@@ -75,32 +73,106 @@ class Run:
         )
 
     @functools.cache  # noqa: B019 - Lives as long as the program.
-    def _mean_rounds(self, work) -> tff.templates.IterativeProcess:
-        return self._definition(work).build(self.model.initial_weights(self._settings["seed"]))
+    def mean_rounds(self, work) -> tff.templates.IterativeProcess:
+        """Returns rounds that end in the mean; their initial weights are of seed 0."""
+        return self.definition(work).build(self.model.initial_weights(0))
 
     @functools.cache  # noqa: B019
-    def _collection(self, work) -> Callable[..., process.CohortUpdates]:
-        return process.build_collection(self._definition(work))
+    def collection(self, work) -> Callable[..., process.CohortUpdates]:
+        """Returns the clients' part of other rounds."""
+        return process.build_collection(self.definition(work))
 
     @functools.cached_property
-    def _server_step(self):
-        return process.build_server_step(self._definition(self._algorithm.client_work))
+    def server_step(self):
+        """The server's part of them."""
+        return process.build_server_step(self.definition(self.algorithm.client_work))
+
+    @functools.cache  # noqa: B019
+    def poll(self, num_candidates: int) -> tff.Computation:
+        """Returns the computation that asks so many clients for their loss."""
+        return self.definition(self.algorithm.client_work).build_loss_poll(num_candidates)
+
+    @functools.cached_property
+    def log_probabilities(self):
+        """The function (weights, features) -> float32 [examples, classes]."""
+        definition = self.definition(self.algorithm.client_work)
+        weight_specs = tuple(tf.TensorSpec(shape) for shape in self.model.shapes.values())
+
+        @tf.function(input_signature=[weight_specs, definition.feature_spec])
+        def log_probabilities(weights, features):
+            return tf.nn.log_softmax(self.model.forward(weights, features))
+
+        return log_probabilities
+
+
+class Run:
+    """One run's rounds."""
+
+    def __init__(self, settings: cli.Settings, task: tasks.Task, computations: Computations, folder: pathlib.Path):
+        """Prepares the rounds.
+
+        Args:
+          settings: Flags.
+          task: The task.
+          computations: TFF's computations of these flags and this task.
+          folder: Where diagnostics go.
+        """
+        self._settings = settings
+        self._task = task
+        self._folder = folder
+        self._clients = task.clients
+        if settings["max_examples_per_client"]:
+            self._clients = clients.CappedClients(task.clients, settings["max_examples_per_client"], settings["seed"])
+        self._computations = computations
+        self.model, self._algorithm = computations.model, computations.algorithm
+        held_out = clients.pool(task.held_out, settings["max_validation_samples"], settings["seed"])
+        self._held_out = self._mixed(held_out, 0)
+        self._selector = self._build_selector()
+
+    def _mixed(self, examples: clients.Examples, round_num: int) -> clients.Examples:
+        """Returns the examples shuffled: where a model normalises over a batch, each should be like the whole."""
+        draw = keys.generator(self._settings["seed"], keys.Purpose.EVALUATION, round_num, 1)
+        return examples.take(draw.permutation(len(examples.labels)))
+
+    def _build_selector(self) -> selectors.Selector | None:
+        """Returns the client selector, which counts every client's examples; None for uniform cohorts."""
+        name, first = self._settings["client_selection"], flags.server_clients(self._settings)
+        if name == "uniform":
+            return None
+        sizes = clients.sizes(self._clients, range(first, len(self._clients)))
+        return selector_flags.build(self._settings, name, sizes, self._settings["clients_per_round"])
 
     def initial_progress(self) -> Progress:
         """Returns the state before round 1."""
         work = self._algorithm.client_work
+        weights = self.model.initial_weights(self._settings["seed"])
         if self._algorithm.aggregate is None:
-            state = self._mean_rounds(work).initialize()
+            state = self._computations.mean_rounds(work).initialize()._replace(weights=weights)
         else:
-            weights = self.model.initial_weights(self._settings["seed"])
-            state = process.initial_state(self._definition(work), weights)
+            state = process.initial_state(self._computations.definition(work), weights)
         deviation = algorithms.NO_DEVIATION
         if self._settings["algorithm"] == "fedag":
             deviation = np.zeros_like(algorithms.flat(state.weights))
-        return Progress(state, deviation, np.full((metrics.WINDOW, len(metrics.MEASURED)), np.nan))
+        selection = self._selector.initial_state() if self._selector else ()
+        return Progress(state, deviation, np.full((metrics.WINDOW, len(metrics.MEASURED)), np.nan), selection)
+
+    def _select(self, progress: Progress, round_num: int) -> tuple[np.ndarray, Any]:
+        """Returns the clients of a round and the selector's state, which knows those polled for it."""
+        if not self._selector:
+            return self.cohort(round_num), ()
+        first, selection = flags.server_clients(self._settings), progress.selection
+        draw = keys.generator(self._settings["seed"], keys.Purpose.COHORT, round_num)
+        polled = self._selector.candidates(selection, draw)
+        if len(polled):
+            examples = [self._clients.load(first + int(client)) for client in polled]
+            inputs = self._inputs(first + polled, examples, round_num)
+            losses = np.asarray(self._computations.poll(len(polled))(progress.server.weights, inputs))
+            answers = np.isfinite(losses)
+            selection = self._selector.observe_poll(selection, polled[answers], losses[answers])
+        return first + self._selector.select(selection, draw), selection
 
     def cohort(self, round_num: int) -> np.ndarray:
-        """Returns the clients of a round, none of those that gave their examples to the server."""
+        """Returns a round's clients without a selector, none of those that gave their examples to the server."""
         first = flags.server_clients(self._settings)
         population, size = len(self._clients) - first, self._settings["clients_per_round"]
         seed, alpha = self._settings["seed"], self._settings["client_sampling_alpha"]
@@ -110,63 +182,71 @@ class Run:
 
     def play_round(self, progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
         """Plays one round."""
-        ids = self.cohort(round_num)
+        ids, selection = self._select(progress, round_num)
         examples = [self._clients.load(int(client)) for client in ids]
         inputs = self._inputs(ids, examples, round_num)
         work = self._algorithm.work_of(round_num)
         if round_num == self._settings["diagnose_round"]:
-            self._diagnose(self._collection(work)(progress.server.weights, inputs), progress, examples, round_num)
+            self._diagnose(
+                self._computations.collection(work)(progress.server.weights, inputs), progress, examples, round_num
+            )
         if self._algorithm.aggregate is None:
-            state, row = self._mean_round(progress.server, inputs, work)
+            state, row, local = self._mean_round(progress.server, inputs, work)
             deviation = progress.deviation
         else:
-            state, deviation, row = self._posterior_round(progress, inputs, work, round_num)
+            state, deviation, row, local = self._posterior_round(progress, inputs, work, round_num)
+        if self._selector:
+            members, losses = selectors.reported(ids, local)
+            selection = self._selector.observe(selection, members - flags.server_clients(self._settings), losses)
         everyone = clients.Examples(
             clients.map_features(lambda *parts: np.concatenate(parts), *(one.features for one in examples)),
             np.concatenate([one.labels for one in examples]),
         )
         ensemble = self._ensemble(state.weights, deviation, round_num)
+        everyone = self._mixed(everyone, round_num)
         measured = self._measured(ensemble, self._held_out) + self._measured(ensemble, everyone)
         recent = np.concatenate([progress.recent[1:], [measured]])
         row |= dict(zip(metrics.MEASURED, measured, strict=True))
         row |= dict(zip(metrics.RUNNING, recent[-round_num:].mean(axis=0).tolist(), strict=True))
-        return Progress(state, deviation, recent), row
+        return Progress(state, deviation, recent, selection), row
 
     def _inputs(
         self, ids: np.ndarray, examples: Sequence[clients.Examples], round_num: int
     ) -> list[supervised.ClientInput]:
         seed = self._settings["seed"]
+        # Who is drawn in proportion to its examples, and perhaps twice, must not be weighted by them again.
+        is_weighted = not (self._selector and self._selector.repeats)
         return [
             supervised.ClientInput(
                 features=self._task.normalise(one.features),
                 labels=one.labels,
                 key=keys.tensorflow_key(seed, keys.Purpose.TRAINING, round_num, int(client)),
                 position=np.int32(position),
-                weight=np.float32(len(one.labels)),
+                weight=np.float32(len(one.labels) if is_weighted else bool(len(one.labels))),
                 learning_rate=np.float32(self._settings["client_learning_rate"]),
             )
             for position, (client, one) in enumerate(zip(ids, examples, strict=True))
         ]
 
-    def _mean_round(self, state, inputs, work) -> tuple[supervised.SupervisedState, dict[str, Any]]:
-        state, counts = self._mean_rounds(work).next(state, inputs)
-        return state, {
+    def _mean_round(self, state, inputs, work) -> tuple[supervised.SupervisedState, dict[str, Any], Any]:
+        state, counts = self._computations.mean_rounds(work).next(state, inputs)
+        local = selectors.LocalLosses(np.asarray(counts.client_losses), np.asarray(counts.client_deviations))
+        row = {
             metrics.LOSS: _mean(counts.loss_sum, counts.trained_examples),
             metrics.UPDATE_NORM: float(counts.update_norm),
             metrics.EXAMPLES: int(counts.examples),
             metrics.EMPTY_CLIENTS: int(counts.empty_clients),
             metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
         }
+        return state, row, local
 
     def _posterior_round(self, progress: Progress, inputs, work, round_num: int):
-        updates = self._collection(work)(progress.server.weights, inputs)
+        updates = self._computations.collection(work)(progress.server.weights, inputs)
         before = algorithms.flat(progress.server.weights)
         update = algorithms.ServerUpdate(np.zeros_like(before), progress.deviation)
-        useful = updates.useful
-        if useful.any():
-            chosen = updates if useful.all() else process.CohortUpdates(*(part[useful] for part in updates))
+        if updates.useful.any():
             generator = keys.generator(self._settings["seed"], keys.Purpose.DECISION, round_num)
-            update = self._algorithm.aggregate(before, chosen, generator)
+            update = self._algorithm.aggregate(before, updates.only_useful(), generator)
         row = {
             metrics.LOSS: _mean(updates.loss_sums.sum(), updates.trained_examples.sum()),
             metrics.UPDATE_NORM: float(np.linalg.norm(update.delta)),
@@ -174,7 +254,9 @@ class Run:
             metrics.EMPTY_CLIENTS: int((updates.examples == 0).sum()),
             metrics.NONFINITE_CLIENTS: int(updates.nonfinite.sum()),
         }
-        return self._server_step(progress.server, update.delta), update.deviation, row
+        with np.errstate(divide="ignore", invalid="ignore"):
+            local = selectors.LocalLosses(updates.loss_sums / updates.trained_examples, updates.deviations)
+        return self._computations.server_step(progress.server, update.delta), update.deviation, row, local
 
     def _ensemble(self, weights: models.Weights, deviation: np.ndarray, round_num: int) -> list[models.Weights]:
         """Returns the models whose probabilities are averaged: FedAG's samples, and else the server's model alone."""
@@ -185,26 +267,15 @@ class Run:
         samples = posterior.sample(self._settings["posterior_samples"], generator)
         return [vectors.unflatten(tf.constant(sample), self.model.shapes) for sample in samples]
 
-    @functools.cached_property
-    def _log_probabilities(self):
-        definition = self._definition(self._algorithm.client_work)
-        weight_specs = tuple(tf.TensorSpec(shape) for shape in self.model.shapes.values())
-
-        @tf.function(input_signature=[weight_specs, definition.feature_spec])
-        def log_probabilities(weights, features):
-            return tf.nn.log_softmax(self.model.forward(weights, features))
-
-        return log_probabilities
-
     def _measured(self, ensemble: Sequence[models.Weights], examples: clients.Examples) -> list[float]:
         """Returns the `metrics.MEASURES` of an ensemble's mean probabilities."""
         if not len(examples.labels):
             return [float("nan")] * len(metrics.MEASURES)
-        size, found = self._settings["eval_batch_size"], []
-        for start in range(0, len(examples.labels), size):
-            batch = examples.take(np.arange(start, min(start + size, len(examples.labels))))
+        count, found = len(examples.labels), []
+        for rows in np.array_split(np.arange(count), -(-count // self._settings["eval_batch_size"])):
+            batch = examples.take(rows)
             features = self._task.normalise(batch.features)
-            each = [self._log_probabilities(weights, features).numpy() for weights in ensemble]
+            each = [self._computations.log_probabilities(weights, features).numpy() for weights in ensemble]
             found.append(each[0] if len(each) == 1 else scipy.special.logsumexp(each, axis=0) - np.log(len(each)))
         return metrics.measure(np.concatenate(found), examples.labels)
 

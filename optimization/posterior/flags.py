@@ -5,9 +5,10 @@ import re
 from collections.abc import Mapping
 
 from bandits import registry, task_flags
+from bandits.client_selection import selector_flags
 from data.errors import UsageError
-from optimization import cli, presets
-from optimization.posterior import bandwidths, kernels
+from optimization import cli, presets, worker_flags
+from optimization.posterior import algorithm_flags
 
 _USAGE = """
 What do a cohort's models say together? Federated training whose server takes the mean, or a mode, of a posterior.
@@ -21,39 +22,9 @@ Where a default is missing here, it depends on other flags; config.json in the r
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
-ALGORITHMS: Mapping[str, str] = {
-    "fedavg": "mean model, weighted by examples (Algorithm 1)",
-    "fedopt": "the same mean as a gradient of a server optimizer, by default Adam (Algorithm 2)",
-    "fedag": "mean model; predicts with samples of a Gaussian posterior (Algorithm 3)",
-    "fedbe": "an ensemble of posterior samples, clients and mean, distilled on --server_data (Algorithm 4)",
-    "fedpa": "clients' deltas multiplied by their posterior's inverse covariance (Algorithms 5, 6)",
-    "sgld": "clients' steps with Langevin noise, their chains averaged (equation 2.16)",
-    "fedkp": "mode nearest to the mean of the models' kernel density (Algorithm 9)",
-    "fedkp_cluster_mean": "each client's model shifted to its mode, then averaged (Algorithm 10)",
-    "fedkppa": "Algorithm 10 on FedPA's deltas",
-}
 SERVER_OPTIMIZERS = ("sgd", "adam", "yogi", "adagrad")
 _SERVER_LEARNING_RATE = 0.01  # Of the adaptive optimizers; SGD's is 1, which takes the aggregate as it is.
 _SERVER_CLIENTS = re.compile(r"clients:(\d+)")
-
-_CHAINS = ("fedpa", "sgld", "fedkppa")
-_KERNELS = ("fedkp", "fedkp_cluster_mean", "fedkppa")
-# Flags of some algorithms only.
-_OWNERS: Mapping[str, tuple[str, ...]] = {
-    "burn_in_rounds": _CHAINS,
-    "steps_per_sample": _CHAINS,
-    "shrinkage": ("fedpa", "fedkppa"),
-    "posterior_samples": ("fedag", "fedbe"),
-    "server_data": ("fedbe",),
-    "distillation_epochs": ("fedbe",),
-    "kernel": _KERNELS,
-    "bandwidth": _KERNELS,
-    "bandwidth_scale": _KERNELS,
-    "kernel_weights": _KERNELS,
-    "kernel_bandwidths": _KERNELS,
-    "mean_shift_tolerance": _KERNELS,
-    "mean_shift_steps": _KERNELS,
-}
 _TASK_DEFAULTS: Mapping[str, int] = {"max_words": 200}
 
 
@@ -63,7 +34,7 @@ def define() -> cli.FlagSet:
     flags.group("What is studied")
     presets.define(flags)
     task_flags.define_choice(flags)
-    flags.choice("algorithm", "fedkp_cluster_mean", ALGORITHMS, "how a cohort's models become one")
+    flags.choice("algorithm", "fedkp_cluster_mean", algorithm_flags.ALGORITHMS, "how a cohort's models become one")
     flags.choice(
         "variant",
         "paper",
@@ -72,26 +43,8 @@ def define() -> cli.FlagSet:
     )
     flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
 
-    flags.group("FedKP and FedKPPA")
-    flags.choice("kernel", "epanechnikov", list(kernels.KERNELS), "kernel of the density")
-    flags.choice("bandwidth", "silverman", [*bandwidths.RULES, bandwidths.NEAREST], "rule of a parameter's bandwidth")
-    flags.number("bandwidth_scale", 1.0, "factor of the bandwidth", above=True)
-    flags.choice(
-        "kernel_weights", "uniform", ["uniform", "num_examples"], "weight of a client's kernel, and of its model"
-    )
-    flags.choice(
-        "kernel_bandwidths",
-        "uniform",
-        ["uniform", "num_examples"],
-        "num_examples: a client's bandwidth is inversely proportional to its number of examples",
-    )
-    flags.number("mean_shift_tolerance", 1e-7, "length of a step after which a parameter stops")
-    flags.integer("mean_shift_steps", 20, "most steps, t_max", low=1)
-
-    flags.group("FedPA, FedKPPA and SGLD")
-    flags.integer("burn_in_rounds", None, "first rounds, in which clients train as in FedAvg (default: half)")
-    flags.integer("steps_per_sample", 0, "steps whose models a sample averages, K; 0 for those of an epoch")
-    flags.number("shrinkage", 0.1, "FedPA and FedKPPA: shrinkage of the covariance; with 0 it is the identity")
+    algorithm_flags.define_kernels(flags)
+    algorithm_flags.define_chains(flags)
 
     flags.group("FedAG and FedBE")
     flags.integer("posterior_samples", 10, "models sampled, for predictions (FedAG) or to distil (FedBE)", low=1)
@@ -112,6 +65,9 @@ def define() -> cli.FlagSet:
         "Dirichlet parameter of how often clients take part; small: few do (default: all alike)",
         above=True,
     )
+    selection = {name: entry.help for name, entry in selector_flags.SELECTORS.items()}
+    flags.choice("client_selection", "uniform", selection, "how a round's clients are chosen")
+    selector_flags.define(flags)
     flags.integer("max_examples_per_client", 0, "cap on a client's examples, a seeded choice; 0 for none")
     flags.integer("client_batch_size", 16, "examples of a mini-batch", low=1)
     flags.integer("client_epochs_per_round", 5, "passes of a client over its examples", low=1)
@@ -139,7 +95,7 @@ def define() -> cli.FlagSet:
     flags.integer("eval_batch_size", 512, "examples of an evaluation batch", low=1)
     flags.integer("max_validation_samples", 10000, "most held-out examples; 0 for all")
     flags.integer("rounds_per_checkpoint", 25, "rounds between checkpoints; 0 for only the last")
-    flags.integer("max_concurrent_threads", 0, "clients computed at the same time; 0 for as many as cores")
+    worker_flags.define(flags)
     return flags
 
 
@@ -149,26 +105,24 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    settings = settings.with_defaults(presets.values(settings.preset, PRESETS))
+    published = dict(presets.values(settings.preset, PRESETS))
+    if settings.algorithm == "fedopt" and published.get("server_optimizer") == "sgd":
+        # With the others' optimizer, FedOpt would be FedAvg.
+        del published["server_optimizer"], published["server_learning_rate"]
+    settings = settings.with_defaults(published)
     algorithm = settings.algorithm
-    for name, owners in _OWNERS.items():
-        if name in settings.given and algorithm not in owners:
-            raise UsageError(f"--{name} belongs to --algorithm={' or '.join(owners)}, not to {algorithm}.")
+    settings = algorithm_flags.resolve(settings, "algorithm")
     task_flags.check(settings)
+    worker_flags.addresses(settings)
     task = registry.TASKS[settings.task_type]
     own = {name: value for name, value in task.defaults.items() if name in task.flags | set(_TASK_DEFAULTS)}
     own = _TASK_DEFAULTS | own
     settings = settings.replace(**{name: value for name, value in own.items() if settings[name] is None})
     settings = _resolve_server(settings)
-    if algorithm not in _CHAINS:
-        settings = settings.replace(burn_in_rounds=0)
-    elif settings.burn_in_rounds is None:
-        settings = settings.replace(burn_in_rounds=settings.total_rounds // 2)
-    if settings.burn_in_rounds > settings.total_rounds:
-        raise UsageError(
-            f"--burn_in_rounds={settings.burn_in_rounds} must be at most --total_rounds={settings.total_rounds}."
-        )
     _check_server_data(settings)
+    selector_flags.check(settings, [settings.client_selection])
+    if settings.client_selection != "uniform" and settings.client_sampling_alpha is not None:
+        raise UsageError("--client_sampling_alpha draws cohorts itself: leave out --client_selection.")
     if (settings.diagnose_round or 0) > settings.total_rounds:
         raise UsageError(
             f"--diagnose_round={settings.diagnose_round} must be at most --total_rounds={settings.total_rounds}."

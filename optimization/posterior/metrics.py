@@ -57,7 +57,13 @@ def results(rounds: pd.DataFrame, thresholds: Sequence[float]) -> pd.DataFrame:
     for name, column in _RESULTS.items():
         line = {"measure": name, "final": rounds[column].iloc[-1]}
         for threshold in thresholds:
-            reached = rounds["round_num"][rounds[column] >= threshold]
-            line[f"rounds to {threshold:g}"] = int(reached.iloc[0]) if len(reached) else None
+            reached = first_round(rounds, column, threshold)
+            line[f"rounds to {threshold:g}"] = int(reached) if np.isfinite(reached) else None
         lines.append(line)
     return pd.DataFrame(lines).convert_dtypes()
+
+
+def first_round(rounds: pd.DataFrame, column: str, threshold: float) -> float:
+    """Returns the first round of a `metrics.csv` in which a column reaches a threshold; NaN if none does."""
+    reached = rounds["round_num"][rounds[column] >= threshold]
+    return float(reached.iloc[0]) if len(reached) else np.nan

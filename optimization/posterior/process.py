@@ -24,6 +24,7 @@ class CohortUpdates(NamedTuple):
       examples: int32 [clients], how many it has.
       trained_examples: int32 [clients], those of all its mini-batches together; 0 where the update was not finite.
       loss_sums: float32 [clients], their losses' sums, likewise.
+      deviations: float32 [clients], standard deviation of their mini-batches' losses; NaN where there is none.
       nonfinite: int32 [clients], 1 where the update was not finite.
     """
 
@@ -32,6 +33,7 @@ class CohortUpdates(NamedTuple):
     examples: np.ndarray
     trained_examples: np.ndarray
     loss_sums: np.ndarray
+    deviations: np.ndarray
     nonfinite: np.ndarray
 
     @property
@@ -39,25 +41,42 @@ class CohortUpdates(NamedTuple):
         """Whether a client has examples and a finite update, bool [clients]."""
         return (self.examples > 0) & (self.nonfinite == 0)
 
+    def in_order(self) -> "CohortUpdates":
+        """Returns NumPy arrays in the cohort's order, from rows as they were collected."""
+        rows = CohortUpdates(*(np.asarray(part) for part in self))
+        order = np.argsort(rows.positions)
+        if (order == np.arange(len(order))).all():
+            return rows
+        return CohortUpdates(*(part[order] for part in rows))
 
-def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., CohortUpdates]:
-    """Returns the function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`: a round's client work."""
-    weights_type, client_type = definition.weights_type, definition.client_type
+    def only_useful(self) -> "CohortUpdates":
+        """Returns the rows of `useful` clients."""
+        useful = self.useful
+        return self if useful.all() else CohortUpdates(*(part[useful] for part in self))
 
-    @tff.tensorflow.computation(weights_type, client_type)
-    def client_round(weights, client):
-        output = definition.client_round()(weights, client)
-        row = CohortUpdates(
-            deltas=vectors.flatten(output.delta),
-            positions=client.position,
-            examples=output.examples,
-            trained_examples=output.trained_examples,
-            loss_sums=output.loss_sum,
-            nonfinite=output.nonfinite_clients,
-        )
-        return tf.nest.map_structure(lambda value: value[tf.newaxis], row)
 
-    row_type = client_round.type_signature.result
+def client_row(output, position: tf.Tensor) -> CohortUpdates:
+    """Returns a client's row, for `stack`, from what it has at the end of its round.
+
+    Args:
+      output: The output of a process' `client_round`; its `client_deviations` are zero but at the client's position.
+      position: int32, its place in the cohort.
+    """
+    row = CohortUpdates(
+        deltas=vectors.flatten(output.delta),
+        positions=position,
+        examples=output.examples,
+        trained_examples=output.trained_examples,
+        loss_sums=output.loss_sum,
+        deviations=tf.reduce_sum(output.client_deviations),
+        nonfinite=output.nonfinite_clients,
+    )
+    return tf.nest.map_structure(lambda value: value[tf.newaxis], row)
+
+
+def stack(rows_at_clients):
+    """Returns the clients' `client_row`s as one `CohortUpdates` at the server; to call in a federated computation."""
+    row_type = rows_at_clients.type_signature.member
     rows_type = tff.StructWithPythonType(
         [
             (name, tff.TensorType(part.dtype, (None, *part.shape[1:])))
@@ -82,19 +101,22 @@ def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., 
     def all_rows(rows):
         return rows
 
+    return tff.federated_aggregate(rows_at_clients, no_rows(), add_row, add_rows, all_rows)
+
+
+def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., CohortUpdates]:
+    """Returns the function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`: a round's client work."""
+    weights_type, client_type = definition.weights_type, definition.client_type
+
+    @tff.tensorflow.computation(weights_type, client_type)
+    def client_round(weights, client):
+        return client_row(definition.client_round()(weights, client), client.position)
+
     @tff.federated_computation(tff.FederatedType(weights_type, tff.SERVER), tff.FederatedType(client_type, tff.CLIENTS))
     def collect(weights, cohort):
-        work = tff.federated_map(client_round, (tff.federated_broadcast(weights), cohort))
-        return tff.federated_aggregate(work, no_rows(), add_row, add_rows, all_rows)
+        return stack(tff.federated_map(client_round, (tff.federated_broadcast(weights), cohort)))
 
-    def run(weights, cohort) -> CohortUpdates:
-        rows = CohortUpdates(*(np.asarray(part) for part in collect(weights, cohort)))
-        order = np.argsort(rows.positions)
-        if (order == np.arange(len(order))).all():
-            return rows
-        return CohortUpdates(*(part[order] for part in rows))
-
-    return run
+    return lambda weights, cohort: CohortUpdates(*collect(weights, cohort)).in_order()
 
 
 def initial_state(definition: supervised.SupervisedProcess, weights: models.Weights) -> supervised.SupervisedState:

@@ -8,12 +8,20 @@ import sys
 import numpy as np
 
 from bandits import registry, tasks
+from bandits.client_selection import selector_flags
 from data import clients
 from data.errors import UsageError
-from optimization import cli, presets, run_folder
+from optimization import cli, presets, run_folder, worker_flags
 from optimization.posterior import flags
 
-_SHOWN_IN_PRESETS = ("task_type", "partition_alpha", "client_sampling_alpha", "total_rounds", "client_learning_rate")
+_SHOWN_IN_PRESETS = (
+    "task_type",
+    "model",
+    "partition_alpha",
+    "client_sampling_alpha",
+    "total_rounds",
+    "client_learning_rate",
+)
 
 
 def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
@@ -32,6 +40,7 @@ def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
         if population < len(task.clients):
             of_task = f"{of_task} without those of --server_data={settings.server_data}"
         raise UsageError(f"--clients_per_round={settings.clients_per_round} is more than {of_task}.")
+    selector_flags.build(settings, settings.client_selection, [1] * population, settings.clients_per_round)
 
 
 def server_features(settings: cli.Settings, task: tasks.Task) -> clients.Features | None:
@@ -57,14 +66,14 @@ def server_features(settings: cli.Settings, task: tasks.Task) -> clients.Feature
     return task.normalise(features.astype(own.dtype))
 
 
-def play(settings: cli.Settings, task: tasks.Task, features, folder: run_folder.RunFolder) -> int | None:
+def play(settings: cli.Settings, task: tasks.Task, computations, folder: run_folder.RunFolder) -> int | None:
     """Plays, or continues, one run; returns the signal that stopped it, if any."""
     import pandas as pd
 
     from optimization import runner
     from optimization.posterior import experiment, figures, metrics
 
-    run = experiment.Run(settings, task, features, folder.path)
+    run = experiment.Run(settings, task, computations, folder.path)
     outcome = runner.run(
         run.experiment(),
         folder,
@@ -107,11 +116,12 @@ def program(settings: cli.Settings) -> int:
         folder.open(one, task.clients.checksum, task.report)
         runs.append((one, folder))
 
-    from optimization import worker
+    worker_flags.start(settings)
+    from optimization.posterior import experiment
 
-    worker.start(settings.max_concurrent_threads)
+    computations = experiment.Computations(settings, task, features)
     for one, folder in runs:
-        if signum := play(one, task, features, folder):
+        if signum := play(one, task, computations, folder):
             print(f"Stopped in {folder.path}; what was done is saved. The same command continues it.", file=sys.stderr)
             return 128 + signum
     return 0

@@ -57,68 +57,41 @@ class ChainSgd:
 
     def build(self, model: models.Model, loss: client_work.Loss) -> Callable[..., Chain]:
         """Returns the function (weights, cache, key) -> `Chain`; see `client_work.LocalSgd.build`."""
-        shapes = model.shapes.values()
-        size = sum(math.prod(shape) for shape in shapes)
-        variables = [tf.Variable(tf.zeros(shape), trainable=True) for shape in shapes]
-        velocities = [tf.Variable(tf.zeros(shape), trainable=False) for shape in shapes]
-        totals = [tf.Variable(tf.zeros(shape), trainable=False) for shape in shapes]
-
-        def step(batch: client_work.Batch, num_examples: tf.Tensor, noise_key: tf.Tensor) -> tf.Tensor:
-            with tf.GradientTape() as tape:
-                value = loss(model.forward(variables, batch["features"]), batch)
-            gradients = tape.gradient(value, variables)
-            if self.langevin:
-                # Divided by the step size, which multiplies it again.
-                scale = tf.sqrt(2 * (1 - self.momentum) / (self.learning_rate * tf.cast(num_examples, tf.float32)))
-                noise = vectors.unflatten(scale * tf.random.stateless_normal([size], noise_key), model.shapes)
-                gradients = [gradient + one for gradient, one in zip(gradients, noise, strict=True)]
-            for variable, velocity, gradient in zip(variables, velocities, gradients, strict=True):
-                tf.raw_ops.ResourceApplyMomentum(
-                    var=variable.handle,
-                    accum=velocity.handle,
-                    lr=self.learning_rate,
-                    grad=tf.convert_to_tensor(gradient),
-                    momentum=self.momentum,
-                )
-            return value
+        sgd = client_work.LocalSgd(self.learning_rate, self.batch_size, epochs=self.epochs, momentum=self.momentum)
+        walk = sgd.build_walk(model, loss)
+        size = sum(math.prod(shape) for shape in model.shapes.values())
+        samples = tf.Variable(tf.zeros([0, size]), shape=[None, size], trainable=False)
 
         @tf.function
         def run(weights: Sequence[tf.Tensor], cache: client_work.Batch, key: tf.Tensor) -> Chain:
-            for variable, velocity, weight in zip(variables, velocities, weights, strict=True):
-                variable.assign(weight)
-                velocity.assign(tf.zeros_like(weight))
             num_examples = tf.shape(tf.nest.flatten(cache)[0])[0]
             epoch_steps = -(-num_examples // self.batch_size)
             num_steps = self.epochs * epoch_steps
             sample_steps = tf.maximum(self.steps_per_sample or epoch_steps, 1)
             num_samples = tf.maximum(num_steps // sample_steps, 1)
-            samples = tf.TensorArray(tf.float32, num_samples, element_shape=[size])
+            samples.assign(tf.zeros([num_samples, size]))
+            start = vectors.flatten(weights)
             noise_key = tf.random.experimental.stateless_fold_in(key, _NOISE)
-            losses, loss_sum = tf.TensorArray(tf.float32, num_steps, element_shape=[]), tf.constant(0.0)
-            for sample in tf.range(num_samples):
-                for total in totals:
-                    total.assign(tf.zeros_like(total))
-                first = sample * sample_steps
-                end = tf.where(sample == num_samples - 1, num_steps, first + sample_steps)
-                for position in tf.range(first, end):
-                    # Drawn anew in every step, which costs little and keeps the loop's state small.
-                    epoch_key = tf.random.experimental.stateless_fold_in(key, position // epoch_steps)
-                    order = tf.random.experimental.stateless_shuffle(tf.range(num_examples), epoch_key)
-                    start = position % epoch_steps * self.batch_size
-                    rows = order[start : start + self.batch_size]
-                    batch = tf.nest.map_structure(lambda values, rows=rows: tf.gather(values, rows), dict(cache))
-                    step_key = tf.random.experimental.stateless_fold_in(noise_key, position)
-                    value = step(batch, num_examples, step_key)
-                    losses = losses.write(position, value)
-                    loss_sum += value * tf.cast(tf.size(rows), tf.float32)
-                    for total, variable, weight in zip(totals, variables, weights, strict=True):
-                        total.assign_add(variable - weight)
-                # A client without examples makes no step, and its one sample is the model it was given.
-                average = vectors.flatten(totals) / tf.cast(tf.maximum(end - first, 1), tf.float32)
-                samples = samples.write(sample, average)
-            last = vectors.flatten([variable - weight for variable, weight in zip(variables, weights, strict=True)])
-            deviation = tf.cond(num_steps > 0, lambda: tf.math.reduce_std(losses.stack()), lambda: tf.constant(0.0))
-            return Chain(samples.stack(), last, loss_sum, deviation)
+
+            def add_noise(gradients: list, position: tf.Tensor) -> list:
+                if not self.langevin:
+                    return gradients
+                # Divided by the step size, which multiplies it again.
+                scale = tf.sqrt(2 * (1 - self.momentum) / (self.learning_rate * tf.cast(num_examples, tf.float32)))
+                step_key = tf.random.experimental.stateless_fold_in(noise_key, position)
+                noise = vectors.unflatten(scale * tf.random.stateless_normal([size], step_key), model.shapes)
+                return [tf.convert_to_tensor(gradient) + one for gradient, one in zip(gradients, noise, strict=True)]
+
+            def add_to_sample(variables: list[tf.Variable], position: tf.Tensor) -> None:
+                sample = tf.minimum(position // sample_steps, num_samples - 1)
+                last = num_steps - (num_samples - 1) * sample_steps  # Steps of the last sample.
+                count = tf.cast(tf.where(sample == num_samples - 1, last, sample_steps), tf.float32)
+                update = (vectors.flatten(variables) - start) / count
+                tf.raw_ops.ResourceScatterAdd(resource=samples.handle, indices=sample, updates=update)
+
+            # A client without examples makes no step, and its one sample is the model it was given.
+            deltas, loss_sum, deviation = walk(weights, cache, key, change=add_noise, visit=add_to_sample)
+            return Chain(samples.read_value(), vectors.flatten(deltas), loss_sum, deviation)
 
         return run
 

@@ -303,7 +303,7 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
         f"server_{optimizer}_{name}" for optimizer, names in flags.SERVER_HYPERPARAMETERS.items() for name in names
     }
     task_flags = frozenset().union(*(registry.TASKS[name].flags for name in ("tabular", "cifar100", "synthetic")))
-    assert missing - hyperparameters - (task_flags - {"model"}) == {
+    assert missing - hyperparameters - task_flags == {
         "cache_dir",
         "data_dir",
         "dist_shift_type",
@@ -314,6 +314,7 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
         "preset",
         "selection_candidates",
         "target_delta",
+        "tff_workers",
     }
 
 
@@ -485,3 +486,29 @@ def test_the_published_programs_bag_of_words_comes_with_its_variant():
 def test_client_selection_that_does_not_go_with_the_rest_is_refused(arguments, message):
     with pytest.raises(UsageError, match=message):
         flags.resolve(flags.define().parse(["run_federated", *arguments]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fedavg"], "--model_aggregation=fedavg is the mean: use --client_weighting=num_examples."),
+        (["fedag"], "--model_aggregation=fedag is the mean: its posterior"),
+        (["fedbe"], "--model_aggregation=fedbe is impossible here: it distils on unlabelled data at the server"),
+        (["mean", "--shrinkage=1"], "--shrinkage belongs to --model_aggregation=fedpa or fedkppa, not to mean."),
+        (["fedkp", "--burn_in_rounds=1"], "--burn_in_rounds belongs to --model_aggregation=fedpa or sgld or fedkppa"),
+        (["fedkp", "--aggregator_type=secure_sum"], "--aggregator_type=secure_sum shows the server only a sum"),
+        (["fedkppa", "--aggregator_type=dpsgd", "--noise_multiplier=1"], "--aggregator_type=dpsgd shows the server"),
+        (["fedkp", "--clip_norm=1"], "Clipping bounds what a client adds to a sum; --model_aggregation=fedkp takes"),
+        (["fedkp", "--adaptive_clipping"], "leave out --clip_norm and --adaptive_clipping."),
+        (["fedkp", "--client_weighting=num_examples"], "has --kernel_weights=num_examples."),
+        (["fedkp", "--bandits_type=init", "--initial_model_path=x"], "no effect with --bandits_type=init"),
+    ],
+)
+def test_a_model_aggregation_that_makes_no_sense_is_refused_with_the_reason(arguments, message):
+    assert message in _refusal(f"--model_aggregation={arguments[0]}", *arguments[1:])
+
+
+def test_model_aggregation_by_modes_is_not_clipped_and_by_chains_as_the_mean_is():
+    modes, chains = (_resolve(f"--model_aggregation={name}") for name in ("fedkp_cluster_mean", "fedpa"))
+    assert (modes.adaptive_clipping, modes.clip_norm, modes.burn_in_rounds) == (False, None, 0)
+    assert (chains.adaptive_clipping, chains.clip_norm, chains.burn_in_rounds) == (True, 0.1, 75)

@@ -197,3 +197,19 @@ def test_the_real_files_are_whole(shared_data, name, train, held_out, classes):
     split = images._split(name, str(shared_data), None)
     assert [len(part.labels) for part in split] == [train, held_out]
     assert set(split.train.labels) == set(range(classes))
+
+
+def test_cifars_20_superclasses_have_5_classes_each():
+    assert np.bincount(images.CIFAR_SUPERCLASSES).tolist() == [5] * 20
+    # Fruit and vegetables: apple, mushroom, orange, pear, sweet pepper; people: baby, boy, girl, man, woman.
+    assert np.flatnonzero(images.CIFAR_SUPERCLASSES == 4).tolist() == [0, 51, 53, 57, 83]
+    assert np.flatnonzero(images.CIFAR_SUPERCLASSES == 14).tolist() == [2, 11, 35, 46, 98]
+
+
+def test_a_hierarchy_gives_clients_of_one_superclass_several_classes(tmp_path):
+    labels = (np.arange(1200) % 100).astype(np.uint8)
+    np.savez(tmp_path / POOLS["cifar100"][0], x=_pixels(1200, (32, 32, 3)), y=labels)
+    train, _ = images.load("cifar100", 10, 0.001, 20, 0, str(tmp_path), None, fine_concentration=10.0)
+    first = train.load(0).labels
+    assert len(set(images.CIFAR_SUPERCLASSES[first].tolist())) == 1
+    assert len(set(first.tolist())) >= 4

@@ -123,6 +123,19 @@ def test_arguments_that_are_wanted_may_stand_anywhere():
     assert flag_set.parse(["program"]).folders == ()
 
 
+def test_flags_of_other_programs_are_kept_in_their_order_where_they_are_wanted():
+    flag_set = cli.FlagSet("", "rest", known_only=True)
+    flag_set.group("Flags")
+    flag_set.texts("sweep", "several")
+    flag_set.integer("count", 1, "a count")
+    settings = flag_set.parse(
+        ["program", "--a", "5", "--sweep=x=1", "--nob", "--count=2", "--sweep", "y=2,3", "--c=--d"]
+    )
+    assert dict(settings) == {"sweep": ["x=1", "y=2,3"], "count": 2, "rest": ("--a", "5", "--nob", "--c=--d")}
+    assert settings.given == {"sweep", "count"}
+    assert "--sweep: several\n" in flag_set.help()
+
+
 def test_settings_are_read_by_attribute_and_by_key():
     settings = _parse("--count=4")
     assert settings.count == settings["count"] == 4

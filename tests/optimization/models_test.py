@@ -12,6 +12,13 @@ MODELS = {
     "cnn": (models.cnn(62), (28, 28, 1)),
     "mlp": (models.mlp(64, (64, 32), 10), (64,)),
     "linear": (models.mlp(28 * 28, (), 62), (28, 28, 1)),
+    "cnn_small": (models.cnn_small(62), (28, 28, 1)),
+    "cnn_dropout": (models.cnn_dropout(62), (28, 28, 1)),
+}
+# Outputs of an example depend on its batch with "batch".
+RESNETS = {
+    "group": (models.resnet18((32, 32, 3), 100), (32, 32, 3)),
+    "large": (models.resnet18((70, 40, 1), 5), (70, 40, 1)),
 }
 
 
@@ -29,6 +36,24 @@ def _keras(name: str) -> tf.keras.Model:
         ],
         "mlp": [layers.Dense(64, activation="relu"), layers.Dense(32, activation="relu"), layers.Dense(10)],
         "linear": [layers.Flatten(), layers.Dense(62)],
+        "cnn_small": [
+            layers.Conv2D(16, 5, padding="same", activation="relu"),
+            layers.MaxPool2D(),
+            layers.Conv2D(32, 5, padding="same", activation="relu"),
+            layers.MaxPool2D(),
+            layers.Flatten(),
+            layers.Dense(62),
+        ],
+        "cnn_dropout": [
+            layers.Conv2D(32, 3, activation="relu"),
+            layers.Conv2D(64, 3, activation="relu"),
+            layers.MaxPool2D(),
+            layers.Dropout(0.25),
+            layers.Flatten(),
+            layers.Dense(128, activation="relu"),
+            layers.Dropout(0.5),
+            layers.Dense(62),
+        ],
     }
     model = tf.keras.Sequential(stacks[name])
     model.build((None, *MODELS[name][1]))
@@ -101,21 +126,112 @@ def test_forward_equals_keras_layers_with_the_same_weights(name):
     np.testing.assert_allclose(model.forward(weights, tf.constant(features)), keras(features), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["cnn", "mlp", "linear"])
+def _keras_resnet(norm: str, shape: tuple[int, ...], num_outputs: int) -> tuple[tf.keras.Model, list[tf.Variable]]:
+    """Returns ResNet-18 of Keras' own layers, and its weights in the order of `models.resnet18`."""
+    layers, used = tf.keras.layers, []
+
+    def convolve(values, width, size, stride):
+        values = layers.ZeroPadding2D(size // 2)(values)
+        convolution = layers.Conv2D(width, size, stride, use_bias=False)
+        by_batch = norm == "batch"
+        normal = layers.BatchNormalization(epsilon=1e-5) if by_batch else layers.GroupNormalization(2, epsilon=1e-5)
+        used.extend([convolution, normal])
+        return normal(convolution(values))
+
+    inputs = layers.Input(shape)
+    values = layers.ReLU()(convolve(inputs, 64, 7, 2))
+    values = layers.MaxPool2D(3, 2)(layers.ZeroPadding2D(1)(values))
+    for stage, width in enumerate((64, 128, 256, 512)):
+        for block in range(2):
+            stride = 2 if stage and not block else 1
+            inner = convolve(layers.ReLU()(convolve(values, width, 3, stride)), width, 3, 1)
+            shortcut = convolve(values, width, 1, stride) if stride > 1 else values
+            values = layers.ReLU()(layers.Add()([inner, shortcut]))
+    used.append(layers.Dense(num_outputs))
+    model = tf.keras.Model(inputs, used[-1](layers.GlobalAveragePooling2D()(values)))
+    return model, [variable for layer in used for variable in layer.trainable_variables]
+
+
+@pytest.mark.parametrize(
+    ("norm", "shape"), [("group", (32, 32, 3)), ("batch", (32, 32, 3)), ("group", (70, 40, 1)), ("batch", (70, 40, 1))]
+)
+def test_resnet18_and_its_gradient_equal_keras_layers_with_the_same_weights(norm, shape):
+    model = models.resnet18(shape, 5, norm)
+    weights = [tf.Variable(weight) for weight in _random_weights(model)]
+    keras, variables = _keras_resnet(norm, shape, 5)
+    for variable, weight in zip(variables, weights, strict=True):
+        variable.assign(weight)
+    features = tf.constant(np.random.default_rng(2).normal(size=(6, *shape)).astype(np.float32))
+    with tf.GradientTape(persistent=True) as tape:
+        found, expected = model.forward(weights, features), keras(features, training=True)
+        sums = tf.reduce_sum(found**2), tf.reduce_sum(expected**2)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    gradients = (tape.gradient(sums[0], weights), tape.gradient(sums[1], variables))
+    for one, other in zip(*gradients, strict=True):
+        assert tf.norm(one - other) <= 1e-3 * tf.norm(other) + 1e-5
+
+
+@pytest.mark.parametrize("norm", ["group", "batch"])
+def test_resnet18_has_the_published_number_of_parameters(norm):
+    # torchvision's resnet18 has 11,689,512 with 1000 outputs.
+    assert _num_parameters(models.resnet18((224, 224, 3), 1000, norm)) == 11_689_512
+    # 1.82 billion multiply-adds in He et al. 2016, Table 1.
+    assert models.resnet18((224, 224, 3), 1000, norm).flops / 2 == pytest.approx(1.82e9, rel=0.01)
+
+
+def test_batch_normalisation_is_by_the_batch_at_hand():
+    model = models.resnet18((32, 32, 3), 5, "batch")
+    weights = _random_weights(model)
+    features = np.random.default_rng(2).normal(size=(4, 32, 32, 3)).astype(np.float32)
+    outputs = model.forward(weights, tf.constant(features))
+    # Any change that keeps the images' order of brightness apart from scale is normalised away by the first layer.
+    np.testing.assert_allclose(outputs, model.forward(weights, tf.constant(100 * features)), rtol=1e-3, atol=1e-3)
+    assert np.abs(outputs[:2] - model.forward(weights, tf.constant(features[:2]))).max() > 1e-2
+
+
+def test_dropout_drops_in_training_only_and_keeps_the_mean():
+    model = models.cnn_dropout(3)
+    weights = [np.abs(weight) for weight in model.initial_weights(0)]  # Without ReLU's kinks outputs are linear.
+    features = tf.constant(np.random.default_rng(2).uniform(size=(1, 28, 28, 1)).astype(np.float32))
+    first, again, other = (model.training(weights, features, tf.constant([3, key])) for key in (4, 4, 5))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).numpy().all()
+    outputs = np.array([model.training(weights, features, tf.constant([7, key]))[0] for key in range(200)])
+    errors = outputs.std(axis=0) / np.sqrt(200)
+    assert (np.abs(outputs.mean(axis=0) - model.forward(weights, features)[0]) < 4 * errors).all()
+
+
+def test_the_cnns_of_tables_d1_and_d2_have_their_layers():
+    assert [shape for name, shape in models.cnn_small(10).shapes.items() if "kernel" in name] == [
+        (5, 5, 1, 16),
+        (5, 5, 16, 32),
+        (1568, 10),
+    ]
+    assert [shape for name, shape in models.cnn_dropout(62).shapes.items() if "kernel" in name] == [
+        (3, 3, 1, 32),
+        (3, 3, 32, 64),
+        (9216, 128),
+        (128, 62),
+    ]
+    assert _num_parameters(models.cnn_dropout(62)) == 1_206_590  # Reddi et al. 2021, Table 4.
+
+
+@pytest.mark.parametrize("name", [*MODELS, *RESNETS])
 def test_a_batch_without_examples_has_no_outputs(name):
-    model, feature_shape = MODELS[name]
+    model, feature_shape = (MODELS | RESNETS)[name]
     outputs = model.forward(model.initial_weights(0), tf.zeros((0, *feature_shape)))
-    assert outputs.shape == (0, 10 if name == "mlp" else 62)
+    assert outputs.shape == (0, list(model.shapes.values())[-1][0])
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, *RESNETS])
 def test_an_example_is_computed_alike_alone_and_in_a_batch(name):
-    model, feature_shape = MODELS[name]
+    model, feature_shape = (MODELS | RESNETS)[name]
     weights = _random_weights(model)
     features = np.random.default_rng(2).uniform(size=(3, *feature_shape)).astype(np.float32)
     batch = model.forward(weights, tf.constant(features))
     alone = model.forward(weights, tf.constant(features[1:2]))
-    np.testing.assert_allclose(batch[1:2], alone, rtol=1e-5, atol=1e-5)
+    tolerance = 1e-3 if name in RESNETS else 1e-5  # Outputs of random deep networks are large.
+    np.testing.assert_allclose(batch[1:2], alone, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -163,8 +279,12 @@ def test_initial_kernels_fill_glorots_interval(name, limit):
         (models.mlp(784, (), 62), 2 * 48_608),
         # Multiply-adds: 784 x 25 x 32, 196 x 800 x 64, 3,136 x 512, 512 x 62.
         (models.cnn(62), 2 * (627_200 + 10_035_200 + 1_605_632 + 31_744)),
+        # 784 x 25 x 16, 196 x 400 x 32, 1,568 x 10.
+        (models.cnn_small(10), 2 * (313_600 + 2_508_800 + 15_680)),
+        # 676 x 9 x 32, 576 x 288 x 64, 9,216 x 128, 128 x 62.
+        (models.cnn_dropout(62), 2 * (194_688 + 10_616_832 + 1_179_648 + 7_936)),
     ],
-    ids=["mlp", "linear", "cnn"],
+    ids=["mlp", "linear", "cnn", "cnn_small", "cnn_dropout"],
 )
 def test_flops_are_those_of_the_matrix_products_and_convolutions(model, flops):
     assert model.flops == flops

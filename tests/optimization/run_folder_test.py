@@ -108,6 +108,7 @@ def test_a_run_may_not_shrink(folder):
         "max_concurrent_threads",
         "root_output_dir",
         "rounds_per_checkpoint",
+        "tff_workers",
     ],
 )
 def test_where_and_how_to_run_may_change(folder, name):

@@ -1,10 +1,13 @@
 """Tests of scripts.plot."""
 
+import json
+
 import pandas as pd
 import pytest
 
 from bandits import metrics
 from data.errors import UsageError
+from optimization.posterior import tables
 from scripts import plot
 
 
@@ -76,3 +79,58 @@ def test_a_folder_of_several_runs_is_refused(tmp_path):
 def test_bad_usage_is_explained(arguments, message):
     with pytest.raises(UsageError, match=message):
         _draw(*arguments)
+
+
+def _posterior_run(folder, accuracies, **flags):
+    folder.mkdir(parents=True)
+    table = pd.DataFrame({"round_num": range(1, len(accuracies) + 1)})
+    table.assign(**{column: accuracies for column in tables.MEASURES.values()}).to_csv(
+        folder / "metrics.csv", index=False
+    )
+    flags = {"task_type": "digits", "algorithm": "fedkp", "partition_alpha": None} | flags
+    (folder / "config.json").write_text(json.dumps({"flags": flags, "command": ["run_posterior"]}))
+
+
+def test_tables_of_a_folder_of_runs_are_printed(tmp_path, capsys):
+    published = {"task_type": "mnist", "partition_alpha": 0.1}
+    _posterior_run(tmp_path / "one" / "seed_0", [0.5] * 9 + [0.85] * 50, **published)
+    _posterior_run(tmp_path / "one" / "seed_1", [0.5] * 9 + [0.75] * 50, **published)
+    _posterior_run(tmp_path / "two", [0.9] * 60, **published, algorithm="fedpa", client_sampling_alpha=1.0)
+    _draw("--tables", f"--runs={tmp_path}")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["Round", "10", "Round", "50", "84%", "86%"]
+    assert lines[1].split() == ["alpha", *["0.1", "1"] * 4]
+    measures = ["0.800", "±", "0.071", "-", "0.800", "±", "0.071", "-", "10", "(1", "of", "2)", "-", "-", "-"]
+    assert lines[2].split() == ["Accuracy", "FedKP", *measures]
+    assert lines[3].split() == ["FedPA", "-", "0.900", "-", "0.900", "-", "1", "-", "1"]
+    _draw("--tables", f"--runs={tmp_path / 'two'}", "--rounds=7", "--thresholds=0.5,0.95")
+    assert capsys.readouterr().out.splitlines()[0].split() == ["Round", "7", "50%", "95%"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--title=x"], "--title has no effect with --tables"),
+        (["--rounds=0"], "--rounds=0 must be whole numbers above 0"),
+        (["--thresholds=84"], "--thresholds=84 must be numbers above 0 up to 1"),
+    ],
+)
+def test_bad_usage_of_tables_is_explained(tmp_path, arguments, message):
+    _posterior_run(tmp_path / "one", [0.5])
+    with pytest.raises(UsageError, match=message):
+        _draw("--tables", f"--runs={tmp_path / 'one'}", *arguments)
+
+
+def test_runs_that_make_no_table_are_refused(tmp_path):
+    _posterior_run(tmp_path / "same" / "one", [0.5])
+    _posterior_run(tmp_path / "same" / "two", [0.5])
+    with pytest.raises(UsageError, match=r"one and .*two have one algorithm and alpha"):
+        _draw("--tables", f"--runs={tmp_path / 'same'}")
+    _posterior_run(tmp_path / "other", [0.5], task_type="mnist", algorithm="fedavg")
+    with pytest.raises(UsageError, match="a table is of one task, not of digits, mnist"):
+        _draw("--tables", f"--runs={tmp_path / 'same' / 'one'},{tmp_path / 'other'}")
+    _posterior_run(tmp_path / "bandit", [0.5], algorithm=None)
+    with pytest.raises(UsageError, match="bandit is no run of run_posterior"):
+        _draw("--tables", f"--runs={tmp_path / 'bandit'}")
+    with pytest.raises(UsageError, match="--rounds has an effect only with --tables"):
+        _draw(f"--runs={tmp_path}", "--rounds=1")

@@ -5,6 +5,7 @@ import pytest
 
 from bandits import tasks
 from bandits.tasks import images
+from data.errors import UsageError
 from optimization import models
 
 
@@ -18,7 +19,7 @@ def load(tmp_path):
     labels = np.arange(20, dtype=np.uint8) % 10
     np.savez(tmp_path / "mnist_with_writers.npz", x_train=pixels, y_train=labels, x_test=pixels, y_test=labels)
 
-    def open_task(name: str) -> tasks.Task:
+    def open_task(name: str, **more) -> tasks.Task:
         settings = {
             "data_dir": str(tmp_path),
             "cache_dir": None,
@@ -27,7 +28,7 @@ def load(tmp_path):
             "partition_examples": 2,
             "partition_seed": 0,
         }
-        return images.load(settings, name)
+        return images.load(settings | more, name)
 
     return open_task
 
@@ -44,3 +45,29 @@ def test_the_model_takes_the_normalised_images(load, name, num_actions):
 
 def test_fashion_mnist_has_two_hidden_layers(load):
     assert (load("fashion_mnist").model, len(load("fashion_mnist").model_arguments["hidden"])) == ("mlp", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        *(("mnist", model) for model in ("linear", "mlp", "cnn", "cnn_small", "cnn_dropout", "resnet18")),
+        *(("cifar100", model) for model in ("linear", "mlp", "resnet18")),
+    ],
+)
+def test_another_model_takes_the_images(load, name, model):
+    task = load(name, model=model)
+    built = getattr(models, task.model)(**task.model_arguments)
+    features = task.normalise(task.clients.load(0).features)
+    assert built.forward(built.initial_weights(0), features).shape == (2, task.num_actions)
+    assert (task.model == "mlp") == (model in ("linear", "mlp"))
+
+
+def test_a_model_of_smaller_images_is_refused():
+    with pytest.raises(UsageError, match="--model=cnn takes images of 28 x 28 x 1, not of 32 x 32 x 3"):
+        tasks.image_model({"model": "cnn"}, "mlp", (32, 32, 3), 100)
+
+
+def test_norm_and_beta_reach_model_and_clients(load):
+    task = load("cifar100", model="resnet18", norm="batch", partition_beta=10.0)
+    assert task.model_arguments == {"num_outputs": 100, "image_shape": (32, 32, 3), "norm": "batch"}
+    assert task.clients.checksum != load("cifar100").clients.checksum

@@ -10,7 +10,7 @@ import tensorflow_federated as tff
 from bandits import tasks
 from data import clients
 from optimization import models
-from optimization.posterior import algorithms, experiment, flags, metrics, vectors
+from optimization.posterior import algorithm_flags, algorithms, experiment, flags, metrics, vectors
 
 SIZES = (4, 6, 5, 9)
 
@@ -36,7 +36,19 @@ def make_task(sizes=SIZES) -> tasks.Task:
 def make_run(folder, *arguments: str, sizes=SIZES, server_features=None) -> experiment.Run:
     argv = ["run_posterior", "--clients_per_round=4", "--total_rounds=2", "--client_learning_rate=0.1", *arguments]
     settings = flags.resolve(flags.define().parse(argv))
-    return experiment.Run(settings, make_task(sizes), server_features, folder)
+    task = make_task(sizes)
+    return experiment.Run(settings, task, experiment.Computations(settings, task, server_features), folder)
+
+
+def test_runs_of_other_seeds_share_computations_and_no_state(tff_worker, tmp_path):
+    argv = ["run_posterior", "--algorithm=fedpa", "--clients_per_round=4", "--total_rounds=2"]
+    settings, task = flags.resolve(flags.define().parse(argv)), make_task()
+    shared = experiment.Computations(settings, task, None)
+    found = [play(experiment.Run(settings.replace(seed=seed), task, shared, tmp_path), 2)[0] for seed in (3, 4)]
+    other = settings.replace(seed=4)
+    alone, _ = play(experiment.Run(other, task, experiment.Computations(other, task, None), tmp_path), 2)
+    np.testing.assert_array_equal(found[1], alone)
+    assert (found[0] != found[1]).any()
 
 
 def play(run: experiment.Run, rounds: int = 1):
@@ -46,7 +58,7 @@ def play(run: experiment.Run, rounds: int = 1):
     return algorithms.flat(progress.server.weights), row
 
 
-@pytest.mark.parametrize("name", flags.ALGORITHMS)
+@pytest.mark.parametrize("name", algorithm_flags.ALGORITHMS)
 def test_every_algorithm_plays_two_rounds(tff_worker, tmp_path, name):
     features = np.random.default_rng(1).normal(size=(10, 4)).astype(np.float32)
     more = ["--server_data=clients:1", "--distillation_epochs=1", "--clients_per_round=3"] if name == "fedbe" else []
@@ -149,3 +161,33 @@ def test_fedag_is_fedavg_that_predicts_with_samples_of_its_posterior(tff_worker,
     fedag, sampled = play(make_run(tmp_path, "--algorithm=fedag", sizes=equal))
     np.testing.assert_allclose(fedag, fedavg, atol=1e-6)
     assert 1e-5 < abs(sampled["eval/loss"] - plain["eval/loss"]) < 0.5
+
+
+@pytest.mark.parametrize("name", ["rand", "pow_d", "rpow_d", "ucb_cs", "active_fl"])
+def test_mean_and_mode_agree_under_every_client_selection(tff_worker, tmp_path, name):
+    # Equal sizes, a bandwidth without end: both are the mean, so both report the same losses to the selector.
+    shared = (f"--client_selection={name}", "--clients_per_round=2", "--total_rounds=4")
+    equal = (5, 5, 5, 5)
+    fedavg, row = play(make_run(tmp_path, "--algorithm=fedavg", *shared, sizes=equal), 4)
+    fedkp, _ = play(make_run(tmp_path, "--algorithm=fedkp", "--bandwidth_scale=1e9", *shared, sizes=equal), 4)
+    assert row[metrics.EXAMPLES] == 10
+    np.testing.assert_allclose(fedkp, fedavg, atol=1e-5)
+
+
+def test_ucb_cs_first_sees_everyone_but_the_servers_clients(tff_worker, tmp_path):
+    arguments = ("--algorithm=fedbe", "--server_data=clients:1", "--client_selection=ucb_cs", "--clients_per_round=1")
+    features = np.random.default_rng(1).normal(size=(10, 4)).astype(np.float32)
+    run = make_run(tmp_path, *arguments, "--distillation_epochs=1", "--total_rounds=3", server_features=features)
+    progress, examples = run.initial_progress(), []
+    for round_num in (1, 2, 3):
+        progress, row = run.play_round(progress, round_num)
+        examples.append(row[metrics.EXAMPLES])
+    assert sorted(examples) == sorted(SIZES[1:])
+    assert (progress.selection.counts > 0).all()
+
+
+def test_clients_drawn_in_proportion_to_their_data_count_alike(tff_worker, tmp_path):
+    shared = ("--client_selection=rand", "--clients_per_round=3")
+    fedavg, _ = play(make_run(tmp_path, "--algorithm=fedavg", *shared))
+    fedkp, _ = play(make_run(tmp_path, "--algorithm=fedkp", "--bandwidth_scale=1e9", *shared))
+    np.testing.assert_allclose(fedkp, fedavg, atol=1e-6)

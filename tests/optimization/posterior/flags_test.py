@@ -24,6 +24,13 @@ def resolve(*arguments: str):
         (["--diagnose_round=51"], "--diagnose_round=51 must be at most"),
         (["--diagnose_round=1", "--clients_per_round=1"], "--clients_per_round=2 or more"),
         (["--thresholds=80"], "--thresholds=80 must be"),
+        (["--client_selection=rand", "--client_sampling_alpha=1"], "--client_sampling_alpha draws cohorts itself"),
+        (
+            ["--client_selection=rand", "--selection_gamma=0.5"],
+            "--selection_gamma belongs to --client_selection=ucb_cs",
+        ),
+        (["--model=cnn"], "--model belongs to --task_type="),
+        (["--task_type=mnist", "--norm=batch"], "--norm belongs to --model=resnet18"),
         (["--partition_alpha=1"], "--partition_alpha belongs to --task_type="),
     ],
 )
@@ -67,6 +74,11 @@ def test_presets_hold_the_published_settings(names, values):
         )
         assert found == values
         assert (settings.client_momentum, settings.server_learning_rate, settings.server_optimizer) == (0.9, 0.5, "sgd")
+        assert (
+            settings.model
+            == {"mnist": "cnn_small", "emnist62": "cnn_dropout", "cifar100": "resnet18"}[name.split("_")[0]]
+        )
+        assert settings.partition_beta == (10 if name.startswith("cifar100") else None)
         alpha = settings.client_sampling_alpha if name.startswith("emnist") else settings.partition_alpha
         assert alpha == float(name.rpartition("_")[2])
 
@@ -75,3 +87,10 @@ def test_presets_hold_the_published_settings(names, values):
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedkppa"])
 def test_every_preset_can_be_resolved(name, algorithm):
     assert resolve(f"--preset={name}", f"--algorithm={algorithm}").experiment_name == f"{name}_{algorithm}"
+
+
+def test_fedopt_does_not_take_the_presets_sgd():
+    fedopt = resolve("--preset=mnist_alpha_1", "--algorithm=fedopt")
+    assert (fedopt.server_optimizer, fedopt.server_learning_rate) == ("adam", 0.01)
+    given = resolve("--preset=mnist_alpha_1", "--algorithm=fedopt", "--server_optimizer=yogi")
+    assert (given.server_optimizer, given.server_learning_rate) == ("yogi", 0.01)

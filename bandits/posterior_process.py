@@ -1,0 +1,98 @@
+"""Bandit rounds whose server combines the cohort's models as samples of a posterior, where no sum can.
+
+The clients' work and the server's step are those of `process.BanditProcess`; between the two, the deltas come side by
+side to the program, which makes one of them by an algorithm of `optimization.posterior`. So a round is two TFF
+computations and not, as the mean's, one that compiles to the MapReduce form.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from bandits import process
+from optimization import models
+from optimization.posterior import algorithms, vectors
+from optimization.posterior import process as posterior_process
+
+
+class CollectedRounds:
+    """Rounds with the interface of the process that `process.BanditProcess.build` returns."""
+
+    def __init__(
+        self, definition: process.BanditProcess, initial_weights: models.Weights, aggregate: algorithms.Aggregate
+    ):
+        """Builds the computations.
+
+        Args:
+          definition: The rounds; its `aggregator` is not used.
+          initial_weights: theta_0.
+          aggregate: Makes one delta of the cohort's, and draws nothing.
+        """
+        built = definition.build(initial_weights)
+        self.initialize = built.initialize
+        self._shapes, self._aggregate = definition.model.shapes, aggregate
+        state_type, client_type = built.state_type.member, definition.client_type()
+        deployed_type, weights_type = state_type.deployed, state_type.weights
+
+        @tff.tensorflow.computation(deployed_type, weights_type, client_type)
+        def client_round(deployed, weights, client):
+            output = definition.client_round()(deployed, weights, client)
+            sums = {name: getattr(output, name) for name in process.SUMMED}
+            return posterior_process.client_row(output, client.position), sums
+
+        @tff.federated_computation(
+            tff.FederatedType(deployed_type, tff.SERVER),
+            tff.FederatedType(weights_type, tff.SERVER),
+            tff.FederatedType(client_type, tff.CLIENTS),
+        )
+        def collect(deployed, weights, cohort):
+            models_sent = (tff.federated_broadcast(deployed), tff.federated_broadcast(weights))
+            work = tff.federated_map(client_round, (*models_sent, cohort))
+            return posterior_process.stack(work[0]), [tff.federated_sum(work[1][name]) for name in process.SUMMED]
+
+        self._collect = collect
+        self._server_round = tff.tensorflow.computation(definition.server_round, state_type, weights_type)
+
+    def next(
+        self, state: process.BanditState, cohort: Sequence[process.ClientInput]
+    ) -> tuple[process.BanditState, process.RoundMetrics]:
+        """Plays one round; a cohort in which nobody has an example and a finite update takes no step."""
+        rows, sums = self._collect(state.deployed, state.weights, cohort)
+        updates = posterior_process.CohortUpdates(*rows).in_order()
+        before = algorithms.flat(state.weights)
+        delta = np.zeros_like(before)
+        if updates.useful.any():
+            delta = self._aggregate(before, updates.only_useful(), None).delta
+        step = self._server_round(state, vectors.unflatten(tf.constant(delta), self._shapes))
+        metrics = process.RoundMetrics(
+            **dict(zip(process.SUMMED, sums, strict=True)), update_norm=step[4], deployed=step[5], aggregator=()
+        )
+        return process.BanditState(*step[:4], state.aggregator), metrics
+
+
+def build(
+    settings: Mapping[str, Any], definition: process.BanditProcess, initial_weights: models.Weights
+) -> Callable[[int], Any]:
+    """Returns the function round number, from 1 -> process of that round, by `--model_aggregation`.
+
+    Args:
+      settings: Flags; `burn_in_rounds` have the clients' plain training.
+      definition: The rounds; its `local_sgd` is replaced.
+      initial_weights: theta_0.
+    """
+    values = {**settings, "algorithm": settings["model_aggregation"], "client_momentum": 0.0}
+    algorithm = algorithms.build(values, definition.model)
+
+    @functools.cache
+    def rounds_of(work):
+        own = dataclasses.replace(definition, local_sgd=work)
+        if algorithm.aggregate is None:
+            return own.build(initial_weights)
+        return CollectedRounds(own, initial_weights, algorithm.aggregate)
+
+    return lambda round_num: rounds_of(algorithm.work_of(round_num))

@@ -1,0 +1,81 @@
+"""One TFF process for runs that differ in nothing but their state: seed, initial model, server learning rate.
+
+Building and compiling a round takes seconds. A program that plays many runs does it once for all such runs; their
+numbers are those of a process of their own.
+"""
+
+import collections
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow_federated as tff
+
+from bandits import process, tasks
+from optimization import models, run_folder
+
+_MOST = 4  # Processes that are kept.
+_RATE = "learning_rate"  # Where TFF's optimizers keep it in their states.
+_IN_STATE = {"seed", "server_learning_rate", "init_server_learning_rate", "total_rounds"}
+_built: collections.OrderedDict[str, tff.templates.IterativeProcess] = collections.OrderedDict()
+
+
+class SharedProcess(NamedTuple):
+    """A run's own view of it.
+
+    Attributes:
+      shared: The process.
+      definition: What defines the run's rounds.
+      initial_weights: Its theta_0.
+      server_learning_rate: Its own.
+    """
+
+    shared: tff.templates.IterativeProcess
+    definition: process.BanditProcess
+    initial_weights: models.Weights
+    server_learning_rate: float
+
+    def initialize(self) -> process.BanditState:
+        """Returns the run's first state."""
+        state = self.shared.initialize()
+        weights = tuple(np.asarray(weight) for weight in self.initial_weights)
+        optimizer = self.definition.server_optimizer.set_hparams(
+            state.optimizer, {_RATE: np.asarray(state.optimizer[_RATE]).dtype.type(self.server_learning_rate)}
+        )
+        return state._replace(weights=weights, deployed=(weights,) * len(state.deployed), optimizer=optimizer)
+
+    @property
+    def next(self) -> tff.Computation:
+        """Plays a round: (state, clients) -> (state, metrics)."""
+        return self.shared.next
+
+
+def build(
+    settings: Mapping[str, Any],
+    task: tasks.Task,
+    phase: Any,
+    definition: process.BanditProcess,
+    initial_weights: models.Weights,
+) -> tff.templates.IterativeProcess | SharedProcess:
+    """Returns the process of a phase, built before if possible.
+
+    Args:
+      settings: Flags.
+      task: The task.
+      phase: The `experiment.Phase`.
+      definition: What defines its rounds.
+      initial_weights: theta_0.
+    """
+    if settings["aggregator_type"] != "mean":  # Two runs never share their noise.
+        return definition.build(initial_weights)
+    kept = {name: value for name, value in settings.items() if name not in run_folder.FREE_FLAGS | _IN_STATE}
+    one = dataclasses.replace(phase, total_rounds=0, server_learning_rate=0.0)
+    key = json.dumps([kept, repr(one), task.clients.checksum], sort_keys=True, default=str)
+    if key not in _built:
+        _built[key] = definition.build()
+    _built.move_to_end(key)
+    while len(_built) > _MOST:
+        _built.popitem(last=False)
+    return SharedProcess(_built[key], definition, initial_weights, phase.server_learning_rate)

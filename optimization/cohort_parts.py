@@ -1,0 +1,166 @@
+"""Plays a round on parts of its cohort: on several workers, or one after the other to save memory.
+
+TFF's mergeable form of a round says how: clients' work and the sums over a part; merging two sums; the server's step
+after the last. Parts are merged in their order, whoever computed them, so that equal runs are equal bit for bit;
+against a cohort in one piece, sums differ in their last bits.
+"""
+
+import collections
+import functools
+import itertools
+import math
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow_federated as tff
+from tensorflow_federated.python.common_libs import structure
+from tensorflow_federated.python.core.impl.executors import cardinalities_utils
+
+from data.errors import Failure
+from optimization import connection
+
+# A worker holds what each client returns until the part is summed, which grows like the server's state: with Adam, that
+# is two thirds of it. 64 clients of EMNIST's CNN (27 MB of state) are one part, 512 are seven.
+_PART_BYTES = 2 * 1000**3
+
+
+class Worker(Protocol):
+    """What computes: runs a compiled computation on an argument; raises `WorkerLostError` when it is gone."""
+
+    def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any: ...
+
+
+class CohortPartsContext(tff.framework.SyncContext):
+    """Runs computations on workers, those over many clients in parts.
+
+    The number of parts depends on the workers at the start, the cohort and the state's size. A part of a worker that
+    is lost is played again by another; when the last is lost, `Failure` names it.
+    """
+
+    def __init__(self, workers: Sequence[Worker]):
+        self._workers = list(workers)
+        self._least_parts = len(workers)
+
+    def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
+        """Runs a computation."""
+        parameter = comp.type_signature.parameter
+        clients = _num_clients(arg, parameter)
+        wanted = max(self._least_parts, math.ceil(clients * _server_bytes(parameter) / _PART_BYTES))
+        parts = min(wanted, clients)
+        form = _compile_mergeable(comp) if parts > 1 else None
+        if form is None:
+            return self._on_one(_compile(comp), arg)
+        bounds = [clients * part // parts for part in range(parts + 1)]
+        cohorts = [_take(arg, parameter, slice(*pair)) for pair in itertools.pairwise(bounds)]
+        sums = self._on_all(form.up_to_merge, cohorts)
+        merged = sums[0]
+        for other in sums[1:]:
+            merged = self._on_one(form.merge, structure.Struct.unnamed(merged, other))
+        # The server's step needs no client any more.
+        server = _take(arg, parameter, slice(0))
+        return self._on_one(form.after_merge, structure.Struct.unnamed(server, merged))
+
+    def _on_one(self, computation, argument):
+        while True:
+            worker = self._workers[0]
+            try:
+                return worker.invoke(computation, argument)
+            except connection.WorkerLostError as error:
+                self._drop(worker, error)
+
+    def _on_all(self, computation, arguments: Sequence[Any]) -> list[Any]:
+        """Returns the results in the arguments' order, each computed by the worker that is free first."""
+        waiting, results = collections.deque(enumerate(arguments)), {}
+        while waiting:
+            failures: dict[Worker, Exception] = {}
+            # No pool of threads: a program that is interrupted would wait for those.
+            threads = [
+                threading.Thread(target=_work, args=(worker, computation, waiting, results, failures), daemon=True)
+                for worker in self._workers
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            for worker, error in failures.items():
+                self._drop(worker, error)
+        return [results[index] for index in range(len(arguments))]
+
+    def _drop(self, worker: Worker, error: Exception) -> None:
+        """Goes on without a worker that is lost; raises every other error."""
+        if not isinstance(error, connection.WorkerLostError):
+            raise error
+        self._workers.remove(worker)
+        if not self._workers:
+            raise Failure(
+                f"{error} No other is left. Checkpoints are kept: the same command continues after the last."
+            ) from error
+        print(f"Warning: {error} The others play its part of the cohort from now on.", file=sys.stderr, flush=True)
+
+
+def _work(worker: Worker, computation, waiting: collections.deque, results: dict, failures: dict) -> None:
+    """Plays parts that wait until none is left or the worker fails."""
+    while True:
+        try:
+            index, argument = waiting.popleft()
+        except IndexError:
+            return
+        try:
+            results[index] = worker.invoke(computation, argument)
+        except Exception as error:
+            waiting.append((index, argument))
+            failures[worker] = error
+            return
+
+
+@functools.lru_cache
+def _compile(computation: tff.framework.ConcreteComputation) -> tff.framework.ConcreteComputation:
+    """Compiles for workers, which have no secure aggregation: it is simulated, sum for sum, in the clear."""
+    native = tff.backends.native.desugar_and_transform_to_native(_without_secure_sums(computation))
+    return tff.framework.ConcreteComputation.with_type(native, computation.type_signature)
+
+
+@functools.lru_cache
+def _compile_mergeable(computation: tff.framework.ConcreteComputation) -> tff.framework.MergeableCompForm | None:
+    """Compiles for parts of a cohort; None, with a warning, if a sum in it depends on another."""
+    try:
+        form = tff.backends.native.compile_to_mergeable_comp_form(_without_secure_sums(computation))
+    except ValueError as error:
+        print(f"Warning: one worker plays whole cohorts, which no sums of parts express ({error}).", file=sys.stderr)
+        return None
+    return tff.framework.MergeableCompForm(
+        up_to_merge=_compile(form.up_to_merge), merge=_compile(form.merge), after_merge=_compile(form.after_merge)
+    )
+
+
+def _without_secure_sums(computation):
+    plain = tff.backends.test.replace_secure_intrinsics_with_bodies(computation)
+    return tff.framework.ConcreteComputation.with_type(plain, computation.type_signature)  # Keeps Python's containers.
+
+
+def _num_clients(arg: Any, parameter: tff.Type | None) -> int:
+    return cardinalities_utils.infer_cardinalities(arg, parameter).get(tff.CLIENTS, 0) if parameter else 0
+
+
+def _take(value: Any, type_spec: tff.Type, clients: slice) -> Any:
+    """Returns an argument with only these of its clients."""
+    if isinstance(type_spec, tff.StructType):
+        parts = zip(structure.from_container(value), structure.iter_elements(type_spec), strict=True)
+        return structure.Struct((name, _take(part, part_type, clients)) for part, (name, part_type) in parts)
+    if isinstance(type_spec, tff.FederatedType) and type_spec.placement is tff.CLIENTS and not type_spec.all_equal:
+        return value[clients]
+    return value
+
+
+def _server_bytes(type_spec: tff.Type | None) -> int:
+    """Returns the size of what an argument holds at the server; axes without a size count as one."""
+    if isinstance(type_spec, tff.StructType):
+        return sum(_server_bytes(part) for _, part in structure.iter_elements(type_spec))
+    if isinstance(type_spec, tff.FederatedType):
+        return 0 if type_spec.placement is tff.CLIENTS else _server_bytes(type_spec.member)
+    if isinstance(type_spec, tff.TensorType):
+        return math.prod(size or 1 for size in type_spec.shape or ()) * np.dtype(type_spec.dtype).itemsize
+    return 0

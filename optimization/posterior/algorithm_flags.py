@@ -1,0 +1,89 @@
+"""The algorithms by name and the flags of some of them, for every binary that aggregates so; needs no TensorFlow."""
+
+from collections.abc import Mapping
+
+from data.errors import UsageError
+from optimization import cli
+from optimization.posterior import bandwidths, kernels
+
+ALGORITHMS: Mapping[str, str] = {
+    "fedavg": "mean model, weighted by examples (Algorithm 1)",
+    "fedopt": "the same mean as a gradient of a server optimizer, by default Adam (Algorithm 2)",
+    "fedag": "mean model; predicts with samples of a Gaussian posterior (Algorithm 3)",
+    "fedbe": "an ensemble of posterior samples, clients and mean, distilled on --server_data (Algorithm 4)",
+    "fedpa": "clients' deltas multiplied by their posterior's inverse covariance (Algorithms 5, 6)",
+    "sgld": "clients' steps with Langevin noise, their chains averaged (equation 2.16)",
+    "fedkp": "mode nearest to the mean of the models' kernel density (Algorithm 9)",
+    "fedkp_cluster_mean": "each client's model shifted to its mode, then averaged (Algorithm 10)",
+    "fedkppa": "Algorithm 10 on FedPA's deltas",
+}
+CHAINS = ("fedpa", "sgld", "fedkppa")  # Clients send what they make of a chain of samples.
+KERNELS = ("fedkp", "fedkp_cluster_mean", "fedkppa")  # The server needs each client's model.
+
+# Flags of some algorithms only.
+_OWNERS: Mapping[str, tuple[str, ...]] = {
+    "burn_in_rounds": CHAINS,
+    "steps_per_sample": CHAINS,
+    "shrinkage": ("fedpa", "fedkppa"),
+    "posterior_samples": ("fedag", "fedbe"),
+    "server_data": ("fedbe",),
+    "distillation_epochs": ("fedbe",),
+    "kernel": KERNELS,
+    "bandwidth": KERNELS,
+    "bandwidth_scale": KERNELS,
+    "kernel_weights": KERNELS,
+    "kernel_bandwidths": KERNELS,
+    "mean_shift_tolerance": KERNELS,
+    "mean_shift_steps": KERNELS,
+}
+
+
+def define_kernels(flags: cli.FlagSet) -> None:
+    """Defines the group of flags of the `KERNELS`."""
+    flags.group("FedKP and FedKPPA")
+    flags.choice("kernel", "epanechnikov", list(kernels.KERNELS), "kernel of the density")
+    flags.choice("bandwidth", "silverman", [*bandwidths.RULES, bandwidths.NEAREST], "rule of a parameter's bandwidth")
+    flags.number("bandwidth_scale", 1.0, "factor of the bandwidth", above=True)
+    flags.choice(
+        "kernel_weights", "uniform", ["uniform", "num_examples"], "weight of a client's kernel, and of its model"
+    )
+    flags.choice(
+        "kernel_bandwidths",
+        "uniform",
+        ["uniform", "num_examples"],
+        "num_examples: a client's bandwidth is inversely proportional to its number of examples",
+    )
+    flags.number("mean_shift_tolerance", 1e-7, "length of a step after which a parameter stops")
+    flags.integer("mean_shift_steps", 20, "most steps, t_max", low=1)
+
+
+def define_chains(flags: cli.FlagSet) -> None:
+    """Defines the group of flags of the `CHAINS`."""
+    flags.group("FedPA, FedKPPA and SGLD")
+    flags.integer("burn_in_rounds", None, "first rounds, in which clients train as in FedAvg (default: half)")
+    flags.integer("steps_per_sample", 0, "steps whose models a sample averages, K; 0 for those of an epoch")
+    flags.number("shrinkage", 0.1, "FedPA and FedKPPA: shrinkage of the covariance; with 0 it is the identity")
+
+
+def resolve(settings: cli.Settings, flag: str) -> cli.Settings:
+    """Refuses flags of other algorithms, and fills in the burn-in.
+
+    Args:
+      settings: Flags, with `total_rounds`.
+      flag: The flag that names the algorithm.
+
+    Raises:
+      UsageError: On a flag without effect, or a burn-in longer than the run.
+    """
+    for name, owners in _OWNERS.items():
+        if name in settings.given and settings[flag] not in owners:
+            raise UsageError(f"--{name} belongs to --{flag}={' or '.join(owners)}, not to {settings[flag]}.")
+    if settings[flag] not in CHAINS:
+        return settings.replace(burn_in_rounds=0)
+    if settings.burn_in_rounds is None:
+        settings = settings.replace(burn_in_rounds=settings.total_rounds // 2)
+    if settings.burn_in_rounds > settings.total_rounds:
+        raise UsageError(
+            f"--burn_in_rounds={settings.burn_in_rounds} must be at most --total_rounds={settings.total_rounds}."
+        )
+    return settings

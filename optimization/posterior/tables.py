@@ -1,0 +1,100 @@
+"""Tables 5.1 and 5.2 of Johansson and Gullbrandson 2022, from the `metrics.csv` of some runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from optimization.posterior import metrics
+
+MEASURES = {
+    "Accuracy": "running/eval/accuracy",
+    "Training Accuracy": "running/cohort/accuracy",
+    "Loss": "running/eval/loss",
+    "Training Loss": "running/cohort/loss",
+    "Precision": "running/eval/precision",
+    "Recall": "running/eval/recall",
+}
+NAMES = {
+    "fedag": "FedAG",
+    "fedavg": "FedAvg",
+    "fedbe": "FedBE",
+    "fedkp": "FedKP",
+    "fedkppa": "FedKPPA",
+    "fedkp_cluster_mean": "FedKP_cm",
+    "fedopt": "FedOpt",
+    "fedpa": "FedPA",
+    "sgld": "SGLD",
+}
+NO_ALPHA = "-"
+# Rounds and thresholds of each task: those of the tables; for MNIST, which has none, the rounds of its figures.
+_EMNIST = ((600, 1000), (0.84, 0.86))
+_MNIST = ((10, 50), (0.84, 0.86))
+PUBLISHED: Mapping[str, tuple[tuple[int, ...], tuple[float, ...]]] = {
+    "emnist_chars": _EMNIST,
+    "unipen62": _EMNIST,
+    "cifar100": ((600, 800), (0.3, 0.4)),
+    "mnist": _MNIST,
+    "mnist_writers": _MNIST,
+}
+
+
+def build(
+    cells: Mapping[tuple[str, str], Sequence[pd.DataFrame]], rounds: Sequence[int], thresholds: Sequence[float]
+) -> pd.DataFrame:
+    """Returns the table: measures and algorithms down, alphas under each round and each threshold across.
+
+    Every value is of the running mean over ten rounds: its mean over seeds, and their standard deviation where there
+    are several. A value that some seeds lack, because they are not that far or do not reach the threshold, is that of
+    the others and says how many; with none it is a dash. Losses have no thresholds.
+
+    Args:
+      cells: (algorithm, alpha) -> `metrics.csv` of each seed.
+      rounds: Rounds to report.
+      thresholds: Of the other measures.
+
+    Returns:
+      Texts; rows (measure, algorithm), columns (round or threshold, alpha).
+    """
+    algorithms = [name for name in NAMES if any(name == algorithm for algorithm, _ in cells)]
+    alphas = sorted({alpha for _, alpha in cells}, key=lambda alpha: np.inf if alpha == NO_ALPHA else float(alpha))
+    blocks: list[tuple[str, Callable[[pd.DataFrame, str], float], str]] = []
+    for number in rounds:
+        blocks.append((f"Round {number}", lambda table, column, number=number: _at(table, column, number), ".3f"))
+    for threshold in thresholds:
+        blocks.append(
+            (
+                f"{100 * threshold:g}%",
+                lambda table, column, threshold=threshold: metrics.first_round(table, column, threshold),
+                ".0f",
+            )
+        )
+    rows = {}
+    for measure, column in MEASURES.items():
+        for algorithm in algorithms:
+            row = rows[measure, NAMES[algorithm]] = {}
+            for title, value, form in blocks:
+                for alpha in alphas:
+                    seeds = cells.get((algorithm, alpha), ())
+                    skipped = title.endswith("%") and "Loss" in measure
+                    found = [] if skipped else [value(seed, column) for seed in seeds]
+                    row[title, alpha] = _text(found, form)
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    table.index = pd.MultiIndex.from_tuples(rows)
+    table.columns = pd.MultiIndex.from_tuples(table.columns, names=["", "alpha"])
+    return table
+
+
+def _at(table: pd.DataFrame, column: str, round_num: int) -> float:
+    found = table.loc[table["round_num"] == round_num, column]
+    return float(found.iloc[0]) if len(found) else np.nan
+
+
+def _text(values: Sequence[float], form: str) -> str:
+    reached = [value for value in values if np.isfinite(value)]
+    if not reached:
+        return "-"
+    text = format(np.mean(reached), form)
+    if len(reached) > 1:
+        text += f" ± {np.std(reached, ddof=1):{form}}"
+    return text if len(reached) == len(values) else f"{text} ({len(reached)} of {len(values)})"

@@ -1,0 +1,68 @@
+"""Flags that say where TFF's computations run, shared by all experiment binaries. Nothing here imports TFF."""
+
+import re
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from data.errors import Failure, UsageError
+from optimization import cli
+
+_CONNECT_SECONDS = 5
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the flags."""
+    flags.integer("max_concurrent_threads", 0, "clients computed at the same time; 0 for as many as cores")
+    flags.text(
+        "tff_workers",
+        None,
+        "HOST:PORT,...: workers to split each cohort over, started there by scripts.tff_worker (default: one here). "
+        "Models, clients' data and updates go to them unencrypted: use trusted networks, or tunnels",
+    )
+
+
+def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the addresses of `--tff_workers`; none for a worker of the program's own.
+
+    Raises:
+      UsageError: If they are not HOST:PORT, or `--max_concurrent_threads` is given, which is theirs to say.
+    """
+    if settings["tff_workers"] is None:
+        return ()
+    found = tuple(settings["tff_workers"].split(","))
+    for address in found:
+        match = _ADDRESS.fullmatch(address)
+        if not match or not 0 < int(match[2]) < 1 << 16:
+            raise UsageError(f"--tff_workers: {address!r} must be HOST:PORT, such as 10.0.0.2:9001.")
+        if found.count(address) > 1:
+            raise UsageError(f"--tff_workers names {address} twice.")
+    if settings["max_concurrent_threads"]:
+        raise UsageError(
+            "--max_concurrent_threads has no effect with --tff_workers: give it to scripts.tff_worker instead."
+        )
+    return found
+
+
+def start(settings: Mapping[str, Any]) -> None:
+    """Makes the worker or workers that the flags name run every TFF computation of this process.
+
+    Raises:
+      UsageError: See `addresses`.
+      Failure: If one does not answer; where nobody listens, before TFF is imported.
+    """
+    remote = addresses(settings)
+    for address in remote:
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+        except OSError as error:
+            raise Failure(
+                f"No TFF worker answers at {address} (--tff_workers): {error.strerror or error}. "
+                f"Start one on that host: ./scripts/python -m scripts.tff_worker --port={port}"
+            ) from error
+
+    from optimization import worker
+
+    worker.start(settings["max_concurrent_threads"], *([remote] if remote else []))

@@ -1,0 +1,230 @@
+"""What a grid's runs gave: the state of each run's folder, `results.csv`, the ranking, and heat maps."""
+
+import dataclasses
+import functools
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from data.errors import UsageError
+from optimization import run_folder
+from scripts import grid_plan, grid_worker, runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FINISHED, FAILED, STOPPED_EARLY, UNFINISHED = "finished", "failed", "stopped early", "unfinished"
+_MOST_CELLS = 14  # A side of the heat map, in inches.
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What became of a run.
+
+    Attributes:
+      run: The run.
+      status: One of the words above.
+      rounds: Rounds that are finished, and whose metric is `value`.
+      value: The metric; not a number if there is none, or it is not finite.
+      error: Why it failed.
+    """
+
+    run: grid_plan.Run
+    status: str = UNFINISHED
+    rounds: int = 0
+    value: float = math.nan
+    error: str = ""
+
+
+def finished_rounds(folder: pathlib.Path) -> int:
+    """Returns the rounds after which a run's folder was marked as finished; 0 for one that was not, or is not there.
+
+    Raises:
+      UsageError: If the folder is damaged, or was made with other versions of the packages; it names the folder.
+    """
+    config = folder / "config.json"
+    mark = folder / grid_worker.FINISHED_FILE
+    if not config.exists():
+        if mark.exists() or (folder / "metrics.csv").exists():
+            raise UsageError(f"{folder} is damaged: it has no config.json. Delete it, and it is run again.")
+        return 0
+    before = runs.read_json(config).get("versions")
+    if not isinstance(before, dict):
+        raise UsageError(f"{config} is damaged: it names no versions. Delete the folder, and it is run again.")
+    for name, now in _versions().items():
+        if before.get(name) != now and name != "python":
+            raise UsageError(
+                f"{folder} was made with {name} {before.get(name)}; this is {now}: numbers of both do not belong in "
+                "one grid. Delete the folder, or choose another --experiment_name."
+            )
+    if not mark.exists():
+        return 0
+    rounds = runs.read_json(mark).get("total_rounds")
+    if not isinstance(rounds, int):
+        raise UsageError(f"{mark} is damaged. Delete the folder, and it is run again.")
+    return rounds
+
+
+_versions = functools.cache(run_folder.versions)
+
+
+def read_value(folder: pathlib.Path, column: str, rounds: int) -> float:
+    """Returns a finished run's metric after so many rounds, or after its last one; not a number if it is not finite.
+
+    Raises:
+      UsageError: If its metrics are damaged, or have no such column; it names the file.
+    """
+    table = runs.read_metrics(folder)
+    if column not in table:
+        raise UsageError(f"{folder / 'metrics.csv'} has no column {column}.")
+    value = float(table.loc[table["round_num"] <= rounds, column].iloc[-1])
+    return value if math.isfinite(value) else math.nan
+
+
+def table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str) -> "pd.DataFrame":
+    """Returns a row a run: its folder, how it went, and its flags, the swept ones first."""
+    import pandas as pd
+
+    rows = []
+    for outcome in outcomes:
+        settings = outcome.run.settings
+        names = [*swept, "seed", *sorted(set(settings) - run_folder.FREE_FLAGS - {*swept, "seed", "list_presets"})]
+        rows.append(
+            {"run": outcome.run.name, "status": outcome.status, metric: outcome.value, "rounds": outcome.rounds}
+            | {name: settings[name] for name in names if name != "repeat"}
+            | {"error": outcome.error}
+        )
+    # What no run sets says nothing.
+    found = pd.DataFrame(rows)
+    return found.drop(columns=[name for name in found if name not in (metric, "error") and found[name].isna().all()])
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """All seeds of one point.
+
+    Attributes:
+      outcomes: Of each seed.
+      mean: Mean of the metric over the seeds; not a number if one has none.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    mean: float
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that all seeds have finished."""
+        return min(outcome.rounds for outcome in self.outcomes)
+
+
+def rank(outcomes: Sequence[Outcome], *, smallest: bool, apart: bool = True) -> dict[str, list[Point]]:
+    """Returns the points of each configuration (or, unless `apart`, all in one list), the best first.
+
+    Those that went furthest come first, then it is by their means. Points without a mean, such as those that diverged
+    or failed, come last; equal ones keep their order.
+    """
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(outcome.run.point, []).append(outcome)
+    ranked: dict[str, list[Point]] = {}
+    for group in groups.values():
+        mean = sum(outcome.value for outcome in group) / len(group)
+        ranked.setdefault(group[0].run.configuration if apart else "", []).append(Point(tuple(group), mean))
+    sign = 1 if smallest else -1
+    for points in ranked.values():
+        points.sort(key=lambda one: (math.isnan(one.mean), -one.rounds, sign * one.mean if one.mean == one.mean else 0))
+    return ranked
+
+
+def text(
+    ranked: Mapping[str, Sequence[Point]], swept: Sequence[str], metric: str, *, smallest: bool, shown: int
+) -> str:
+    """Returns the ranking as a table for the terminal, the first points of each configuration."""
+    import pandas as pd
+
+    if all(len(points) == 1 for points in ranked.values()):  # Nothing but words is compared.
+        together = rank([one for (point,) in ranked.values() for one in point.outcomes], smallest=smallest, apart=False)
+        ranked, shown = together, len(ranked)
+    parts = []
+    for configuration, points in ranked.items():
+        words = {word.partition("=")[0] for word in configuration.split()}
+        rows = []
+        for place, point in enumerate(points[:shown], 1):
+            values = [outcome.value for outcome in point.outcomes]
+            settings = point.outcomes[0].run.settings
+            row = {"rank": place} | {name: grid_plan.as_text(settings[name]) for name in swept if name not in words}
+            row |= {metric: point.mean}
+            if len(values) > 1:
+                row |= {"lowest": min(values), "highest": max(values), "seeds": len(values)}
+            rows.append(row | {"rounds": point.rounds})
+        lines = [configuration] if configuration else []
+        lines.append(pd.DataFrame(rows).to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        if len(points) > shown:
+            lines.append(f"... and {len(points) - shown} more, see results.csv")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def learning_rates(swept: Sequence[str]) -> tuple[str, str] | None:
+    """Returns the two swept learning rates, the server's first; None if there are not two."""
+    found = sorted((name for name in swept if name.endswith("learning_rate")), key=lambda name: "server" not in name)
+    return (found[0], found[1]) if len(found) == 2 else None
+
+
+def cells(points: Sequence[Point], axes: tuple[str, str]) -> dict[tuple[float, float], float]:
+    """Returns the best mean metric of ranked points for each pair of values of two flags."""
+    best: dict[tuple[float, float], float] = {}
+    for point in points:
+        settings = point.outcomes[0].run.settings
+        best.setdefault((settings[axes[0]], settings[axes[1]]), point.mean)  # The best comes first.
+    return best
+
+
+def heat_map(
+    points: Sequence[Point],
+    axes: tuple[str, str],
+    path: pathlib.Path,
+    *,
+    metric: str,
+    title: str,
+    smallest: bool,
+) -> None:
+    """Draws the metric over two flags, its values in the cells; over other flags, the best of their values.
+
+    Args:
+      points: Ranked points of one configuration.
+      axes: The flags of the rows and of the columns.
+      path: The picture.
+      metric: Its name.
+      title: Title.
+      smallest: Whether less is better.
+    """
+    import numpy as np
+    from matplotlib import figure
+
+    best = cells(points, axes)
+    rows, columns = (sorted({place[side] for place in best}) for side in (0, 1))
+    values = np.array([[best.get((row, column), np.nan) for column in columns] for row in rows])
+    size = (min(_MOST_CELLS, 2.5 + 0.8 * len(columns)), min(_MOST_CELLS, 1.6 + 0.55 * len(rows)))
+    picture = figure.Figure(figsize=size, layout="constrained")
+    plot = picture.subplots()
+    # Cividis looks alike to readers with and without colour blindness; light is good.
+    image = plot.imshow(values, cmap="cividis_r" if smallest else "cividis", aspect="auto", origin="lower")
+    middle = np.nanmean([np.nanmin(values), np.nanmax(values)]) if np.isfinite(values).any() else 0.0
+    for (row, column), value in np.ndenumerate(values):
+        is_light = (value < middle) if smallest else (value > middle)
+        plot.text(
+            column,
+            row,
+            "-" if np.isnan(value) else f"{value:.3g}",
+            ha="center",
+            va="center",
+            color="black" if is_light or np.isnan(value) else "white",
+            fontsize=9,
+        )
+    plot.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
+    plot.set_yticks(range(len(rows)), [f"{value:g}" for value in rows])
+    plot.set(xlabel=axes[1].replace("_", " "), ylabel=axes[0].replace("_", " "), title=title)
+    picture.colorbar(image, label=metric)
+    picture.savefig(path, dpi=150)

@@ -1,0 +1,267 @@
+"""Reproduces figures and tables of the texts that the project follows; see `--help`.
+
+Runs are played as a grid's: named by their flags, played once, shared by all figures that need them, and continued
+where they were interrupted.
+"""
+
+import dataclasses
+import math
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+
+from data.errors import UsageError
+from optimization import cli
+from scripts import (
+    executors,
+    grid,
+    grid_plan,
+    grid_results,
+    reproduce_pictures,
+    reproduce_plan,
+    reproduce_results,
+    runs,
+)
+from scripts.reproduce_plan import Figure
+from scripts.reproduce_results import Found
+
+_USAGE = """
+Reproduces figures and tables of the texts that this project follows, beside the numbers and orderings they state.
+
+  reproduce --list
+  reproduce --figure=1a --scale=small
+  reproduce --figure=all --scale=paper --workers=8
+
+Files of data that cannot be downloaded are looked for in the folder FEDBANDITS_DATA_DIR of the environment. The same
+command continues what was interrupted. An ordering that disagrees is a finding, no failure.
+"""
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `reproduce`."""
+    flags = cli.FlagSet(_USAGE)
+    flags.group("What is reproduced")
+    flags.text("figure", None, "names, separated by commas, or all")
+    flags.switch("list", False, "print the names of all figures and tables, and end")
+    flags.choice("scale", reproduce_plan.PAPER, reproduce_plan.SCALES, "how much is run")
+    flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1)
+
+    flags.group("Where it is run")
+    flags.choice(
+        "executor",
+        "local",
+        {"local": "processes of this machine", "ray": "a Ray cluster, whose machines share the output's folder"},
+        "who plays the runs",
+    )
+    flags.integer("workers", 2, "runs at the same time", low=1)
+    flags.text("ray_address", None, "the cluster's address (default: a local Ray, started and stopped)")
+
+    flags.group("Output")
+    flags.text("root_output_dir", "runs", "folder of all output")
+    flags.text("experiment_name", None, "name of this output's folder (default: reproduce_SCALE)")
+    return flags
+
+
+def play(
+    figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path, executor: executors.Executor
+) -> tuple[dict[str, Found], list[str]]:
+    """Plays what is missing of a figure.
+
+    Args:
+      figure: The figure.
+      repeat: Seeds.
+      base: Flags that all runs share.
+      folder: Folder of all runs.
+      executor: Who plays them.
+
+    Returns:
+      (what each arm gave, without arms of which no run is finished; a line for each run that failed)
+    """
+    by_arm = figure.runs(repeat, base, folder)
+    some = {run.name: run for group in by_arm.values() for run in group}
+    binary = grid_plan.BINARIES[figure.binary]
+    measure = figure.measures[0]
+    sweep = grid.Sweep(grid_plan.Grid(binary, (), (), ()), folder, executor, binary.metric, smallest=binary.smallest)
+    try:
+        grid.play_all(sweep, list(some.values()))
+    finally:
+        sweep.close()
+    label_of = {run.name: label for label, group in by_arm.items() for run in group}
+    errors = {
+        name: f"{label_of[name]}: {outcome.error} ({folder / name})"
+        for name, outcome in sweep.outcomes.items()
+        if outcome.status == grid_results.FAILED
+    }
+    found = {}
+    for arm in figure.arms:
+        try:
+            found[arm.label] = best(figure, measure, by_arm[arm.label], sweep, folder)
+        except UsageError as error:
+            errors[arm.label] = f"{arm.label}: {error}"
+        except LookupError:
+            pass  # Its runs failed, and are told.
+    return found, list(errors.values())
+
+
+def best(
+    figure: Figure,
+    measure: reproduce_plan.Measure,
+    some: Sequence[grid_plan.Run],
+    sweep: grid.Sweep,
+    folder: pathlib.Path,
+) -> Found:
+    """Returns what the best point of an arm gave, by its mean over seeds.
+
+    Raises:
+      LookupError: If no run is finished.
+      UsageError: If a finished run's files are damaged.
+    """
+    points: dict[str, list[grid_plan.Run]] = {}
+    for run in some:
+        if sweep.outcomes[run.name].status == grid_results.FINISHED:
+            points.setdefault(run.point, []).append(run)
+    candidates = []
+    for group in points.values():
+        tables = [_metrics(folder / run.name, run.settings.total_rounds) for run in group]
+        settings = group[0].settings
+        values = {flag: float(settings[flag]) for flag in figure.searched if settings.get(flag) is not None}
+        values = {flag: value for flag, value in values.items() if flag in group[0].numbers}
+        candidates.append(Found([folder / run.name for run in group], tables, values))
+    if not candidates:
+        raise LookupError
+    if len(candidates) == 1:
+        return candidates[0]
+    sign = -1 if measure.smallest else 1
+
+    def goodness(one: Found) -> float:
+        seeds = reproduce_results.measured(measure, one)
+        mean = sign * sum(seeds) / len(seeds)
+        return -math.inf if math.isnan(mean) else mean
+
+    return max(candidates, key=goodness)
+
+
+def _metrics(folder: pathlib.Path, rounds: int):
+    table = runs.read_metrics(folder)
+    return table[table["round_num"] <= rounds]
+
+
+def report(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> None:
+    """Writes and prints what a figure's runs gave.
+
+    Raises:
+      UsageError: If a run lacks what is measured.
+    """
+    import pandas as pd
+
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"\n{figure.name}: {figure.about}. {figure.text}")
+    if figure.stand_in:
+        print(reproduce_results.stand_in(figure))
+    if not found:
+        print("No run is finished: nothing is drawn.")
+        return
+    rows = reproduce_results.values(figure, found)
+    verdicts = reproduce_results.check(figure, rows)
+    print(reproduce_results.text(rows, verdicts))
+    stem = str(folder / figure.name)
+    table = reproduce_results.table(rows).assign(data=figure.stand_in or "the text's")
+    table.to_csv(f"{stem}.csv", index=False, float_format="%.6g")
+    orderings = [(one.claim.place, one.claim.says, one.status, one.why) for one in verdicts]
+    pd.DataFrame(orderings, columns=["source", "ordering", "status", "ours"]).to_csv(
+        f"{stem}_orderings.csv", index=False
+    )
+    pictures = [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")]
+    reproduce_pictures.draw(figure, found, rows, verdicts, pictures)
+    own = _own_figures(figure, found, folder)
+    print(f"Written to {folder}: {', '.join(path.name for path in sorted(folder.iterdir()) if path.is_file())}")
+    if own:
+        print(f"The study's own figures beside: {own}")
+
+
+def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> str:
+    """Draws the pictures that the figure's binary has for it."""
+    title = f"{reproduce_results.stand_in(figure)}\n{figure.text}" if figure.stand_in else figure.text
+    if figure.own_figures == "client_losses":
+        from bandits.client_selection import figures
+
+        runs_of = [(runs.read(path), path) for one in found.values() for path in one.folders]
+        path = folder / f"{figure.name}_clients.png"
+        figures.draw_client_losses(figures.read([(run.flags, path) for run, path in runs_of])[1], path, title)
+        return path.name
+    if figure.own_figures == "study":
+        from bandits.mab_fl import figures, flags, studies
+
+        study = studies.load()[figure.study]
+        if figure.stand_in:
+            words = f"\n{reproduce_results.stand_in(figure)}"
+            drawn = [dict(one) | ({"title": one["title"] + words} if "title" in one else {}) for one in study.figures]
+            study = dataclasses.replace(study, figures=drawn)
+        settings = {one.name: one for one in study.settings}
+        given = []
+        for label, one in found.items():
+            for path in one.folders:
+                values = cli.Settings(runs.read(path).flags, frozenset())
+                given.append((flags.Setting(values, settings[label].table, label), values, path))
+        figures.draw_study(study, given, folder)
+        return ", ".join(one["file"] for one in study.figures)
+    return ""
+
+
+def check(settings: cli.Settings) -> None:
+    """Checks flags against each other.
+
+    Raises:
+      UsageError: On a flag without effect, or no figure.
+    """
+    if not settings.figure:
+        raise UsageError("--figure names nothing: give names, or all; --list prints them.")
+    if settings.ray_address and settings.executor != "ray":
+        raise UsageError("--ray_address has an effect only with --executor=ray.")
+    if settings.ray_address and "workers" in settings.given:
+        raise UsageError("--workers has no effect here: the cluster decides how many runs are played at a time.")
+
+
+def program(settings: cli.Settings) -> int:
+    """Reproduces the chosen figures; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
+    if settings.list:
+        print(reproduce_plan.listing())
+        return 0
+    check(settings)
+    chosen = reproduce_plan.choose(settings.figure, settings.scale)
+    cores = len(os.sched_getaffinity(0))
+    cores = cores if settings.ray_address else max(1, cores // settings.workers)
+    base = (f"--max_concurrent_threads={cores}",)
+    name = settings.experiment_name or f"reproduce_{settings.scale}"
+    folder = pathlib.Path(cli.user_path(settings.root_output_dir)) / name
+    for figure in chosen:  # A mistake is told before anything is played.
+        figure.check()
+    failed = []
+    with grid.claim(folder, grid_plan.Grid(grid_plan.BINARIES[chosen[0].binary], (), (), ())):
+        if settings.executor == "ray":
+            executor = executors.Ray(settings.ray_address, settings.workers, cores)
+        else:
+            executor = executors.Local(settings.workers)
+        try:
+            for figure in chosen:
+                found, errors = play(figure, settings.repeat or figure.repeat, base, folder / "runs", executor)
+                failed += [f"{figure.name}: {error}" for error in errors]
+                try:
+                    report(figure, found, folder / figure.name)
+                except UsageError as error:
+                    failed.append(f"{figure.name}: {error}")
+        except (KeyboardInterrupt, SystemExit):
+            print("\nStopping after the rounds in progress; once more to stop at once.", file=sys.stderr)
+            executor.stop()
+            print("Stopped; what was done is saved. The same command continues.", file=sys.stderr)
+            raise
+        finally:
+            executor.close()
+    if failed:
+        print(f"\n{len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    cli.main(define(), program)

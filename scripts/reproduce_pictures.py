@@ -1,0 +1,132 @@
+"""Draws a figure's runs: curves, ours beside the published numbers, and what became of the text's claims."""
+
+import math
+import pathlib
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from scripts import runs
+from scripts.reproduce_plan import Arm, Figure
+from scripts.reproduce_results import Found, Value, Verdict, stand_in
+
+_LINE_STYLES = ("-", "--", "-.", ":")
+_PANEL = (4.6, 3.2)  # Inches.
+_MOST_COLUMNS = 4
+_MOST_TICKS = 6
+_SPREAD = 20  # Ratio of values from which on their axis is logarithmic.
+_RATE = "_rate"
+_TITLE_WIDTH, _NOTE_WIDTH = 50, 90  # Letters across a panel.
+
+
+def draw(
+    figure: Figure,
+    found: Mapping[str, Found],
+    rows: Sequence[Value],
+    verdicts: Sequence[Verdict],
+    outputs: Sequence[pathlib.Path],
+) -> None:
+    """Draws the curves, ours beside the published values, and the verdicts.
+
+    Args:
+      figure: The figure.
+      found: What each arm gave.
+      rows: Of `values`.
+      verdicts: Of `check`.
+      outputs: Pictures to write.
+    """
+    import matplotlib
+    from matplotlib import figure as figures
+
+    arms = [arm for arm in figure.arms if arm.is_drawn and arm.label in found]
+    has_columns = [column for column in figure.curves if any(column in one.tables[0] for one in found.values())]
+    panels = [(column, second) for column in has_columns for second in _seconds(arms)]
+    compared = [name for name in dict.fromkeys(row.measure for row in rows) if _is_compared(figure, rows, name)]
+    across = len(_seconds(arms)) if len(_seconds(arms)) > 1 else 2 if panels else 3
+    across = min(across, _MOST_COLUMNS, max(1, len(panels), len(compared)))
+    down, rest = -(-len(panels) // across), -(-len(compared) // across)
+    labels = max(1, len({row.arm for row in rows}))
+    heights = [_PANEL[1]] * down + [max(1.6, 0.9 + 0.2 * labels)] * rest
+    notes = [
+        line for one in verdicts for line in textwrap.wrap(_note(one), _NOTE_WIDTH * across, subsequent_indent="   ")
+    ]
+    with matplotlib.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none", "font.size": 9}):
+        size = (_PANEL[0] * across + 0.5, sum(heights) + 0.9 + 0.15 * len(notes))
+        picture = figures.Figure(figsize=size, layout="constrained")
+        picture.suptitle(_title(figure, across), fontsize=11)
+        axes = picture.subplots(len(heights), across, squeeze=False, gridspec_kw={"height_ratios": heights}).ravel()
+        for plot, (column, second) in zip(axes, panels, strict=False):
+            _draw_curves(plot, [arm for arm in arms if second in ("", arm.words[-1])], arms, found, column, second)
+        for plot, name in zip(axes[down * across :], compared, strict=False):
+            _draw_values(plot, [row for row in rows if row.measure == name], name)
+        used = {*range(len(panels)), *range(down * across, down * across + len(compared))}
+        for index, plot in enumerate(axes):
+            if index not in used:
+                plot.remove()
+        if notes:
+            picture.supxlabel("\n".join(notes), fontsize=7, x=0.01, ha="left")
+        for output in outputs:
+            picture.savefig(output, dpi=150)
+
+
+def _title(figure: Figure, across: int) -> str:
+    parts = [f"{figure.about}. {figure.text}", *([stand_in(figure)] if figure.stand_in else [])]
+    return "\n".join(textwrap.fill(part, _TITLE_WIDTH * across, break_on_hyphens=False) for part in parts)
+
+
+def _note(verdict: Verdict) -> str:
+    return f"{verdict.status}: {verdict.claim.says} ({verdict.claim.place})"
+
+
+def _is_compared(figure: Figure, rows: Sequence[Value], name: str) -> bool:
+    """Returns whether a measure has a panel: the text states it, or there are no curves that would show it."""
+    own = [row for row in rows if row.measure == name]
+    return any(row.published for row in own) or name in figure.searched or not figure.curves
+
+
+def _seconds(arms: Sequence[Arm]) -> list[str]:
+    """Returns the labels of the last axis, each of which has a panel; one empty word if there is a single axis."""
+    if not arms or len(arms[0].words) == 1:
+        return [""]
+    return list(dict.fromkeys(arm.words[-1] for arm in arms))
+
+
+def _draw_curves(plot, own: Sequence[Arm], arms: Sequence[Arm], found, column: str, second: str) -> None:
+    firsts = list(dict.fromkeys(arm.words[0] for arm in arms))
+    for arm in own:
+        index = firsts.index(arm.words[0])
+        style = {"color": runs.COLOURS[index % len(runs.COLOURS)]}
+        curve = runs.band(found[arm.label].tables, column)
+        marker = "o" if len(curve) == 1 else None
+        line = _LINE_STYLES[index % len(_LINE_STYLES)]
+        plot.plot(curve["mean"], label=arm.words[0], linestyle=line, marker=marker, linewidth=1.3, **style)
+        if len(found[arm.label].tables) > 1:
+            plot.fill_between(curve.index, curve["low"], curve["high"], alpha=0.2, linewidth=0, **style)
+    plot.set(xlabel="round", ylabel=column, title=second)
+    plot.grid(alpha=0.3)
+    plot.legend(fontsize=6 if len(own) > 8 else 7)
+
+
+def _draw_values(plot, own: Sequence[Value], name: str) -> None:
+    places = range(len(own))
+    ours = [row.mean if math.isfinite(row.mean) else math.nan for row in own]
+    deviations = [row.deviation if math.isfinite(row.deviation) else 0.0 for row in own]
+    theirs = [row.published.value if row.published else math.nan for row in own]
+    plot.errorbar(ours, places, xerr=deviations, fmt="o", color=runs.COLOURS[0], label="ours", capsize=2, markersize=5)
+    if np.isfinite(theirs).any():
+        plot.plot(theirs, places, "D", color=runs.COLOURS[1], label="published", fillstyle="none", markersize=7)
+    finite = [value for value in (*ours, *theirs) if math.isfinite(value)]
+    if finite and min(finite) > 0 and (max(finite) > _SPREAD * min(finite) or name.endswith(_RATE)):
+        plot.set_xscale("log")
+        shown = sorted(set(finite))
+        if len(shown) <= _MOST_TICKS:
+            plot.set_xticks(shown, [f"{value:g}" for value in shown])
+            plot.minorticks_off()
+    else:
+        plot.locator_params(axis="x", nbins=_MOST_TICKS)
+    plot.set_yticks(list(places), [row.arm for row in own], fontsize=7)
+    plot.set_ylim(len(own) - 0.5, -0.5)
+    plot.set(xlabel=name.replace("_", " "))
+    plot.grid(alpha=0.3)
+    plot.legend(fontsize=7)

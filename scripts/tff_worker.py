@@ -1,0 +1,78 @@
+"""Starts a TFF worker on this machine, for experiments that run on another with `--tff_workers`."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import time
+
+from data.errors import Failure, UsageError
+from optimization import cli, worker_process
+
+_USAGE = """
+Computes for federated experiments that run elsewhere, until it is stopped.
+
+  tff_worker --port=9001                                         # on each host that helps
+  run_federated --tff_workers=HOST_1:9001,HOST_2:9001            # on the one where results are to lie
+
+All hosts need this project's environment. Models, the data of the simulated clients and their updates cross the network
+unencrypted, and who reaches the port, which is open on all of the host's addresses, can run code: let a firewall admit
+only the experiment's host. Across other networks, close the port to all and tunnel it: on the experiment's host
+`ssh -N -L 9001:localhost:9001 HOST_1`, and --tff_workers=localhost:9001.
+"""
+_START_SECONDS = 60
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `tff_worker`."""
+    flags = cli.FlagSet(_USAGE)
+    flags.group("Flags")
+    flags.integer("port", 9001, "port to listen on", low=1, high=65535)
+    flags.integer("max_concurrent_threads", 0, "clients computed at the same time; 0 for as many as cores")
+    return flags
+
+
+def program(settings: cli.Settings) -> None:
+    """Runs a worker until it is stopped.
+
+    Raises:
+      UsageError: If the port is taken.
+      Failure: If the worker does not start, or ends by itself.
+    """
+    _check_free(settings.port)
+    process = worker_process.launch(settings.port, settings.max_concurrent_threads)
+    try:
+        _wait_until_open(settings.port, process)
+        threads = settings.max_concurrent_threads or len(os.sched_getaffinity(0))
+        print(
+            f"TFF worker on port {settings.port}, {threads} clients at a time. On the experiment's host: "
+            f"--tff_workers={socket.gethostname()}:{settings.port}\n"
+            "Nothing is encrypted, and who reaches the port can run code here; see --help. Ctrl-C stops it.",
+            flush=True,
+        )
+        raise Failure(f"TFF's worker ended by itself (exit status {process.wait()}), perhaps for want of memory.")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _check_free(port: int) -> None:
+    """Raises UsageError if somebody listens: TFF's worker would share the port with another one without a word."""
+    try:
+        with socket.create_server(("", port)):
+            pass
+    except OSError as error:
+        raise UsageError(f"--port={port} cannot be used ({error.strerror}): choose another one.") from error
+
+
+def _wait_until_open(port: int, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
+            return
+        time.sleep(0.1)
+    raise Failure(f"TFF's worker did not start (exit status {process.poll()}).")
+
+
+if __name__ == "__main__":
+    cli.main(define(), program)

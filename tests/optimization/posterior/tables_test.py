@@ -1,0 +1,46 @@
+"""Tests of optimization.posterior.tables."""
+
+import pandas as pd
+
+from optimization.posterior import tables
+
+
+def rounds(*accuracies: float) -> pd.DataFrame:
+    """Returns metrics in which all measures are alike."""
+    table = pd.DataFrame({"round_num": range(1, len(accuracies) + 1)})
+    return table.assign(**{column: accuracies for column in tables.MEASURES.values()})
+
+
+CELLS = {
+    ("fedkp", "10"): [rounds(0.1, 0.5, 0.9), rounds(0.3, 0.7, 0.7)],
+    ("fedkp", "0.1"): [rounds(0.2, 0.2, 0.2)],
+    ("fedavg", "0.1"): [rounds(0.1, 0.9, 0.9), rounds(0.9)],
+}
+
+
+def test_values_are_means_over_seeds_with_their_deviation():
+    table = tables.build(CELLS, [1, 3], [])
+    # 0.1 and 0.3: deviation 0.2 / sqrt(2); 0.9 and 0.7 likewise.
+    assert table.loc[("Accuracy", "FedKP"), ("Round 1", "10")] == "0.200 ± 0.141"
+    assert table.loc[("Recall", "FedKP"), ("Round 3", "10")] == "0.800 ± 0.141"
+    assert table.loc[("Loss", "FedKP"), ("Round 3", "0.1")] == "0.200"
+
+
+def test_seeds_that_are_not_so_far_and_runs_that_are_missing_are_told():
+    table = tables.build(CELLS, [3], [])
+    assert table.loc[("Accuracy", "FedAvg"), ("Round 3", "0.1")] == "0.900 (1 of 2)"
+    assert table.loc[("Accuracy", "FedAvg"), ("Round 3", "10")] == "-"
+
+
+def test_rounds_to_thresholds_are_the_first_ones():
+    table = tables.build(CELLS, [], [0.5, 0.8])
+    assert table.loc[("Precision", "FedKP"), ("50%", "10")] == "2 ± 0"
+    assert table.loc[("Precision", "FedKP"), ("80%", "10")] == "3 (1 of 2)"
+    assert table.loc[("Precision", "FedKP"), ("80%", "0.1")] == "-"
+    assert table.loc[("Loss", "FedKP"), ("50%", "10")] == "-"  # A loss does not rise to one.
+
+
+def test_the_layout_is_the_studys():
+    table = tables.build(CELLS, [1], [0.84])
+    assert list(table.columns) == [("Round 1", "0.1"), ("Round 1", "10"), ("84%", "0.1"), ("84%", "10")]
+    assert list(table.index[:2]) == [("Accuracy", "FedAvg"), ("Accuracy", "FedKP")]

@@ -1,0 +1,295 @@
+"""Rounds on one, two and four workers, and on workers that die."""
+
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import portpicker
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from bandits import experiment, flags, registry
+from data.errors import Failure
+from optimization import (
+    aggregation_flags,
+    aggregators,
+    cli,
+    client_work,
+    cohort_parts,
+    connection,
+    models,
+    supervised,
+    worker_process,
+)
+from optimization.posterior import process as posterior
+
+SHAPES = ((200, 2), (96,))
+DRAW = np.random.default_rng(5)
+COHORT = [tuple(DRAW.normal(0, 0.02 * size, shape).astype(np.float32) for shape in SHAPES) for size in range(1, 8)]
+SEEDED = ("--insecure_seeded_noise", "--clip_norm=0.4", "--noise_multiplier=0.5")
+AGGREGATORS = {
+    "mean, adaptive clipping": ("--aggregator_type=mean",),
+    "mean, by examples": ("--aggregator_type=mean", "--client_weighting=num_examples"),
+    "dpsgd": ("--aggregator_type=dpsgd", *SEEDED),
+    "dpsgd, adaptive clipping": (
+        "--aggregator_type=dpsgd",
+        "--adaptive_clipping",
+        "--insecure_seeded_noise",
+        "--noise_multiplier=0.1",
+    ),
+    "dpftrl": ("--aggregator_type=dpftrl", "--dpftrl_restart_rounds=2", *SEEDED),
+    "mf_dpftrl": ("--aggregator_type=mf_dpftrl", "--mf_bands=3", *SEEDED),
+    "secure_sum": ("--aggregator_type=secure_sum",),
+    "secure_sum, fixed clipping": ("--aggregator_type=secure_sum", "--clip_norm=0.32"),
+    # Its noise is not seeded: almost none. Rounding to its grid differs from run to run.
+    "ddp": ("--aggregator_type=ddp", "--noise_multiplier=0.0001", "--clip_norm=4"),
+}
+
+
+@contextlib.contextmanager
+def launched(count: int) -> Iterator[list]:
+    """Starts workers; yields (address, process) of each."""
+    ports = [portpicker.pick_unused_port() for _ in range(count)]
+    started = [(f"localhost:{port}", worker_process.launch(port, 1)) for port in ports]
+    try:
+        yield started
+    finally:
+        for _, process in started:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def contexts(tff_worker) -> Iterator[dict[int, tff.framework.SyncContext]]:
+    """A context by number of workers, each of them remote."""
+    with launched(4) as started:
+        workers = connection.connect([address for address, _ in started])
+        yield {count: cohort_parts.CohortPartsContext(workers[:count]) for count in (1, 2, 4)}
+
+
+def on(context: tff.framework.SyncContext):
+    return tff.framework.get_context_stack().install(context)
+
+
+def assert_close(found, expected, tolerance: float = 1e-5) -> None:
+    tf.nest.assert_same_structure(found, expected)
+    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+def test_metrics_of_bandits_are_those_of_the_own_worker(contexts):
+    settings = flags.resolve(flags.define().parse(["test", "--client_selection=ucb_cs", "--clients_per_round=5"]))
+    task = registry.load_task(settings)
+    phase = experiment.Phase(registry.BANDITS["softmax"], range(60), "exact", 3, 5, 2, "adam", 0.01, 0.1, "ucb_cs")
+    mechanism = aggregation_flags.mechanism(settings, 60, 5, 1)
+
+    def play():
+        rounds = experiment.build(settings, task, phase, mechanism, None)
+        state, rows = rounds.initial_state(), []
+        for round_num in range(1, 4):
+            state, row = rounds.play_round(state, round_num)
+            rows.append(row)
+        return rows, state.selection
+
+    expected = play()
+    for context in contexts.values():
+        with on(context):
+            assert_close(play(), expected)
+
+
+@pytest.mark.parametrize("kind", AGGREGATORS)
+def test_aggregators_give_the_own_workers_results(contexts, kind):
+    parser = aggregation_flags_parser()
+    settings = aggregation_flags.resolve(parser.parse(["test", *AGGREGATORS[kind]]))
+    mechanism = aggregation_flags.mechanism(settings, 100, len(COHORT), 4096)
+    delta_type = tff.to_type(tuple((np.float32, shape) for shape in SHAPES))
+    process = aggregators.build(settings, mechanism, SHAPES).create(delta_type, tff.TensorType(np.float32))
+    initial = process.initialize()
+    weights = [float(size) for size in range(1, 8)]
+
+    def play():
+        state, outputs = initial, []
+        for _ in range(2):
+            output = process.next(state, COHORT, weights)
+            state = output.state
+            outputs.append((output.result, output.measurements))
+        return outputs
+
+    expected = play()
+    for count in (2, 4):
+        with on(contexts[count]):
+            if kind == "ddp":
+                assert_close([result for result, _ in play()], [result for result, _ in expected], 1e-3)
+            else:
+                assert_close(play(), expected)
+
+
+def aggregation_flags_parser() -> cli.FlagSet:
+    parser = cli.FlagSet("")
+    parser.group("")
+    parser.integer("seed", 3, "")
+    aggregation_flags.define(parser)
+    return parser
+
+
+def test_a_cohorts_updates_are_collected_in_its_order(contexts):
+    definition = supervised.SupervisedProcess(
+        model=models.mlp(3, (), 4),
+        local_work=client_work.LocalSgd(1e9, 4, steps=5),
+        aggregator=tff.aggregators.as_weighted_aggregator(tff.aggregators.UnweightedMeanFactory()),
+        server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
+        feature_spec=tf.TensorSpec((None, 3)),
+        label_spec=tf.TensorSpec((None,), tf.int32),
+        cohort_size=6,
+    )
+    cohort = [
+        supervised.ClientInput(
+            features=DRAW.normal(size=(size, 3)).astype(np.float32),
+            labels=DRAW.integers(0, 4, size).astype(np.int32),
+            key=np.array([size, 7], np.int32),
+            position=np.int32(place),
+            weight=np.float32(size),
+            learning_rate=np.float32(0.2),
+        )
+        for place, size in enumerate((5, 1, 0, 8, 3, 2))
+    ]
+    weights = (np.ones((3, 4), np.float32), np.zeros(4, np.float32))
+    collect = posterior.build_collection(definition)
+    expected = collect(weights, cohort)
+    assert list(expected.examples) == [5, 1, 0, 8, 3, 2]
+    for context in contexts.values():
+        with on(context):
+            assert_close(collect(weights, cohort), expected, 1e-7)
+
+
+@tff.tensorflow.computation(np.float32)
+def _square(value):
+    return value * value
+
+
+@tff.federated_computation(tff.FederatedType(np.float32, tff.SERVER), tff.FederatedType(np.float32, tff.CLIENTS))
+def _sum_of_squares(server, values):
+    return tff.federated_zip((server, tff.federated_sum(tff.federated_map(_square, values))))
+
+
+@tff.tensorflow.computation(np.float32, np.float32)
+def _product(one, other):
+    return one * other
+
+
+@tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
+def _sum_of_shares(values):
+    total = tff.federated_broadcast(tff.federated_sum(values))
+    return tff.federated_sum(tff.federated_map(_product, (values, total)))
+
+
+@pytest.mark.parametrize(("values", "expected"), [([], 0), ([3.0], 9), ([1.0, 2.0, 3.0], 14)])
+def test_a_cohort_smaller_than_the_number_of_workers(contexts, values, expected):
+    with on(contexts[4]):
+        assert _sum_of_squares(5.0, values) == (5, expected)
+
+
+def test_a_sum_that_depends_on_another_is_played_whole_with_a_warning(contexts, capfd):
+    with on(contexts[2]):
+        assert _sum_of_shares([1.0, 2.0, 3.0]) == 36
+    assert "Warning: one worker plays whole cohorts" in capfd.readouterr().err
+
+
+class _Counting:
+    """The own worker, counting calls; dies at the call of a given number."""
+
+    def __init__(self, context, dies_at: int = 0):
+        self._context, self._dies_at, self.calls = context, dies_at, 0
+
+    def invoke(self, computation, argument):
+        self.calls += 1
+        if self.calls == self._dies_at:
+            raise connection.WorkerLostError("The TFF worker nine:9 was lost (test).")
+        return self._context.invoke(computation, argument)
+
+
+@pytest.fixture(scope="module")
+def own(contexts):
+    """What computes alone, without splitting anything."""
+    return contexts[1]._workers[0]
+
+
+def test_a_cohort_with_a_large_state_is_played_in_parts_one_after_the_other(own, monkeypatch):
+    monkeypatch.setattr(cohort_parts, "_PART_BYTES", 8)  # Two clients' share of a server's state of 4 bytes.
+    alone = _Counting(own)
+    with on(cohort_parts.CohortPartsContext([alone])):
+        assert _sum_of_squares(5.0, [1.0, 2.0, 3.0, 4.0, 5.0]) == (5, 55)
+    assert alone.calls == 3 + 2 + 1  # Parts, merges, the server's step.
+
+
+def test_a_part_of_a_lost_worker_is_played_by_another(own, capfd):
+    dies, lives = _Counting(own, dies_at=1), _Counting(own)
+    with on(cohort_parts.CohortPartsContext([dies, lives])):
+        for _ in range(2):
+            assert _sum_of_squares(5.0, [1.0, 2.0, 3.0]) == (5, 14)
+    assert dies.calls == 1
+    assert lives.calls == 2 * (2 + 1 + 1)
+    assert capfd.readouterr().err.count("nine:9 was lost (test). The others play its part") == 1
+
+
+def test_the_last_lost_worker_is_named(own):
+    both = [_Counting(own, dies_at=1), _Counting(own, dies_at=1)]
+    with (
+        on(cohort_parts.CohortPartsContext(both)),
+        pytest.raises(Failure, match=r"nine:9 was lost.*No other is left"),
+    ):
+        _sum_of_squares(5.0, [1.0, 2.0, 3.0])
+
+
+@tff.tensorflow.computation(np.float32)
+def _endless(value):
+    return tf.while_loop(lambda one: one > 0, lambda one: [one * 1.0], [value])[0]
+
+
+@tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
+def _never(values):
+    return tff.federated_sum(tff.federated_map(_endless, values))
+
+
+def test_a_worker_that_dies_while_it_computes_ends_the_round():
+    with launched(1) as [(address, process)]:
+        context = cohort_parts.CohortPartsContext(connection.connect([address]))
+        threading.Timer(1, process.kill).start()
+        with on(context), pytest.raises(Failure, match=f"{address} was lost"):
+            _never([1.0, 1.0])
+
+
+def test_a_worker_that_falls_silent_ends_the_round(monkeypatch):
+    monkeypatch.setattr(connection, "_PING_SECONDS", 1)
+    monkeypatch.setattr(connection, "_PING_EVERY_SECONDS", 0.1)
+    with launched(1) as [(address, process)]:
+        context = cohort_parts.CohortPartsContext(connection.connect([address]))
+        process.send_signal(signal.SIGSTOP)
+        with on(context), pytest.raises(Failure, match=f"{address} was lost .no answer in 1 seconds"):
+            _never([1.0])
+
+
+def test_something_else_at_an_address_is_named(monkeypatch):
+    monkeypatch.setattr(connection, "_START_SECONDS", 0.2)
+    with socket.create_server(("localhost", 0)) as other:
+        address = f"localhost:{other.getsockname()[1]}"
+        with pytest.raises(Failure, match=f"What listens at {address} .--tff_workers. is no TFF worker"):
+            connection.connect([address])
+
+
+def test_an_error_of_the_computation_itself_is_not_the_workers(contexts):
+    @tff.tensorflow.computation(np.float32)
+    def fails(value):
+        with tf.control_dependencies([tf.debugging.Assert(value < 0, ["too large"])]):
+            return tf.identity(value)
+
+    @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
+    def all_fail(values):
+        return tff.federated_sum(tff.federated_map(fails, values))
+
+    with on(contexts[2]), pytest.raises(Exception, match="too large"):
+        all_fail([1.0, 2.0])

@@ -1,0 +1,151 @@
+"""Tests of scripts.grid_results."""
+
+import json
+import math
+
+import matplotlib.image
+import pytest
+
+from data.errors import UsageError
+from optimization import cli, run_folder
+from scripts import grid_plan, grid_results, grid_worker
+
+FLAGS = {"client_learning_rate": 0.1, "seed": 0, "total_rounds": 10}
+
+
+def _outcome(point, value, rounds=10, configuration="", seed=0, **flags):
+    settings = cli.Settings(FLAGS | {"seed": seed} | flags, frozenset())
+    run = grid_plan.Run(point, seed, configuration, tuple(flags), (), settings)
+    return grid_results.Outcome(run, grid_results.FINISHED, rounds, value)
+
+
+def _finished(tmp_path, metrics="round_num,score\n1,0.5\n2,0.7\n3,inf\n", versions=None):
+    folder = run_folder.RunFolder(tmp_path / "p-key" / "seed_0")
+    folder.open(FLAGS, "digest")
+    if versions is not None:
+        config = json.loads(folder.config_path.read_text())
+        config["versions"] |= versions
+        folder.write_json("config.json", config)
+    folder.metrics_path.write_text(metrics)
+    folder.write_json(grid_worker.FINISHED_FILE, {"total_rounds": 3})
+    return folder.path
+
+
+def test_a_finished_folder_says_its_rounds_and_any_rounds_metric(tmp_path):
+    assert grid_results.finished_rounds(tmp_path / "nothing") == 0
+    folder = _finished(tmp_path)
+    assert grid_results.finished_rounds(folder) == 3
+    assert grid_results.read_value(folder, "score", 2) == 0.7
+    assert math.isnan(grid_results.read_value(folder, "score", 3))
+    (folder / grid_worker.FINISHED_FILE).unlink()
+    assert grid_results.finished_rounds(folder) == 0
+
+
+def test_a_run_that_stopped_itself_early_counts_with_its_last_round(tmp_path):
+    assert grid_results.read_value(_finished(tmp_path, "round_num,score\n1,0.5\n2,0.7\n"), "score", 9) == 0.7
+
+
+def test_a_run_of_other_versions_is_named(tmp_path):
+    folder = _finished(tmp_path, versions={"tensorflow": "1.15"})
+    with pytest.raises(UsageError, match=f"{folder} was made with tensorflow 1.15; this is 2"):
+        grid_results.finished_rounds(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config.json", "{", "config.json is not readable"),
+        ("config.json", None, "is damaged: it has no config.json"),
+        ("config.json", '{"flags": {}}', "config.json is damaged: it names no versions"),
+        (grid_worker.FINISHED_FILE, "{}", "finished.json is damaged"),
+        (grid_worker.FINISHED_FILE, "", "finished.json is not readable"),
+    ],
+)
+def test_a_damaged_folder_is_named(tmp_path, file, content, message):
+    folder = _finished(tmp_path)
+    (folder / file).unlink()
+    if content is not None:
+        (folder / file).write_text(content)
+    with pytest.raises(UsageError, match=f"{folder}.*{message}"):
+        grid_results.finished_rounds(folder)
+
+
+def test_damaged_metrics_and_missing_columns_are_named(tmp_path):
+    folder = _finished(tmp_path, "round_num,score\n1,much\n")
+    with pytest.raises(UsageError, match=f"{folder}/metrics.csv is damaged: see its column score"):
+        grid_results.read_value(folder, "score", 3)
+    (folder / "metrics.csv").write_text("round_num,score\n1,0.5\n")
+    with pytest.raises(UsageError, match=r"metrics\.csv has no column reward"):
+        grid_results.read_value(folder, "reward", 3)
+
+
+OUTCOMES = [
+    _outcome("few", 9.0, rounds=5, client_learning_rate=0.1),
+    _outcome("nan", math.nan, client_learning_rate=0.2),
+    _outcome("low", 1.0, client_learning_rate=0.3),
+    _outcome("mixed", 5.0, client_learning_rate=0.4),
+    _outcome("mixed", 1.5, client_learning_rate=0.4, seed=1),
+    _outcome("high", 3.0, client_learning_rate=0.5),
+]
+
+
+def test_points_rank_by_rounds_then_by_the_mean_over_seeds_and_those_without_one_last():
+    (points,) = grid_results.rank(OUTCOMES, smallest=False).values()
+    assert [point.outcomes[0].run.point for point in points] == ["mixed", "high", "low", "few", "nan"]
+    assert points[0].mean == 3.25
+    (points,) = grid_results.rank(OUTCOMES, smallest=True).values()
+    assert [point.outcomes[0].run.point for point in points] == ["low", "high", "mixed", "few", "nan"]
+
+
+def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_compared():
+    words = [_outcome(kind, value, configuration=f"kind={kind}", kind=kind) for kind, value in [("a", 1.0), ("b", 2.0)]]
+    ranked = grid_results.rank(words, smallest=False)
+    assert list(ranked) == ["kind=a", "kind=b"]
+    lines = grid_results.text(ranked, ["kind"], "score", smallest=False, shown=1).splitlines()
+    assert [line.split() for line in lines] == [
+        ["rank", "kind", "score", "rounds"],
+        ["1", "b", "2.0000", "10"],
+        ["2", "a", "1.0000", "10"],
+    ]
+    more = [*words, _outcome("a2", 3.0, configuration="kind=a", kind="a", client_learning_rate=0.7)]
+    ranked = grid_results.rank(more, smallest=False)
+    lines = grid_results.text(ranked, ["kind", "client_learning_rate"], "score", smallest=False, shown=1).splitlines()
+    assert [line.split() for line in lines[:3]] == [
+        ["kind=a"],
+        ["rank", "client_learning_rate", "score", "rounds"],
+        ["1", "0.7", "3.0000", "10"],
+    ]
+    assert lines[3] == "... and 1 more, see results.csv"
+
+
+def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first():
+    found = grid_results.table(OUTCOMES, ["client_learning_rate"], "score")
+    columns = ["run", "status", "score", "rounds", "client_learning_rate", "seed", "total_rounds", "error"]
+    assert list(found.columns) == columns
+    assert list(found["run"])[3:5] == ["mixed/seed_0", "mixed/seed_1"]
+    assert list(found["client_learning_rate"]) == [0.1, 0.2, 0.3, 0.4, 0.4, 0.5]
+
+
+def test_the_two_learning_rates_are_the_servers_and_the_clients():
+    assert grid_results.learning_rates(["client_learning_rate", "mu", "server_learning_rate"]) == (
+        "server_learning_rate",
+        "client_learning_rate",
+    )
+    assert grid_results.learning_rates(["client_learning_rate"]) is None
+
+
+def test_the_heat_map_shows_the_best_over_other_flags(tmp_path):
+    grid = [
+        _outcome(f"{s}{c}{mu}", s * 10 + c + mu, server_learning_rate=s, client_learning_rate=c, mu=mu)
+        for s in (1.0, 2.0)
+        for c in (1.0, 2.0)
+        for mu in (0.0, 0.5)
+        if (s, c) != (2.0, 2.0)
+    ]
+    (points,) = grid_results.rank(grid, smallest=False).values()
+    axes = ("server_learning_rate", "client_learning_rate")
+    assert grid_results.cells(points, axes) == {(1.0, 1.0): 11.5, (1.0, 2.0): 12.5, (2.0, 1.0): 21.5}
+    path = tmp_path / "heat_map.png"
+    grid_results.heat_map(points, axes, path, metric="score", title="", smallest=False)
+    shape = matplotlib.image.imread(path).shape
+    assert min(shape[:2]) > 300

@@ -1,0 +1,319 @@
+"""Tests of scripts.reproduce and its plan, results and pictures, with an experiment that needs no TensorFlow."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import figure as figures
+
+from data.errors import UsageError
+from scripts import grid_plan, reproduce, reproduce_pictures, reproduce_plan, reproduce_results
+from scripts.reproduce_plan import Arm, Claim, Figure, Measure, Published
+from scripts.reproduce_results import AGREES, DISAGREES, UNCHECKED, Found
+
+TOY = grid_plan.Binary("tests.scripts.toy_binary", "score")
+SCORE = Measure("score", "score")
+LOSS = Measure("loss", "loss", smallest=True)
+
+
+def _figure(**changes) -> Figure:
+    arms = (Arm("near", ("near",), ("--rate=0.1",)), Arm("far", ("far",), ("--rate=1",)))
+    values = {
+        "name": "f1",
+        "text": "Nobody 2020",
+        "about": "Figure 1: a toy",
+        "also": (),
+        "binary": "toy",
+        "arms": arms,
+        "repeat": 2,
+        "measures": (SCORE,),
+        "curves": ("score",),
+        "searched": (),
+        "published": (Published("near", "score", 4.0, "section 1"),),
+        "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",))),),
+        "own_figures": None,
+        "study": None,
+        "stand_in": None,
+    }
+    return Figure(**(values | changes))
+
+
+def _found(tmp_path, label: str, *seeds: dict) -> Found:
+    """Writes run folders and returns them as an arm's."""
+    folders = [tmp_path / label / f"seed_{index}" for index in range(len(seeds))]
+    for folder, columns in zip(folders, seeds, strict=True):
+        folder.mkdir(parents=True)
+        count = len(next(iter(columns.values())))
+        pd.DataFrame({"round_num": range(1, count + 1)} | columns).to_csv(folder / "metrics.csv", index=False)
+    return Found(folders, [pd.read_csv(folder / "metrics.csv") for folder in folders], {})
+
+
+@pytest.fixture
+def play(tmp_path, monkeypatch):
+    """Reproduces toy figures in this process and returns the exit status."""
+    monkeypatch.setitem(grid_plan.BINARIES, "toy", TOY)
+
+    def start(figure: Figure, *arguments: str) -> int:
+        monkeypatch.setattr(reproduce_plan, "load", lambda scale: {figure.name: figure})
+        own = (f"--root_output_dir={tmp_path}", "--experiment_name=r", "--workers=1", f"--figure={figure.name}")
+        return reproduce.program(reproduce.define().parse(["reproduce", *own, *arguments]))
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [("last", 0.4), ("first", 0.1), ("mean", 0.3), ("max", 0.5), (2, 0.5), (9, math.nan), ("rounds to 0.5", 2.0)],
+)
+def test_a_measure_is_taken_at_its_round(tmp_path, at, expected):
+    found = _found(tmp_path, "arm", {"score": [0.1, 0.5, 0.2, 0.4]})
+    assert reproduce_results.measured(Measure("m", "score", at), found) == pytest.approx([expected], nan_ok=True)
+
+
+def test_a_threshold_that_is_not_reached_is_infinitely_late(tmp_path):
+    found = _found(tmp_path, "arm", {"score": [0.1, 0.5]})
+    assert reproduce_results.measured(Measure("m", "score", "rounds to 0.6", True), found) == [math.inf]
+
+
+def test_the_deviation_of_residuals_is_over_rounds_and_seeds(tmp_path):
+    found = _found(tmp_path, "arm", {"auc": [0.5, 0.9]}, {"auc": [0.7, 0.9]})
+    (deviation,) = reproduce_results.measured(Measure("m", "auc", "deviation"), found)
+    # Residuals -0.1, 0, 0.1, 0.
+    assert deviation == pytest.approx(math.sqrt(0.02 / 3))
+
+
+def test_an_array_of_the_run_folder_is_measured_by_the_size_of_its_numbers(tmp_path):
+    found = _found(tmp_path, "arm", {"score": [1.0]})
+    np.savez(found.folders[0] / "d.npz", skewness=[-1.0, 3.0, math.nan])
+    assert reproduce_results.measured(Measure("m", "d.npz:skewness"), found) == [2.0]
+    with pytest.raises(UsageError, match=r"d\.npz holds no kurtosis"):
+        reproduce_results.measured(Measure("m", "d.npz:kurtosis"), found)
+
+
+def test_a_column_that_is_not_there_is_named(tmp_path):
+    found = _found(tmp_path, "arm", {"score": [1.0]})
+    with pytest.raises(UsageError, match=r"seed_0/metrics\.csv has no column reward"):
+        reproduce_results.measured(Measure("m", "reward"), found)
+
+
+def test_mean_and_deviation_over_seeds_stand_beside_the_published_number(tmp_path):
+    found = {"near": _found(tmp_path, "near", {"score": [1.0]}, {"score": [3.0]})}
+    (row,) = reproduce_results.values(_figure(), found)
+    assert (row.arm, row.mean, row.seeds, row.published.value) == ("near", 2.0, 2, 4.0)
+    assert row.deviation == pytest.approx(math.sqrt(2))
+    table = reproduce_results.table([row])
+    assert list(table) == ["label", "measure", "ours_mean", "ours_deviation", "seeds", "published", "source"]
+    assert table.iloc[0]["source"] == "section 1"
+
+
+@pytest.mark.parametrize(
+    ("claim", "status"),
+    [
+        (Claim("", "", "order", (("a",), ("b",), ("c",))), AGREES),
+        (Claim("", "", "order", (("b",), ("a",))), DISAGREES),
+        (Claim("", "", "order", (("a", "b"), ("c",))), AGREES),
+        (Claim("", "", "order", (("c | a",), ("b",))), AGREES),
+        (Claim("", "", "order", (("b @ loss",), ("a @ loss",))), AGREES),  # Less loss is better.
+        (Claim("", "", "order", (("a",), ("nobody",))), UNCHECKED),
+        (Claim("", "", "close", (("a", "b"),), within=0.11), AGREES),
+        (Claim("", "", "close", (("a", "b", "c"),), within=0.11), DISAGREES),
+        (Claim("", "", "near_best", (("b",),), within=0.11), AGREES),
+        (Claim("", "", "near_best", (("c",),), within=0.11), DISAGREES),
+        (Claim("", "", "not_worse", (("b",), ("a",)), within=0.11), AGREES),
+        (Claim("", "", "not_worse", (("c",), ("a",)), within=0.11), DISAGREES),
+        (Claim("", "", "between", (("a",),), low=0.4, high=0.6), AGREES),
+        (Claim("", "", "between", (("a @ loss",),), low=0.4, high=0.6), DISAGREES),
+        (Claim("", "", "steady", (("a",),), within=0.01), DISAGREES),
+        (Claim("", "", "steady", (("b",),), within=0.01), UNCHECKED),  # One seed has no deviation.
+    ],
+)
+def test_a_claim_agrees_or_disagrees_or_cannot_be_checked(tmp_path, claim, status):
+    arms = tuple(Arm(label, (label,), ()) for label in "abc")
+    figure = _figure(arms=arms, measures=(SCORE, LOSS), published=(), claims=(claim,))
+    found = {
+        "a": _found(tmp_path, "a", {"score": [0.4], "loss": [3.0]}, {"score": [0.6], "loss": [3.0]}),
+        "b": _found(tmp_path, "b", {"score": [0.4], "loss": [2.0]}),
+        "c": _found(tmp_path, "c", {"score": [0.3], "loss": [1.0]}),
+    }
+    (verdict,) = reproduce_results.check(figure, reproduce_results.values(figure, found))
+    assert verdict.status == status
+
+
+@pytest.mark.parametrize("stand_in", [None, "made-up data"])
+def test_stand_in_data_is_marked_on_the_picture_and_only_there(tmp_path, monkeypatch, stand_in):
+    titles = []
+    suptitle = figures.Figure.suptitle
+    monkeypatch.setattr(
+        figures.Figure, "suptitle", lambda own, text, **kw: (titles.append(text), suptitle(own, text))[1]
+    )
+    figure = _figure(stand_in=stand_in)
+    found = {label: _found(tmp_path, label, {"score": [1.0, 2.0]}) for label in ("near", "far")}
+    rows = reproduce_results.values(figure, found)
+    outputs = [tmp_path / "f.png", tmp_path / "f.pdf"]
+    reproduce_pictures.draw(figure, found, rows, reproduce_results.check(figure, rows), outputs)
+    assert outputs[0].read_bytes().startswith(b"\x89PNG")
+    assert outputs[1].read_bytes().startswith(b"%PDF")
+    words = titles[0].replace("\n", " ")
+    assert words.startswith("Figure 1: a toy. Nobody 2020")
+    assert ("Stand-in data: made-up data; not the study's." in words) == bool(stand_in)
+
+
+def test_a_figure_is_played_told_and_written_and_not_played_twice(play, tmp_path, capfd):
+    assert play(_figure(stand_in="a toy")) == 0
+    out = capfd.readouterr().out
+    assert "f1: Figure 1: a toy. Nobody 2020\nStand-in data: a toy; not the study's.\n" in out
+    assert "agrees       section 2: near is better [near 4 against far 3]" in out
+    table = pd.read_csv(tmp_path / "r" / "f1" / "f1.csv")
+    assert table["label"].tolist() == ["near", "far"]
+    assert table["ours_mean"].tolist() == pytest.approx([4.0005, 3.0005])
+    assert table["published"].tolist()[0] == 4.0
+    orderings = pd.read_csv(tmp_path / "r" / "f1" / "f1_orderings.csv")
+    assert orderings["status"].tolist() == ["agrees"]
+    assert {path.name for path in (tmp_path / "r" / "f1").iterdir()} == {
+        "f1.csv",
+        "f1.pdf",
+        "f1.png",
+        "f1_orderings.csv",
+    }
+    logs = {path: path.stat().st_mtime_ns for path in tmp_path.glob("r/runs/*/*/log.txt")}
+    assert len(logs) == 4
+    assert play(_figure()) == 0
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("r/runs/*/*/log.txt")} == logs
+
+
+def test_an_ordering_that_disagrees_is_no_failure(play, capfd):
+    claim = Claim("far is better", "section 2", "order", (("far",), ("near",)))
+    assert play(_figure(claims=(claim,)), "--repeat=1") == 0
+    assert "disagrees    section 2: far is better" in capfd.readouterr().out
+
+
+def test_a_failed_run_is_told_at_the_end_and_the_others_are_drawn(play, tmp_path, capfd):
+    arms = (Arm("near", ("near",), ("--rate=0.1",)), Arm("far", ("far",), ("--rate=1", "--fails_at=1")))
+    assert play(_figure(arms=arms), "--repeat=1") == 1
+    captured = capfd.readouterr()
+    assert "not checked  section 2: near is better [no score of far]" in captured.out
+    assert "1 failed:" in captured.err
+    assert captured.err.splitlines()[-1].startswith("  f1: far: ValueError: this rate fails (")
+    assert (tmp_path / "r" / "f1" / "f1.png").exists()
+
+
+def test_of_a_search_the_best_point_counts_and_its_values_are_told(play, tmp_path):
+    arms = (Arm("searched", ("searched",), (), sweeps=("rate=0.01;0.1;1",)),)
+    published = (Published("searched", "rate", 0.2, "Table 1"),)
+    figure = _figure(arms=arms, searched=("rate",), published=published, claims=(), curves=())
+    assert play(figure, "--repeat=1") == 0
+    table = pd.read_csv(tmp_path / "r" / "f1" / "f1.csv").set_index("measure")
+    assert table.loc["score", "ours_mean"] == pytest.approx(4.0)
+    assert (table.loc["rate", "ours_mean"], table.loc["rate", "published"]) == (0.1, 0.2)
+
+
+def test_a_mistake_in_an_arm_is_told_before_anything_is_played(play, tmp_path):
+    figure = _figure(arms=(Arm("near", ("near",), ("--rat=1",)),))
+    with pytest.raises(UsageError, match="--figure=f1, near: Unknown command line flag 'rat'"):
+        play(figure)
+    assert not (tmp_path / "r").exists()
+
+
+def test_the_study_s_own_picture_is_drawn_beside(tmp_path):
+    found = {"near": _found(tmp_path, "near", {"score": [1.0]})}
+    folder = found["near"].folders[0]
+    flags = {"client_selection": "rand", "clients_per_round": 3, "seed": 0}
+    (folder / "config.json").write_text(json.dumps({"flags": flags, "command": ["x"]}))
+    pd.DataFrame({"client": [0, 1], "loss": [0.5, 1.5]}).to_csv(folder / "clients.csv", index=False)
+    reproduce.report(_figure(own_figures="client_losses"), found, tmp_path / "out")
+    assert (tmp_path / "out" / "f1_clients.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_names_are_chosen_also_by_a_panel_and_once():
+    assert [one.name for one in reproduce_plan.choose("4a,1a,4c", reproduce_plan.SMALL)] == ["4", "1a"]
+    assert reproduce_plan.choose("all", reproduce_plan.SMALL) == list(reproduce_plan.load("small").values())
+
+
+def test_an_unknown_figure_is_answered_with_near_names():
+    with pytest.raises(UsageError, match="--figure=tabel1 is not known: did you mean table1 or "):
+        reproduce_plan.choose("1a,tabel1", reproduce_plan.PAPER)
+    with pytest.raises(UsageError, match="--figure=zzz is not known: --list prints their names"):
+        reproduce_plan.choose("zzz", reproduce_plan.PAPER)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--figure names nothing"),
+        (["--figure=1a", "--ray_address=x:1"], "--ray_address has an effect only with --executor=ray"),
+        (["--figure=1a", "--executor=ray", "--ray_address=x:1", "--workers=3"], "--workers has no effect"),
+    ],
+)
+def test_flags_without_effect_are_refused(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        reproduce.program(reproduce.define().parse(["reproduce", *arguments]))
+
+
+def test_the_list_names_every_figure(capsys):
+    assert reproduce.program(reproduce.define().parse(["reproduce", "--list"])) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split()[0] for line in lines]
+    for name in ("1a", "1d", "2a", "2d", "3", "4", *(f"table{number}" for number in range(1, 10)), "ads"):
+        assert name in names
+    assert any(line.startswith("mab_fl_table2") and "mab_fl_figure13" in line for line in lines)
+
+
+@pytest.mark.parametrize("scale", list(reproduce_plan.SCALES))
+def test_every_arm_of_every_figure_has_flags_that_its_binary_takes(scale):
+    for figure in reproduce_plan.load(scale).values():
+        figure.check()
+        assert bool(figure.stand_in) == (scale == "small" or figure.binary == "run_mab_fl")
+
+
+def test_every_published_number_and_claim_is_of_an_arm_and_measure():
+    for figure in reproduce_plan.load(reproduce_plan.PAPER).values():
+        labels = {arm.label for arm in figure.arms}
+        measures = {measure.name for measure in figure.measures} | set(figure.searched)
+        assert len(labels) == len(figure.arms)
+        assert {(one.arm in labels, one.measure in measures) for one in figure.published} <= {(True, True)}
+        for claim in figure.claims:
+            for operand in (operand for group in claim.operands for operand in group):
+                names, _, measure = operand.partition(" @ ")
+                assert set(names.split(" | ")) <= labels, (figure.name, operand)
+                assert not measure or measure in measures, (figure.name, operand)
+
+
+def test_numbers_stand_where_the_texts_have_them():
+    known = reproduce_plan.load(reproduce_plan.PAPER)
+    published = {
+        name: {(one.arm, one.measure): one.value for one in figure.published} for name, figure in known.items()
+    }
+    assert published["2c"]["Softmax", "average_reward"] == 0.81
+    assert published["table1"]["Greedy", "client_learning_rate"] == 0.2
+    assert published["table9"]["SO NM=0.3", "client_learning_rate"] == 2
+    assert published["ucb_cs_table1"]["pow_d, m=2", "jain_index"] == 0.89
+    assert published["mab_fl_table2"]["pair_1100_epochs_per_round=4", "deviation"] == 0.023
+    assert published["fedkp_table5.1"]["FedKPPA, alpha=10", "accuracy_1000"] == 0.864
+    assert published["fedkp_table5.2"]["FedKP_cm, alpha=0.1", "rounds_accuracy_0.4"] == 588
+    assert ("FedPA, alpha=0.01", "rounds_accuracy_0.3") not in published["fedkp_table5.2"]
+
+
+def test_the_small_scale_plays_other_runs_than_the_paper_s():
+    paper, small = reproduce_plan.load("paper")["1a"], reproduce_plan.load("small")["1a"]
+    assert [arm.label for arm in paper.arms] == [arm.label for arm in small.arms]
+    assert "--task_type=digits" in small.arms[0].arguments
+    assert "--task_type=digits" not in paper.arms[0].arguments
+
+
+def test_a_key_that_a_file_must_not_have_is_named(tmp_path, monkeypatch):
+    (tmp_path / "x.toml").write_text('[text]\ntitle = "T"\nbinary = "run_ads"\n[f]\nabout = "A"\ncurve = 1\n')
+    monkeypatch.setattr(reproduce_plan, "_FOLDER", tmp_path)
+    with pytest.raises(ValueError, match=r"x\.toml, f: .*unknown curve"):
+        reproduce_plan.load("paper")
+
+
+def test_arms_are_the_product_of_their_axes():
+    figure = reproduce_plan.load("small")["ucb_cs_figure1"]
+    selectors = ("rand", "pow_d", "rpow_d", "ucb_cs")
+    assert [arm.words for arm in figure.arms] == [(name, cohort) for name in selectors for cohort in ("m=1", "m=3")]
+
+
+if __name__ == "__main__":
+    pytest.main([__file__])

@@ -1,0 +1,68 @@
+"""The program that starts a worker for others."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+
+import portpicker
+import psutil
+import pytest
+
+from data.errors import UsageError
+from scripts import tff_worker
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def started():
+    """A started program, its port, its first line and its worker."""
+    port = portpicker.pick_unused_port()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scripts.tff_worker", f"--port={port}", "--max_concurrent_threads=1"],
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    line = process.stdout.readline()
+    yield process, port, line, psutil.Process(process.pid).children()
+    process.kill()
+    process.communicate()
+
+
+def test_it_says_how_to_use_it_once_the_port_is_open(started):
+    _, port, line, workers = started
+    assert line.startswith(f"TFF worker on port {port}, 1 clients at a time.")
+    assert line.endswith(f"--tff_workers={socket.gethostname()}:{port}\n")
+    assert [process.name() for process in workers] == ["worker_binary"]
+    socket.create_connection(("localhost", port), timeout=5).close()
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_it_leaves_no_worker(started, signum, status):
+    process, _, _, workers = started
+    process.send_signal(signum)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == status
+    assert errors == ""
+    assert not psutil.wait_procs(workers, timeout=10)[1]
+
+
+def test_a_worker_that_ends_by_itself_is_an_error(started):
+    process, _, _, workers = started
+    workers[0].kill()
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert errors == "TFF's worker ended by itself (exit status -9), perhaps for want of memory.\n"
+
+
+def test_a_taken_port_is_refused():
+    with socket.create_server(("localhost", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"--port={port} cannot be used .Address already in use.*another one"):
+            tff_worker.program(tff_worker.define().parse(["tff_worker", f"--port={port}"]))
