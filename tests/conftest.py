@@ -2,6 +2,9 @@
 
 import os
 import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -23,3 +26,26 @@ def shared_data() -> pathlib.Path:
     if not folder:
         pytest.skip("FEDBANDITS_DATA_DIR names no folder of real data")
     return pathlib.Path(folder)
+
+
+@pytest.fixture(scope="session")
+def without_tensorflow(tmp_path_factory) -> Callable[..., subprocess.CompletedProcess]:
+    """Runs a program where TensorFlow cannot be imported: status 2 instead of 1 shows that the answer came before.
+
+    A function of the program's module, its arguments and, by name, environment variables.
+    """
+    folder = tmp_path_factory.mktemp("without_tensorflow")
+    for package in ("tensorflow", "tensorflow_federated"):
+        (folder / package).mkdir()
+        (folder / package / "__init__.py").write_text("raise ImportError('TensorFlow was imported')\n")
+    root = pathlib.Path(__file__).resolve().parents[1]
+
+    def run(module: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
+        hidden = {"FEDBANDITS_DATA_DIR", "BUILD_WORKING_DIRECTORY", "no_proxy", "NO_PROXY"}
+        environment = {name: value for name, value in os.environ.items() if name not in hidden}
+        paths = [str(folder), str(root), *filter(None, [environment.get("PYTHONPATH")])]
+        environment |= {"PYTHONPATH": os.pathsep.join(paths)} | variables
+        command = [sys.executable, "-m", module, *arguments]
+        return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300)
+
+    return run

@@ -1,37 +1,21 @@
 """The ad study's answers to bad input, each from a process that cannot import TensorFlow."""
 
-import os
-import pathlib
 import subprocess
-import sys
 
 import pytest
 
 from bandits.ads import flags
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-IMPORTED = "TensorFlow was imported"
 RATES = "--rates=0.1,0.2"
 
 
-@pytest.fixture(scope="session")
-def _without_tensorflow(tmp_path_factory) -> pathlib.Path:
-    folder = tmp_path_factory.mktemp("without_tensorflow")
-    for package in ("tensorflow", "tensorflow_federated"):
-        (folder / package).mkdir()
-        (folder / package / "__init__.py").write_text(f"raise ImportError({IMPORTED!r})\n")
-    return folder
-
-
 @pytest.fixture
-def run(_without_tensorflow, tmp_path):
-    """Runs the binary, which writes below `tmp_path`."""
+def run(without_tensorflow, tmp_path):
+    """Runs the binary, which writes below `tmp_path` unless told otherwise."""
 
     def start(*arguments: str) -> subprocess.CompletedProcess:
-        environment = {name: value for name, value in os.environ.items() if name != "FEDBANDITS_DATA_DIR"}
-        environment["PYTHONPATH"] = os.pathsep.join([str(_without_tensorflow), str(ROOT)])
-        command = [sys.executable, "-m", "bandits.ads.run_ads", f"--root_output_dir={tmp_path / 'runs'}", *arguments]
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+        output = f"--root_output_dir={tmp_path / 'runs'}"
+        return without_tensorflow("bandits.ads.run_ads", output, *arguments)
 
     return start
 
@@ -39,7 +23,7 @@ def run(_without_tensorflow, tmp_path):
 def test_a_sound_command_line_goes_on_to_tensorflow(run):
     done = run(RATES)
     assert done.returncode == 1
-    assert done.stderr.endswith(f"ImportError: {IMPORTED}\n")
+    assert done.stderr.endswith("ImportError: TensorFlow was imported\n")
 
 
 def test_a_preset_sets_what_no_flag_gives():

@@ -1,28 +1,18 @@
 """Tests of the binary's answers before TensorFlow is imported, each from a process of its own."""
 
-import os
-import pathlib
 import subprocess
-import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-
 
 @pytest.fixture
-def run(tmp_path):
-    """Runs the binary where packages named tensorflow and tensorflow_federated refuse to be imported."""
-    for package in ("tensorflow", "tensorflow_federated"):
-        (tmp_path / "hidden" / package).mkdir(parents=True)
-        (tmp_path / "hidden" / package / "__init__.py").write_text("raise ImportError('TensorFlow was imported')\n")
+def run(without_tensorflow, tmp_path):
+    """Runs the binary, which writes below `tmp_path` unless told otherwise."""
 
     def start(*arguments: str) -> subprocess.CompletedProcess:
-        environment = {name: value for name, value in os.environ.items() if name != "FEDBANDITS_DATA_DIR"}
-        environment["PYTHONPATH"] = f"{tmp_path / 'hidden'}{os.pathsep}{ROOT}"
-        command = [sys.executable, "-m", "bandits.client_selection.run_client_selection"]
-        command += [f"--root_output_dir={tmp_path / 'runs'}", *arguments]
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+        return without_tensorflow(
+            "bandits.client_selection.run_client_selection", f"--root_output_dir={tmp_path / 'runs'}", *arguments
+        )
 
     return start
 

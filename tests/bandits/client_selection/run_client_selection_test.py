@@ -38,24 +38,12 @@ def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
     return pd.read_csv(folder / name / "metrics.csv").drop(columns="seconds")
 
 
-@pytest.fixture(autouse=True)
-def _one_worker(tff_worker, monkeypatch):
-    """Runs share the session's worker."""
-    from optimization import worker
-
-    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
-
-
 @pytest.fixture(scope="module")
-def finished(tff_worker, tmp_path_factory):
+def finished(tmp_path_factory):
     """A finished comparison of all selectors."""
     folder = tmp_path_factory.mktemp("finished")
-    with pytest.MonkeyPatch.context() as patch:
-        from optimization import worker
-
-        patch.setattr(worker, "start", lambda *_: tff_worker)
-        names = ",".join(selector_flags.SELECTORS)
-        assert play(folder, f"--client_selection={names}", "--learning_rate_drops=2,3") == 0
+    names = ",".join(selector_flags.SELECTORS)
+    assert play(folder, f"--client_selection={names}", "--learning_rate_drops=2,3") == 0
     return folder
 
 

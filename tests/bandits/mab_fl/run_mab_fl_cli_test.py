@@ -1,14 +1,9 @@
 """Answers to bad input, each from a process of its own that cannot import TensorFlow: status 2 came before it."""
 
-import os
-import pathlib
 import subprocess
-import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-IMPORTED = "TensorFlow was imported"
 HOSPITALS = {
     # Label 1 for odd grades.
     "balanced": [0, 1] * 10,
@@ -18,24 +13,13 @@ HOSPITALS = {
 }
 
 
-@pytest.fixture(scope="session")
-def _without_tensorflow(tmp_path_factory) -> pathlib.Path:
-    folder = tmp_path_factory.mktemp("without_tensorflow")
-    for package in ("tensorflow", "tensorflow_federated"):
-        (folder / package).mkdir()
-        (folder / package / "__init__.py").write_text(f"raise ImportError({IMPORTED!r})\n")
-    return folder
-
-
 @pytest.fixture
-def run(_without_tensorflow, tmp_path):
+def run(without_tensorflow, tmp_path):
+    """Runs the binary, which writes below `tmp_path` unless told otherwise."""
+
     def start(*arguments: str) -> subprocess.CompletedProcess:
-        environment = {name: value for name, value in os.environ.items() if name != "FEDBANDITS_DATA_DIR"}
-        environment["PYTHONPATH"] = os.pathsep.join([str(_without_tensorflow), str(ROOT)])
-        command = [sys.executable, "-m", "bandits.mab_fl.run_mab_fl", f"--root_output_dir={tmp_path / 'runs'}"]
-        return subprocess.run(
-            [*command, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
-        )
+        output = f"--root_output_dir={tmp_path / 'runs'}"
+        return without_tensorflow("bandits.mab_fl.run_mab_fl", output, *arguments)
 
     return start
 
@@ -68,7 +52,7 @@ def hospitals(tmp_path):
 def test_a_sound_command_line_goes_on_to_tensorflow(run):
     done = run("--num_rows=4000")
     assert done.returncode == 1
-    assert done.stderr.endswith(f"ImportError: {IMPORTED}\n")
+    assert done.stderr.endswith("ImportError: TensorFlow was imported\n")
 
 
 def test_help_names_rules_and_baselines(run):

@@ -29,22 +29,10 @@ def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
     return pd.read_csv(folder / name / "metrics.csv").drop(columns="seconds")
 
 
-@pytest.fixture(autouse=True)
-def _one_worker(tff_worker, monkeypatch):
-    """Runs share the session's worker."""
-    from optimization import worker
-
-    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
-
-
 @pytest.fixture(scope="module")
-def finished(tff_worker, tmp_path_factory):
+def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
-    with pytest.MonkeyPatch.context() as patch:
-        from optimization import worker
-
-        patch.setattr(worker, "start", lambda *_: tff_worker)
-        assert play(folder, *RULE) == 0
+    assert play(folder, *RULE) == 0
     return folder
 
 

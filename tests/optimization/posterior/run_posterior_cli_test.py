@@ -1,28 +1,19 @@
 """Tests of the binary's answers before TensorFlow is imported, each from a process of its own."""
 
-import os
-import pathlib
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-
 
 @pytest.fixture
-def run(tmp_path):
-    """Runs the binary where packages named tensorflow and tensorflow_federated refuse to be imported."""
-    for package in ("tensorflow", "tensorflow_federated"):
-        (tmp_path / "hidden" / package).mkdir(parents=True)
-        (tmp_path / "hidden" / package / "__init__.py").write_text("raise ImportError('TensorFlow was imported')\n")
+def run(without_tensorflow, tmp_path):
+    """Runs the binary, which writes below `tmp_path` unless told otherwise."""
 
     def start(*arguments: str) -> subprocess.CompletedProcess:
-        environment = os.environ | {"PYTHONPATH": f"{tmp_path / 'hidden'}{os.pathsep}{ROOT}"}
-        command = [sys.executable, "-m", "optimization.posterior.run_posterior"]
-        command += [f"--root_output_dir={tmp_path / 'runs'}", *arguments]
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+        return without_tensorflow(
+            "optimization.posterior.run_posterior", f"--root_output_dir={tmp_path / 'runs'}", *arguments
+        )
 
     return start
 

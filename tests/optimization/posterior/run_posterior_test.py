@@ -4,19 +4,10 @@ import pathlib
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from optimization.posterior import flags, metrics, run_posterior
 
 SMALL = ("--clients_per_round=5", "--client_epochs_per_round=1", "--burn_in_rounds=1", "--algorithm=fedkppa")
-
-
-@pytest.fixture(autouse=True)
-def _one_worker(tff_worker, monkeypatch):
-    """Runs share the session's worker."""
-    from optimization import worker
-
-    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
 
 
 def play(folder: pathlib.Path, name: str, *arguments: str) -> pathlib.Path:
