@@ -19,7 +19,8 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol
 
-from data.errors import Failure
+from data.errors import Failure, UsageError
+from optimization import cli
 from scripts import grid_worker
 from scripts.grid_worker import Job, Result
 
@@ -45,6 +46,43 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Ends all processes at once."""
+
+
+_KINDS = {
+    "local": "processes of this machine",
+    "ray": "a Ray cluster, whose machines share this project's and the output's folder",
+}
+
+
+def define(flags: cli.FlagSet, **others: str) -> None:
+    """Defines the flags that say who plays runs, as a group; `others` are kinds that the caller serves itself."""
+    flags.group("Where it is run")
+    flags.choice("executor", "local", _KINDS | others, "who plays the runs")
+    flags.integer("workers", 2, "local, and ray without an address: runs at the same time", low=1)
+    flags.text("ray_address", None, "the cluster's address (default: a local Ray, started and stopped)")
+
+
+def check(settings: cli.Settings) -> None:
+    """Checks them against each other.
+
+    Raises:
+      UsageError: On a flag without effect.
+    """
+    if settings.ray_address and settings.executor != "ray":
+        raise UsageError("--ray_address has an effect only with --executor=ray.")
+    if "workers" in settings.given and (settings.executor not in _KINDS or settings.ray_address):
+        raise UsageError("--workers has no effect here: the cluster decides how many runs are played at a time.")
+
+
+def build(settings: cli.Settings, cores: int) -> Executor:
+    """Returns the executor that they name, for runs of so many cores.
+
+    Raises:
+      Failure: If there is no Ray cluster at the address.
+    """
+    if settings.executor == "ray":
+        return Ray(settings.ray_address, settings.workers, cores)
+    return Local(settings.workers)
 
 
 class _Worker:

@@ -59,19 +59,7 @@ def define() -> cli.FlagSet:
     )
     flags.integer("reduction_factor", 2, "asha: one of so many points goes on", low=2)
 
-    flags.group("Where it is run")
-    flags.choice(
-        "executor",
-        "local",
-        {
-            "local": "processes of this machine",
-            "ray": "a Ray cluster, whose machines share this project's and the output's folder",
-            "slurm_script": "write a job array for Slurm, and run nothing",
-        },
-        "who plays the runs",
-    )
-    flags.integer("workers", 2, "local, and ray without an address: runs at the same time", low=1)
-    flags.text("ray_address", None, "the cluster's address (default: a local Ray, started and stopped)")
+    executors.define(flags, slurm_script="write a job array for Slurm, and run nothing")
 
     flags.group("Output")
     flags.text("root_output_dir", "runs", "folder of all grids")
@@ -91,10 +79,7 @@ def check(settings: cli.Settings) -> None:
         raise UsageError("--expand_steps has an effect only with --expand_edges.")
     if settings.lower_is_better is not None and not settings.metric:
         raise UsageError("--lower_is_better has an effect only with --metric: the binary's own is known.")
-    if settings.ray_address and settings.executor != "ray":
-        raise UsageError("--ray_address has an effect only with --executor=ray.")
-    if "workers" in settings.given and (settings.executor == "slurm_script" or settings.ray_address):
-        raise UsageError("--workers has no effect here: the cluster decides how many runs are played at a time.")
+    executors.check(settings)
     if settings.executor == "slurm_script" and (settings.expand_edges or settings.early_stop):
         raise UsageError(
             "--executor=slurm_script writes all runs beforehand: --expand_edges and --early_stop decide by results."
@@ -373,10 +358,7 @@ def write_script(grid: grid_plan.Grid, some: Sequence[Run], folder: pathlib.Path
 
 def play(settings: cli.Settings, grid: grid_plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
     """Plays the runs and reports; returns the exit status."""
-    if settings.executor == "ray":
-        executor = executors.Ray(settings.ray_address, settings.workers, cores)
-    else:
-        executor = executors.Local(settings.workers)
+    executor = executors.build(settings, cores)
     smallest = grid.binary.smallest if settings.metric is None else bool(settings.lower_is_better)
     sweep = Sweep(grid, folder / "runs", executor, settings.metric or grid.binary.metric, smallest=smallest)
     try:

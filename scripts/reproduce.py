@@ -47,15 +47,7 @@ def define() -> cli.FlagSet:
     flags.choice("scale", reproduce_plan.PAPER, reproduce_plan.SCALES, "how much is run")
     flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1)
 
-    flags.group("Where it is run")
-    flags.choice(
-        "executor",
-        "local",
-        {"local": "processes of this machine", "ray": "a Ray cluster, whose machines share the output's folder"},
-        "who plays the runs",
-    )
-    flags.integer("workers", 2, "runs at the same time", low=1)
-    flags.text("ray_address", None, "the cluster's address (default: a local Ray, started and stopped)")
+    executors.define(flags)
 
     flags.group("Output")
     flags.text("root_output_dir", "runs", "folder of all output")
@@ -217,10 +209,7 @@ def check(settings: cli.Settings) -> None:
     """
     if not settings.figure:
         raise UsageError("--figure names nothing: give names, or all; --list prints them.")
-    if settings.ray_address and settings.executor != "ray":
-        raise UsageError("--ray_address has an effect only with --executor=ray.")
-    if settings.ray_address and "workers" in settings.given:
-        raise UsageError("--workers has no effect here: the cluster decides how many runs are played at a time.")
+    executors.check(settings)
 
 
 def program(settings: cli.Settings) -> int:
@@ -239,10 +228,7 @@ def program(settings: cli.Settings) -> int:
         figure.check()
     failed = []
     with grid.claim(folder, grid_plan.Grid(grid_plan.BINARIES[chosen[0].binary], (), (), ())):
-        if settings.executor == "ray":
-            executor = executors.Ray(settings.ray_address, settings.workers, cores)
-        else:
-            executor = executors.Local(settings.workers)
+        executor = executors.build(settings, cores)
         try:
             for figure in chosen:
                 found, errors = play(figure, settings.repeat or figure.repeat, base, folder / "runs", executor)
