@@ -129,7 +129,8 @@ def _compile_mergeable(computation: tff.framework.ConcreteComputation) -> tff.fr
     try:
         form = tff.backends.native.compile_to_mergeable_comp_form(_without_secure_sums(computation))
     except ValueError as error:
-        print(f"Warning: one worker plays whole cohorts, which no sums of parts express ({error}).", file=sys.stderr)
+        why = str(error).partition(". Examples")[0]  # They would fill a page.
+        print(f"Warning: one worker plays whole cohorts, which no sums of parts express ({why}).", file=sys.stderr)
         return None
     return tff.framework.MergeableCompForm(
         up_to_merge=_compile(form.up_to_merge), merge=_compile(form.merge), after_merge=_compile(form.after_merge)

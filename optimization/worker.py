@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 
-import portpicker
 import tensorflow_federated as tff
 from google._upb import _message
 from tensorflow_federated.python.common_libs import tracing
@@ -59,8 +58,7 @@ def _elsewhere(addresses: tuple[str, ...]) -> tuple[tff.framework.SyncContext, N
 @functools.cache
 def _own(max_concurrent_calls: int) -> tuple[tff.framework.SyncContext, subprocess.Popen]:
     worker_process.keep_freed_memory()
-    port = portpicker.pick_unused_port()
-    process = worker_process.launch(port, max_concurrent_calls)
+    process, port = worker_process.own(max_concurrent_calls)
     atexit.register(_end, process)
     stub = tff.framework.RemoteExecutorGrpcStub(connection.channel(f"localhost:{port}"))
     deadline = time.monotonic() + _START_SECONDS

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from data.errors import Failure, UsageError
-from optimization import cli
+from optimization import cli, worker_process
 
 _CONNECT_SECONDS = 5
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
@@ -62,6 +62,9 @@ def start(settings: Mapping[str, Any]) -> None:
                 f"No TFF worker answers at {address} (--tff_workers): {error.strerror or error}. "
                 f"Start one on that host: ./scripts/python -m scripts.tff_worker --port={port}"
             ) from error
+
+    if not remote:
+        worker_process.own(settings["max_concurrent_threads"])
 
     from optimization import worker
 

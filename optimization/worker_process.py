@@ -5,11 +5,14 @@ dies, even by SIGKILL; Ctrl-C at the terminal does not reach it; and it holds no
 """
 
 import ctypes
+import functools
 import importlib.util
 import os
 import pathlib
 import signal
 import subprocess
+
+import portpicker
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL("libc.so.6")
@@ -17,6 +20,17 @@ _libc = ctypes.CDLL("libc.so.6")
 # back every round, and page faults cost a fifth of a round. One heap for all threads, since updates pass between them.
 # Names, for the worker's environment, and values, as mallopt takes them here.
 _MALLOC = {"MMAP_MAX_": (-4, 0), "TRIM_THRESHOLD_": (-1, 1 << 30), "ARENA_MAX": (-8, 1)}
+
+
+@functools.cache
+def own(max_concurrent_calls: int = 0) -> tuple[subprocess.Popen, int]:
+    """Returns the program's own worker, which gets ready while the program imports TFF, and its port.
+
+    Args:
+      max_concurrent_calls: As of `launch`.
+    """
+    port = portpicker.pick_unused_port()
+    return launch(port, max_concurrent_calls), port
 
 
 def launch(port: int, max_concurrent_calls: int = 0) -> subprocess.Popen:

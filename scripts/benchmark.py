@@ -15,7 +15,7 @@ import time
 from unittest import mock
 
 from data.errors import UsageError
-from optimization import cli
+from optimization import cli, worker_process
 
 _USAGE = """
 Benchmarks federated bandit rounds on this machine: EMNIST's CNN, 26 to 200 examples a client, batches of 16.
@@ -87,6 +87,8 @@ class _Benchmark:
 
     def __init__(self, settings: cli.Settings, population: int, task_type: str, make_task, client_learning_rate: float):
         import psutil
+
+        worker_process.own(settings.max_concurrent_threads)
 
         from bandits import experiment, flags, registry
         from optimization import worker

@@ -7,7 +7,7 @@ from bandits import rule_flags
 from bandits.registry import Parameter, PolicyEntry
 from data import ads
 from data.errors import UsageError
-from optimization import cli, presets
+from optimization import cli, presets, worker_flags
 
 _USAGE = """
 Federated multi-armed bandit over ads: clients pull locally, the server averages their value differentials. Beside it
@@ -78,7 +78,7 @@ def define() -> cli.FlagSet:
     flags.text("experiment_name", None, "name of this run's folder (default: ads_PRESET or ads_RULE)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.integer("rounds_per_checkpoint", 10, "rounds between checkpoints; 0 for only the last")
-    flags.integer("max_concurrent_threads", 0, "shards of clients computed at the same time; 0 for as many as cores")
+    worker_flags.define(flags)
     return flags
 
 
@@ -90,6 +90,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     """
     settings = settings.with_defaults(presets.values(settings.preset, PRESETS))
     rule_values(settings)
+    worker_flags.addresses(settings)
     if settings.rates is not None:
         if settings.data_file:
             raise UsageError("--data_file has no effect with --rates, which makes impressions: leave one out.")

@@ -5,7 +5,7 @@ import sys
 from bandits.ads import flags, metrics
 from data import ads
 from data.errors import UsageError
-from optimization import cli, presets, run_folder
+from optimization import cli, presets, run_folder, worker_flags
 
 
 def load_impressions(settings: cli.Settings) -> ads.Impressions:
@@ -77,9 +77,7 @@ def program(settings: cli.Settings) -> int:
         folder.open(one, impressions.checksum, {"ads": impressions.names, "rates": impressions.rates.tolist()})
         runs.append((one, impressions, folder))
 
-    from optimization import worker
-
-    worker.start(settings.max_concurrent_threads)
+    worker_flags.start(settings)
     for one, impressions, folder in runs:
         if status := run(one, impressions, folder):
             return status

@@ -6,7 +6,7 @@ import difflib
 from bandits import registry, rule_flags
 from bandits.mab_fl import rewards, studies
 from data.errors import UsageError
-from optimization import cli
+from optimization import cli, worker_flags
 
 _USAGE = """
 Which workers should a target worker learn with? A bandit chooses the combination that is averaged, round by round.
@@ -153,7 +153,7 @@ def define() -> cli.FlagSet:
     flags.text("experiment_name", None, "name of this run's folder (default: mab_fl_task_rule)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.integer("rounds_per_checkpoint", 5, "rounds between checkpoints; 0 for only the last")
-    flags.integer("max_concurrent_threads", 0, "workers computed at the same time; 0 for as many as cores")
+    worker_flags.define(flags)
     return flags
 
 
@@ -163,6 +163,7 @@ def resolve(settings: cli.Settings) -> tuple[list[Setting], studies.Study | None
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
+    worker_flags.addresses(settings)
     if not settings.preset:
         return [Setting(_resolve_one(settings))], None
     found = studies.load()

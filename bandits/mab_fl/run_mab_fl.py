@@ -17,7 +17,7 @@ import numpy as np
 from bandits.mab_fl import combinations, flags, studies
 from data import silos
 from data.errors import UsageError
-from optimization import cli, run_folder
+from optimization import cli, run_folder, worker_flags
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,9 +235,8 @@ def program(settings: cli.Settings) -> int:
     import pandas as pd
 
     from bandits.mab_fl import figures
-    from optimization import worker
 
-    worker.start(settings.max_concurrent_threads)
+    worker_flags.start(settings)
     rows = []
     for run in runs:
         row, signum = play(run)

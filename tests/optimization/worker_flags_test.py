@@ -52,7 +52,16 @@ def test_nobody_at_an_address_is_named():
     )
 
 
-@pytest.mark.parametrize("module", ["bandits.flags", "bandits.client_selection.flags", "optimization.posterior.flags"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "bandits.flags",
+        "bandits.ads.flags",
+        "bandits.client_selection.flags",
+        "bandits.mab_fl.flags",
+        "optimization.posterior.flags",
+    ],
+)
 def test_experiments_check_them(module):
     flags = importlib.import_module(module)
     with pytest.raises(UsageError, match="--tff_workers: 'localhost' must be HOST:PORT"):
