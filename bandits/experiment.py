@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from bandits import flags, inference, losses, metrics, posterior_process, process, registry, shared_process, tasks
 from bandits.client_selection import selector_flags, selectors
@@ -83,15 +82,6 @@ def build_loss(settings: Mapping[str, Any], bandit: registry.BanditEntry, num_ac
     return losses.BanditLoss(settings["importance_weighting"], bandit.cross_entropy)
 
 
-def build_server_optimizer(
-    settings: Mapping[str, Any], name: str, learning_rate: float
-) -> tff.learning.optimizers.Optimizer:
-    """Returns a server optimizer with the hyperparameters that were given for it."""
-    values = {key: settings[f"server_{name}_{key}"] for key in flags.SERVER_HYPERPARAMETERS[name]}
-    given = {key: value for key, value in values.items() if value is not None}
-    return server.OPTIMIZERS[name](learning_rate, **given)
-
-
 def build_process(
     settings: Mapping[str, Any], task: tasks.Task, phase: Phase, mechanism: privacy.Mechanism
 ) -> process.BanditProcess:
@@ -109,7 +99,7 @@ def build_process(
         reward_matrix=task.rewards[phase.rewards],
         local_sgd=local_sgd if bandit.trains else None,
         aggregator=aggregators.build(settings, mechanism, tuple(model.shapes.values())),
-        server_optimizer=build_server_optimizer(settings, phase.server_optimizer, phase.server_learning_rate),
+        server_optimizer=server.build(settings, phase.server_optimizer, phase.server_learning_rate),
         deploy_every=phase.deploy_every,
         feature_spec=clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), task.feature_spec),
         multi_label=task.multi_label,

@@ -8,7 +8,7 @@ from typing import Any
 from bandits import registry, task_flags
 from bandits.client_selection import selector_flags
 from data.errors import UsageError
-from optimization import aggregation_flags, cli, presets, worker_flags
+from optimization import aggregation_flags, cli, presets, server_flags, worker_flags
 from optimization.posterior import algorithm_flags
 
 _USAGE = """
@@ -54,15 +54,6 @@ _MODEL_AGGREGATIONS: Mapping[str, str] = (
     | algorithm_flags.ALGORITHMS
     | {name: f"refused, as {reason.partition(':')[0]}" for name, reason in _NOT_HERE.items()}
 )
-
-# Hyperparameters of each server optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
-# Left out, they have Keras' defaults, which are also TFF's.
-SERVER_HYPERPARAMETERS: Mapping[str, Mapping[str, float | None]] = {
-    "sgd": {"momentum": 1.0},
-    "adam": {"beta_1": 1.0, "beta_2": 1.0, "epsilon": None},
-    "yogi": {"beta_1": 1.0, "beta_2": 1.0, "epsilon": None, "initial_preconditioner_value": None},
-    "adagrad": {"initial_preconditioner_value": None, "epsilon": None},
-}
 
 
 def define() -> cli.FlagSet:
@@ -150,18 +141,7 @@ def define() -> cli.FlagSet:
     flags.number("client_learning_rate", None, "its learning rate")
 
     flags.group("Server")
-    flags.choice("server_optimizer", "adam", list(SERVER_HYPERPARAMETERS), "optimizer on the server")
-    flags.number("server_learning_rate", None, "its learning rate")
-    for optimizer, hyperparameters in SERVER_HYPERPARAMETERS.items():
-        for name, high in hyperparameters.items():
-            flags.number(
-                f"server_{optimizer}_{name}",
-                None,
-                f"of {optimizer}; left out, Keras' default",
-                high=high,
-                below=True,
-            )
-
+    server_flags.define(flags, "adam")
     aggregation_flags.define(flags)
     flags.choice("model_aggregation", "mean", _MODEL_AGGREGATIONS, "how the clients' models become one")
     algorithm_flags.define_kernels(flags)
@@ -175,7 +155,7 @@ def define() -> cli.FlagSet:
         low=1,
     )
     flags.integer("init_rounds", None, "its rounds", low=1)
-    flags.choice("init_server_optimizer", None, list(SERVER_HYPERPARAMETERS), "its server optimizer")
+    flags.choice("init_server_optimizer", None, list(server_flags.HYPERPARAMETERS), "its server optimizer")
     flags.number("init_server_learning_rate", None, "its server learning rate")
     flags.number("init_client_learning_rate", None, "its client learning rate")
 
@@ -261,13 +241,7 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
                 raise UsageError(
                     f"--bandits_{name} belongs to {policy}, not to --bandits_type={settings.bandits_type}."
                 )
-    for optimizer, hyperparameters in SERVER_HYPERPARAMETERS.items():
-        for name in hyperparameters:
-            flag = f"server_{optimizer}_{name}"
-            if optimizer != settings.server_optimizer and flag in settings.given:
-                raise UsageError(
-                    f"--{flag} belongs to --server_optimizer={optimizer}; {settings.server_optimizer} was chosen."
-                )
+    server_flags.check(settings)
     if settings.scenario == "scratch":
         for name in sorted(settings.given):
             if name.startswith("init_"):

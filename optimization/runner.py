@@ -125,10 +125,13 @@ def _leaves(state: State) -> list[np.ndarray]:
 
 
 def _write_summaries(writer: tf.summary.SummaryWriter, row: Mapping[str, Any]) -> None:
-    with writer.as_default(step=row["round_num"]):
-        for name, value in row.items():
-            if name != "round_num" and value is not None:
-                tf.summary.scalar(name, float(value))
+    # One message for all: `tf.summary.scalar` for each takes a tenth of a short round.
+    summary = tf.compat.v1.Summary()
+    for name, value in row.items():
+        if name != "round_num" and value is not None:
+            summary.value.add(tag=name, simple_value=value)
+    with writer.as_default():
+        tf.summary.experimental.write_raw_pb(summary.SerializeToString(), row["round_num"])
 
 
 @contextlib.contextmanager

@@ -3,8 +3,13 @@
 Reddi et al. 2021, Algorithm 2; Agarwal et al. 2023, Algorithm 3, lines 6-7.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import tensorflow as tf
 import tensorflow_federated as tff
+
+from optimization import server_flags
 
 OPTIMIZERS = {
     "adagrad": tff.learning.optimizers.build_adagrad,
@@ -12,6 +17,18 @@ OPTIMIZERS = {
     "sgd": tff.learning.optimizers.build_sgdm,
     "yogi": tff.learning.optimizers.build_yogi,
 }
+
+
+def build(settings: Mapping[str, Any], name: str, learning_rate: float) -> tff.learning.optimizers.Optimizer:
+    """Returns an optimizer with the hyperparameters that were given for it.
+
+    Args:
+      settings: Flags, see `server_flags`.
+      name: Of the optimizer.
+      learning_rate: Its learning rate.
+    """
+    values = {key: settings[f"server_{name}_{key}"] for key in server_flags.HYPERPARAMETERS[name]}
+    return OPTIMIZERS[name](learning_rate, **{key: value for key, value in values.items() if value is not None})
 
 
 def server_step(

@@ -42,6 +42,10 @@ def without_tensorflow(tmp_path_factory) -> Callable[..., subprocess.CompletedPr
     for package in ("tensorflow", "tensorflow_federated"):
         (folder / package).mkdir()
         (folder / package / "__init__.py").write_text("raise ImportError('TensorFlow was imported')\n")
+    worker = folder / "tensorflow_federated" / "data" / "worker_binary"  # Started before TFF is imported.
+    worker.parent.mkdir()
+    worker.write_text("#!/bin/sh\n")
+    worker.chmod(0o755)
     root = pathlib.Path(__file__).resolve().parents[1]
 
     def run(module: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess:

@@ -65,7 +65,7 @@ class Computations:
                 steps=settings["client_steps_per_round"],
             ),
             aggregator=mean,
-            server_optimizer=server.OPTIMIZERS[settings["server_optimizer"]](settings["server_learning_rate"]),
+            server_optimizer=server.build(settings, settings["server_optimizer"], settings["server_learning_rate"]),
             feature_spec=clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), task.feature_spec),
             label_spec=labels,
             cohort_size=num_clients,

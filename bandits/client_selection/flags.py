@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bandits import registry, task_flags
 from bandits.client_selection import selector_flags
 from data.errors import UsageError
-from optimization import cli, presets, worker_flags
+from optimization import cli, presets, server_flags, worker_flags
 
 _USAGE = """
 Which clients should train? Federated training whose clients are chosen at random or by their losses.
@@ -25,7 +25,6 @@ PRESETS = pathlib.Path(__file__).parent / "presets"
 
 # Cho et al. 2020, section IV, logistic regression on Synthetic(1,1).
 _DEFAULTS: Mapping[str, object] = {"max_examples_per_client": 0, "max_words": 200}
-_SERVER_OPTIMIZERS = ("sgd", "adam", "yogi", "adagrad")
 
 
 class Plan(NamedTuple):
@@ -68,8 +67,7 @@ def define() -> cli.FlagSet:
     flags.text("learning_rate_drops", None, "rounds, separated by commas, after which it is multiplied")
     flags.number("learning_rate_factor", 0.5, "by this number", high=1.0, above=True)
     flags.choice("client_weighting", "uniform", ["uniform", "num_examples"], "weight of a client in the mean")
-    flags.choice("server_optimizer", "sgd", _SERVER_OPTIMIZERS, "optimizer on the server")
-    flags.number("server_learning_rate", 1.0, "its learning rate; sgd with 1 takes the mean model", above=True)
+    server_flags.define(flags, "sgd", learning_rate=1.0, learning_rate_help="its rate; sgd with 1: the mean model")
     flags.integer("max_examples_per_client", None, "cap on a client's examples, a seeded choice; 0 for none")
 
     task_flags.define_data(flags)
@@ -97,6 +95,7 @@ def resolve(settings: cli.Settings) -> Plan:
     settings = settings.with_defaults(presets.values(settings.preset, PRESETS))
     task_flags.check(settings)
     worker_flags.addresses(settings)
+    server_flags.check(settings)
     task = registry.TASKS[settings.task_type]
     own = {name: value for name, value in task.defaults.items() if name in task.flags | set(_DEFAULTS)}
     values = {name: value for name, value in (_DEFAULTS | own).items() if settings[name] is None}

@@ -59,14 +59,11 @@ class Computations:
     def definition(self, work: client_work.LocalSgd | algorithms.ChainWork) -> supervised.SupervisedProcess:
         """Returns what defines rounds of this client work."""
         settings, task = self._settings, self._task
-        momentum = {"momentum": settings["server_momentum"]} if settings["server_optimizer"] == "sgd" else {}
         return supervised.SupervisedProcess(
             model=self.model,
             local_work=work,
             aggregator=tff.aggregators.MeanFactory(no_nan_division=True),
-            server_optimizer=server.OPTIMIZERS[settings["server_optimizer"]](
-                settings["server_learning_rate"], **momentum
-            ),
+            server_optimizer=server.build(settings, settings["server_optimizer"], settings["server_learning_rate"]),
             feature_spec=clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), task.feature_spec),
             label_spec=tf.TensorSpec((None,), tf.int32),
             cohort_size=settings["clients_per_round"],

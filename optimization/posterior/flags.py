@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from bandits import registry, task_flags
 from bandits.client_selection import selector_flags
 from data.errors import UsageError
-from optimization import cli, presets, worker_flags
+from optimization import cli, presets, server_flags, worker_flags
 from optimization.posterior import algorithm_flags
 
 _USAGE = """
@@ -22,7 +22,6 @@ Where a default is missing here, it depends on other flags; config.json in the r
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
-SERVER_OPTIMIZERS = ("sgd", "adam", "yogi", "adagrad")
 _SERVER_LEARNING_RATE = 0.01  # Of the adaptive optimizers; SGD's is 1, which takes the aggregate as it is.
 _SERVER_CLIENTS = re.compile(r"clients:(\d+)")
 _TASK_DEFAULTS: Mapping[str, int] = {"max_words": 200}
@@ -75,9 +74,12 @@ def define() -> cli.FlagSet:
     flags.number("client_momentum", 0.9, "momentum on the client", high=1.0, below=True)
 
     flags.group("Server")
-    flags.choice("server_optimizer", None, SERVER_OPTIMIZERS, "its optimizer (default: sgd; fedopt: adam)")
-    flags.number("server_learning_rate", None, "its learning rate (default: sgd 1, others 0.01)", above=True)
-    flags.number("server_momentum", 0.0, "sgd: its momentum", high=1.0, below=True)
+    server_flags.define(
+        flags,
+        None,
+        "its optimizer (default: sgd; fedopt: adam)",
+        learning_rate_help="its learning rate (default: sgd 1, others 0.01)",
+    )
 
     task_flags.define_data(flags)
 
@@ -142,11 +144,10 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 def _resolve_server(settings: cli.Settings) -> cli.Settings:
     if settings.server_optimizer is None:
         settings = settings.replace(server_optimizer="adam" if settings.algorithm == "fedopt" else "sgd")
-    is_sgd = settings.server_optimizer == "sgd"
-    if "server_momentum" in settings.given and not is_sgd:
-        raise UsageError(f"--server_momentum belongs to --server_optimizer=sgd, not to {settings.server_optimizer}.")
+    server_flags.check(settings)
     if settings.server_learning_rate is None:
-        settings = settings.replace(server_learning_rate=1.0 if is_sgd else _SERVER_LEARNING_RATE)
+        rate = 1.0 if settings.server_optimizer == "sgd" else _SERVER_LEARNING_RATE
+        settings = settings.replace(server_learning_rate=rate)
     return settings
 
 

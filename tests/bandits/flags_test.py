@@ -4,7 +4,7 @@ import pytest
 
 from bandits import flags, registry
 from data.errors import UsageError
-from optimization import cli
+from optimization import cli, server_flags
 
 # The study's README, with the flags of its emnist_chars command.
 PUBLISHED = (
@@ -162,7 +162,7 @@ def test_another_optimizers_hyperparameter_is_refused(chosen, flag, owner):
 
 @pytest.mark.parametrize(
     ("optimizer", "name"),
-    [(optimizer, name) for optimizer, names in flags.SERVER_HYPERPARAMETERS.items() for name in names],
+    [(optimizer, name) for optimizer, names in server_flags.HYPERPARAMETERS.items() for name in names],
 )
 def test_the_chosen_optimizers_hyperparameter_is_taken(optimizer, name):
     flag = f"server_{optimizer}_{name}"
@@ -300,7 +300,7 @@ def test_a_given_flag_goes_before_the_tasks_default():
 def test_no_setting_is_left_out_but_those_that_mean_none():
     missing = {name for name, value in _resolve().items() if value is None}
     hyperparameters = {
-        f"server_{optimizer}_{name}" for optimizer, names in flags.SERVER_HYPERPARAMETERS.items() for name in names
+        f"server_{optimizer}_{name}" for optimizer, names in server_flags.HYPERPARAMETERS.items() for name in names
     }
     task_flags = frozenset().union(*(registry.TASKS[name].flags for name in ("tabular", "cifar100", "synthetic")))
     assert missing - hyperparameters - task_flags == {

@@ -76,7 +76,7 @@ def test_every_algorithm_plays_two_rounds(tff_worker, tmp_path, name):
 def test_fedavg_equals_tffs(tff_worker, tmp_path):
     task = make_task()
     shared = ("--algorithm=fedavg", "--client_batch_size=100", "--client_epochs_per_round=3")
-    found, _ = play(make_run(tmp_path, *shared, "--server_learning_rate=0.5", "--server_momentum=0.9"), 2)
+    found, _ = play(make_run(tmp_path, *shared, "--server_learning_rate=0.5", "--server_sgd_momentum=0.9"), 2)
 
     model = models.mlp(4, (), 3)
 

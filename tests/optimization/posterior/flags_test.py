@@ -20,7 +20,7 @@ def resolve(*arguments: str):
         (["--algorithm=sgld", "--burn_in_rounds=51"], "--burn_in_rounds=51 must be at most --total_rounds=50"),
         (["--algorithm=fedbe"], "--algorithm=fedbe needs --server_data"),
         (["--algorithm=fedbe", "--server_data=clients:0"], "--server_data=clients:0 must be"),
-        (["--server_optimizer=adam", "--server_momentum=0.5"], "--server_momentum belongs to --server_optimizer=sgd"),
+        (["--server_optimizer=adam", "--server_sgd_momentum=0.5"], "--server_sgd_momentum belongs to"),
         (["--diagnose_round=51"], "--diagnose_round=51 must be at most"),
         (["--diagnose_round=1", "--clients_per_round=1"], "--clients_per_round=2 or more"),
         (["--thresholds=80"], "--thresholds=80 must be"),

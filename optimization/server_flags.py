@@ -1,0 +1,57 @@
+"""Flags of the server optimizer, shared by the experiment binaries. Nothing here imports TFF."""
+
+from collections.abc import Mapping
+
+from data.errors import UsageError
+from optimization import cli
+
+# Hyperparameters of each optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
+# Left out, they have Keras' defaults, which are also TFF's.
+HYPERPARAMETERS: Mapping[str, Mapping[str, float | None]] = {
+    "sgd": {"momentum": 1.0},
+    "adam": {"beta_1": 1.0, "beta_2": 1.0, "epsilon": None},
+    "yogi": {"beta_1": 1.0, "beta_2": 1.0, "epsilon": None, "initial_preconditioner_value": None},
+    "adagrad": {"initial_preconditioner_value": None, "epsilon": None},
+}
+
+
+def define(
+    flags: cli.FlagSet,
+    optimizer: str | None,
+    optimizer_help: str = "optimizer on the server",
+    learning_rate: float | None = None,
+    learning_rate_help: str = "its learning rate",
+) -> None:
+    """Defines the flags.
+
+    Args:
+      flags: Where.
+      optimizer: The default; None for one that depends on other flags.
+      optimizer_help: Help.
+      learning_rate: The default; None for one that depends on other flags.
+      learning_rate_help: Help.
+    """
+    flags.choice("server_optimizer", optimizer, list(HYPERPARAMETERS), optimizer_help)
+    flags.number("server_learning_rate", learning_rate, learning_rate_help)
+    for name, high in _flags().items():
+        flags.number(name, None, f"of {name.split('_')[1]}; left out, Keras' default", high=high, below=True)
+
+
+def check(settings: cli.Settings) -> None:
+    """Refuses hyperparameters of an optimizer that was not chosen.
+
+    Raises:
+      UsageError: If one is given.
+    """
+    for name in _flags():
+        owner = name.split("_")[1]
+        if owner != settings.server_optimizer and name in settings.given:
+            raise UsageError(f"--{name} belongs to --server_optimizer={owner}; {settings.server_optimizer} was chosen.")
+
+
+def _flags() -> dict[str, float | None]:
+    return {
+        f"server_{optimizer}_{name}": high
+        for optimizer, hyperparameters in HYPERPARAMETERS.items()
+        for name, high in hyperparameters.items()
+    }
