@@ -11,7 +11,7 @@ import dp_accounting
 import tensorflow as tf
 import tensorflow_privacy as tfp
 
-from optimization import privacy
+from optimization import sensitivities
 
 _SeededState = collections.namedtuple("_SeededState", ["l2_norm_clip", "stddev", "draws"])
 
@@ -149,8 +149,8 @@ class _BandedState(NamedTuple):
 class BandedSumQuery(tfp.SumAggregationDPQuery):
     """The sum of clipped records with the noise of a banded matrix factorization (Choquette-Choo et al. 2023).
 
-    With C the banded Toeplitz matrix of `privacy.banded_factor`, round t adds row t of C^-1 W, where W is independent
-    noise: z_t = (w_t - sum_{j>=1} c_j z_{t-j}) / c_0. The last bands - 1 noises are kept as state.
+    With C the banded Toeplitz matrix of `sensitivities.banded_factor`, round t adds row t of C^-1 W, where W is
+    independent noise: z_t = (w_t - sum_{j>=1} c_j z_{t-j}) / c_0. The last bands - 1 noises are kept as state.
     """
 
     def __init__(self, clip_norm: float, stddev: float, bands: int, specs: tuple[tf.TensorSpec, ...], seed: int):
@@ -165,7 +165,7 @@ class BandedSumQuery(tfp.SumAggregationDPQuery):
         """
         self._clip_norm = clip_norm
         self._specs = specs
-        self._column = privacy.banded_factor(bands)
+        self._column = sensitivities.banded_factor(bands)
         self._generator = tfp.tree_aggregation.GaussianNoiseGenerator(stddev, specs, seed)
 
     def initial_global_state(self):

@@ -8,7 +8,8 @@ Every mechanism here divides by a fixed number of clients, so that a client's ab
 
 Sources: Abadi et al. 2016 and Mironov 2017 (RDP), McMahan et al. 2018 (DP-FedAvg), Andrew et al. 2021 (adaptive
 clipping), Kairouz, McMahan et al. 2021 (DP-FTRL by tree aggregation), Choquette-Choo et al. 2023 (banded matrix
-factorization), Kairouz, Liu and Steinke 2021 (distributed discrete Gaussian). Nothing here imports TensorFlow.
+factorization), Kairouz, Liu and Steinke 2021 (distributed discrete Gaussian). `sensitivities` has what one client can
+change, `calibration` the noise that an epsilon needs. Nothing here imports TensorFlow.
 """
 
 import dataclasses
@@ -22,9 +23,8 @@ from typing import Any
 import dp_accounting
 import numpy as np
 from dp_accounting import pld, rdp
-from scipy import optimize, special
 
-from optimization import cohorts
+from optimization import cohorts, sensitivities
 
 Relation = dp_accounting.NeighboringRelation
 
@@ -51,10 +51,6 @@ _RDP_FLOOR = 1e-13
 _PLD_LIMIT = 1e4
 # Grid of the privacy loss relative to the RDP epsilon: rounding up costs less than 1% of epsilon.
 _PLD_GRID = 2e-4
-# Probability that a coordinate of TFF's distributed sum wraps around; the factory's default.
-_WRAP_PROBABILITY = 1e-4
-_MAX_SCALE = 1e6
-_NOISE_RANGE = (1e-2, 1e6)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -310,7 +306,9 @@ def _dpsgd(mechanism: Mechanism) -> tuple[Analysis, ...]:
     if mechanism.sampling == "poisson":
         return (_poisson(mechanism, noise, assumed=False),)
     if mechanism.sampling == "cyclic":
-        return _gaussian_pair(noise, lambda rounds: participations(rounds, mechanism.min_separation), _CYCLIC)
+        return _gaussian_pair(
+            noise, lambda rounds: sensitivities.participations(rounds, mechanism.min_separation), _CYCLIC
+        )
     without_replacement = Analysis(
         Relation.REPLACE_ONE,
         "fixed size, without replacement",
@@ -327,26 +325,26 @@ def _dpsgd(mechanism: Mechanism) -> tuple[Analysis, ...]:
 
 def _dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
     def amount(rounds):
-        return tree_sensitivity(rounds, mechanism.restart_frequency, mechanism.min_separation)
+        return sensitivities.tree_sensitivity(rounds, mechanism.restart_frequency, mechanism.min_separation)
 
     return _gaussian_pair(mechanism.noise_multiplier, amount, _turns(mechanism))
 
 
 def _mf_dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
     def amount(rounds):
-        return banded_sensitivity(rounds, mechanism.bands, mechanism.min_separation)
+        return sensitivities.banded_sensitivity(rounds, mechanism.bands, mechanism.min_separation)
 
     return _gaussian_pair(mechanism.noise_multiplier, amount, _turns(mechanism))
 
 
 def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    noise = distributed_noise_multiplier(
+    noise = sensitivities.distributed_noise_multiplier(
         mechanism.noise_multiplier, mechanism.clip_norm, mechanism.cohort, mechanism.dimension, mechanism.bits
     )
     note = "discrete noise: its concentrated differential privacy bounds RDP; there is no PLD"
     exact = _gaussian_pair(
         noise,
-        lambda rounds: participations(rounds, mechanism.min_separation),
+        lambda rounds: sensitivities.participations(rounds, mechanism.min_separation),
         _turns(mechanism),
         has_pld=False,
         note=note,
@@ -400,168 +398,3 @@ def split_noise(noise_multiplier: float, clipped_count_stddev: float) -> float:
             f"clipped count, not {clipped_count_stddev:g}: use less noise, larger cohorts, or a fixed clip norm."
         )
     return (noise_multiplier**-2 - (2 * clipped_count_stddev) ** -2) ** -0.5
-
-
-def participations(rounds: int, min_separation: int) -> int:
-    """Returns how often one client can take part in some rounds."""
-    return -(-rounds // min_separation)
-
-
-def tree_sensitivity(rounds: int, restart_frequency: int, min_separation: int) -> int:
-    """Returns a bound of the squared sensitivity of all tree nodes to one client, in squared clip norms.
-
-    Kairouz, McMahan et al. 2021, appendix D: a client that takes part k times below a node moves it by k clip norms.
-    Per level, the sum of k^2 over nodes is at most the largest k times the sum of k. The bound is the exact value if a
-    client is at most once in a tree, and if it is in every round of trees of a power of two.
-
-    Args:
-      rounds: Rounds so far.
-      restart_frequency: Rounds of one tree; 0 for a single tree.
-      min_separation: Rounds after which a client can take part again.
-    """
-    size = min(restart_frequency or rounds, rounds)
-    if not rounds:
-        return 0
-    whole_trees, rest = divmod(rounds, size)
-    total = 0
-    for level in range(size.bit_length()):
-        width = 2**level
-        in_trees = whole_trees * participations(size - size % width, min_separation)
-        in_trees += participations(rest - rest % width, min_separation)
-        total += min(in_trees, participations(rounds, min_separation)) * participations(width, min_separation)
-    return total
-
-
-def banded_factor(bands: int) -> np.ndarray:
-    """Returns the first column of the banded strategy matrix of a prefix sum, float64 [bands], of norm 1.
-
-    The Toeplitz square root of the matrix of prefix sums, whose column is binomial(2j, j) / 4^j, cut to its bands.
-    Independent noise is multiplied by the inverse of this matrix before it is added to a round's sum.
-    """
-    column = np.cumprod(np.append(1.0, 1 - 0.5 / np.arange(1, bands)))
-    return column / np.linalg.norm(column)
-
-
-def banded_sensitivity(rounds: int, bands: int, min_separation: int) -> float:
-    """Returns the squared sensitivity of the banded mechanism to one client, in squared clip norms.
-
-    The factor's entries are positive and fall along the column, so that the worst client takes part in the first round
-    and as often as it can from then on (Kalinin and Lampert 2024, Theorem 2).
-
-    Args:
-      rounds: Rounds so far.
-      bands: Bands of the factor.
-      min_separation: Rounds after which a client can take part again.
-    """
-    if not rounds:
-        return 0.0
-    takes_part = np.zeros(rounds)
-    takes_part[::min_separation] = 1.0
-    moved = np.convolve(takes_part, banded_factor(bands))[:rounds]
-    return float(moved @ moved)
-
-
-def distributed_noise_multiplier(
-    noise_multiplier: float, clip_norm: float, cohort: int, dimension: int, bits: int
-) -> float:
-    """Returns the Gaussian noise multiplier whose concentrated differential privacy TFF's distributed sum has.
-
-    Kairouz, Liu and Steinke 2021, section 3: rounding to the grid of TFF's `DistributedDpSumFactory` (Hadamard
-    rotation, no conditional rounding) lengthens an update, and a sum of discrete Gaussians is not quite one.
-
-    Args:
-      noise_multiplier: Standard deviation of the whole cohort's noise, in clip norms.
-      clip_norm: Clip norm.
-      cohort: Clients, all of whom add their share of the noise.
-      dimension: Parameters of the model.
-      bits: Bits of a coordinate of the sum.
-
-    Raises:
-      ValueError: If the bits are too few for the cohort.
-    """
-    padded = 2 ** math.ceil(math.log2(dimension))
-    local_stddev = noise_multiplier * clip_norm / math.sqrt(cohort)
-    deviations = math.sqrt(2) * special.erfcinv(_WRAP_PROBABILITY)
-    if 2 ** (2 * bits) <= cohort * deviations**2:
-        raise ValueError(f"{bits} bits are too few for the sum of {cohort} clients.")
-    spread = math.sqrt(clip_norm**2 * cohort**2 / padded + cohort * local_stddev**2)
-    scale = min(math.sqrt(2.0 ** (2 * bits) - cohort * deviations**2) / (2 * deviations * spread), _MAX_SCALE)
-    sensitivity = (clip_norm + math.sqrt(padded) / scale + 1e-5) * scale  # With the factory's leeway.
-    stddev = math.ceil(local_stddev * scale)  # The sampler takes whole numbers.
-    shares = np.arange(1, cohort)
-    gap = 10 * np.exp(-2 * math.pi**2 * stddev**2 * shares / (shares + 1)).sum()
-    ratio = sensitivity / (math.sqrt(cohort) * stddev)
-    return 1 / min(math.sqrt(ratio**2 + gap * padded / 2), ratio + gap * math.sqrt(padded))
-
-
-def calibrate(mechanism: Mechanism, rounds: int, target_epsilon: float) -> float:
-    """Returns the smallest noise multiplier with which some rounds cost at most an epsilon, to 0.1% of epsilon.
-
-    Args:
-      mechanism: The mechanism; its own noise multiplier is not used.
-      rounds: Rounds.
-      target_epsilon: Epsilon of the headline, by RDP.
-
-    Raises:
-      ValueError: If no noise multiplier in a wide range does that.
-    """
-
-    @functools.cache
-    def spent(log_noise):
-        return dataclasses.replace(mechanism, noise_multiplier=math.exp(log_noise)).epsilon(rounds)
-
-    def excess(log_noise):  # Aims at the middle of the 0.1%.
-        return math.log(max(spent(log_noise), 1e-300) / target_epsilon) + 5e-4
-
-    least, most = map(math.log, _NOISE_RANGE)
-    low = high = 0.0
-    while excess(high) > 0:
-        if high == most:
-            raise ValueError(f"a noise multiplier of {_NOISE_RANGE[1]:g} still spends {spent(most):.4g}")
-        low, high = high, min(high + 1, most)
-    while excess(low) < 0:
-        if low == least:
-            raise ValueError(f"a noise multiplier of {_NOISE_RANGE[0]:g} spends no more than {spent(least):.4g}")
-        low, high = max(low - 1, least), low
-    tolerance = 1e-5
-    root = optimize.brentq(excess, low, high, xtol=tolerance)
-    while spent(root) > target_epsilon:  # Tiny epsilons jump to 0: the root may lie before the jump.
-        root += tolerance
-    return math.exp(root)
-
-
-def scale_cohort(mechanism: Mechanism, rounds: int, target_epsilon: float) -> Mechanism:
-    """Returns the mechanism with the smallest cohort that reaches an epsilon at the same noise on the mean update.
-
-    Agarwal et al. 2023, section 5.3: cohort and noise multiplier grow by the same factor, so that the noise on the
-    mean, noise multiplier times clip norm over cohort, and with it the utility, stay as they are.
-
-    Args:
-      mechanism: The mechanism, with the noise that training tolerates at its cohort.
-      rounds: Rounds.
-      target_epsilon: Epsilon of the headline, by RDP.
-
-    Raises:
-      ValueError: If not even the whole population reaches it.
-    """
-
-    def scaled(cohort):
-        noise_multiplier = mechanism.noise_multiplier * cohort / mechanism.cohort
-        return dataclasses.replace(mechanism, cohort=cohort, noise_multiplier=noise_multiplier)
-
-    @functools.cache
-    def spent(cohort):
-        return scaled(cohort).epsilon(rounds)
-
-    def excess(log_cohort):
-        return math.log(spent(round(math.exp(log_cohort))) / target_epsilon)
-
-    low, high = math.log(mechanism.cohort), math.log(mechanism.population)
-    if excess(low) <= 0:
-        return mechanism
-    if excess(high) > 0:
-        raise ValueError(f"a cohort of the whole population still spends {spent(mechanism.population):.4g}")
-    cohort = round(math.exp(optimize.brentq(excess, low, high, xtol=1e-6)))
-    while spent(cohort) > target_epsilon:
-        cohort += 1
-    return scaled(cohort)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization import cli, cohorts, privacy
+from optimization import calibration, cli, cohorts, privacy
 
 _USAGE = """
 Says what differential privacy a training gives its clients, or which noise gives a wanted one.
@@ -132,11 +132,11 @@ def _calibrated(mechanism: privacy.Mechanism, settings: cli.Settings) -> privacy
     """Returns the mechanism with the smallest noise multiplier for `--target_epsilon`, and prints what it found."""
     rounds, target = settings.rounds, settings.target_epsilon
     try:
-        noise_multiplier = privacy.calibrate(mechanism, rounds, target)
+        noise_multiplier = calibration.calibrate(mechanism, rounds, target)
         grown = None
         if settings.tolerated_noise is not None:
             tolerated = dataclasses.replace(mechanism, noise_multiplier=settings.tolerated_noise)
-            grown = privacy.scale_cohort(tolerated, rounds, target)
+            grown = calibration.scale_cohort(tolerated, rounds, target)
     except ValueError as error:
         raise UsageError(f"--target_epsilon={target:g} is out of reach: {error}.") from error
     noise_multiplier = _round_up(noise_multiplier)

@@ -3,7 +3,7 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from optimization import dp_queries, privacy
+from optimization import dp_queries, privacy, sensitivities
 
 SPECS = (tf.TensorSpec((40, 50)), tf.TensorSpec((1000,)))
 ZEROS = tuple(tf.zeros(spec.shape) for spec in SPECS)
@@ -146,7 +146,7 @@ def test_tree_and_banded_state_keep_their_shapes():
 def test_banded_noise_times_its_factor_is_independent_noise():
     bands, rounds, stddev = 3, 6, 0.5
     results, _ = play(dp_queries.BandedSumQuery(1.0, stddev, bands, SPECS, 8), rounds)
-    column = privacy.banded_factor(bands)
+    column = sensitivities.banded_factor(bands)
     factor = sum(np.diag(np.full(rounds - band, column[band]), -band) for band in range(bands))
     white = factor @ results
     for row in white:

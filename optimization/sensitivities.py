@@ -1,0 +1,102 @@
+"""How much one client can change what a mechanism releases over its rounds. Nothing here imports TensorFlow."""
+
+import math
+
+import numpy as np
+from scipy import special
+
+# Probability that a coordinate of TFF's distributed sum wraps around; the factory's default.
+_WRAP_PROBABILITY = 1e-4
+_MAX_SCALE = 1e6
+
+
+def participations(rounds: int, min_separation: int) -> int:
+    """Returns how often one client can take part in some rounds."""
+    return -(-rounds // min_separation)
+
+
+def tree_sensitivity(rounds: int, restart_frequency: int, min_separation: int) -> int:
+    """Returns a bound of the squared sensitivity of all tree nodes to one client, in squared clip norms.
+
+    Kairouz, McMahan et al. 2021, appendix D: a client that takes part k times below a node moves it by k clip norms.
+    Per level, the sum of k^2 over nodes is at most the largest k times the sum of k. The bound is the exact value if a
+    client is at most once in a tree, and if it is in every round of trees of a power of two.
+
+    Args:
+      rounds: Rounds so far.
+      restart_frequency: Rounds of one tree; 0 for a single tree.
+      min_separation: Rounds after which a client can take part again.
+    """
+    size = min(restart_frequency or rounds, rounds)
+    if not rounds:
+        return 0
+    whole_trees, rest = divmod(rounds, size)
+    total = 0
+    for level in range(size.bit_length()):
+        width = 2**level
+        in_trees = whole_trees * participations(size - size % width, min_separation)
+        in_trees += participations(rest - rest % width, min_separation)
+        total += min(in_trees, participations(rounds, min_separation)) * participations(width, min_separation)
+    return total
+
+
+def banded_factor(bands: int) -> np.ndarray:
+    """Returns the first column of the banded strategy matrix of a prefix sum, float64 [bands], of norm 1.
+
+    The Toeplitz square root of the matrix of prefix sums, whose column is binomial(2j, j) / 4^j, cut to its bands.
+    Independent noise is multiplied by the inverse of this matrix before it is added to a round's sum.
+    """
+    column = np.cumprod(np.append(1.0, 1 - 0.5 / np.arange(1, bands)))
+    return column / np.linalg.norm(column)
+
+
+def banded_sensitivity(rounds: int, bands: int, min_separation: int) -> float:
+    """Returns the squared sensitivity of the banded mechanism to one client, in squared clip norms.
+
+    The factor's entries are positive and fall along the column, so that the worst client takes part in the first round
+    and as often as it can from then on (Kalinin and Lampert 2024, Theorem 2).
+
+    Args:
+      rounds: Rounds so far.
+      bands: Bands of the factor.
+      min_separation: Rounds after which a client can take part again.
+    """
+    if not rounds:
+        return 0.0
+    takes_part = np.zeros(rounds)
+    takes_part[::min_separation] = 1.0
+    moved = np.convolve(takes_part, banded_factor(bands))[:rounds]
+    return float(moved @ moved)
+
+
+def distributed_noise_multiplier(
+    noise_multiplier: float, clip_norm: float, cohort: int, dimension: int, bits: int
+) -> float:
+    """Returns the Gaussian noise multiplier whose concentrated differential privacy TFF's distributed sum has.
+
+    Kairouz, Liu and Steinke 2021, section 3: rounding to the grid of TFF's `DistributedDpSumFactory` (Hadamard
+    rotation, no conditional rounding) lengthens an update, and a sum of discrete Gaussians is not quite one.
+
+    Args:
+      noise_multiplier: Standard deviation of the whole cohort's noise, in clip norms.
+      clip_norm: Clip norm.
+      cohort: Clients, all of whom add their share of the noise.
+      dimension: Parameters of the model.
+      bits: Bits of a coordinate of the sum.
+
+    Raises:
+      ValueError: If the bits are too few for the cohort.
+    """
+    padded = 2 ** math.ceil(math.log2(dimension))
+    local_stddev = noise_multiplier * clip_norm / math.sqrt(cohort)
+    deviations = math.sqrt(2) * special.erfcinv(_WRAP_PROBABILITY)
+    if 2 ** (2 * bits) <= cohort * deviations**2:
+        raise ValueError(f"{bits} bits are too few for the sum of {cohort} clients.")
+    spread = math.sqrt(clip_norm**2 * cohort**2 / padded + cohort * local_stddev**2)
+    scale = min(math.sqrt(2.0 ** (2 * bits) - cohort * deviations**2) / (2 * deviations * spread), _MAX_SCALE)
+    sensitivity = (clip_norm + math.sqrt(padded) / scale + 1e-5) * scale  # With the factory's leeway.
+    stddev = math.ceil(local_stddev * scale)  # The sampler takes whole numbers.
+    shares = np.arange(1, cohort)
+    gap = 10 * np.exp(-2 * math.pi**2 * stddev**2 * shares / (shares + 1)).sum()
+    ratio = sensitivity / (math.sqrt(cohort) * stddev)
+    return 1 / min(math.sqrt(ratio**2 + gap * padded / 2), ratio + gap * math.sqrt(padded))

@@ -1,0 +1,56 @@
+"""Calibration against the accountant that it inverts."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from optimization import calibration
+from optimization.privacy import Mechanism
+
+
+def _random_setting(seed):
+    draw = np.random.default_rng(seed)
+    population = int(10 ** draw.uniform(2, 6))
+    kind = ["dpsgd", "dpsgd", "dpsgd", "dpftrl", "mf_dpftrl"][seed % 5]
+    mechanism = Mechanism(
+        kind,
+        0.0,
+        population=population,
+        cohort=max(1, int(population * 10 ** draw.uniform(-3, -0.5))),
+        sampling="cyclic" if kind != "dpsgd" else ("poisson", "fixed")[seed % 2],
+        restart_frequency=16 if kind == "dpftrl" else 0,
+        bands=4 if kind == "mf_dpftrl" else 1,
+    )
+    return mechanism, int(draw.integers(10, 2000)), float(10 ** draw.uniform(-0.5, 1.3))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_calibrated_noise_spends_just_less_than_the_target(seed):
+    mechanism, rounds, target = _random_setting(seed)
+    noise_multiplier = calibration.calibrate(mechanism, rounds, target)
+    epsilon = dataclasses.replace(mechanism, noise_multiplier=noise_multiplier).epsilon(rounds)
+    assert 0.999 * target <= epsilon <= target
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [(1e9, "a noise multiplier of 0.01 spends no more than"), (1e-9, "a noise multiplier of 1e\\+06 still spends")],
+)
+def test_unreachable_targets_are_explained(target, message):
+    with pytest.raises(ValueError, match=message):
+        calibration.calibrate(Mechanism("dpsgd", 0.0, population=100, cohort=100, delta=1e-9), 10, target)
+
+
+def test_the_study_s_extrapolation():
+    # Noise 0.01 with a cohort of 64 becomes 1 with 6,400, at epsilon 4.13.
+    tolerated = Mechanism("dpsgd", 0.01, population=340_000, cohort=64, delta=1e-6)
+    grown = calibration.scale_cohort(tolerated, 800, 4.1331)
+    assert (grown.cohort, grown.noise_multiplier) == (6400, pytest.approx(1.0))
+    smaller = dataclasses.replace(grown, cohort=6399, noise_multiplier=0.01 * 6399 / 64)
+    assert smaller.epsilon(800) > 4.1331
+
+
+def test_no_cohort_may_be_large_enough():
+    with pytest.raises(ValueError, match="a cohort of the whole population still spends"):
+        calibration.scale_cohort(Mechanism("dpsgd", 0.01, population=100, cohort=64), 800, 1.0)

@@ -1,0 +1,80 @@
+"""Sensitivities against all patterns of taking part, counted one by one."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from optimization import sensitivities
+
+
+def _patterns(rounds, min_separation):
+    """Yields all rows of rounds in which one client may take part."""
+    for row in itertools.product((0, 1), repeat=rounds):
+        gaps = np.diff(np.flatnonzero(row))
+        if not gaps.size or gaps.min() >= min_separation:
+            yield np.array(row)
+
+
+def _largest_tree_sum(rounds, restart_frequency, min_separation):
+    def squared(row):
+        trees = np.split(row, range(restart_frequency, rounds, restart_frequency))
+        return sum(
+            tree[start : start + width].sum() ** 2
+            for tree in trees
+            for width in (1, 2, 4, 8)
+            for start in range(0, len(tree) - width + 1, width)
+        )
+
+    return max(map(squared, _patterns(rounds, min_separation)))
+
+
+@pytest.mark.parametrize(("rounds", "restart_frequency"), [(8, 8), (8, 4), (7, 7), (11, 4), (12, 8)])
+@pytest.mark.parametrize("min_separation", [1, 2, 3, 5])
+def test_tree_sensitivity_bounds_every_pattern(rounds, restart_frequency, min_separation):
+    largest = _largest_tree_sum(rounds, restart_frequency, min_separation)
+    bound = sensitivities.tree_sensitivity(rounds, restart_frequency, min_separation)
+    assert largest <= bound <= 1.6 * largest
+    once_a_tree = rounds % restart_frequency == 0 and min_separation >= restart_frequency
+    if once_a_tree or (min_separation == 1 and rounds == restart_frequency == 8):
+        assert bound == largest
+
+
+def test_a_tree_without_restarts_grows_with_the_rounds():
+    assert [sensitivities.tree_sensitivity(rounds, 0, 100) for rounds in (0, 1, 2, 3, 4, 64)] == [0, 1, 2, 2, 3, 7]
+
+
+@pytest.mark.parametrize("min_separation", [1, 2, 3, 10])
+@pytest.mark.parametrize("bands", [1, 3, 6])
+def test_banded_sensitivity_is_the_largest_of_all_patterns(bands, min_separation):
+    column = np.zeros(10)
+    column[:bands] = sensitivities.banded_factor(bands)
+    matrix = np.array([[column[row - col] if row >= col else 0 for col in range(10)] for row in range(10)])
+    largest = max(np.sum((matrix @ row) ** 2) for row in _patterns(10, min_separation))
+    assert sensitivities.banded_sensitivity(10, bands, min_separation) == pytest.approx(largest)
+
+
+def test_the_banded_factor_is_the_square_root_of_prefix_sums():
+    column = sensitivities.banded_factor(6)
+    assert column / column[0] == pytest.approx([1, 1 / 2, 3 / 8, 5 / 16, 35 / 128, 63 / 256])
+    matrix = np.array([[column[row - col] if row >= col else 0 for col in range(6)] for row in range(6)])
+    assert matrix @ matrix == pytest.approx(np.tril(np.ones((6, 6))) * column[0] ** 2)
+
+
+def test_distributed_noise_follows_the_grid_of_tff():
+    # TFF's factory with these arguments and 17 parameters measures scaled_inflated_l2 and scaled_local_stddev so, and
+    # the sampler rounds the latter up.
+    found = sensitivities.distributed_noise_multiplier(0.5, clip_norm=1.0, cohort=4, dimension=17, bits=16)
+    assert found == pytest.approx(math.sqrt(4) * math.ceil(2431.3286) / 9731.067, rel=1e-6)
+
+
+def test_distributed_noise_approaches_the_central_one_with_finer_grids():
+    found = [sensitivities.distributed_noise_multiplier(1.0, 1.0, 100, 1000, bits) for bits in (10, 14, 18, 22)]
+    assert found == sorted(found)
+    assert found[-1] == pytest.approx(1.0, rel=1e-3)
+
+
+def test_too_few_bits_are_refused():
+    with pytest.raises(ValueError, match="4 bits are too few for the sum of 100 clients"):
+        sensitivities.distributed_noise_multiplier(1.0, 1.0, 100, 1000, bits=4)
