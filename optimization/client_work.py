@@ -84,7 +84,7 @@ class LocalSgd:
         """
         walk = self.build_walk(model, loss)
 
-        @tf.function
+        @tf.function(autograph=False)
         def train(
             weights: Sequence[tf.Tensor], cache: Batch, key: tf.Tensor, learning_rate: tf.Tensor | None = None
         ) -> ClientUpdate:
@@ -120,8 +120,11 @@ class LocalSgd:
             for velocity in velocities:
                 velocity.assign(tf.zeros_like(velocity))
 
-            @tf.autograph.experimental.do_not_convert  # Nothing in a step needs it, and it takes a second.
-            def step(rows: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
+            num_examples = tf.shape(tf.nest.flatten(cache)[0])[0]
+            num_steps, rows_of = self._batches(num_examples, key)
+
+            def step(position: tf.Tensor, loss_sum: tf.Tensor, values: tf.TensorArray):
+                rows = rows_of(position)
                 batch = tf.nest.map_structure(lambda values: tf.gather(values, rows), dict(cache))
                 with tf.GradientTape() as tape:
                     if model.training is None:
@@ -135,31 +138,39 @@ class LocalSgd:
                 for index, (variable, gradient) in enumerate(zip(variables, gradients, strict=True)):
                     self._step(variable, gradient, rate, velocities[index] if velocities else None)
                 visit(variables, position)
-                return value
+                loss_sum += value * tf.cast(tf.size(rows), tf.float32)
+                return position + 1, loss_sum, values.write(position, value)
 
-            num_examples = tf.shape(tf.nest.flatten(cache)[0])[0]
-            loss_sum = tf.constant(0.0)
-            values = tf.TensorArray(tf.float32, size=0, dynamic_size=True, element_shape=())
-            if self.steps is None:
-                for epoch in tf.range(self.epochs):
-                    epoch_key = tf.random.experimental.stateless_fold_in(key, epoch)
-                    order = tf.random.experimental.stateless_shuffle(tf.range(num_examples), epoch_key)
-                    for start in tf.range(0, num_examples, self.batch_size):
-                        rows = order[start : start + self.batch_size]
-                        value = step(rows, values.size())
-                        values = values.write(values.size(), value)
-                        loss_sum += value * tf.cast(tf.size(rows), tf.float32)
-            else:
-                shape = [tf.where(num_examples > 0, self.steps, 0), self.batch_size]
-                rows_of_steps = tf.random.stateless_uniform(shape, key, 0, tf.maximum(num_examples, 1), tf.int32)
-                for rows in rows_of_steps:
-                    value = step(rows, values.size())
-                    values = values.write(values.size(), value)
-                    loss_sum += value * self.batch_size
+            values = tf.TensorArray(tf.float32, size=num_steps, element_shape=())
+            # By hand, since autograph would take a second to make the same of a for loop.
+            _, loss_sum, values = tf.while_loop(
+                lambda position, *_: position < num_steps, step, (tf.constant(0), tf.constant(0.0), values)
+            )
             deltas = [variable - weight for variable, weight in zip(variables, weights, strict=True)]
             return deltas, loss_sum, _deviation(values.stack())
 
         return walk
+
+    def _batches(self, num_examples: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        """Returns the number of steps, and the function of a step's number that gives its examples' positions."""
+        if self.steps is not None:
+            num_steps = tf.where(num_examples > 0, self.steps, 0)
+            shape = [num_steps, self.batch_size]
+            drawn = tf.random.stateless_uniform(shape, key, 0, tf.maximum(num_examples, 1), tf.int32)
+            return num_steps, lambda step: drawn[step]
+
+        def shuffled(epoch: tf.Tensor) -> tf.Tensor:
+            epoch_key = tf.random.experimental.stateless_fold_in(key, epoch)
+            return tf.random.experimental.stateless_shuffle(tf.range(num_examples), epoch_key)
+
+        orders = tf.map_fn(shuffled, tf.range(self.epochs))
+        per_epoch = -(-num_examples // self.batch_size)
+
+        def rows_of(step: tf.Tensor) -> tf.Tensor:
+            start = step % per_epoch * self.batch_size
+            return orders[step // per_epoch, start : start + self.batch_size]
+
+        return self.epochs * per_epoch, rows_of
 
     def _step(
         self,

@@ -62,7 +62,7 @@ class ChainSgd:
         size = sum(math.prod(shape) for shape in model.shapes.values())
         samples = tf.Variable(tf.zeros([0, size]), shape=[None, size], trainable=False)
 
-        @tf.function
+        @tf.function(autograph=False)
         def run(weights: Sequence[tf.Tensor], cache: client_work.Batch, key: tf.Tensor) -> Chain:
             num_examples = tf.shape(tf.nest.flatten(cache)[0])[0]
             epoch_steps = -(-num_examples // self.batch_size)
