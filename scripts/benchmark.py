@@ -12,6 +12,8 @@ import pathlib
 import platform
 import statistics
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 from unittest import mock
 
 from data.errors import UsageError
@@ -170,63 +172,56 @@ class _Benchmark:
         phase = dataclasses.replace(self._phase, cohort_size=cohort)
         return self._experiment.cohort_inputs(self._settings, self._task, phase, 1)
 
-    def rounds(self, cohort: int, rounds: int) -> dict:
-        """Measures time, processor time and memory of many rounds."""
-        experiment = self._rounds(cohort)
-        state, _ = experiment.play_round(experiment.initial_state(), 1)
-        times, cpus, memory = [], [], []
-        for round_num in range(2, rounds + 2):
-            cpu, start = self._cpu(), time.perf_counter()
-            state, _ = experiment.play_round(state, round_num)
-            times.append(time.perf_counter() - start)
-            cpus.append(self._cpu() - cpu)
-            memory.append(self._resident_mb())
-        tenth = max(1, rounds // 10)
-        return {
-            "cohort": cohort,
-            "rounds": rounds,
-            "seconds_per_round": round(statistics.median(times), 3),
-            "cpu_seconds_per_round": round(statistics.median(cpus), 3),
-            "peak_memory_mb": round(self._peak_mb()),
-            "resident_mb_first_tenth": round(statistics.mean(memory[:tenth])),
-            "resident_mb_last_tenth": round(statistics.mean(memory[-tenth:])),
-        }
-
-    def depth(self, cohort: int, rounds: int) -> dict:
-        """Measures one cohort size: start-up, time, processor time, rate, memory, and the parts of a round."""
-        from bandits import metrics
-
+    def rounds(
+        self, cohort: int, rounds: int, before_each: Callable[[int], None] = lambda round_num: None
+    ) -> tuple[dict, list[Mapping[str, Any]]]:
+        """Measures start-up, time, processor time and memory of many rounds; returns them, and the rounds' metrics."""
         experiment = self._rounds(cohort)
         state, _ = experiment.play_round(experiment.initial_state(), 1)
         first = time.time() - self._main.create_time()
-        flops_per_example = 4 * self._experiment.build_model(self._task).flops - _FIRST_LAYER_FLOPS
-        rates, ideals, times, cpus, memory = [], [], [], [], []
+        times, cpus, memory, rows = [], [], [], []
         for round_num in range(2, rounds + 2):
-            # The machine's speed may drift, so its rate is measured beside each round, up to thirty times.
-            if (round_num - 2) % max(1, rounds // 30) == 0:
-                rates.append(_matmul_rate())
+            before_each(round_num)
             cpu, start = self._cpu(), time.perf_counter()
             state, row = experiment.play_round(state, round_num)
             times.append(time.perf_counter() - start)
             cpus.append(self._cpu() - cpu)
-            ideals.append(row[metrics.EXAMPLES] * flops_per_example)
             memory.append(self._resident_mb())
-        rate, seconds = statistics.median(rates), statistics.median(times)
+            rows.append(row)
         tenth = max(1, rounds // 10)
-        return {
+        found = {
             "cohort": cohort,
             "rounds": rounds,
-            "seconds_per_round": round(seconds, 3),
+            "seconds_per_round": round(statistics.median(times), 3),
             "cpu_seconds_per_round": round(statistics.median(cpus), 3),
-            "examples_per_round": round(statistics.mean(ideals) / flops_per_example),
-            "gflop_per_round": round(statistics.mean(ideals) / 1e9),
-            "matmul_gflops": round(rate / 1e9),
-            "matmul_gflops_range": [round(min(rates) / 1e9), round(max(rates) / 1e9)],
-            "share_of_matmul_rate": round(statistics.mean(ideals) / seconds / rate, 3),
             "first_round_after_start_seconds": round(first, 1),
             "peak_memory_mb": round(self._peak_mb()),
             "resident_mb_first_tenth": round(statistics.mean(memory[:tenth])),
             "resident_mb_last_tenth": round(statistics.mean(memory[-tenth:])),
+        }
+        return found, rows
+
+    def depth(self, cohort: int, rounds: int) -> dict:
+        """Measures one cohort size in depth: also the share of the machine's rate, and the parts of a round."""
+        from bandits import metrics
+
+        rates = []
+
+        def measure_rate(round_num: int) -> None:
+            # The machine's speed may drift, so its rate is measured beside each round, up to thirty times.
+            if (round_num - 2) % max(1, rounds // 30) == 0:
+                rates.append(_matmul_rate())
+
+        found, rows = self.rounds(cohort, rounds, measure_rate)
+        flops_per_example = 4 * self._experiment.build_model(self._task).flops - _FIRST_LAYER_FLOPS
+        examples = statistics.mean(int(row[metrics.EXAMPLES]) for row in rows)
+        rate, seconds = statistics.median(rates), found["seconds_per_round"]
+        return found | {
+            "examples_per_round": round(examples),
+            "gflop_per_round": round(examples * flops_per_example / 1e9),
+            "matmul_gflops": round(rate / 1e9),
+            "matmul_gflops_range": [round(min(rates) / 1e9), round(max(rates) / 1e9)],
+            "share_of_matmul_rate": round(examples * flops_per_example / seconds / rate, 3),
             "parts_seconds": self._parts(cohort, max(3, rounds // 3), seconds),
         }
 
@@ -350,7 +345,7 @@ def _tag_prediction(settings: cli.Settings, population: int, cohort: int) -> dic
     import tensorflow as tf
 
     bench = _Benchmark(settings, population, "stackoverflow_tag", _stackoverflow, 1.0)
-    found = bench.rounds(cohort, settings.rounds)
+    found, _ = bench.rounds(cohort, settings.rounds)
 
     def dense(weights, features):
         rows = tf.repeat(tf.range(tf.shape(features["ids"])[0]), tf.shape(features["ids"])[1])

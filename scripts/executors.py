@@ -16,7 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from data.errors import Failure, UsageError
@@ -72,6 +72,25 @@ def check(settings: cli.Settings) -> None:
         raise UsageError("--ray_address has an effect only with --executor=ray.")
     if "workers" in settings.given and (settings.executor not in _KINDS or settings.ray_address):
         raise UsageError("--workers has no effect here: the cluster decides how many runs are played at a time.")
+
+
+@contextlib.contextmanager
+def playing(executor: Executor, folder: pathlib.Path) -> Iterator[None]:
+    """Closes the executor in the end; when the program is interrupted, rounds in progress are finished and saved.
+
+    Args:
+      executor: Who plays.
+      folder: What the same command would continue.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        print("\nStopping after the rounds in progress; once more to stop at once.", file=sys.stderr)
+        executor.stop()
+        print(f"Stopped; what was done is saved. The same command continues {folder}.", file=sys.stderr)
+        raise
+    finally:
+        executor.close()
 
 
 def build(settings: cli.Settings, cores: int) -> Executor:

@@ -4,13 +4,13 @@ Flags of all runs are checked before anything slow is imported. A run lies in a 
 played once, continued where it was interrupted, and found again by every grid that holds it.
 """
 
+import contextlib
 import fcntl
 import importlib
 import json
 import math
 import os
 import pathlib
-import signal
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -361,22 +361,13 @@ def play(settings: cli.Settings, grid: grid_plan.Grid, some: Sequence[Run], fold
     executor = executors.build(settings, cores)
     smallest = grid.binary.smallest if settings.metric is None else bool(settings.lower_is_better)
     sweep = Sweep(grid, folder / "runs", executor, settings.metric or grid.binary.metric, smallest=smallest)
-    try:
+    with executors.playing(executor, folder), contextlib.closing(sweep):
         if settings.early_stop:
             play_halving(sweep, some, settings.reduction_factor, settings.workers)
         else:
             play_all(sweep, some)
         if settings.expand_edges:
             expand(sweep, settings.expand_steps)
-    except (KeyboardInterrupt, SystemExit) as stopped:
-        sweep.close()
-        print("\nStopping after the rounds in progress; once more to stop at once.", file=sys.stderr)
-        executor.stop()
-        print(f"Stopped; what was done is saved. The same command continues {folder}.", file=sys.stderr)
-        return stopped.code if isinstance(stopped, SystemExit) else 128 + signal.SIGINT
-    finally:
-        sweep.close()
-        executor.close()
     return report(sweep, folder)
 
 

@@ -229,7 +229,7 @@ def program(settings: cli.Settings) -> int:
     failed = []
     with grid.claim(folder, grid_plan.Grid(grid_plan.BINARIES[chosen[0].binary], (), (), ())):
         executor = executors.build(settings, cores)
-        try:
+        with executors.playing(executor, folder):
             for figure in chosen:
                 found, errors = play(figure, settings.repeat or figure.repeat, base, folder / "runs", executor)
                 failed += [f"{figure.name}: {error}" for error in errors]
@@ -237,13 +237,6 @@ def program(settings: cli.Settings) -> int:
                     report(figure, found, folder / figure.name)
                 except UsageError as error:
                     failed.append(f"{figure.name}: {error}")
-        except (KeyboardInterrupt, SystemExit):
-            print("\nStopping after the rounds in progress; once more to stop at once.", file=sys.stderr)
-            executor.stop()
-            print("Stopped; what was done is saved. The same command continues.", file=sys.stderr)
-            raise
-        finally:
-            executor.close()
     if failed:
         print(f"\n{len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
     return 1 if failed else 0
