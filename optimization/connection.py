@@ -16,6 +16,7 @@ import tensorflow_federated as tff
 from tensorflow_federated.python.core.environments.tensorflow_frontend import tensorflow_computation
 
 from data.errors import Failure
+from optimization import serialization
 
 _START_SECONDS = 10
 _PING_EVERY_SECONDS = 5
@@ -42,7 +43,7 @@ def context(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecuti
 
     def executor(cardinalities):
         # Values are disposed of one by one: batches keep several rounds' data in the worker's memory.
-        remote = tff.framework.RemoteExecutor(stub, dispose_batch_size=1)
+        remote = serialization.Executor(stub, dispose_batch_size=1)
         remote.set_cardinalities({tff.CLIENTS: 0, **cardinalities})
         return remote
 

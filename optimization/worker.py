@@ -14,7 +14,6 @@ import time
 
 import tensorflow_federated as tff
 from google._upb import _message
-from tensorflow_federated.python.common_libs import tracing
 
 from data.errors import Failure
 from optimization import cohort_parts, connection, worker_process
@@ -22,8 +21,6 @@ from optimization import cohort_parts, connection, worker_process
 _START_SECONDS = 60
 # Aggregators inside aggregators nest deeper than the hundred levels that protobuf allows by default.
 _message.SetAllowOversizeProtos(True)
-# TFF would log how long each of a round's hundreds of values takes to be sent, which takes longer than to send it.
-tracing.set_tracing_providers([])
 _ending = threading.Event()
 
 

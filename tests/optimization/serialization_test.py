@@ -1,0 +1,62 @@
+"""Messages are those of TFF's own serialization."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+from tensorflow_federated.proto.v0 import executor_pb2
+from tensorflow_federated.python.core.impl.executors import value_serialization
+
+from optimization import serialization
+
+
+class Pair(NamedTuple):
+    left: object
+    right: object
+
+
+INTS, FLOATS = tff.TensorType(np.int32, (None, 2)), tff.TensorType(np.float32, (3,))
+PAIR = tff.StructWithPythonType([("left", INTS), ("right", FLOATS)], Pair)
+PAIRS = [Pair(np.arange(2 * size, dtype=np.int32).reshape(size, 2), np.full(3, 0.5, np.float32)) for size in (0, 1, 4)]
+
+
+@pytest.mark.parametrize(
+    ("value", "type_spec"),
+    [
+        (PAIRS, tff.FederatedType(PAIR, tff.CLIENTS)),
+        ([], tff.FederatedType(PAIR, tff.CLIENTS)),
+        (PAIRS[1], tff.FederatedType(PAIR, tff.SERVER)),
+        ([(), ()], tff.FederatedType(tff.StructType([]), tff.CLIENTS)),
+        (((), np.float32(2)), tff.FederatedType(tff.to_type([(), np.float32]), tff.SERVER)),
+        (np.array(3, np.int64), tff.FederatedType(np.int64, tff.SERVER)),
+        (3.0, tff.FederatedType(np.float32, tff.SERVER)),
+        ("word", tff.FederatedType(np.str_, tff.SERVER)),
+        (np.array([True, False]), tff.FederatedType((np.bool_, (2,)), tff.SERVER)),
+        (np.zeros((2, 3), np.float32).T, tff.FederatedType((np.float32, (3, 2)), tff.SERVER)),
+        (np.zeros((0, 3), np.float16), tff.FederatedType((np.float16, (None, 3)), tff.SERVER)),
+        ([1, 2], tff.FederatedType((np.int32, (2,)), tff.SERVER)),
+    ],
+)
+def test_messages_are_those_of_tff(value, type_spec):
+    found = executor_pb2.Value()
+    serialization.write(found, value, type_spec)
+    assert found == value_serialization.serialize_value(value, type_spec)[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "type_spec"),
+    [
+        (np.zeros(4, np.float32), FLOATS),
+        (np.zeros(3, np.complex128), FLOATS),
+        (Pair(*[np.zeros(3, np.float32)] * 2), PAIR),
+    ],
+)
+def test_a_value_of_another_type_is_refused(value, type_spec):
+    with pytest.raises(TypeError, match="Failed to serialize a value"):
+        serialization.write(executor_pb2.Value(), value, type_spec)
+
+
+def test_parts_that_are_missing_are_refused():
+    with pytest.raises(ValueError, match="longer"):
+        serialization.write(executor_pb2.Value(), (PAIRS[0].left,), tff.StructType([INTS, FLOATS]))
