@@ -33,10 +33,8 @@ def program(settings: cli.Settings) -> None:
     import numpy as np
     import psutil
 
-    from optimization import worker_process
     from optimization.posterior import kernels, mean_shift
 
-    worker_process.keep_freed_memory()  # As a run does.
     shape = (settings.clients, settings.parameters)
     models = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
     aggregate = getattr(mean_shift.MeanShift(kernels.KERNELS[settings.kernel]), settings.algorithm)
