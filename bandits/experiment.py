@@ -182,19 +182,17 @@ def build(
         process_of = posterior_process.build(settings, definition, initial_weights)
     evaluate = _evaluator(settings, task, definition)
     selector = build_selector(settings, task, phase)
-    polls = isinstance(selector, selectors.PowD)
     prepare = cohorts.PreparedAhead(functools.partial(cohort_inputs, settings, task, phase), phase.total_rounds)
-    poll = definition.build_loss_poll(selector.num_candidates) if polls else None
+    build_poll = functools.cache(definition.build_loss_poll)
 
     def select(progress: Progress, round_num: int) -> tuple[np.ndarray, Any]:
+        def poll(ids: np.ndarray) -> np.ndarray:
+            inputs = cohort_inputs(settings, task, phase, round_num, ids)
+            return build_poll(len(ids))(progress.server.deployed, progress.server.weights, inputs)
+
         draw = keys.generator(settings["seed"], keys.Purpose.COHORT, round_num)
-        selection = progress.selection
-        if poll:
-            polled = selector.candidates(selection, draw)
-            inputs = cohort_inputs(settings, task, phase, round_num, polled)
-            found = np.asarray(poll(progress.server.deployed, progress.server.weights, inputs))
-            selection = selector.observe_poll(selection, polled[np.isfinite(found)], found[np.isfinite(found)])
-        return selector.select(selection, draw), selection
+        drawn, _, selection = selectors.choose(selector, progress.selection, draw, poll)
+        return drawn, selection
 
     def play_round(progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
         drawn, selection = select(progress, round_num) if selector else (None, ())

@@ -129,13 +129,11 @@ class Run:
         """Plays one round."""
         selector, state = self.selector, progress.selector
         draw = keys.generator(self._settings["seed"], keys.Purpose.COHORT, round_num)
-        polled = selector.candidates(state, draw)
-        if len(polled):
-            poll = self._computations.poll(len(polled))
-            losses = np.asarray(poll(progress.server.weights, self._inputs(polled, round_num)))
-            answers = np.isfinite(losses)
-            state = selector.observe_poll(state, polled[answers], losses[answers])
-        cohort = selector.select(state, draw)
+
+        def poll(ids: np.ndarray) -> np.ndarray:
+            return self._computations.poll(len(ids))(progress.server.weights, self._inputs(ids, round_num))
+
+        cohort, polled, state = selectors.choose(selector, state, draw, poll)
         server_state, counts = self._computations.rounds(len(cohort)).next(
             progress.server, self._inputs(cohort, round_num)
         )

@@ -10,7 +10,7 @@ the size of the cohort, D_k the number of client k's examples, p_k = D_k / sum D
 """
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -38,6 +38,28 @@ def reported(cohort: np.ndarray, losses: LocalLosses) -> tuple[np.ndarray, Local
     ids, places = np.unique(cohort, return_index=True)
     has_loss = np.isfinite(losses.mean[places]) & np.isfinite(losses.deviation[places])
     return ids[has_loss], LocalLosses(*(np.asarray(part)[places[has_loss]] for part in losses))
+
+
+def choose(
+    selector: "Selector", state: Any, draw: np.random.Generator, poll: Callable[[np.ndarray], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Chooses a round's cohort, after a poll if the selector wants one.
+
+    Args:
+      selector: The selector.
+      state: Its state.
+      draw: The round's draws.
+      poll: Takes int [clients] and returns each one's loss, float [clients]; not finite for one without an answer.
+
+    Returns:
+      int64 [cohort_size], the cohort; int64 [clients], those polled; the state that knows what they answered.
+    """
+    polled = selector.candidates(state, draw)
+    if len(polled):
+        losses = np.asarray(poll(polled))
+        answers = np.isfinite(losses)
+        state = selector.observe_poll(state, polled[answers], losses[answers])
+    return selector.select(state, draw), polled, state
 
 
 class Selector(abc.ABC):

@@ -159,14 +159,14 @@ class Run:
             return self.cohort(round_num), ()
         first, selection = flags.server_clients(self._settings), progress.selection
         draw = keys.generator(self._settings["seed"], keys.Purpose.COHORT, round_num)
-        polled = self._selector.candidates(selection, draw)
-        if len(polled):
-            examples = [self._clients.load(first + int(client)) for client in polled]
-            inputs = self._inputs(first + polled, examples, round_num)
-            losses = np.asarray(self._computations.poll(len(polled))(progress.server.weights, inputs))
-            answers = np.isfinite(losses)
-            selection = self._selector.observe_poll(selection, polled[answers], losses[answers])
-        return first + self._selector.select(selection, draw), selection
+
+        def poll(ids: np.ndarray) -> np.ndarray:
+            examples = [self._clients.load(first + int(client)) for client in ids]
+            inputs = self._inputs(first + ids, examples, round_num)
+            return self._computations.poll(len(ids))(progress.server.weights, inputs)
+
+        chosen, _, selection = selectors.choose(self._selector, selection, draw, poll)
+        return first + chosen, selection
 
     def cohort(self, round_num: int) -> np.ndarray:
         """Returns a round's clients without a selector, none of those that gave their examples to the server."""
