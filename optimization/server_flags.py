@@ -1,6 +1,6 @@
 """Flags of the server optimizer, shared by the experiment binaries. Nothing here imports TFF."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from data.errors import UsageError
 from optimization import cli
@@ -21,6 +21,8 @@ def define(
     optimizer_help: str = "optimizer on the server",
     learning_rate: float | None = None,
     learning_rate_help: str = "its learning rate",
+    *,
+    above: bool = False,
 ) -> None:
     """Defines the flags.
 
@@ -30,11 +32,12 @@ def define(
       optimizer_help: Help.
       learning_rate: The default; None for one that depends on other flags.
       learning_rate_help: Help.
+      above: Whether the learning rate must be above 0.
     """
     flags.choice("server_optimizer", optimizer, list(HYPERPARAMETERS), optimizer_help)
-    flags.number("server_learning_rate", learning_rate, learning_rate_help)
-    for name, high in _flags().items():
-        flags.number(name, None, f"of {name.split('_')[1]}; left out, Keras' default", high=high, below=True)
+    flags.number("server_learning_rate", learning_rate, learning_rate_help, above=above)
+    for name, owner, high in _flags():
+        flags.number(name, None, f"of {owner}; left out, Keras' default", high=high, below=True)
 
 
 def check(settings: cli.Settings) -> None:
@@ -43,15 +46,13 @@ def check(settings: cli.Settings) -> None:
     Raises:
       UsageError: If one is given.
     """
-    for name in _flags():
-        owner = name.split("_")[1]
+    for name, owner, _ in _flags():
         if owner != settings.server_optimizer and name in settings.given:
             raise UsageError(f"--{name} belongs to --server_optimizer={owner}; {settings.server_optimizer} was chosen.")
 
 
-def _flags() -> dict[str, float | None]:
-    return {
-        f"server_{optimizer}_{name}": high
-        for optimizer, hyperparameters in HYPERPARAMETERS.items()
-        for name, high in hyperparameters.items()
-    }
+def _flags() -> Iterator[tuple[str, str, float | None]]:
+    """Yields each hyperparameter's flag, optimizer and upper bound."""
+    for optimizer, hyperparameters in HYPERPARAMETERS.items():
+        for name, high in hyperparameters.items():
+            yield f"server_{optimizer}_{name}", optimizer, high

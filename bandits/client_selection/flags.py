@@ -67,7 +67,8 @@ def define() -> cli.FlagSet:
     flags.text("learning_rate_drops", None, "rounds, separated by commas, after which it is multiplied")
     flags.number("learning_rate_factor", 0.5, "by this number", high=1.0, above=True)
     flags.choice("client_weighting", "uniform", ["uniform", "num_examples"], "weight of a client in the mean")
-    server_flags.define(flags, "sgd", learning_rate=1.0, learning_rate_help="its rate; sgd with 1: the mean model")
+    takes_mean = "its learning rate; sgd with 1 takes the mean model"
+    server_flags.define(flags, "sgd", learning_rate=1.0, learning_rate_help=takes_mean, above=True)
     flags.integer("max_examples_per_client", None, "cap on a client's examples, a seeded choice; 0 for none")
 
     task_flags.define_data(flags)

@@ -231,12 +231,12 @@ def program(settings: cli.Settings) -> int:
         return 0
     chosen, study = flags.resolve(settings)
     runs = prepare(chosen, study)
+    worker_flags.start(settings)
 
     import pandas as pd
 
     from bandits.mab_fl import figures
 
-    worker_flags.start(settings)
     rows = []
     for run in runs:
         row, signum = play(run)

@@ -79,6 +79,7 @@ def define() -> cli.FlagSet:
         None,
         "its optimizer (default: sgd; fedopt: adam)",
         learning_rate_help="its learning rate (default: sgd 1, others 0.01)",
+        above=True,
     )
 
     task_flags.define_data(flags)
