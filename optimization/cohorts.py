@@ -1,6 +1,7 @@
 """Which clients make up a round: drawn anew from (seed, round), so that no state lives between rounds."""
 
 import concurrent.futures
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,8 +38,15 @@ def draw(sampling: str, population: int, cohort_size: int, seed: int, round_num:
     return generator.choice(population, cohort_size, replace=False)
 
 
+# Set while a worker has all that it computes on.
+worker_computes = threading.Event()
+_PATIENCE_SECONDS = 1.0
+
+
 class PreparedAhead:
     """Prepares each round's clients while TFF's worker still plays the round before.
+
+    It waits until the worker computes: any earlier, it would take turns with the sending of that round.
 
     Call it with a round's number for what `prepare` returns or raises; rounds may come in any order.
     """
@@ -56,9 +64,15 @@ class PreparedAhead:
         self._ahead: dict[int, concurrent.futures.Future] = {}
 
     def __call__(self, round_num: int) -> Any:
+        worker_computes.set()
         ready = self._ahead.pop(round_num, None)
         prepared = ready.result() if ready else self._prepare(round_num)
         self._ahead.clear()
         if round_num < self._total_rounds:
-            self._ahead[round_num + 1] = self._pool.submit(self._prepare, round_num + 1)
+            worker_computes.clear()
+            self._ahead[round_num + 1] = self._pool.submit(self._prepare_next, round_num + 1)
         return prepared
+
+    def _prepare_next(self, round_num: int) -> Any:
+        worker_computes.wait(_PATIENCE_SECONDS)
+        return self._prepare(round_num)

@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 from tensorflow_federated.python.core.environments.tensorflow_frontend import tensorflow_computation
 
 from data.errors import Failure
-from optimization import serialization
+from optimization import executor
 
 _START_SECONDS = 10
 _PING_EVERY_SECONDS = 5
@@ -41,14 +41,13 @@ def channel(address: str) -> grpc.Channel:
 def context(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecutionContext:
     """Returns a context that runs compiled computations on a worker."""
 
-    def executor(cardinalities):
-        # Values are disposed of one by one: batches keep several rounds' data in the worker's memory.
-        remote = serialization.Executor(stub, dispose_batch_size=1)
+    def create(cardinalities):
+        remote = executor.Executor(stub)
         remote.set_cardinalities({tff.CLIENTS: 0, **cardinalities})
         return remote
 
     return tff.framework.SyncExecutionContext(
-        executor_fn=tff.framework.ResourceManagingExecutorFactory(executor),
+        executor_fn=tff.framework.ResourceManagingExecutorFactory(create),
         transform_args=tensorflow_computation.transform_args,
         transform_result=tensorflow_computation.transform_result,
     )

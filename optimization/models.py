@@ -265,6 +265,7 @@ def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
     def forward(weights, features):
         rows = tf.gather(weights[0], features["ids"])
         # A product with a row vector, unlike an einsum, transposes nothing.
-        return tf.matmul(features["values"][:, tf.newaxis], rows)[:, 0] + weights[1]
+        sums = tf.squeeze(tf.matmul(tf.expand_dims(features["values"], 1), rows), 1)
+        return tf.nn.bias_add(sums, weights[1])
 
     return Model(shapes, forward, 2 * vocabulary_size * num_outputs)

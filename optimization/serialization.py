@@ -8,27 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 from tensorflow_federated.proto.v0 import executor_pb2
-from tensorflow_federated.python.common_libs import structure, tracing
+from tensorflow_federated.python.common_libs import structure
 from tensorflow_federated.python.core.impl.compiler import array
-from tensorflow_federated.python.core.impl.executors import remote_executor, value_serialization
+from tensorflow_federated.python.core.impl.executors import value_serialization
 from tensorflow_federated.python.core.impl.types import dtype_utils, type_serialization
-
-# TFF would log how long each of a round's hundreds of values takes to be sent, which takes longer than to send it.
-tracing.set_tracing_providers([])
-
-
-class Executor(remote_executor.RemoteExecutor):
-    """TFF's executor for a worker, which sends arguments of clients and of the server so."""
-
-    async def create_value(self, value: Any, type_spec: tff.Type | None = None) -> remote_executor.RemoteValue:
-        """Sends a value; see `tff.framework.RemoteExecutor`."""
-        if not isinstance(type_spec, tff.FederatedType):
-            return await super().create_value(value, type_spec)
-        self._check_has_executor_id()
-        request = executor_pb2.CreateValueRequest(executor=self._executor_id)
-        write(request.value, value, type_spec)
-        response = self._stub.create_value(request)
-        return remote_executor.RemoteValue(response.value_ref, type_spec, self)
 
 
 def write(message: executor_pb2.Value, value: Any, type_spec: tff.Type) -> None:

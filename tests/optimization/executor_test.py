@@ -1,0 +1,109 @@
+"""What the executor sends to a worker, and when, against a worker that only notes it."""
+
+import asyncio
+import collections
+import gc
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+from tensorflow_federated.proto.v0 import executor_pb2
+
+from optimization import cohorts, executor
+
+
+class Notes:
+    """A stub that answers, and keeps the requests."""
+
+    def __init__(self):
+        self.requests = collections.defaultdict(list)
+
+    def __getattr__(self, name: str):
+        def call(request):
+            self.requests[name].append(request)
+            reference = executor_pb2.ValueRef(id=f"{name} {len(self.requests[name])}")
+            if name == "get_executor":
+                return executor_pb2.GetExecutorResponse(executor=executor_pb2.ExecutorId(id=reference.id))
+            if name.startswith("dispose"):
+                return None
+            response = executor_pb2.CreateValueResponse if name == "create_value" else executor_pb2.CreateCallResponse
+            return response(value_ref=reference)
+
+        return call
+
+    def disposed(self) -> list[str]:
+        """Returns what has been disposed of by now."""
+        executor._disposals.submit(lambda: None).result()  # One thread does it all, in order.
+        return [reference.id for request in self.requests["dispose"] for reference in request.value_ref]
+
+
+@pytest.fixture
+def worker() -> Notes:
+    return Notes()
+
+
+@pytest.fixture
+def own(worker):
+    remote = executor.Executor(worker)
+    remote.set_cardinalities({tff.CLIENTS: 2})
+    return remote
+
+
+def identity(size: int) -> tff.Computation:
+    return tff.federated_computation(lambda value: value, tff.FederatedType((np.int32, (size,)), tff.SERVER))
+
+
+def send(own, value, type_spec=None):
+    return asyncio.run(own.create_value(value, type_spec or value.type_signature))
+
+
+def test_a_computation_is_sent_once_and_stays(own, worker):
+    computations = [identity(1), identity(2)]
+    references = [send(own, computation).reference.id for computation in [*computations, *computations]]
+    assert references == ["create_value 1", "create_value 2"] * 2
+    assert worker.disposed() == []
+
+
+def test_of_many_computations_the_oldest_goes(own, worker):
+    computations = [identity(size) for size in range(1, 10)]
+    for computation in computations:
+        send(own, computation)
+    assert worker.disposed() == ["create_value 1"]
+    send(own, computations[0])
+    assert len(worker.requests["create_value"]) == 10
+
+
+def test_another_executor_is_sent_its_computations_anew(own, worker):
+    computation = identity(1)
+    send(own, computation)
+    own.set_cardinalities({tff.CLIENTS: 3})
+    send(own, computation)
+    assert [request.executor.id for request in worker.requests["create_value"]] == ["get_executor 1", "get_executor 2"]
+
+
+def test_a_value_is_disposed_of_when_it_is_gone(own, worker):
+    value = send(own, np.zeros(3, np.int32), tff.FederatedType((np.int32, (3,)), tff.SERVER))
+    assert worker.disposed() == []
+    del value
+    assert worker.disposed() == ["create_value 1"]
+
+
+def test_an_executor_that_is_forgotten_is_disposed_of(worker):
+    remote = executor.Executor(worker)
+    remote.set_cardinalities({tff.CLIENTS: 2})
+    send(remote, identity(1))
+    del remote
+    gc.collect()
+    worker.disposed()
+    assert [request.executor.id for request in worker.requests["dispose_executor"]] == ["get_executor 1"]
+
+
+def test_the_next_cohort_is_prepared_once_the_worker_computes(own):
+    prepared = []
+    ahead = cohorts.PreparedAhead(prepared.append, total_rounds=9)
+    ahead(1)
+    assert prepared == [1]
+    function = send(own, identity(1))
+    asyncio.run(own.create_call(function))
+    ahead._pool.submit(lambda: None).result()
+    assert prepared == [1, 2]
