@@ -69,8 +69,11 @@ def program(settings: cli.Settings) -> None:
     few = max(3, settings.rounds // 3)
     results["dpsgd_seconds_per_round"] = bench.private_seconds(cohorts[0], few)
     results["cohorts"] = {cohorts[0]: results["main"]["seconds_per_round"]}
+    results["milliseconds_per_example"] = {cohorts[0]: results["main"]["milliseconds_per_example"]}
     for cohort in cohorts[1:]:
-        results["cohorts"][cohort] = bench.seconds(cohort, few)
+        seconds, examples = bench.seconds_and_examples(cohort, few)
+        results["cohorts"][cohort] = seconds
+        results["milliseconds_per_example"][cohort] = round(1000 * seconds / examples, 3)
     results["populations"] = {}
     for population in populations:
         results["populations"][population] = bench.population(population, cohorts[0], few)
@@ -138,14 +141,21 @@ class _Benchmark:
 
     def seconds(self, cohort: int, rounds: int, population: int | None = None) -> float:
         """Returns the median seconds of a round."""
+        return self.seconds_and_examples(cohort, rounds, population)[0]
+
+    def seconds_and_examples(self, cohort: int, rounds: int, population: int | None = None) -> tuple[float, float]:
+        """Returns the median seconds of a round, and the mean of their examples."""
+        from bandits import metrics
+
         experiment = self._rounds(cohort, population)
         state, _ = experiment.play_round(experiment.initial_state(), 1)
-        times = []
+        times, examples = [], []
         for round_num in range(2, rounds + 2):
             start = time.perf_counter()
-            state, _ = experiment.play_round(state, round_num)
+            state, row = experiment.play_round(state, round_num)
             times.append(time.perf_counter() - start)
-        return round(statistics.median(times), 3)
+            examples.append(int(row[metrics.EXAMPLES]))
+        return round(statistics.median(times), 3), statistics.mean(examples)
 
     def population(self, population: int, cohort: int, rounds: int) -> dict:
         """Returns seconds of a round and resident memory with a population of this size."""
@@ -220,6 +230,7 @@ class _Benchmark:
         rate, seconds = statistics.median(rates), found["seconds_per_round"]
         return found | {
             "examples_per_round": round(examples),
+            "milliseconds_per_example": round(1000 * seconds / examples, 3),
             "gflop_per_round": round(examples * flops_per_example / 1e9),
             "matmul_gflops": round(rate / 1e9),
             "matmul_gflops_range": [round(min(rates) / 1e9), round(max(rates) / 1e9)],
@@ -430,7 +441,10 @@ def _print(results: dict, cohort: int) -> None:
     ]
     rows += [(f"  of a round: {part}", f"{seconds:.2f} s") for part, seconds in main["parts_seconds"].items()]
     rows.append((f"round of {cohort} clients with DP-FedAvg", f"{results['dpsgd_seconds_per_round']:.2f} s"))
-    rows += [(f"round of {size} clients", f"{seconds:.2f} s") for size, seconds in results["cohorts"].items()]
+    rows += [
+        (f"round of {size} clients", f"{seconds:.2f} s, {results['milliseconds_per_example'][size]:.3f} ms an example")
+        for size, seconds in results["cohorts"].items()
+    ]
     rows += [
         (f"population of {size:,}", f"{found['seconds_per_round']:.2f} s, {found['resident_mb']} MB")
         for size, found in results["populations"].items()
