@@ -48,7 +48,6 @@ def context(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecuti
 
     return tff.framework.SyncExecutionContext(
         executor_fn=tff.framework.ResourceManagingExecutorFactory(create),
-        transform_args=tensorflow_computation.transform_args,
         transform_result=tensorflow_computation.transform_result,
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow_federated as tff
 from tensorflow_federated.proto.v0 import executor_pb2
 from tensorflow_federated.python.common_libs import tracing
+from tensorflow_federated.python.core.environments.tensorflow_frontend import tensorflow_computation
 from tensorflow_federated.python.core.impl.executors import remote_executor, value_serialization
 
 from optimization import cohorts, serialization
@@ -42,7 +43,7 @@ class Executor(remote_executor.RemoteExecutor):
         if isinstance(value, tff.framework.ConcreteComputation):
             return await self._computation(value, type_spec)
         if not isinstance(type_spec, tff.FederatedType):
-            return await super().create_value(value, type_spec)
+            return await super().create_value(tensorflow_computation.transform_args(value), type_spec)
         self._check_has_executor_id()
         request = executor_pb2.CreateValueRequest(executor=self._executor_id)
         serialization.write(request.value, value, type_spec)

@@ -3,15 +3,19 @@
 TFF's own serialization copies an array for every container around it, which takes longer than a short round.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
 from tensorflow_federated.proto.v0 import executor_pb2
 from tensorflow_federated.python.common_libs import structure
+from tensorflow_federated.python.core.environments.tensorflow_frontend import tensorflow_computation
 from tensorflow_federated.python.core.impl.compiler import array
 from tensorflow_federated.python.core.impl.executors import value_serialization
 from tensorflow_federated.python.core.impl.types import dtype_utils, type_serialization
+
+_SCALARS = {"int32": "int32_list", "int64": "int64_list", "float32": "float32_list", "float64": "float64_list"}
 
 
 def write(message: executor_pb2.Value, value: Any, type_spec: tff.Type) -> None:
@@ -31,27 +35,35 @@ def write(message: executor_pb2.Value, value: Any, type_spec: tff.Type) -> None:
         message.federated.type.CopyFrom(type_serialization.serialize_type(type_spec).federated)
     elif isinstance(type_spec, tff.StructType):
         message.struct.SetInParent()  # One without elements is not absent.
-        parts = value if isinstance(value, tuple) else structure.from_container(value)
-        for part, (name, part_type) in zip(parts, structure.iter_elements(type_spec), strict=True):
+        for part, (name, part_type) in zip(_parts(value, type_spec), structure.iter_elements(type_spec), strict=True):
             element = message.struct.element.add()
             if name:
                 element.name = name
             write(element.value, part, part_type)
-    elif _is_plain_array(value, type_spec):
+    elif _is_plain(value, type_spec) and value.ndim and value.dtype.kind in "biuf":
         message.array.dtype = dtype_utils.to_proto(type_spec.dtype.type)
         message.array.shape.dim.extend(value.shape)
         message.array.content = value.tobytes()
+    elif _is_plain(value, type_spec) and value.dtype.name in _SCALARS and not value.ndim:
+        message.array.dtype = dtype_utils.to_proto(type_spec.dtype.type)
+        message.array.shape.SetInParent()
+        getattr(message.array, _SCALARS[value.dtype.name]).value.append(value.item())
     else:
+        value = tensorflow_computation.transform_args(value)
         message.CopyFrom(value_serialization.serialize_value(value, type_spec)[0])
 
 
-def _is_plain_array(value: Any, type_spec: tff.Type) -> bool:
+def _parts(value: Any, type_spec: tff.StructType) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return [value[name] for name in structure.name_list(type_spec)]
+    return value if isinstance(value, tuple) else structure.from_container(value)
+
+
+def _is_plain(value: Any, type_spec: tff.Type) -> bool:
     """Whether a value is the very array that its type says; TFF's own serialization checks and converts all others."""
     return (
         isinstance(type_spec, tff.TensorType)
-        and isinstance(value, np.ndarray)
-        and value.ndim > 0
-        and value.dtype.kind in "biuf"
+        and isinstance(value, (np.ndarray, np.generic))
         and value.dtype == type_spec.dtype
         and array.is_compatible_shape(value, type_spec.shape)
     )

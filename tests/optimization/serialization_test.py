@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow_federated.proto.v0 import executor_pb2
 from tensorflow_federated.python.core.impl.executors import value_serialization
@@ -31,6 +32,11 @@ PAIRS = [Pair(np.arange(2 * size, dtype=np.int32).reshape(size, 2), np.full(3, 0
         (((), np.float32(2)), tff.FederatedType(tff.to_type([(), np.float32]), tff.SERVER)),
         (np.array(3, np.int64), tff.FederatedType(np.int64, tff.SERVER)),
         (3.0, tff.FederatedType(np.float32, tff.SERVER)),
+        (np.int32(-3), tff.FederatedType(np.int32, tff.SERVER)),
+        (np.float64(0.1), tff.FederatedType(np.float64, tff.SERVER)),
+        (np.float16(0.1), tff.FederatedType(np.float16, tff.SERVER)),
+        (np.True_, tff.FederatedType(np.bool_, tff.SERVER)),
+        (np.int32(3), tff.FederatedType(np.int64, tff.SERVER)),
         ("word", tff.FederatedType(np.str_, tff.SERVER)),
         (np.array([True, False]), tff.FederatedType((np.bool_, (2,)), tff.SERVER)),
         (np.zeros((2, 3), np.float32).T, tff.FederatedType((np.float32, (3, 2)), tff.SERVER)),
@@ -42,6 +48,22 @@ def test_messages_are_those_of_tff(value, type_spec):
     found = executor_pb2.Value()
     serialization.write(found, value, type_spec)
     assert found == value_serialization.serialize_value(value, type_spec)[0]
+
+
+def test_tensors_are_sent_as_their_values():
+    found, expected = executor_pb2.Value(), executor_pb2.Value()
+    type_spec = tff.FederatedType(PAIR, tff.SERVER)
+    serialization.write(found, Pair(*(tf.constant(part) for part in PAIRS[2])), type_spec)
+    serialization.write(expected, PAIRS[2], type_spec)
+    assert found == expected
+
+
+def test_parts_in_a_mapping_go_by_their_names():
+    found, expected = executor_pb2.Value(), executor_pb2.Value()
+    type_spec = tff.FederatedType(PAIR, tff.SERVER)
+    serialization.write(found, {"right": PAIRS[2].right, "left": PAIRS[2].left}, type_spec)
+    serialization.write(expected, PAIRS[2], type_spec)
+    assert found == expected
 
 
 @pytest.mark.parametrize(
