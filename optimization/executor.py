@@ -41,7 +41,7 @@ class Executor(remote_executor.RemoteExecutor):
     async def create_value(self, value: Any, type_spec: tff.Type | None = None) -> remote_executor.RemoteValue:
         """Sends a value; see `tff.framework.RemoteExecutor`."""
         if isinstance(value, tff.framework.ConcreteComputation):
-            return await self._computation(value, type_spec)
+            return self._computation(value, type_spec)
         if not isinstance(type_spec, tff.FederatedType):
             return await super().create_value(tensorflow_computation.transform_args(value), type_spec)
         self._check_has_executor_id()
@@ -55,7 +55,7 @@ class Executor(remote_executor.RemoteExecutor):
         cohorts.worker_computes.set()
         return await super().create_call(comp, arg)
 
-    async def _computation(self, computation, type_spec: tff.Type) -> remote_executor.RemoteValue:
+    def _computation(self, computation, type_spec: tff.Type) -> remote_executor.RemoteValue:
         """Returns the worker's copy of a computation, which keeps it ready for the next round."""
         self._check_has_executor_id()
         if id(computation) not in self._computations:

@@ -40,14 +40,14 @@ def write(message: executor_pb2.Value, value: Any, type_spec: tff.Type) -> None:
             if name:
                 element.name = name
             write(element.value, part, part_type)
-    elif _is_plain(value, type_spec) and value.ndim and value.dtype.kind in "biuf":
-        message.array.dtype = dtype_utils.to_proto(type_spec.dtype.type)
-        message.array.shape.dim.extend(value.shape)
-        message.array.content = value.tobytes()
-    elif _is_plain(value, type_spec) and value.dtype.name in _SCALARS and not value.ndim:
+    elif _is_plain(value, type_spec):
         message.array.dtype = dtype_utils.to_proto(type_spec.dtype.type)
         message.array.shape.SetInParent()
-        getattr(message.array, _SCALARS[value.dtype.name]).value.append(value.item())
+        if value.ndim:
+            message.array.shape.dim.extend(value.shape)
+            message.array.content = value.tobytes()
+        else:
+            getattr(message.array, _SCALARS[value.dtype.name]).value.append(value.item())
     else:
         value = tensorflow_computation.transform_args(value)
         message.CopyFrom(value_serialization.serialize_value(value, type_spec)[0])
@@ -55,7 +55,10 @@ def write(message: executor_pb2.Value, value: Any, type_spec: tff.Type) -> None:
 
 def _parts(value: Any, type_spec: tff.StructType) -> Iterable[Any]:
     if isinstance(value, Mapping):
-        return [value[name] for name in structure.name_list(type_spec)]
+        names = structure.name_list(type_spec)
+        if set(value) != set(names):
+            raise ValueError(f"Expected parts named {names}, found {list(value)}.")
+        return [value[name] for name in names]
     return value if isinstance(value, tuple) else structure.from_container(value)
 
 
@@ -65,5 +68,6 @@ def _is_plain(value: Any, type_spec: tff.Type) -> bool:
         isinstance(type_spec, tff.TensorType)
         and isinstance(value, (np.ndarray, np.generic))
         and value.dtype == type_spec.dtype
+        and (value.dtype.kind in "biuf" if value.ndim else value.dtype.name in _SCALARS)
         and array.is_compatible_shape(value, type_spec.shape)
     )

@@ -79,6 +79,11 @@ def test_a_value_of_another_type_is_refused(value, type_spec):
         serialization.write(executor_pb2.Value(), value, type_spec)
 
 
+def test_a_mapping_with_other_names_is_refused():
+    with pytest.raises(ValueError, match=r"Expected parts named \['left', 'right'\], found \['left', 'middle'\]"):
+        serialization.write(executor_pb2.Value(), {"left": PAIRS[0].left, "middle": PAIRS[0].right}, PAIR)
+
+
 def test_parts_that_are_missing_are_refused():
     with pytest.raises(ValueError, match="longer"):
         serialization.write(executor_pb2.Value(), (PAIRS[0].left,), tff.StructType([INTS, FLOATS]))
