@@ -33,6 +33,11 @@ class BanditLoss:
     weight_cap: float = math.inf
     full_feedback = False
 
+    @property
+    def of_one_action(self) -> bool:
+        """Whether the chosen action's output says it all."""
+        return not self.cross_entropy
+
     def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
         """Returns float32 [batch, actions], what a policy explores on."""
         return tf.nn.softmax(outputs) if self.cross_entropy else outputs
@@ -41,7 +46,7 @@ class BanditLoss:
         """Returns the scalar mean loss.
 
         Args:
-          outputs: float32 [batch, actions].
+          outputs: float32 [batch, actions], or of the chosen actions, [batch], if `of_one_action`.
           batch: `action` int32, `reward` and `propensity` float32, each [batch].
         """
         reward = batch["reward"]
@@ -51,7 +56,7 @@ class BanditLoss:
             others = tf.math.log(tf.maximum(-tf.math.expm1(chosen), 1e-7))
             losses = -reward * chosen - (1 - reward) * others
         else:
-            chosen = _of_action(outputs, batch["action"])
+            chosen = _of_action(outputs, batch["action"]) if outputs.shape.rank == 2 else outputs
             losses = tf.square(chosen - reward)
         if self.importance_weighted:
             losses *= tf.minimum(self.weight_scale / batch["propensity"], self.weight_cap)

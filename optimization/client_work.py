@@ -5,6 +5,7 @@ initialiser runs, and a gradient step works in place.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,7 +14,8 @@ import tensorflow as tf
 from optimization import models
 
 Batch = Mapping[str, tf.Tensor]
-# (model outputs [batch, actions], that mini-batch of the cache) -> scalar, the mean over the mini-batch.
+# (model outputs [batch, actions], that mini-batch of the cache) -> scalar, the mean over the mini-batch. One whose
+# attribute `of_one_action` is true also takes the outputs of the cache's `action` alone, [batch].
 Loss = Callable[[tf.Tensor, Batch], tf.Tensor]
 _RANDOM_MODEL = -2  # Folded into a client's key, for the draws of a model that is random in training.
 
@@ -82,7 +84,8 @@ class LocalSgd:
           `features` and whatever `loss` reads, all with the examples as first axis; the int32 [2] key of the
           mini-batches; a float32 scalar that goes before this object's learning rate.
         """
-        walk = self.build_walk(model, loss)
+        by_terms = model.terms and getattr(loss, "of_one_action", False) and not self.momentum
+        walk = self._build_walk_by_terms(model, loss) if by_terms else self.build_walk(model, loss)
 
         @tf.function(autograph=False)
         def train(
@@ -120,12 +123,8 @@ class LocalSgd:
             for velocity in velocities:
                 velocity.assign(tf.zeros_like(velocity))
 
-            num_examples = tf.shape(tf.nest.flatten(cache)[0])[0]
-            num_steps, rows_of = self._batches(num_examples, key)
-
-            def step(position: tf.Tensor, loss_sum: tf.Tensor, values: tf.TensorArray):
-                rows = rows_of(position)
-                batch = tf.nest.map_structure(lambda values: tf.gather(values, rows), dict(cache))
+            def step(position: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+                batch = _take(dict(cache), rows)
                 with tf.GradientTape() as tape:
                     if model.training is None:
                         outputs = model.forward(variables, batch["features"])
@@ -138,18 +137,67 @@ class LocalSgd:
                 for index, (variable, gradient) in enumerate(zip(variables, gradients, strict=True)):
                     self._step(variable, gradient, rate, velocities[index] if velocities else None)
                 visit(variables, position)
-                loss_sum += value * tf.cast(tf.size(rows), tf.float32)
-                return position + 1, loss_sum, values.write(position, value)
+                return value
 
-            values = tf.TensorArray(tf.float32, size=num_steps, element_shape=())
-            # By hand, since autograph would take a second to make the same of a for loop.
-            _, loss_sum, values = tf.while_loop(
-                lambda position, *_: position < num_steps, step, (tf.constant(0), tf.constant(0.0), values)
-            )
+            loss_sum, deviation = self._steps(cache, key, step)
             deltas = [variable - weight for variable, weight in zip(variables, weights, strict=True)]
-            return deltas, loss_sum, _deviation(values.stack())
+            return deltas, loss_sum, deviation
 
         return walk
+
+    def _build_walk_by_terms(self, model: models.Model, loss: Loss) -> Callable[..., tuple]:
+        """Returns the same steps for a model with `terms` and a loss `of_one_action`, in a fraction of the time.
+
+        Only the entries that an example's action reads are read and changed. What changes is the delta itself, which
+        starts at zero, so that no weight is copied.
+        """
+        deltas = [tf.Variable(tf.zeros(math.prod(shape)), trainable=False) for shape in model.shapes.values()]
+
+        def walk(weights, cache, key, learning_rate=None):
+            rate = self.learning_rate if learning_rate is None else learning_rate
+            for delta in deltas:
+                # Zeros of its own: constant ones would be copied before the first step.
+                delta.assign(tf.raw_ops.Empty(shape=delta.shape, dtype=tf.float32, init=True))
+            cache = dict(cache)
+            terms = model.terms(cache.pop("features"), cache["action"])
+            before = _sums([tf.reshape(weight, [-1]) for weight in weights], terms)
+
+            def step(position: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+                del position
+                outputs, of_batch, batch = _take((before, terms, cache), rows)
+                outputs += _sums(deltas, of_batch)
+                with tf.GradientTape() as tape:
+                    tape.watch(outputs)
+                    value = loss(outputs, batch)
+                slope = tf.expand_dims(rate * tape.gradient(value, outputs), 1)
+                for delta, (places, factors) in zip(deltas, of_batch, strict=True):
+                    delta.scatter_nd_sub(tf.expand_dims(places, 2), slope * factors)
+                return value
+
+            loss_sum, deviation = self._steps(cache, key, step)
+            shaped = [tf.reshape(delta, shape) for delta, shape in zip(deltas, model.shapes.values(), strict=True)]
+            return shaped, loss_sum, deviation
+
+        return walk
+
+    def _steps(
+        self, cache: Batch, key: tf.Tensor, step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Takes all steps; `step` maps (its number, its examples' positions) to its loss. Returns `ClientUpdate`'s."""
+        num_steps, rows_of = self._batches(tf.shape(tf.nest.flatten(cache)[0])[0], key)
+
+        def once(position: tf.Tensor, loss_sum: tf.Tensor, values: tf.TensorArray):
+            rows = rows_of(position)
+            value = step(position, rows)
+            loss_sum += value * tf.cast(tf.size(rows), tf.float32)
+            return position + 1, loss_sum, values.write(position, value)
+
+        values = tf.TensorArray(tf.float32, size=num_steps, element_shape=())
+        # By hand, since autograph would take a second to make the same of a for loop.
+        _, loss_sum, values = tf.while_loop(
+            lambda position, *_: position < num_steps, once, (tf.constant(0), tf.constant(0.0), values)
+        )
+        return loss_sum, _deviation(values.stack())
 
     def _batches(self, num_examples: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
         """Returns the number of steps, and the function of a step's number that gives its examples' positions."""
@@ -189,9 +237,22 @@ class LocalSgd:
                 momentum=self.momentum,
             )
         elif isinstance(gradient, tf.IndexedSlices):
-            variable.scatter_sub(tf.IndexedSlices(learning_rate * gradient.values, gradient.indices))
+            # Unlike `scatter_sub`, not in an order of chance where a client has several threads.
+            variable.scatter_nd_sub(tf.expand_dims(gradient.indices, 1), learning_rate * gradient.values)
         else:
             tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=learning_rate, delta=gradient)
+
+
+def _take(examples, rows: tf.Tensor):
+    return tf.nest.map_structure(lambda values: tf.gather(values, rows), examples)
+
+
+def _sums(arrays: Sequence[tf.Tensor], terms: Sequence[models.Terms]) -> tf.Tensor:
+    """Returns each example's sum of terms of these flattened arrays."""
+    pairs = zip(arrays, terms, strict=True)
+    # For single entries, this takes two thirds of a plain gather's time.
+    parts = [tf.gather_nd(array, tf.expand_dims(places, 2)) * factors for array, (places, factors) in pairs]
+    return tf.add_n([tf.reduce_sum(part, axis=1) for part in parts])
 
 
 def _as_they_are(gradients: list, position: tf.Tensor) -> list:

@@ -18,6 +18,18 @@ from data import keys
 Weights = tuple[np.ndarray, ...]
 
 
+class Terms(NamedTuple):
+    """What one weight array adds to the output of one action, for each example of a batch.
+
+    Attributes:
+      places: int32 [batch, terms], entries of the flattened array; one may come more than once.
+      factors: float32 [batch, terms], what they are multiplied by before they are summed.
+    """
+
+    places: tf.Tensor
+    factors: tf.Tensor
+
+
 @dataclasses.dataclass(frozen=True)
 class Model:
     """A model without state.
@@ -28,12 +40,15 @@ class Model:
       flops: Multiply-adds times two of `forward` per example, convolutions and matrix products only.
       training: (weights, features, int32 [2] key) -> outputs in training, where they are random; None where they are
         those of `forward`.
+      terms: (features, int32 [batch] actions) -> `Terms` of each weight array: the output of that action is their sum.
+        None where a model is not linear in its weights, or reads most of them for one action.
     """
 
     shapes: dict[str, tuple[int, ...]]
     forward: Callable[[Sequence[tf.Tensor], tf.Tensor], tf.Tensor]
     flops: int
     training: Callable[[Sequence[tf.Tensor], tf.Tensor, tf.Tensor], tf.Tensor] | None = None
+    terms: Callable[[tf.Tensor, tf.Tensor], Sequence[Terms]] | None = None
 
     def initial_weights(self, seed: int) -> Weights:
         """Draws Glorot-uniform kernels, biases and offsets of zero and scales of one, Keras' defaults.
@@ -258,7 +273,8 @@ def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
     """Returns the linear model with bias of a bag of words, given as word ids and their values.
 
     Features are `ids` int32 [batch, words] and `values` float32 [batch, words]; padding has the value 0. Only the rows
-    of the words that occur are read, and only they are changed by training.
+    of the words that occur are read, and only they are changed by training; if it is about one action, only their
+    entries of that action.
     """
     shapes = {"dense_0/kernel": (vocabulary_size, num_outputs), "dense_0/bias": (num_outputs,)}
 
@@ -268,4 +284,9 @@ def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
         sums = tf.squeeze(tf.matmul(tf.expand_dims(features["values"], 1), rows), 1)
         return tf.nn.bias_add(sums, weights[1])
 
-    return Model(shapes, forward, 2 * vocabulary_size * num_outputs)
+    def terms(features, actions):
+        actions = tf.expand_dims(actions, 1)
+        words = Terms(features["ids"] * num_outputs + actions, features["values"])
+        return words, Terms(actions, tf.ones_like(actions, tf.float32))
+
+    return Model(shapes, forward, 2 * vocabulary_size * num_outputs, terms=terms)

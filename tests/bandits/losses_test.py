@@ -17,6 +17,14 @@ def test_regression_is_the_mean_squared_error_of_chosen_actions():
     np.testing.assert_allclose(losses.BanditLoss()(OUTPUTS, BATCH), (0.64 + 0.16) / 2, rtol=1e-6)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_chosen_outputs_say_as_much_as_all(weighted):
+    loss = losses.BanditLoss(weighted)
+    assert loss.of_one_action
+    assert not losses.BanditLoss(weighted, cross_entropy=True).of_one_action
+    np.testing.assert_allclose(loss(tf.constant([0.2, 0.1]), BATCH), loss(OUTPUTS, BATCH), rtol=1e-6)
+
+
 def test_importance_weighting_divides_by_the_propensity():
     loss = losses.BanditLoss(importance_weighted=True)(OUTPUTS, BATCH)
     np.testing.assert_allclose(loss, (0.64 / 0.25 + 0.16 / 0.8) / 2, rtol=1e-6)

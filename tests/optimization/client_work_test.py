@@ -109,6 +109,63 @@ def test_momentum_of_looked_up_rows_equals_that_of_the_dense_matrix():
         np.testing.assert_allclose(sparse_part, dense_part, atol=1e-6)
 
 
+class OfOneAction:
+    """Squared error of the chosen outputs, given all outputs or only these."""
+
+    of_one_action = True
+
+    def __call__(self, outputs, batch):
+        if outputs.shape.rank == 2:
+            outputs = tf.gather(outputs, batch["action"], axis=1, batch_dims=1)
+        return tf.reduce_mean(tf.square(outputs - batch["reward"]))
+
+
+POSTS = {
+    "ids": np.array([[1, 4, 0], [2, 0, 3], [3, 1, 0], [4, 0, 0], [4, 2, 1], [0, 0, 0]], np.int32),
+    "values": np.array([[3, 3, 0], [10, 2, 3], [3, 7, 0], [1, 0, 0], [2, 1, 7], [0, 0, 0]], np.float32) / 10,
+}
+LOG = {"action": np.array([0, 1, 1, 0, 1, 1], np.int32), "reward": np.array([1, 0, 0.5, 0, 2, 1], np.float32)}
+KERNEL = DRAW.normal(size=(5, 2)).astype(np.float32), DRAW.normal(size=2).astype(np.float32)
+
+
+@pytest.mark.parametrize("counts", [{"epochs": 3}, {"steps": 7}])
+@pytest.mark.parametrize("learning_rate", [None, 0.3])
+def test_training_by_terms_equals_training_by_gradients(counts, learning_rate):
+    model = models.bag_of_words(5, 2)
+    cache = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
+    updates = [
+        client_work.LocalSgd(0.1, 4, **counts).build(one, OfOneAction())(KERNEL, cache, KEY, learning_rate)
+        for one in (model, client_work.dataclasses.replace(model, terms=None))
+    ]
+    for by_terms, by_gradients in zip(*(tf.nest.flatten(update) for update in updates), strict=True):
+        np.testing.assert_allclose(by_terms, by_gradients, rtol=1e-5, atol=1e-6)
+
+
+def test_training_by_terms_starts_anew_with_each_call():
+    train_posts = client_work.LocalSgd(0.1, 4, epochs=2).build(models.bag_of_words(5, 2), OfOneAction())
+    cache = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
+    first, second = (train_posts(KERNEL, cache, KEY) for _ in range(2))
+    for one, other in zip(first.delta, second.delta, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_training_by_terms_changes_no_other_entry():
+    """Only words of posts with action 1 change column 1; of action 0, column 0."""
+    cache = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
+    kernel, bias = (
+        client_work.LocalSgd(0.1, 4, epochs=1).build(models.bag_of_words(5, 2), OfOneAction())(KERNEL, cache, KEY).delta
+    )
+    np.testing.assert_array_equal(np.abs(kernel) > 0, [[0, 1], [1, 1], [0, 1], [0, 1], [1, 1]])
+    assert np.all(np.abs(bias) > 0)
+
+
+def test_training_by_terms_that_diverges_is_reported_as_such():
+    cache = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
+    update = client_work.LocalSgd(1e30, 4, epochs=9).build(models.bag_of_words(5, 2), OfOneAction())(KERNEL, cache, KEY)
+    assert not update.is_finite
+    assert all(not np.any(part) for part in update.delta)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_an_empty_client_stays_where_it_is(case):
     work = CASES[case][0]

@@ -288,3 +288,15 @@ def test_initial_kernels_fill_glorots_interval(name, limit):
 )
 def test_flops_are_those_of_the_matrix_products_and_convolutions(model, flops):
     assert model.flops == flops
+
+
+def test_an_actions_terms_sum_to_its_output():
+    model, draw = models.bag_of_words(6, 3), np.random.default_rng(2)
+    weights = [draw.normal(size=shape).astype(np.float32) for shape in model.shapes.values()]
+    features = {"ids": tf.constant([[1, 5], [2, 0]]), "values": tf.constant([[0.5, 0.25], [1.0, 0.0]])}
+    actions = tf.constant([2, 0])
+    found = sum(
+        tf.reduce_sum(tf.gather(tf.reshape(weight, [-1]), places) * factors, axis=1)
+        for weight, (places, factors) in zip(weights, model.terms(features, actions), strict=True)
+    )
+    np.testing.assert_allclose(found, [model.forward(weights, features)[0, 2], model.forward(weights, features)[1, 0]])

@@ -166,6 +166,27 @@ def test_a_cohorts_updates_are_collected_in_its_order(contexts):
             assert_close(collect(weights, cohort), expected, 1e-7)
 
 
+POSTS, WORDS = (np.int32, (256, 130)), (np.float32, (256, 130))
+
+
+@tff.tensorflow.computation(POSTS, WORDS, (np.float32, (256, 50)))
+def _trained_on_posts(ids, values, targets):
+    train = client_work.LocalSgd(0.1, 256, epochs=1).build(
+        models.bag_of_words(300, 50), lambda outputs, batch: tf.reduce_mean(tf.square(outputs - batch["targets"]))
+    )
+    cache = {"features": {"ids": ids, "values": values}, "targets": targets}
+    return train([tf.zeros((300, 50)), tf.zeros(50)], cache, tf.constant([1, 2])).delta[0]
+
+
+def test_several_threads_of_a_client_give_the_same_bits_again(contexts):
+    draw = np.random.default_rng(0)
+    ids = draw.integers(0, 300, (256, 130), dtype=np.int32)
+    values, targets = (draw.normal(size=(256, width)).astype(np.float32) for width in (130, 50))
+    with on(contexts[1]):  # Its one client at a time has all cores.
+        found = {_trained_on_posts(ids, values, targets).tobytes() for _ in range(8)}
+    assert len(found) == 1
+
+
 @tff.tensorflow.computation(np.float32)
 def _square(value):
     return value * value
