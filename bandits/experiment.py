@@ -15,7 +15,7 @@ import tensorflow as tf
 from bandits import flags, inference, losses, metrics, posterior_process, process, registry, shared_process, tasks
 from bandits.client_selection import selector_flags, selectors
 from data import clients, keys
-from optimization import aggregators, client_work, cohorts, models, privacy, runner, server
+from optimization import aggregators, client_work, cohorts, models, padding, privacy, runner, serialization, server
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,11 +101,15 @@ def build_process(
         aggregator=aggregators.build(settings, mechanism, tuple(model.shapes.values())),
         server_optimizer=server.build(settings, phase.server_optimizer, phase.server_learning_rate),
         deploy_every=phase.deploy_every,
-        feature_spec=clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), task.feature_spec),
+        feature_spec=_feature_spec(task),
         multi_label=task.multi_label,
         max_delay=settings["bandits_deploy_delay"],
         cohort_size=phase.cohort_size if phase.client_selection != "uniform" else 0,
     )
+
+
+def _feature_spec(task: tasks.Task) -> padding.FeatureSpec:
+    return clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), task.feature_spec)
 
 
 def _capped(settings: Mapping[str, Any], task: tasks.Task) -> clients.ClientData:
@@ -126,6 +130,7 @@ def cohort_inputs(
       drawn: int [clients], the cohort's positions in the phase's population; None draws it by `--cohort_sampling`.
     """
     seed = settings["seed"]
+    spec = _feature_spec(task)
     population = _capped(settings, task)
     period = (round_num - 1) // phase.deploy_every
     acts_at = period if settings["cache"] == "persistent" else round_num
@@ -142,7 +147,7 @@ def cohort_inputs(
         lag = 0
         if most := settings["bandits_deploy_delay"]:
             lag = keys.generator(seed, keys.Purpose.DELAY, period, client).integers(most + 1)
-        features = task.normalise(examples.features)
+        features = padding.pack(task.normalise(examples.features), spec)
         inputs.append(process.ClientInput(features, examples.labels, client_keys, np.int32(lag), np.int32(place)))
     # The worker takes them in this order: with the small ones last, its cores end together.
     return sorted(inputs, key=lambda client: len(client.labels), reverse=True)
@@ -182,7 +187,12 @@ def build(
         process_of = posterior_process.build(settings, definition, initial_weights)
     evaluate = _evaluator(settings, task, definition)
     selector = build_selector(settings, task, phase)
-    prepare = cohorts.PreparedAhead(functools.partial(cohort_inputs, settings, task, phase), phase.total_rounds)
+    client_type = definition.client_type()
+
+    def written_inputs(round_num: int) -> list[process.ClientInput]:
+        return serialization.written_ahead(cohort_inputs(settings, task, phase, round_num), client_type)
+
+    prepare = cohorts.PreparedAhead(written_inputs, phase.total_rounds)
     build_poll = functools.cache(definition.build_loss_poll)
 
     def select(progress: Progress, round_num: int) -> tuple[np.ndarray, Any]:

@@ -17,7 +17,7 @@ import tensorflow_federated as tff
 
 from bandits import inference, losses, policies
 from data import clients
-from optimization import client_work, fusion, models, server, supervised
+from optimization import client_work, fusion, models, padding, server, supervised
 
 
 class BanditState(NamedTuple):
@@ -86,7 +86,7 @@ class ClientInput(NamedTuple):
     """What one client brings to a round.
 
     Attributes:
-      features: [examples, ...] contexts, one array or several by name.
+      features: [examples, ...] contexts, one array or several by name; what `padding.pack` makes of them.
       labels: int32 [examples] or float32 [examples, labels], known to the environment, not to the policy.
       keys: Its keys.
       delay: int32, deployments that it lags behind.
@@ -153,7 +153,7 @@ class BanditProcess:
         key = tff.TensorType(np.int32, (2,))
         return tff.StructWithPythonType(
             [
-                ("features", tff.types.tensorflow_to_type(self.feature_spec)),
+                ("features", tff.types.tensorflow_to_type(padding.packed_spec(self.feature_spec))),
                 ("labels", tff.TensorType(*labels)),
                 ("keys", tff.StructWithPythonType([("cache", key), ("training", key)], ClientKeys)),
                 ("delay", tff.TensorType(np.int32)),
@@ -201,10 +201,11 @@ class BanditProcess:
         own = deployed[0]
         if self.max_delay:
             own = tf.switch_case(tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed])
-        predicted = self.loss.predicted_rewards(self.model.forward(own, client.features))
+        features = padding.unpack(client.features, self.feature_spec)
+        predicted = self.loss.predicted_rewards(self.model.forward(own, features))
         cache = inference.bandit_inference(predicted, rewards, self.policy, client.keys.cache)
         log = {losses.FULL_FEEDBACK: rewards} if self.loss.full_feedback else cache
-        return cache, {"features": client.features, **log}
+        return cache, {"features": features, **log}
 
     def server_round(self, state: BanditState, delta: tuple[tf.Tensor, ...]):
         """Takes the server's step, in TensorFlow.
@@ -235,7 +236,7 @@ class BanditProcess:
         @tff.tensorflow.computation(deployed_type, weights_type, self.client_type())
         def poll(deployed, weights, client):
             _, batch = self._act(deployed, client)
-            value = self.loss(self.model.forward(weights, client.features), batch)
+            value = self.loss(self.model.forward(weights, batch["features"]), batch)
             return supervised.at_position(value, client.position, num_clients)
 
         @tff.federated_computation(

@@ -2,13 +2,15 @@
 
 import concurrent.futures
 import contextlib
+import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow_federated as tff
 from tensorflow_federated.proto.v0 import executor_pb2
-from tensorflow_federated.python.common_libs import tracing
+from tensorflow_federated.python.common_libs import structure, tracing
 from tensorflow_federated.python.core.environments.tensorflow_frontend import tensorflow_computation
 from tensorflow_federated.python.core.impl.executors import remote_executor, value_serialization
 
@@ -21,11 +23,17 @@ tracing.set_tracing_providers([])
 
 
 class Executor(remote_executor.RemoteExecutor):
-    """Writes arguments itself, sends a computation once, and disposes of values while the program goes on."""
+    """Writes arguments itself, sends a computation once, and disposes of values while the program goes on.
+
+    The server's state that a round returns stays at the worker too: a next round from that very state is not sent it.
+    """
 
     def __init__(self, stub: tff.framework.RemoteExecutorStub):
         super().__init__(stub)
         self._computations: dict[int, tuple[tff.framework.ConcreteComputation, executor_pb2.ValueRef]] = {}
+        # Result of the last call, if it can be an argument of the next, and the same once it has come from the worker.
+        self._result: remote_executor.RemoteValue | None = None
+        self._found: Any = None
 
     def set_cardinalities(self, cardinalities) -> None:
         """Makes the executor at the worker; see `tff.framework.RemoteExecutor`."""
@@ -36,6 +44,7 @@ class Executor(remote_executor.RemoteExecutor):
 
     def _clear_executor(self) -> None:
         self._computations.clear()
+        self._result = self._found = None
         super()._clear_executor()
 
     async def create_value(self, value: Any, type_spec: tff.Type | None = None) -> remote_executor.RemoteValue:
@@ -45,6 +54,8 @@ class Executor(remote_executor.RemoteExecutor):
         if not isinstance(type_spec, tff.FederatedType):
             return await super().create_value(tensorflow_computation.transform_args(value), type_spec)
         self._check_has_executor_id()
+        if (index := next(self._same_at_worker(value, type_spec), None)) is not None:
+            return await self.create_selection(self._result, index)
         request = executor_pb2.CreateValueRequest(executor=self._executor_id)
         serialization.write(request.value, value, type_spec)
         response = self._stub.create_value(request)
@@ -53,7 +64,25 @@ class Executor(remote_executor.RemoteExecutor):
     async def create_call(self, comp, arg=None) -> remote_executor.RemoteValue:
         """Has the worker compute; see `tff.framework.RemoteExecutor`."""
         cohorts.worker_computes.set()
-        return await super().create_call(comp, arg)
+        result = await super().create_call(comp, arg)
+        self._found, self._result = None, result if _comes_back(comp.type_signature) else None
+        return result
+
+    async def _compute(self, value_ref: executor_pb2.ValueRef, type_spec: tff.Type) -> Any:
+        found = await super()._compute(value_ref, type_spec)
+        if self._result is not None and self._result.reference is value_ref:
+            self._found = found
+        return found
+
+    def _same_at_worker(self, value: Any, type_spec: tff.FederatedType) -> Iterator[int]:
+        """Yields which parts of the last call's result a value is, array for array."""
+        if self._found is None or not type_spec.all_equal:
+            return
+        for index, (_, part_type) in enumerate(structure.iter_elements(self._result.type_signature)):
+            if part_type == type_spec:
+                leaves = (serialization.leaves(one, type_spec.member) for one in (self._found[index], value))
+                if all(found is given and _never_changes(found) for found, given in itertools.zip_longest(*leaves)):
+                    yield index
 
     def _computation(self, computation, type_spec: tff.Type) -> remote_executor.RemoteValue:
         """Returns the worker's copy of a computation, which keeps it ready for the next round."""
@@ -81,6 +110,18 @@ class _Kept(remote_executor.RemoteValue):
         self._value_ref = value_ref
         self._type_signature = type_spec
         self._executor = executor
+
+
+def _comes_back(signature: tff.FunctionType) -> bool:
+    """Whether a computation returns, as a part of its result, what it also takes."""
+    if not isinstance(signature.parameter, tff.StructType) or not isinstance(signature.result, tff.StructType):
+        return False
+    taken = [part for _, part in structure.iter_elements(signature.parameter)]
+    return any(part in taken for _, part in structure.iter_elements(signature.result))
+
+
+def _never_changes(leaf: Any) -> bool:
+    return not isinstance(leaf, np.ndarray) or not leaf.flags.writeable
 
 
 def _in_background(call: Callable[[Any], Any], request: Any) -> None:

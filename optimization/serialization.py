@@ -3,8 +3,9 @@
 TFF's own serialization copies an array for every container around it, which takes longer than a short round.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow_federated as tff
@@ -15,6 +16,8 @@ from tensorflow_federated.python.core.impl.compiler import array
 from tensorflow_federated.python.core.impl.executors import value_serialization
 from tensorflow_federated.python.core.impl.types import dtype_utils, type_serialization
 
+# Rounds with more than this take long anyway, and the messages would take memory.
+_MOST_AHEAD_BYTES = 64 * 1000**2
 _SCALARS = {"int32": "int32_list", "int64": "int64_list", "float32": "float32_list", "float64": "float64_list"}
 
 
@@ -29,7 +32,9 @@ def write(message: executor_pb2.Value, value: Any, type_spec: tff.Type) -> None:
     Raises:
       TypeError, ValueError: If the value is not of that type.
     """
-    if isinstance(type_spec, tff.FederatedType):
+    if isinstance(value, _Written) and value.message is not None:
+        message.CopyFrom(value.message)
+    elif isinstance(type_spec, tff.FederatedType):
         for member in [value] if type_spec.all_equal else value:
             write(message.federated.value.add(), member, type_spec.member)
         message.federated.type.CopyFrom(type_serialization.serialize_type(type_spec).federated)
@@ -51,6 +56,42 @@ def write(message: executor_pb2.Value, value: Any, type_spec: tff.Type) -> None:
     else:
         value = tensorflow_computation.transform_args(value)
         message.CopyFrom(value_serialization.serialize_value(value, type_spec)[0])
+
+
+class _Written:
+    """Added to the class of a value whose message may exist."""
+
+    message: executor_pb2.Value | None = None
+
+
+_written_class = functools.cache(lambda cls: type(cls.__name__, (cls, _Written), {}))
+
+
+def written_ahead(values: Sequence[NamedTuple], type_spec: tff.Type) -> list[NamedTuple]:
+    """Returns equal values that `write` only copies, or, if they are large, the values themselves.
+
+    Args:
+      values: Named tuples of arrays, which stay as they are.
+      type_spec: The type of each.
+    """
+    if sum(getattr(leaf, "nbytes", 0) for value in values for leaf in leaves(value, type_spec)) > _MOST_AHEAD_BYTES:
+        return list(values)
+    ahead = []
+    for value in values:
+        copy = _written_class(type(value))(*value)
+        copy.message = executor_pb2.Value()
+        write(copy.message, value, type_spec)
+        ahead.append(copy)
+    return ahead
+
+
+def leaves(value: Any, type_spec: tff.Type) -> Iterator[Any]:
+    """Yields a structure's arrays and scalars, or what stands for them."""
+    if isinstance(type_spec, tff.StructType):
+        for part, (_, part_type) in zip(_parts(value, type_spec), structure.iter_elements(type_spec), strict=True):
+            yield from leaves(part, part_type)
+    else:
+        yield value
 
 
 def _parts(value: Any, type_spec: tff.StructType) -> Iterable[Any]:

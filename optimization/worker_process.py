@@ -17,9 +17,10 @@ import portpicker
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL("libc.so.6")
 # glibc keeps freed memory instead of returning it and faulting it in again: models and messages of the same sizes come
-# back every round, and page faults cost a fifth of a round. One heap for all threads, since updates pass between them.
+# back every round, and page faults cost a fifth of a round. Few heaps, since updates pass between threads; but with
+# fewer than one for each client at work and two for messages, threads wait for each other.
 # Names, for the worker's environment, and values, as mallopt takes them here.
-_MALLOC = {"MMAP_MAX_": (-4, 0), "TRIM_THRESHOLD_": (-1, 1 << 30), "ARENA_MAX": (-8, 1)}
+_MALLOC = {"MMAP_MAX_": (-4, 0), "TRIM_THRESHOLD_": (-1, 1 << 30), "ARENA_MAX": (-8, len(os.sched_getaffinity(0)) + 2)}
 
 
 @functools.cache

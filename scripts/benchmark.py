@@ -369,9 +369,9 @@ def _tag_prediction(settings: cli.Settings, population: int, cohort: int) -> dic
     found["dense_seconds_per_round"] = bench.seconds_with(dense, cohort, min(5, settings.rounds))
     sent = bench.inputs(cohort)
     model = (_WORDS + 1) * _TAGS * 4
-    # A round's state: the model, the deployed model, and Adam's two moments, there and back.
+    # The clients on their way there; on its way back the state: the model, the deployed one, and Adam's two moments.
     found["megabytes_moved"] = round(
-        (sum(np.asarray(leaf).nbytes for leaf in tf.nest.flatten(sent)) + 8 * model) / 1e6, 1
+        (sum(np.asarray(leaf).nbytes for leaf in tf.nest.flatten(sent)) + 4 * model) / 1e6, 1
     )
     rows = [
         (f"round of {cohort} clients, sparse", f"{found['seconds_per_round']:.3f} s"),

@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import losses, policies, process
-from optimization import aggregation_flags, aggregators, cli, client_work, models
+from optimization import aggregation_flags, aggregators, cli, client_work, models, padding
 
 NUM_FEATURES, NUM_ACTIONS, BATCH = 4, 3, 4
 MODEL = models.mlp(NUM_FEATURES, (), NUM_ACTIONS)
@@ -261,6 +261,25 @@ def test_a_sparse_bag_of_words_trains_as_the_dense_one():
         outputs.append(definition.client_round()((weights,), weights, client))
     for sparse_part, dense_part in zip(outputs[0].delta, outputs[1].delta, strict=True):
         np.testing.assert_allclose(sparse_part, dense_part, atol=1e-6)
+
+
+@pytest.mark.parametrize("examples", [3, 0])
+def test_packed_posts_are_acted_on_and_trained_on_as_padded_ones(examples):
+    words = {"ids": tf.TensorSpec((None, None), tf.int32), "values": tf.TensorSpec((None, None))}
+    posts = {
+        "ids": np.array([[1, 4, 0], [4, 2, 3], [0, 0, 0]], np.int32)[:examples],
+        "values": np.array([[0.5, 0.5, 0], [1, 0.2, 0.3], [0, 0, 0]], np.float32)[:examples],
+    }
+    weights = (np.random.default_rng(3).normal(size=(5, NUM_ACTIONS)).astype(np.float32), np.zeros(3, np.float32))
+    definition = process.dataclasses.replace(make(epochs=2), model=models.bag_of_words(5, NUM_ACTIONS))
+    labels, client_keys = tf.constant([0, 1, 2][:examples], tf.int32), make_client(1, 5).keys
+    outputs = []
+    for spec, features in [(definition.feature_spec, posts), (words, padding.pack(posts, words))]:
+        client = process.ClientInput(tf.nest.map_structure(tf.constant, features), labels, client_keys)
+        packed = process.dataclasses.replace(definition, feature_spec=spec)
+        outputs.append(packed.client_round()((weights,), weights, client))
+    for found, expected in zip(*map(tf.nest.flatten, outputs), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_clients_losses_come_back_at_their_positions(tff_worker):

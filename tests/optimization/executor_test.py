@@ -9,7 +9,7 @@ import pytest
 import tensorflow_federated as tff
 from tensorflow_federated.proto.v0 import executor_pb2
 
-from optimization import cohorts, executor
+from optimization import cohorts, executor, serialization
 
 
 class Notes:
@@ -17,6 +17,7 @@ class Notes:
 
     def __init__(self):
         self.requests = collections.defaultdict(list)
+        self.result = executor_pb2.Value()
 
     def __getattr__(self, name: str):
         def call(request):
@@ -26,8 +27,10 @@ class Notes:
                 return executor_pb2.GetExecutorResponse(executor=executor_pb2.ExecutorId(id=reference.id))
             if name.startswith("dispose"):
                 return None
-            response = executor_pb2.CreateValueResponse if name == "create_value" else executor_pb2.CreateCallResponse
-            return response(value_ref=reference)
+            if name == "compute":
+                return executor_pb2.ComputeResponse(value=self.result)
+            kind = "".join(part.capitalize() for part in name.split("_"))
+            return getattr(executor_pb2, f"{kind}Response")(value_ref=reference)
 
         return call
 
@@ -107,3 +110,66 @@ def test_the_next_cohort_is_prepared_once_the_worker_computes(own):
     asyncio.run(own.create_call(function))
     ahead._pool.submit(lambda: None).result()
     assert prepared == [1, 2]
+
+
+STATE = tff.FederatedType([(np.float32, (2,)), np.int32], tff.SERVER)
+CLIENTS = tff.FederatedType(np.int32, tff.CLIENTS)
+
+
+@tff.federated_computation(STATE, CLIENTS)
+def next_round(state, clients):
+    return state, tff.federated_sum(clients)
+
+
+@tff.federated_computation(CLIENTS)
+def only_a_sum(clients):
+    return tff.federated_sum(clients)
+
+
+def played(own, worker, computation, result):
+    """Returns what the worker's answer to a call of this computation becomes."""
+    worker.result = executor_pb2.Value()
+    serialization.write(worker.result, result, computation.type_signature.result)
+    call = asyncio.run(own.create_call(send(own, computation)))
+    return asyncio.run(call.compute())
+
+
+def state_of(scale: float):
+    return np.full(2, scale, np.float32), np.int32(scale)
+
+
+def test_a_state_that_the_worker_returned_is_not_sent_again(own, worker):
+    state, _ = played(own, worker, next_round, (state_of(1), np.int32(5)))
+    value = send(own, state, STATE)
+    assert value.reference.id == "create_selection 1"
+    assert worker.requests["create_selection"][0].source_ref.id == "create_call 1"
+    assert len(worker.requests["create_value"]) == 1  # The computation.
+    # In another container the arrays are the same.
+    assert send(own, (state[0], state[1]), STATE).reference.id == "create_selection 2"
+
+
+def test_another_state_is_sent_even_if_it_is_equal(own, worker):
+    state, _ = played(own, worker, next_round, (state_of(1), np.int32(5)))
+    for other in [state_of(1), (state[0], np.int32(2)), (state[0].copy(), state[1])]:
+        assert send(own, other, STATE).reference.id.startswith("create_value")
+    assert not worker.requests["create_selection"]
+
+
+def test_a_state_of_the_call_before_the_last_is_sent(own, worker):
+    earlier, _ = played(own, worker, next_round, (state_of(1), np.int32(5)))
+    later, _ = played(own, worker, next_round, (state_of(2), np.int32(5)))
+    assert send(own, earlier, STATE).reference.id.startswith("create_value")
+    assert send(own, later, STATE).reference.id == "create_selection 1"
+
+
+def test_a_returned_state_cannot_be_changed(own, worker):
+    state, _ = played(own, worker, next_round, (state_of(1), np.int32(5)))
+    with pytest.raises(ValueError, match="read-only"):
+        state[0][0] = 3
+
+
+def test_a_result_stays_until_the_next_call_if_it_can_come_back(own, worker):
+    played(own, worker, next_round, (state_of(1), np.int32(5)))
+    assert worker.disposed() == []
+    played(own, worker, only_a_sum, np.int32(5))
+    assert worker.disposed() == ["create_call 1", "create_call 2"]

@@ -87,3 +87,30 @@ def test_a_mapping_with_other_names_is_refused():
 def test_parts_that_are_missing_are_refused():
     with pytest.raises(ValueError, match="longer"):
         serialization.write(executor_pb2.Value(), (PAIRS[0].left,), tff.StructType([INTS, FLOATS]))
+
+
+def test_what_is_written_ahead_is_equal_and_has_the_same_message():
+    found, expected = executor_pb2.Value(), executor_pb2.Value()
+    type_spec = tff.FederatedType(PAIR, tff.CLIENTS)
+    ahead = serialization.written_ahead(PAIRS, PAIR)
+    for one, pair in zip(ahead, PAIRS, strict=True):
+        assert isinstance(one, Pair)
+        assert one.left is pair.left
+    serialization.write(found, ahead, type_spec)
+    serialization.write(expected, PAIRS, type_spec)
+    assert found == expected
+
+
+def test_what_is_written_ahead_and_then_replaced_is_written_anew():
+    found, expected = executor_pb2.Value(), executor_pb2.Value()
+    (ahead,) = serialization.written_ahead(PAIRS[2:], PAIR)
+    other = Pair(PAIRS[1].left, PAIRS[2].right)
+    serialization.write(found, ahead._replace(left=other.left), PAIR)
+    serialization.write(expected, other, PAIR)
+    assert found == expected
+
+
+def test_large_values_are_not_written_ahead():
+    large = Pair(np.zeros((10**7, 2), np.int32), PAIRS[0].right)
+    (found,) = serialization.written_ahead([large], PAIR)
+    assert found is large
