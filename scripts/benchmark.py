@@ -18,6 +18,7 @@ from unittest import mock
 
 from data.errors import UsageError
 from optimization import cli, worker_process
+from scripts import benchmark_tasks
 
 _USAGE = """
 Benchmarks federated bandit rounds on this machine: EMNIST's CNN, 26 to 200 examples a client, batches of 16.
@@ -27,7 +28,6 @@ Benchmarks federated bandit rounds on this machine: EMNIST's CNN, 26 to 200 exam
   benchmark --task=stackoverflow --rounds=500   # 10,000 words, 50 tags, posts of 5 to 130 words
 """
 _MATMUL_SIZE = 2048
-_WORDS, _TAGS = 10_000, 50
 _FIRST_LAYER_FLOPS = 2 * 28 * 28 * 25 * 32  # Its input's gradient is not needed.
 
 
@@ -64,7 +64,7 @@ def program(settings: cli.Settings) -> None:
         results = _tag_prediction(settings, populations[0], cohorts[0])
         _write(results, settings.output)
         return
-    bench = _Benchmark(settings, populations[0], "emnist_chars", _emnist, 0.1)
+    bench = _Benchmark(settings, populations[0], "emnist_chars", benchmark_tasks.emnist, 0.1)
     results = {"machine": _machine(), "main": bench.depth(cohorts[0], settings.rounds)}
     few = max(3, settings.rounds // 3)
     results["dpsgd_seconds_per_round"] = bench.private_seconds(cohorts[0], few)
@@ -282,93 +282,23 @@ class _Benchmark:
         }
 
 
-def _emnist(population: int):
-    """Returns EMNIST's task on clients of 26 to 200 examples, 100 on average."""
-    import numpy as np
-
-    from bandits import rewards, tasks
-    from data import clients
-
-    def make(draw):
-        size = 26 + int(draw.beta(1.5, 2.0) * 175)
-        features = draw.random((size, 28, 28, 1), dtype=np.float32)
-        return clients.Examples(features, draw.integers(0, 62, size, dtype=np.int32))
-
-    generated = _generated_clients(population, make)
-    return tasks.Task(
-        clients=generated,
-        held_out=generated,
-        num_actions=62,
-        feature_spec=((28, 28, 1), "float32"),
-        model="cnn",
-        model_arguments={"num_outputs": 62},
-        rewards={"exact": rewards.exact(62)},
-    )
-
-
-def _stackoverflow(population: int):
-    """Returns Stack Overflow's task on clients of 10 to 256 posts of 5 to 130 distinct words."""
-    import numpy as np
-
-    from bandits import rewards, tasks
-    from data import clients, text
-
-    def make(draw):
-        size = int(min(256, 10 + draw.exponential(120)))
-        lengths = draw.integers(5, 131, size)
-        is_word = np.arange(130) < lengths[:, np.newaxis]
-        ids = np.where(is_word, draw.integers(0, _WORDS, (size, 130)), 0).astype(np.int32)
-        values = np.where(is_word, 1 / lengths[:, np.newaxis], 0).astype(np.float32)
-        labels = (draw.random((size, _TAGS)) < 0.03).astype(np.float32)
-        return clients.Examples({"ids": ids, "values": values}, labels)
-
-    generated = _generated_clients(population, make)
-    return tasks.Task(
-        clients=generated,
-        held_out=generated,
-        num_actions=_TAGS,
-        feature_spec={"ids": ((None,), "int32"), "values": ((None,), "float32")},
-        model="bag_of_words",
-        model_arguments={"vocabulary_size": _WORDS, "num_outputs": _TAGS},
-        rewards={"exact": rewards.exact(_TAGS)},
-        normalise=text.trimmed,
-        multi_label=True,
-    )
-
-
-def _generated_clients(population: int, make):
-    """Returns clients that are made, from their index, when they are read."""
-    import numpy as np
-
-    from data import clients
-
-    class Generated(clients.ClientData):
-        client_ids = range(population)
-        checksum = "generated"
-
-        def load(self, index: int) -> clients.Examples:
-            return make(np.random.default_rng(index))
-
-    return Generated()
-
-
 def _tag_prediction(settings: cli.Settings, population: int, cohort: int) -> dict:
     """Measures and prints rounds of Stack Overflow's shapes, sparse and dense."""
     import numpy as np
     import tensorflow as tf
 
-    bench = _Benchmark(settings, population, "stackoverflow_tag", _stackoverflow, 1.0)
+    bench = _Benchmark(settings, population, "stackoverflow_tag", benchmark_tasks.stackoverflow, 1.0)
     found, _ = bench.rounds(cohort, settings.rounds)
 
     def dense(weights, features):
         rows = tf.repeat(tf.range(tf.shape(features["ids"])[0]), tf.shape(features["ids"])[1])
         where = tf.stack([rows, tf.reshape(features["ids"], [-1])], axis=1)
-        shape = tf.stack([tf.shape(features["ids"])[0], _WORDS])
+        shape = tf.stack([tf.shape(features["ids"])[0], benchmark_tasks.WORDS])
         return tf.scatter_nd(where, tf.reshape(features["values"], [-1]), shape) @ weights[0] + weights[1]
 
     found["dense_seconds_per_round"] = bench.seconds_with(dense, cohort, min(5, settings.rounds))
     sent = bench.inputs(cohort)
-    model = (_WORDS + 1) * _TAGS * 4
+    model = (benchmark_tasks.WORDS + 1) * benchmark_tasks.TAGS * 4
     # The clients on their way there; on its way back the state: the model, the deployed one, and Adam's two moments.
     found["megabytes_moved"] = round(
         (sum(np.asarray(leaf).nbytes for leaf in tf.nest.flatten(sent)) + 4 * model) / 1e6, 1

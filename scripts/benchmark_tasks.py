@@ -1,0 +1,69 @@
+"""Tasks to measure rounds on: data made in the shapes of data sets, so that no file is needed."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bandits import rewards, tasks
+from data import clients, text
+
+WORDS, TAGS = 10_000, 50
+
+
+def emnist(population: int) -> tasks.Task:
+    """Returns EMNIST's task on clients of 26 to 200 examples, 100 on average."""
+
+    def make(draw):
+        size = 26 + int(draw.beta(1.5, 2.0) * 175)
+        features = draw.random((size, 28, 28, 1), dtype=np.float32)
+        return clients.Examples(features, draw.integers(0, 62, size, dtype=np.int32))
+
+    generated = _clients(population, make)
+    return tasks.Task(
+        clients=generated,
+        held_out=generated,
+        num_actions=62,
+        feature_spec=((28, 28, 1), "float32"),
+        model="cnn",
+        model_arguments={"num_outputs": 62},
+        rewards={"exact": rewards.exact(62)},
+    )
+
+
+def stackoverflow(population: int) -> tasks.Task:
+    """Returns Stack Overflow's task on clients of 10 to 256 posts of 5 to 130 distinct words."""
+
+    def make(draw):
+        size = int(min(256, 10 + draw.exponential(120)))
+        lengths = draw.integers(5, 131, size)
+        is_word = np.arange(130) < lengths[:, np.newaxis]
+        ids = np.where(is_word, draw.integers(0, WORDS, (size, 130)), 0).astype(np.int32)
+        values = np.where(is_word, 1 / lengths[:, np.newaxis], 0).astype(np.float32)
+        labels = (draw.random((size, TAGS)) < 0.03).astype(np.float32)
+        return clients.Examples({"ids": ids, "values": values}, labels)
+
+    generated = _clients(population, make)
+    return tasks.Task(
+        clients=generated,
+        held_out=generated,
+        num_actions=TAGS,
+        feature_spec={"ids": ((None,), "int32"), "values": ((None,), "float32")},
+        model="bag_of_words",
+        model_arguments={"vocabulary_size": WORDS, "num_outputs": TAGS},
+        rewards={"exact": rewards.exact(TAGS)},
+        normalise=text.trimmed,
+        multi_label=True,
+    )
+
+
+def _clients(population: int, make: Callable[[np.random.Generator], clients.Examples]) -> clients.ClientData:
+    """Returns clients that are made, from their index, when they are read."""
+
+    class Generated(clients.ClientData):
+        client_ids = range(population)
+        checksum = "generated"
+
+        def load(self, index: int) -> clients.Examples:
+            return make(np.random.default_rng(index))
+
+    return Generated()
