@@ -40,9 +40,10 @@ def channel(address: str) -> grpc.Channel:
 
 def context(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecutionContext:
     """Returns a context that runs compiled computations on a worker."""
+    last = executor.LastResult()
 
     def create(cardinalities):
-        remote = executor.Executor(stub)
+        remote = executor.Executor(stub, last)
         remote.set_cardinalities({tff.CLIENTS: 0, **cardinalities})
         return remote
 

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import itertools
 import weakref
 from collections.abc import Callable, Iterator
@@ -22,18 +23,29 @@ _disposals = concurrent.futures.ThreadPoolExecutor(1)
 tracing.set_tracing_providers([])
 
 
+@dataclasses.dataclass
+class LastResult:
+    """What the last call of a worker gave, if it can be an argument of the next: one for all executors of the worker.
+
+    Attributes:
+      at_worker: The result there; None without one.
+      found: The same here, once it has come.
+    """
+
+    at_worker: remote_executor.RemoteValue | None = None
+    found: Any = None
+
+
 class Executor(remote_executor.RemoteExecutor):
     """Writes arguments itself, sends a computation once, and disposes of values while the program goes on.
 
     The server's state that a round returns stays at the worker too: a next round from that very state is not sent it.
     """
 
-    def __init__(self, stub: tff.framework.RemoteExecutorStub):
+    def __init__(self, stub: tff.framework.RemoteExecutorStub, last: LastResult):
         super().__init__(stub)
         self._computations: dict[int, tuple[tff.framework.ConcreteComputation, executor_pb2.ValueRef]] = {}
-        # Result of the last call, if it can be an argument of the next, and the same once it has come from the worker.
-        self._result: remote_executor.RemoteValue | None = None
-        self._found: Any = None
+        self._last = last
 
     def set_cardinalities(self, cardinalities) -> None:
         """Makes the executor at the worker; see `tff.framework.RemoteExecutor`."""
@@ -44,7 +56,7 @@ class Executor(remote_executor.RemoteExecutor):
 
     def _clear_executor(self) -> None:
         self._computations.clear()
-        self._result = self._found = None
+        self._last.at_worker = self._last.found = None
         super()._clear_executor()
 
     async def create_value(self, value: Any, type_spec: tff.Type | None = None) -> remote_executor.RemoteValue:
@@ -55,7 +67,7 @@ class Executor(remote_executor.RemoteExecutor):
             return await super().create_value(tensorflow_computation.transform_args(value), type_spec)
         self._check_has_executor_id()
         if (index := next(self._same_at_worker(value, type_spec), None)) is not None:
-            return await self.create_selection(self._result, index)
+            return await self.create_selection(self._last.at_worker, index)
         request = executor_pb2.CreateValueRequest(executor=self._executor_id)
         serialization.write(request.value, value, type_spec)
         response = self._stub.create_value(request)
@@ -65,22 +77,23 @@ class Executor(remote_executor.RemoteExecutor):
         """Has the worker compute; see `tff.framework.RemoteExecutor`."""
         cohorts.worker_computes.set()
         result = await super().create_call(comp, arg)
-        self._found, self._result = None, result if _comes_back(comp.type_signature) else None
+        self._last.found, self._last.at_worker = None, result if _comes_back(comp.type_signature) else None
         return result
 
     async def _compute(self, value_ref: executor_pb2.ValueRef, type_spec: tff.Type) -> Any:
         found = await super()._compute(value_ref, type_spec)
-        if self._result is not None and self._result.reference is value_ref:
-            self._found = found
+        if self._last.at_worker is not None and self._last.at_worker.reference is value_ref:
+            self._last.found = found
         return found
 
     def _same_at_worker(self, value: Any, type_spec: tff.FederatedType) -> Iterator[int]:
         """Yields which parts of the last call's result a value is, array for array."""
-        if self._found is None or not type_spec.all_equal:
+        last = self._last
+        if last.found is None or last.at_worker._executor is not self or not type_spec.all_equal:
             return
-        for index, (_, part_type) in enumerate(structure.iter_elements(self._result.type_signature)):
+        for index, (_, part_type) in enumerate(structure.iter_elements(last.at_worker.type_signature)):
             if part_type == type_spec:
-                leaves = (serialization.leaves(one, type_spec.member) for one in (self._found[index], value))
+                leaves = (serialization.leaves(one, type_spec.member) for one in (last.found[index], value))
                 if all(found is given and _never_changes(found) for found, given in itertools.zip_longest(*leaves)):
                     yield index
 

@@ -46,8 +46,13 @@ def worker() -> Notes:
 
 
 @pytest.fixture
-def own(worker):
-    remote = executor.Executor(worker)
+def last() -> executor.LastResult:
+    return executor.LastResult()
+
+
+@pytest.fixture
+def own(worker, last):
+    remote = executor.Executor(worker, last)
     remote.set_cardinalities({tff.CLIENTS: 2})
     return remote
 
@@ -91,8 +96,8 @@ def test_a_value_is_disposed_of_when_it_is_gone(own, worker):
     assert worker.disposed() == ["create_value 1"]
 
 
-def test_an_executor_that_is_forgotten_is_disposed_of(worker):
-    remote = executor.Executor(worker)
+def test_an_executor_that_is_forgotten_is_disposed_of(worker, last):
+    remote = executor.Executor(worker, last)
     remote.set_cardinalities({tff.CLIENTS: 2})
     send(remote, identity(1))
     del remote
@@ -173,3 +178,12 @@ def test_a_result_stays_until_the_next_call_if_it_can_come_back(own, worker):
     assert worker.disposed() == []
     played(own, worker, only_a_sum, np.int32(5))
     assert worker.disposed() == ["create_call 1", "create_call 2"]
+
+
+def test_a_state_of_another_cohort_size_is_sent_and_its_executor_keeps_nothing(own, worker, last):
+    state, _ = played(own, worker, next_round, (state_of(1), np.int32(5)))
+    other = executor.Executor(worker, last)
+    other.set_cardinalities({tff.CLIENTS: 3})
+    assert send(other, state, STATE).reference.id.startswith("create_value")
+    played(other, worker, next_round, (state_of(2), np.int32(5)))
+    assert "create_call 1" in worker.disposed()
