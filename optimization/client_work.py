@@ -26,7 +26,7 @@ class ClientUpdate(NamedTuple):
     Attributes:
       delta: New minus old weights, in the order of the model's weights; all zero where `is_finite` is false.
       loss_sum: float32 scalar, each example's mini-batch loss before its step, summed over all steps' examples.
-      is_finite: bool scalar, whether the weights after training were finite.
+      is_finite: bool scalar, whether the delta's norm was finite, and so the weights after training.
       loss_deviation: float32 scalar, standard deviation of the mini-batches' losses; 0 without a step.
     """
 
@@ -92,8 +92,8 @@ class LocalSgd:
             weights: Sequence[tf.Tensor], cache: Batch, key: tf.Tensor, learning_rate: tf.Tensor | None = None
         ) -> ClientUpdate:
             deltas, loss_sum, deviation = walk(weights, cache, key, learning_rate)
-            # One number that is not finite makes the sum so; a sum reads the model once and copies nothing.
-            is_finite = tf.math.is_finite(tf.add_n([tf.reduce_sum(delta) for delta in deltas]))
+            # One number that is not finite makes the norm so, which reads the delta once and copies nothing.
+            is_finite = tf.math.is_finite(tf.add_n([tf.nn.l2_loss(delta) for delta in deltas]))
             deltas = tf.cond(is_finite, lambda: deltas, lambda: [tf.zeros_like(delta) for delta in deltas])
             return ClientUpdate(tuple(deltas), loss_sum, is_finite, deviation)
 
