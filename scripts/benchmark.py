@@ -174,7 +174,7 @@ class _Benchmark:
 
         build = self._experiment.build_model
         replaced = mock.patch.object(
-            self._experiment, "build_model", lambda task: dataclasses.replace(build(task), forward=forward)
+            self._experiment, "build_model", lambda task: dataclasses.replace(build(task), forward=forward, terms=None)
         )
         with replaced, mock.patch.dict(shared_process._built, clear=True):  # The model is no part of a run's flags.
             return self.seconds(cohort, rounds)
