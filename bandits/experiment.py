@@ -101,15 +101,11 @@ def build_process(
         aggregator=aggregators.build(settings, mechanism, tuple(model.shapes.values())),
         server_optimizer=server.build(settings, phase.server_optimizer, phase.server_learning_rate),
         deploy_every=phase.deploy_every,
-        feature_spec=_feature_spec(task),
+        feature_spec=padding.batch_spec(task.feature_spec),
         multi_label=task.multi_label,
         max_delay=settings["bandits_deploy_delay"],
         cohort_size=phase.cohort_size if phase.client_selection != "uniform" else 0,
     )
-
-
-def _feature_spec(task: tasks.Task) -> padding.FeatureSpec:
-    return clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), task.feature_spec)
 
 
 def _capped(settings: Mapping[str, Any], task: tasks.Task) -> clients.ClientData:
@@ -130,7 +126,7 @@ def cohort_inputs(
       drawn: int [clients], the cohort's positions in the phase's population; None draws it by `--cohort_sampling`.
     """
     seed = settings["seed"]
-    spec = _feature_spec(task)
+    spec = padding.batch_spec(task.feature_spec)
     population = _capped(settings, task)
     period = (round_num - 1) // phase.deploy_every
     acts_at = period if settings["cache"] == "persistent" else round_num

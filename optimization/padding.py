@@ -16,6 +16,11 @@ _WIDTHS = "widths"
 FeatureSpec = tf.TensorSpec | Mapping[str, tf.TensorSpec]
 
 
+def batch_spec(example_spec) -> FeatureSpec:
+    """Returns the spec of several examples' features, first axis None, from (shape, dtype name) of one example's."""
+    return clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), example_spec)
+
+
 def _is_variable(spec: FeatureSpec) -> bool:
     return isinstance(spec, Mapping) and all(part.shape[1:].as_list() == [None] for part in spec.values())
 

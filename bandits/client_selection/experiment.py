@@ -18,7 +18,7 @@ import tensorflow_federated as tff
 from bandits import tasks
 from bandits.client_selection import flags, metrics, selector_flags, selectors
 from data import clients, keys
-from optimization import client_work, models, runner, server, supervised
+from optimization import client_work, models, padding, runner, server, supervised
 
 
 class Progress(NamedTuple):
@@ -66,7 +66,7 @@ class Computations:
             ),
             aggregator=mean,
             server_optimizer=server.build(settings, settings["server_optimizer"], settings["server_learning_rate"]),
-            feature_spec=clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), task.feature_spec),
+            feature_spec=padding.batch_spec(task.feature_spec),
             label_spec=labels,
             cohort_size=num_clients,
         )

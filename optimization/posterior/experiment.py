@@ -18,7 +18,7 @@ import tensorflow_federated as tff
 from bandits import tasks
 from bandits.client_selection import selector_flags, selectors
 from data import clients, keys, partition
-from optimization import cli, client_work, cohorts, models, runner, server, supervised
+from optimization import cli, client_work, cohorts, models, padding, runner, server, supervised
 from optimization.posterior import algorithms, bandwidths, diagnostics, ensembles, flags, metrics, process, vectors
 
 _DRAWN_PARAMETERS = 3
@@ -64,7 +64,7 @@ class Computations:
             local_work=work,
             aggregator=tff.aggregators.MeanFactory(no_nan_division=True),
             server_optimizer=server.build(settings, settings["server_optimizer"], settings["server_learning_rate"]),
-            feature_spec=clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), task.feature_spec),
+            feature_spec=padding.batch_spec(task.feature_spec),
             label_spec=tf.TensorSpec((None,), tf.int32),
             cohort_size=settings["clients_per_round"],
         )
