@@ -36,6 +36,11 @@ KINDS: Mapping[str, str] = {
     "ddp": "discrete Gaussian noise of each client, under secure aggregation",
 }
 
+ACCOUNTANTS: Mapping[str, str] = {
+    "rdp": "Renyi differential privacy, as the study has it",
+    "pld": "privacy loss distributions: tighter, slower",
+}
+
 # Noise on the count of clipped clients, as a share of the cohort: Andrew et al. 2021 recommend it.
 COUNT_NOISE_SHARE = 0.05
 
@@ -72,7 +77,12 @@ class Mechanism:
       bits: For `ddp`, bits of a coordinate of the sum.
       clip_norm: For `ddp`, the clip norm.
       pretraining: Mechanism of an earlier training on private clients, whose model this run starts from.
-      pretraining_rounds: Its rounds. Added to this run's, as if each client could have been in both.
+      pretraining_rounds: Its rounds.
+      pretraining_disjoint: Whether no client is in both trainings. Then a client's epsilon is the larger of the two,
+        both at this mechanism's delta; otherwise they are composed, as if each client could have been in both.
+      voided: Why nothing is guaranteed whatever the noise, as the words after "because"; empty if nothing voids it.
+      apart_from: What comes from private clients and is left out of the guarantee, in words.
+      accountant: One of `ACCOUNTANTS`, whose epsilon is the headline's.
 
     Raises:
       ValueError: If a value is out of range, or the mechanism cannot be accounted.
@@ -91,8 +101,13 @@ class Mechanism:
     clip_norm: float = 1.0
     pretraining: "Mechanism | None" = None
     pretraining_rounds: int = 0
+    pretraining_disjoint: bool = False
+    voided: str = ""
+    apart_from: tuple[str, ...] = ()
+    accountant: str = "rdp"
 
     def __post_init__(self):
+        object.__setattr__(self, "apart_from", tuple(self.apart_from))  # JSON has lists.
         if self.kind not in KINDS:
             raise ValueError(f"kind is {self.kind!r}, not one of {', '.join(KINDS)}.")
         if self.sampling not in cohorts.SAMPLINGS:
@@ -111,6 +126,10 @@ class Mechanism:
             raise ValueError("restart_frequency must be at least 0, bands and dimension at least 1, clip_norm above 0.")
         if self.kind == "ddp" and self.sampling == "poisson":
             raise ValueError("ddp cannot use Poisson sampling: a smaller cohort would add too little noise.")
+        if self.accountant not in ACCOUNTANTS:
+            raise ValueError(f"accountant is {self.accountant!r}, not one of {', '.join(ACCOUNTANTS)}.")
+        if self.kind == "ddp" and self.accountant == "pld":
+            raise ValueError("accountant is 'pld', but the privacy loss distribution of ddp is not known: use rdp.")
         if self.pretraining_rounds and not self.pretraining:
             raise ValueError(f"pretraining_rounds is {self.pretraining_rounds}, but there is no pretraining.")
 
@@ -122,13 +141,31 @@ class Mechanism:
     @functools.cached_property
     def analyses(self) -> "tuple[Analysis, ...]":
         """Returns the ways to account this mechanism, the headline first; none if it guarantees nothing."""
-        if self.noise_multiplier == 0:
+        if self.reason:
             return ()
         own = _ANALYSES[self.kind](self)
         if not self.pretraining_rounds:
             return own
         before = {one.replaces: one for one in reversed(self.pretraining.analyses)}
-        return tuple(one.after(before[one.replaces], self.pretraining_rounds) for one in own if one.replaces in before)
+        return tuple(
+            one.after(before[one.replaces], self.pretraining_rounds, disjoint=self.pretraining_disjoint)
+            for one in own
+            if one.replaces in before
+        )
+
+    @property
+    def reason(self) -> str:
+        """Why nothing is guaranteed, as the words after "because"; empty if something is."""
+        own = self.voided or ("" if self.noise_multiplier else "there is no noise")
+        if own or not self.pretraining_rounds or not self.pretraining.reason:
+            return own
+        return f"in the earlier training on private clients {self.pretraining.reason}"
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What the guarantee leaves out, here and in the earlier training."""
+        earlier = self.pretraining.left_out if self.pretraining_rounds else ()
+        return tuple(dict.fromkeys((*self.apart_from, *earlier)))
 
     def dp_event(self, rounds: int) -> dp_accounting.DpEvent:
         """Returns the headline's event after some rounds."""
@@ -137,14 +174,18 @@ class Mechanism:
         return self.analyses[0].dp_event(rounds) if self.analyses else dp_accounting.NonPrivateDpEvent()
 
     def epsilon(self, rounds: int) -> float:
-        """Returns the headline's RDP epsilon; infinity if there is no guarantee. Quick enough for every round."""
-        return self.analyses[0].epsilon(rounds, self.delta)[0] if self.analyses else math.inf
+        """Returns the headline's epsilon; infinity if there is no guarantee. By RDP, quick enough for every round."""
+        if not self.analyses:
+            return math.inf
+        by_pld = self.analyses[0].pld_epsilon(rounds, self.delta) if self.accountant == "pld" else None
+        return self.analyses[0].epsilon(rounds, self.delta)[0] if by_pld is None else by_pld
 
     def report(self, rounds: int) -> dict[str, Any]:
         """Returns what a run's `privacy.json` says after some rounds; None stands for no guarantee."""
         guarantees = [analysis.report(rounds, self.delta) for analysis in self.analyses]
         return {
-            "epsilon": guarantees[0]["epsilon_rdp"] if guarantees else None,
+            "epsilon": self.epsilon(rounds) if guarantees else None,
+            "epsilon_assumes": self._assumptions(guarantees),
             "delta": self.delta,
             "rounds": rounds,
             "unit": "client",
@@ -153,22 +194,34 @@ class Mechanism:
             "summary": self._summary(rounds, guarantees),
         }
 
+    def _assumptions(self, guarantees: list[Mapping[str, Any]]) -> list[str]:
+        """Returns what the headline rests on, each in words."""
+        assumed = ["Poisson sampling, though the cohort's size is fixed"] * any(
+            one["sampling_assumed"] for one in guarantees[:1]
+        )
+        return [*assumed, *(f"that nothing is learnt from {one}" for one in self.left_out)] if guarantees else []
+
     def _summary(self, rounds: int, guarantees: list[Mapping[str, Any]]) -> str:
         """Returns the sentence of a run's summary."""
         if not guarantees:
-            where = "here" if self.noise_multiplier == 0 else "in the earlier training on private clients"
-            return f"Privacy: no guarantee, because there is no noise {where}."
+            return f"Privacy: no guarantee, because {self.reason}."
         first, *others = guarantees
         by_pld = "" if first["epsilon_pld"] is None else f", {first['epsilon_pld']:.3g} by PLD"
         text = (
             f"Privacy: epsilon {first['epsilon_rdp']:.3g} by RDP (order {first['rdp_order']:g}){by_pld}, "
-            f"at delta {self.delta:.3g} after {rounds:,} rounds ({first['neighbours']})."
+            f"at delta {self.delta:.3g} after {rounds:,} rounds ({first['neighbours']})"
         )
+        text += f", apart from {'; '.join(self.left_out)}." if self.left_out else "."
         if first["sampling_assumed"]:
             text += " This assumes Poisson sampling, but the cohort's size is fixed"
             if others:
                 text += f"; without that, {others[0]['epsilon_rdp']:.3g} ({others[0]['neighbours']})"
             text += "."
+        if self.pretraining_rounds and self.pretraining_disjoint:
+            text += (
+                " No client is in both trainings: this is the larger of their epsilons, where a client's absence sets "
+                "its updates to zero and moves no other client from one training to the other."
+            )
         return text
 
 
@@ -186,6 +239,7 @@ class Analysis:
       has_pld: Whether the privacy loss distribution of the release is known to dp-accounting.
       note: What a reader of the figures should know besides.
       earlier: Analysis and rounds of a pre-training.
+      disjoint: Whether no client is in both, so that the larger epsilon counts, not both.
     """
 
     relation: Relation
@@ -196,6 +250,7 @@ class Analysis:
     has_pld: bool = True
     note: str = ""
     earlier: "tuple[Analysis, int] | None" = None
+    disjoint: bool = False
 
     @property
     def neighbours(self) -> str:
@@ -207,16 +262,19 @@ class Analysis:
         """Whether a client may be replaced by any other."""
         return self.relation is Relation.REPLACE_ONE
 
-    def after(self, earlier: "Analysis", rounds: int) -> "Analysis":
-        """Returns this analysis with that of a pre-training added."""
+    def after(self, earlier: "Analysis", rounds: int, *, disjoint: bool) -> "Analysis":
+        """Returns this analysis with that of a pre-training."""
         special = Relation.REPLACE_SPECIAL
+        # An added client would move others from one training to the other.
+        zeroed = special in (self.relation, earlier.relation) or (disjoint and not self.replaces)
         return dataclasses.replace(
             self,
-            relation=special if special in (self.relation, earlier.relation) else self.relation,
+            relation=special if zeroed else self.relation,
             sampling=" and ".join(dict.fromkeys((self.sampling, earlier.sampling))),
             assumed=self.assumed or earlier.assumed,
             has_pld=self.has_pld and earlier.has_pld,
             earlier=(earlier, rounds),
+            disjoint=disjoint,
         )
 
     @functools.cached_property
@@ -229,15 +287,25 @@ class Analysis:
     def divergences(self, rounds: int) -> np.ndarray:
         """Returns the Renyi divergences, float64 [orders]; they add up over rounds."""
         total = self.amount(rounds) * self._release_rdp
-        return total + self.earlier[0].divergences(self.earlier[1]) if self.earlier else total
+        return total + self.earlier[0].divergences(self.earlier[1]) if self.earlier and not self.disjoint else total
 
     def epsilon(self, rounds: int, delta: float) -> tuple[float, float]:
         """Returns the RDP epsilon and the order that it comes from, among dp-accounting's default orders."""
-        epsilon, order = rdp.compute_epsilon(_ORDERS, self.divergences(rounds), delta)
-        return float(epsilon), float(order)
+        epsilon, order = map(float, rdp.compute_epsilon(_ORDERS, self.divergences(rounds), delta))
+        if not self.disjoint:
+            return epsilon, order
+        earlier, earlier_rounds = self.earlier
+        return max((epsilon, order), earlier.epsilon(earlier_rounds, delta))
 
     def pld_epsilon(self, rounds: int, delta: float) -> float | None:
         """Returns the PLD epsilon, rounded up to a fine grid of the privacy loss; None where there is none."""
+        if self.disjoint:
+            earlier, earlier_rounds = self.earlier
+            both = (
+                dataclasses.replace(self, earlier=None, disjoint=False).pld_epsilon(rounds, delta),
+                earlier.pld_epsilon(earlier_rounds, delta),
+            )
+            return None if None in both else max(both)
         scale = self.epsilon(rounds, delta)[0]
         if not self.has_pld or scale > _PLD_LIMIT:
             return None
@@ -373,7 +441,7 @@ def load(path: pathlib.Path) -> tuple[Mechanism, int]:
 
 
 def _mechanism(values: Mapping[str, Any]) -> Mechanism:
-    earlier = values["pretraining"]
+    earlier = values.get("pretraining")
     return Mechanism(**{**values, "pretraining": _mechanism(earlier) if earlier else None})
 
 

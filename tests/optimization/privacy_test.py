@@ -123,6 +123,80 @@ def test_pretraining_passes_its_assumptions_on():
     assert (tree.analyses[0].relation, tree.analyses[0].assumed) == (Relation.REPLACE_SPECIAL, True)
 
 
+def _two_trainings(**values):
+    earlier = Mechanism("dpsgd", 1.0, population=100, cohort=10, sampling="poisson")
+    values = {"noise_multiplier": 1.0, "population": 1000, "cohort": 10, "sampling": "poisson", **values}
+    return Mechanism("dpsgd", delta=1e-5, pretraining=earlier, pretraining_rounds=30, **values)
+
+
+def test_disjoint_populations_cost_the_larger_epsilon_at_one_delta():
+    both = _two_trainings(pretraining_disjoint=True)
+    first = dataclasses.replace(both.pretraining, delta=1e-5)
+    second = dataclasses.replace(both, pretraining=None, pretraining_rounds=0, pretraining_disjoint=False)
+    assert both.epsilon(30) == first.epsilon(30) > second.epsilon(30)
+    assert both.epsilon(9000) == second.epsilon(9000) > first.epsilon(30)
+    assert both.analyses[0].pld_epsilon(30, 1e-5) == first.analyses[0].pld_epsilon(30, 1e-5)
+    assert both.analyses[0].relation is Relation.REPLACE_SPECIAL
+    assert "No client is in both trainings: this is the larger of their epsilons" in both.report(30)["summary"]
+    assert _two_trainings().epsilon(30) > both.epsilon(30)
+
+
+def test_one_training_of_two_without_noise_leaves_no_guarantee():
+    silent = Mechanism("none", 0.0, population=100, cohort=10)
+    seeded = Mechanism("dpsgd", 1.0, population=100, cohort=10, voided="the noise is drawn from --seed")
+    for disjoint in (False, True):
+        for values in ({"pretraining": silent}, {"pretraining": seeded}, {"noise_multiplier": 0.0}):
+            both = dataclasses.replace(_two_trainings(pretraining_disjoint=disjoint), **values)
+            assert both.epsilon(5) == math.inf
+    report = dataclasses.replace(_two_trainings(), pretraining=seeded).report(5)
+    assert (
+        report["summary"]
+        == "Privacy: no guarantee, because in the earlier training on private clients the noise is drawn from --seed."
+    )
+
+
+def test_what_voids_a_guarantee_is_said():
+    mechanism = Mechanism("dpsgd", 1.0, population=1000, cohort=10, voided="clients are chosen by their data")
+    report = mechanism.report(5)
+    assert (mechanism.epsilon(5), report["epsilon"], report["guarantees"]) == (math.inf, None, [])
+    assert report["summary"] == "Privacy: no guarantee, because clients are chosen by their data."
+
+
+def test_what_a_guarantee_leaves_out_is_said():
+    mechanism = _two_trainings(apart_from=("the table's means",))
+    earlier = dataclasses.replace(mechanism.pretraining, apart_from=("the vocabulary",))
+    report = json.loads(json.dumps(dataclasses.replace(mechanism, pretraining=earlier).report(5)))
+    assert "), apart from the table's means; the vocabulary." in report["summary"]
+    assert report["epsilon_assumes"] == [
+        "that nothing is learnt from the table's means",
+        "that nothing is learnt from the vocabulary",
+    ]
+
+
+def test_the_accountant_chooses_the_headline():
+    mechanism = Mechanism("dpsgd", 1.0, population=1000, cohort=10, sampling="poisson", accountant="pld")
+    (only,) = mechanism.report(50)["guarantees"]
+    assert mechanism.epsilon(50) == mechanism.report(50)["epsilon"] == only["epsilon_pld"] < only["epsilon_rdp"]
+
+
+def test_a_mechanism_is_read_back(tmp_path):
+    path = tmp_path / "privacy.json"
+    mechanism = _two_trainings(apart_from=("the vocabulary",), pretraining_disjoint=True, accountant="pld")
+    path.write_text(json.dumps(mechanism.report(7)))
+    assert privacy.load(path) == (mechanism, 7)
+
+
+def test_files_without_the_newer_fields_are_read(tmp_path):
+    path = tmp_path / "privacy.json"
+    report = _two_trainings().report(7)
+    newer = {"pretraining_disjoint", "voided", "apart_from", "accountant"}
+    for values in (report["mechanism"], report["mechanism"]["pretraining"]):
+        for name in newer:
+            del values[name]
+    path.write_text(json.dumps(report))
+    assert privacy.load(path) == (_two_trainings(), 7)
+
+
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -189,6 +263,8 @@ def test_noise_is_split_as_published():
         ({"delta": 1.0}, "delta is 1.0, not between 0 and 1"),
         ({"bands": 0}, "bands and dimension at least 1"),
         ({"kind": "ddp", "sampling": "poisson"}, "ddp cannot use Poisson sampling"),
+        ({"accountant": "moments"}, "accountant is 'moments', not one of rdp, pld"),
+        ({"kind": "ddp", "accountant": "pld"}, "the privacy loss distribution of ddp is not known: use rdp"),
         ({"pretraining_rounds": 3}, "pretraining_rounds is 3, but there is no pretraining"),
     ],
 )

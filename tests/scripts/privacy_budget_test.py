@@ -52,7 +52,7 @@ def test_a_tolerated_noise_gives_a_larger_cohort(capsys):
 
 def test_no_noise_is_no_guarantee(capsys):
     _run(*SMALL, "--noise_multiplier=0")
-    assert capsys.readouterr().out.strip() == "Privacy: no guarantee, because there is no noise here."
+    assert capsys.readouterr().out.strip() == "Privacy: no guarantee, because there is no noise."
 
 
 def test_tensorflow_is_never_imported():
