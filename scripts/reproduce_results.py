@@ -205,8 +205,10 @@ def _not_worse(claim, figure, known):
 
 
 def _between(claim, figure, known):
-    value, words = _operand(claim.operands[0][0], figure, known)
-    return claim.low <= abs(value) <= claim.high, f"{words}; {claim.low:g} to {claim.high:g}"
+    measured = [_operand(group[0], figure, known) for group in claim.operands]
+    value = abs(measured[0][0] - sum(other for other, _ in measured[1:]))
+    words = ", ".join(words for _, words in measured)
+    return claim.low <= value <= claim.high, f"{words}; {claim.low:g} to {claim.high:g}"
 
 
 def _steady(claim, figure, known):

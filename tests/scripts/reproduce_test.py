@@ -11,7 +11,7 @@ from matplotlib import figure as figures
 from data.errors import UsageError
 from scripts import grid_plan, reproduce, reproduce_pictures, reproduce_plan, reproduce_results
 from scripts.reproduce_plan import Arm, Claim, Figure, Measure, Published
-from scripts.reproduce_results import AGREES, DISAGREES, UNCHECKED, Found
+from scripts.reproduce_results import AGREES, DISAGREES, UNCHECKED, Found, Value
 
 TOY = grid_plan.Binary("tests.scripts.toy_binary", "score")
 SCORE = Measure("score", "score")
@@ -125,6 +125,8 @@ def test_mean_and_deviation_over_seeds_stand_beside_the_published_number(tmp_pat
         (Claim("", "", "not_worse", (("c",), ("a",)), within=0.11), DISAGREES),
         (Claim("", "", "between", (("a",),), low=0.4, high=0.6), AGREES),
         (Claim("", "", "between", (("a @ loss",),), low=0.4, high=0.6), DISAGREES),
+        (Claim("", "", "between", (("c",), ("a",)), low=0.1, high=0.3), AGREES),  # Their distance, 0.2.
+        (Claim("", "", "between", (("b",), ("a",)), low=0.15, high=0.3), DISAGREES),
         (Claim("", "", "steady", (("a",),), within=0.01), DISAGREES),
         (Claim("", "", "steady", (("b",),), within=0.01), UNCHECKED),  # One seed has no deviation.
     ],
@@ -293,6 +295,27 @@ def test_numbers_stand_where_the_texts_have_them():
     assert published["fedkp_table5.1"]["FedKPPA, alpha=10", "accuracy_1000"] == 0.864
     assert published["fedkp_table5.2"]["FedKP_cm, alpha=0.1", "rounds_accuracy_0.4"] == 588
     assert ("FedPA, alpha=0.01", "rounds_accuracy_0.3") not in published["fedkp_table5.2"]
+
+
+def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
+    """Each text's own figures, taken for ours, agree with its claims."""
+    contradicted, checked = [], 0
+    for figure in reproduce_plan.load(reproduce_plan.PAPER).values():
+        rows = [Value(one.arm, one.measure, one.value, 0.0, 2, one) for one in figure.published]
+        verdicts = reproduce_results.check(figure, rows) if rows else []
+        checked += sum(one.status != UNCHECKED for one in verdicts)
+        contradicted += [(figure.name, one.claim.says, one.why) for one in verdicts if one.status == DISAGREES]
+    assert contradicted == []
+    assert checked > 40
+
+
+@pytest.mark.parametrize(("clicks", "status"), [(0.186, DISAGREES), (0.232, AGREES), (0.27, DISAGREES)])
+def test_a_stated_difference_of_clicks_is_neither_met_by_a_small_one_nor_by_a_large_one(clicks, status):
+    figure = reproduce_plan.choose("ads", reproduce_plan.PAPER)[0]
+    ours = {"greedy": clicks, "epsilon-greedy": 0.182}
+    rows = [Value(arm, "clicks", mean, 0.0, 20, None) for arm, mean in ours.items()]
+    (verdict,) = [one for one in reproduce_results.check(figure, rows) if "0.05" in one.claim.says]
+    assert verdict.status == status
 
 
 def test_the_small_scale_plays_other_runs_than_the_paper_s():
