@@ -99,7 +99,7 @@ def bernoulli(rates: Sequence[float], num_clients: int, impressions: int, seed: 
       impressions: Impressions of each client.
       seed: Seed of the draws.
     """
-    draw = keys.generator(seed, keys.Purpose.EXAMPLES)
+    draw = keys.generator(seed, keys.Purpose.EXAMPLES, 0)
     threshold = np.asarray(rates, np.float32)
     shape = (impressions, len(rates))
     # Client by client: the uniform numbers of all would take 400 MB for 10,000 clients.

@@ -143,7 +143,7 @@ def pool(clients: ClientData, max_examples: int, seed: int) -> Examples:
       max_examples: Most examples; 0 for all.
       seed: Seed of the choice.
     """
-    draw = keys.generator(seed, keys.Purpose.EVALUATION)
+    draw = keys.generator(seed, keys.Purpose.EVALUATION, 0, 0)
     found, count = [], 0
     for index in draw.permutation(len(clients)):
         examples = clients.load(int(index))

@@ -24,7 +24,7 @@ def load() -> tuple[clients.ClientData, clients.ClientData]:
     """
     pixels, labels = _read_pool()
     features = (pixels / 16).astype(np.float32)
-    order = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT).permutation(len(labels))
+    order = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT, 0).permutation(len(labels))
     cut = int(len(labels) * _HELD_OUT_FRACTION)
     examples = clients.Examples(features, labels)
     train, held_out = examples.take(order[cut:]), examples.take(order[:cut])

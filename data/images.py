@@ -127,7 +127,7 @@ def _examples(pixels: np.ndarray, labels: np.ndarray) -> clients.Examples:
 def _read_pool(path: pathlib.Path, held_out_fraction: float) -> Split:
     """Reads a pool whose official split is lost, and holds a seeded part of it out."""
     pixels, labels = _arrays(path, "x", "y")
-    order = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT).permutation(len(labels))
+    order = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT, 0).permutation(len(labels))
     cut = round(held_out_fraction * len(labels))
     examples = _examples(pixels, labels)
     return Split(examples.take(np.sort(order[cut:])), examples.take(np.sort(order[:cut])))

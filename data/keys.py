@@ -10,30 +10,49 @@ import numpy as np
 
 
 class Purpose(enum.IntEnum):
-    """What a draw is for. Values are part of a run's reproducibility: add, never renumber."""
+    """What a draw is for: its number, and how many numbers say where.
 
-    COHORT = 1
-    EXAMPLES = 2
-    PARTITION = 3
-    HELD_OUT = 4
-    WEIGHTS = 5
-    CACHE = 6
-    TRAINING = 7
-    EVALUATION = 8
-    SILOS = 9
-    DECISION = 10
-    DELAY = 20
+    Numbers are part of a run's reproducibility: add, never renumber. `SeedSequence` takes a missing number for a zero,
+    so all keys of a purpose have the same length, and what happens once, beside rounds or clients, is at 0.
+
+    Attributes:
+      places: Length of `where`.
+    """
+
+    def __new__(cls, value: int, places: int):
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.places = places
+        return member
+
+    COHORT = 1, 1
+    EXAMPLES = 2, 1
+    PARTITION = 3, 0
+    HELD_OUT = 4, 1
+    WEIGHTS = 5, 0
+    CACHE = 6, 2
+    TRAINING = 7, 2
+    EVALUATION = 8, 2
+    SILOS = 9, 0
+    DECISION = 10, 2
+    DELAY = 20, 2
 
 
 def _sequence(seed: int, purpose: Purpose, *where: int) -> np.random.SeedSequence:
+    if len(where) != purpose.places:
+        raise ValueError(f"A key of {purpose.name} has {purpose.places} places, not {len(where)}: {where}.")
     return np.random.SeedSequence([seed, int(purpose), *where])
 
 
 def generator(seed: int, purpose: Purpose, *where: int) -> np.random.Generator:
-    """Returns a NumPy generator for one purpose at one place, such as (round, client)."""
+    """Returns a NumPy generator for one purpose at one place, such as (round, client).
+
+    Raises:
+      ValueError: If the purpose has another number of places.
+    """
     return np.random.default_rng(_sequence(seed, purpose, *where))
 
 
 def tensorflow_key(seed: int, purpose: Purpose, *where: int) -> np.ndarray:
-    """Returns the int32 [2] seed that TensorFlow's stateless operations take."""
+    """Returns the int32 [2] seed that TensorFlow's stateless operations take; see `generator`."""
     return _sequence(seed, purpose, *where).generate_state(2).view(np.int32)

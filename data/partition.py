@@ -111,7 +111,7 @@ def dirichlet_cohort(num_clients: int, cohort_size: int, concentration: float, s
     Returns:
       int [cohort_size], different clients.
     """
-    draw = keys.generator(seed, keys.Purpose.COHORT)
+    draw = keys.generator(seed, keys.Purpose.COHORT, 0)
     # A gamma variable of shape alpha is one of shape alpha + 1 times a uniform one to the power 1 / alpha.
     log_shares = np.log(draw.standard_gamma(concentration + 1, num_clients))
     log_shares -= draw.standard_exponential(num_clients) / concentration

@@ -269,7 +269,7 @@ def _choose_held_out(num_users: int, fraction: float, seed: int) -> np.ndarray:
     """Returns bool [users], at least one of them and not the only one."""
     is_held_out = np.zeros(num_users, bool)
     count = min(math.ceil(fraction * num_users), num_users - 1)
-    is_held_out[keys.generator(seed, keys.Purpose.HELD_OUT).permutation(num_users)[: max(0, count)]] = True
+    is_held_out[keys.generator(seed, keys.Purpose.HELD_OUT, 0).permutation(num_users)[: max(0, count)]] = True
     return is_held_out
 
 

@@ -274,7 +274,7 @@ def _split(client_of_row: np.ndarray, num_clients: int, fraction: float, seed: i
     everyone = list(range(num_clients))
     if num_clients >= _MIN_CLIENTS:
         count = min(max(1, round(fraction * num_clients)), num_clients - 1)
-        order = keys.generator(seed, keys.Purpose.HELD_OUT).permutation(num_clients)
+        order = keys.generator(seed, keys.Purpose.HELD_OUT, 0).permutation(num_clients)
         train, held_out = sorted(order[count:].tolist()), sorted(order[:count].tolist())
         return _Split(np.isin(client_of_row, held_out), train, held_out, f"{count} of {num_clients} clients")
     is_held_out = np.zeros(len(client_of_row), bool)

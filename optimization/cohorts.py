@@ -30,7 +30,7 @@ def draw(sampling: str, population: int, cohort_size: int, seed: int, round_num:
       int [clients], positions in the population; may be empty under Poisson sampling.
     """
     if sampling == "cyclic":
-        order = keys.generator(seed, keys.Purpose.COHORT).permutation(population)
+        order = keys.generator(seed, keys.Purpose.COHORT, 0).permutation(population)
         return order[(np.arange(cohort_size) + (round_num - 1) * cohort_size) % population]
     generator = keys.generator(seed, keys.Purpose.COHORT, round_num)
     if sampling == "poisson":

@@ -177,7 +177,7 @@ class Run:
         ids = np.flatnonzero(self._sizes)
         most = self._settings["max_eval_clients"]
         if most and most < len(ids):
-            draw = keys.generator(self._settings["seed"], keys.Purpose.EVALUATION)
+            draw = keys.generator(self._settings["seed"], keys.Purpose.EVALUATION, 0, 0)
             ids = np.sort(draw.choice(ids, most, replace=False))
         parts = [self._clients.load(int(client)) for client in ids]
         features = clients.map_features(lambda *arrays: np.concatenate(arrays), *(part.features for part in parts))

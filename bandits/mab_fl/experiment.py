@@ -166,7 +166,7 @@ class MabFl:
 
         # Step 1: choose, or try all.
         seed = self.settings.seed
-        key = keys.tensorflow_key(seed, keys.Purpose.DECISION, round_num)
+        key = keys.tensorflow_key(seed, keys.Purpose.DECISION, round_num, 0)
         tries_all = self.rule.explores_all(round_num, key)
         tried = list(range(len(self.choices))) if tries_all else [int(self.rule.select(progress.rule, key))]
         # Steps 2 to 6.

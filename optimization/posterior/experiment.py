@@ -242,7 +242,7 @@ class Run:
         before = algorithms.flat(progress.server.weights)
         update = algorithms.ServerUpdate(np.zeros_like(before), progress.deviation)
         if updates.useful.any():
-            generator = keys.generator(self._settings["seed"], keys.Purpose.DECISION, round_num)
+            generator = keys.generator(self._settings["seed"], keys.Purpose.DECISION, round_num, 0)
             update = self._algorithm.aggregate(before, updates.only_useful(), generator)
         row = {
             metrics.LOSS: _mean(updates.loss_sums.sum(), updates.trained_examples.sum()),
@@ -259,7 +259,7 @@ class Run:
         """Returns the models whose probabilities are averaged: FedAG's samples, and else the server's model alone."""
         if not deviation.size:
             return [tuple(weights)]
-        generator = keys.generator(self._settings["seed"], keys.Purpose.EVALUATION, round_num)
+        generator = keys.generator(self._settings["seed"], keys.Purpose.EVALUATION, round_num, 0)
         posterior = ensembles.GaussianPosterior(algorithms.flat(weights), deviation, 0)
         samples = posterior.sample(self._settings["posterior_samples"], generator)
         return [vectors.unflatten(tf.constant(sample), self.model.shapes) for sample in samples]

@@ -1,13 +1,30 @@
 """Tests of data.keys."""
 
+import ast
+import pathlib
+
 import numpy as np
 import pytest
 
 from data import keys
 
+_ROOT = pathlib.Path(keys.__file__).parents[1]
+_ROOMS = ("data", "optimization", "bandits", "scripts")
+
 
 def _draw(*key) -> list[int]:
     return keys.generator(*key).integers(1 << 62, size=4).tolist()
+
+
+def _keys_in(source: str) -> list[tuple[str, int]]:
+    """Returns purpose and number of places of every key that a module makes."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("generator", "tensorflow_key"):
+            _, purpose, *where = node.args
+            assert not any(isinstance(place, ast.Starred) for place in where), ast.unparse(node)
+            found.append((ast.unparse(purpose).rpartition(".")[2], len(where)))
+    return found
 
 
 def test_purposes_keep_their_numbers():
@@ -27,6 +44,22 @@ def test_purposes_keep_their_numbers():
     }
 
 
+def test_all_keys_of_a_purpose_have_one_length_in_the_whole_program():
+    found = [key for room in _ROOMS for path in (_ROOT / room).rglob("*.py") for key in _keys_in(path.read_text())]
+    assert len(found) > 20
+    lengths = {name: {length for other, length in found if other == name} for name, _ in found}
+    assert lengths == {name: {keys.Purpose[name].places} for name in lengths}
+
+
+def test_a_key_of_another_length_is_refused_because_a_missing_place_would_be_0():
+    sequences = (np.random.SeedSequence(entropy).generate_state(4) for entropy in ([7, 1], [7, 1, 0]))
+    np.testing.assert_array_equal(*sequences)
+    with pytest.raises(ValueError, match=r"A key of COHORT has 1 places, not 0: \(\)\."):
+        keys.generator(7, keys.Purpose.COHORT)
+    with pytest.raises(ValueError, match=r"A key of TRAINING has 2 places, not 1: \(3,\)\."):
+        keys.tensorflow_key(7, keys.Purpose.TRAINING, 3)
+
+
 def test_a_generator_draws_what_its_key_says_whatever_was_drawn_before():
     first = _draw(7, keys.Purpose.COHORT, 3)
     _draw(7, keys.Purpose.COHORT, 4)
@@ -36,15 +69,15 @@ def test_a_generator_draws_what_its_key_says_whatever_was_drawn_before():
 @pytest.mark.parametrize(
     "other",
     [
-        (8, keys.Purpose.COHORT, 3, 5),
-        (7, keys.Purpose.CACHE, 3, 5),
-        (7, keys.Purpose.COHORT, 4, 5),
-        (7, keys.Purpose.COHORT, 5, 3),
+        (8, keys.Purpose.CACHE, 3, 5),
+        (7, keys.Purpose.TRAINING, 3, 5),
+        (7, keys.Purpose.CACHE, 4, 5),
+        (7, keys.Purpose.CACHE, 5, 3),
     ],
     ids=["seed", "purpose", "place", "order_of_places"],
 )
 def test_draws_change_with_the(other):
-    assert _draw(*other) != _draw(7, keys.Purpose.COHORT, 3, 5)
+    assert _draw(*other) != _draw(7, keys.Purpose.CACHE, 3, 5)
 
 
 def test_draws_are_the_same_on_every_machine_and_version():
@@ -53,7 +86,7 @@ def test_draws_are_the_same_on_every_machine_and_version():
 
 
 def test_a_tensorflow_key_is_two_int32():
-    key = keys.tensorflow_key(7, keys.Purpose.TRAINING, 3)
+    key = keys.tensorflow_key(7, keys.Purpose.TRAINING, 3, 1)
     assert (key.dtype, key.shape) == (np.int32, (2,))
 
 
