@@ -155,7 +155,12 @@ def define() -> cli.FlagSet:
         low=1,
     )
     flags.integer("init_rounds", None, "its rounds", low=1)
-    flags.choice("init_server_optimizer", None, list(server_flags.HYPERPARAMETERS), "its server optimizer")
+    flags.choice(
+        "init_server_optimizer",
+        None,
+        list(server_flags.HYPERPARAMETERS),
+        "its server optimizer; the study names only its rates: SGD for EMNIST and Adam for Stack Overflow are our guess",
+    )
     flags.number("init_server_learning_rate", None, "its server learning rate")
     flags.number("init_client_learning_rate", None, "its client learning rate")
 

@@ -232,7 +232,7 @@ _KINDS = {
 def number(value: float) -> str:
     """Returns a number as text."""
     if math.isinf(value):
-        return "not reached"
+        return "none"
     return "-" if math.isnan(value) else f"{value:.3g}"
 
 
