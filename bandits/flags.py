@@ -8,7 +8,7 @@ from typing import Any
 from bandits import registry, task_flags
 from bandits.client_selection import selector_flags
 from data.errors import UsageError
-from optimization import aggregation_flags, cli, presets, server_flags, worker_flags
+from optimization import aggregation_flags, cli, presets, run_folder, server_flags, worker_flags
 from optimization.posterior import algorithm_flags
 
 _USAGE = """
@@ -174,6 +174,7 @@ def define() -> cli.FlagSet:
     flags.integer("eval_batch_size", 512, "examples of an evaluation batch", low=1)
     flags.integer("max_validation_samples", 10000, "most held-out examples; 0 for all")
     flags.integer("rounds_per_checkpoint", None, "rounds between checkpoints; 0 for only the last")
+    run_folder.define(flags)
     worker_flags.define(flags)
     return flags
 

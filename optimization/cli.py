@@ -6,6 +6,8 @@ Nothing here imports TensorFlow, so that `--help` and a mistyped flag are answer
 
 import math
 import os
+import pathlib
+import shlex
 import signal
 import sys
 import textwrap
@@ -17,6 +19,10 @@ from typing import Any
 from absl import flags
 
 from data.errors import Failure, UsageError
+
+_WORKING_DIRECTORY = "BUILD_WORKING_DIRECTORY"  # Where the user is, under `bazel run`.
+# Who repeats a run's command does not want to start it over once it is done.
+_NOT_REPEATED = {"--restart", "-restart", "--restart=true"}
 
 
 class Settings(Mapping[str, Any]):
@@ -189,8 +195,24 @@ class FlagSet:
 
 def user_path(path: str) -> str:
     """Returns an absolute path; under `bazel run`, relative ones start where the user is."""
-    base = os.environ.get("BUILD_WORKING_DIRECTORY", os.getcwd())
+    base = os.environ.get(_WORKING_DIRECTORY, os.getcwd())
     return os.path.normpath(os.path.join(base, os.path.expanduser(path)))
+
+
+def command_line() -> str:
+    """Returns the command of this process as it runs from the repository's root, quoted for a shell.
+
+    Where the user is elsewhere, it says so by the variable from which `user_path` takes that.
+    """
+    root = pathlib.Path(__file__).resolve().parents[1]
+    program = pathlib.Path(sys.argv[0]).resolve()
+    words = ["./scripts/python", str(program)]
+    if program.is_relative_to(root):
+        words[1:] = ["-m", ".".join(program.relative_to(root).with_suffix("").parts)]
+    words += [word for word in sys.argv[1:] if word not in _NOT_REPEATED]
+    folder = os.environ.get(_WORKING_DIRECTORY, os.getcwd())
+    place = "" if pathlib.Path(folder).resolve() == root else f"{_WORKING_DIRECTORY}={shlex.quote(folder)} "
+    return place + shlex.join(words)
 
 
 def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:

@@ -1,10 +1,10 @@
 """A run is a folder: config.json, metrics.csv, checkpoints, model, figure, TensorBoard events.
 
-Checkpoints are written whole, then renamed; the newest readable one counts. A folder belongs to one configuration:
-another one is refused.
+Checkpoints are written whole, then renamed; the newest readable one counts. A folder belongs to one configuration and
+one format: another one is refused, and nothing in it is changed, unless `--restart` moves it aside.
 """
 
-import csv
+import datetime
 import fcntl
 import importlib.metadata
 import json
@@ -14,15 +14,24 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from data.errors import UsageError
+from data.errors import Failure, UsageError
+from optimization import cli, files
 
+# Of run folders and grids. It rises when a newer program could not continue what an older one has written. Folders
+# without a number are older than numbers, and count as 1.
+FORMAT = 2
 PRIVACY_FILE = "privacy.json"
+_CONFIG = "config.json"
 _KEPT_CHECKPOINTS = 3
+_RESTART = "restart"
+_ASIDE = "before_restart_"
+_SUBFOLDERS = ("checkpoints", "model")
+_HAS_CHECKPOINTS = "has_checkpoints"
 _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-accounting", "numpy")
 # Flags that say where and how to run, or where values come from, not what: they may change between a start and its
 # continuation.
@@ -32,10 +41,16 @@ FREE_FLAGS = {
     "experiment_name",
     "max_concurrent_threads",
     "preset",
+    _RESTART,
     "root_output_dir",
     "rounds_per_checkpoint",
     "tff_workers",
 }
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the flag that starts a run over."""
+    flags.switch(_RESTART, False, "start over: move the files of the run that lies in the folder aside, delete nothing")
 
 
 class RunFolder:
@@ -44,8 +59,10 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike):
         self.path = pathlib.Path(path)
         self.metrics_path = self.path / "metrics.csv"
-        self.config_path = self.path / "config.json"
+        self.config_path = self.path / _CONFIG
         self._checkpoints = self.path / "checkpoints"
+        self._config: dict[str, Any] = {}
+        self._start: dict[str, Any] | None = None
 
     def open(
         self, flag_values: Mapping[str, Any], data_checksum: str, data_report: Mapping[str, Any] | None = None
@@ -53,18 +70,24 @@ class RunFolder:
         """Makes the folder, or checks that it holds this very run.
 
         Args:
-          flag_values: All flags.
+          flag_values: All flags; `restart` moves the files of whatever run is there aside.
           data_checksum: Digest of the data.
           data_report: What became of the data, to record.
 
         Raises:
-          UsageError: If it cannot be written, or holds another configuration's run.
+          UsageError: If it cannot be written, or holds another configuration's run, or one of another format.
         """
+        is_new = bool(flag_values.get(_RESTART))
+        if not is_new:
+            self._check_format()
         try:
-            self._checkpoints.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
             # Locked against other processes until this object or the process is gone.
             self._lock = open(self.path / ".lock", "w")  # noqa: SIM115
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if is_new:
+                self._move_aside()
+            self._checkpoints.mkdir(exist_ok=True)
         except BlockingIOError as error:
             raise UsageError(
                 f"Another program is running in {self.path}: wait for it, or choose another --experiment_name."
@@ -74,29 +97,87 @@ class RunFolder:
                 f"The output folder {self.path} cannot be written ({error.strerror}): "
                 "choose another one with --root_output_dir or --experiment_name."
             ) from error
-        config = {
-            "flags": dict(sorted(flag_values.items())),
-            "seed": flag_values.get("seed"),
-            "data_checksum": data_checksum,
-            "data_report": dict(data_report or {}),
-            "versions": versions(),
+        flags = {name: value for name, value in sorted(flag_values.items()) if name != _RESTART}
+        start = {
+            "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "git_commit": _git_commit(),
-            "command": sys.argv,
+            "versions": versions(),
+            "command": cli.command_line(),
         }
         if self.config_path.exists():
-            self._check_same(config)
-        self.write_json("config.json", config)
+            before = self._read_config()
+            self._check_same(before, flags, data_checksum)
+            self._config = before | {"flags": flags}
+            self._start = start
+        else:
+            self._config = {
+                "format": FORMAT,
+                "flags": flags,
+                "seed": flag_values.get("seed"),
+                "data_checksum": data_checksum,
+                "data_report": dict(data_report or {}),
+                **start,
+            }
+        self.write_json(_CONFIG, self._config)
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Writes a JSON file of the folder whole."""
-        replace_file(self.path / name, json.dumps(content, indent=2).encode() + b"\n")
+        files.replace(self.path / name, json.dumps(content, indent=2).encode() + b"\n")
 
-    def _check_same(self, config: Mapping[str, Any]) -> None:
+    def record_continuation(self, after_round: int) -> None:
+        """Records in `config.json` that the run goes on, unless this is its first start."""
+        if self._start is not None:
+            earlier = self._config.get("continuations", [])
+            self._record(continuations=[*earlier, self._start | {"after_round": after_round}])
+
+    def record_recovered(self, rounds: Iterable[int]) -> None:
+        """Records in `config.json` whose rows of `metrics.csv` were made of TensorBoard's float32 events."""
+        self._record(recovered_rounds=sorted({*self._config.get("recovered_rounds", []), *rounds}))
+
+    def _record(self, **values: Any) -> None:
+        self._config |= values
+        self.write_json(_CONFIG, self._config)
+
+    def _read_config(self) -> dict[str, Any]:
         try:
-            before = json.loads(self.config_path.read_text())
-            old, new = before["flags"], json.loads(json.dumps(config["flags"]))
+            config = json.loads(self.config_path.read_text())
+            return config | {"flags": dict(config["flags"])}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{self.config_path} is not readable: choose another --experiment_name.") from error
+            raise UsageError(
+                f"{self.config_path} is not readable: choose another --experiment_name, or give --restart, which moves "
+                "the old files aside."
+            ) from error
+
+    def _check_format(self) -> None:
+        if self.config_path.exists():
+            found = self._read_config().get("format", 1)
+            if found != FORMAT:
+                raise UsageError(
+                    f"{self.path} holds a run of format {found}, and this version of the program continues those of "
+                    f"format {FORMAT} alone, though it reports and plots all. Choose another --experiment_name, or "
+                    "give --restart, which moves the old files aside."
+                )
+        elif self.metrics_path.exists() or any(self._checkpoint_files()):
+            raise UsageError(
+                f"{self.path} holds a run that has lost its config.json, and cannot be continued. Choose another "
+                "--experiment_name, or give --restart, which moves the old files aside."
+            )
+
+    def _move_aside(self) -> None:
+        """Moves all of a run's files into a new folder beside them."""
+        found = [path for path in self.path.iterdir() if path.is_file() and path.name != ".lock"]
+        found += [path for path in map(self.path.joinpath, _SUBFOLDERS) if path.is_dir() and any(path.iterdir())]
+        if not found:
+            return
+        number = 1 + max((int(path.name.removeprefix(_ASIDE)) for path in self.path.glob(f"{_ASIDE}[0-9]*")), default=0)
+        aside = self.path / f"{_ASIDE}{number}"
+        aside.mkdir()
+        for path in found:
+            path.rename(aside / path.name)
+        print(f"The files of the run before are in {aside}.", file=sys.stderr)
+
+    def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], data_checksum: str) -> None:
+        old, new = before["flags"], json.loads(json.dumps(flags))
         changed = [
             f"--{name} was {old.get(name)}, is {new.get(name)}"
             for name in sorted({*old, *new} - FREE_FLAGS)
@@ -104,29 +185,26 @@ class RunFolder:
             # A run may be made longer: no round depends on how many follow.
             and not (name == "total_rounds" and (old.get(name) or 0) < new[name])
         ]
-        if before.get("data_checksum") != config["data_checksum"]:
+        if before.get("data_checksum") != data_checksum:
             changed.append("the data has another checksum")
         if changed:
             raise UsageError(
-                f"{self.path} holds a run with other settings: {'; '.join(changed)}. "
-                "Choose another --experiment_name, or delete the folder."
+                f"{self.path} holds a run with other settings: {'; '.join(changed)}. Choose another --experiment_name, "
+                "or give --restart, which moves the old files aside."
             )
 
     def save_checkpoint(self, round_num: int, leaves: Sequence[np.ndarray]) -> None:
         """Writes a checkpoint whole, then removes the oldest beyond the last three."""
-        path = self._checkpoints / f"round_{round_num:08d}.npz"
-        part = path.with_suffix(f".npz.part{os.getpid()}")
-        with open(part, "wb") as file:
-            np.savez(file, **{f"leaf_{index:04d}": leaf for index, leaf in enumerate(leaves)})
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        with files.whole(self._checkpoints / f"round_{round_num:08d}.npz") as file:
+            np.savez(file, leaves=len(leaves), **{f"leaf_{index:04d}": leaf for index, leaf in enumerate(leaves)})
         # Newer ones were not readable, or this run would have continued from them: they displace none.
         readable = [file for file, number in self._checkpoint_files() if number <= round_num]
         for old in readable[_KEPT_CHECKPOINTS:]:
             old.unlink(missing_ok=True)
         for stale in self._checkpoints.glob("*.part*"):
             stale.unlink(missing_ok=True)
+        if not self._config.get(_HAS_CHECKPOINTS):
+            self._record(**{_HAS_CHECKPOINTS: True})
 
     def _checkpoint_files(self) -> Iterator[tuple[pathlib.Path, int]]:
         """Yields checkpoints and their rounds, newest first."""
@@ -142,78 +220,54 @@ class RunFolder:
           last_round: Newer ones are left aside.
 
         Returns:
-          (round, leaves), or None if there is none. Unreadable ones are named on stderr.
+          (round, leaves), or None if none was ever written. Unreadable ones are named on stderr.
+
+        Raises:
+          Failure: If none of those that were written is left and readable, or one is of another state.
         """
+        is_damaged = False
         for path, round_num in self._checkpoint_files():
             if round_num > last_round:
                 continue
             try:
                 with np.load(path, allow_pickle=False) as archive:
-                    leaves = [archive[f"leaf_{index:04d}"] for index in range(len(template))]
-                    if len(archive.files) != len(template):
-                        raise ValueError("another number of arrays")
-                for leaf, like in zip(leaves, template, strict=True):
-                    if leaf.shape != np.shape(like) or leaf.dtype != np.asarray(like).dtype:
-                        raise ValueError("arrays of other shapes")
-                return round_num, leaves
+                    leaves = [archive[f"leaf_{index:04d}"] for index in range(int(archive["leaves"]))]
+                    is_other = [_kind(leaf) for leaf in leaves] != [_kind(leaf) for leaf in template]
+                    if is_other and archive.zip.testzip():
+                        raise ValueError("wrong checksum")
             except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
+                is_damaged = True
                 print(
                     f"Warning: checkpoint {path} is not readable ({error}); trying the one before.",
                     file=sys.stderr,
                 )
+                continue
+            if is_other:
+                raise Failure(
+                    f"{path} holds another state than this program's: it was written by another version. Continue the "
+                    "run with that one, choose another --experiment_name, or give --restart, which starts over and "
+                    "moves the old files aside."
+                )
+            return round_num, leaves
+        if is_damaged or self._config.get(_HAS_CHECKPOINTS):
+            raise Failure(
+                f"{self._checkpoints} has no readable checkpoint any more, and the run cannot be continued. Put a copy "
+                "of one back; or give --restart, which starts over and moves the old files aside."
+            )
         return None
 
     def save_model(self, names: Sequence[str], weights: Sequence[np.ndarray]) -> pathlib.Path:
         """Writes `model/weights.npz`, a named array a weight, and returns its path."""
         path = self.path / "model" / "weights.npz"
-        path.parent.mkdir(exist_ok=True)
-        part = path.with_suffix(".part")
-        with open(part, "wb") as file:
+        with files.told(path):
+            path.parent.mkdir(exist_ok=True)
+        with files.whole(path) as file:
             np.savez(file, **dict(zip(names, weights, strict=True)))
-        os.replace(part, path)
         return path
 
 
-class MetricsFile:
-    """`metrics.csv`: one row a round, flushed at once, readable at any time."""
-
-    def __init__(self, path: pathlib.Path, columns: Sequence[str], last_round: int):
-        """Opens the file for the rounds after `last_round`, dropping rows of later rounds.
-
-        Args:
-          path: The file.
-          columns: Column names, `round_num` first.
-          last_round: The round that the run continues from; 0 for a new one.
-        """
-        self._columns = list(columns)
-        self.rows: list[dict[str, str]] = []
-        if path.exists() and last_round:
-            with open(path, newline="") as file:
-                rows = [row for row in csv.DictReader(file) if _is_whole(row)]
-            self.rows = [row for row in rows if int(row["round_num"]) <= last_round]
-        part = path.with_suffix(".part")
-        with open(part, "w", newline="") as file:
-            self._writer(file).writeheader()
-            self._writer(file).writerows(self.rows)
-        os.replace(part, path)
-        self._file = open(path, "a", newline="")  # noqa: SIM115
-
-    def _writer(self, file) -> csv.DictWriter:
-        return csv.DictWriter(file, self._columns, restval="", lineterminator="\n")
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Appends one row; columns without a value stay empty."""
-        self._writer(self._file).writerow(row)
-        self._file.flush()
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
-
-
-def _is_whole(row: Mapping[str, str | None]) -> bool:
-    """Returns whether a row of `metrics.csv` is complete; a crash can leave the last line half written."""
-    return None not in row.values() and row["round_num"].isdecimal()
+def _kind(leaf: Any) -> tuple[tuple[int, ...], np.dtype]:
+    return np.shape(leaf), np.asarray(leaf).dtype
 
 
 def find_model(path: str) -> pathlib.Path:
@@ -261,13 +315,6 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         **{package: importlib.metadata.version(package) for package in _PACKAGES},
     }
-
-
-def replace_file(path: pathlib.Path, content: bytes) -> None:
-    """Writes a file whole, then renames it into place."""
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(content)
-    os.replace(part, path)
 
 
 def _git_commit() -> str | None:

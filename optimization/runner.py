@@ -5,17 +5,16 @@ What a round is, the caller says; its state is any nest of arrays.
 
 import contextlib
 import dataclasses
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tqdm
 
-from optimization import run_folder
+from optimization import events, interruption, metrics_file, run_folder
 
 State = Any
 Metrics = Mapping[str, Any]
@@ -75,7 +74,10 @@ def run(
       label: Text before the progress bar.
 
     Returns:
-      The outcome. After Ctrl-C or SIGTERM the round in progress is finished and saved; a second signal exits at once.
+      The outcome. After Ctrl-C or SIGTERM the round in progress is finished and saved; a second signal is the caller's.
+
+    Raises:
+      Failure: If the run's files cannot be written, or those of an earlier start are damaged beyond recovery.
     """
     state = experiment.initial_state()
     leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
@@ -86,8 +88,10 @@ def run(
         if first < total_rounds:
             print(f"Continuing after round {first} of {total_rounds}.", file=sys.stderr)
     columns = ["round_num", *experiment.columns, "seconds"]
-    metrics_file = run_folder.MetricsFile(folder.metrics_path, columns, first)
-    writer = tf.summary.create_file_writer(str(folder.path))
+    table = metrics_file.MetricsFile(folder.metrics_path, columns, first, lambda rounds: _recover(folder, rounds))
+    if first < total_rounds:
+        folder.record_continuation(first)
+    log = events.EventsFile(folder.path)
     progress = tqdm.tqdm(
         total=total_rounds,
         initial=first,
@@ -97,7 +101,18 @@ def run(
         dynamic_ncols=True,
     )
     round_num = saved = first
-    with contextlib.closing(metrics_file), progress, _signals() as received:
+    received: list[int] = []
+
+    def stop(signum: int) -> None:
+        received.append(signum)
+        print("\nStopping after this round; once more to stop at once.", file=sys.stderr)
+
+    def save() -> None:
+        log.flush()
+        table.sync()
+        folder.save_checkpoint(round_num, [np.asarray(leaf) for leaf in tf.nest.flatten(state)])
+
+    with contextlib.closing(log), contextlib.closing(table), progress, interruption.answered(stop):
         while round_num < total_rounds and not received:
             round_num += 1
             start = time.perf_counter()
@@ -107,47 +122,26 @@ def run(
             last = round_num == total_rounds
             if last or (rounds_per_eval and round_num % rounds_per_eval == 0):
                 row.update(experiment.evaluate(state))
-            metrics_file.write(row)
-            _write_summaries(writer, row)
+            table.write(row)
+            log.write(row)
             progress.set_postfix({experiment.headline: f"{row[experiment.headline]:.4f}"}, refresh=False)
             progress.update()
             if rounds_per_checkpoint and round_num % rounds_per_checkpoint == 0:
-                folder.save_checkpoint(round_num, _leaves(state))
+                save()
                 saved = round_num
         if saved < round_num:
-            folder.save_checkpoint(round_num, _leaves(state))
-    writer.close()
+            save()
     return Outcome(state, round_num, received[0] if received and round_num < total_rounds else None)
 
 
-def _leaves(state: State) -> list[np.ndarray]:
-    return [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
-
-
-def _write_summaries(writer: tf.summary.SummaryWriter, row: Mapping[str, Any]) -> None:
-    # One message for all: `tf.summary.scalar` for each takes a tenth of a short round.
-    summary = tf.compat.v1.Summary()
-    for name, value in row.items():
-        if name != "round_num" and value is not None:
-            summary.value.add(tag=name, simple_value=value)
-    with writer.as_default():
-        tf.summary.experimental.write_raw_pb(summary.SerializeToString(), row["round_num"])
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Collects SIGINT and SIGTERM in the yielded list; the second one ends the program."""
-    received: list[int] = []
-
-    def note(signum, frame):
-        if received:
-            sys.exit(128 + signum)
-        received.append(signum)
-        print("\nStopping after this round; once more to stop at once.", file=sys.stderr)
-
-    before = {signum: signal.signal(signum, note) for signum in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
+def _recover(folder: run_folder.RunFolder, rounds: Sequence[int]) -> Mapping[int, Mapping[str, float]]:
+    """Returns the metrics of rounds that `metrics.csv` lacks; if all are found, that is recorded."""
+    found = events.read(folder.path, rounds)
+    if len(found) == len(rounds):
+        folder.record_recovered(rounds)
+        print(
+            f"{folder.metrics_path} lacked the rows of the rounds {metrics_file.spans(rounds)}: they are recovered "
+            "from TensorBoard's events, in single precision.",
+            file=sys.stderr,
+        )
+    return found

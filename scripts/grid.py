@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 import tqdm
 
 from data.errors import Failure, UsageError
-from optimization import cli, run_folder
+from optimization import cli, files, run_folder
 from scripts import executors, grid_plan, grid_results, grid_worker, halving, runs
 from scripts.grid_plan import Run
 from scripts.grid_results import Outcome
@@ -31,7 +31,6 @@ Plays a grid of runs and ranks them: the cross product of the values to sweep, o
 
 All other flags are passed on to every run; `run_federated --help` lists them. The same command continues a grid.
 """
-_FORMAT = 1
 _ATTEMPTS = 3
 _SHOWN = 10  # Points of a configuration, in the terminal.
 
@@ -245,7 +244,7 @@ def report(sweep: Sweep, folder: pathlib.Path) -> int:
     """Writes and prints what the runs gave; returns the exit status."""
     outcomes, swept = list(sweep.outcomes.values()), sweep.grid.swept
     ranked = sweep.ranked()
-    results = grid_results.table(outcomes, swept, sweep.metric)
+    results = grid_results.table(outcomes, swept, sweep.metric, folder / "runs")
     results.to_csv(folder / "results.csv", index=False)
     print(grid_results.text(ranked, swept, sweep.metric, smallest=sweep.smallest, shown=_SHOWN))
     written = ["results.csv"]
@@ -273,8 +272,16 @@ def claim(folder: pathlib.Path, grid: grid_plan.Grid):
     """Makes a grid's folder, and returns its lock, which is held while it is open.
 
     Raises:
-      UsageError: If it cannot be written, another grid is running in it, or another program wrote there.
+      UsageError: If it cannot be written, another grid is running in it, or it is of another format.
     """
+    about = folder / "grid.json"
+    if about.exists():
+        found = runs.read_json(about).get("format", 1)
+        if found != run_folder.FORMAT:
+            raise UsageError(
+                f"{folder} holds a grid of format {found}, and this version of the program continues those of format "
+                f"{run_folder.FORMAT} alone, though it reports and plots all: choose another --experiment_name."
+            )
     try:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         lock = open(folder / ".lock", "w")  # noqa: SIM115
@@ -288,11 +295,13 @@ def claim(folder: pathlib.Path, grid: grid_plan.Grid):
             f"The output folder {folder} cannot be written ({error.strerror}): choose another one with "
             "--root_output_dir or --experiment_name."
         ) from error
-    about = folder / "grid.json"
-    if about.exists() and runs.read_json(about).get("format") != _FORMAT:
-        raise UsageError(f"{about} is of another version of this program: choose another --experiment_name.")
-    content = {"format": _FORMAT, "binary": grid.binary.module, "blocks": grid.blocks, "command": sys.argv}
-    run_folder.replace_file(about, json.dumps(content, indent=2).encode() + b"\n")
+    content = {
+        "format": run_folder.FORMAT,
+        "binary": grid.binary.module,
+        "blocks": grid.blocks,
+        "command": cli.command_line(),
+    }
+    files.replace(about, json.dumps(content, indent=2).encode() + b"\n")
     return lock
 
 

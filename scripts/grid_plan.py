@@ -24,7 +24,7 @@ _GRIDS = pathlib.Path(__file__).parent / "grids"
 _SEED = "seed"
 _ROUNDS = "total_rounds"
 # A grid sets these itself, or they make a binary play several runs.
-_OWN = ("root_output_dir", "experiment_name", "repeat")
+_OWN = ("root_output_dir", "experiment_name", "repeat", "restart")
 _NAME_LENGTH, _KEY_LENGTH = 120, 12
 _SERIES = (1, 2, 5)
 
@@ -354,6 +354,10 @@ def build(
             raise UsageError(f"--sweep={name}: the grid sets this flag of its runs itself.")
     if given.get("list_presets"):
         raise UsageError(f"--list_presets is a flag of {chosen.module}.")
+    if given.get("restart"):
+        raise UsageError(
+            "--restart starts single runs over: give it with the command that config.json in the run's folder holds."
+        )
     seeds = tuple(range(given.seed, given.seed + repeat))
     if _SEED in axes:
         if repeat > 1:

@@ -41,7 +41,8 @@ def finished_rounds(folder: pathlib.Path) -> int:
     """Returns the rounds after which a run's folder was marked as finished; 0 for one that was not, or is not there.
 
     Raises:
-      UsageError: If the folder is damaged, or was made with other versions of the packages; it names the folder.
+      UsageError: If the folder is damaged, of another format, or was made with other versions of the packages; it
+        names the folder.
     """
     config = folder / "config.json"
     mark = folder / grid_worker.FINISHED_FILE
@@ -49,9 +50,15 @@ def finished_rounds(folder: pathlib.Path) -> int:
         if mark.exists() or (folder / "metrics.csv").exists():
             raise UsageError(f"{folder} is damaged: it has no config.json. Delete it, and it is run again.")
         return 0
-    before = runs.read_json(config).get("versions")
+    content = runs.read_json(config)
+    before = content.get("versions")
     if not isinstance(before, dict):
         raise UsageError(f"{config} is damaged: it names no versions. Delete the folder, and it is run again.")
+    if content.get("format", 1) != run_folder.FORMAT:
+        raise UsageError(
+            f"{folder} holds a run of format {content.get('format', 1)}, not {run_folder.FORMAT}: choose another "
+            "--experiment_name."
+        )
     for name, now in _versions().items():
         if before.get(name) != now and name != "python":
             raise UsageError(
@@ -82,8 +89,15 @@ def read_value(folder: pathlib.Path, column: str, rounds: int) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-def table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str) -> "pd.DataFrame":
-    """Returns a row a run: its folder, how it went, and its flags, the swept ones first."""
+def table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str, folder: pathlib.Path) -> "pd.DataFrame":
+    """Returns a row a run: its folder, how it went, its flags, the swept ones first, and its command.
+
+    Args:
+      outcomes: What became of the runs.
+      swept: Names of swept flags.
+      metric: Name of the metric.
+      folder: Folder of all runs.
+    """
     import pandas as pd
 
     rows = []
@@ -93,11 +107,18 @@ def table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str) -> "pd
         rows.append(
             {"run": outcome.run.name, "status": outcome.status, metric: outcome.value, "rounds": outcome.rounds}
             | {name: settings[name] for name in names if name != "repeat"}
-            | {"error": outcome.error}
+            | {"command": _command(folder / outcome.run.name), "error": outcome.error}
         )
     # What no run sets says nothing.
     found = pd.DataFrame(rows)
     return found.drop(columns=[name for name in found if name not in (metric, "error") and found[name].isna().all()])
+
+
+def _command(folder: pathlib.Path) -> str | None:
+    try:
+        return runs.newest_command(runs.read_json(folder / "config.json"))
+    except UsageError:  # It has failed, and `error` says so.
+        return None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from data.errors import Failure, UsageError
-from optimization import run_folder
+from optimization import files
 from scripts import grid_plan
 
 FINISHED_FILE = "finished.json"
@@ -75,7 +75,7 @@ def play(job: Job) -> Result:
     except OSError as error:
         return Result(1, f"{folder} cannot be written ({error.strerror}).")
     if result.status == 0:
-        run_folder.replace_file(folder / FINISHED_FILE, json.dumps({"total_rounds": job.rounds}).encode() + b"\n")
+        files.replace(folder / FINISHED_FILE, json.dumps({"total_rounds": job.rounds}).encode() + b"\n")
     gc.collect()  # The next run needs the memory, and another process may want to open the folder.
     return result
 

@@ -81,17 +81,27 @@ def read(folder: pathlib.Path) -> Run:
       UsageError: If a file is missing, damaged or not of a run; it names the file.
     """
     config = read_json(folder / "config.json")
-    flags, command = config.get("flags"), config.get("command")
-    if not isinstance(flags, dict) or not isinstance(command, list):
+    flags, command = config.get("flags"), newest_command(config)
+    if not isinstance(flags, dict) or not command:
         raise UsageError(f"{folder / 'config.json'} does not have a run's flags and command: was another program here?")
     privacy = folder / run_folder.PRIVACY_FILE
     return Run(
         path=folder,
         metrics=read_metrics(folder),
         flags=flags,
-        command=shlex.join(map(str, command)),
+        command=command,
         privacy=read_json(privacy) if privacy.exists() else {},
     )
+
+
+def newest_command(config: Mapping[str, Any]) -> str:
+    """Returns the command of a run's last start, which belongs to its flags; empty if none is recorded."""
+    later = config.get("continuations")
+    last = later[-1] if isinstance(later, list) and later else config
+    command = last.get("command") if isinstance(last, dict) else None
+    if isinstance(command, list):  # As up to format 1.
+        return shlex.join(map(str, command))
+    return command if isinstance(command, str) else ""
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:

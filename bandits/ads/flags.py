@@ -7,7 +7,7 @@ from bandits import rule_flags
 from bandits.registry import Parameter, PolicyEntry
 from data import ads
 from data.errors import UsageError
-from optimization import cli, presets, worker_flags
+from optimization import cli, presets, run_folder, worker_flags
 
 _USAGE = """
 Federated multi-armed bandit over ads: clients pull locally, the server averages their value differentials. Beside it
@@ -78,6 +78,7 @@ def define() -> cli.FlagSet:
     flags.text("experiment_name", None, "name of this run's folder (default: ads_PRESET or ads_RULE)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.integer("rounds_per_checkpoint", 10, "rounds between checkpoints; 0 for only the last")
+    run_folder.define(flags)
     worker_flags.define(flags)
     return flags
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bandits import registry, task_flags
 from bandits.client_selection import selector_flags
 from data.errors import UsageError
-from optimization import cli, presets, server_flags, worker_flags
+from optimization import cli, presets, run_folder, server_flags, worker_flags
 
 _USAGE = """
 Which clients should train? Federated training whose clients are chosen at random or by their losses.
@@ -83,6 +83,7 @@ def define() -> cli.FlagSet:
     flags.integer("max_eval_clients", 1000, "most clients whose losses are evaluated, a seeded choice; 0 for all")
     flags.integer("max_validation_samples", 10000, "most held-out examples; 0 for all")
     flags.integer("rounds_per_checkpoint", 100, "rounds between checkpoints; 0 for only the last")
+    run_folder.define(flags)
     worker_flags.define(flags)
     return flags
 

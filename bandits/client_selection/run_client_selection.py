@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bandits import registry, tasks
 from bandits.client_selection import flags, selector_flags
 from data.errors import UsageError
-from optimization import cli, presets, run_folder, worker_flags
+from optimization import cli, files, presets, run_folder, worker_flags
 
 if TYPE_CHECKING:
     from bandits.client_selection import experiment
@@ -79,7 +79,7 @@ def play(run: "experiment.Run", settings: cli.Settings, folder: run_folder.RunFo
     )
     if outcome.signum is None:
         folder.save_model(list(run.model.shapes), outcome.state.server.weights)
-        run_folder.replace_file(folder.path / "clients.csv", run.clients_csv(outcome.state))
+        files.replace(folder.path / "clients.csv", run.clients_csv(outcome.state))
     return outcome.signum
 
 

@@ -19,7 +19,7 @@ import tensorflow_federated as tff
 from bandits import decision_rules, rule_flags
 from bandits.mab_fl import combinations, flags, metrics, model, process, rewards, splines
 from data import keys, silos
-from optimization import cli, client_work, models, run_folder, runner
+from optimization import cli, client_work, files, models, run_folder, runner
 
 _HISTORY = 32  # Rounds that the spline of early stopping sees.
 _UNTRAINED_AUC = 0.5
@@ -342,7 +342,7 @@ def play(mab_fl: MabFl, folder: run_folder.RunFolder, label: str) -> runner.Outc
         outcome = runner.Outcome(stopped.progress, stopped.round_num, None)
     if outcome.signum is None:
         folder.save_model(list(mab_fl.classifier.shapes), outcome.state.best_weights)
-        run_folder.replace_file(folder.path / "combinations.csv", mab_fl.combinations_csv(outcome.state))
+        files.replace(folder.path / "combinations.csv", mab_fl.combinations_csv(outcome.state))
     return outcome
 
 

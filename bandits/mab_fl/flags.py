@@ -6,7 +6,7 @@ import difflib
 from bandits import registry, rule_flags
 from bandits.mab_fl import rewards, studies
 from data.errors import UsageError
-from optimization import cli, worker_flags
+from optimization import cli, run_folder, worker_flags
 
 _USAGE = """
 Which workers should a target worker learn with? A bandit chooses the combination that is averaged, round by round.
@@ -153,6 +153,7 @@ def define() -> cli.FlagSet:
     flags.text("experiment_name", None, "name of this run's folder (default: mab_fl_task_rule)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.integer("rounds_per_checkpoint", 5, "rounds between checkpoints; 0 for only the last")
+    run_folder.define(flags)
     worker_flags.define(flags)
     return flags
 

@@ -2,6 +2,8 @@
 
 import io
 import os
+import pathlib
+import shlex
 import signal
 import sys
 import warnings
@@ -200,6 +202,33 @@ def test_absolute_paths_and_the_home_folder_are_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cli.user_path(str(tmp_path / "a")) == str(tmp_path / "a")
     assert cli.user_path("~/a") == str(tmp_path / "a")
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("program", "module"),
+    [
+        (f"{ROOT}/bandits/run_federated.py", "bandits.run_federated"),
+        (f"{ROOT}/optimization/posterior/run_posterior.py", "optimization.posterior.run_posterior"),
+    ],
+)
+def test_a_command_runs_as_it_stands_from_the_repositorys_root(monkeypatch, program, module):
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(ROOT))
+    monkeypatch.setattr(sys, "argv", [program, "--experiment_name=it's a & b", "--restart", "--total_rounds=5"])
+    command = cli.command_line()
+    assert command.startswith(f"./scripts/python -m {module} ")
+    assert shlex.split(command)[3:] == ["--experiment_name=it's a & b", "--total_rounds=5"]
+
+
+def test_a_command_says_where_relative_paths_start(monkeypatch, tmp_path):
+    (tmp_path / "my folder").mkdir()
+    monkeypatch.delenv("BUILD_WORKING_DIRECTORY", raising=False)
+    monkeypatch.chdir(tmp_path / "my folder")
+    monkeypatch.setattr(sys, "argv", [f"{ROOT}/bandits/run_federated.py"])
+    command = cli.command_line()
+    assert command == f"BUILD_WORKING_DIRECTORY='{tmp_path}/my folder' ./scripts/python -m bandits.run_federated"
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """Tests of optimization.run_folder."""
 
-import csv
+import errno
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -9,12 +10,12 @@ import sys
 import numpy as np
 import pytest
 
-from data.errors import UsageError
+from data.errors import Failure, UsageError
 from optimization import run_folder
 
 FLAGS = {"seed": 3, "total_rounds": 10, "rate": 0.1, "experiment_name": "toy", "clip_norm": None}
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 LEAVES = [np.arange(6, dtype=np.float32).reshape(2, 3), np.array(7, np.int64), np.array([True, False])]
-COLUMNS = ["round_num", "loss", "reward"]
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_another_configuration_is_refused_naming_every_changed_flag(folder):
     message = _refusal(folder, rate=0.2, clip_norm=1.0)
     assert message == (
         f"{folder.path} holds a run with other settings: --clip_norm was None, is 1.0; --rate was 0.1, is 0.2. "
-        "Choose another --experiment_name, or delete the folder."
+        "Choose another --experiment_name, or give --restart, which moves the old files aside."
     )
 
 
@@ -121,6 +122,101 @@ def test_a_damaged_config_is_named(folder, content):
     assert f"{folder.config_path} is not readable" in _refusal(folder)
 
 
+def _config(folder: run_folder.RunFolder) -> dict:
+    return json.loads(folder.config_path.read_text())
+
+
+def _tree(path: pathlib.Path) -> dict[str, tuple[int, bytes]]:
+    """Returns when each file below a folder was written, and what it holds."""
+    return {
+        str(file.relative_to(path)): (file.stat().st_mtime_ns, file.read_bytes())
+        for file in path.rglob("*")
+        if file.is_file()
+    }
+
+
+@pytest.mark.parametrize("number", [None, 1, 3])
+def test_a_folder_of_another_format_is_refused_and_left_as_it_is(folder, number):
+    _save(folder, 5)
+    config = _config(folder) | {"format": number}
+    if number is None:
+        del config["format"]
+    folder.write_json("config.json", config)
+    before = _tree(folder.path)
+    assert _refusal(folder) == (
+        f"{folder.path} holds a run of format {number or 1}, and this version of the program continues those of format "
+        "2 alone, though it reports and plots all. Choose another --experiment_name, or give --restart, which moves "
+        "the old files aside."
+    )
+    assert _tree(folder.path) == before
+
+
+@pytest.mark.parametrize("file", ["metrics.csv", "checkpoints/round_00000005.npz"])
+def test_a_run_that_has_lost_its_configuration_is_refused_and_left_as_it_is(tmp_path, file):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("")
+    before = _tree(tmp_path)
+    with pytest.raises(UsageError, match=f"{tmp_path} holds a run that has lost its config.json"):
+        run_folder.RunFolder(tmp_path).open(FLAGS, "digest")
+    assert _tree(tmp_path) == before
+
+
+def test_every_continuation_is_recorded_beside_the_first_start(folder, monkeypatch):
+    first = _config(folder)
+    assert "continuations" not in first
+    for after_round in (5, 7):
+        monkeypatch.setattr(sys, "argv", [f"{ROOT}/bandits/run_federated.py", f"--total_rounds={after_round + 10}"])
+        again = run_folder.RunFolder(folder.path)
+        again.open(FLAGS | {"total_rounds": after_round + 10}, "digest")
+        again.record_continuation(after_round)
+        del again
+    config = _config(folder)
+    assert {name: config[name] for name in ("time", "git_commit", "versions", "command")} == {
+        name: first[name] for name in ("time", "git_commit", "versions", "command")
+    }
+    assert config["flags"]["total_rounds"] == 17
+    assert [entry["after_round"] for entry in config["continuations"]] == [5, 7]
+    for entry in config["continuations"]:
+        assert set(entry) == {"time", "git_commit", "versions", "command", "after_round"}
+        assert entry["versions"] == run_folder.versions()
+    assert config["continuations"][1]["command"].endswith("./scripts/python -m bandits.run_federated --total_rounds=17")
+
+
+def test_the_first_start_is_no_continuation(folder):
+    folder.record_continuation(0)
+    assert "continuations" not in _config(folder)
+
+
+def test_a_restart_moves_all_files_of_the_run_aside(folder, capsys):
+    folder.metrics_path.write_text("rows")
+    (folder.path / "reward.png").write_bytes(b"picture")
+    folder.save_model(["weight"], [np.zeros(2)])
+    _save(folder, 5)
+    (folder.path / "seed_3").mkdir()
+    before = _tree(folder.path)
+    again = run_folder.RunFolder(folder.path)
+    again.open(FLAGS | {"rate": 0.2, "restart": True}, "other digest")
+    assert capsys.readouterr().err == f"The files of the run before are in {folder.path / 'before_restart_1'}.\n"
+    del before[".lock"]
+    assert _tree(folder.path / "before_restart_1") == before
+    assert again.newest_checkpoint(LEAVES, 10) is None
+    assert not again.metrics_path.exists()
+    assert (folder.path / "seed_3").exists()
+    assert "restart" not in _config(folder)["flags"]
+    assert _config(folder)["flags"]["rate"] == 0.2
+
+
+def test_restarts_are_numbered(folder):
+    for _ in range(2):
+        run_folder.RunFolder(folder.path).open(FLAGS | {"restart": True}, "digest")
+    assert {path.name for path in folder.path.glob("before*")} == {"before_restart_1", "before_restart_2"}
+
+
+def test_a_restart_of_nothing_is_a_start(tmp_path):
+    run_folder.RunFolder(tmp_path / "new").open(FLAGS | {"restart": True}, "digest")
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {".lock", "checkpoints", "config.json"}
+
+
 def test_a_file_in_the_folders_place_is_a_usage_error_that_names_the_flags(tmp_path):
     (tmp_path / "toy").write_text("")
     with pytest.raises(UsageError, match=f"{tmp_path / 'toy'} cannot be written.*--root_output_dir"):
@@ -131,12 +227,6 @@ def test_a_file_above_the_folder_is_a_usage_error(tmp_path):
     (tmp_path / "runs").write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
         run_folder.RunFolder(tmp_path / "runs" / "toy").open(FLAGS, "digest")
-
-
-def test_replace_file_leaves_no_part(tmp_path):
-    run_folder.replace_file(tmp_path / "a.json", b"1")
-    run_folder.replace_file(tmp_path / "a.json", b"2")
-    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"2")]
 
 
 # Checkpoints.
@@ -207,10 +297,24 @@ def test_no_single_wrong_byte_makes_a_checkpoint_stop_the_program(folder):
         assert _newest_round(folder) in (5, 10)
 
 
-def test_without_a_readable_checkpoint_there_is_none(folder):
-    _save(folder, 5)
-    _path(folder, 5).write_bytes(b"")
-    assert folder.newest_checkpoint(LEAVES, 10) is None
+def _failure(folder: run_folder.RunFolder, last_round: int = 100) -> str:
+    with pytest.raises(Failure) as caught:
+        folder.newest_checkpoint(LEAVES, last_round)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda path: path.write_bytes(b""), pathlib.Path.unlink], ids=["emptied", "deleted"]
+)
+def test_a_run_whose_checkpoints_are_all_lost_does_not_begin_again(folder, damage):
+    _save(folder, 5, 10)
+    damage(_path(folder, 5))
+    damage(_path(folder, 10))
+    run_folder.RunFolder(folder.path).open(FLAGS, "digest")
+    assert _failure(folder) == (
+        f"{folder.path / 'checkpoints'} has no readable checkpoint any more, and the run cannot be continued. Put a "
+        "copy of one back; or give --restart, which starts over and moves the old files aside."
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,10 +327,12 @@ def test_without_a_readable_checkpoint_there_is_none(folder):
     ],
     ids=["dtype", "shape", "fewer", "more"],
 )
-def test_a_checkpoint_of_another_state_is_left_aside(folder, capsys, other):
+def test_a_checkpoint_of_another_state_is_an_error(folder, other):
+    _save(folder, 4)
     folder.save_checkpoint(5, other)
-    assert folder.newest_checkpoint(LEAVES, 10) is None
-    assert "not readable" in capsys.readouterr().err
+    assert _failure(folder).startswith(
+        f"{_path(folder, 5)} holds another state than this program's: it was written by another version."
+    )
 
 
 def test_part_files_are_ignored(folder):
@@ -242,83 +348,26 @@ def test_part_files_of_a_killed_start_are_removed_by_the_next_checkpoint(folder)
     assert _checkpoints(folder) == ["round_00000005.npz"]
 
 
+def test_a_full_disk_leaves_the_checkpoint_before(folder, monkeypatch):
+    _save(folder, 5)
+    before = _tree(folder.path)
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Failure, match=f"{_path(folder, 6)} cannot be written .No space left on device.. What was"):
+        _save(folder, 6)
+    assert _tree(folder.path) == before
+    assert _newest_round(folder) == 5
+
+
 def test_unreadable_newer_checkpoints_do_not_displace_the_one_just_written(folder):
     _save(folder, 10, 20, 30)
     for round_num in (10, 20, 30):
         _path(folder, round_num).write_bytes(b"")
     _save(folder, 5)
     assert _newest_round(folder) == 5
-
-
-# Metrics.
-
-
-def _metrics_file(folder: run_folder.RunFolder, last_round: int) -> run_folder.MetricsFile:
-    return run_folder.MetricsFile(folder.metrics_path, COLUMNS, last_round)
-
-
-def _rounds(folder: run_folder.RunFolder) -> list[str]:
-    with open(folder.metrics_path, newline="") as file:
-        return [row["round_num"] for row in csv.DictReader(file)]
-
-
-@pytest.fixture
-def three_rows(folder):
-    """A folder with the metrics of rounds 1 to 3."""
-    metrics = _metrics_file(folder, 0)
-    for round_num in (1, 2, 3):
-        metrics.write({"round_num": round_num, "loss": round_num / 4})
-    metrics.close()
-    return folder
-
-
-def test_a_row_can_be_read_as_soon_as_it_is_written(folder):
-    metrics = _metrics_file(folder, 0)
-    metrics.write({"round_num": 1, "loss": 0.25, "reward": 2})
-    assert folder.metrics_path.read_text() == "round_num,loss,reward\n1,0.25,2\n"
-    metrics.close()
-
-
-def test_a_column_without_a_value_stays_empty(three_rows):
-    assert three_rows.metrics_path.read_text().splitlines()[1] == "1,0.25,"
-
-
-def test_a_metric_without_a_column_is_an_error(folder):
-    metrics = _metrics_file(folder, 0)
-    with pytest.raises(ValueError, match="speed"):
-        metrics.write({"round_num": 1, "speed": 3})
-    metrics.close()
-
-
-def test_rows_beyond_the_checkpoint_are_dropped(three_rows):
-    _metrics_file(three_rows, 2).close()
-    assert three_rows.metrics_path.read_text() == "round_num,loss,reward\n1,0.25,\n2,0.5,\n"
-
-
-def test_rows_follow_those_that_were_kept(three_rows):
-    metrics = _metrics_file(three_rows, 2)
-    metrics.write({"round_num": 3, "loss": 9})
-    metrics.close()
-    assert three_rows.metrics_path.read_text() == "round_num,loss,reward\n1,0.25,\n2,0.5,\n3,9,\n"
-
-
-def test_a_new_run_starts_an_empty_file(three_rows):
-    _metrics_file(three_rows, 0).close()
-    assert three_rows.metrics_path.read_text() == "round_num,loss,reward\n"
-
-
-@pytest.mark.parametrize("half", ["4", "4,", "1", "1,0.", "", "\0\0\0", '"4'])
-def test_a_half_written_last_line_is_dropped(three_rows, half):
-    with open(three_rows.metrics_path, "a") as file:
-        file.write(half)
-    _metrics_file(three_rows, 3).close()
-    assert _rounds(three_rows) == ["1", "2", "3"]
-
-
-def test_a_metrics_file_that_was_emptied_starts_anew(three_rows):
-    three_rows.metrics_path.write_text("")
-    _metrics_file(three_rows, 3).close()
-    assert three_rows.metrics_path.read_text() == "round_num,loss,reward\n"
 
 
 # Models.
@@ -384,7 +433,7 @@ def test_a_folder_in_which_another_program_runs_is_refused(folder):
     code = "import sys; from optimization import run_folder; run_folder.RunFolder(sys.argv[1]).open({}, '')"
     other = subprocess.run(
         [sys.executable, "-c", code, str(folder.path)],
-        cwd=pathlib.Path(__file__).resolve().parents[2],
+        cwd=ROOT,
         capture_output=True,
         text=True,
     )

@@ -5,6 +5,7 @@ The toy's weights w start at (0, 8); round t plays w <- w / 2 + t.
 
 import contextlib
 import csv
+import json
 import signal
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from optimization import run_folder, runner
+from data.errors import Failure
+from optimization import events, metrics_file, run_folder, runner
 
 TOTAL = 7
 COLUMNS = ("toy/first", "toy/second", "toy/eval")
@@ -263,6 +265,132 @@ def test_a_finished_run_can_be_made_longer(folder, whole):
     _assert_as_whole(outcome, folder, whole)
 
 
+# Damaged metrics.
+
+
+def _reopened(folder: run_folder.RunFolder, **flags) -> run_folder.RunFolder:
+    opened = run_folder.RunFolder(folder.path)
+    opened.open(flags, "")
+    return opened
+
+
+def _config(folder: run_folder.RunFolder) -> dict:
+    return json.loads(folder.config_path.read_text())
+
+
+DAMAGES = {
+    "deleted": (lambda path: path.unlink(), [1, 2, 3, 4]),
+    "emptied": (lambda path: path.write_text(""), [1, 2, 3, 4]),
+    "torn inside": (lambda path: path.write_text(path.read_text().replace("\n2,2.5,", "\n2,2")), [2]),
+    "cut off": (lambda path: path.write_text(path.read_text()[: path.read_text().index("\n3,4") + 5]), [3, 4]),
+}
+
+
+@pytest.mark.parametrize(("damage", "rounds"), DAMAGES.values(), ids=DAMAGES)
+def test_rows_that_are_lost_are_recovered_from_the_events_and_marked(folder, whole, capsys, damage, rounds):
+    with pytest.raises(BreakdownError):
+        _run(Toy(_break_in(6)), folder)
+    damage(folder.metrics_path)
+    folder = _reopened(folder)
+    # The toy's metrics are single precision: nothing is lost of them.
+    _assert_as_whole(_run(Toy(), folder), folder, whole)
+    assert _config(folder)["recovered_rounds"] == rounds
+    said = f"lacked the rows of the rounds {metrics_file.spans(rounds)}: they are recovered from TensorBoard's events"
+    assert said in capsys.readouterr().err
+
+
+def test_the_last_event_of_a_round_counts(folder):
+    class Other(Toy):
+        def play_round(self, state, round_num):
+            state, metrics = super().play_round(state, round_num)
+            return state, {name: value + 100 for name, value in metrics.items()}
+
+    with pytest.raises(BreakdownError):
+        _run(Other(_break_in(4)), folder)  # Round 3 is played again after the checkpoint of round 2.
+    _run(Toy(), folder, total=4)
+    folder.metrics_path.unlink()
+    _run(Toy(), _reopened(folder), total=4)
+    assert [row["toy/first"] for row in _metrics(folder)] == ["101.0", "102.5", "4.25", "6.125"]
+
+
+def test_a_finished_run_recovers_its_rows_too(folder, whole):
+    _run(Toy(), folder)
+    folder.metrics_path.unlink()
+    _assert_as_whole(_run(Toy(), _reopened(folder)), folder, whole)
+    assert _config(folder)["recovered_rounds"] == [1, 2, 3, 4, 5, 6, 7]
+    assert "continuations" not in _config(folder)
+
+
+def test_events_that_a_crash_cut_off_are_read_up_to_there(folder):
+    with pytest.raises(BreakdownError):
+        _run(Toy(_break_in(6)), folder)
+    (events_path,) = folder.path.glob("events.out.tfevents.*")
+    events_path.write_bytes(events_path.read_bytes()[:-150])
+    _run(Toy(), folder)
+    assert sorted(events.read(folder.path, range(1, 8)))[:3] == [1, 2, 3]
+
+
+def test_rows_without_events_are_named_and_nothing_is_changed(folder):
+    with pytest.raises(BreakdownError):
+        _run(Toy(_break_in(6)), folder)
+    for path in folder.path.glob("events.out.tfevents.*"):
+        path.unlink()
+    folder.metrics_path.write_text(folder.metrics_path.read_text().replace("\n2,2.5,", "\n2,2"))
+    before = folder.metrics_path.read_bytes()
+    folder = _reopened(folder)
+    with pytest.raises(Failure, match=r"metrics\.csv lacks the rows of the rounds 2, .*--restart"):
+        _run(Toy(), folder)
+    assert folder.metrics_path.read_bytes() == before
+    assert not {"recovered_rounds", "continuations"} & set(_config(folder))
+
+
+def test_a_restart_plays_all_rounds_again_and_keeps_the_old_files(folder, whole):
+    with pytest.raises(BreakdownError):
+        _run(Toy(_break_in(6)), folder)
+    folder.metrics_path.write_text("torn")
+    toy = Toy()
+    folder = _reopened(folder, restart=True)
+    outcome = _run(toy, folder)
+    assert toy.played == [1, 2, 3, 4, 5, 6, 7]
+    _assert_as_whole(outcome, folder, whole)
+    aside = folder.path / "before_restart_1"
+    assert (aside / "metrics.csv").read_text() == "torn"
+    assert len(list(aside.glob("events.out.tfevents.*"))) == 1
+
+
+def test_metrics_and_events_are_on_the_disk_before_their_checkpoint(folder, monkeypatch):
+    done = []
+
+    def spy(owner, name):
+        method = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *arguments: (done.append(name), method(*arguments))[1])
+
+    spy(metrics_file.MetricsFile, "write")
+    spy(metrics_file.MetricsFile, "sync")
+    spy(events.EventsFile, "flush")
+    spy(run_folder.RunFolder, "save_checkpoint")
+    _run(Toy(), folder, total=3, checkpoint=2)
+    assert done == [*["write"] * 2, "flush", "sync", "save_checkpoint", "write", "flush", "sync", "save_checkpoint"]
+
+
+def test_a_continued_run_records_its_start(folder):
+    with pytest.raises(BreakdownError):
+        _run(Toy(_break_in(6)), folder)
+    assert "continuations" not in _config(folder)
+    folder = _reopened(folder)
+    _run(Toy(), folder)
+    assert [entry["after_round"] for entry in _config(folder)["continuations"]] == [4]
+
+
+def test_a_checkpoint_of_another_state_ends_in_an_error_and_overwrites_nothing(folder):
+    _run(Toy(), folder, total=4)
+    folder.save_checkpoint(6, [np.zeros(3, np.float32), np.array(6)])
+    before = folder.metrics_path.read_bytes()
+    with pytest.raises(Failure, match="holds another state than this program's"):
+        _run(Toy(), _reopened(folder))
+    assert folder.metrics_path.read_bytes() == before
+
+
 # Signals.
 
 
@@ -296,9 +424,16 @@ def test_a_signal_in_the_last_round_stops_nothing_early(folder, whole):
 
 
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_ends_the_program_at_once(folder, second):
-    with pytest.raises(SystemExit) as caught:
-        _run(Toy(_signal_in(3, signal.SIGINT, second)), folder)
+def test_a_second_signal_is_the_callers(folder, second):
+    def end(signum, frame):
+        raise SystemExit(128 + signum)
+
+    before = signal.signal(second, end)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            _run(Toy(_signal_in(3, signal.SIGINT, second)), folder)
+    finally:
+        signal.signal(second, before)
     assert caught.value.code == 128 + second
     assert [row["round_num"] for row in _metrics(folder)] == ["1", "2"]
 

@@ -118,6 +118,7 @@ def test_values_that_hold_commas_are_separated_by_semicolons():
         ([], {"sweeps": ["client_learning_rate=0.1,0.10"]}, "=0.1 and --client_learning_rate=0.10 are the same run"),
         ([], {"sweeps": ["rounds_per_checkpoint=5,6"]}, "--rounds_per_checkpoint=5 and .* are the same run"),
         ([], {"sweeps": ["experiment_name=a,b"]}, "the grid sets this flag of its runs itself"),
+        (["--restart"], {}, "--restart starts single runs over: give it with the command that config.json"),
         (["--list_presets"], {}, "--list_presets is a flag of bandits.run_federated"),
         ([], {"grid": "appendix_a2_emnits"}, "--grid=appendix_a2_emnits is not known: did you mean appendix_a2_emnist"),
         ([], {"grid": "appendix_a2_so", "binary": "run_ads"}, "is a grid of --binary=run_federated, not run_ads"),

@@ -51,6 +51,15 @@ def test_a_run_of_other_versions_is_named(tmp_path):
         grid_results.finished_rounds(folder)
 
 
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_run_of_another_format_is_named(tmp_path, number):
+    folder = _finished(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"format": number}))
+    with pytest.raises(UsageError, match=f"{folder} holds a run of format {number}, not 2: choose another"):
+        grid_results.finished_rounds(folder)
+
+
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
@@ -118,8 +127,8 @@ def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_
     assert lines[3] == "... and 1 more, see results.csv"
 
 
-def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first():
-    found = grid_results.table(OUTCOMES, ["client_learning_rate"], "score")
+def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first(tmp_path):
+    found = grid_results.table(OUTCOMES, ["client_learning_rate"], "score", tmp_path)
     columns = ["run", "status", "score", "rounds", "client_learning_rate", "seed", "total_rounds", "error"]
     assert list(found.columns) == columns
     assert list(found["run"])[3:5] == ["mixed/seed_0", "mixed/seed_1"]

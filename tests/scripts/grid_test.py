@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import json
 import os
 import pathlib
 import signal
@@ -15,7 +16,7 @@ import pytest
 
 from bandits.ads import run_ads
 from data.errors import UsageError
-from scripts import grid, grid_plan
+from scripts import grid, grid_plan, runs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOY = grid_plan.Binary("tests.scripts.toy_binary", "score")
@@ -172,11 +173,28 @@ def test_a_damaged_folder_is_named_and_the_others_are_played(play, tmp_path, cap
     assert [row[1] for row in _results(tmp_path, ("rate", "status"))] == ["failed", "failed", "finished", "finished"]
 
 
-def test_a_grid_folder_of_another_version_is_refused(play, tmp_path):
+@pytest.mark.parametrize("content", ['{"format": 1}', '{"format": 3}', "{}"])
+def test_a_grid_of_another_format_is_refused_left_as_it_is_and_reported(play, tmp_path, content):
     play("--sweep=rate=0.1")
-    (tmp_path / "g" / "grid.json").write_text('{"format": 0}')
-    with pytest.raises(UsageError, match=r"g/grid\.json is of another version of this program"):
+    grid_json = tmp_path / "g" / "grid.json"
+    grid_json.write_text(content)
+    (config,) = tmp_path.glob("g/runs/*/*/config.json")
+    config.write_text(json.dumps({**json.loads(config.read_text()), "format": 1, "command": ["run", "--x=a b"]}))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    before = [(path.stat().st_mtime_ns, path.read_bytes()) for path in files]
+    with pytest.raises(
+        UsageError, match=r"g holds a grid of format \d, and this version .* continues those of format 2"
+    ):
         play("--sweep=rate=0.1")
+    assert [(path.stat().st_mtime_ns, path.read_bytes()) for path in files] == before
+    assert runs.read(config.parent).command == "run '--x=a b'"
+
+
+def test_results_hold_the_command_of_each_run(play, tmp_path):
+    play("--sweep=rate=0.1")
+    ((command,),) = _results(tmp_path, ("command",))
+    assert "./scripts/python -m tests.scripts.toy_binary --max_concurrent_threads=" in command
+    assert f" --rate=0.1 --seed=0 --root_output_dir={tmp_path}/g/runs --experiment_name=rate=0.1-" in command
 
 
 def test_a_worker_killed_in_mid_run_changes_no_number(play, tmp_path, capfd):

@@ -25,6 +25,12 @@ def test_a_run_is_read(tmp_path):
     assert (run.flags, run.command, run.privacy) == ({"seed": 3}, "'a b'", {"epsilon": 1.5})
 
 
+def test_the_command_is_that_of_the_last_start(tmp_path):
+    starts = [{"command": "./scripts/python -m x --total_rounds=2"}, {"command": "./scripts/python -m x 'a b'"}]
+    config = {"flags": {}, "command": "./scripts/python -m x", "continuations": starts}
+    assert runs.read(_write(tmp_path / "run", config=json.dumps(config))).command == "./scripts/python -m x 'a b'"
+
+
 def test_a_last_line_that_a_crash_left_half_written_is_dropped(tmp_path):
     folder = _write(tmp_path / "run", "round_num,reward\n11,0.5\n1")
     assert list(runs.read(folder).metrics["round_num"]) == [11]

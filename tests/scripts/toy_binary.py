@@ -13,7 +13,7 @@ import types
 import numpy as np
 
 from data.errors import UsageError
-from optimization import cli, run_folder
+from optimization import cli, metrics_file, run_folder
 
 
 def define() -> cli.FlagSet:
@@ -64,7 +64,7 @@ def program(settings: cli.Settings) -> int:
     if found := folder.newest_checkpoint([total], settings.total_rounds):
         first, (total,) = found
         print(f"Continuing after round {first}")
-    metrics = run_folder.MetricsFile(folder.metrics_path, ["round_num", "score", "threads"], first)
+    metrics = metrics_file.MetricsFile(folder.metrics_path, ["round_num", "score", "threads"], first)
     step = 1 + (settings.seed / 1000 - math.log10(settings.rate / settings.peak) ** 2) / settings.total_rounds
     for round_num in range(first + 1, settings.total_rounds + 1):
         while settings.waits_for and round_num > 2 and not os.path.exists(settings.waits_for):

@@ -1,0 +1,165 @@
+"""Tests of optimization.metrics_file."""
+
+import csv
+import errno
+import os
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from data.errors import Failure
+from optimization import metrics_file
+
+COLUMNS = ["round_num", "loss", "reward"]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "metrics.csv"
+
+
+def _metrics_file(path: pathlib.Path, last_round: int, **recover) -> metrics_file.MetricsFile:
+    return metrics_file.MetricsFile(path, COLUMNS, last_round, **recover)
+
+
+def _rounds(path: pathlib.Path) -> list[str]:
+    with open(path, newline="") as file:
+        return [row["round_num"] for row in csv.DictReader(file)]
+
+
+@pytest.fixture
+def three_rows(path):
+    """A file with the metrics of rounds 1 to 3."""
+    metrics = _metrics_file(path, 0)
+    for round_num in (1, 2, 3):
+        metrics.write({"round_num": round_num, "loss": round_num / 4})
+    metrics.close()
+    return path
+
+
+def test_a_row_can_be_read_as_soon_as_it_is_written(path):
+    metrics = _metrics_file(path, 0)
+    metrics.write({"round_num": 1, "loss": 0.25, "reward": 2})
+    assert path.read_text() == "round_num,loss,reward\n1,0.25,2\n"
+    metrics.close()
+
+
+def test_a_column_without_a_value_stays_empty(three_rows):
+    assert three_rows.read_text().splitlines()[1] == "1,0.25,"
+
+
+def test_a_metric_without_a_column_is_an_error(path):
+    metrics = _metrics_file(path, 0)
+    with pytest.raises(ValueError, match="speed"):
+        metrics.write({"round_num": 1, "speed": 3})
+    metrics.close()
+
+
+def test_rows_beyond_the_checkpoint_are_dropped(three_rows):
+    _metrics_file(three_rows, 2).close()
+    assert three_rows.read_text() == "round_num,loss,reward\n1,0.25,\n2,0.5,\n"
+
+
+def test_rows_follow_those_that_were_kept(three_rows):
+    metrics = _metrics_file(three_rows, 2)
+    metrics.write({"round_num": 3, "loss": 9})
+    metrics.close()
+    assert three_rows.read_text() == "round_num,loss,reward\n1,0.25,\n2,0.5,\n3,9,\n"
+
+
+def test_a_new_run_starts_an_empty_file(three_rows):
+    _metrics_file(three_rows, 0).close()
+    assert three_rows.read_text() == "round_num,loss,reward\n"
+
+
+@pytest.mark.parametrize("half", ["4", "4,", "1", "1,0.", "", "\0\0\0", '"4'])
+def test_a_half_written_last_line_is_dropped(three_rows, half):
+    with open(three_rows, "a") as file:
+        file.write(half)
+    _metrics_file(three_rows, 3).close()
+    assert _rounds(three_rows) == ["1", "2", "3"]
+
+
+def _damaged(path: pathlib.Path, damage) -> None:
+    path.write_bytes(damage(path.read_bytes()))
+
+
+TORN = {
+    "missing": (lambda content: content.replace(b"2,0.5,\n", b""), "2"),
+    "torn": (lambda content: content.replace(b"2,0.5,\n", b"2,0."), "2-3"),
+    "garbage": (lambda content: content.replace(b"0.5", b"\xff\x00"), "2"),
+    "quote": (lambda content: content.replace(b"0.5", b'"'), "2"),
+    "last line without its end": (lambda content: content[:-1], "3"),
+    "header": (lambda content: content.replace(b"loss", b"l\0ss"), "1-3"),
+    "first": (lambda content: content.replace(b"1,0.25,\n", b""), "1"),
+    "first and last": (lambda content: content.replace(b"1,0.25,\n", b"")[:-3], "1, 3"),
+    "emptied": (lambda content: b"", "1-3"),
+}
+
+
+@pytest.mark.parametrize(("damage", "lost"), TORN.values(), ids=TORN)
+def test_rows_that_are_missing_are_named_and_the_file_is_left_as_it_is(three_rows, damage, lost):
+    _damaged(three_rows, damage)
+    before = three_rows.read_bytes()
+    with pytest.raises(Failure) as caught:
+        _metrics_file(three_rows, 3)
+    assert str(caught.value) == (
+        f"{three_rows} lacks the rows of the rounds {lost}, which are not among the TensorBoard events beside it "
+        "either. Put a copy of one of them back; or give --restart, which starts over and moves the old files aside."
+    )
+    assert three_rows.read_bytes() == before
+
+
+@pytest.mark.parametrize(("damage", "lost"), TORN.values(), ids=TORN)
+def test_rows_that_are_missing_are_recovered(three_rows, damage, lost):
+    whole = three_rows.read_bytes()
+    _damaged(three_rows, damage)
+    asked = []
+
+    def recover(rounds):
+        asked.append(metrics_file.spans(rounds))
+        return {number: {"loss": np.float32(number / 4)} for number in rounds}
+
+    _metrics_file(three_rows, 3, recover=recover).close()
+    assert (asked, three_rows.read_bytes()) == ([lost], whole)
+
+
+def test_a_deleted_file_is_recovered(path):
+    found = {1: {"loss": np.float32(0.1), "reward": np.float32(3)}, 2: {"loss": np.float32(2), "reward": np.float32(4)}}
+    _metrics_file(path, 2, recover=lambda rounds: found).close()
+    # Only whole numbers: a column of counts.
+    assert path.read_text() == "round_num,loss,reward\n1,0.1,3\n2,2.0,4\n"
+
+
+def test_rows_that_are_left_say_whether_a_column_holds_counts(path):
+    path.write_text("round_num,loss,reward\n1,1.0,5\n")
+    _metrics_file(path, 2, recover=lambda rounds: {2: {"loss": np.float32(2), "reward": np.float32(7)}}).close()
+    assert path.read_text() == "round_num,loss,reward\n1,1.0,5\n2,2.0,7\n"
+
+
+def test_what_is_not_finite_is_recovered(path):
+    found = {1: {"loss": np.float32("inf"), "reward": np.float32("nan")}}
+    _metrics_file(path, 1, recover=lambda rounds: found).close()
+    assert path.read_text() == "round_num,loss,reward\n1,inf,nan\n"
+
+
+def test_a_full_disk_is_named_and_keeps_the_rows_before(three_rows, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    metrics = _metrics_file(three_rows, 3)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Failure, match=re.escape(f"{three_rows} cannot be written (No space left on device).")):
+        metrics.sync()
+    metrics.close()
+    with pytest.raises(Failure, match="cannot be written"):
+        _metrics_file(three_rows, 2)
+    assert _rounds(three_rows) == ["1", "2", "3"]
+    assert list(three_rows.parent.iterdir()) == [three_rows]
+
+
+@pytest.mark.parametrize(("numbers", "text"), [([], ""), ([4], "4"), ([1, 2, 3, 5, 7, 8], "1-3, 5, 7-8")])
+def test_numbers_are_told_in_spans(numbers, text):
+    assert metrics_file.spans(numbers) == text
