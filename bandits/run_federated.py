@@ -4,6 +4,11 @@ From flags to results: `bandits.flags` checks the flags, the task's data is open
 only then TensorFlow Federated is imported and the rounds are played.
 """
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import math
 import sys
 from collections.abc import Sequence

@@ -19,6 +19,7 @@ from typing import Any
 from absl import flags
 
 from data.errors import Failure, UsageError
+from optimization import interruption
 
 _WORKING_DIRECTORY = "BUILD_WORKING_DIRECTORY"  # Where the user is, under `bazel run`.
 # Who repeats a run's command does not want to start it over once it is done.
@@ -224,7 +225,7 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's start-up chatter, before it is imported.
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
-    signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
+    interruption.install()
     try:
         if {"--help", "-help", "-h", "--helpfull"} & set(sys.argv[1:]):
             print(flag_set.help())

@@ -5,6 +5,11 @@ of a round. For Stack Overflow: time, memory, bytes moved, and the sparse model 
 in the data sets' shapes, so that no file is needed. Prints a table and writes JSON.
 """
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import dataclasses
 import json
 import os

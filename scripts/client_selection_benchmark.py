@@ -4,6 +4,11 @@ Data is generated in the shapes of Synthetic(1,1) and of Fashion-MNIST, so that 
 rounds played in turn, so that a machine whose speed drifts slows both alike.
 """
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import concurrent.futures
 import json
 import os

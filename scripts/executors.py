@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from data.errors import Failure, UsageError
-from optimization import cli
+from optimization import cli, interruption
 from scripts import grid_worker
 from scripts.grid_worker import Job, Result
 
@@ -82,8 +82,13 @@ def playing(executor: Executor, folder: pathlib.Path) -> Iterator[None]:
       executor: Who plays.
       folder: What the same command would continue.
     """
+
+    def leave(signum: int) -> None:
+        raise KeyboardInterrupt if signum == signal.SIGINT else SystemExit(128 + signum)
+
     try:
-        yield
+        with interruption.answered(leave):
+            yield
     except (KeyboardInterrupt, SystemExit):
         print("\nStopping after the rounds in progress; once more to stop at once.", file=sys.stderr)
         executor.stop()

@@ -4,6 +4,11 @@ Flags of all runs are checked before anything slow is imported. A run lies in a 
 played once, continued where it was interrupted, and found again by every grid that holds it.
 """
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import contextlib
 import fcntl
 import importlib

@@ -6,6 +6,11 @@
 A finished run is marked in its folder; a line about it goes back to who asked.
 """
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import contextlib
 import ctypes
 import gc
@@ -143,7 +148,6 @@ def main() -> int:
     """Plays the run on the command line, or those that come in on stdin."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
-    signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
     if len(sys.argv) > 1:
         return _one(*sys.argv[1:])
     # The kernel ends this process, and so TFF's worker, when the grid is gone without having said so.
@@ -154,8 +158,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        status = main()
-    except KeyboardInterrupt:
-        status = 128 + signal.SIGINT
-    sys.exit(status)
+    sys.exit(main())

@@ -3,6 +3,11 @@
 With `--tables`, prints the posterior study's tables of its runs instead.
 """
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -1,5 +1,10 @@
 """Measures the time and memory of mean shift over a cohort's models. Prints them and writes JSON."""
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import json
 import os
 import pathlib

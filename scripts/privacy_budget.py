@@ -1,5 +1,10 @@
 """What privacy costs: `python -m scripts.privacy_budget --population=N --cohort=C --rounds=T --noise_multiplier=Z`."""
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import dataclasses
 import math
 import pathlib

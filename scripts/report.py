@@ -3,6 +3,11 @@
 The page holds all it needs, Plotly's library too, and loads nothing from a network.
 """
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import base64
 import html
 import json

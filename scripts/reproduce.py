@@ -4,6 +4,11 @@ Runs are played as a grid's: named by their flags, played once, shared by all fi
 where they were interrupted.
 """
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import dataclasses
 import math
 import os

@@ -1,5 +1,10 @@
 """Starts a TFF worker on this machine, for experiments that run on another with `--tff_workers`."""
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import contextlib
 import os
 import socket

@@ -1,5 +1,10 @@
 """Figures of ad runs: `python -m bandits.ads.figures --runs=DIR,DIR --output=ads.png`."""
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import json
 import pathlib
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,10 @@
 """Runs a federated multi-armed bandit over ads, and a centralised one on the same impressions; see `--help`."""
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import sys
 
 from bandits.ads import flags, metrics

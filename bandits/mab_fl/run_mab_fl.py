@@ -4,6 +4,11 @@ Flags are checked, the workers' data opened and the runs' folders claimed before
 runs of a command share one TFF worker and its compiled computations.
 """
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import csv
 import dataclasses
 import json

@@ -3,6 +3,11 @@
 Flags are checked, the data opened and the runs' folders claimed before TensorFlow Federated is imported.
 """
 
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization import interruption
+
+    interruption.install()
+
 import sys
 
 import numpy as np

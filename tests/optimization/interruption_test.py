@@ -1,0 +1,148 @@
+"""Tests of optimization.interruption, most from processes of their own, and that every program begins with it."""
+
+import ast
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from optimization import interruption
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGES = ("bandits", "data", "optimization", "scripts")
+STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
+WORDS = {signal.SIGINT: "Interrupted.\n", signal.SIGTERM: "Terminated.\n"}
+# A module that takes long to import, and swallows every exception meanwhile.
+SLOW = """
+import time
+print("importing", flush=True)
+while True:
+    try:
+        time.sleep(60)
+    except BaseException:
+        pass
+"""
+
+
+def _is_main(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and ast.unparse(statement.test) == "__name__ == '__main__'"
+
+
+def _programs() -> dict[str, ast.Module]:
+    """Returns all modules that are programs: those that do something at their end when they are run."""
+    found = {}
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            tree = ast.parse(path.read_text())
+            if tree.body and _is_main(tree.body[-1]):
+                found[".".join(path.relative_to(ROOT).with_suffix("").parts)] = tree
+    return found
+
+
+PROGRAMS = _programs()
+
+
+def _interrupted(arguments: list[str], folder: pathlib.Path, *signums: int) -> tuple[int, str]:
+    """Starts a program that finds the packages of a folder first, and signals it once it has printed a line."""
+    paths = os.pathsep.join([str(folder), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stdout.readline()
+            for signum in signums:
+                process.send_signal(signum)
+            _, stderr = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    return process.returncode, stderr
+
+
+def test_all_binaries_and_scripts_are_found():
+    assert {"bandits.run_federated", "optimization.posterior.run_posterior", "scripts.grid_worker"} <= set(PROGRAMS)
+    assert len(PROGRAMS) >= 16
+
+
+@pytest.mark.parametrize("module", PROGRAMS)
+def test_a_program_answers_signals_before_it_imports_anything(module):
+    first = PROGRAMS[module].body[1]
+    assert _is_main(first)
+    assert ast.unparse(first.body) == "from optimization import interruption\ninterruption.install()"
+
+
+@pytest.mark.parametrize("signum", STATUS)
+@pytest.mark.parametrize("module", PROGRAMS)
+def test_a_signal_during_the_first_imports_ends_a_program_with_one_line(tmp_path, module, signum):
+    (tmp_path / "absl.py").write_text(SLOW)
+    assert _interrupted(["-m", module], tmp_path, signum) == (STATUS[signum], WORDS[signum])
+
+
+@pytest.mark.parametrize("signum", STATUS)
+def test_a_signal_while_tensorflow_is_imported_ends_a_program_with_one_line(tmp_path, signum):
+    (tmp_path / "tensorflow.py").write_text(SLOW)
+    binary = tmp_path / "tensorflow_federated" / "data" / "worker_binary"
+    binary.parent.mkdir(parents=True)
+    (tmp_path / "tensorflow_federated" / "__init__.py").write_text("import tensorflow\n")
+    binary.write_text("#!/bin/sh\nsleep 60\n")
+    binary.chmod(0o755)
+    arguments = ["-m", "bandits.run_federated", f"--root_output_dir={tmp_path / 'runs'}"]
+    assert _interrupted(arguments, tmp_path, signum) == (STATUS[signum], WORDS[signum])
+
+
+@pytest.mark.parametrize("signum", STATUS)
+@pytest.mark.parametrize(
+    "work",
+    [
+        "import asyncio; print(1, flush=True); asyncio.run(asyncio.sleep(60))",
+        "import threading, time\n"
+        "thread = threading.Thread(target=time.sleep, args=(60,)); thread.start(); print(1, flush=True); thread.join()",
+        "import concurrent.futures as futures, time\n"
+        "with futures.ThreadPoolExecutor() as pool:\n"
+        "    future = pool.submit(time.sleep, 60); print(1, flush=True); future.result()",
+        "import time\nclass Slow:\n    def __del__(self): print(1, flush=True); time.sleep(60)\nSlow()",
+    ],
+    ids=["event loop", "thread", "thread pool", "finalizer"],
+)
+def test_a_signal_ends_the_program_whatever_it_is_doing(tmp_path, work, signum):
+    code = f"from optimization import interruption; interruption.install()\n{work}"
+    assert _interrupted(["-c", code], tmp_path, signum) == (STATUS[signum], WORDS[signum])
+
+
+def test_what_was_printed_before_a_signal_is_not_lost():
+    code = (
+        "import signal; from optimization import interruption; interruption.install(); print('kept'); "
+        "signal.raise_signal(signal.SIGINT)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "kept\n", "Interrupted.\n")
+
+
+def test_importing_a_program_leaves_the_handlers_alone():
+    code = (
+        "import signal; from bandits import run_federated; from scripts import grid, grid_worker; "
+        "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler; "
+        "assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_the_first_signal_is_answered_and_the_second_is_who_was_in_charge_befores():
+    answered, before = [], []
+    handler = signal.signal(signal.SIGTERM, lambda signum, frame: before.append(signum))
+    try:
+        with interruption.answered(answered.append):
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert (answered, before) == ([signal.SIGINT], [signal.SIGTERM, signal.SIGTERM])
