@@ -211,16 +211,13 @@ class BanditProcess:
         """Takes the server's step, in TensorFlow.
 
         Returns:
-          The next state's parts but the aggregator's; the norm of the delta; whether the round ends with a deployment.
+          The next state's parts but the aggregator's; the norm of the delta that was applied; whether the round ends with a deployment.
         """
-        # The mean of no client at all is not a number: no step.
-        is_finite = tf.math.is_finite(tf.linalg.global_norm(delta))
-        delta = tuple(tf.where(is_finite, part, tf.zeros_like(part)) for part in delta)
-        optimizer, weights = server.server_step(self.server_optimizer, state.optimizer, state.weights, delta)
+        optimizer, weights, norm = server.server_step(self.server_optimizer, state.optimizer, state.weights, delta)
         round_num = state.round_num + 1
         deploys = tf.equal(round_num % self.deploy_every, 0)
         deployed = tf.cond(deploys, lambda: (tuple(weights), *state.deployed[:-1]), lambda: tuple(state.deployed))
-        return round_num, weights, deployed, optimizer, tf.linalg.global_norm(delta), deploys
+        return round_num, weights, deployed, optimizer, norm, deploys
 
     def build_loss_poll(self, num_clients: int) -> tff.Computation:
         """Returns the computation (deployed, weights, clients) -> float32 [num_clients].

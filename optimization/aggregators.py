@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
@@ -32,7 +33,7 @@ def build(
     """
     kind = settings["aggregator_type"]
     if kind == "mean" and settings["client_weighting"] == "num_examples":
-        return _clipped(settings, tff.aggregators.MeanFactory(no_nan_division=True))
+        return _NothingOfNobody(_clipped(settings, tff.aggregators.MeanFactory(no_nan_division=True)))
     if kind == "mean":
         unweighted = _clipped(settings, tff.aggregators.UnweightedMeanFactory())
     elif kind == "secure_sum":
@@ -66,7 +67,45 @@ def build(
         query = _SUM_QUERIES[kind](settings, mechanism, tuple(tf.TensorSpec(shape) for shape in shapes))
         mean = tfp.NormalizedQuery(query, denominator=float(mechanism.cohort))
         unweighted = tff.aggregators.DifferentiallyPrivateFactory(mean)
-    return tff.aggregators.as_weighted_aggregator(unweighted)
+    weighted = tff.aggregators.as_weighted_aggregator(unweighted)
+    # Whether anybody came is private: noise is released in every round, and the step taken.
+    return weighted if mechanism.noise_multiplier else _NothingOfNobody(weighted)
+
+
+class _NothingOfNobody(tff.aggregators.WeightedAggregationFactory):
+    """An aggregation that keeps its state when nobody comes, and whose result then is not a number.
+
+    TFF's quantile of no norms would be not a number for ever after, and so would be the clip norm.
+    """
+
+    def __init__(self, inner: tff.aggregators.WeightedAggregationFactory):
+        self._inner = inner
+
+    def create(self, value_type, weight_type):
+        inner = self._inner.create(value_type, weight_type)
+        state_type = inner.state_type.member
+
+        @tff.tensorflow.computation(weight_type)
+        def one(weight):
+            del weight
+            return 1
+
+        @tff.tensorflow.computation(np.int32, state_type, state_type, value_type)
+        def result_of(num_clients, before, after, result):
+            came = num_clients > 0
+            state = tf.nest.map_structure(lambda old, new: tf.where(came, new, old), before, after)
+            return state, tf.nest.map_structure(lambda part: tf.where(came, part, np.nan), result)
+
+        @tff.federated_computation(
+            inner.state_type, tff.FederatedType(value_type, tff.CLIENTS), tff.FederatedType(weight_type, tff.CLIENTS)
+        )
+        def next_round(state, value, weight):
+            output = inner.next(state, value, weight)
+            num_clients = tff.federated_sum(tff.federated_map(one, weight))
+            found = tff.federated_map(result_of, (num_clients, state, output.state, output.result))
+            return tff.templates.MeasuredProcessOutput(found[0], found[1], output.measurements)
+
+        return tff.templates.AggregationProcess(inner.initialize, next_round)
 
 
 def _clipped(settings: Mapping[str, Any], mean, *, secure: bool = False):

@@ -37,7 +37,9 @@ def server_step(
     weights: tuple[tf.Tensor, ...],
     delta: tuple[tf.Tensor, ...],
 ):
-    """Applies one aggregated delta.
+    """Applies one aggregated delta; one that is not finite, such as the mean of nobody, changes nothing.
+
+    A delta of zeros is a step like any other: an optimizer with momentum moves on.
 
     Args:
       optimizer: Server optimizer.
@@ -46,7 +48,15 @@ def server_step(
       delta: Aggregated client deltas, new minus old.
 
     Returns:
-      (optimizer state, weights) after.
+      (optimizer state, weights) after, and float32, the delta's L2 norm, 0 where it was not finite.
     """
-    gradient = tf.nest.map_structure(tf.negative, tuple(delta))
-    return optimizer.next(optimizer_state, tuple(weights), gradient)
+    norm = tf.linalg.global_norm(delta)
+    is_finite = tf.math.is_finite(norm)
+    before = (optimizer_state, tuple(weights))
+
+    def step():
+        gradient = tf.nest.map_structure(tf.negative, tuple(delta))
+        return tf.nest.flatten(optimizer.next(*before, gradient))
+
+    after = tf.cond(is_finite, step, lambda: [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(before)])
+    return *tf.nest.pack_sequence_as(before, after), tf.where(is_finite, norm, 0.0)

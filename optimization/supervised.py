@@ -216,8 +216,8 @@ class SupervisedProcess:
 
         @tff.tensorflow.computation(state_type, weights_type)
         def server_round(state, delta):
-            optimizer, weights = server.server_step(self.server_optimizer, state.optimizer, state.weights, delta)
-            return weights, optimizer, tf.linalg.global_norm(delta)
+            optimizer, weights, norm = server.server_step(self.server_optimizer, state.optimizer, state.weights, delta)
+            return weights, optimizer, norm
 
         @tff.federated_computation(
             tff.FederatedType(state_type, tff.SERVER), tff.FederatedType(self.client_type, tff.CLIENTS)

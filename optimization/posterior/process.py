@@ -134,7 +134,7 @@ def build_server_step(
 
     def step(state: supervised.SupervisedState, delta: np.ndarray) -> supervised.SupervisedState:
         weights, optimizer = tf.nest.map_structure(tf.constant, (tuple(state.weights), state.optimizer))
-        optimizer, weights = server.server_step(
+        optimizer, weights, _ = server.server_step(
             definition.server_optimizer, optimizer, weights, vectors.unflatten(tf.constant(delta), shapes)
         )
         weights, optimizer = tf.nest.map_structure(_array, (weights, optimizer))

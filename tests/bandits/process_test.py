@@ -209,6 +209,37 @@ def test_a_cohort_of_empty_clients_changes_nothing(tff_worker):
         np.testing.assert_array_equal(found, weight)
 
 
+@pytest.mark.parametrize(
+    "aggregation",
+    [
+        {"clip_norm": 0.1, "adaptive_clipping": True},
+        {"clip_norm": 0.1, "adaptive_clipping": True, "client_weighting": "num_examples"},
+        {"clip_norm": 0.1, "adaptive_clipping": True, "aggregator_type": "secure_sum"},
+        {"clip_norm": 0.1, "adaptive_clipping": True, "aggregator_type": "dpsgd", "noise_multiplier": 0},
+        {},
+    ],
+    ids=["mean", "by_examples", "secure_sum", "dpsgd_without_noise", "unclipped"],
+)
+def test_a_round_that_nobody_came_to_changes_nothing(tff_worker, aggregation):
+    rounds = make(**aggregation).build(INITIAL)
+    before, _ = rounds.next(rounds.initialize(), [make_client(6, 1), make_client(6, 2)])  # Adam is moving.
+    after, metrics = rounds.next(before, [])
+    assert (metrics.examples, metrics.update_norm, after.round_num) == (0, 0, 2)
+    for found, expected in zip(tf.nest.flatten(after[1:]), tf.nest.flatten(before[1:]), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_zero_updates_are_a_step_of_the_server_optimizer(tff_worker):
+    rounds = make(client_weighting="num_examples").build(INITIAL)
+    before, _ = rounds.next(rounds.initialize(), [make_client(6, 1)])
+    after, metrics = rounds.next(before, [make_client(0, 2)])
+    assert metrics.update_norm == 0
+    # Adam's first step is as long as its learning rate; in the second, both moments have decayed once.
+    ratio = (0.1 * 0.9 / (1 - 0.9**2)) / np.sqrt(0.001 * 0.999 / (1 - 0.999**2))
+    for new, old, start in zip(after.weights, before.weights, INITIAL, strict=True):
+        np.testing.assert_allclose(new - old, ratio * (old - start), rtol=1e-3, atol=1e-5)
+
+
 def test_weighting_by_examples(tff_worker):
     clients = [make_client(size, number) for number, size in enumerate([12, 3])]
     rounds = make(client_weighting="num_examples").build(INITIAL)

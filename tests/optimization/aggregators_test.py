@@ -110,7 +110,20 @@ def test_state_that_was_saved_continues_as_if_it_had_not_been(tff_worker, kind):
 
 @pytest.mark.parametrize("kind", ["dpsgd", "dpsgd_adaptive", "dpftrl", "mf_dpftrl"])
 def test_an_empty_cohort_still_releases_noise(tff_worker, kind):
-    _, process = build_kind(kind)
-    result = flat(play(process, process.initialize(), []).result)
+    settings, process = build_kind(kind)
+    output = play(process, process.initialize(), [])
+    result = flat(output.result)
     assert np.isfinite(result).all()
     assert result.std() > 0
+    assert np.isfinite(aggregators.clip_norm(settings, output.state, output.measurements))
+
+
+@pytest.mark.parametrize("kind", ["mean", "secure_sum"])
+def test_without_noise_an_empty_cohort_leaves_the_state_and_has_no_result(tff_worker, kind):
+    settings, process = build_kind(kind)
+    before = play(process, process.initialize(), [DELTA] * 4).state
+    output = play(process, before, [])
+    assert np.isnan(flat(output.result)).all()
+    for found, expected in zip(tf.nest.flatten(output.state), tf.nest.flatten(before), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert aggregators.clip_norm(settings, before, output.measurements) == pytest.approx(0.1 * np.exp(0.16))
