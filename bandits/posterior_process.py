@@ -61,13 +61,13 @@ class CollectedRounds:
     def next(
         self, state: process.BanditState, cohort: Sequence[process.ClientInput]
     ) -> tuple[process.BanditState, process.RoundMetrics]:
-        """Plays one round; a cohort in which nobody has an example and a finite update takes no step."""
+        """Plays one round; where nobody has an example the update is zero, and where nobody came there is none."""
         rows, sums = self._collect(state.deployed, state.weights, cohort)
         updates = posterior_process.CohortUpdates(*rows).in_order()
         before = algorithms.flat(state.weights)
-        delta = np.zeros_like(before)
-        if updates.useful.any():
-            delta = self._aggregate(before, updates.only_useful(), None).delta
+        delta = np.full_like(before, 0 if len(updates.examples) else np.nan)
+        if updates.examples.any():
+            delta = self._aggregate(before, updates.with_examples(), None).delta
         step = self._server_round(state, vectors.unflatten(tf.constant(delta), self._shapes))
         metrics = process.RoundMetrics(
             **dict(zip(process.SUMMED, sums, strict=True)), update_norm=step[4], deployed=step[5], aggregator=()

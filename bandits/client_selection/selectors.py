@@ -28,16 +28,32 @@ class LocalLosses(NamedTuple):
     deviation: np.ndarray
 
 
-def reported(cohort: np.ndarray, losses: LocalLosses) -> tuple[np.ndarray, LocalLosses]:
-    """Returns the distinct clients of a cohort that have a loss to report, and these losses, for `Selector.observe`.
+class Reports(NamedTuple):
+    """What a round's cohort reported, for `Selector.observe`.
+
+    Attributes:
+      ids: int [clients], distinct, those with a loss to report.
+      losses: Theirs.
+      silent: int [clients], distinct, those without: they had no example, or diverged.
+    """
+
+    ids: np.ndarray
+    losses: LocalLosses
+    silent: np.ndarray
+
+
+def reported(cohort: np.ndarray, losses: LocalLosses) -> Reports:
+    """Returns the reports of a cohort.
 
     Args:
       cohort: int [places], the clients.
-      losses: Of each place; not finite where the client had no example, or diverged.
+      losses: Of each place; not finite where the client has none.
     """
     ids, places = np.unique(cohort, return_index=True)
     has_loss = np.isfinite(losses.mean[places]) & np.isfinite(losses.deviation[places])
-    return ids[has_loss], LocalLosses(*(np.asarray(part)[places[has_loss]] for part in losses))
+    return Reports(
+        ids[has_loss], LocalLosses(*(np.asarray(part)[places[has_loss]] for part in losses)), ids[~has_loss]
+    )
 
 
 def choose(
@@ -127,18 +143,20 @@ class Selector(abc.ABC):
           draw: The round's keyed generator, after `candidates` took its draws from it.
         """
 
-    def observe(self, state: Any, ids: np.ndarray, losses: LocalLosses) -> Any:
+    def observe(self, state: Any, ids: np.ndarray, losses: LocalLosses, silent: Sequence[int] = ()) -> Any:
         """Returns the state after a round.
 
         Args:
           state: State.
           ids: int [clients], distinct, the clients that reported: some of a cohort may have vanished.
           losses: What they reported.
+          silent: int [clients], distinct, clients of the cohort that were tried and reported nothing. They count as
+            tried, with a loss of 0: one that always diverges would else be tried for ever, as one never seen.
 
         Raises:
           ValueError: If a loss is not finite.
         """
-        del ids
+        del ids, silent
         _check_losses(losses.mean)
         return state
 
@@ -227,14 +245,15 @@ class LastLosses(NamedTuple):
     """State of `RpowD` and `ActiveFl`.
 
     Attributes:
-      losses: float64 [clients], the loss that each reported last; NaN before its first report.
+      losses: float64 [clients], the loss that each reported last, 0 if it was tried since and reported nothing; NaN
+        of one never tried.
     """
 
     losses: np.ndarray
 
 
 class RpowD(_FromCandidates):
-    """Power of choice by the loss that a candidate reported last; one that never did counts as infinite (pi_rpow-d)."""
+    """Power of choice by the loss that a candidate reported last; one never tried counts as infinite (pi_rpow-d)."""
 
     def initial_state(self) -> LastLosses:
         return LastLosses(np.full(self.population, np.nan))
@@ -245,8 +264,8 @@ class RpowD(_FromCandidates):
         losses[self._sizes[ids] == 0] = -np.inf
         return ids[_largest(losses, self.cohort_size, draw)]
 
-    def observe(self, state, ids, losses):
-        return _with_last(state, ids, losses)
+    def observe(self, state, ids, losses, silent=()):
+        return _with_last(state, ids, losses, silent)
 
 
 class UcbState(NamedTuple):
@@ -257,7 +276,7 @@ class UcbState(NamedTuple):
       counts: float64 [clients], N_t, equation (6).
       total: float64, T_t, equation (7).
       deviation: float64, sigma_t.
-      listed: float64 [clients], the list of Algorithm 1 before line 7; infinite for clients never seen. Empty in the
+      listed: float64 [clients], the list of Algorithm 1 before line 7; infinite for clients never tried. Empty in the
         variant that does not use it.
     """
 
@@ -275,7 +294,7 @@ class UcbCs(Selector):
     communication rounds, as in Algorithm 1. (Exponents counted in local steps, as the equations read with T = {tau, 2
     tau, ...}, would discount by gamma^tau a round: nothing would be left of any but the latest.) sigma_t is the largest
     standard deviation that a client of the latest round reported over its local steps; it stays where nobody reported.
-    Clients never seen come first; so do those whose count was discounted to zero, as for gamma = 0 that of all but the
+    Clients never tried come first; so do those whose count was discounted to zero, as for gamma = 0 that of all but the
     latest round's, because the bound grows without limit as the count vanishes.
 
     In the variant of Algorithm 1's listing, only the clients that report get a new index, and after each selection the
@@ -310,18 +329,19 @@ class UcbCs(Selector):
             return _largest(self.indices(state), self.cohort_size, draw)
         return _largest(state.listed, self.cohort_size, draw)
 
-    def observe(self, state, ids, losses):
+    def observe(self, state, ids, losses, silent=()):
         _check_losses(losses.mean)
         _check_losses(losses.deviation)
         loss_sums, counts = self.gamma * state.loss_sums, self.gamma * state.counts
         loss_sums[ids] += losses.mean
-        counts[ids] += 1
+        tried = np.concatenate([ids, silent]).astype(np.int64)
+        counts[tried] += 1
         deviation = np.float64(np.max(losses.deviation)) if len(ids) else state.deviation
         after = UcbState(loss_sums, counts, np.float64(self.gamma * state.total + 1), deviation, state.listed)
         if self.algorithm_listing:
             listed = state.listed.copy()
-            listed[np.isfinite(listed)] *= self.gamma  # Line 8 of the round before; who was never seen stays first.
-            listed[ids] = self.indices(after, ids)
+            listed[np.isfinite(listed)] *= self.gamma  # Line 8 of the round before; who was never tried stays first.
+            listed[tried] = self.indices(after, tried)
             after = after._replace(listed=listed)
         return after
 
@@ -331,8 +351,8 @@ class ActiveFl(Selector):
 
     A client's valuation is sqrt(D_k) times the mean loss it reported last. The fraction alpha_1 of clients with the
     lowest ones is left out; (1 - alpha_3) m places are drawn without replacement with probabilities proportional to
-    exp(alpha_2 valuation), the others, rounded up, uniformly from all clients left. Whoever has not reported yet counts
-    as much as the best, which the text leaves open.
+    exp(alpha_2 valuation), the others, rounded up, uniformly from all clients left. Whoever has not been tried yet
+    counts as much as the best, which the text leaves open.
     """
 
     def __init__(self, sizes: Sequence[int], cohort_size: int, alpha_1: float, alpha_2: float, alpha_3: float):
@@ -360,8 +380,8 @@ class ActiveFl(Selector):
         missing = self.cohort_size - len(chosen)
         return np.concatenate([self._with_data[chosen], draw.choice(self._empty, missing, replace=False)])
 
-    def observe(self, state, ids, losses):
-        return _with_last(state, ids, losses)
+    def observe(self, state, ids, losses, silent=()):
+        return _with_last(state, ids, losses, silent)
 
 
 def _check_losses(losses: np.ndarray) -> None:
@@ -369,10 +389,11 @@ def _check_losses(losses: np.ndarray) -> None:
         raise ValueError(f"Reported losses must be finite; got {np.asarray(losses)}.")
 
 
-def _with_last(state: LastLosses, ids: np.ndarray, losses: LocalLosses) -> LastLosses:
+def _with_last(state: LastLosses, ids: np.ndarray, losses: LocalLosses, silent: Sequence[int]) -> LastLosses:
     _check_losses(losses.mean)
     after = state.losses.copy()
     after[ids] = losses.mean
+    after[np.asarray(silent, np.int64)] = 0
     return LastLosses(after)
 
 

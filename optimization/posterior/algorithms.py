@@ -2,7 +2,7 @@
 
 Johansson and Gullbrandson 2022, Algorithms 1 to 10. Whatever the algorithm, its update goes to the same server
 optimizer. FedAvg, FedOpt, FedPA and SGLD average by the clients' numbers of examples; the others treat clients alike,
-as the thesis' algorithms do.
+as the thesis' algorithms do. To all of them a diverged client is one with a zero update, and one without examples none.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ class ServerUpdate(NamedTuple):
     deviation: np.ndarray = NO_DEVIATION
 
 
-# (the weights before as one vector, updates of clients with examples and finite models, generator) -> ServerUpdate
+# (the weights before as one vector, updates of clients with examples, generator) -> ServerUpdate
 Aggregate = Callable[[np.ndarray, process.CohortUpdates, np.random.Generator], ServerUpdate]
 
 

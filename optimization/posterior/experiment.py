@@ -193,8 +193,8 @@ class Run:
         else:
             state, deviation, row, local = self._posterior_round(progress, inputs, work, round_num)
         if self._selector:
-            members, losses = selectors.reported(ids, local)
-            selection = self._selector.observe(selection, members - flags.server_clients(self._settings), losses)
+            members = ids - flags.server_clients(self._settings)
+            selection = self._selector.observe(selection, *selectors.reported(members, local))
         everyone = clients.Examples(
             clients.map_features(lambda *parts: np.concatenate(parts), *(one.features for one in examples)),
             np.concatenate([one.labels for one in examples]),
@@ -241,9 +241,9 @@ class Run:
         updates = self._computations.collection(work)(progress.server.weights, inputs)
         before = algorithms.flat(progress.server.weights)
         update = algorithms.ServerUpdate(np.zeros_like(before), progress.deviation)
-        if updates.useful.any():
+        if updates.examples.any():
             generator = keys.generator(self._settings["seed"], keys.Purpose.DECISION, round_num, 0)
-            update = self._algorithm.aggregate(before, updates.only_useful(), generator)
+            update = self._algorithm.aggregate(before, updates.with_examples(), generator)
         row = {
             metrics.LOSS: _mean(updates.loss_sums.sum(), updates.trained_examples.sum()),
             metrics.UPDATE_NORM: float(np.linalg.norm(update.delta)),
@@ -284,7 +284,7 @@ class Run:
         round_num: int,
     ) -> None:
         """Writes the normality of the cohort's models, and pictures of it, into the run's folder."""
-        trained = algorithms.flat(progress.server.weights) + updates.deltas[updates.useful]
+        trained = algorithms.flat(progress.server.weights) + updates.deltas[updates.trained]
         if len(trained) < 2:
             return
         stem = f"diagnosis_round_{round_num}"

@@ -37,7 +37,7 @@ class CohortUpdates(NamedTuple):
     nonfinite: np.ndarray
 
     @property
-    def useful(self) -> np.ndarray:
+    def trained(self) -> np.ndarray:
         """Whether a client has examples and a finite update, bool [clients]."""
         return (self.examples > 0) & (self.nonfinite == 0)
 
@@ -49,10 +49,10 @@ class CohortUpdates(NamedTuple):
             return rows
         return CohortUpdates(*(part[order] for part in rows))
 
-    def only_useful(self) -> "CohortUpdates":
-        """Returns the rows of `useful` clients."""
-        useful = self.useful
-        return self if useful.all() else CohortUpdates(*(part[useful] for part in self))
+    def with_examples(self) -> "CohortUpdates":
+        """Returns the rows of clients with examples: those without have no model, diverged ones a zero update."""
+        chosen = self.examples > 0
+        return self if chosen.all() else CohortUpdates(*(part[chosen] for part in self))
 
 
 def client_row(output, position: tf.Tensor) -> CohortUpdates:

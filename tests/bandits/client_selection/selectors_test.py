@@ -215,8 +215,36 @@ def test_active_fl_fills_its_uniform_places_with_others():
 
 def test_clients_report_once_and_only_finite_losses():
     local = LocalLosses(np.array([0.5, np.nan, 0.25, 0.5]), np.array([0.1, 0.1, np.inf, 0.1]))
-    ids, found = selectors.reported(np.array([7, 3, 2, 7]), local)
+    ids, found, silent = selectors.reported(np.array([7, 3, 2, 7]), local)
     assert (ids.tolist(), found.mean.tolist(), found.deviation.tolist()) == ([7], [0.5], [0.1])
+    assert silent.tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("name", ["ucb_cs", "ucb_cs_listing", "rpow_d", "active_fl"])
+def test_a_client_that_always_diverges_is_not_the_one_always_chosen(name):
+    selector, state, draw, chosen = ALL[name]([10] * 5, 2), None, np.random.default_rng(0), np.zeros(5, int)
+    state = selector.initial_state()
+    for round_num in range(200):
+        cohort = choose(selector, state, draw)
+        chosen[cohort] += 1
+        mean = np.where(cohort == 0, np.nan, 1 + 1 / (1 + round_num))
+        report = selectors.reported(cohort, LocalLosses(mean, np.where(cohort == 0, np.nan, 0.3)))
+        state = selector.observe(state, *report)
+    assert 1 <= chosen[0] <= 60  # Chance alone would choose it 80 times.
+
+
+def test_who_was_tried_without_a_report_counts_as_tried_with_loss_0():
+    nobody = (np.array([], int), losses([]))
+    selector = selectors.UcbCs([10, 30], 1, gamma=0.7)
+    state = selector.observe(selector.initial_state(), np.array([0]), LocalLosses(np.array([2.0]), np.array([0.5])))
+    state = selector.observe(state, *nobody, np.array([1]))
+    width = 0.5 * np.sqrt(2 * np.log(1.7))  # Nobody reported: the deviation stays.
+    expected = [0.25 * (2 + width / np.sqrt(0.7)), 0.75 * (0 + width)]
+    np.testing.assert_allclose(selector.indices(state), expected, rtol=1e-12)
+    last = selectors.RpowD([10, 30], 1, 2)
+    state = last.observe(last.observe(last.initial_state(), np.array([0]), losses([2.0])), *nobody, np.array([1]))
+    np.testing.assert_array_equal(state.losses, [2, 0])
+    assert last.select(state, np.random.default_rng(0)).tolist() == [0]
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -137,17 +137,32 @@ def test_every_algorithm_takes_the_same_server_step(tff_worker, tmp_path):
     np.testing.assert_allclose(fedkp, fedavg, atol=1e-5)
 
 
-def test_clients_without_examples_or_with_diverged_models_are_left_out(tff_worker, tmp_path):
-    arguments = ("--algorithm=fedkp", "--bandwidth_scale=1e9", "--clients_per_round=3")
-    expected, _ = play(make_run(tmp_path, *arguments, sizes=(4, 6, 5)))
-    run = make_run(
-        tmp_path, "--algorithm=fedkp", "--bandwidth_scale=1e9", "--clients_per_round=5", sizes=(4, 6, 5, 0, 1)
-    )
+# Each of these takes the mean of the cohort: equal sizes, a bandwidth without end, one sample a chain.
+MEANS = {
+    "fedavg": (),
+    "fedopt": (),
+    "fedag": (),
+    "fedpa": ("--burn_in_rounds=1",),
+    "sgld": ("--burn_in_rounds=1",),
+    "fedkp": ("--bandwidth_scale=1e9",),
+    "fedkp_cluster_mean": ("--bandwidth_scale=1e9",),
+    "fedkppa": ("--bandwidth_scale=1e9", "--burn_in_rounds=1"),
+}
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_all_algorithms_take_a_diverged_client_for_a_zero_update_and_an_empty_one_for_none(tff_worker, tmp_path, name):
+    arguments = ("--server_optimizer=sgd", "--server_learning_rate=1", "--server_sgd_momentum=0")
+    three = make_run(tmp_path, "--algorithm=fedavg", "--clients_per_round=3", *arguments, sizes=(5, 5, 5))
+    before = algorithms.flat(three.initial_progress().server.weights)
+    expected = before + 0.75 * (play(three)[0] - before)
+    more = (f"--algorithm={name}", "--clients_per_round=5", *arguments, *MEANS[name])
+    run = make_run(tmp_path, *more, sizes=(5, 5, 5, 5, 0))
     load = run._clients.load
 
     def with_infinity(index):
         one = load(index)
-        return one if index < 3 else one._replace(features=one.features * np.float32(np.inf))
+        return one if index != 3 else one._replace(features=one.features * np.float32(np.inf))
 
     run._clients.load = with_infinity
     found, row = play(run)
