@@ -32,6 +32,7 @@ class Phase:
       server_optimizer: Its name.
       server_learning_rate: Its learning rate.
       client_learning_rate: The clients'.
+      takes_server_flags: Whether the hyperparameters of `--server_optimizer` are this phase's, or the defaults are.
       client_selection: How cohorts are chosen; uniform ones follow `--cohort_sampling`.
       model_aggregation: How a cohort's models become one; `mean` follows `--aggregator_type`.
     """
@@ -45,6 +46,7 @@ class Phase:
     server_optimizer: str
     server_learning_rate: float
     client_learning_rate: float
+    takes_server_flags: bool = True
     client_selection: str = "uniform"
     model_aggregation: str = "mean"
 
@@ -98,8 +100,17 @@ def build_process(
         loss=build_loss(settings, bandit, task.num_actions),
         reward_matrix=task.rewards[phase.rewards],
         local_sgd=local_sgd if bandit.trains else None,
-        aggregator=aggregators.build(settings, mechanism, tuple(model.shapes.values())),
-        server_optimizer=server.build(settings, phase.server_optimizer, phase.server_learning_rate),
+        aggregator=aggregators.build(
+            {
+                **settings,
+                "client_weighting": selector_flags.weighting(phase.client_selection, settings["client_weighting"]),
+            },
+            mechanism,
+            tuple(model.shapes.values()),
+        ),
+        server_optimizer=server.build(
+            settings if phase.takes_server_flags else {}, phase.server_optimizer, phase.server_learning_rate
+        ),
         deploy_every=phase.deploy_every,
         feature_spec=padding.batch_spec(task.feature_spec),
         multi_label=task.multi_label,

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
+import numpy as np
 import tensorflow as tf
 
 FULL_FEEDBACK = "rewards"  # Cache entry, float32 [batch, actions], that only supervised losses read.
@@ -21,8 +22,8 @@ class BanditLoss:
 
     Attributes:
       importance_weighted: Whether each example weighs weight_scale / propensity (eq. 6) or 1 (eq. 5).
-      cross_entropy: Whether outputs are logits: the predicted reward is their softmax, and the loss
-        -r log f - (1 - r) log(1 - f) instead of (f - r)^2.
+      cross_entropy: Whether outputs are logits of two or more actions: the predicted reward is their softmax, and the
+        loss -r log f - (1 - r) log(1 - f) instead of (f - r)^2. Rewards must lie in [0, 1].
       weight_scale: Numerator of the importance weight; 1 makes the loss unbiased.
       weight_cap: Largest importance weight.
     """
@@ -51,9 +52,11 @@ class BanditLoss:
         """
         reward = batch["reward"]
         if self.cross_entropy:
-            log_probabilities = tf.nn.log_softmax(outputs)
-            chosen = _of_action(log_probabilities, batch["action"])
-            others = tf.math.log(tf.maximum(-tf.math.expm1(chosen), 1e-7))
+            total = tf.reduce_logsumexp(outputs, axis=1)
+            chosen = _of_action(outputs, batch["action"]) - total
+            # From the outputs: the logarithm of a rounded 1 - f would have no gradient where f is 1.
+            is_chosen = tf.one_hot(batch["action"], tf.shape(outputs)[1], on_value=True, off_value=False)
+            others = tf.reduce_logsumexp(tf.where(is_chosen, -np.inf, outputs), axis=1) - total
             losses = -reward * chosen - (1 - reward) * others
         else:
             chosen = _of_action(outputs, batch["action"]) if outputs.shape.rank == 2 else outputs

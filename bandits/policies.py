@@ -10,6 +10,9 @@ import dataclasses
 
 import tensorflow as tf
 
+_ROUNDING = 1e-3  # More than the sum of a row's rounding errors, less than any mistake.
+_LARGEST, _SMALLEST = tf.float32.max, 1e-37  # The latter is not yet rounded to 0, nor its inverse to infinity.
+
 
 class Policy(abc.ABC):
     """Maps predicted rewards to a distribution over actions."""
@@ -19,7 +22,7 @@ class Policy(abc.ABC):
         """Returns float32 [batch, actions] rows that sum to 1, from finite rewards of the same shape."""
 
     def __call__(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
-        """Returns `probabilities`, uniform for rows whose predictions are not all finite.
+        """Returns `probabilities`, uniform for rows that are no distribution or whose predictions are not all finite.
 
         Args:
           predicted_rewards: float32 [batch, actions].
@@ -30,7 +33,9 @@ class Policy(abc.ABC):
         usable = tf.reduce_all(tf.math.is_finite(predicted_rewards), axis=1, keepdims=True)
         # Zeros make every policy's arithmetic safe; their rows are replaced below.
         rows = self.probabilities(tf.where(usable, predicted_rewards, 0.0))
-        rows = tf.where(usable, rows, 1.0)
+        sums = tf.reduce_sum(rows, axis=1, keepdims=True)
+        is_distribution = tf.reduce_all(rows >= 0, axis=1, keepdims=True) & (tf.abs(sums - 1) < _ROUNDING)
+        rows = tf.where(usable & is_distribution, rows, 1.0)
         return rows / tf.reduce_sum(rows, axis=1, keepdims=True)
 
 
@@ -38,6 +43,16 @@ def _best(predicted_rewards: tf.Tensor) -> tf.Tensor:
     """Returns float32 [batch, actions] that is 1 at each row's best actions, else 0."""
     top = tf.reduce_max(predicted_rewards, axis=1, keepdims=True)
     return tf.cast(predicted_rewards >= top, tf.float32)
+
+
+def _gaps(predicted_rewards: tf.Tensor) -> tf.Tensor:
+    """Returns float32 [batch, actions], how far each lies below its row's best: exactly, and finite."""
+    return tf.minimum(tf.reduce_max(predicted_rewards, axis=1, keepdims=True) - predicted_rewards, _LARGEST)
+
+
+def _in_range(value: float) -> float:
+    """Returns a number above 0 as float32 can hold it and its inverse."""
+    return min(max(value, _SMALLEST), 1 / _SMALLEST)
 
 
 def _greedy(predicted_rewards: tf.Tensor) -> tf.Tensor:
@@ -106,9 +121,7 @@ class Softmax(Policy):
 
     def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
         # Gaps to the best first: they are exact, and a tiny temperature can only send them to -inf.
-        gaps = predicted_rewards - tf.reduce_max(predicted_rewards, axis=1, keepdims=True)
-        temperature = max(self.temperature, tf.float32.as_numpy_dtype(1e-37))
-        return tf.nn.softmax(tf.maximum(gaps / temperature, tf.float32.min))
+        return tf.nn.softmax(tf.maximum(-_gaps(predicted_rewards) / _in_range(self.temperature), -_LARGEST))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,9 +152,10 @@ class Falcon(Policy):
     def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
         best = _best(predicted_rewards)
         num_best = tf.reduce_sum(best, axis=1, keepdims=True)
-        gaps = tf.reduce_max(predicted_rewards, axis=1, keepdims=True) - predicted_rewards
-        below = (1 - best) / (self.mu + self.gamma * gaps)
+        # Infinite for a gap or a gamma beyond float32, and so probability 0.
+        mu, gamma = _in_range(self.mu), min(self.gamma, _LARGEST)
+        below = (1 - best) / (mu + gamma * _gaps(predicted_rewards))
         below_sum = tf.reduce_sum(below, axis=1, keepdims=True)
         # Of m tied actions one is the best of line 7; the other m - 1 have gap 0 and count among the others.
-        scale = 1 / tf.maximum(1.0, below_sum + (num_best - 1) / self.mu)
+        scale = 1 / tf.maximum(1.0, below_sum + (num_best - 1) / mu)
         return scale * below + best * tf.maximum(0.0, 1 - scale * below_sum) / num_best

@@ -211,7 +211,7 @@ class BanditProcess:
         """Takes the server's step, in TensorFlow.
 
         Returns:
-          The next state's parts but the aggregator's; the norm of the delta that was applied; whether the round ends with a deployment.
+          The next state's parts but the aggregator's; the norm of the step; whether the round ends with a deployment.
         """
         optimizer, weights, norm = server.server_step(self.server_optimizer, state.optimizer, state.weights, delta)
         round_num = state.round_num + 1

@@ -9,6 +9,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import dataclasses
 import math
 import sys
 from collections.abc import Sequence
@@ -56,6 +57,14 @@ def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
     if shifts and "init" not in task.rewards:
         raise UsageError(f"--task_type={settings.task_type} has no reward shift to study: its rewards are one matrix.")
     bandit = registry.BANDITS[settings.bandits_type]
+    low, high = task.reward_range(_rewards(settings, bandit))
+    if bandit.cross_entropy and not 0 <= low <= high <= 1:
+        squared = dataclasses.replace(bandit, cross_entropy=False, help="")
+        other = next(name for name, entry in registry.BANDITS.items() if dataclasses.replace(entry, help="") == squared)
+        raise UsageError(
+            f"--bandits_type={settings.bandits_type} takes rewards for probabilities, but here they reach from {low:g} "
+            f"to {high:g}: use {other}, which takes any."
+        )
     if bandit.policy == "falcon" and settings.bandits_mu < task.num_actions - 1:
         print(
             f"Warning: --bandits_mu={settings.bandits_mu:g} can give the other actions more than probability 1, which "
@@ -64,15 +73,19 @@ def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
         )
 
 
+def _rewards(settings: cli.Settings, bandit: registry.BanditEntry) -> str:
+    """Returns the key of the bandits' rewards in `Task.rewards`."""
+    if not bandit.trains and settings.variant == "reference_code":
+        return "exact"
+    return settings.dist_shift_type or ("bandits" if settings.scenario == "init_shift" else "exact")
+
+
 def plan(settings: cli.Settings, task: tasks.Task) -> "list[experiment.Phase]":
     """Returns the phases of a run: an initial training, if the scenario has one, and the bandits."""
     from bandits import experiment
 
     bandit = registry.BANDITS[settings.bandits_type]
     population = flags.population_range(settings.population_client_selection, len(task.clients))
-    rewards = settings.dist_shift_type or ("bandits" if settings.scenario == "init_shift" else "exact")
-    if not bandit.trains and settings.variant == "reference_code":
-        rewards = "exact"
     phases = []
     if settings.scenario != "scratch":
         initial, population = (
@@ -90,13 +103,14 @@ def plan(settings: cli.Settings, task: tasks.Task) -> "list[experiment.Phase]":
                 server_optimizer=settings.init_server_optimizer,
                 server_learning_rate=settings.init_server_learning_rate,
                 client_learning_rate=settings.init_client_learning_rate,
+                takes_server_flags=False,
             )
         )
     phases.append(
         experiment.Phase(
             bandit=bandit,
             population=population,
-            rewards=rewards,
+            rewards=_rewards(settings, bandit),
             total_rounds=settings.total_rounds,
             cohort_size=settings.clients_per_round,
             deploy_every=settings.bandits_deploy_freq,

@@ -23,11 +23,11 @@ def build(settings: Mapping[str, Any], name: str, learning_rate: float) -> tff.l
     """Returns an optimizer with the hyperparameters that were given for it.
 
     Args:
-      settings: Flags, see `server_flags`.
+      settings: Flags, see `server_flags`; none for an optimizer with its defaults.
       name: Of the optimizer.
       learning_rate: Its learning rate.
     """
-    values = {key: settings[f"server_{name}_{key}"] for key in server_flags.HYPERPARAMETERS[name]}
+    values = {key: settings.get(f"server_{name}_{key}") for key in server_flags.HYPERPARAMETERS[name]}
     return OPTIMIZERS[name](learning_rate, **{key: value for key, value in values.items() if value is not None})
 
 

@@ -30,6 +30,8 @@ _OWN_RULES = {
 RULES: Mapping[str, PolicyEntry] = {
     name: entry for name, entry in rule_flags.RULES.items() if name not in rule_flags.EXTREME
 } | _OWN_RULES
+# What a client knows of its executions starts anew with each round, and these rules with it.
+TRIES_ALL_FIRST = frozenset({"ucb", "discounted_ucb"})
 _HELP = rule_flags.HELP | {
     "gradient_epsilon": "epsilon-greedy whose epsilon is learned and averaged too",
     "federated_ucb": "upper confidence bound whose interval is averaged too",

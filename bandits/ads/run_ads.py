@@ -17,14 +17,21 @@ def load_impressions(settings: cli.Settings) -> ads.Impressions:
     """Opens the table, or draws impressions, and checks that they suffice.
 
     Raises:
-      UsageError: If the table is not sound, or the clients pull more often than they have impressions.
+      UsageError: If the table is not sound, or the clients pull more often than they have impressions, or so seldom in
+        a round that the rule cannot choose.
     """
     if settings.rates:
         rates = ads.parse_rates(settings.rates)
         impressions = ads.bernoulli(rates, settings.clients, settings.impressions_per_client, settings.seed)
     else:
         impressions = ads.from_table(ads.find_table(settings.data_file), settings.clients, settings.seed)
-    share = impressions.clicks.shape[1]
+    _, share, num_ads = impressions.clicks.shape
+    if settings.decision_rule in flags.TRIES_ALL_FIRST and settings.local_pulls <= num_ads:
+        raise UsageError(
+            f"--decision_rule={settings.decision_rule} tries every ad once in each round before it chooses: "
+            f"--local_pulls={settings.local_pulls} of {num_ads} ads are a uniform display. Give more than {num_ads} "
+            "pulls, or federated_ucb, whose intervals last."
+        )
     pulls = settings.local_pulls * settings.total_rounds
     if pulls > share:
         raise UsageError(

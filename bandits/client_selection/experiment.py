@@ -53,7 +53,8 @@ class Computations:
         """Returns what defines rounds of so many clients."""
         task, settings = self._task, self._settings
         labels = tf.TensorSpec((None, task.num_actions)) if task.multi_label else tf.TensorSpec((None,), tf.int32)
-        if settings["client_weighting"] == "num_examples":
+        weighting = selector_flags.weighting(settings["client_selection"], settings["client_weighting"])
+        if weighting == "num_examples":
             mean = tff.aggregators.MeanFactory(no_nan_division=True)
         else:
             mean = tff.aggregators.as_weighted_aggregator(tff.aggregators.UnweightedMeanFactory())

@@ -127,6 +127,16 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
         )
 
 
+def weighting(name: str, client_weighting: str) -> str:
+    """Returns how clients weigh in a mean: who is drawn in proportion to its examples is not weighted by them again.
+
+    Args:
+      name: The selector.
+      client_weighting: What was asked for, `uniform` or `num_examples`.
+    """
+    return "uniform" if SELECTORS[name].target.repeats else client_weighting
+
+
 def build(settings: Mapping[str, Any], name: str, sizes: Sequence[int], cohort_size: int) -> selectors.Selector:
     """Returns a selector.
 

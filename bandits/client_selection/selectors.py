@@ -51,9 +51,7 @@ def reported(cohort: np.ndarray, losses: LocalLosses) -> Reports:
     """
     ids, places = np.unique(cohort, return_index=True)
     has_loss = np.isfinite(losses.mean[places]) & np.isfinite(losses.deviation[places])
-    return Reports(
-        ids[has_loss], LocalLosses(*(np.asarray(part)[places[has_loss]] for part in losses)), ids[~has_loss]
-    )
+    return Reports(ids[has_loss], LocalLosses(*(np.asarray(part)[places[has_loss]] for part in losses)), ids[~has_loss])
 
 
 def choose(

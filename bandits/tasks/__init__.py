@@ -30,6 +30,7 @@ class Task:
       normalise: Features as the data has them -> as the model takes them.
       report: What became of the data, for `config.json`: counts of rows read, dropped, imputed.
       multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples].
+      label_range: Smallest and largest entry of such labels.
     """
 
     clients: clients.ClientData
@@ -42,6 +43,15 @@ class Task:
     normalise: Callable[[clients.Features], clients.Features] = lambda raw: raw
     report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     multi_label: bool = False
+    label_range: tuple[float, float] = (0.0, 1.0)
+
+    def reward_range(self, phase: str) -> tuple[float, float]:
+        """Returns the smallest and the largest reward that an action can have, by a key of `rewards`."""
+        matrix = self.rewards[phase]
+        if not self.multi_label:
+            return float(matrix.min()), float(matrix.max())
+        ends = np.stack([end * matrix for end in self.label_range])
+        return float(ends.min(axis=0).sum(axis=0).min()), float(ends.max(axis=0).sum(axis=0).max())
 
 
 def characters(settings: Mapping[str, Any]) -> dict[str, np.ndarray]:

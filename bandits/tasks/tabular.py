@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bandits import rewards, tasks
-from data import tabular
+from data import clients, tabular
 from data.errors import UsageError
 
 _HIDDEN = {"linear": (), "mlp": (64,)}
@@ -58,7 +58,13 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
         rewards=phases,
         report=table.report,
         multi_label=not table.label_counts,
+        label_range=(0.0, 1.0) if table.label_counts else _range(table.train),
     )
+
+
+def _range(rewards_of: clients.ClientData) -> tuple[float, float]:
+    each = [rewards_of.load(index).labels for index in range(len(rewards_of))]
+    return min(float(one.min()) for one in each if one.size), max(float(one.max()) for one in each if one.size)
 
 
 def shifted(label_counts: Sequence[int], init_labels: int | None) -> dict[str, np.ndarray]:

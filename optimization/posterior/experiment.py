@@ -211,8 +211,7 @@ class Run:
         self, ids: np.ndarray, examples: Sequence[clients.Examples], round_num: int
     ) -> list[supervised.ClientInput]:
         seed = self._settings["seed"]
-        # Who is drawn in proportion to its examples, and perhaps twice, must not be weighted by them again.
-        is_weighted = not (self._selector and self._selector.repeats)
+        is_weighted = selector_flags.weighting(self._settings["client_selection"], "num_examples") == "num_examples"
         return [
             supervised.ClientInput(
                 features=self._task.normalise(one.features),

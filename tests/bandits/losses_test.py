@@ -62,6 +62,18 @@ def test_bandit_cross_entropy_is_finite_for_certain_predictions():
     assert np.isfinite(losses.BanditLoss(cross_entropy=True)(outputs, BATCH))
 
 
+def test_bandit_cross_entropy_unlearns_a_certain_action_that_pays_nothing():
+    outputs = tf.constant([[40.0, 0.0, 1.0]])
+    batch = {"action": tf.constant([0]), "reward": tf.constant([0.0]), "propensity": tf.constant([1.0])}
+    with tf.GradientTape() as tape:
+        tape.watch(outputs)
+        loss = losses.BanditLoss(cross_entropy=True)(outputs, batch)
+    # -log(1 - f) of f = 1 - (1 + e) e^-40; its derivative is f for the action, minus the others' shares of the rest.
+    rest = np.array([1, np.e]) / (1 + np.e)
+    np.testing.assert_allclose(loss, 40 - np.log(1 + np.e), rtol=1e-6)
+    np.testing.assert_allclose(tape.gradient(loss, outputs), [[1, *-rest]], rtol=1e-5)
+
+
 @pytest.mark.parametrize("policy", [policies.EpsilonGreedy(0.3), policies.Softmax(0.2), policies.Uniform()])
 def test_importance_weighted_loss_is_unbiased_for_the_sum_over_actions(policy):
     """The mean over 40,000 draws lies within 2% of the full-information loss (eq. 6)."""

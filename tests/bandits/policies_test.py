@@ -67,13 +67,42 @@ def test_predictions_that_are_not_finite_are_explored_uniformly(name):
     np.testing.assert_allclose(rows, np.full((3, 2), 0.5))
 
 
-def test_softmax_with_a_tiny_temperature_is_greedy():
-    rows = policies.Softmax(1e-45)(tf.constant(PREDICTED)).numpy()
+@pytest.mark.parametrize("temperature", [1e-45, 1e-300])
+def test_softmax_with_a_tiny_temperature_is_greedy(temperature):
+    rows = policies.Softmax(temperature)(tf.constant(PREDICTED)).numpy()
     np.testing.assert_allclose(rows, EXPECTED["greedy"][1], atol=1e-7)
 
 
-def test_softmax_with_a_huge_temperature_is_uniform():
-    np.testing.assert_allclose(policies.Softmax(1e12)(tf.constant(PREDICTED)), EXPECTED["uniform"][1])
+@pytest.mark.parametrize("temperature", [1e12, 1e300])
+def test_softmax_with_a_huge_temperature_is_uniform(temperature):
+    np.testing.assert_allclose(policies.Softmax(temperature)(tf.constant(PREDICTED)), EXPECTED["uniform"][1])
+
+
+@pytest.mark.parametrize(("mu", "gamma"), [(5.0, 1e39), (5.0, 1e308), (1e39, 10.0), (1e300, 1e300)])
+def test_falcon_with_parameters_beyond_float32_is_greedy(mu, gamma):
+    np.testing.assert_allclose(policies.Falcon(mu, gamma)(tf.constant(PREDICTED)), EXPECTED["greedy"][1], atol=1e-7)
+
+
+def test_falcon_with_a_mu_too_small_for_float32_scales_as_with_a_small_one():
+    # All but the best have 1 / (mu + gap), scaled to a sum of 1.
+    rows = policies.Falcon(1e-300, 1.0)(tf.constant([[0.5, 0.4, 0.2]])).numpy()
+    np.testing.assert_allclose(rows, [[0, 3 / 4, 1 / 4]], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 10.0, 1e39])
+def test_falcon_plays_gaps_beyond_float32_as_infinite_ones(gamma):
+    rows = policies.Falcon(5.0, gamma)(tf.constant([[3e38, -3e38, -3e38]])).numpy()
+    other = 0.0 if gamma else 0.2
+    np.testing.assert_allclose(rows, [[1 - 2 * other, other, other]], rtol=1e-6, atol=1e-30)
+
+
+@pytest.mark.parametrize("row", [[np.nan, 1.0], [np.inf, 0.0], [1.5, -0.5], [0.0, 0.0], [2.0, 2.0]])
+def test_rows_of_a_policy_that_are_no_distribution_are_explored_uniformly(row):
+    class Wrong(policies.Policy):
+        def probabilities(self, predicted_rewards):
+            return tf.constant([row, [0.25, 0.75]])
+
+    np.testing.assert_allclose(Wrong()(tf.zeros([2, 2])), [[0.5, 0.5], [0.25, 0.75]])
 
 
 def test_epsilon_zero_is_greedy_and_one_is_uniform():

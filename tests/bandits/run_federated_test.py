@@ -1,5 +1,6 @@
 """Whole runs on the digits: reproducible, resumable, interruptible."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -12,9 +13,12 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
 
-from bandits import flags, metrics, run_federated
-from optimization import privacy
+from bandits import experiment, flags, metrics, registry, run_federated
+from data.errors import UsageError
+from optimization import aggregation_flags, privacy
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = ("--total_rounds=5", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=2")
@@ -235,6 +239,65 @@ def test_repeat_runs_consecutive_seeds(finished, tmp_path):
 def test_other_choices_run(tmp_path, arguments):
     assert play(tmp_path, "--total_rounds=2", *arguments) == 0
     assert table(tmp_path)[metrics.LOSS].notna().all()
+
+
+def definitions(*arguments: str):
+    """Returns what defines the rounds of each phase."""
+    settings = flags.resolve(flags.define().parse(["run_federated", *SMALL, *arguments]))
+    task = registry.load_task(settings)
+    mechanism = aggregation_flags.mechanism(settings, 60, 4, 1)
+    return [experiment.build_process(settings, task, phase, mechanism) for phase in run_federated.plan(settings, task)]
+
+
+def test_the_initial_trainings_server_optimizer_takes_no_hyperparameter_of_the_bandits():
+    moved = []
+    for process in definitions("--scenario=init", "--server_optimizer=sgd", "--server_sgd_momentum=0.9"):
+        state, weights = process.server_optimizer.initialize((tf.TensorSpec(()),)), (tf.constant(0.0),)
+        for _ in range(2):
+            state, weights = process.server_optimizer.next(state, weights, (tf.constant(1.0),))
+        moved.append(float(weights[0]))
+    # Initial training: two steps of rate 1. Bandits: rate 0.01, the second step is 1.9 times as long.
+    assert moved == pytest.approx([-2, -0.029])
+
+
+@pytest.mark.parametrize(
+    ("bandit", "other"),
+    [
+        ("greedy_ce", "greedy"),
+        ("epsilon_greedy_ce", "epsilon_greedy"),
+        ("epsilon_greedy_ce_unweight", "epsilon_greedy_unweight"),
+        ("softmax_ce", "softmax"),
+        ("falcon_ce", "falcon"),
+        ("supervised_ce", "supervised_mse"),
+    ],
+)
+def test_cross_entropy_takes_rewards_of_at_most_1(bandit, other):
+    settings = flags.resolve(flags.define().parse(["run_federated", f"--bandits_type={bandit}", *SMALL]))
+    task = registry.load_task(settings)
+    run_federated.check_against_task(settings, task)
+    rare = dataclasses.replace(task, multi_label=True, rewards={"exact": np.diag(np.linspace(1, 7.25, 10))})
+    with pytest.raises(UsageError) as caught:
+        run_federated.check_against_task(settings, rare)
+    assert str(caught.value) == (
+        f"--bandits_type={bandit} takes rewards for probabilities, but here they reach from 0 to 7.25: use {other}, "
+        "which takes any."
+    )
+    run_federated.check_against_task(settings.replace(bandits_type=other), rare)
+
+
+def test_cross_entropy_takes_rewards_of_at_least_0():
+    settings = flags.resolve(flags.define().parse(["run_federated", "--bandits_type=softmax_ce", *SMALL]))
+    task = dataclasses.replace(registry.load_task(settings), multi_label=True, label_range=(-0.5, 1.0))
+    with pytest.raises(UsageError, match=r"they reach from -0\.5 to 1: use softmax"):
+        run_federated.check_against_task(settings, task)
+
+
+@pytest.mark.parametrize(("selector", "expected"), [("rand", 0.5), ("uniform", 0.1)])
+def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_again(tff_worker, selector, expected):
+    weighted = ("--client_weighting=num_examples", "--noadaptive_clipping")
+    (process,) = definitions(f"--client_selection={selector}", *weighted)
+    mean = process.aggregator.create(tff.TensorType(np.float32), tff.TensorType(np.float32))
+    assert mean.next(mean.initialize(), [0.0, 1.0], [9.0, 1.0]).result == pytest.approx(expected)
 
 
 def test_a_run_without_noise_guarantees_nothing(finished):

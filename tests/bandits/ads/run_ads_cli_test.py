@@ -44,6 +44,11 @@ def test_a_preset_sets_what_no_flag_gives():
             "none is shown twice.",
         ),
         (
+            [RATES, "--decision_rule=ucb", "--local_pulls=2"],
+            "--decision_rule=ucb tries every ad once in each round before it chooses: --local_pulls=2 of 2 ads are a "
+            "uniform display. Give more than 2 pulls, or federated_ucb, whose intervals last.",
+        ),
+        (
             ["--rates=0.1"],
             "--rates=0.1 must list the click rates of two or more ads, numbers from 0 to 1, as --rates=0.1,0.2.",
         ),

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow_federated as tff
 
 from bandits import registry
 from bandits.client_selection import experiment, flags, metrics, run_client_selection, selector_flags
@@ -217,6 +218,17 @@ def test_other_choices_run(tmp_path, arguments):
     settings = flags.define().parse(["run_client_selection", *argv, *arguments, "--client_weighting=num_examples"])
     assert run_client_selection.program(settings) == 0
     assert table(tmp_path)[metrics.LOSS].notna().all()
+
+
+@pytest.mark.parametrize(("selector", "expected"), [("rand", 0.5), ("uniform", 0.1)])
+def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_again(
+    tff_worker, tmp_path, selector, expected
+):
+    arguments = (f"--client_selection={selector}", "--client_weighting=num_examples")
+    settings = flags.resolve(parse(tmp_path, *arguments)).runs[0]
+    definition = experiment.Computations(settings, registry.load_task(settings)).definition(2)
+    mean = definition.aggregator.create(tff.TensorType(np.float32), tff.TensorType(np.float32))
+    assert mean.next(mean.initialize(), [0.0, 1.0], [9.0, 1.0]).result == pytest.approx(expected)
 
 
 def test_evaluation_of_some_clients_only(tmp_path):

@@ -94,6 +94,7 @@ def test_rewards_are_the_labels_and_have_no_shift(settings):
     assert list(task.rewards) == ["exact"]
     examples = task.clients.load(0)
     np.testing.assert_array_equal(examples.labels @ task.rewards["exact"], [[0, 0.5], [1, 0.5], [2, 0.5]])
+    assert task.reward_range("exact") == (0, 2)
 
 
 def test_init_labels_is_refused_with_rewards(settings):

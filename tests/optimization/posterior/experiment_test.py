@@ -152,21 +152,18 @@ MEANS = {
 
 @pytest.mark.parametrize("name", MEANS)
 def test_all_algorithms_take_a_diverged_client_for_a_zero_update_and_an_empty_one_for_none(tff_worker, tmp_path, name):
-    arguments = ("--server_optimizer=sgd", "--server_learning_rate=1", "--server_sgd_momentum=0")
-    three = make_run(tmp_path, "--algorithm=fedavg", "--clients_per_round=3", *arguments, sizes=(5, 5, 5))
-    before = algorithms.flat(three.initial_progress().server.weights)
-    expected = before + 0.75 * (play(three)[0] - before)
-    more = (f"--algorithm={name}", "--clients_per_round=5", *arguments, *MEANS[name])
-    run = make_run(tmp_path, *more, sizes=(5, 5, 5, 5, 0))
-    load = run._clients.load
-
-    def with_infinity(index):
-        one = load(index)
-        return one if index != 3 else one._replace(features=one.features * np.float32(np.inf))
-
-    run._clients.load = with_infinity
+    shared = ("--clients_per_round=5", "--server_optimizer=sgd", "--server_learning_rate=1", "--server_sgd_momentum=0")
+    arguments = (f"--algorithm={name}", *shared, *MEANS[name])
+    three, run = (
+        make_run(tmp_path, *flags, sizes=(5, 5, 5, 5, 0)) for flags in (("--algorithm=fedavg", *shared), arguments)
+    )
+    load, diverged = run._clients.load, run._clients.load(3)
+    diverged = diverged._replace(features=diverged.features * np.float32(np.inf))
+    three._clients.load = lambda index: load(4 if index == 3 else index)
+    run._clients.load = lambda index: diverged if index == 3 else load(index)
+    before = algorithms.flat(run.initial_progress().server.weights)
     found, row = play(run)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(found - before, 0.75 * (play(three)[0] - before), atol=1e-6)
     assert (row[metrics.EMPTY_CLIENTS], row[metrics.NONFINITE_CLIENTS]) == (1, 1)
 
 
