@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from data.errors import UsageError
-from optimization import cli, cohorts, privacy
+from optimization import cli, cohorts, privacy, sensitivities
 
 TYPES: Mapping[str, str] = {
     "mean": "mean of the updates, by default with adaptive clipping",
@@ -154,7 +154,7 @@ def mechanism(
         )
     try:
         if kind == "dpsgd" and settings["adaptive_clipping"]:
-            privacy.split_noise(noise_multiplier, privacy.COUNT_NOISE_SHARE * cohort_size)
+            sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * cohort_size)
         found = privacy.Mechanism(
             kind=kind if kind in _NOISY else "none",
             noise_multiplier=noise_multiplier,

@@ -14,7 +14,7 @@ import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 from tensorflow_federated.python.aggregators import distributed_dp
 
-from optimization import dp_queries, privacy
+from optimization import dp_queries, privacy, sensitivities
 
 # Geometric updates of the clip norm, at the rate that Andrew et al. 2021 recommend.
 _QUANTILE_LEARNING_RATE = 0.2
@@ -129,10 +129,10 @@ def _dpsgd(settings: Mapping[str, Any], mechanism: privacy.Mechanism, specs) -> 
     seed = settings["seed"] if settings["insecure_seeded_noise"] else None
     if not settings["adaptive_clipping"]:
         return dp_queries.gaussian_sum(mechanism.clip_norm, mechanism.noise_multiplier * mechanism.clip_norm, seed)
-    count_noise = privacy.COUNT_NOISE_SHARE * mechanism.cohort if mechanism.noise_multiplier else 0.0
+    count_noise = sensitivities.COUNT_NOISE_SHARE * mechanism.cohort if mechanism.noise_multiplier else 0.0
     return dp_queries.adaptive_clip_sum(
         initial_l2_norm_clip=mechanism.clip_norm,
-        noise_multiplier=privacy.split_noise(mechanism.noise_multiplier, count_noise),
+        noise_multiplier=sensitivities.split_noise(mechanism.noise_multiplier, count_noise),
         target_unclipped_quantile=settings["unclip_quantile"],
         learning_rate=_QUANTILE_LEARNING_RATE,
         clipped_count_stddev=count_noise,

@@ -1,15 +1,8 @@
 """The differential privacy that a run has spent, by Renyi (RDP) and privacy loss distribution (PLD) accounting.
 
-A `Mechanism` says what a round releases and who takes part in it. Its `analyses` say how that may be accounted: every
-one of them is a release, composed as often as the rounds demand. The first is the headline, the one that a study
-reports. A client is the unit of privacy: "add or remove one" and "replace one" speak of all data of one client.
-
-Every mechanism here divides by a fixed number of clients, so that a client's absence is the same as a zero update.
-
-Sources: Abadi et al. 2016 and Mironov 2017 (RDP), McMahan et al. 2018 (DP-FedAvg), Andrew et al. 2021 (adaptive
-clipping), Kairouz, McMahan et al. 2021 (DP-FTRL by tree aggregation), Choquette-Choo et al. 2023 (banded matrix
-factorization), Kairouz, Liu and Steinke 2021 (distributed discrete Gaussian). `sensitivities` has what one client can
-change, `calibration` the noise that an epsilon needs. Nothing here imports TensorFlow.
+A `Mechanism` says what a round releases and who takes part in it; `analyses` has the ways to account it, of which the
+first is the headline, `releases` what they compose, `sensitivities` what one client can change, `calibration` the noise
+that an epsilon needs. A client is the unit of privacy: all of its data counts as one. Nothing here imports TensorFlow.
 """
 
 import dataclasses
@@ -17,16 +10,10 @@ import functools
 import json
 import math
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import dp_accounting
-import numpy as np
-from dp_accounting import pld, rdp
-
-from optimization import cohorts, sensitivities
-
-Relation = dp_accounting.NeighboringRelation
+from optimization import analyses, cohorts
 
 KINDS: Mapping[str, str] = {
     "none": "no noise",
@@ -41,21 +28,10 @@ ACCOUNTANTS: Mapping[str, str] = {
     "pld": "privacy loss distributions: tighter, slower",
 }
 
-# Noise on the count of clipped clients, as a share of the cohort: Andrew et al. 2021 recommend it.
-COUNT_NOISE_SHARE = 0.05
-
-_RELATION_NAMES = {
-    Relation.ADD_OR_REMOVE_ONE: "one client added or removed",
-    Relation.REPLACE_ONE: "one client replaced",
-    Relation.REPLACE_SPECIAL: "one client's updates set to zero",
-}
-_ORDERS = rdp.RdpAccountant().orders  # dp-accounting's default: 1.1 to 10.9 by 0.1, 11 to 63, 128 to 1,024.
-# Rounding errors of dp-accounting's series, which at enormous noise exceed the divergence itself.
-_RDP_FLOOR = 1e-13
-# Beyond this RDP epsilon, dp-accounting's privacy loss distributions overflow.
-_PLD_LIMIT = 1e4
-# Grid of the privacy loss relative to the RDP epsilon: rounding up costs less than 1% of epsilon.
-_PLD_GRID = 2e-4
+# Beyond these, epsilon says little.
+_MOST_DELTA = 1e-3
+_LEAST_POPULATION = 100
+_UNIT = "What it protects is the client, all of whose data counts as one, never the examples or people behind it."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,11 +115,11 @@ class Mechanism:
         return self.population // self.cohort if self.sampling == "cyclic" else 1
 
     @functools.cached_property
-    def analyses(self) -> "tuple[Analysis, ...]":
+    def analyses(self) -> tuple[analyses.Analysis, ...]:
         """Returns the ways to account this mechanism, the headline first; none if it guarantees nothing."""
         if self.reason:
             return ()
-        own = _ANALYSES[self.kind](self)
+        own = analyses.of(self)
         if not self.pretraining_rounds:
             return own
         before = {one.replaces: one for one in reversed(self.pretraining.analyses)}
@@ -167,12 +143,6 @@ class Mechanism:
         earlier = self.pretraining.left_out if self.pretraining_rounds else ()
         return tuple(dict.fromkeys((*self.apart_from, *earlier)))
 
-    def dp_event(self, rounds: int) -> dp_accounting.DpEvent:
-        """Returns the headline's event after some rounds."""
-        if not rounds and not self.pretraining_rounds:
-            return dp_accounting.NoOpDpEvent()
-        return self.analyses[0].dp_event(rounds) if self.analyses else dp_accounting.NonPrivateDpEvent()
-
     def epsilon(self, rounds: int) -> float:
         """Returns the headline's epsilon; infinity if there is no guarantee. By RDP, quick enough for every round."""
         if not self.analyses:
@@ -180,255 +150,79 @@ class Mechanism:
         by_pld = self.analyses[0].pld_epsilon(rounds, self.delta) if self.accountant == "pld" else None
         return self.analyses[0].epsilon(rounds, self.delta)[0] if by_pld is None else by_pld
 
+    def warnings(self, rounds: int) -> tuple[str, ...]:
+        """Returns what weakens the guarantee after some rounds, or could easily strengthen it; empty without one."""
+        if not self.analyses:
+            return ()
+        found = []
+        if self.delta > _MOST_DELTA:
+            found.append(
+                f"delta {self.delta:.3g} is above {_MOST_DELTA:g}: what may fail that often is no guarantee. {_UNIT}"
+            )
+        if self.population < _LEAST_POPULATION:
+            found.append(f"a population of {self.population} is too small to hide in: this is no guarantee. {_UNIT}")
+        if self.kind == "dpsgd" and self.analyses[0].assumed:
+            found.append("cohorts have a fixed size, and epsilon assumes others: give --cohort_sampling=poisson.")
+        if self.kind in ("dpftrl", "mf_dpftrl") and self.sampling != "cyclic":
+            moved = math.sqrt(analyses.of(self)[0].amount(rounds))
+            found.append(
+                f"a client may be in every cohort, and its absence then moves what {rounds:,} rounds release by "
+                f"{moved:.4g} clip norms: give --cohort_sampling=cyclic."
+            )
+        return tuple(found)
+
     def report(self, rounds: int) -> dict[str, Any]:
         """Returns what a run's `privacy.json` says after some rounds; None stands for no guarantee."""
-        guarantees = [analysis.report(rounds, self.delta) for analysis in self.analyses]
+        guarantees, reason = [], self.reason
+        if not reason and not math.isfinite(self.epsilon(rounds)):
+            reason = "there is too little noise for a finite epsilon"
+        if not reason:
+            guarantees = [analysis.report(rounds, self.delta) for analysis in self.analyses]
+        proven = next((one for one in guarantees if not one["sampling_assumed"]), None)
         return {
             "epsilon": self.epsilon(rounds) if guarantees else None,
             "epsilon_assumes": self._assumptions(guarantees),
+            "epsilon_proven": proven and min(filter(None, (proven["epsilon_rdp"], proven["epsilon_pld"])), default=0.0),
             "delta": self.delta,
             "rounds": rounds,
             "unit": "client",
             "mechanism": dataclasses.asdict(self),
             "guarantees": guarantees,
-            "summary": self._summary(rounds, guarantees),
+            "warnings": self.warnings(rounds),
+            "summary": f"Privacy: no guarantee, because {reason}." if reason else self._summary(rounds, guarantees),
         }
 
-    def _assumptions(self, guarantees: list[Mapping[str, Any]]) -> list[str]:
+    def _assumptions(self, guarantees: Sequence[Mapping[str, Any]]) -> list[str]:
         """Returns what the headline rests on, each in words."""
-        assumed = ["Poisson sampling, though the cohort's size is fixed"] * any(
-            one["sampling_assumed"] for one in guarantees[:1]
-        )
-        return [*assumed, *(f"that nothing is learnt from {one}" for one in self.left_out)] if guarantees else []
+        sampling = ["Poisson sampling, though cohorts have a fixed size"]
+        assumed = any(one["sampling_assumed"] for one in guarantees[:1])
+        return [*sampling * assumed, *(f"that nothing is learnt from {one}" for one in self.left_out if guarantees)]
 
-    def _summary(self, rounds: int, guarantees: list[Mapping[str, Any]]) -> str:
-        """Returns the sentence of a run's summary."""
-        if not guarantees:
-            return f"Privacy: no guarantee, because {self.reason}."
+    def _summary(self, rounds: int, guarantees: Sequence[Mapping[str, Any]]) -> str:
+        """Returns the sentences of a run's summary."""
         first, *others = guarantees
-        by_pld = "" if first["epsilon_pld"] is None else f", {first['epsilon_pld']:.3g} by PLD"
-        text = (
-            f"Privacy: epsilon {first['epsilon_rdp']:.3g} by RDP (order {first['rdp_order']:g}){by_pld}, "
-            f"at delta {self.delta:.3g} after {rounds:,} rounds ({first['neighbours']})"
-        )
-        text += f", apart from {'; '.join(self.left_out)}." if self.left_out else "."
+        apart = f", apart from {'; '.join(self.left_out)}" if self.left_out else ""
+        text = [
+            f"Privacy: epsilon {self._figures(first)}, at delta {self.delta:.3g} after {rounds:,} rounds "
+            f"({first['neighbours']}){', if Poisson' if first['sampling_assumed'] else ''}{apart}."
+        ]
         if first["sampling_assumed"]:
-            text += " This assumes Poisson sampling, but the cohort's size is fixed"
-            if others:
-                text += f"; without that, {others[0]['epsilon_rdp']:.3g} ({others[0]['neighbours']})"
-            text += "."
+            proven = [f"{self._figures(one)} ({one['neighbours']})" for one in others if not one["sampling_assumed"]]
+            text.append(f"Proven for cohorts of a fixed size: {proven[0] if proven else 'nothing'}.")
         if self.pretraining_rounds and self.pretraining_disjoint:
-            text += (
-                " No client is in both trainings: this is the larger of their epsilons, where a client's absence sets "
-                "its updates to zero and moves no other client from one training to the other."
+            text.append(
+                "No client is in both trainings: this is the larger of their epsilons, both at this delta, where a "
+                "client's absence moves no other client from one training to the other."
             )
-        return text
+        return " ".join(text) + "".join(f"\nWarning: {one}" for one in self.warnings(rounds))
 
-
-@dataclasses.dataclass(frozen=True)
-class Analysis:
-    """One way to account a mechanism.
-
-    Attributes:
-      relation: Which data sets are neighbours. REPLACE_SPECIAL replaces a client by one whose updates are zero, which
-        is adding or removing it where the others' turns stay as they are.
-      sampling: Which randomness of the cohorts amplifies privacy, in words.
-      assumed: Whether the run only resembles that sampling.
-      release: What is released.
-      amount: Rounds -> how often; need not be whole for a Gaussian release.
-      has_pld: Whether the privacy loss distribution of the release is known to dp-accounting.
-      note: What a reader of the figures should know besides.
-      earlier: Analysis and rounds of a pre-training.
-      disjoint: Whether no client is in both, so that the larger epsilon counts, not both.
-    """
-
-    relation: Relation
-    sampling: str
-    assumed: bool
-    release: dp_accounting.DpEvent
-    amount: Callable[[int], float]
-    has_pld: bool = True
-    note: str = ""
-    earlier: "tuple[Analysis, int] | None" = None
-    disjoint: bool = False
-
-    @property
-    def neighbours(self) -> str:
-        """The relation in words."""
-        return _RELATION_NAMES[self.relation]
-
-    @property
-    def replaces(self) -> bool:
-        """Whether a client may be replaced by any other."""
-        return self.relation is Relation.REPLACE_ONE
-
-    def after(self, earlier: "Analysis", rounds: int, *, disjoint: bool) -> "Analysis":
-        """Returns this analysis with that of a pre-training."""
-        special = Relation.REPLACE_SPECIAL
-        # An added client would move others from one training to the other.
-        zeroed = special in (self.relation, earlier.relation) or (disjoint and not self.replaces)
-        return dataclasses.replace(
-            self,
-            relation=special if zeroed else self.relation,
-            sampling=" and ".join(dict.fromkeys((self.sampling, earlier.sampling))),
-            assumed=self.assumed or earlier.assumed,
-            has_pld=self.has_pld and earlier.has_pld,
-            earlier=(earlier, rounds),
-            disjoint=disjoint,
-        )
-
-    @functools.cached_property
-    def _release_rdp(self) -> np.ndarray:
-        # dp-accounting knows Poisson sampling by this name only; a Gaussian release is the same under all.
-        relation = Relation.REPLACE_ONE if self.replaces else Relation.ADD_OR_REMOVE_ONE
-        accountant = rdp.RdpAccountant(neighboring_relation=relation).compose(self.release)
-        return np.maximum(accountant.rdp, _RDP_FLOOR)
-
-    def divergences(self, rounds: int) -> np.ndarray:
-        """Returns the Renyi divergences, float64 [orders]; they add up over rounds."""
-        total = self.amount(rounds) * self._release_rdp
-        return total + self.earlier[0].divergences(self.earlier[1]) if self.earlier and not self.disjoint else total
-
-    def epsilon(self, rounds: int, delta: float) -> tuple[float, float]:
-        """Returns the RDP epsilon and the order that it comes from, among dp-accounting's default orders."""
-        epsilon, order = map(float, rdp.compute_epsilon(_ORDERS, self.divergences(rounds), delta))
-        if not self.disjoint:
-            return epsilon, order
-        earlier, earlier_rounds = self.earlier
-        return max((epsilon, order), earlier.epsilon(earlier_rounds, delta))
-
-    def pld_epsilon(self, rounds: int, delta: float) -> float | None:
-        """Returns the PLD epsilon, rounded up to a fine grid of the privacy loss; None where there is none."""
-        if self.disjoint:
-            earlier, earlier_rounds = self.earlier
-            both = (
-                dataclasses.replace(self, earlier=None, disjoint=False).pld_epsilon(rounds, delta),
-                earlier.pld_epsilon(earlier_rounds, delta),
-            )
-            return None if None in both else max(both)
-        scale = self.epsilon(rounds, delta)[0]
-        if not self.has_pld or scale > _PLD_LIMIT:
-            return None
-        if not scale:
-            return 0.0
-        accountant = pld.PLDAccountant(value_discretization_interval=scale * _PLD_GRID)
-        return float(accountant.compose(self.dp_event(rounds)).get_epsilon(delta))
-
-    def dp_event(self, rounds: int) -> dp_accounting.DpEvent:
-        """Returns the event of some rounds, pre-training first; valid for RDP only if `has_pld` is false."""
-        amount = self.amount(rounds)
-        if not amount:
-            event = dp_accounting.NoOpDpEvent()
-        elif isinstance(self.release, dp_accounting.GaussianDpEvent):
-            event = dp_accounting.GaussianDpEvent(self.release.noise_multiplier / math.sqrt(amount))
-        else:
-            event = dp_accounting.SelfComposedDpEvent(self.release, int(amount))
-        if not self.earlier:
-            return event
-        analysis, earlier_rounds = self.earlier
-        return dp_accounting.ComposedDpEvent([analysis.dp_event(earlier_rounds), event])
-
-    def report(self, rounds: int, delta: float) -> dict[str, Any]:
-        """Returns this analysis' part of `privacy.json`."""
-        epsilon, order = self.epsilon(rounds, delta)
-        pld_epsilon = self.pld_epsilon(rounds, delta)
-        return {
-            "neighbours": self.neighbours,
-            "sampling": self.sampling,
-            "sampling_assumed": self.assumed,
-            "epsilon_rdp": epsilon,
-            "rdp_order": order,
-            "epsilon_pld": pld_epsilon,
-            "note": "epsilon is too large for PLD" if self.has_pld and pld_epsilon is None else self.note,
-        }
-
-
-def _gaussian_pair(
-    noise_multiplier: float, amount: Callable[[int], float], sampling: str, *, has_pld: bool = True, note: str = ""
-) -> tuple[Analysis, ...]:
-    """Returns the analyses of Gaussian noise without amplification; replacing a client moves the sum twice as far."""
-    zeroed, replaced = (dp_accounting.GaussianDpEvent(noise_multiplier / moved) for moved in (1, 2))
-    return (
-        Analysis(Relation.REPLACE_SPECIAL, sampling, False, zeroed, amount, has_pld=has_pld, note=note),
-        Analysis(Relation.REPLACE_ONE, sampling, False, replaced, amount, has_pld=has_pld, note=note),
-    )
-
-
-def _poisson(
-    mechanism: Mechanism, noise_multiplier: float, *, assumed: bool, has_pld: bool = True, note: str = ""
-) -> Analysis:
-    rate = mechanism.cohort / mechanism.population
-    return Analysis(
-        Relation.ADD_OR_REMOVE_ONE,
-        "Poisson",
-        assumed,
-        dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise_multiplier)),
-        amount=lambda rounds: rounds,
-        has_pld=has_pld,
-        note=note,
-    )
-
-
-def _dpsgd(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    noise = mechanism.noise_multiplier
-    if mechanism.sampling == "poisson":
-        return (_poisson(mechanism, noise, assumed=False),)
-    if mechanism.sampling == "cyclic":
-        return _gaussian_pair(
-            noise, lambda rounds: sensitivities.participations(rounds, mechanism.min_separation), _CYCLIC
-        )
-    without_replacement = Analysis(
-        Relation.REPLACE_ONE,
-        "fixed size, without replacement",
-        False,
-        dp_accounting.SampledWithoutReplacementDpEvent(
-            mechanism.population, mechanism.cohort, dp_accounting.GaussianDpEvent(noise / 2)
-        ),
-        amount=lambda rounds: rounds,
-        has_pld=False,
-        note="dp-accounting has no PLD of this sampling",
-    )
-    return _poisson(mechanism, noise, assumed=mechanism.cohort < mechanism.population), without_replacement
-
-
-def _dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    def amount(rounds):
-        return sensitivities.tree_sensitivity(rounds, mechanism.restart_frequency, mechanism.min_separation)
-
-    return _gaussian_pair(mechanism.noise_multiplier, amount, _turns(mechanism))
-
-
-def _mf_dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    def amount(rounds):
-        return sensitivities.banded_sensitivity(rounds, mechanism.bands, mechanism.min_separation)
-
-    return _gaussian_pair(mechanism.noise_multiplier, amount, _turns(mechanism))
-
-
-def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    noise = sensitivities.distributed_noise_multiplier(
-        mechanism.noise_multiplier, mechanism.clip_norm, mechanism.cohort, mechanism.dimension, mechanism.bits
-    )
-    note = "discrete noise: its concentrated differential privacy bounds RDP; there is no PLD"
-    exact = _gaussian_pair(
-        noise,
-        lambda rounds: sensitivities.participations(rounds, mechanism.min_separation),
-        _turns(mechanism),
-        has_pld=False,
-        note=note,
-    )
-    if mechanism.sampling == "cyclic" or mechanism.cohort == mechanism.population:
-        return exact
-    assumption = "discrete noise is taken as Gaussian of the same concentrated differential privacy"
-    return _poisson(mechanism, noise, assumed=True, has_pld=False, note=assumption), *exact
-
-
-_ANALYSES = {"dpsgd": _dpsgd, "dpftrl": _dpftrl, "mf_dpftrl": _mf_dpftrl, "ddp": _ddp}
-_CYCLIC = "none: clients take turns"
-
-
-def _turns(mechanism: Mechanism) -> str:
-    return _CYCLIC if mechanism.sampling == "cyclic" else "none: a client may be in every cohort"
+    def _figures(self, guarantee: Mapping[str, Any]) -> str:
+        """Returns the figures of both accountants, the chosen one first."""
+        by_rdp = f"{guarantee['epsilon_rdp']:.3g} by RDP (order {guarantee['rdp_order']:g})"
+        if guarantee["epsilon_pld"] is None:
+            return by_rdp
+        figures = [by_rdp, f"{guarantee['epsilon_pld']:.3g} by PLD"]
+        return ", ".join(reversed(figures) if self.accountant == "pld" else figures)
 
 
 def load(path: pathlib.Path) -> tuple[Mechanism, int]:
@@ -443,26 +237,3 @@ def load(path: pathlib.Path) -> tuple[Mechanism, int]:
 def _mechanism(values: Mapping[str, Any]) -> Mechanism:
     earlier = values.get("pretraining")
     return Mechanism(**{**values, "pretraining": _mechanism(earlier) if earlier else None})
-
-
-def split_noise(noise_multiplier: float, clipped_count_stddev: float) -> float:
-    """Returns the noise multiplier of the updates that leaves the rest of the total to the clipped count.
-
-    Andrew et al. 2021, Theorem 1: z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2). The count of clients below the clip norm,
-    centred to +-1/2, is released beside the sum; both together cost what `noise_multiplier` alone would.
-
-    Args:
-      noise_multiplier: The total z, which is the one that is accounted; 0 stays 0.
-      clipped_count_stddev: sigma_b, the standard deviation of the noise on the count, in clients.
-
-    Raises:
-      ValueError: If the count's noise alone is not enough.
-    """
-    if not noise_multiplier:
-        return 0.0
-    if noise_multiplier >= 2 * clipped_count_stddev:
-        raise ValueError(
-            f"A noise multiplier of {noise_multiplier:g} needs noise of more than {noise_multiplier / 2:g} on the "
-            f"clipped count, not {clipped_count_stddev:g}: use less noise, larger cohorts, or a fixed clip norm."
-        )
-    return (noise_multiplier**-2 - (2 * clipped_count_stddev) ** -2) ** -0.5

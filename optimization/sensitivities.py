@@ -8,6 +8,8 @@ from scipy import special
 # Probability that a coordinate of TFF's distributed sum wraps around; the factory's default.
 _WRAP_PROBABILITY = 1e-4
 _MAX_SCALE = 1e6
+# Noise on the count of clipped clients, as a share of the cohort: Andrew et al. 2021 recommend it.
+COUNT_NOISE_SHARE = 0.05
 
 
 def participations(rounds: int, min_separation: int) -> int:
@@ -100,3 +102,26 @@ def distributed_noise_multiplier(
     gap = 10 * np.exp(-2 * math.pi**2 * stddev**2 * shares / (shares + 1)).sum()
     ratio = sensitivity / (math.sqrt(cohort) * stddev)
     return 1 / min(math.sqrt(ratio**2 + gap * padded / 2), ratio + gap * math.sqrt(padded))
+
+
+def split_noise(noise_multiplier: float, clipped_count_stddev: float) -> float:
+    """Returns the noise multiplier of the updates that leaves the rest of the total to the clipped count.
+
+    Andrew et al. 2021, Theorem 1: z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2). The count of clients below the clip norm,
+    centred to +-1/2, is released beside the sum; both together cost what `noise_multiplier` alone would.
+
+    Args:
+      noise_multiplier: The total z, which is the one that is accounted; 0 stays 0.
+      clipped_count_stddev: sigma_b, the standard deviation of the noise on the count, in clients.
+
+    Raises:
+      ValueError: If the count's noise alone is not enough.
+    """
+    if not noise_multiplier:
+        return 0.0
+    if noise_multiplier >= 2 * clipped_count_stddev:
+        raise ValueError(
+            f"A noise multiplier of {noise_multiplier:g} needs noise of more than {noise_multiplier / 2:g} on the "
+            f"clipped count, not {clipped_count_stddev:g}: use less noise, larger cohorts, or a fixed clip norm."
+        )
+    return (noise_multiplier**-2 - (2 * clipped_count_stddev) ** -2) ** -0.5

@@ -3,7 +3,7 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from optimization import dp_queries, privacy, sensitivities
+from optimization import dp_queries, sensitivities
 
 SPECS = (tf.TensorSpec((40, 50)), tf.TensorSpec((1000,)))
 ZEROS = tuple(tf.zeros(spec.shape) for spec in SPECS)
@@ -102,7 +102,7 @@ def test_the_adaptive_clip_norm_finds_the_quantile(seed):
 
 def test_noise_of_adaptive_clipping_follows_the_clip_norm_and_the_published_split():
     total, count_stddev = 0.7, 1.25
-    value = privacy.split_noise(total, count_stddev)
+    value = sensitivities.split_noise(total, count_stddev)
     assert value == pytest.approx((0.7**-2 - 2.5**-2) ** -0.5)
     norms, state = adapt(3, value, count_stddev, 30)
     assert float(state.sum_state.stddev) == pytest.approx(value * norms[-1], rel=1e-5)

@@ -78,3 +78,13 @@ def test_distributed_noise_approaches_the_central_one_with_finer_grids():
 def test_too_few_bits_are_refused():
     with pytest.raises(ValueError, match="4 bits are too few for the sum of 100 clients"):
         sensitivities.distributed_noise_multiplier(1.0, 1.0, 100, 1000, bits=4)
+
+
+def test_noise_is_split_as_published():
+    # Andrew et al. 2021, Theorem 1: z^-2 = z_delta^-2 + (2 sigma_b)^-2.
+    split = sensitivities.split_noise(1.0, clipped_count_stddev=5.0)
+    assert split == pytest.approx((1 - 1 / 100) ** -0.5)
+    assert split**-2 + 10.0**-2 == pytest.approx(1.0)
+    assert sensitivities.split_noise(0.0, clipped_count_stddev=0.0) == 0.0
+    with pytest.raises(ValueError, match=r"noise of more than 1 on the clipped count, not 0\.5"):
+        sensitivities.split_noise(2.0, clipped_count_stddev=0.5)
