@@ -39,6 +39,7 @@ FREE_FLAGS = {
     "cache_dir",
     "data_dir",
     "experiment_name",
+    "isolation",
     "max_concurrent_threads",
     "preset",
     _RESTART,

@@ -7,7 +7,6 @@ wait without limit: here the program ends, or other workers take over.
 import atexit
 import functools
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -24,7 +23,9 @@ _message.SetAllowOversizeProtos(True)
 _ending = threading.Event()
 
 
-def start(max_concurrent_calls: int = 0, addresses: tuple[str, ...] = ()) -> subprocess.Popen | None:
+def start(
+    max_concurrent_calls: int = 0, addresses: tuple[str, ...] = (), isolate: str = "auto"
+) -> worker_process.Own | None:
     """Makes a worker of its own, or workers elsewhere, run every TFF computation of this process.
 
     Asked for the same once more, it takes the workers that it has already.
@@ -32,16 +33,17 @@ def start(max_concurrent_calls: int = 0, addresses: tuple[str, ...] = ()) -> sub
     Args:
       max_concurrent_calls: Clients computed at the same time; 0 for as many as the process may use cores.
       addresses: `HOST:PORT` of workers to use instead.
+      isolate: Whether its own is kept from others, see `worker_process.own`.
 
     Returns:
-      The process of its own worker, which ends with this one; None with workers elsewhere.
+      Its own worker, which ends with this process; None with workers elsewhere.
 
     Raises:
-      Failure: If one does not answer in time.
+      Failure: If one does not answer in time, or cannot be isolated as required.
     """
-    context, process = _elsewhere(addresses) if addresses else _own(max_concurrent_calls)
+    context, own = _elsewhere(addresses) if addresses else _own(max_concurrent_calls, isolate)
     tff.framework.set_default_context(context)
-    return process
+    return own
 
 
 @functools.cache
@@ -53,24 +55,25 @@ def _elsewhere(addresses: tuple[str, ...]) -> tuple[tff.framework.SyncContext, N
 
 
 @functools.cache
-def _own(max_concurrent_calls: int) -> tuple[tff.framework.SyncContext, subprocess.Popen]:
+def _own(max_concurrent_calls: int, isolate: str) -> tuple[tff.framework.SyncContext, worker_process.Own]:
     worker_process.keep_freed_memory()
-    process, port = worker_process.own(max_concurrent_calls)
-    atexit.register(_end, process)
-    stub = tff.framework.RemoteExecutorGrpcStub(connection.channel(f"localhost:{port}"))
+    own = worker_process.own(max_concurrent_calls, isolate)
+    atexit.register(_end, own)
+    stub = tff.framework.RemoteExecutorGrpcStub(connection.channel(own.address))
     deadline = time.monotonic() + _START_SECONDS
     while not stub.is_ready:
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise Failure(f"TFF's worker did not start on port {port} (exit status {process.poll()}).")
+        if own.process.poll() is not None or time.monotonic() > deadline:
+            raise Failure(f"TFF's worker did not start (exit status {own.process.poll()}).")
         time.sleep(0.05)
-    threading.Thread(target=_watch, args=(process,), daemon=True).start()
-    return cohort_parts.CohortPartsContext([connection.context(stub)]), process
+    threading.Thread(target=_watch, args=(own,), daemon=True).start()
+    return cohort_parts.CohortPartsContext([connection.context(stub)]), own
 
 
-def _watch(process: subprocess.Popen) -> None:
+def _watch(own: worker_process.Own) -> None:
     """Ends the program when its worker dies before it."""
-    status = process.wait()
+    status = own.process.wait()
     if status and not _ending.is_set():
+        own.end()
         print(
             f"TFF's worker died (exit status {status}), perhaps for want of memory. Checkpoints are kept: the same "
             "command continues after the last.",
@@ -80,6 +83,6 @@ def _watch(process: subprocess.Popen) -> None:
         os._exit(1)
 
 
-def _end(process: subprocess.Popen) -> None:
+def _end(own: worker_process.Own) -> None:
     _ending.set()
-    process.kill()
+    own.end()

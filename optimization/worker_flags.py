@@ -2,6 +2,7 @@
 
 import re
 import socket
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,13 +22,24 @@ def define(flags: cli.FlagSet) -> None:
         "HOST:PORT,...: workers to split each cohort over, started there by scripts.tff_worker (default: one here). "
         "Models, clients' data and updates go to them unencrypted: use trusted networks, or tunnels",
     )
+    flags.choice(
+        "isolation",
+        "auto",
+        {
+            "auto": "so that nobody else reaches it; where the system refuses that, a warning",
+            "required": "so that nobody else reaches it, or not at all",
+            "off": "open on all of the machine's addresses: who reaches its port can run code as you",
+        },
+        "how this program's own worker runs",
+    )
 
 
 def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the addresses of `--tff_workers`; none for a worker of the program's own.
 
     Raises:
-      UsageError: If they are not HOST:PORT, or `--max_concurrent_threads` is given, which is theirs to say.
+      UsageError: If they are not HOST:PORT, or `--max_concurrent_threads` is given, which is theirs to say, or
+        isolation is required, which they do not have.
     """
     if settings["tff_workers"] is None:
         return ()
@@ -42,6 +54,11 @@ def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
         raise UsageError(
             "--max_concurrent_threads has no effect with --tff_workers: give it to scripts.tff_worker instead."
         )
+    if settings["isolation"] == "required":
+        raise UsageError(
+            "--isolation=required is for this program's own worker: those of --tff_workers listen on all addresses. "
+            "Leave one of both out."
+        )
     return found
 
 
@@ -50,7 +67,8 @@ def start(settings: Mapping[str, Any]) -> None:
 
     Raises:
       UsageError: See `addresses`.
-      Failure: If one does not answer; where nobody listens, before TFF is imported.
+      Failure: If one does not answer, or is refused the isolation that is required; where nobody listens, and where it
+        is refused, before TFF is imported.
     """
     remote = addresses(settings)
     for address in remote:
@@ -64,8 +82,14 @@ def start(settings: Mapping[str, Any]) -> None:
             ) from error
 
     if not remote:
-        worker_process.own(settings["max_concurrent_threads"])
+        worker_process.own(settings["max_concurrent_threads"], settings["isolation"])
+    elif settings["isolation"] == "auto":
+        print(
+            "Warning: who reaches the ports of --tff_workers can run code there, and nothing is encrypted: let a "
+            "firewall admit only this machine, or tunnel. (--isolation=off leaves this line out.)",
+            file=sys.stderr,
+        )
 
     from optimization import worker
 
-    worker.start(settings["max_concurrent_threads"], *([remote] if remote else []))
+    worker.start(settings["max_concurrent_threads"], remote, settings["isolation"])

@@ -1,18 +1,25 @@
 """The process of a TFF worker, which computes for whoever reaches its port. Nothing here imports TFF.
 
-TFF would start one on first use and never end it. Here it is started as a child: the kernel kills it when its parent
-dies, even by SIGKILL; Ctrl-C at the terminal does not reach it; and it holds no stream of the parent open.
+TFF would start one on first use and never end it. Here it is started as a child: it dies with its parent, even by
+SIGKILL; Ctrl-C at the terminal does not reach it; and it holds no stream of the parent open. Where the system allows
+it, nobody else reaches its port: see `isolation`.
 """
 
 import ctypes
+import dataclasses
 import functools
 import importlib.util
 import os
 import pathlib
 import signal
 import subprocess
+import sys
+import urllib.parse
 
 import portpicker
+
+from data.errors import Failure
+from optimization import isolation
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL("libc.so.6")
@@ -23,15 +30,70 @@ _libc = ctypes.CDLL("libc.so.6")
 _MALLOC = {"MMAP_MAX_": (-4, 0), "TRIM_THRESHOLD_": (-1, 1 << 30), "ARENA_MAX": (-8, len(os.sched_getaffinity(0)) + 2)}
 
 
-@functools.cache
-def own(max_concurrent_calls: int = 0) -> tuple[subprocess.Popen, int]:
-    """Returns the program's own worker, which gets ready while the program imports TFF, and its port.
+_ISOLATED_PORT = 9000  # In a network of its own every port is free.
+
+
+@dataclasses.dataclass(frozen=True)
+class Own:
+    """A worker of the program's own.
+
+    Attributes:
+      process: What ends when the worker does, with the same status.
+      address: Where gRPC finds it.
+      pid: The worker's.
+      isolated: What keeps others from it; None if nothing does.
+    """
+
+    process: subprocess.Popen
+    address: str
+    pid: int
+    isolated: isolation.Isolated | None = None
+
+    def end(self) -> None:
+        """Ends it."""
+        if self.isolated:
+            self.isolated.end()
+        else:
+            self.process.kill()
+
+
+def own(max_concurrent_calls: int = 0, isolate: str = "auto") -> Own:
+    """Returns the program's own worker, which gets ready while the program imports TFF.
 
     Args:
-      max_concurrent_calls: As of `launch`.
+      max_concurrent_calls: Clients computed at the same time; 0 for as many as the process may use cores.
+      isolate: `required` for a network of its own, which no other user and no other host reaches; `auto` for that or,
+        where the system refuses it, a warning; `off` for a port that is open on all of the machine's addresses.
+
+    Raises:
+      Failure: If isolation is required, and refused.
     """
+    return _own(max_concurrent_calls, isolate)
+
+
+@functools.cache
+def _own(max_concurrent_calls: int, isolate: str) -> Own:
+    if isolate != "off":
+        command, environment = _command(_ISOLATED_PORT, max_concurrent_calls)
+        try:
+            isolated = isolation.start(command, _ISOLATED_PORT, environment)
+        except isolation.RefusedError as error:
+            if isolate == "required":
+                raise Failure(
+                    f"--isolation=required: this system refuses TFF's worker a network of its own ({error}). Allow "
+                    "user namespaces, or accept with --isolation=auto that who reaches its port can run code as you."
+                ) from error
+            print(
+                "Warning: TFF's worker listens on all of this machine's addresses, and who reaches its port can run "
+                f"code as you: the system refuses it a network of its own ({error}). See --isolation.",
+                file=sys.stderr,
+            )
+        else:
+            address = f"unix:{urllib.parse.quote(isolated.path)}"
+            return Own(isolated.process, address, isolated.pid, isolated)
     port = portpicker.pick_unused_port()
-    return launch(port, max_concurrent_calls), port
+    process = launch(port, max_concurrent_calls)
+    return Own(process, f"localhost:{port}", process.pid)
 
 
 def launch(port: int, max_concurrent_calls: int = 0) -> subprocess.Popen:
@@ -44,6 +106,20 @@ def launch(port: int, max_concurrent_calls: int = 0) -> subprocess.Popen:
     Returns:
       The process, which ends with this one.
     """
+    command, environment = _command(port, max_concurrent_calls)
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        start_new_session=True,
+        preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
+    )
+
+
+def _command(port: int, max_concurrent_calls: int) -> tuple[list[str], dict[str, str]]:
+    """Returns a worker's command and its environment."""
     cores = len(os.sched_getaffinity(0))
     calls = max_concurrent_calls or cores
     binary = pathlib.Path(importlib.util.find_spec("tensorflow_federated").origin).parent / "data" / "worker_binary"
@@ -55,15 +131,7 @@ def launch(port: int, max_concurrent_calls: int = 0) -> subprocess.Popen:
         TF_NUM_INTRAOP_THREADS=str(max(1, cores // calls)),
         **{f"MALLOC_{name}": str(value) for name, (_, value) in _MALLOC.items()},
     )
-    return subprocess.Popen(
-        [str(binary), f"--port={port}", f"--max_concurrent_computation_calls={calls}"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        start_new_session=True,
-        preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
-    )
+    return [str(binary), f"--port={port}", f"--max_concurrent_computation_calls={calls}"], environment
 
 
 def keep_freed_memory() -> None:

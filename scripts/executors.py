@@ -59,7 +59,12 @@ def define(flags: cli.FlagSet, **others: str) -> None:
     flags.group("Where it is run")
     flags.choice("executor", "local", _KINDS | others, "who plays the runs")
     flags.integer("workers", 2, "local, and ray without an address: runs at the same time", low=1)
-    flags.text("ray_address", None, "the cluster's address (default: a local Ray, started and stopped)")
+    flags.text(
+        "ray_address",
+        None,
+        "the cluster's address (default: a local Ray, started and stopped). Either way, who reaches the ports that Ray "
+        "opens can run code: use a trusted network, or a firewall",
+    )
 
 
 def check(settings: cli.Settings) -> None:

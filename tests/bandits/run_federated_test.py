@@ -108,7 +108,7 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(finished, tmp_
 
 
 def _start(folder: pathlib.Path) -> tuple[subprocess.Popen, list[psutil.Process]]:
-    """Starts a long run, and returns it with its workers once it is past its first rounds."""
+    """Starts a long run, and returns it with its worker and what isolates that, once it is past its first rounds."""
     command = [sys.executable, "-m", "bandits.run_federated", f"--root_output_dir={folder}", "--experiment_name=run"]
     process = subprocess.Popen(
         [*command, "--total_rounds=100000", "--clients_per_round=4"],
@@ -121,14 +121,14 @@ def _start(folder: pathlib.Path) -> tuple[subprocess.Popen, list[psutil.Process]
     path = folder / "run" / "metrics.csv"
     while process.poll() is None and not (path.exists() and len(path.read_text().splitlines()) > 3):
         time.sleep(0.1)
-    workers = [child for child in psutil.Process(process.pid).children() if "worker" in child.name()]
-    assert workers
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert workers[-1].name() == "worker_binary"
     return process, workers
 
 
 def test_a_worker_that_dies_ends_the_run_with_a_clear_error(tmp_path):
     process, workers = _start(tmp_path)
-    workers[0].kill()
+    workers[-1].kill()
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "TFF's worker died (exit status -9)" in errors

@@ -1,12 +1,15 @@
 """Addresses of workers are checked before anything slow is imported."""
 
 import importlib
+import socket
+import types
 
 import portpicker
 import pytest
 
+import optimization
 from data.errors import Failure, UsageError
-from optimization import cli, worker_flags
+from optimization import cli, isolation, worker_flags
 
 
 def parse(*arguments: str) -> cli.Settings:
@@ -50,6 +53,35 @@ def test_nobody_at_an_address_is_named():
         f"No TFF worker answers at localhost:{port} (--tff_workers): Connection refused. Start one on that host: "
         f"./scripts/python -m scripts.tff_worker --port={port}"
     )
+
+
+def test_workers_elsewhere_cannot_be_isolated_as_required():
+    with pytest.raises(UsageError, match="--isolation=required is for this program's own worker"):
+        worker_flags.addresses(parse("--tff_workers=one:1", "--isolation=required"))
+
+
+@pytest.mark.parametrize(("isolate", "lines"), [("auto", 1), ("off", 0)])
+def test_the_risk_of_workers_elsewhere_is_named(monkeypatch, capsys, isolate, lines):
+    started = []
+    fake = types.SimpleNamespace(start=lambda *given: started.append(given))
+    monkeypatch.setattr(optimization, "worker", fake, raising=False)
+    with socket.create_server(("localhost", 0)) as server:
+        address = f"localhost:{server.getsockname()[1]}"
+        worker_flags.start(parse(f"--tff_workers={address}", f"--isolation={isolate}"))
+    assert started == [(0, (address,), isolate)]
+    warnings = capsys.readouterr().err.splitlines()
+    assert len(warnings) == lines
+    assert all("who reaches the ports of --tff_workers can run code there" in line for line in warnings)
+
+
+def test_isolation_that_is_required_and_refused_ends_the_program_before_tff_is_imported(monkeypatch):
+    def refuse(*_):
+        raise isolation.RefusedError("unshare: Operation not permitted")
+
+    monkeypatch.setattr(isolation, "start", refuse)
+    monkeypatch.setattr(optimization, "worker", None, raising=False)
+    with pytest.raises(Failure, match=r"^--isolation=required: .* \(unshare: Operation not permitted\)"):
+        worker_flags.start(parse("--isolation=required"))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from optimization import (
     connection,
     models,
     supervised,
+    worker,
     worker_process,
 )
 from optimization.posterior import process as posterior
@@ -81,24 +82,41 @@ def assert_close(found, expected, tolerance: float = 1e-5) -> None:
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
-def test_metrics_of_bandits_are_those_of_the_own_worker(contexts):
+@pytest.fixture(scope="module")
+def play():
+    """Plays three rounds in the context at hand: their rows, the final weights, and what the selection learned."""
     settings = flags.resolve(flags.define().parse(["test", "--client_selection=ucb_cs", "--clients_per_round=5"]))
     task = registry.load_task(settings)
     phase = experiment.Phase(registry.BANDITS["softmax"], range(60), "exact", 3, 5, 2, "adam", 0.01, 0.1, "ucb_cs")
     mechanism = aggregation_flags.mechanism(settings, 60, 5, 1)
 
-    def play():
+    def rounds():
         rounds = experiment.build(settings, task, phase, mechanism, None)
         state, rows = rounds.initial_state(), []
         for round_num in range(1, 4):
             state, row = rounds.play_round(state, round_num)
             rows.append(row)
-        return rows, state.selection
+        return rows, state.server.weights, state.selection
 
+    return rounds
+
+
+def test_metrics_of_bandits_are_those_of_the_own_worker(contexts, play):
     expected = play()
     for context in contexts.values():
         with on(context):
             assert_close(play(), expected)
+
+
+def test_isolation_changes_no_bit(play):
+    results = []
+    for isolate in ("auto", "off"):
+        context, own = worker._own(0, isolate)
+        assert own.address.startswith("localhost:") or isolate == "auto"
+        with on(context):
+            results.append(tf.nest.flatten(play()))
+    isolated, open_to_all = ([np.asarray(leaf).tobytes() for leaf in leaves] for leaves in results)
+    assert isolated == open_to_all
 
 
 @pytest.mark.parametrize("kind", AGGREGATORS)

@@ -1,0 +1,110 @@
+"""A network of its own for TFF's worker, which would listen on all addresses and runs code for whoever reaches it.
+
+A helper (`isolation_helper`) moves to a new network namespace, starts the worker there, and passes on what comes in at
+a Unix socket that nobody but this user can open. The helper ends when a pipe from this process does, in whatever way
+the process ended, and the worker ends with the helper. A death signal instead of the pipe would follow the thread that
+started the helper, and that may end long before the program.
+"""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+
+_HELPER = pathlib.Path(__file__).with_name("isolation_helper.py")
+_MOST_PATH_BYTES = 107  # Of a Unix socket.
+_END_SECONDS = 10
+
+
+class RefusedError(Exception):
+    """The system allows no network of its own; the message says what it refuses."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Isolated:
+    """A command in a network of its own.
+
+    Attributes:
+      process: The helper; it ends as the command does.
+      pid: The command's process.
+      path: Of the Unix socket that leads to the command's port.
+    """
+
+    process: subprocess.Popen
+    pid: int
+    path: str
+
+    def end(self) -> None:
+        """Ends both, and sees to it that the socket is gone with its folder."""
+        self.process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_END_SECONDS)
+        shutil.rmtree(os.path.dirname(self.path), ignore_errors=True)  # Where the helper was killed.
+
+
+def start(command: Sequence[str], port: int, environment: Mapping[str, str]) -> Isolated:
+    """Runs a command in a network of its own.
+
+    Args:
+      command: Program and arguments.
+      port: On which the command will listen; that of other networks is another one.
+      environment: Its variables.
+
+    Returns:
+      What leads to it. It ends with this process, whichever thread called.
+
+    Raises:
+      RefusedError: If the system does not allow it; nothing is left behind.
+    """
+    path, listener = _listener()
+    with listener:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_HELPER), path, str(listener.fileno()), str(port), *command],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+        )
+    # No program that this one starts inherits the pipe; nor may its forks keep it open.
+    os.register_at_fork(after_in_child=process.stdin.close)
+    with process.stdout:
+        answer = process.stdout.readline().decode().strip()
+    isolated = Isolated(process, int(answer) if answer.isdecimal() else 0, path)
+    if not isolated.pid:
+        isolated.end()
+        raise RefusedError(answer or f"the helper ended with status {process.returncode}")
+    return isolated
+
+
+def _listener() -> tuple[str, socket.socket]:
+    """Returns the path of a new Unix socket that this user alone can open, and the socket.
+
+    Raises:
+      RefusedError: If there is no folder for it.
+    """
+    why = ""
+    for base in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/dev/shm")):
+        folder, listener = "", socket.socket(socket.AF_UNIX)
+        try:
+            folder = tempfile.mkdtemp(prefix="fedbandits_", dir=base)  # 0700.
+            path = os.path.join(folder, "worker")
+            if len(os.fsencode(path)) > _MOST_PATH_BYTES:
+                raise OSError(0, "the path is too long for a socket")
+            listener.bind(path)
+            os.chmod(path, 0o600)
+            listener.listen()
+            return path, listener
+        except OSError as error:
+            why = f"{base}: {error.strerror}"
+            listener.close()
+            shutil.rmtree(folder, ignore_errors=True)
+    raise RefusedError(why)

@@ -1,0 +1,175 @@
+"""The helper of `isolation`: runs a command in a network of its own, and relays a Unix socket to the command's port.
+
+  python -I -S isolation_helper.py SOCKET LISTENER PORT COMMAND ARGUMENT ...
+
+A fresh process of a single thread, since no other may make a user namespace; quick to start, since it needs the
+standard library alone. It says the command's process id on stdout, or what the system refuses, and ends with its stdin.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+_INTERFACE = struct.Struct("16sh22x")  # An ifreq: name and flags.
+_F_SETPIPE_SZ = 1031
+_PR_SET_PDEATHSIG = 1
+_CHUNK = 1 << 20
+_libc = ctypes.CDLL("libc.so.6", use_errno=True)
+
+
+@contextlib.contextmanager
+def _step(name: str) -> Iterator[None]:
+    """Names what an OSError was about."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, f"{name}: {error.strerror or error}") from error
+
+
+def _isolate() -> None:
+    """Moves this process to a network of its own.
+
+    Root makes no user namespace for that, where other users' files would be out of its reach.
+
+    Raises:
+      OSError: If neither way is allowed, or leads to a network that works.
+    """
+    try:
+        _unshare(_CLONE_NEWNET)
+        _raise_loopback()
+    except OSError:
+        user, group = os.geteuid(), os.getegid()
+        _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            with _step(name), open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+        _raise_loopback()
+
+
+def _unshare(namespaces: int) -> None:
+    with _step("unshare"):
+        if _libc.unshare(namespaces):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _raise_loopback() -> None:
+    """Brings the loopback interface up, and tries over it what the relay does."""
+    with _step("loopback"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        reply = fcntl.ioctl(control, _SIOCGIFFLAGS, _INTERFACE.pack(b"lo", 0))
+        flags = _INTERFACE.unpack(reply)[1]
+        fcntl.ioctl(control, _SIOCSIFFLAGS, _INTERFACE.pack(b"lo", flags | _IFF_UP))
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname(), timeout=5) as one,
+            server.accept()[0] as other,
+            _pipe() as (_, into),
+        ):
+            one.send(b"?")
+            os.splice(other.fileno(), into, 1)
+
+
+@contextlib.contextmanager
+def _pipe() -> Iterator[tuple[int, int]]:
+    """Yields a pipe's end to read and its end to write."""
+    ends = os.pipe()
+    try:
+        with contextlib.suppress(OSError):  # The room that one user's pipes may take is limited.
+            fcntl.fcntl(ends[0], _F_SETPIPE_SZ, _CHUNK)
+        yield ends
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+def _run(command: list[str]) -> subprocess.Popen:
+    """Starts the command, which the kernel ends with this process's main thread, the caller."""
+    helper = os.getpid()
+
+    def end_with_helper() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != helper:
+            os._exit(1)
+
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    with _step(command[0]):
+        return subprocess.Popen(command, **streams, preexec_fn=end_with_helper)
+
+
+def _end_like(process: subprocess.Popen, path: str) -> None:
+    """Removes the socket once the command has ended, and ends this process in the same way."""
+    status = process.wait()
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+        os.rmdir(os.path.dirname(path))
+    if status < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.kill(os.getpid(), -status)
+        time.sleep(1)  # Until the signal arrives.
+    os._exit(status & 255)
+
+
+def _relay(listener: socket.socket, port: int, process: subprocess.Popen) -> None:
+    try:
+        while True:
+            client, _ = listener.accept()
+            server = _connected(port)
+            for ends in ((client, server), (server, client)):
+                threading.Thread(target=_pump, args=ends, daemon=True).start()
+    finally:  # Or somebody would wait for an answer for ever.
+        process.kill()
+
+
+def _connected(port: int) -> socket.socket:
+    """Returns a connection to a port, as soon as somebody listens there."""
+    while True:
+        try:
+            found = socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+        else:
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return found
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    """Moves what comes without copying it to this process; when one side closes, closes the other."""
+    with contextlib.suppress(OSError), _pipe() as (out, into):
+        while count := os.splice(source.fileno(), into, _CHUNK):
+            while count:
+                count -= os.splice(out, sink.fileno(), count)
+    for end in (source, sink):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+def _main(path: str, listener: str, port: str, *command: str) -> None:
+    try:
+        _isolate()
+        process = _run(list(command))
+    except OSError as error:
+        print(error.strerror)
+        sys.exit(1)
+    print(process.pid, flush=True)
+    end = threading.Thread(target=_end_like, args=(process, path))
+    end.start()
+    relayed = (socket.socket(fileno=int(listener)), int(port), process)
+    threading.Thread(target=_relay, args=relayed, daemon=True).start()
+    os.read(0, 1)  # Returns when the parent is gone.
+    process.kill()
+    end.join()
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
