@@ -1,14 +1,21 @@
-"""Downloads into a cache folder: with progress, continued after a break, checked, and renamed when whole."""
+"""Downloads into a cache folder: with progress, continued after a break, checked, and renamed when whole.
+
+Programs that want the same file at once make it once: the others wait.
+"""
 
 import base64
+import fcntl
 import hashlib
 import http.client
 import lzma
 import os
 import pathlib
 import shutil
+import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from typing import BinaryIO
 
 from data.errors import UsageError
 
@@ -35,21 +42,21 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
     Raises:
       UsageError: If there is no file and no network, or the server's checksum does not match.
     """
-    folder = cache_folder(cache_dir)
-    path = folder / file_name
-    if path.is_file():
-        return path
-    archive = folder / f"{file_name}.lzma.part"
-    part = folder / f"{file_name}.part"
-    _fetch_or_explain(origin, archive, file_name)
-    try:
-        with lzma.open(archive) as source, open(part, "wb") as target:
-            shutil.copyfileobj(source, target, _CHUNK)
-    except (lzma.LZMAError, EOFError) as error:
+    path = cache_folder(cache_dir) / file_name
+    archive, part = (path.with_name(file_name + ending) for ending in (".lzma.part", ".part"))
+
+    def make() -> None:
+        _fetch_or_explain(origin, archive, file_name, "in a folder and name that with --data_dir")
+        try:
+            with lzma.open(archive) as source, open(part, "wb") as target:
+                shutil.copyfileobj(source, target, _CHUNK)
+        except (lzma.LZMAError, EOFError) as error:
+            archive.unlink()
+            raise UsageError(f"The download of {origin} was damaged ({error}); start again to repeat it.") from error
+        os.replace(part, path)
         archive.unlink()
-        raise UsageError(f"The download of {origin} was damaged ({error}); start again to repeat it.") from error
-    os.replace(part, path)
-    archive.unlink()
+
+    once(path, archive, make)
     return path
 
 
@@ -60,31 +67,80 @@ def plain_file(origin: str, file_name: str, cache_dir: str | None, sha256: str |
       origin: Its address.
       file_name: Its name in the cache folder.
       cache_dir: Cache folder, or None for the default.
-      sha256: Hexadecimal digest of its contents; None trusts the checksum that the server sends along.
+      sha256: Hexadecimal digest of its contents, which is checked whenever the file is asked for; None trusts the
+        checksum that the server sends along, and the cache folder.
 
     Raises:
       UsageError: If there is no file and no network, or it is not the expected file.
     """
     path = cache_folder(cache_dir) / file_name
     if path.is_file():
+        if sha256 and _digest(path, "sha256") != sha256:
+            raise UsageError(f"{path} is not the expected file: delete it, and it is downloaded from {origin}.")
         return path
     part = path.with_name(f"{file_name}.part")
-    _fetch_or_explain(origin, part, file_name)
-    if sha256 and _digest(part, "sha256") != sha256:
-        part.unlink()
-        raise UsageError(f"The download of {origin} is not the expected file; start again to repeat it.")
-    os.replace(part, path)
+
+    def make() -> None:
+        _fetch_or_explain(origin, part, file_name, "there")
+        if sha256 and _digest(part, "sha256") != sha256:
+            part.unlink()
+            raise UsageError(f"The download of {origin} is not the expected file; start again to repeat it.")
+        os.replace(part, path)
+
+    once(path, part, make)
     return path
 
 
-def _fetch_or_explain(origin: str, part: pathlib.Path, file_name: str) -> None:
+def once(path: pathlib.Path, part: pathlib.Path, make: Callable[[], None]) -> None:
+    """Has a file made, unless it is there; where several ask at once, by one of them, while the others wait.
+
+    Args:
+      path: The file.
+      part: What is locked meanwhile; left behind unless it is empty, for the next to continue.
+      make: Makes the file, perhaps by filling and renaming the part.
+
+    Raises:
+      UsageError: If the folder cannot be written.
+    """
+    while not path.is_file():
+        try:
+            part.parent.mkdir(parents=True, exist_ok=True)
+            lock = open(part, "ab")  # noqa: SIM115
+        except OSError as error:
+            raise UsageError(
+                f"{path.name} cannot be put in {part.parent} ({error.strerror}): name another folder with --cache_dir, "
+                "or one that holds the data with --data_dir."
+            ) from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print(f"Waiting for another program that makes {path}.", file=sys.stderr)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                # Who had it before may have made the file, or thrown this part away.
+                if _is_at(lock, part) and not path.is_file():
+                    make()
+            finally:
+                if _is_at(lock, part) and not os.fstat(lock.fileno()).st_size:
+                    part.unlink()
+
+
+def _is_at(file: BinaryIO, path: pathlib.Path) -> bool:
+    """Returns whether this very file still has this name."""
     try:
-        part.parent.mkdir(parents=True, exist_ok=True)
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _fetch_or_explain(origin: str, part: pathlib.Path, file_name: str, where: str) -> None:
+    try:
         _fetch(origin, part)
     except (OSError, http.client.HTTPException) as error:
         raise UsageError(
             f"{file_name} is not in {part.parent}, and downloading it from {origin} failed ({error}). Either run with "
-            f"network access, or put {file_name} in a folder and name that with --data_dir."
+            f"network access, or put {file_name} {where}."
         ) from error
 
 

@@ -166,7 +166,7 @@ def _fetch_cifar100(cache_dir: str | None) -> Split:
     parts = []
     with tarfile.open(path) as archive:
         for part in ("train", "test"):
-            # A pickle runs what it says; this is the published one, by its checksum.
+            # A pickle runs what it says; this is the published one, whose checksum was just compared.
             values = pickle.load(archive.extractfile(f"cifar-100-python/{part}"), encoding="bytes")
             pixels = values[b"data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
             parts.append(_examples(np.ascontiguousarray(pixels), np.array(values[b"fine_labels"])))

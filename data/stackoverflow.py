@@ -110,15 +110,16 @@ def load(
 def _counts_file(name: str, cache_dir: str | None) -> None:
     """Makes sure that a file of counts is in the cache folder."""
     path = download.cache_folder(cache_dir) / name
-    if path.is_file():
-        return
-    archive = download.plain_file(f"{_ORIGIN}{name}.tar.bz2", f"{name}.tar.bz2", cache_dir, _SHA256[name])
-    with tarfile.open(archive) as tar:
-        content = tar.extractfile(name).read()
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(content)
-    part.replace(path)
-    archive.unlink()
+    part = path.with_name(f"{name}.part")
+
+    def make() -> None:
+        archive = download.plain_file(f"{_ORIGIN}{name}.tar.bz2", f"{name}.tar.bz2", cache_dir, _SHA256[name])
+        with tarfile.open(archive) as tar:
+            part.write_bytes(tar.extractfile(name).read())
+        part.replace(path)
+        archive.unlink()
+
+    download.once(path, part, make)
 
 
 def _first_words(path: pathlib.Path, size: int) -> dict[str, int]:

@@ -7,6 +7,7 @@ import lzma
 import pathlib
 import socketserver
 import threading
+import time
 import urllib.request
 
 import numpy as np
@@ -33,6 +34,7 @@ class _Server(socketserver.ThreadingTCPServer):
       hashes: Values of `x-goog-hash` headers.
       cut: Bytes after which the next answer breaks off, or None.
       announce: Whether the length is announced.
+      pause: Seconds between the halves of an answer.
       requested: The Range of every request so far, None for a request of everything.
     """
 
@@ -42,6 +44,7 @@ class _Server(socketserver.ThreadingTCPServer):
     hashes = ()
     cut = None
     announce = True
+    pause = 0.0
 
     def __init__(self):
         self.requested = []
@@ -69,7 +72,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("x-goog-hash", value)
         self.end_headers()
         cut, self.server.cut = self.server.cut, None
-        self.wfile.write(body[:cut])
+        body = body[:cut]
+        for part in (body[: len(body) // 2], body[len(body) // 2 :]):
+            self.wfile.write(part)
+            time.sleep(self.server.pause)
 
     def log_message(self, *arguments):
         pass
@@ -233,6 +239,53 @@ def test_a_plain_file_is_kept_as_it_is(server, tmp_path, sha256):
 def test_a_plain_file_of_another_digest_is_refused_and_not_kept(server, tmp_path):
     with pytest.raises(UsageError, match="is not the expected file; start again to repeat it"):
         download.plain_file(server.origin, "toy.bin", str(tmp_path), "00" * 32)
+    assert _names(tmp_path) == []
+
+
+def test_a_plain_file_in_the_cache_is_checked_before_every_use(server, tmp_path):
+    (tmp_path / "toy.bin").write_bytes(b"planted")
+    with pytest.raises(UsageError, match=f"{tmp_path}/toy.bin is not the expected file: delete it"):
+        download.plain_file(server.origin, "toy.bin", str(tmp_path), hashlib.sha256(ARCHIVE).hexdigest())
+    assert _names(tmp_path) == ["toy.bin"]
+
+
+def test_without_network_a_plain_file_can_be_put_into_the_cache(server, tmp_path):
+    server.server_close()
+    with pytest.raises(UsageError, match=f"toy.bin is not in {tmp_path}, .* or put toy.bin there"):
+        download.plain_file(server.origin, "toy.bin", str(tmp_path))
+    assert _names(tmp_path) == []
+
+
+def _at_once(count: int, call) -> list:
+    """Returns what each of several threads got; locks of files count between threads as between processes."""
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(call())) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def test_programs_that_want_a_file_at_once_download_it_once(server, tmp_path):
+    server.pause = 0.3
+    paths = _at_once(4, lambda: download.lzma_file(server.origin, NAME, str(tmp_path)))
+    assert [path.read_bytes() == CONTENT for path in paths] == [True] * 4
+    plain = _at_once(4, lambda: download.plain_file(server.origin, "toy.bin", str(tmp_path)))
+    assert [path.read_bytes() == ARCHIVE for path in plain] == [True] * 4
+    assert server.requested == [None, None]
+    assert _names(tmp_path) == ["toy.bin", NAME]
+
+
+def test_who_waited_for_a_download_that_failed_repeats_it(server, tmp_path):
+    server.pause, server.hashes = 0.3, (_google_hash(b"other"),)
+
+    def call():
+        with pytest.raises(UsageError, match="checksum differs"):
+            download.plain_file(server.origin, "toy.bin", str(tmp_path))
+
+    assert len(_at_once(3, call)) == 3
+    assert server.requested == [None] * 3
     assert _names(tmp_path) == []
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import pickle
 import tarfile
 
@@ -187,6 +188,24 @@ def test_downloaded_cifar_has_its_channels_last(published):
     assert first.shape == (32, 32, 3)
     np.testing.assert_array_equal(first[0, 0], np.array([0, 1024, 2048]).astype(np.uint8))
     assert first[1, 2, 0] == 34
+
+
+class _Planted:
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_a_cached_pickle_that_is_not_the_published_one_is_not_read(tmp_path):
+    planted = _Planted()
+    planted.path = str(tmp_path / "ran")
+    content = pickle.dumps(planted)
+    with tarfile.open(tmp_path / "cifar-100-python.tar.gz", "w:gz") as archive:
+        member = tarfile.TarInfo("cifar-100-python/train")
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    with pytest.raises(UsageError, match=r"cifar-100-python\.tar\.gz is not the expected file: delete it"):
+        load("cifar100", None, cache=str(tmp_path))
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(
