@@ -105,7 +105,9 @@ class _Benchmark:
 
         self._experiment = experiment
         self._main = psutil.Process()
-        self._worker = psutil.Process(worker.start(settings.max_concurrent_threads).pid)
+        own = worker.start(settings.max_concurrent_threads)
+        # The worker, and what passes messages between them.
+        self._processes = [self._main, *(psutil.Process(pid) for pid in {own.pid, own.process.pid})]
         arguments = ["benchmark", f"--task_type={task_type}", "--max_examples_per_client=0"]
         self._settings = flags.resolve(flags.define().parse(arguments))
         self._make_task = make_task
@@ -136,13 +138,13 @@ class _Benchmark:
         return aggregation_flags.mechanism(self._settings, len(phase.population), phase.cohort_size, 1)
 
     def _cpu(self) -> float:
-        return sum(sum(process.cpu_times()[:2]) for process in (self._main, self._worker))
+        return sum(sum(process.cpu_times()[:2]) for process in self._processes)
 
     def _peak_mb(self) -> float:
-        return sum(_status_mb(process.pid, "VmHWM") for process in (self._main, self._worker))
+        return sum(_status_mb(process.pid, "VmHWM") for process in self._processes)
 
     def _resident_mb(self) -> float:
-        return sum(_status_mb(process.pid, "VmRSS") for process in (self._main, self._worker))
+        return sum(_status_mb(process.pid, "VmRSS") for process in self._processes)
 
     def seconds(self, cohort: int, rounds: int, population: int | None = None) -> float:
         """Returns the median seconds of a round."""
