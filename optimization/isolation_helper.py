@@ -2,8 +2,9 @@
 
   python -I -S isolation_helper.py SOCKET LISTENER PORT COMMAND ARGUMENT ...
 
-A fresh process of a single thread, since no other may make a user namespace; quick to start, since it needs the
-standard library alone. It says the command's process id on stdout, or what the system refuses, and ends with its stdin.
+Run, never imported: a fresh process of a single thread, since no other may make a user namespace; quick to start,
+since it needs the standard library alone. It says the command's process id on stdout, or what the system refuses, and
+ends with its stdin.
 """
 
 import contextlib
@@ -171,5 +172,4 @@ def _main(path: str, listener: str, port: str, *command: str) -> None:
     end.join()
 
 
-if __name__ == "__main__":
-    _main(*sys.argv[1:])
+_main(*sys.argv[1:])
