@@ -8,6 +8,8 @@ import numpy as np
 from data import keys
 
 NO_CLIENT = -1  # The client of an example that was not dealt.
+# Below it shares are drawn as logarithms: NumPy rounds most of them to zero, and forgets in which order they come.
+_LEAST_FOR_NUMPY = 0.01
 
 
 def dirichlet_label_skew(
@@ -40,9 +42,12 @@ def dirichlet_label_skew(
     classes = np.unique(labels)
 
     def draw_mix() -> np.ndarray:
-        return draw.dirichlet(np.full(len(classes), concentration))
+        return _log_shares(draw, concentration, len(classes))
 
-    return _deal(labels, _sizes(len(labels), num_clients, examples_per_client), draw, draw_mix, _only_left)
+    def weights(mix: np.ndarray, left: np.ndarray) -> np.ndarray:
+        return _relative(mix, left > 0)
+
+    return _deal(labels, _sizes(len(labels), num_clients, examples_per_client), draw, draw_mix, weights)
 
 
 def hierarchical_label_skew(
@@ -83,14 +88,18 @@ def hierarchical_label_skew(
         within = np.empty(len(fine))
         for index in range(len(coarse)):
             members = coarse_of_fine == index
-            within[members] = draw.dirichlet(np.full(members.sum(), fine_concentration))
-        return draw.dirichlet(np.full(len(coarse), coarse_concentration)), within
+            within[members] = _log_shares(draw, fine_concentration, members.sum())
+        return _log_shares(draw, coarse_concentration, len(coarse)), within
 
     def weights(mix: tuple[np.ndarray, np.ndarray], left: np.ndarray) -> np.ndarray:
         across, within = mix
-        within = np.where(left > 0, within, 0.0)
-        totals = np.bincount(coarse_of_fine, within)[coarse_of_fine]
-        return across[coarse_of_fine] * np.divide(within, totals, out=np.zeros_like(within), where=totals > 0)
+        within = np.where(left > 0, within, -np.inf)
+        tops = np.full(len(coarse), -np.inf)
+        np.maximum.at(tops, coarse_of_fine, within)
+        has_some = np.isfinite(tops)
+        within = np.exp(within - np.where(has_some, tops, 0.0)[coarse_of_fine])
+        totals = np.where(has_some, np.bincount(coarse_of_fine, within), 1.0)
+        return (_relative(across, has_some) / totals)[coarse_of_fine] * within
 
     return _deal(fine_labels, _sizes(len(fine_labels), num_clients, examples_per_client), draw, draw_mix, weights)
 
@@ -112,9 +121,7 @@ def dirichlet_cohort(num_clients: int, cohort_size: int, concentration: float, s
       int [cohort_size], different clients.
     """
     draw = keys.generator(seed, keys.Purpose.COHORT, 0)
-    # A gamma variable of shape alpha is one of shape alpha + 1 times a uniform one to the power 1 / alpha.
-    log_shares = np.log(draw.standard_gamma(concentration + 1, num_clients))
-    log_shares -= draw.standard_exponential(num_clients) / concentration
+    log_shares = _log_gammas(draw, concentration, num_clients)
     # The largest sums with Gumbel noise are draws one after the other, each in proportion to the shares that are left.
     noise = keys.generator(seed, keys.Purpose.COHORT, round_num).gumbel(size=num_clients)
     return np.argsort(-(log_shares + noise), kind="stable")[:cohort_size]
@@ -130,8 +137,24 @@ def _sizes(num_examples: int, num_clients: int, examples_per_client: int | None)
     return np.full(num_clients, examples_per_client)
 
 
-def _only_left(mix: np.ndarray, left: np.ndarray) -> np.ndarray:
-    return np.where(left > 0, mix, 0.0)
+def _log_shares(draw: np.random.Generator, concentration: float, size: int) -> np.ndarray:
+    """Draws from a symmetric Dirichlet distribution; returns logarithms of the shares, up to a common summand."""
+    if concentration < _LEAST_FOR_NUMPY:
+        return _log_gammas(draw, concentration, size)
+    with np.errstate(divide="ignore"):
+        return np.log(draw.dirichlet(np.full(size, concentration)))
+
+
+def _log_gammas(draw: np.random.Generator, shape: float, size: int) -> np.ndarray:
+    # A gamma variable of shape alpha is one of shape alpha + 1 times a uniform one to the power 1 / alpha.
+    return np.log(draw.standard_gamma(shape + 1, size)) - draw.standard_exponential(size) / shape
+
+
+def _relative(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """Returns weights relative to the largest that is allowed; zeros where none is above zero."""
+    logs = np.where(allowed, logs, -np.inf)
+    top = logs.max()
+    return np.exp(logs - top) if np.isfinite(top) else np.zeros_like(logs)
 
 
 def _deal(
@@ -148,7 +171,8 @@ def _deal(
       sizes: int [clients], examples of each.
       draw: Random generator.
       draw_mix: Draws a client's mix.
-      weights_of: (mix, float [labels], examples left of each) -> float [labels], weights of the next draw.
+      weights_of: (mix, float [labels], examples left of each) -> float [labels], weights of the next draw; zeros where
+        nothing is left of the mix.
     """
     classes, counts = np.unique(labels, return_counts=True)
     stacks = [draw.permutation(np.flatnonzero(labels == label)).tolist() for label in classes]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from data import partition
 
@@ -130,3 +131,30 @@ def test_cohorts_follow_shares_that_are_the_same_in_all_rounds(concentration, to
     assert counts.max() / 300 >= top_share
     assert top_share == 1.0 or counts.max() / 300 < 0.18
     np.testing.assert_array_equal(cohorts[6], partition.dirichlet_cohort(20, 2, concentration, 0, 7))
+
+
+@pytest.mark.parametrize("concentration", [1e-3, 1e-6])
+def test_a_client_empties_label_after_label_however_small_their_shares(concentration):
+    # Shares differ by factors of about e^(1 / concentration), far beyond what a float holds.
+    labels = np.repeat(np.arange(5), 10)
+    for seed in range(20):
+        draw = np.random.default_rng(seed)
+        client_of_row = partition.dirichlet_label_skew(labels, 1, concentration, draw, examples_per_client=25)
+        assert sorted(np.bincount(labels[client_of_row == 0], minlength=5)) == [0, 0, 5, 10, 10]
+
+
+def test_a_hierarchy_empties_coarse_labels_and_the_fine_ones_in_them_one_after_the_other():
+    fine = np.repeat(np.arange(12), 10)
+    for seed in range(20):
+        draw = np.random.default_rng(seed)
+        client_of_row = partition.hierarchical_label_skew(fine // 4, fine, 1, 1e-4, 1e-4, draw, examples_per_client=55)
+        counts = np.bincount(fine[client_of_row == 0], minlength=12).reshape(3, 4)
+        assert sorted(map(sorted, counts.tolist())) == [[0, 0, 0, 0], [0, 0, 5, 10], [10, 10, 10, 10]]
+
+
+def test_shares_too_small_for_numpys_draw_have_the_dirichlet_distribution():
+    # The logarithms' difference is that of two exponential variables of mean 1 / concentration, which is exponential
+    # but for its sign, and of two gamma variables' logarithms, which vanish beside it.
+    logs = np.array([partition._log_shares(np.random.default_rng(seed), 1e-4, 2) for seed in range(2000)])
+    differences = np.abs(np.diff(logs, axis=1))[:, 0]
+    assert scipy.stats.kstest(differences, scipy.stats.expon(scale=1e4).cdf).pvalue > 0.01
