@@ -224,7 +224,11 @@ def build(
         row = _report(counts, total, rounds, settings["client_epochs_per_round"])
         row[metrics.CLIP_NORM] = aggregators.clip_norm(settings, progress.server.aggregator, counts.aggregator)
         row[metrics.CLIPPED_CLIENTS] = aggregators.clipped_clients(counts.aggregator)
-        row[metrics.EPSILON] = mechanism.epsilon(round_num)
+        # By PLD it takes as long as a short round.
+        if mechanism.accountant == "rdp" or runner.is_evaluated(
+            round_num, phase.total_rounds, settings["rounds_per_eval"]
+        ):
+            row[metrics.EPSILON] = mechanism.epsilon(round_num)
         return Progress(state, np.float64(total), np.int64(rounds), selection), row
 
     return runner.Experiment(

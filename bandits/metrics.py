@@ -8,7 +8,9 @@ LOSS = "train/loss"  # Mean training loss per example and epoch, before each ste
 UPDATE_NORM = "train/update_norm"  # L2 norm of the aggregated update.
 CLIP_NORM = "train/clip_norm"  # L2 norm that the round clipped to.
 CLIPPED_CLIENTS = "train/clipped_clients"
-EPSILON = "privacy/epsilon"  # Spent so far, by RDP; infinite where nothing is guaranteed.
+# Spent so far, by --accountant (with pld at evaluations only); infinite where nothing is guaranteed. With dpsgd and
+# cohorts of a fixed size it holds if they were Poisson samples: privacy.json has the proven figure beside it.
+EPSILON = "privacy/epsilon"
 EXAMPLES = "train/examples"
 EMPTY_CLIENTS = "train/empty_clients"
 NONFINITE_CLIENTS = "train/nonfinite_clients"

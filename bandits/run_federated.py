@@ -51,7 +51,9 @@ def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
             raise UsageError(
                 f"--init_clients={settings.init_clients} leaves none of the task's {population} clients to the bandits."
             )
-    aggregation_flags.mechanism(settings, available, settings.clients_per_round, 1)
+    mechanism = aggregation_flags.mechanism(settings, available, settings.clients_per_round, 1)
+    for warning in mechanism.warnings(settings.total_rounds):
+        print(f"Warning: {warning}", file=sys.stderr)
     selector_flags.build(settings, settings.client_selection, [1] * available, settings.clients_per_round)
     shifts = settings.scenario == "init_shift" or settings.dist_shift_type
     if shifts and "init" not in task.rewards:

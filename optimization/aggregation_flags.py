@@ -20,6 +20,7 @@ _NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
 _READ_BY = {
     "noise_multiplier": _NOISY,
     "target_delta": _NOISY,
+    "accountant": _NOISY,
     "insecure_seeded_noise": ("dpsgd", "dpftrl", "mf_dpftrl"),
     "dpftrl_restart_rounds": ("dpftrl",),
     "mf_bands": ("mf_dpftrl",),
@@ -29,10 +30,13 @@ _OWN_PARAMETERS = {
     "dpftrl": lambda settings, population, cohort, _: {
         "restart_frequency": settings["dpftrl_restart_rounds"] or population // cohort
     },
-    "mf_dpftrl": lambda settings, *_: {"bands": settings["mf_bands"]},
+    "mf_dpftrl": lambda settings, population, cohort, _: {
+        "bands": settings["mf_bands"] or _default_bands(settings["cohort_sampling"], population // cohort)
+    },
     "ddp": lambda settings, population, cohort, dimension: {"bits": settings["ddp_bits"], "dimension": dimension},
 }
 _CAN_ADAPT = ("mean", "dpsgd", "secure_sum")
+_BANDS = 8
 _FIRST_CLIP_NORM = 0.1
 _QUANTILE = 0.8
 
@@ -69,14 +73,32 @@ def define(flags: cli.FlagSet) -> None:
         above=True,
         below=True,
     )
-    flags.choice("cohort_sampling", "fixed", cohorts.SAMPLINGS, "how a round's clients are drawn")
+    flags.choice(
+        "accountant",
+        "rdp",
+        privacy.ACCOUNTANTS,
+        "whose epsilon is the reported one; privacy.json and the end of a run have both",
+    )
+    flags.choice(
+        "cohort_sampling",
+        "fixed",
+        cohorts.SAMPLINGS,
+        "how a round's clients are drawn; with --aggregator_type=dpsgd, epsilon assumes poisson, and with dpftrl and "
+        "mf_dpftrl cyclic makes it small",
+    )
     flags.integer(
         "dpftrl_restart_rounds",
         None,
         "dpftrl: rounds of one tree (default: population / cohort, so that by turns a client is in each tree once)",
         low=1,
     )
-    flags.integer("mf_bands", 8, "mf_dpftrl: bands of the factor, rounds over which noise cancels", low=1)
+    flags.integer(
+        "mf_bands",
+        None,
+        f"mf_dpftrl: bands of the factor, rounds over which noise cancels (default: {_BANDS}; by turns at most the "
+        "rounds after which a client comes back)",
+        low=1,
+    )
     flags.integer("ddp_bits", 20, "ddp: bits of a coordinate of the secure sum", low=1, high=22)
     flags.switch(
         "insecure_seeded_noise",
@@ -121,7 +143,13 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         raise UsageError(
             "--aggregator_type=ddp needs cohorts of a fixed size: a smaller one would add too little noise."
         )
+    if kind == "ddp" and settings.accountant == "pld":
+        raise UsageError("--accountant=pld does not know the losses of --aggregator_type=ddp: use rdp.")
     return settings
+
+
+def _default_bands(sampling: str, return_time: int) -> int:
+    return min(_BANDS, return_time) if sampling == "cyclic" else _BANDS
 
 
 def mechanism(
@@ -162,6 +190,7 @@ def mechanism(
             cohort=cohort_size,
             sampling=settings["cohort_sampling"],
             delta=settings["target_delta"],
+            accountant=settings["accountant"],
             pretraining=pretraining,
             pretraining_rounds=pretraining_rounds,
             clip_norm=settings["clip_norm"] or 1.0,

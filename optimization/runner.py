@@ -119,8 +119,7 @@ def run(
             state, metrics = experiment.play_round(state, round_num)
             seconds = time.perf_counter() - start
             row = {"round_num": round_num, **metrics, "seconds": round(seconds, 4)}
-            last = round_num == total_rounds
-            if last or (rounds_per_eval and round_num % rounds_per_eval == 0):
+            if is_evaluated(round_num, total_rounds, rounds_per_eval):
                 row.update(experiment.evaluate(state))
             table.write(row)
             log.write(row)
@@ -132,6 +131,11 @@ def run(
         if saved < round_num:
             save()
     return Outcome(state, round_num, received[0] if received and round_num < total_rounds else None)
+
+
+def is_evaluated(round_num: int, total_rounds: int, rounds_per_eval: int) -> bool:
+    """Returns whether a round ends with an evaluation."""
+    return round_num == total_rounds or bool(rounds_per_eval and round_num % rounds_per_eval == 0)
 
 
 def _recover(folder: run_folder.RunFolder, rounds: Sequence[int]) -> Mapping[int, Mapping[str, float]]:

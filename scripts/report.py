@@ -42,6 +42,7 @@ _TITLES = {
     metrics.CLIP_NORM: "Clip norm",
     _SECONDS: "Seconds a round",
 }
+_PRIVACY = ("epsilon", "epsilon assumes", "epsilon, proven")
 # Columns of the table: the last value of these, where a run has them.
 _OUTCOMES = (
     metrics.AVERAGE_REWARD,
@@ -228,7 +229,8 @@ def _table(groups: Mapping[str, Sequence[runs.Run]]) -> str:
     flags = sorted(flag for flag, given in values.items() if len(given) > 1 and flag not in _PLACES)
     outcomes = [column for column in _OUTCOMES if any(column in run.metrics for run in everything)]
     has_privacy = any(run.privacy for run in everything)
-    titles = ["run", *(f"--{flag}" for flag in flags), "rounds", *(["epsilon"] if has_privacy else []), *outcomes]
+    privacy = _PRIVACY if has_privacy else ()
+    titles = ["run", *(f"--{flag}" for flag in flags), "rounds", *privacy, *outcomes]
     rows = []
     for label, seeds in groups.items():
         for run in seeds:
@@ -236,7 +238,8 @@ def _table(groups: Mapping[str, Sequence[runs.Run]]) -> str:
             cells += [run.flags.get(flag) for flag in flags]
             cells.append(int(run.metrics["round_num"].iloc[-1]))
             if has_privacy:
-                cells.append(run.privacy.get("epsilon"))
+                assumed = "; ".join(run.privacy.get("epsilon_assumes", ())) or None
+                cells += [run.privacy.get("epsilon"), assumed, run.privacy.get("epsilon_proven")]
             cells += [_last(run.metrics, column) for column in outcomes]
             cells.append(run.metrics[_SECONDS].median() if _SECONDS in run.metrics else None)
             rows.append("<tr>" + "".join(map(_cell, cells)) + "</tr>")

@@ -309,6 +309,7 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
         "dist_shift_type",
         "dpftrl_restart_rounds",
         "initial_model_path",
+        "mf_bands",
         "noise_multiplier",
         "population_client_selection",
         "preset",

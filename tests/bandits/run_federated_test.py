@@ -330,6 +330,18 @@ def test_a_private_run_tells_what_it_spent_and_a_resumed_one_the_same(tmp_path, 
     assert spent[0] == spent[1] == json.loads(json.dumps(expected.report(3)))
 
 
+def test_the_slower_accountant_fills_its_column_at_evaluations(tmp_path, capsys):
+    arguments = [one for one in PRIVATE if one != "--insecure_seeded_noise"]
+    arguments[-2] = "--cohort_sampling=fixed"
+    assert play(tmp_path, *arguments, "--total_rounds=3", "--rounds_per_eval=2", "--accountant=pld") == 0
+    expected = privacy.Mechanism("dpsgd", 1.0, 60, 4, clip_norm=0.5, accountant="pld")
+    np.testing.assert_allclose(table(tmp_path)[metrics.EPSILON], [np.nan, expected.epsilon(2), expected.epsilon(3)])
+    told = capsys.readouterr()
+    assert f"Privacy: epsilon {expected.epsilon(3):.3g} by PLD, " in told.out
+    assert "Warning: cohorts have a fixed size, and epsilon assumes others: give --cohort_sampling=poisson." in told.err
+    assert "Warning: a population of 60 is too small to hide in: this is no guarantee." in told.err
+
+
 def test_training_that_went_before_is_added_to_what_was_spent(tmp_path):
     assert play(tmp_path / "first", *PRIVATE, "--total_rounds=2") == 0
     start = f"--initial_model_path={tmp_path / 'first' / 'run'}"

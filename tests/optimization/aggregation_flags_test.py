@@ -37,6 +37,11 @@ DPSGD = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.5")
         ),
         ([*DPSGD, "--client_weighting=num_examples"], "--client_weighting has an effect only with"),
         ([*DPSGD, "--unclip_quantile=0.5"], "--unclip_quantile has an effect only with --adaptive_clipping"),
+        (["--accountant=pld"], "--accountant has an effect only with --aggregator_type=dpsgd or dpftrl"),
+        (
+            ["--aggregator_type=ddp", "--noise_multiplier=1", "--clip_norm=1", "--accountant=pld"],
+            "--accountant=pld does not know the losses of --aggregator_type=ddp: use rdp.",
+        ),
         ([*DPSGD, "--mf_bands=3"], "--mf_bands has an effect only with --aggregator_type=mf_dpftrl, not dpsgd"),
         (
             ["--aggregator_type=ddp", "--noise_multiplier=1", "--clip_norm=1", "--cohort_sampling=poisson"],
@@ -80,6 +85,26 @@ def test_a_tree_lasts_as_long_as_a_clients_turn():
     assert aggregation_flags.mechanism(resolve(*arguments), 1000, 30, 7).restart_frequency == 33
     chosen = resolve(*arguments, "--dpftrl_restart_rounds=5")
     assert aggregation_flags.mechanism(chosen, 1000, 30, 7).restart_frequency == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--cohort_sampling=cyclic"], 3),
+        ([], 8),
+        (["--cohort_sampling=cyclic", "--mf_bands=5"], 5),
+    ],
+)
+def test_bands_span_no_more_than_a_clients_return_unless_told(arguments, expected):
+    settings = resolve("--aggregator_type=mf_dpftrl", "--noise_multiplier=1", "--clip_norm=1", *arguments)
+    assert aggregation_flags.mechanism(settings, 1000, 300, 7).bands == expected
+
+
+def test_the_accountant_is_that_of_the_flags():
+    by_rdp, by_pld = (
+        aggregation_flags.mechanism(resolve(*DPSGD, f"--accountant={name}"), 1000, 50, 7) for name in ("rdp", "pld")
+    )
+    assert by_pld.epsilon(20) == by_pld.report(20)["guarantees"][0]["epsilon_pld"] < by_rdp.epsilon(20)
 
 
 @pytest.mark.parametrize(

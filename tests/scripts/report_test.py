@@ -11,6 +11,7 @@ import pytest
 
 from bandits import metrics
 from data.errors import UsageError
+from optimization import privacy
 from scripts import report
 
 _CHROMIUM = pathlib.Path("/usr/bin/chromium")
@@ -73,6 +74,18 @@ def test_curves_are_means_and_ranges_over_seeds(two_runs):
     assert [_numbers(many[edge]) for edge in ("mean", "low", "high")] == [[0.5, 0.625], [0.0, 0.5], [1.0, 0.75]]
     assert "privacy/epsilon, infinite" in page
     assert "other/constant is always 4." in page
+
+
+def test_the_table_says_what_an_epsilon_assumes_and_what_is_proven(two_runs):
+    mechanism = privacy.Mechanism("dpsgd", 1.0, population=500, cohort=20, delta=1e-5)
+    spent = mechanism.report(40)
+    (two_runs / "one" / "privacy.json").write_text(json.dumps(spent))
+    _, page = _report(two_runs, two_runs / "one")
+    titles = re.findall(r"<th><button>(.*?)</button>", page)
+    cells = dict(zip(titles, re.findall(r"<td.*?>(.*?)</td>", page), strict=True))
+    assert cells["epsilon"] == f"{spent['epsilon']:.5g}"
+    assert cells["epsilon assumes"] == "Poisson sampling, though cohorts have a fixed size"
+    assert float(cells["epsilon, proven"]) == pytest.approx(spent["guarantees"][1]["epsilon_pld"], rel=1e-4)
 
 
 def test_the_table_has_the_flags_that_differ_and_every_command_is_told(two_runs):
