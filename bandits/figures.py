@@ -8,6 +8,7 @@ import matplotlib.figure
 import pandas as pd
 
 from bandits import metrics
+from optimization import files
 
 matplotlib.use("Agg")
 
@@ -47,7 +48,7 @@ def draw_run(metrics_path: pathlib.Path, output: str | os.PathLike, title: str) 
     rewards.set(title=title, ylabel="reward")
     rewards.legend()
     probability.set(xlabel="round", ylabel="probability of the\nchosen action", ylim=(0, 1.02))
-    figure.savefig(output, dpi=120)
+    files.save_picture(figure, output, dpi=120)
 
 
 def _mark_deployments(axes, table: pd.DataFrame) -> None:

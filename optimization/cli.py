@@ -4,6 +4,7 @@ Nothing here imports TensorFlow, so that `--help` and a mistyped flag are answer
 1 a failure, 2 bad usage, 130 and 143 an interruption by Ctrl-C and SIGTERM.
 """
 
+import errno
 import math
 import os
 import pathlib
@@ -21,6 +22,8 @@ from absl import flags
 from data.errors import Failure, UsageError
 from optimization import interruption
 
+# What the world outside may be to blame for: errors that need no traceback.
+_OUTSIDE = {errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPERM, errno.EROFS}
 _WORKING_DIRECTORY = "BUILD_WORKING_DIRECTORY"  # Where the user is, under `bazel run`.
 # Who repeats a run's command does not want to start it over once it is done.
 _NOT_REPEATED = {"--restart", "-restart", "--restart=true"}
@@ -231,6 +234,7 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
             print(flag_set.help())
             sys.exit(0)
         status = program(flag_set.parse(sys.argv))
+        sys.stdout.flush()  # Here, where it can still be told that nobody took it.
     except UsageError as error:
         print(f"Usage error: {error}", file=sys.stderr)
         status = 2
@@ -241,6 +245,13 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
         status = 128 + signal.SIGINT
     except BrokenPipeError:
         sys.stderr.close()
+        status = 1
+    except OSError as error:
+        if error.errno not in _OUTSIDE:
+            traceback.print_exc()
+        else:
+            where = f"{error.filename} cannot be used" if error.filename else "A file cannot be written"
+            print(f"{where} ({error.strerror}). What was written before is kept.", file=sys.stderr)
         status = 1
     except Exception:
         traceback.print_exc()

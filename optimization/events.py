@@ -1,7 +1,9 @@
 """TensorBoard's events of a run: what `metrics.csv` says, as float32."""
 
+import contextlib
 import pathlib
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,15 +17,13 @@ class EventsFile:
     """The events of one start of a run."""
 
     def __init__(self, folder: pathlib.Path):
-        """Begins a new file in a run's folder."""
-        self._folder = folder
-        self._writer = self._told(lambda: tf.summary.create_file_writer(str(folder)))
+        """Begins a new file in a run's folder.
 
-    def _told(self, action):
-        try:
-            return action()
-        except tf.errors.OpError as error:
-            raise Failure(f"TensorBoard's events in {self._folder} cannot be written ({error.message}).") from error
+        Raises:
+          Failure: If it cannot be written.
+        """
+        with _told():
+            self._writer = tf.summary.create_file_writer(str(folder))
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Takes the metrics of a round.
@@ -36,9 +36,8 @@ class EventsFile:
         for name, value in row.items():
             if name != "round_num" and value is not None:
                 summary.value.add(tag=name, simple_value=value)
-        content = summary.SerializeToString()
-        with self._writer.as_default():
-            self._told(lambda: tf.summary.experimental.write_raw_pb(content, row["round_num"]))
+        with _told(), self._writer.as_default():
+            tf.summary.experimental.write_raw_pb(summary.SerializeToString(), row["round_num"])
 
     def flush(self) -> None:
         """Writes what it has taken.
@@ -46,7 +45,8 @@ class EventsFile:
         Raises:
           Failure: If it cannot be written.
         """
-        self._told(self._writer.flush)
+        with _told():
+            self._writer.flush()
 
     def close(self) -> None:
         """Writes what it has taken, and ends.
@@ -54,7 +54,17 @@ class EventsFile:
         Raises:
           Failure: If it cannot be written.
         """
-        self._told(self._writer.close)
+        with _told():
+            self._writer.close()
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except tf.errors.OpError as error:
+        reason = re.sub(r"\{\{.*?\}\} ?", "", error.message.partition("\n")[0])
+        raise Failure(f"TensorBoard's events cannot be written ({reason}). What was written before is kept.") from error
 
 
 def read(folder: pathlib.Path, rounds: Collection[int]) -> dict[int, dict[str, np.float32]]:

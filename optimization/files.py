@@ -3,10 +3,15 @@
 import contextlib
 import os
 import pathlib
-from collections.abc import Iterator
-from typing import BinaryIO
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, BinaryIO
 
-from data.errors import Failure
+from data.errors import Failure, UsageError
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+    import numpy as np
 
 
 @contextlib.contextmanager
@@ -31,6 +36,11 @@ def whole(path: pathlib.Path) -> Iterator[BinaryIO]:
     Raises:
       Failure: If it cannot be written; the other is as before, and nothing else is left.
     """
+    path = path.resolve()  # What a link names is replaced, not the link.
+    if path.exists() and not path.is_file():  # Such as /dev/null.
+        with told(path), open(path, "wb") as file:
+            yield file
+        return
     part = path.with_name(f"{path.name}.part{os.getpid()}")
     try:
         with told(path):
@@ -52,3 +62,42 @@ def replace(path: pathlib.Path, content: bytes) -> None:
     """
     with whole(path) as file:
         file.write(content)
+
+
+def save_arrays(path: pathlib.Path, arrays: Mapping[str, "np.typing.ArrayLike"]) -> None:
+    """Writes a NumPy archive whole, as `np.savez`, which would complain later of a disk that was full.
+
+    Raises:
+      Failure: See `whole`.
+    """
+    import numpy as np
+
+    with whole(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+
+
+def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dpi: int) -> None:
+    """Writes a picture whole, in the format that its name says.
+
+    Raises:
+      Failure: See `whole`.
+    """
+    path = pathlib.Path(path)
+    with whole(path) as file:
+        figure.savefig(file, format=path.suffix.removeprefix("."), dpi=dpi)
+
+
+def check_output(flag: str, path: pathlib.Path) -> None:
+    """Refuses a file that cannot be written, before what it is to hold is computed.
+
+    Raises:
+      UsageError: Naming the flag.
+    """
+    if not path.parent.is_dir():
+        raise UsageError(f"--{flag}: there is no folder {path.parent}.")
+    if path.is_dir():
+        raise UsageError(f"--{flag}: {path} is a folder, not a file.")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"--{flag}: the folder {path.parent} cannot be written.")

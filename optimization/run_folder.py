@@ -196,8 +196,8 @@ class RunFolder:
 
     def save_checkpoint(self, round_num: int, leaves: Sequence[np.ndarray]) -> None:
         """Writes a checkpoint whole, then removes the oldest beyond the last three."""
-        with files.whole(self._checkpoints / f"round_{round_num:08d}.npz") as file:
-            np.savez(file, leaves=len(leaves), **{f"leaf_{index:04d}": leaf for index, leaf in enumerate(leaves)})
+        arrays = {"leaves": len(leaves)} | {f"leaf_{index:04d}": leaf for index, leaf in enumerate(leaves)}
+        files.save_arrays(self._checkpoints / f"round_{round_num:08d}.npz", arrays)
         # Newer ones were not readable, or this run would have continued from them: they displace none.
         readable = [file for file, number in self._checkpoint_files() if number <= round_num]
         for old in readable[_KEPT_CHECKPOINTS:]:
@@ -262,8 +262,7 @@ class RunFolder:
         path = self.path / "model" / "weights.npz"
         with files.told(path):
             path.parent.mkdir(exist_ok=True)
-        with files.whole(path) as file:
-            np.savez(file, **dict(zip(names, weights, strict=True)))
+        files.save_arrays(path, dict(zip(names, weights, strict=True)))
         return path
 
 

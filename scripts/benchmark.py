@@ -22,7 +22,7 @@ from typing import Any
 from unittest import mock
 
 from data.errors import UsageError
-from optimization import cli, worker_process
+from optimization import cli, files, worker_process
 from scripts import benchmark_tasks
 
 _USAGE = """
@@ -61,6 +61,7 @@ def _numbers(name: str, text: str) -> list[int]:
 
 def program(settings: cli.Settings) -> None:
     """Runs the benchmark."""
+    files.check_output("output", pathlib.Path(cli.user_path(settings.output)))
     cohorts = _numbers("cohorts", settings.cohorts)
     populations = _numbers("populations", settings.populations)
     if max(cohorts) > min(populations):
@@ -88,7 +89,7 @@ def program(settings: cli.Settings) -> None:
 
 def _write(results: dict, output: str) -> None:
     path = pathlib.Path(cli.user_path(output))
-    path.write_text(json.dumps(results, indent=2) + "\n")
+    files.replace(path, json.dumps(results, indent=2).encode() + b"\n")
     print(f"\nWritten to {path}.")
 
 

@@ -17,7 +17,7 @@ import statistics
 import time
 
 from data.errors import UsageError
-from optimization import cli
+from optimization import cli, files
 
 _USAGE = """
 Benchmarks client selection on this machine.
@@ -40,6 +40,8 @@ def define() -> cli.FlagSet:
 
 def program(settings: cli.Settings) -> None:
     """Runs the benchmark."""
+    path = pathlib.Path(cli.user_path(settings.output))
+    files.check_output("output", path)
     if settings.cohort > settings.population:
         raise UsageError(f"--cohort={settings.cohort} clients cannot be chosen from {settings.population}.")
     results = {
@@ -53,8 +55,7 @@ def program(settings: cli.Settings) -> None:
     worker.start()
     results["synthetic"] = _synthetic(settings.rounds)
     results["fashion_mnist"] = _fashion_mnist(settings.rounds)
-    path = pathlib.Path(cli.user_path(settings.output))
-    path.write_text(json.dumps(results, indent=2) + "\n")
+    files.replace(path, json.dumps(results, indent=2).encode() + b"\n")
     print(json.dumps(results, indent=2))
     print(f"Written to {path}.")
 

@@ -250,7 +250,7 @@ def report(sweep: Sweep, folder: pathlib.Path) -> int:
     outcomes, swept = list(sweep.outcomes.values()), sweep.grid.swept
     ranked = sweep.ranked()
     results = grid_results.table(outcomes, swept, sweep.metric, folder / "runs")
-    results.to_csv(folder / "results.csv", index=False)
+    files.replace(folder / "results.csv", results.to_csv(index=False).encode())
     print(grid_results.text(ranked, swept, sweep.metric, smallest=sweep.smallest, shown=_SHOWN))
     written = ["results.csv"]
     if axes := grid_results.learning_rates(swept):

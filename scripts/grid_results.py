@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from data.errors import UsageError
-from optimization import run_folder
+from optimization import files, run_folder
 from scripts import grid_plan, grid_worker, runs
 
 if TYPE_CHECKING:
@@ -248,4 +248,4 @@ def heat_map(
     plot.set_yticks(range(len(rows)), [f"{value:g}" for value in rows])
     plot.set(xlabel=axes[1].replace("_", " "), ylabel=axes[0].replace("_", " "), title=title)
     picture.colorbar(image, label=metric)
-    picture.savefig(path, dpi=150)
+    files.save_picture(picture, path, dpi=150)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bandits import metrics
 from data.errors import UsageError
-from optimization import cli
+from optimization import cli, files
 from scripts import runs
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def program(settings: cli.Settings) -> None:
     for output in outputs:
         if output.suffix not in _FORMATS:
             raise UsageError(f"--output: {output.name} is not a {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}.")
-        if not output.parent.is_dir():
-            raise UsageError(f"--output: there is no folder {output.parent}.")
+        files.check_output("output", output)
     folders = [pathlib.Path(cli.user_path(run)) for run in settings.runs.split(",")]
     labels = settings.labels.split(",") if settings.labels else runs.labels(folders)
     if len(labels) != len(folders):
@@ -199,7 +198,7 @@ def draw(
         axes.grid(alpha=0.3)
         axes.legend()
         for output in outputs:
-            picture.savefig(output, dpi=300)
+            files.save_picture(picture, output, dpi=300)
 
 
 def _mark_deployments(axes, table: "pd.DataFrame") -> None:

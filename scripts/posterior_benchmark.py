@@ -11,7 +11,7 @@ import pathlib
 import resource
 import time
 
-from optimization import cli
+from optimization import cli, files
 
 _USAGE = """
 Benchmarks FedKP on this machine: normal values, Silverman's bandwidth, at most 20 steps.
@@ -35,6 +35,8 @@ def define() -> cli.FlagSet:
 
 def program(settings: cli.Settings) -> None:
     """Runs the benchmark."""
+    path = pathlib.Path(cli.user_path(settings.output))
+    files.check_output("output", path)
     import numpy as np
     import psutil
 
@@ -58,8 +60,7 @@ def program(settings: cli.Settings) -> None:
         "cores": len(os.sched_getaffinity(0)),
         "load_average": round(os.getloadavg()[0], 2),
     }
-    path = pathlib.Path(cli.user_path(settings.output))
-    path.write_text(json.dumps(results, indent=2) + "\n")
+    files.replace(path, json.dumps(results, indent=2).encode() + b"\n")
     for name, value in results.items():
         print(f"{name:<24}{value}")
     print(f"\nWritten to {path}.")

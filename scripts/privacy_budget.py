@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization import calibration, cli, cohorts, privacy
+from optimization import calibration, cli, cohorts, files, privacy
 
 _USAGE = """
 Says what differential privacy a training gives its clients, or which noise gives a wanted one.
@@ -99,8 +99,7 @@ def build(settings: cli.Settings) -> privacy.Mechanism:
         picture = pathlib.Path(cli.user_path(settings.plot))
         if picture.suffix not in _PICTURES:
             raise UsageError(f"--plot={settings.plot} must end in {', '.join(_PICTURES)}.")
-        if not picture.parent.is_dir():
-            raise UsageError(f"--plot={settings.plot}: there is no folder {picture.parent}.")
+        files.check_output("plot", picture)
     return privacy.Mechanism(
         kind=settings.mechanism,
         noise_multiplier=settings.noise_multiplier or 0.0,
@@ -232,7 +231,7 @@ def _draw(mechanism: privacy.Mechanism, rounds: int, output: str) -> None:
     )
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(output, dpi=120)
+    files.save_picture(figure, output, dpi=120)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from bandits import metrics
 from data.errors import UsageError
-from optimization import cli
+from optimization import cli, files
 from scripts import runs
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ def program(settings: cli.Settings) -> int:
     if not named:
         raise UsageError("No run is named: give run folders, as in: report runs/a runs/b.")
     output = pathlib.Path(cli.user_path(settings.output))
-    if output.is_dir() or not output.parent.is_dir():
-        raise UsageError(f"--output: {output} is not a file in an existing folder.")
+    files.check_output("output", output)
     found: dict[pathlib.Path, list[pathlib.Path]] = {}
     problems = []
     for folder in named:
@@ -98,7 +97,7 @@ def program(settings: cli.Settings) -> int:
                 problems.append(str(error))
     if not groups:
         raise UsageError(" ".join(problems))
-    output.write_text(page(groups, settings.title, problems), encoding="utf-8")
+    files.replace(output, page(groups, settings.title, problems).encode())
     for problem in problems:
         print(f"Left out: {problem}", file=sys.stderr)
     print(output)

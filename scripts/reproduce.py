@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 
 from data.errors import UsageError
-from optimization import cli
+from optimization import cli, files
 from scripts import (
     executors,
     grid,
@@ -164,11 +164,10 @@ def report(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> Non
     print(reproduce_results.text(rows, verdicts))
     stem = str(folder / figure.name)
     table = reproduce_results.table(rows).assign(data=figure.stand_in or "the text's")
-    table.to_csv(f"{stem}.csv", index=False, float_format="%.6g")
+    files.replace(pathlib.Path(f"{stem}.csv"), table.to_csv(index=False, float_format="%.6g").encode())
     orderings = [(one.claim.place, one.claim.says, one.status, one.why) for one in verdicts]
-    pd.DataFrame(orderings, columns=["source", "ordering", "status", "ours"]).to_csv(
-        f"{stem}_orderings.csv", index=False
-    )
+    checked = pd.DataFrame(orderings, columns=["source", "ordering", "status", "ours"])
+    files.replace(pathlib.Path(f"{stem}_orderings.csv"), checked.to_csv(index=False).encode())
     pictures = [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")]
     reproduce_pictures.draw(figure, found, rows, verdicts, pictures)
     own = _own_figures(figure, found, folder)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from optimization import files
 from scripts import runs
 from scripts.reproduce_plan import Arm, Figure
 from scripts.reproduce_results import Found, Value, Verdict, stand_in
@@ -67,7 +68,7 @@ def draw(
         if notes:
             picture.supxlabel("\n".join(notes), fontsize=7, x=0.01, ha="left")
         for output in outputs:
-            picture.savefig(output, dpi=150)
+            files.save_picture(picture, output, dpi=150)
 
 
 def _title(figure: Figure, across: int) -> str:

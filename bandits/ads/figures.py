@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bandits.ads import metrics
 from data.errors import UsageError
-from optimization import cli
+from optimization import cli, files
 
 if TYPE_CHECKING:
     import os
@@ -72,7 +72,7 @@ def draw(tables: "Mapping[str, Sequence[pd.DataFrame]]", output: "str | os.PathL
         axes.grid(alpha=0.3)
     panels[0].axhline(best_rate, color="grey", linestyle=":", label="best ad's rate")
     picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    picture.savefig(output, dpi=120)
+    files.save_picture(picture, output, dpi=120)
 
 
 def define() -> cli.FlagSet:
@@ -89,18 +89,19 @@ def program(settings: cli.Settings) -> None:
     """Reads the runs' metrics and draws them."""
     if not settings.runs:
         raise UsageError("--runs names no run: give their folders, separated by commas.")
+    output = pathlib.Path(cli.user_path(settings.output))
+    files.check_output("output", output)
     folders = [pathlib.Path(cli.user_path(run)) for run in settings.runs.split(",")]
     labels = settings.labels.split(",") if settings.labels else [folder.name for folder in folders]
     if len(labels) != len(folders):
         raise UsageError(f"--labels has {len(labels)} names for {len(folders)} --runs.")
     tables, rates = {}, []
     for label, folder in zip(labels, folders, strict=True):
-        files = sorted(folder.glob("seed_*/metrics.csv")) or [folder / "metrics.csv"]
-        if not files[0].is_file():
+        seeds = sorted(folder.glob("seed_*/metrics.csv")) or [folder / "metrics.csv"]
+        if not seeds[0].is_file():
             raise UsageError(f"--runs: {folder} holds no metrics.csv; is it a run's folder?")
-        tables[label] = [read(file) for file in files]
-        rates += json.loads((files[0].parent / "config.json").read_text())["data_report"]["rates"]
-    output = cli.user_path(settings.output)
+        tables[label] = [read(path) for path in seeds]
+        rates += json.loads((seeds[0].parent / "config.json").read_text())["data_report"]["rates"]
     draw(tables, output, max(rates))
     print(output)
 

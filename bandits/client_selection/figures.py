@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bandits.client_selection import metrics
+from optimization import files
 
 matplotlib.use("Agg")
 
@@ -110,7 +111,7 @@ def draw_convergence(rounds: pd.DataFrame, output: pathlib.Path, title: str) -> 
     grid[0, 0].set_ylim(0, np.nanquantile(losses[np.isfinite(losses)], 0.98) * 1.1)  # First rounds would hide the rest.
     grid[0, -1].legend()
     figure.suptitle(title)
-    figure.savefig(output, dpi=120)
+    files.save_picture(figure, output, dpi=120)
 
 
 def draw_client_losses(clients: pd.DataFrame, output: pathlib.Path, title: str) -> None:
@@ -139,4 +140,4 @@ def draw_client_losses(clients: pd.DataFrame, output: pathlib.Path, title: str) 
             axes.set_ylabel("share of clients")
             axes.legend()
     figure.suptitle(f"{title}, {cohort} a round")
-    figure.savefig(output, dpi=120)
+    files.save_picture(figure, output, dpi=120)

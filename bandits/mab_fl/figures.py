@@ -11,7 +11,7 @@ import pandas as pd
 import scipy.stats
 
 from bandits.mab_fl import flags, metrics, splines, studies
-from optimization import cli
+from optimization import cli, files
 
 matplotlib.use("Agg")
 
@@ -36,7 +36,7 @@ def draw_run(folder: pathlib.Path, title: str) -> None:
     axes.plot(rounds["round_num"], rounds[metrics.TEST_AUC], color="black", label="test")
     _mark_combinations(axes, rounds)
     _finish(axes, title, "AUC on the target")
-    figure.savefig(folder / "curve.png", dpi=120)
+    files.save_picture(figure, folder / "curve.png", dpi=120)
 
 
 def draw_study(
@@ -95,7 +95,7 @@ def boxes(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence
         axes.plot([], [], "s", color=f"C{index}", alpha=0.5, label=label)
     axes.set_xticks(range(len(places)), [f"{_short(x)} = {place:g}" for place in places])
     _finish(axes, title, "highest test AUC of a run", xlabel="")
-    figure.savefig(path, dpi=120)
+    files.save_picture(figure, path, dpi=120)
 
 
 def splines_of_best(rounds: pd.DataFrame, path: pathlib.Path, title: str, groups: Mapping[str, Sequence[str]]) -> None:
@@ -114,7 +114,7 @@ def splines_of_best(rounds: pd.DataFrame, path: pathlib.Path, title: str, groups
         axes.plot(where + mean.index[0], splines.smooth(mean.to_numpy())(where), color=f"C{index}", label=name)
     _finish(axes, title, "test AUC, spline of the mean", legend=False)
     figure.legend(loc="outside right upper")
-    figure.savefig(path, dpi=120)
+    files.save_picture(figure, path, dpi=120)
 
 
 def actions(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence[str]) -> None:
@@ -130,7 +130,7 @@ def actions(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequen
     raster.set_yticks(sorted(set(chosen["seed"])))
     _finish(curve, title, "test AUC", xlabel="")
     _finish(raster, "", "seed", legend=False)
-    figure.savefig(path, dpi=120)
+    files.save_picture(figure, path, dpi=120)
 
 
 def curves(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str, panels: str) -> None:
@@ -142,7 +142,7 @@ def curves(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str, pan
             _mean_with_interval(axes, one, value, f"C{index}", table)
         _finish(axes, f"{_short(panels)} = {panel}", value)
     figure.suptitle(title)
-    figure.savefig(path, dpi=120)
+    files.save_picture(figure, path, dpi=120)
 
 
 def scatter(
@@ -163,7 +163,7 @@ def scatter(
             axes.grid(alpha=0.3)
         row[0].set_ylabel(f"{value}, residual" if residuals else value)
     figure.suptitle(title)
-    figure.savefig(path, dpi=120)
+    files.save_picture(figure, path, dpi=120)
 
 
 def quantiles(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str) -> None:
@@ -175,7 +175,7 @@ def quantiles(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str) 
         axes.set(title=table, xlabel="normal quantile", ylabel="residual")
         axes.grid(alpha=0.3)
     figure.suptitle(title)
-    figure.savefig(path, dpi=120)
+    files.save_picture(figure, path, dpi=120)
 
 
 def deviations(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str, columns: str) -> None:
@@ -183,7 +183,7 @@ def deviations(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str,
     del title
     residual = rounds[value] - rounds.groupby(["setting", "round_num"])[value].transform("mean")
     table = rounds.assign(residual=residual).pivot_table("residual", "table", columns, aggfunc="std", sort=False)
-    table.to_csv(path, float_format="%.4f")
+    files.replace(path, table.to_csv(float_format="%.4f").encode())
 
 
 _KINDS: Mapping[str, Callable[..., None]] = {

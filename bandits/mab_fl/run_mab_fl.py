@@ -22,7 +22,7 @@ import numpy as np
 from bandits.mab_fl import combinations, flags, studies
 from data import silos
 from data.errors import UsageError
-from optimization import cli, run_folder, worker_flags
+from optimization import cli, files, run_folder, worker_flags
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,7 +254,7 @@ def program(settings: cli.Settings) -> int:
     top = pathlib.Path(chosen[0].settings.root_output_dir) / chosen[0].settings.experiment_name
     if len(runs) > 1:
         results = pd.DataFrame(rows)
-        results.to_csv(top / "results.csv", index=False, float_format="%.6g")
+        files.replace(top / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
         summary = results.groupby("setting", sort=False)["test_auc"].agg(["mean", "std", "count"])
         print(summary.to_string(float_format="{:.4f}".format))
     if study:

@@ -9,6 +9,7 @@ import matplotlib.figure
 import numpy as np
 import scipy.stats
 
+from optimization import files
 from optimization.posterior import bandwidths, cohort, kernels, mean_shift
 
 matplotlib.use("Agg")
@@ -82,7 +83,7 @@ def draw_normality(cohorts: Mapping[str, Normality], output: str | os.PathLike) 
         axes.set(xlabel=title, ylabel="density of parameters")
         axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(output, dpi=120)
+    files.save_picture(figure, output, dpi=120)
 
 
 def draw_label_allocation(counts: np.ndarray, output: str | os.PathLike, title: str = "") -> None:
@@ -98,7 +99,7 @@ def draw_label_allocation(counts: np.ndarray, output: str | os.PathLike, title: 
     clients, labels = np.nonzero(counts)
     axes.scatter(clients, labels, s=120 * counts[clients, labels] / counts.max(), alpha=0.7)
     axes.set(title=title, xlabel="client", ylabel="label")
-    figure.savefig(output, dpi=120)
+    files.save_picture(figure, output, dpi=120)
 
 
 def draw_densities(
@@ -136,4 +137,4 @@ def draw_densities(
         axes.plot(cluster_mean[index], 0, "D", color="C1", label="FedKP, cluster mean")
         axes.set(xlabel=f"parameter {parameters[index]}", ylabel="density")
     axes.legend()
-    figure.savefig(output, dpi=120)
+    files.save_picture(figure, output, dpi=120)

@@ -7,6 +7,7 @@ import matplotlib
 import matplotlib.figure
 import pandas as pd
 
+from optimization import files
 from optimization.posterior import metrics
 
 matplotlib.use("Agg")
@@ -27,4 +28,4 @@ def draw_run(metrics_path: pathlib.Path, output: str | os.PathLike, title: str) 
         axes.grid(alpha=0.3)
     axes.legend()
     figure.suptitle(title)
-    figure.savefig(output, dpi=120)
+    files.save_picture(figure, output, dpi=120)

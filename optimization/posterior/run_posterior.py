@@ -16,7 +16,7 @@ from bandits import registry, tasks
 from bandits.client_selection import selector_flags
 from data import clients
 from data.errors import UsageError
-from optimization import cli, presets, run_folder, worker_flags
+from optimization import cli, files, presets, run_folder, worker_flags
 from optimization.posterior import flags
 
 _SHOWN_IN_PRESETS = (
@@ -94,7 +94,7 @@ def play(settings: cli.Settings, task: tasks.Task, computations, folder: run_fol
         folder.save_model(list(run.model.shapes), outcome.state.server.weights)
         rounds = pd.read_csv(folder.metrics_path)
         results = metrics.results(rounds, flags.thresholds(settings))
-        results.to_csv(folder.path / "results.csv", index=False, float_format="%.6g")
+        files.replace(folder.path / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
         print(
             f"{settings.algorithm}, seed {settings.seed}: {outcome.round_num} rounds; running means of "
             f"{metrics.WINDOW} rounds:"

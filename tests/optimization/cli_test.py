@@ -1,10 +1,12 @@
 """Tests of optimization.cli."""
 
+import errno
 import io
 import os
 import pathlib
 import shlex
 import signal
+import subprocess
 import sys
 import warnings
 
@@ -284,6 +286,27 @@ def test_another_error_shows_its_traceback_and_is_status_1(run_main, capsys):
     captured = capsys.readouterr()
     assert captured.err.startswith("Traceback")
     assert captured.err.endswith("ValueError: broken\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "A file cannot be written (No space left on device)."),
+        (OSError(errno.EROFS, "Read-only file system", "/x/a.png"), "/x/a.png cannot be used (Read-only file system)."),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), "/x cannot be used (Permission denied)."),
+    ],
+)
+def test_a_disk_that_is_full_or_read_only_is_one_line_and_status_1(run_main, capsys, error, line):
+    assert run_main(_raise(error)) == 1
+    assert capsys.readouterr().err == f"{line} What was written before is kept.\n"
+
+
+def test_a_full_standard_output_is_one_line_and_status_1():
+    code = "from optimization import cli; cli.main(cli.FlagSet(''), lambda settings: print('result'))"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "A file cannot be written (No space left on device). What was written before is kept.\n"
 
 
 def test_a_reader_that_leaves_is_status_1_without_a_traceback(run_main, monkeypatch):

@@ -136,7 +136,7 @@ def test_an_unreadable_run_is_named_and_the_others_reported(two_runs, capsys):
     [
         ([], "No run is named"),
         (["nowhere"], "nowhere holds no metrics.csv"),
-        (["a", "--output=nowhere/x.html"], "--output: .*nowhere/x.html is not a file in an existing folder"),
+        (["a", "--output=nowhere/x.html"], "--output: there is no folder .*nowhere"),
     ],
 )
 def test_bad_usage_is_explained(arguments, message):
