@@ -53,7 +53,7 @@ def start(command: Sequence[str], port: int, environment: Mapping[str, str]) -> 
 
     Args:
       command: Program and arguments.
-      port: On which the command will listen; that of other networks is another one.
+      port: Where the command will listen. Ports of other networks have nothing to do with it.
       environment: Its variables.
 
     Returns:

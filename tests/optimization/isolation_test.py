@@ -139,7 +139,8 @@ def test_the_socket_is_for_this_user_alone(start):
     path = start().path
     modes = [stat.S_IMODE(os.stat(place).st_mode) for place in (path, os.path.dirname(path))]
     assert modes == [0o600, 0o700]
-    if os.geteuid() == 0:
+    is_root_of_everybody = "4294967295" in pathlib.Path("/proc/self/uid_map").read_text()
+    if os.geteuid() == 0 and is_root_of_everybody:
         child = os.fork()
         if not child:
             with contextlib.suppress(BaseException):
