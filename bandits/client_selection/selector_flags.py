@@ -28,7 +28,9 @@ _CANDIDATES = {"num_candidates": "selection_candidates"}
 
 SELECTORS: Mapping[str, SelectorEntry] = {
     "uniform": SelectorEntry(selectors.Uniform, "every client alike, without replacement"),
-    "rand": SelectorEntry(selectors.Rand, "in proportion to the clients' data, with replacement"),
+    "rand": SelectorEntry(
+        selectors.Rand, "in proportion to the clients' data, with replacement; all places weigh the same in the mean"
+    ),
     "pow_d": SelectorEntry(
         selectors.PowD, "power of choice: the largest losses of candidates that are polled", _CANDIDATES
     ),

@@ -360,3 +360,5 @@ def test_rounds_without_a_client_change_nothing(tmp_path):
     assert (rows.loc[empty, metrics.UPDATE_NORM] == 0).all()
     assert rows.loc[empty, metrics.ROUND_REWARD].isna().all()
     assert rows[metrics.AVERAGE_REWARD].iloc[-1] == pytest.approx(rows.loc[~empty, metrics.ROUND_REWARD].mean())
+    norms = rows[metrics.CLIP_NORM].to_numpy()
+    assert list(norms[1:] == norms[:-1]) == list(empty[:-1])
