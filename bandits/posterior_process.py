@@ -1,8 +1,8 @@
 """Bandit rounds whose server combines the cohort's models as samples of a posterior, where no sum can.
 
 The clients' work and the server's step are those of `process.BanditProcess`; between the two, the deltas come side by
-side to the program, which makes one of them by an algorithm of `optimization.posterior`. So a round is two TFF
-computations and not, as the mean's, one that compiles to the MapReduce form.
+side to the program, which makes one of them by an algorithm of `optimization.posterior`. So a round is the clients'
+computation and the server's and not, as the mean's, one that compiles to the MapReduce form.
 """
 
 import dataclasses
@@ -42,37 +42,31 @@ class CollectedRounds:
         @tff.tensorflow.computation(deployed_type, weights_type, client_type)
         def client_round(deployed, weights, client):
             output = definition.client_round()(deployed, weights, client)
-            sums = {name: getattr(output, name) for name in process.SUMMED}
-            return posterior_process.client_row(output, client.position), sums
+            return posterior_process.client_row(output), [getattr(output, name) for name in process.SUMMED]
 
-        @tff.federated_computation(
-            tff.FederatedType(deployed_type, tff.SERVER),
-            tff.FederatedType(weights_type, tff.SERVER),
-            tff.FederatedType(client_type, tff.CLIENTS),
-        )
-        def collect(deployed, weights, cohort):
-            models_sent = (tff.federated_broadcast(deployed), tff.federated_broadcast(weights))
-            work = tff.federated_map(client_round, (*models_sent, cohort))
-            return posterior_process.stack(work[0]), [tff.federated_sum(work[1][name]) for name in process.SUMMED]
-
-        self._collect = collect
+        self._at_clients = posterior_process.at_clients(client_round)
         self._server_round = tff.tensorflow.computation(definition.server_round, state_type, weights_type)
 
     def next(
         self, state: process.BanditState, cohort: Sequence[process.ClientInput]
     ) -> tuple[process.BanditState, process.RoundMetrics]:
         """Plays one round; where nobody has an example the update is zero, and where nobody came there is none."""
-        rows, sums = self._collect(state.deployed, state.weights, cohort)
-        updates = posterior_process.CohortUpdates(*rows).in_order()
+        updates, summed = posterior_process.collect(self._at_clients, [state.deployed, state.weights], cohort)
         before = algorithms.flat(state.weights)
         delta = np.full_like(before, 0 if len(updates.examples) else np.nan)
         if updates.examples.any():
             delta = self._aggregate(before, updates.with_examples(), None).delta
         step = self._server_round(state, vectors.unflatten(tf.constant(delta), self._shapes))
-        metrics = process.RoundMetrics(
-            **dict(zip(process.SUMMED, sums, strict=True)), update_norm=step[4], deployed=step[5], aggregator=()
-        )
+        metrics = process.RoundMetrics(**self._sums(summed), update_norm=step[4], deployed=step[5], aggregator=())
         return process.BanditState(*step[:4], state.aggregator), metrics
+
+    def _sums(self, summed: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        """Returns the sums over clients, one after the other as in TFF's aggregations."""
+        types = self._at_clients.type_signature.result.member[1]
+        totals = [np.zeros(part.shape, part.dtype) for part in types]
+        for client in summed:
+            totals = [total + part for total, part in zip(totals, client, strict=True)]
+        return dict(zip(process.SUMMED, totals, strict=True))
 
 
 def build(

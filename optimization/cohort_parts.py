@@ -11,7 +11,7 @@ import itertools
 import math
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +25,11 @@ from optimization import connection
 # A worker holds what each client returns until the part is summed, which grows like the server's state: with Adam, that
 # is two thirds of it. 64 clients of EMNIST's CNN (27 MB of state) are one part, 512 are seven.
 _PART_BYTES = 2 * 1000**3
+# What the clients of a part return to the program; more, up to a bound, if clients computed at the same time do. On its
+# way it is there about eight times: at the worker, in messages, in the program.
+_RESULT_BYTES = 64 * 1000**2
+_MOST_RESULT_BYTES = 1000**3
+_ASSUMED_CALLS = 16  # A worker elsewhere does not say how many clients it computes at the same time.
 
 
 class Worker(Protocol):
@@ -40,8 +45,15 @@ class CohortPartsContext(tff.framework.SyncContext):
     is lost is played again by another; when the last is lost, `Failure` names it.
     """
 
-    def __init__(self, workers: Sequence[Worker]):
+    def __init__(self, workers: Sequence[Worker], concurrent_calls: int = _ASSUMED_CALLS):
+        """Takes the workers.
+
+        Args:
+          workers: At least one.
+          concurrent_calls: Clients that a worker computes at the same time.
+        """
         self._workers = list(workers)
+        self._concurrent_calls = concurrent_calls
         self._least_parts = len(workers)
 
     def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
@@ -53,15 +65,40 @@ class CohortPartsContext(tff.framework.SyncContext):
         form = _compile_mergeable(comp) if parts > 1 else None
         if form is None:
             return self._on_one(_compile(comp), arg)
-        bounds = [clients * part // parts for part in range(parts + 1)]
-        cohorts = [_take(arg, parameter, slice(*pair)) for pair in itertools.pairwise(bounds)]
-        sums = self._on_all(form.up_to_merge, cohorts)
+        cohorts = [_take(arg, parameter, slice(*pair)) for pair in _bounds(clients, parts)]
+        sums: dict[int, Any] = {}
+
+        def play(worker: Worker, part: int) -> None:
+            sums[part] = worker.invoke(form.up_to_merge, cohorts[part])
+
+        self._on_all(play, parts)
         merged = sums[0]
-        for other in sums[1:]:
-            merged = self._on_one(form.merge, structure.Struct.unnamed(merged, other))
+        for part in range(1, parts):
+            merged = self._on_one(form.merge, structure.Struct.unnamed(merged, sums[part]))
         # The server's step needs no client any more.
         server = _take(arg, parameter, slice(0))
         return self._on_one(form.after_merge, structure.Struct.unnamed(server, merged))
+
+    def each_client(
+        self,
+        computation: tff.Computation,
+        shared: Sequence[Any],
+        clients: Sequence[Any],
+        take: Callable[[int, Any], None],
+    ) -> None:
+        """Computes on every client of a cohort; see `each_client` below."""
+        compiled = _compile(computation)
+        bytes_of_one = max(1, _server_bytes(computation.type_signature.result.member))
+        size = max(1, _RESULT_BYTES // bytes_of_one, min(self._concurrent_calls, _MOST_RESULT_BYTES // bytes_of_one))
+        bounds = _bounds(len(clients), max(min(self._least_parts, len(clients)), math.ceil(len(clients) / size)))
+
+        def play(worker: Worker, part: int) -> None:
+            first, end = bounds[part]
+            found = worker.invoke(compiled, structure.Struct.unnamed(*shared, clients[first:end]))
+            for index, result in enumerate(found, first):
+                take(index, result)
+
+        self._on_all(play, len(bounds))
 
     def _on_one(self, computation, argument):
         while True:
@@ -71,14 +108,14 @@ class CohortPartsContext(tff.framework.SyncContext):
             except connection.WorkerLostError as error:
                 self._drop(worker, error)
 
-    def _on_all(self, computation, arguments: Sequence[Any]) -> list[Any]:
-        """Returns the results in the arguments' order, each computed by the worker that is free first."""
-        waiting, results = collections.deque(enumerate(arguments)), {}
+    def _on_all(self, play: Callable[[Worker, int], None], count: int) -> None:
+        """Plays parts 0, 1, ..., each with the worker that is free first."""
+        waiting = collections.deque(range(count))
         while waiting:
             failures: dict[Worker, Exception] = {}
             # No pool of threads: a program that is interrupted would wait for those.
             threads = [
-                threading.Thread(target=_work, args=(worker, computation, waiting, results, failures), daemon=True)
+                threading.Thread(target=_work, args=(play, worker, waiting, failures), daemon=True)
                 for worker in self._workers
             ]
             for thread in threads:
@@ -87,7 +124,6 @@ class CohortPartsContext(tff.framework.SyncContext):
                 thread.join()
             for worker, error in failures.items():
                 self._drop(worker, error)
-        return [results[index] for index in range(len(arguments))]
 
     def _drop(self, worker: Worker, error: Exception) -> None:
         """Goes on without a worker that is lost; raises every other error."""
@@ -101,19 +137,40 @@ class CohortPartsContext(tff.framework.SyncContext):
         print(f"Warning: {error} The others play its part of the cohort from now on.", file=sys.stderr, flush=True)
 
 
-def _work(worker: Worker, computation, waiting: collections.deque, results: dict, failures: dict) -> None:
+def each_client(
+    computation: tff.Computation, shared: Sequence[Any], clients: Sequence[Any], take: Callable[[int, Any], None]
+) -> None:
+    """Computes on every client of a cohort, on this process's workers, a bounded part at a time.
+
+    TFF's aggregations copy what they collect for every client, and return it in one message of at most 2 GB.
+
+    Args:
+      computation: (*shared at the server, values at clients) -> results at clients.
+      shared: What all clients are given.
+      clients: The cohort.
+      take: Called with each client's index and its result, in any order and thread.
+    """
+    tff.framework.get_context_stack().current.each_client(computation, shared, clients, take)
+
+
+def _work(play: Callable[[Worker, int], None], worker: Worker, waiting: collections.deque, failures: dict) -> None:
     """Plays parts that wait until none is left or the worker fails."""
     while True:
         try:
-            index, argument = waiting.popleft()
+            part = waiting.popleft()
         except IndexError:
             return
         try:
-            results[index] = worker.invoke(computation, argument)
+            play(worker, part)
         except Exception as error:
-            waiting.append((index, argument))
+            waiting.append(part)
             failures[worker] = error
             return
+
+
+def _bounds(clients: int, parts: int) -> list[tuple[int, int]]:
+    """Returns where each of so many parts of a cohort starts and ends, about equal in size."""
+    return list(itertools.pairwise(clients * part // parts for part in range(parts + 1))) if parts else []
 
 
 @functools.lru_cache

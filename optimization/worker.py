@@ -66,7 +66,8 @@ def _own(max_concurrent_calls: int, isolate: str) -> tuple[tff.framework.SyncCon
             raise Failure(f"TFF's worker did not start (exit status {own.process.poll()}).")
         time.sleep(0.05)
     threading.Thread(target=_watch, args=(own,), daemon=True).start()
-    return cohort_parts.CohortPartsContext([connection.context(stub)]), own
+    concurrent_calls = max_concurrent_calls or len(os.sched_getaffinity(0))
+    return cohort_parts.CohortPartsContext([connection.context(stub)], concurrent_calls), own
 
 
 def _watch(own: worker_process.Own) -> None:

@@ -29,7 +29,8 @@ class ServerUpdate(NamedTuple):
     deviation: np.ndarray = NO_DEVIATION
 
 
-# (the weights before as one vector, updates of clients with examples, generator) -> ServerUpdate
+# (the weights before as one vector, updates of clients with examples, generator) -> ServerUpdate; overwrites the deltas
+# if it needs the space.
 Aggregate = Callable[[np.ndarray, process.CohortUpdates, np.random.Generator], ServerUpdate]
 
 
@@ -135,8 +136,10 @@ def _fedbe(settings: Mapping[str, Any], model: models.Model, server_features) ->
     distillation = ensembles.Distillation(epochs=settings["distillation_epochs"])
 
     def aggregate(weights, updates, generator) -> ServerUpdate:
+        clients = updates.deltas
+        clients += weights
         distilled, _ = ensembles.fedbe(
-            model, weights + updates.deltas, server_features, settings["posterior_samples"], distillation, generator
+            model, clients, server_features, settings["posterior_samples"], distillation, generator
         )
         return ServerUpdate(distilled - weights)
 

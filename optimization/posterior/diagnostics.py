@@ -121,7 +121,7 @@ def draw_densities(
     """
     if shift.bandwidth == bandwidths.NEAREST:
         raise ValueError(f"bandwidth={shift.bandwidth!r} changes along the density; choose another to draw one.")
-    chosen = models[cohort.finite_clients(models)][:, list(parameters)]
+    chosen = models[:, list(parameters)][cohort.finite_clients(models)]
     nearest_mode, cluster_mean = (aggregate(chosen).model for aggregate in (shift.fedkp, shift.fedkp_cluster_mean))
     widths = shift.widths(chosen.T.astype(np.float64))
     figure = matplotlib.figure.Figure(figsize=(4 * len(parameters), 3.4), layout="constrained")

@@ -1,7 +1,8 @@
 """Ensembles at the server: FedAG and FedBE (Johansson and Gullbrandson 2022, Algorithms 3 and 4)."""
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,8 @@ import tensorflow as tf
 
 from optimization import models as models_lib
 from optimization.posterior import cohort, vectors
+
+_CHUNK = 1 << 12  # Parameters worked on at once.
 
 
 class GaussianPosterior(NamedTuple):
@@ -24,10 +27,10 @@ class GaussianPosterior(NamedTuple):
     deviation: np.ndarray
     num_left_out: int
 
-    def sample(self, num_models: int, generator: np.random.Generator) -> np.ndarray:
-        """Returns models, float32 [num_models, parameters]."""
-        noise = generator.standard_normal((num_models, self.mean.size), dtype=np.float32)
-        return self.mean + self.deviation * noise
+    def samples(self, num_models: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
+        """Yields models, each float32 [parameters]."""
+        for _ in range(num_models):
+            yield self.mean + self.deviation * generator.standard_normal(self.mean.size, dtype=np.float32)
 
 
 def gaussian_posterior(models: np.ndarray) -> GaussianPosterior:
@@ -36,18 +39,26 @@ def gaussian_posterior(models: np.ndarray) -> GaussianPosterior:
     Raises:
       ValueError: if no model is finite.
     """
-    finite = models[cohort.finite_clients(models)]
-    if not finite.size:
+    clients = np.flatnonzero(cohort.finite_clients(models))
+    if not clients.size:
         raise ValueError(f"None of the {len(models)} models is finite.")
-    return GaussianPosterior(finite.mean(axis=0), finite.std(axis=0), len(models) - len(finite))
+    mean, deviation = np.empty((2, models.shape[1]), np.float32)
+
+    def work(chunk: slice) -> None:
+        finite = models[clients, chunk]
+        finite.mean(axis=0, out=mean[chunk])
+        finite.std(axis=0, out=deviation[chunk])
+
+    cohort.each_chunk(work, models.shape[1], _CHUNK)
+    return GaussianPosterior(mean, deviation, len(models) - clients.size)
 
 
-def predict(model: models_lib.Model, ensemble: Sequence[np.ndarray], features, batch_size: int = 512) -> np.ndarray:
+def predict(model: models_lib.Model, ensemble: Iterable[np.ndarray], features, batch_size: int = 512) -> np.ndarray:
     """Averages the class probabilities of an ensemble: the probabilistic prediction of FedAG, the targets of FedBE.
 
     Args:
       model: A classifier whose outputs are logits.
-      ensemble: Models, each float32 [parameters].
+      ensemble: Models, each float32 [parameters]; held one at a time.
       features: What `model.forward` takes, with all examples as first axis.
       batch_size: Examples computed at once.
 
@@ -60,10 +71,11 @@ def predict(model: models_lib.Model, ensemble: Sequence[np.ndarray], features, b
         return tf.nn.softmax(model.forward(vectors.unflatten(vector, model.shapes), batch))
 
     batches = list(tf.data.Dataset.from_tensor_slices(features).batch(batch_size))
-    total = 0.0
+    total, size = 0.0, 0
     for vector in ensemble:
         total = total + np.concatenate([probabilities(vector, batch) for batch in batches])
-    return total / np.float32(len(ensemble))
+        size += 1
+    return total / np.float32(size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,8 +164,8 @@ def fedbe(
       ValueError: if no model is finite.
     """
     posterior = gaussian_posterior(models)
-    clients = models[cohort.finite_clients(models)]
-    ensemble = [posterior.mean, *posterior.sample(num_samples, generator), *clients]
+    clients = (models[client] for client in np.flatnonzero(cohort.finite_clients(models)))
+    ensemble = itertools.chain([posterior.mean], posterior.samples(num_samples, generator), clients)
     targets = predict(model, ensemble, features)
     key = generator.integers(np.iinfo(np.int32).max, size=2, dtype=np.int32)
     return distillation.distil(model, posterior.mean, features, targets, key), posterior.num_left_out

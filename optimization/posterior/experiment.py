@@ -260,7 +260,7 @@ class Run:
             return [tuple(weights)]
         generator = keys.generator(self._settings["seed"], keys.Purpose.EVALUATION, round_num, 0)
         posterior = ensembles.GaussianPosterior(algorithms.flat(weights), deviation, 0)
-        samples = posterior.sample(self._settings["posterior_samples"], generator)
+        samples = posterior.samples(self._settings["posterior_samples"], generator)
         return [vectors.unflatten(tf.constant(sample), self.model.shapes) for sample in samples]
 
     def _measured(self, ensemble: Sequence[models.Weights], examples: clients.Examples) -> list[float]:
@@ -283,7 +283,9 @@ class Run:
         round_num: int,
     ) -> None:
         """Writes the normality of the cohort's models, and pictures of it, into the run's folder."""
-        trained = algorithms.flat(progress.server.weights) + updates.deltas[updates.trained]
+        updates = updates.with_examples()
+        trained = updates.deltas if updates.trained.all() else updates.deltas[updates.trained]
+        trained += algorithms.flat(progress.server.weights)
         if len(trained) < 2:
             return
         stem = f"diagnosis_round_{round_num}"

@@ -1,17 +1,21 @@
 """A cohort's updates, side by side at the server: for aggregation that no sum expresses.
 
 `supervised.SupervisedProcess` says what a client does and how the server steps; here its clients' deltas are stacked
-instead of averaged. They meet only in an aggregation, whose accumulator is bounded by the cohort's models.
+instead of averaged. Each is written to its place as it comes, so that the cohort's models are in memory once, in the
+program, and a few of them at the worker.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+import math
+import mmap
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+from tensorflow_federated.python.common_libs import structure
 
-from optimization import models, server, supervised
+from optimization import cohort_parts, models, server, supervised
 from optimization.posterior import vectors
 
 
@@ -19,8 +23,7 @@ class CohortUpdates(NamedTuple):
     """What the clients of a cohort sent, a row each, in the cohort's order.
 
     Attributes:
-      deltas: float32 [clients, parameters]; zero for a client without examples or whose update was not finite.
-      positions: int32 [clients], its place in the cohort.
+      deltas: float32 [clients with examples, parameters]; zero where the update was not finite.
       examples: int32 [clients], how many it has.
       trained_examples: int32 [clients], those of all its mini-batches together; 0 where the update was not finite.
       loss_sums: float32 [clients], their losses' sums, likewise.
@@ -29,7 +32,6 @@ class CohortUpdates(NamedTuple):
     """
 
     deltas: np.ndarray
-    positions: np.ndarray
     examples: np.ndarray
     trained_examples: np.ndarray
     loss_sums: np.ndarray
@@ -41,82 +43,86 @@ class CohortUpdates(NamedTuple):
         """Whether a client has examples and a finite update, bool [clients]."""
         return (self.examples > 0) & (self.nonfinite == 0)
 
-    def in_order(self) -> "CohortUpdates":
-        """Returns NumPy arrays in the cohort's order, from rows as they were collected."""
-        rows = CohortUpdates(*(np.asarray(part) for part in self))
-        order = np.argsort(rows.positions)
-        if (order == np.arange(len(order))).all():
-            return rows
-        return CohortUpdates(*(part[order] for part in rows))
-
     def with_examples(self) -> "CohortUpdates":
-        """Returns the rows of clients with examples: those without have no model, diverged ones a zero update."""
-        chosen = self.examples > 0
-        return self if chosen.all() else CohortUpdates(*(part[chosen] for part in self))
+        """Returns what is known of clients with examples: those without have no model."""
+        return CohortUpdates(self.deltas, *(part[self.examples > 0] for part in self[1:]))
 
 
-def client_row(output, position: tf.Tensor) -> CohortUpdates:
-    """Returns a client's row, for `stack`, from what it has at the end of its round.
+def client_row(output) -> CohortUpdates:
+    """Returns a client's part of `CohortUpdates` from what it has at the end of its round.
 
     Args:
       output: The output of a process' `client_round`; its `client_deviations` are zero but at the client's position.
-      position: int32, its place in the cohort.
     """
-    row = CohortUpdates(
+    return CohortUpdates(
         deltas=vectors.flatten(output.delta),
-        positions=position,
         examples=output.examples,
         trained_examples=output.trained_examples,
         loss_sums=output.loss_sum,
         deviations=tf.reduce_sum(output.client_deviations),
         nonfinite=output.nonfinite_clients,
     )
-    return tf.nest.map_structure(lambda value: value[tf.newaxis], row)
 
 
-def stack(rows_at_clients):
-    """Returns the clients' `client_row`s as one `CohortUpdates` at the server; to call in a federated computation."""
-    row_type = rows_at_clients.type_signature.member
-    rows_type = tff.StructWithPythonType(
-        [
-            (name, tff.TensorType(part.dtype, (None, *part.shape[1:])))
-            for name, part in zip(CohortUpdates._fields, row_type, strict=True)
-        ],
-        CohortUpdates,
-    )
+def at_clients(client_round: tff.Computation) -> tff.Computation:
+    """Returns (*models at the server, clients) -> results at the clients, of (*models, client) -> result."""
+    *models_types, client_type = (part for _, part in structure.iter_elements(client_round.type_signature.parameter))
+    sent = [tff.FederatedType(models_type, tff.SERVER) for models_type in models_types]
 
-    @tff.tensorflow.computation
-    def no_rows():
-        return CohortUpdates(*(tf.zeros((0, *part.shape[1:]), part.dtype) for part in row_type))
+    @tff.federated_computation(tff.StructType([*sent, tff.FederatedType(client_type, tff.CLIENTS)]))
+    def each(given):
+        broadcast = [tff.federated_broadcast(given[index]) for index in range(len(sent))]
+        return tff.federated_map(client_round, (*broadcast, given[len(sent)]))
 
-    @tff.tensorflow.computation(rows_type, row_type)
-    def add_row(rows, row):
-        return CohortUpdates(*(tf.concat(parts, axis=0) for parts in zip(rows, row, strict=True)))
+    return each
 
-    @tff.tensorflow.computation(rows_type, rows_type)
-    def add_rows(rows, others):
-        return CohortUpdates(*(tf.concat(parts, axis=0) for parts in zip(rows, others, strict=True)))
 
-    @tff.tensorflow.computation(rows_type)
-    def all_rows(rows):
-        return rows
+def collect(each: tff.Computation, shared: Sequence[Any], cohort: Sequence[Any]) -> tuple[CohortUpdates, list[Any]]:
+    """Plays a cohort's client work.
 
-    return tff.federated_aggregate(rows_at_clients, no_rows(), add_row, add_rows, all_rows)
+    Args:
+      each: What `at_clients` returns; its results are (`client_row`, anything else).
+      shared: The models that all clients are given.
+      cohort: The clients, each with its `position`.
+
+    Returns:
+      The updates in the order of the positions; what else came from each client, in the order of `cohort`.
+    """
+    row_type = each.type_signature.result.member[0]
+    values = CohortUpdates(*(_mapped((len(cohort), *part.shape), part.dtype) for part in row_type))
+    places = np.argsort([client.position for client in cohort])
+    rows = np.empty_like(places)
+    rows[places] = np.arange(len(cohort))
+    others = [None] * len(cohort)
+
+    def take(index: int, result: tuple[CohortUpdates, Any]) -> None:
+        for value, part in zip(values, result[0], strict=True):
+            value[rows[index]] = part
+        others[index] = result[1]
+
+    cohort_parts.each_client(each, shared, cohort, take)
+    kept = np.flatnonzero(values.examples)
+    for row, found in enumerate(kept):
+        if row != found:
+            values.deltas[row] = values.deltas[found]
+    return values._replace(deltas=values.deltas[: len(kept)]), others
+
+
+def _mapped(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Returns an array of zeros in memory of its own, returned when it is gone: a heap would keep it, in pieces."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    return np.ndarray(shape, dtype, mmap.mmap(-1, max(1, size)))
 
 
 def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., CohortUpdates]:
     """Returns the function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`: a round's client work."""
-    weights_type, client_type = definition.weights_type, definition.client_type
 
-    @tff.tensorflow.computation(weights_type, client_type)
+    @tff.tensorflow.computation(definition.weights_type, definition.client_type)
     def client_round(weights, client):
-        return client_row(definition.client_round()(weights, client), client.position)
+        return client_row(definition.client_round()(weights, client)), ()
 
-    @tff.federated_computation(tff.FederatedType(weights_type, tff.SERVER), tff.FederatedType(client_type, tff.CLIENTS))
-    def collect(weights, cohort):
-        return stack(tff.federated_map(client_round, (tff.federated_broadcast(weights), cohort)))
-
-    return lambda weights, cohort: CohortUpdates(*collect(weights, cohort)).in_order()
+    each = at_clients(client_round)
+    return lambda weights, cohort: collect(each, [weights], cohort)[0]
 
 
 def initial_state(definition: supervised.SupervisedProcess, weights: models.Weights) -> supervised.SupervisedState:

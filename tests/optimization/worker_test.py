@@ -1,6 +1,8 @@
 """Rounds on one, two and four workers, and on workers that die."""
 
 import contextlib
+import pathlib
+import re
 import signal
 import socket
 import threading
@@ -154,7 +156,9 @@ def aggregation_flags_parser() -> cli.FlagSet:
     return parser
 
 
-def test_a_cohorts_updates_are_collected_in_its_order(contexts):
+@pytest.fixture(scope="module")
+def collection(contexts):
+    """What collects updates, a model, and a cohort."""
     definition = supervised.SupervisedProcess(
         model=models.mlp(3, (), 4),
         local_work=client_work.LocalSgd(1e9, 4, steps=5),
@@ -176,12 +180,80 @@ def test_a_cohorts_updates_are_collected_in_its_order(contexts):
         for place, size in enumerate((5, 1, 0, 8, 3, 2))
     ]
     weights = (np.ones((3, 4), np.float32), np.zeros(4, np.float32))
-    collect = posterior.build_collection(definition)
+    return posterior.build_collection(definition), weights, cohort
+
+
+def test_a_cohorts_updates_are_collected_in_its_order(contexts, collection, monkeypatch):
+    collect, weights, cohort = collection
     expected = collect(weights, cohort)
     assert list(expected.examples) == [5, 1, 0, 8, 3, 2]
-    for context in contexts.values():
-        with on(context):
-            assert_close(collect(weights, cohort), expected, 1e-7)
+    assert len(expected.deltas) == 5  # None of the client without examples.
+    alone = np.concatenate([collect(weights, [client]).deltas for client in cohort])
+    np.testing.assert_array_equal(expected.deltas, alone)
+    for least in (cohort_parts._RESULT_BYTES, 1):
+        monkeypatch.setattr(cohort_parts, "_RESULT_BYTES", least)
+        for context in contexts.values():
+            with on(context):
+                for order in (cohort, cohort[::-1]):
+                    assert_close(collect(weights, order), expected, 0)
+
+
+def test_updates_come_in_parts_of_bounded_bytes(own, collection, monkeypatch):
+    collect, weights, cohort = collection
+    expected = collect(weights, cohort)
+    monkeypatch.setattr(cohort_parts, "_RESULT_BYTES", 2 * (16 + 5) * 4)  # Two clients' parameters and counts.
+    alone = _Counting(own)
+    with on(cohort_parts.CohortPartsContext([alone], concurrent_calls=1)):
+        assert_close(collect(weights, cohort), expected, 0)
+    assert alone.calls == 3
+    at_once = _Counting(own)
+    with on(cohort_parts.CohortPartsContext([at_once], concurrent_calls=3)):
+        assert_close(collect(weights, cohort), expected, 0)
+    assert at_once.calls == 2
+
+
+def test_updates_of_a_lost_worker_are_computed_by_another(own, collection, monkeypatch, capfd):
+    collect, weights, cohort = collection
+    expected = collect(weights, cohort)
+    monkeypatch.setattr(cohort_parts, "_RESULT_BYTES", 1)
+    both = [_Counting(own, dies_at=2), _Counting(own)]
+    with on(cohort_parts.CohortPartsContext(both, concurrent_calls=1)):
+        assert_close(collect(weights, cohort), expected, 0)
+    assert sum(worker.calls for worker in both) in (6, 7)
+    assert capfd.readouterr().err.count("nine:9 was lost") <= 1
+
+
+def test_a_worker_that_collects_does_not_grow_with_the_square_of_the_cohort(tff_worker):
+    model = models.mlp(500, (), 100)
+    client = supervised.ClientInput(
+        features=np.ones((1, 500), np.float32),
+        labels=np.zeros(1, np.int32),
+        key=np.zeros(2, np.int32),
+        position=np.int32(0),
+        weight=np.float32(1),
+        learning_rate=np.float32(0.1),
+    )
+    definition = supervised.SupervisedProcess(
+        model=model,
+        local_work=client_work.LocalSgd(0.1, 1, epochs=1),
+        aggregator=tff.aggregators.MeanFactory(),
+        server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
+        feature_spec=tf.TensorSpec((None, 500)),
+        label_spec=tf.TensorSpec((None,), tf.int32),
+        cohort_size=60,
+    )
+    collect, weights = posterior.build_collection(definition), model.initial_weights(0)
+    cohort = [client._replace(position=np.int32(position)) for position in range(60)]
+
+    def peak_mb(process) -> float:
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
+
+    with launched(1) as [(address, process)], on(cohort_parts.CohortPartsContext(connection.connect([address]))):
+        collect(weights, cohort[:1])
+        before = peak_mb(process)
+        assert collect(weights, cohort).deltas.nbytes == 60 * 50_100 * 4  # 11 MB.
+        assert peak_mb(process) - before < 100  # All sums of 1, 2, ... 60 of them are 350 MB.
 
 
 POSTS, WORDS = (np.int32, (256, 130)), (np.float32, (256, 130))

@@ -1,5 +1,7 @@
 """Tests of optimization.posterior.ensembles."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -39,11 +41,40 @@ def test_no_finite_model_is_an_error():
 
 def test_samples_follow_the_posterior():
     posterior = ensembles.gaussian_posterior(_clients())
-    samples = posterior.sample(20_000, np.random.default_rng(1))
+    samples = np.array(list(posterior.samples(20_000, np.random.default_rng(1))))
     assert samples.dtype == np.float32
     # Standard errors: 0.7% and 0.5% of a deviation.
     np.testing.assert_array_less(np.abs(samples.mean(axis=0) - posterior.mean), 0.035 * posterior.deviation)
     np.testing.assert_allclose(samples.std(axis=0), posterior.deviation, rtol=0.025)
+
+
+def test_the_posterior_of_many_parameters_is_fitted_without_another_copy_of_the_models():
+    models_of_clients = np.random.default_rng(0).normal(size=(100, 200_001)).astype(np.float32)
+    tracemalloc.start()
+    posterior = ensembles.gaussian_posterior(models_of_clients)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_array_equal(posterior.mean, models_of_clients.mean(axis=0))
+    np.testing.assert_array_equal(posterior.deviation, models_of_clients.std(axis=0))
+    assert peak < models_of_clients.nbytes / 2
+
+
+def test_fedbe_holds_one_model_of_the_ensemble_at_a_time():
+    wide = models.mlp(100_000, (), 2)
+    clients = np.random.default_rng(0).normal(size=(50, 200_002)).astype(np.float32)
+    features = np.ones((2, 100_000), np.float32)
+    tracemalloc.start()
+    ensembles.fedbe(wide, clients, features, 50, ensembles.Distillation(1), np.random.default_rng(1))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < clients.nbytes
+
+
+def test_samples_are_drawn_in_one_stream():
+    posterior = ensembles.gaussian_posterior(_clients())
+    noise = np.random.default_rng(1).standard_normal((3, 9), dtype=np.float32)
+    found = list(posterior.samples(3, np.random.default_rng(1)))
+    np.testing.assert_array_equal(found, posterior.mean + posterior.deviation * noise)
 
 
 def test_predictions_average_the_models_probabilities():
@@ -83,7 +114,7 @@ def test_fedbe_comes_close_to_the_ensembles_predictions():
     found, left_out = ensembles.fedbe(LINEAR, clients, features, 10, distillation, np.random.default_rng(3))
     assert left_out == 1
     posterior = ensembles.gaussian_posterior(clients)
-    ensemble = [posterior.mean, *posterior.sample(10, np.random.default_rng(3)), *clients[:4]]
+    ensemble = [posterior.mean, *posterior.samples(10, np.random.default_rng(3)), *clients[:4]]
     targets = ensembles.predict(LINEAR, ensemble, features)
 
     def excess(vector: np.ndarray) -> float:
