@@ -159,7 +159,7 @@ def define() -> cli.FlagSet:
         "init_server_optimizer",
         None,
         list(server_flags.HYPERPARAMETERS),
-        "its server optimizer; the study names only its rates: SGD for EMNIST and Adam for Stack Overflow are our guess",
+        "its server optimizer; the study names only rates: SGD for EMNIST and Adam for Stack Overflow are our guess",
     )
     flags.number("init_server_learning_rate", None, "its server learning rate")
     flags.number("init_client_learning_rate", None, "its client learning rate")
