@@ -1,11 +1,15 @@
-"""Where the user's own files lie: `--data_dir`, else the environment's FEDBANDITS_DATA_DIR."""
+"""The user's own files: where they lie, `--data_dir` or else FEDBANDITS_DATA_DIR; NumPy archives, checked."""
 
 import os
 import pathlib
 
+import numpy as np
+
+from data import clients
 from data.errors import UsageError
 
 _HOW_TO_NAME = "name its folder with --data_dir or FEDBANDITS_DATA_DIR."
+_UNDAMAGED = "--data_dir must hold the undamaged file."
 
 
 def find(data_dir: str | None, name: str) -> pathlib.Path:
@@ -38,3 +42,68 @@ def place(data_dir: str | None, wanted: str) -> pathlib.Path:
     if not named:
         raise UsageError(f"This task reads {wanted}: {_HOW_TO_NAME}")
     return pathlib.Path(named)
+
+
+def arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
+    """Returns arrays of a NumPy archive.
+
+    Raises:
+      UsageError: If it is not readable, or lacks one.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return [archive[name] for name in names]
+    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
+        raise UsageError(f"{path} is not readable ({error}): {_UNDAMAGED}") from error
+
+
+def images(path: pathlib.Path, pixels: str, labels: str, shape: tuple[int, ...], num_classes: int) -> clients.Examples:
+    """Reads images and their labels from a NumPy archive.
+
+    Args:
+      path: The archive.
+      pixels: Name of the array of images.
+      labels: Name of that of their labels.
+      shape: Of an image.
+      num_classes: Labels must be below this.
+
+    Returns:
+      uint8 [examples, *shape] and int32 [examples].
+
+    Raises:
+      UsageError: If it is not readable, or holds something else.
+    """
+    return checked_images(path, *arrays(path, pixels, labels), shape, num_classes)
+
+
+def checked_images(
+    path: pathlib.Path, pixels: np.ndarray, labels: np.ndarray, shape: tuple[int, ...], num_classes: int
+) -> clients.Examples:
+    """Returns what `images` does, of arrays that were read already; the path is named in errors."""
+    if pixels.dtype != np.uint8 or pixels.shape[1:] != shape or not len(pixels):
+        wanted = " x ".join(map(str, shape))
+        raise UsageError(
+            f"{path}: images must be uint8, of {wanted}, not {pixels.dtype} of {pixels.shape}: {_UNDAMAGED}"
+        )
+    return clients.Examples(pixels, indices(path, "labels", labels, len(pixels), num_classes).astype(np.int32))
+
+
+def indices(path: pathlib.Path, what: str, values: np.ndarray, count: int, below: int | None = None) -> np.ndarray:
+    """Returns the values if they are `count` whole numbers from 0 up to, not including, `below`.
+
+    Args:
+      path: The file that they come from.
+      what: What they are.
+      values: The values.
+      count: How many there must be: one an example.
+      below: Bound; None for any whole number.
+
+    Raises:
+      UsageError: If they are not; it names the file.
+    """
+    is_whole = values.shape == (count,) and values.dtype.kind in "iu"
+    if not is_whole or (below is not None and not ((values >= 0) & (values < below)).all()):
+        span = "" if below is None else f" from 0 to {below - 1}"
+        found = f"from {values.min()} to {values.max()}" if is_whole else f"{values.dtype} of shape {values.shape}"
+        raise UsageError(f"{path}: {what} must be {count} whole numbers{span}, not {found}: {_UNDAMAGED}")
+    return values

@@ -4,7 +4,6 @@
 the NIST writers that QMNIST names, 539 for training and 297 others for testing. Pixels stay uint8 in memory.
 """
 
-import pathlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from data import clients, files, keys
 from data.errors import UsageError
 
+_SHAPE = (28, 28)
 _HELD_OUT_FRACTION = 0.1
 _SPLIT_SEED = 0
 
@@ -25,8 +25,11 @@ def unipen62(data_dir: str | None) -> tuple[clients.ClientData, clients.ClientDa
       UsageError: If the file is missing or not readable.
     """
     path = files.find(data_dir, "unipen62_writers.npz")
-    pixels, labels, writers, names = _read(path, "pixels", "label", "writer", "writer_ids")
-    examples = clients.Examples(pixels, labels.astype(np.int32))
+    examples = files.images(path, "pixels", "label", _SHAPE, 62)
+    writers, names = files.arrays(path, "writer", "writer_ids")
+    if names.ndim != 1 or len(set(names.tolist())) < len(names):
+        raise UsageError(f"{path}: writer_ids must be different names: --data_dir must hold the undamaged file.")
+    files.indices(path, "writers", writers, len(examples.labels), len(names))
     return hold_out(examples, writers, [str(name) for name in names], clients.file_checksum(path))
 
 
@@ -62,28 +65,22 @@ def mnist_writers(data_dir: str | None) -> tuple[clients.ClientData, clients.Cli
       UsageError: If the file is missing or not readable.
     """
     path = files.find(data_dir, "mnist_with_writers.npz")
-    arrays = {split: _read(path, f"x_{split}", f"y_{split}", f"writer_{split}") for split in ("train", "test")}
 
-    def part(pixels: np.ndarray, labels: np.ndarray, writers: np.ndarray) -> clients.ClientData:
+    def part(split: str) -> clients.ClientData:
+        examples = files.images(path, f"x_{split}", f"y_{split}", _SHAPE, 10)
+        (writers,) = files.arrays(path, f"writer_{split}")
+        files.indices(path, f"writer_{split}", writers, len(examples.labels))
         names, client_of_row = np.unique(writers, return_inverse=True)
         return clients.ArrayClients(
-            clients.Examples(255 - pixels, labels.astype(np.int32)),
+            examples._replace(features=255 - examples.features),
             client_of_row,
             [f"writer_{name}" for name in names],
             clients.file_checksum(path),
         )
 
-    return part(*arrays["train"]), part(*arrays["test"])
+    return part("train"), part("test")
 
 
 def normalise(pixels: np.ndarray) -> np.ndarray:
     """Returns float32 [examples, 28, 28, 1] in [0, 1] as TFF's EMNIST has it, background 1, from uint8."""
     return pixels[..., np.newaxis].astype(np.float32) / np.float32(255)
-
-
-def _read(path: pathlib.Path, *names: str) -> list[np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return [archive[name] for name in names]
-    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
-        raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error

@@ -8,12 +8,13 @@ import os
 import pathlib
 import pickle
 import tarfile
+import zlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from data import clients, download, keys, partition
+from data import clients, download, files, keys, partition
 from data.errors import UsageError
 
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
@@ -27,6 +28,7 @@ _MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d
 _CIFAR_ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
 _CIFAR_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
 _SPLIT_SEED = 0
+_GREY = (28, 28)
 # The superclass of each class as a letter, both in alphabetical order, as CIFAR-100 was published with them.
 _SUPERCLASSES = b"EBOIAGHHSDDOJSHLDJHLGLFKHGNPDPALBKMOQJLFFTIIPNORSKQERECARESRKDCMMQMBJTCKABQMJNPNQTCEGTFFITSBCPGARION"
 CIFAR_SUPERCLASSES = np.frombuffer(_SUPERCLASSES, np.uint8) - ord("A")
@@ -124,37 +126,31 @@ def _examples(pixels: np.ndarray, labels: np.ndarray) -> clients.Examples:
     return clients.Examples(pixels, np.ravel(labels).astype(np.int32))
 
 
-def _read_pool(path: pathlib.Path, held_out_fraction: float) -> Split:
+def _read_pool(path: pathlib.Path, held_out_fraction: float, shape: tuple[int, ...], num_classes: int) -> Split:
     """Reads a pool whose official split is lost, and holds a seeded part of it out."""
-    pixels, labels = _arrays(path, "x", "y")
+    examples = files.images(path, "x", "y", shape, num_classes)
+    labels = examples.labels
     order = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT, 0).permutation(len(labels))
     cut = round(held_out_fraction * len(labels))
-    examples = _examples(pixels, labels)
     return Split(examples.take(np.sort(order[cut:])), examples.take(np.sort(order[:cut])))
 
 
 def _read_split(path: pathlib.Path) -> Split:
-    pixels, labels, test_pixels, test_labels = _arrays(path, "x_train", "y_train", "x_test", "y_test")
-    return Split(_examples(pixels, labels), _examples(test_pixels, test_labels))
-
-
-def _arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return [archive[name] for name in names]
-    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
-        raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
+    return Split(*(files.images(path, f"x_{part}", f"y_{part}", _GREY, 10) for part in ("train", "test")))
 
 
 def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
     parts = []
     for name in _FASHION_FILES:
         path = download.plain_file(f"{_KERAS}{name}", f"fashion-mnist-{name}", cache_dir)
-        with gzip.open(path) as file:
-            is_pixels = "images" in name
-            values = np.frombuffer(file.read(), np.uint8, offset=16 if is_pixels else 8)
-        parts.append(values.reshape(-1, 28, 28) if is_pixels else values)
-    return Split(_examples(*parts[:2]), _examples(*parts[2:]))
+        try:
+            with gzip.open(path) as file:
+                is_pixels = "images" in name
+                values = np.frombuffer(file.read(), np.uint8, offset=16 if is_pixels else 8)
+            parts.append(values.reshape(-1, *_GREY) if is_pixels else values)
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            raise UsageError(f"{path} is damaged ({error}): delete it, and it is downloaded again.") from error
+    return Split(*(files.checked_images(path, *pair, _GREY, 10) for pair in (parts[:2], parts[2:])))
 
 
 def _fetch_mnist(cache_dir: str | None) -> Split:
@@ -175,7 +171,11 @@ def _fetch_cifar100(cache_dir: str | None) -> Split:
 
 # Pools hold out as large a part as the official test sets are.
 _SOURCES: Mapping[str, _Source] = {
-    "fashion_mnist": _Source("fashion_mnist_pool.npz", lambda path: _read_pool(path, 1 / 7), _fetch_fashion_mnist),
+    "fashion_mnist": _Source(
+        "fashion_mnist_pool.npz", lambda path: _read_pool(path, 1 / 7, _GREY, 10), _fetch_fashion_mnist
+    ),
     "mnist": _Source("mnist_with_writers.npz", _read_split, _fetch_mnist),
-    "cifar100": _Source("cifar100_subset150.npz", lambda path: _read_pool(path, 1 / 6), _fetch_cifar100),
+    "cifar100": _Source(
+        "cifar100_subset150.npz", lambda path: _read_pool(path, 1 / 6, (32, 32, 3), 100), _fetch_cifar100
+    ),
 }

@@ -64,13 +64,15 @@ def _read(paths: list[pathlib.Path], num_classes: int) -> tuple[clients.Examples
                 labels.append(_labels(np.array(one["y"]), len(pixels[-1]), num_classes))
                 writers.append(np.full(len(labels[-1]), len(names), np.int32))
                 names.append(str(name))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise UsageError(
                 f"{path} is not a file of LEAF's FEMNIST ({type(error).__name__}: {error}): --data_dir must hold TFF's "
                 "emnist_all.sqlite, or LEAF's folders train and test, or all_data."
             ) from error
     if len(set(names)) < len(names):
         raise UsageError(f"{paths[0].parent} names a writer twice: does it hold files of two of LEAF's runs?")
+    if not sum(map(len, labels)):
+        raise UsageError(f"{paths[0]} names no writer with a character: --data_dir must hold LEAF's undamaged files.")
     examples = clients.Examples(np.concatenate(pixels), np.concatenate(labels))
     checksum = clients.array_checksum(examples.features, examples.labels, *writers)
     return examples, np.concatenate(writers), names, checksum

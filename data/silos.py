@@ -142,7 +142,7 @@ def table(
             raise UsageError(
                 f"{flag}: there is no column {name!r} in {path}; its columns are {', '.join(frame.columns)}."
             )
-    if client_column == label_column or {client_column, label_column} & set(wanted):
+    if len({client_column, label_column, *wanted}) < 2 + len(wanted):
         raise UsageError("--client_column, --label_column and --feature_columns must name different columns.")
     num_rows = len(frame)
     frame = frame.assign(**{name: columns.names(frame[name]) for name in (client_column, label_column)})

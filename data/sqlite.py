@@ -16,6 +16,7 @@ from data.errors import UsageError
 # Serialized tf.train.Example protos of one client -> its examples.
 Parser = Callable[[list[bytes]], clients.Examples]
 _MAX_ROW = 2**63 - 1
+_SIZE = ("page_count", "page_size")
 _QUERY = (
     "SELECT serialized_example_proto FROM examples "
     "WHERE split_name = ? AND client_id = ? AND rowid BETWEEN ? AND ? ORDER BY rowid"
@@ -47,6 +48,9 @@ class SqliteClients(clients.ClientData):
             # Clients are read ahead in another thread; SQLite itself lets one thread at a time in.
             name = f"{self._path.absolute().as_uri()}?mode=ro"
             self._connection = sqlite3.connect(name, uri=True, check_same_thread=False)
+            pages, page_bytes = (self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _SIZE)
+            if pages * page_bytes > self._path.stat().st_size:  # SQLite would notice on the way, in some round.
+                raise sqlite3.DatabaseError("it is cut off")
             rows = self._connection.execute(
                 "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ? ORDER BY client_id",
                 (split,),
@@ -75,7 +79,11 @@ class SqliteClients(clients.ClientData):
             rows = self._connection.execute(_QUERY, (self._split, self._client_ids[index], first, last)).fetchall()
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
-        return self._parse([row[0] for row in rows])
+        try:
+            return self._parse([row[0] for row in rows])
+        except Exception as error:  # TensorFlow has its own errors, and it is not imported here.
+            name = f"{type(error).__name__} of client {self._client_ids[index]}"
+            raise self._unreadable(name) from error
 
     def _find_rows(self) -> np.ndarray:
         """Returns int64 [clients, 2], the first and last row of each; the last lies before the first if it has none."""
@@ -106,7 +114,7 @@ class SqliteClients(clients.ClientData):
             os.replace(part, cache)
         return rows
 
-    def _unreadable(self, error: sqlite3.Error) -> UsageError:
+    def _unreadable(self, error: sqlite3.Error | str) -> UsageError:
         return UsageError(
             f"{self._path} is not readable as TFF's SQLite data ({error}): delete it, or name another with --data_dir."
         )

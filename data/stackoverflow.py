@@ -114,8 +114,12 @@ def _counts_file(name: str, cache_dir: str | None) -> None:
 
     def make() -> None:
         archive = download.plain_file(f"{_ORIGIN}{name}.tar.bz2", f"{name}.tar.bz2", cache_dir, _SHA256[name])
-        with tarfile.open(archive) as tar:
-            part.write_bytes(tar.extractfile(name).read())
+        try:
+            with tarfile.open(archive) as tar:
+                part.write_bytes(tar.extractfile(name).read())
+        except (tarfile.TarError, EOFError, KeyError) as error:
+            reason = str(error).partition("\n")[0]
+            raise UsageError(f"{archive} is damaged ({reason}): delete it, and it is downloaded again.") from error
         part.replace(path)
         archive.unlink()
 
@@ -125,11 +129,14 @@ def _counts_file(name: str, cache_dir: str | None) -> None:
 def _first_words(path: pathlib.Path, size: int) -> dict[str, int]:
     """Returns the first words of a file of `word count` lines, most frequent first, and their ids."""
     vocabulary: dict[str, int] = {}
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            if len(vocabulary) == size:
-                break
-            vocabulary[line.partition(" ")[0].strip()] = len(vocabulary)
+    try:
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                if len(vocabulary) == size:
+                    break
+                vocabulary[line.partition(" ")[0].strip()] = len(vocabulary)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
     if not vocabulary:
         raise UsageError(f"{path} holds no words: --data_dir must hold the undamaged file.")
     return vocabulary
@@ -139,7 +146,9 @@ def _most_frequent_tags(path: pathlib.Path, size: int) -> tuple[list[str], np.nd
     """Returns the most frequent tags of a JSON object tag -> count, and their counts."""
     try:
         counts = json.loads(path.read_text(encoding="utf-8"))
+        if not all(isinstance(count, int) and count > 0 for count in counts.values()) or len(counts) < 2:
+            raise ValueError("not two or more tags with whole numbers above 0")
         tags = text.most_frequent(counts, size)
-    except (ValueError, AttributeError, TypeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
     return tags, np.array([counts[tag] for tag in tags], np.int64)

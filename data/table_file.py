@@ -45,16 +45,20 @@ def read(path: str, text_columns: Sequence[str] = ()) -> "tuple[pd.DataFrame, li
             # The client column may have been saved as the index.
             frame = frame.reset_index(drop=all(name is None for name in frame.index.names))
         else:
+            form = {
+                "encoding": "utf-8-sig",
+                "compression": "gzip" if _is_gzip(path) else None,
+                "keep_default_na": False,
+                "skipinitialspace": True,
+            }
             frame = pd.read_csv(
-                file,
-                encoding="utf-8-sig",
-                compression="gzip" if _is_gzip(path) else None,
-                dtype={name: str for name in text_columns},
-                keep_default_na=False,
-                na_values=list(MISSING),
-                skipinitialspace=True,
-                low_memory=False,
+                file, dtype={name: str for name in text_columns}, na_values=list(MISSING), low_memory=False, **form
             )
+            # pandas calls the second of two columns x.1.
+            named = pd.read_csv(file, header=None, nrows=1, dtype=str, **form).iloc[0].str.strip()
+            _check_different(path, named[named != ""])
+    except UsageError:
+        raise
     except pd.errors.EmptyDataError:
         frame = pd.DataFrame()
     except ImportError as error:
@@ -65,17 +69,22 @@ def read(path: str, text_columns: Sequence[str] = ()) -> "tuple[pd.DataFrame, li
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not readable ({error}): --data_file must be saved as UTF-8.") from error
     except Exception as error:  # What pandas, pyarrow and gzip raise over a damaged file is almost anything.
-        reason = str(error).strip() or type(error).__name__
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"{path} is not readable ({reason}): --data_file must be an undamaged table.") from error
     if frame.empty:
         raise UsageError(f"{path} is empty: --data_file must have named columns and at least one row.")
     if not isinstance(frame.index, pd.RangeIndex):
         raise UsageError(f"The rows of --data_file={path} have more values than its header has names.")
     frame.columns = [str(name).strip() for name in frame.columns]
-    if not frame.columns.is_unique:
-        raise UsageError(f"--data_file={path} has two columns {frame.columns[frame.columns.duplicated()][0]!r}.")
+    _check_different(path, frame.columns.to_series())
     nameless = [name for name in frame.columns if re.fullmatch(r"Unnamed: \d+|", name)]
     return frame.drop(columns=nameless), nameless
+
+
+def _check_different(path: str, names: "pd.Series") -> None:
+    """Raises UsageError if a table has two columns of one name."""
+    if names.duplicated().any():
+        raise UsageError(f"--data_file={path} has two columns {names[names.duplicated()].iloc[0]!r}: rename one.")
 
 
 def place(path: str, row: int) -> str:
