@@ -168,7 +168,7 @@ def define() -> cli.FlagSet:
 
     flags.group("Output")
     flags.text("root_output_dir", "runs", "folder of all runs")
-    flags.text("experiment_name", None, "name of this run's folder (default: task_scenario_bandit)")
+    flags.folder("experiment_name", "name of this run's folder (default: task_scenario_bandit)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.integer("rounds_per_eval", None, "rounds between evaluations on held-out data; 0 for only the last")
     flags.integer("eval_batch_size", 512, "examples of an evaluation batch", low=1)

@@ -218,9 +218,9 @@ def program(settings: cli.Settings) -> int:
     task = registry.load_task(settings)
     check_against_task(settings, task)
     if settings.initial_model_path:
-        run_folder.find_model(settings.initial_model_path)
+        run_folder.read_model(settings.initial_model_path)
     runs: Sequence[tuple[cli.Settings, run_folder.RunFolder]] = []
-    for seed in range(settings.seed, settings.seed + settings.repeat):
+    for seed in cli.seeds(settings):
         name = settings.experiment_name if settings.repeat == 1 else f"{settings.experiment_name}/seed_{seed}"
         one = settings.replace(seed=seed, experiment_name=name, repeat=1)
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{name}")

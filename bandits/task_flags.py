@@ -60,7 +60,7 @@ def define_data(flags: cli.FlagSet) -> None:
     )
 
     flags.group("Made clients: --task_type=fashion_mnist, mnist, cifar100 and synthetic")
-    flags.integer("partition_clients", None, "clients (default: 100, synthetic 30)", low=1)
+    flags.integer("partition_clients", None, "clients (default: 100, synthetic 30)", low=1, high=10**6)
     flags.integer("partition_seed", 0, "seed of the clients, which --seed does not change", high=2**32 - 1)
     flags.number(
         "partition_alpha",

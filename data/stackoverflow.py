@@ -114,12 +114,8 @@ def _counts_file(name: str, cache_dir: str | None) -> None:
 
     def make() -> None:
         archive = download.plain_file(f"{_ORIGIN}{name}.tar.bz2", f"{name}.tar.bz2", cache_dir, _SHA256[name])
-        try:
-            with tarfile.open(archive) as tar:
-                part.write_bytes(tar.extractfile(name).read())
-        except (tarfile.TarError, EOFError, KeyError) as error:
-            reason = str(error).partition("\n")[0]
-            raise UsageError(f"{archive} is damaged ({reason}): delete it, and it is downloaded again.") from error
+        with tarfile.open(archive) as tar:
+            part.write_bytes(tar.extractfile(name).read())
         part.replace(path)
         archive.unlink()
 

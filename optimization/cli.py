@@ -27,6 +27,9 @@ _OUTSIDE = {errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, er
 _WORKING_DIRECTORY = "BUILD_WORKING_DIRECTORY"  # Where the user is, under `bazel run`.
 # Who repeats a run's command does not want to start it over once it is done.
 _NOT_REPEATED = {"--restart", "-restart", "--restart=true"}
+_MOST_REPEATS = 500  # The folders of all runs are claimed beforehand, an open file each.
+_MOST = 2**31 - 1
+_FLOAT32 = (2.0**-126, (2 - 2.0**-23) * 2.0**127)  # The smallest normal number, and the largest.
 
 
 class Settings(Mapping[str, Any]):
@@ -91,9 +94,22 @@ class FlagSet:
         self._groups[-1][1].append((name, help_text, dict(choices or {})))
 
     def text(self, name: str, default: str | None, help_text: str) -> None:
-        """Defines a string flag."""
+        """Defines a string flag, which may be left out but not empty."""
         flags.DEFINE_string(name, default, help_text, flag_values=self._flags)
         self._note(name, help_text)
+        self._check(name, lambda value: "is empty: give it a value, or leave it out" if value == "" != default else "")
+
+    def folder(self, name: str, help_text: str) -> None:
+        """Defines the name of a folder below another flag's; it may have several parts, separated by slashes."""
+        self.text(name, None, help_text)
+
+        def complaint(value: str | None) -> str:
+            parts = value.split("/") if value is not None else ["name"]
+            if all(part.strip(". ") and part.isprintable() for part in parts):
+                return ""
+            return "must be the name of a folder below that of all output: no .., no / in front"
+
+        self._check(name, complaint)
 
     def texts(self, name: str, help_text: str) -> None:
         """Defines a string flag that may be given several times; its value is a list."""
@@ -124,9 +140,11 @@ class FlagSet:
         low: int = 0,
         high: int | None = None,
     ) -> None:
-        """Defines a whole number in [low, high]."""
+        """Defines a whole number in [low, high]; without `high`, of at most 31 bits."""
         flags.DEFINE_integer(name, default, help_text, lower_bound=low, upper_bound=high, flag_values=self._flags)
         self._note(name, help_text)
+        if high is None:
+            self._check(name, lambda value: f"is more than {_MOST}" if (value or 0) > _MOST else "")
 
     def number(
         self,
@@ -139,20 +157,32 @@ class FlagSet:
         above: bool = False,
         below: bool = False,
     ) -> None:
-        """Defines a finite number from `low` (excluded if `above`) to `high` (excluded if `below`)."""
+        """Defines a number from `low` (excluded if `above`) to `high` (excluded if `below`), within float32's range."""
         flags.DEFINE_float(name, default, help_text, flag_values=self._flags)
         self._note(name, help_text)
         wanted = f"a number {'above' if above else 'of at least'} {low:g}"
         if high is not None:
             wanted += f" and {'below' if below else 'at most'} {high:g}"
 
-        def check(value: float | None) -> bool:
+        def complaint(value: float | None) -> str:
             if value is None:
-                return True
+                return ""
             is_low = value <= low if above else value < low
             is_high = high is not None and (value >= high if below else value > high)
             if not math.isfinite(value) or is_low or is_high:
-                raise flags.ValidationError(f"{value:g} is not {wanted}")
+                return f"{value:g} is not {wanted}"
+            if value and not _FLOAT32[0] <= abs(value) <= _FLOAT32[1]:
+                return f"{value:g} is beyond the numbers of 32 bits, {_FLOAT32[0]:.2g} to {_FLOAT32[1]:.2g}"
+            return ""
+
+        self._check(name, complaint)
+
+    def _check(self, name: str, complaint: Callable[[Any], str]) -> None:
+        """Has a flag's value refused with what `complaint` returns; nothing if it is sound."""
+
+        def check(value: Any) -> bool:
+            if told := complaint(value):
+                raise flags.ValidationError(told)
             return True
 
         flags.register_validator(name, check, flag_values=self._flags)
@@ -195,6 +225,20 @@ class FlagSet:
                 lines += [f"      {choice:<28}{help_line}" for choice, help_line in choices.items()]
             lines.append("")
         return "\n".join(lines)
+
+
+def seeds(settings: Mapping[str, Any]) -> range:
+    """Returns the seeds of `--seed` and `--repeat`.
+
+    Raises:
+      UsageError: If they are too many, or one has more than 32 bits.
+    """
+    first, count = settings["seed"], settings["repeat"]
+    if count > _MOST_REPEATS:
+        raise UsageError(f"--repeat={count} is more than {_MOST_REPEATS} runs of one command.")
+    if first + count > 2**32:
+        raise UsageError(f"--seed={first} with --repeat={count} ends above {2**32 - 1}, the largest seed.")
+    return range(first, first + count)
 
 
 def user_path(path: str) -> str:

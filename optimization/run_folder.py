@@ -283,6 +283,23 @@ def find_model(path: str) -> pathlib.Path:
     raise UsageError(f"--initial_model_path={path} holds no model: name the folder of a finished run.")
 
 
+def read_model(path: str) -> dict[str, np.ndarray]:
+    """Returns the weights by name that `RunFolder.save_model` wrote; see `find_model`.
+
+    Raises:
+      UsageError: If there is no such file, or it holds something else.
+    """
+    file = find_model(path)
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            found = {name: archive[name] for name in archive.files}
+    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
+        raise UsageError(f"--initial_model_path: {file} is not readable as a model ({error}).") from error
+    if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in found.values()):
+        raise UsageError(f"--initial_model_path: {file} holds weights that are no finite numbers: name another model.")
+    return found
+
+
 def load_model(path: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[np.ndarray, ...]:
     """Reads weights that `RunFolder.save_model` wrote.
 
@@ -296,15 +313,10 @@ def load_model(path: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[np.nda
     Raises:
       UsageError: If there is no such file, or its weights are not this model's.
     """
-    file = find_model(path)
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            found = {name: archive[name] for name in archive.files}
-    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
-        raise UsageError(f"--initial_model_path: {file} is not readable ({error}).") from error
+    found = read_model(path)
     if {name: array.shape for name, array in found.items()} != dict(shapes):
         raise UsageError(
-            f"--initial_model_path: {file} holds another model than the task's; was it trained for this --task_type?"
+            f"--initial_model_path={path} holds another model than the task's; was it trained for this --task_type?"
         )
     return tuple(found[name].astype(np.float32) for name in shapes)
 

@@ -67,7 +67,7 @@ def define() -> cli.FlagSet:
 
     flags.group("Output")
     flags.text("root_output_dir", "runs", "folder of all grids")
-    flags.text("experiment_name", None, "name of this grid's folder (default: grid_, and the grid, preset or binary)")
+    flags.folder("experiment_name", "name of this grid's folder (default: grid_, and the grid, preset or binary)")
     return flags
 
 
@@ -333,6 +333,8 @@ def program(settings: cli.Settings) -> int:
         binary=settings.binary,
         grid=settings.grid,
     )
+    if not settings.sweep and not settings.grid:
+        raise UsageError("--sweep is missing: give a flag and the values to try, as client_learning_rate=0.1,1.")
     check_metric(settings, grid.binary)
     given = grid_plan.parse(grid.binary.module, settings.run_flags)
     cores = len(os.sched_getaffinity(0))

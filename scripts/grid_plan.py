@@ -358,7 +358,7 @@ def build(
         raise UsageError(
             "--restart starts single runs over: give it with the command that config.json in the run's folder holds."
         )
-    seeds = tuple(range(given.seed, given.seed + repeat))
+    seeds = tuple(cli.seeds({"seed": given.seed, "repeat": repeat}))
     if _SEED in axes:
         if repeat > 1:
             raise UsageError("--repeat has no effect with --sweep=seed: leave one out.")

@@ -97,7 +97,7 @@ def program(settings: cli.Settings) -> None:
     if settings.metric:
         column, window, words = settings.metric, 1, settings.metric
     for label, group in tables.items():
-        if missing := [table for table in group if column not in table]:
+        if missing := [table for table in group if column not in table or column == "round_num"]:
             raise UsageError(
                 f"{label} has no column {column}: give --metric one of {', '.join(missing[0].columns[1:])}."
             )

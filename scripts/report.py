@@ -75,9 +75,11 @@ def define() -> cli.FlagSet:
 def program(settings: cli.Settings) -> int:
     """Reads the runs, writes the page and returns the exit status: 1 if a run could not be read."""
     named = [*settings.folders, *(settings.runs.split(",") if settings.runs else [])]
-    if not named:
+    if not all(named) or not named:
         raise UsageError("No run is named: give run folders, as in: report runs/a runs/b.")
     output = pathlib.Path(cli.user_path(settings.output))
+    if output.suffix != ".html":
+        raise UsageError(f"--output: {output.name} is no .html file.")
     files.check_output("output", output)
     found: dict[pathlib.Path, list[pathlib.Path]] = {}
     problems = []
@@ -92,7 +94,8 @@ def program(settings: cli.Settings) -> int:
     for label, paths in zip(runs.labels(found), found.values(), strict=True):
         for path in paths:
             try:
-                groups.setdefault(label, []).append(runs.read(path))
+                run = runs.read(path)
+                groups.setdefault(label, []).append(run)
             except UsageError as error:
                 problems.append(str(error))
     if not groups:

@@ -56,7 +56,7 @@ def define() -> cli.FlagSet:
 
     flags.group("Output")
     flags.text("root_output_dir", "runs", "folder of all output")
-    flags.text("experiment_name", None, "name of this output's folder (default: reproduce_SCALE)")
+    flags.folder("experiment_name", "name of this output's folder (default: reproduce_SCALE)")
     return flags
 
 

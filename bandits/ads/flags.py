@@ -77,7 +77,7 @@ def define() -> cli.FlagSet:
 
     flags.group("Output")
     flags.text("root_output_dir", "runs", "folder of all runs")
-    flags.text("experiment_name", None, "name of this run's folder (default: ads_PRESET or ads_RULE)")
+    flags.folder("experiment_name", "name of this run's folder (default: ads_PRESET or ads_RULE)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.integer("rounds_per_checkpoint", 10, "rounds between checkpoints; 0 for only the last")
     run_folder.define(flags)

@@ -12,6 +12,8 @@ from data import ads
 from data.errors import UsageError
 from optimization import cli, presets, run_folder, worker_flags
 
+_MOST_CLICKS = 10**9
+
 
 def load_impressions(settings: cli.Settings) -> ads.Impressions:
     """Opens the table, or draws impressions, and checks that they suffice.
@@ -22,6 +24,11 @@ def load_impressions(settings: cli.Settings) -> ads.Impressions:
     """
     if settings.rates:
         rates = ads.parse_rates(settings.rates)
+        if (made := settings.clients * settings.impressions_per_client * len(rates)) > _MOST_CLICKS:
+            raise UsageError(
+                f"--clients={settings.clients} with --impressions_per_client={settings.impressions_per_client} are "
+                f"{made:,} clicks to draw for all ads: give fewer, at most {_MOST_CLICKS:,}."
+            )
         impressions = ads.bernoulli(rates, settings.clients, settings.impressions_per_client, settings.seed)
     else:
         impressions = ads.from_table(ads.find_table(settings.data_file), settings.clients, settings.seed)
@@ -81,7 +88,7 @@ def program(settings: cli.Settings) -> int:
         return 0
     settings = flags.resolve(settings)
     runs = []
-    for seed in range(settings.seed, settings.seed + settings.repeat):
+    for seed in cli.seeds(settings):
         name = settings.experiment_name if settings.repeat == 1 else f"{settings.experiment_name}/seed_{seed}"
         one = settings.replace(seed=seed, experiment_name=name, repeat=1)
         impressions = load_impressions(one)

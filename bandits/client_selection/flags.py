@@ -76,7 +76,7 @@ def define() -> cli.FlagSet:
 
     flags.group("Output")
     flags.text("root_output_dir", "runs", "folder of all runs")
-    flags.text("experiment_name", None, "name of this run's folder (default: client_selection_task_selector)")
+    flags.folder("experiment_name", "name of this run's folder (default: client_selection_task_selector)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.integer("rounds_per_eval", 5, "rounds between evaluations; 0 for only the last")
     flags.integer("eval_batch_size", 4096, "examples of an evaluation batch", low=1)
@@ -122,7 +122,7 @@ def resolve(settings: cli.Settings) -> Plan:
         settings = settings.replace(experiment_name=top)
     runs = []
     for cohort, name in itertools.product(cohorts, names):
-        for seed in range(settings.seed, settings.seed + settings.repeat):
+        for seed in cli.seeds(settings):
             folder = top
             folder += f"/m_{cohort}" if len(cohorts) > 1 else ""
             folder += f"/{name}" if len(names) > 1 else ""

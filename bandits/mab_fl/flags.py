@@ -141,7 +141,7 @@ def define() -> cli.FlagSet:
     flags.number("validation_fraction", None, "part to measure rewards on; the rest is for testing", high=1.0)
     flags.switch("resplit", False, "make or split the data anew for each seed, not once for all")
     flags.integer("num_workers", None, "generator, writers: workers (default: 4)", low=2)
-    flags.integer("num_rows", None, "generator: rows of all workers together (default: 40000)", low=1)
+    flags.integer("num_rows", None, "generator: rows of all workers together (default: 40000)", low=1, high=10**7)
     flags.text("positive_labels", None, "writers, tabular: labels that count as class 1, separated by commas")
     flags.text("data_file", None, "tabular: .csv or .parquet file")
     flags.text("client_column", None, "tabular: column that names the worker of a row")
@@ -150,7 +150,7 @@ def define() -> cli.FlagSet:
 
     flags.group("Output")
     flags.text("root_output_dir", "runs", "folder of all runs")
-    flags.text("experiment_name", None, "name of this run's folder (default: mab_fl_task_rule)")
+    flags.folder("experiment_name", "name of this run's folder (default: mab_fl_task_rule)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.integer("rounds_per_checkpoint", 5, "rounds between checkpoints; 0 for only the last")
     run_folder.define(flags)
@@ -217,8 +217,11 @@ def _resolve_one(settings: cli.Settings) -> cli.Settings:
             f"--train_fraction={settings.train_fraction:g} and --validation_fraction={settings.validation_fraction:g} "
             "leave no row for testing: their sum must be below 1."
         )
-    if settings.task_type == "generator" and settings.num_workers < 3:
-        raise UsageError(f"--num_workers={settings.num_workers}: the generator's pair needs at least 3 workers.")
+    if settings.task_type == "generator" and not 3 <= settings.num_workers <= settings.num_rows:
+        raise UsageError(
+            f"--num_workers={settings.num_workers}: the generator's pair needs at least 3 workers, and each of them a "
+            f"row of --num_rows={settings.num_rows}."
+        )
     paths = {
         name: cli.user_path(settings[name])
         for name in ("data_dir", "data_file", "root_output_dir", "warm_start")

@@ -149,7 +149,9 @@ def read_earlier(settings: cli.Settings, choices: Sequence[str]) -> dict[str, fl
         found = {row["combination"]: float(row["mean_reward"]) for row in rows if row["mean_reward"]}
         before = json.loads((folder / "config.json").read_text())["flags"]
         differing = [name for name in ("reward", "threshold", "compare_with") if before[name] != settings[name]]
-    except (OSError, ValueError, KeyError) as error:
+        if not np.isfinite([*found.values()]).all():
+            raise ValueError("not finite")
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"--warm_start={settings.warm_start} holds no estimates: name the folder of a finished run."
         ) from error
@@ -170,7 +172,7 @@ def prepare(chosen: Sequence[flags.Setting], study: studies.Study | None) -> lis
     checked = []
     for setting in chosen:
         one = setting.settings
-        for seed in range(one.seed, one.seed + one.repeat):
+        for seed in cli.seeds(one):
             name = one.experiment_name
             name += f"/{setting.name}" if study else ""
             name += f"/seed_{seed}" if one.repeat > 1 else ""

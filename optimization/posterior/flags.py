@@ -86,7 +86,7 @@ def define() -> cli.FlagSet:
 
     flags.group("Output")
     flags.text("root_output_dir", "runs", "folder of all runs")
-    flags.text("experiment_name", None, "name of this run's folder (default: posterior_task_algorithm)")
+    flags.folder("experiment_name", "name of this run's folder (default: posterior_task_algorithm)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.text("thresholds", "0.84,0.86", "count the rounds until the running means reach these, separated by commas")
     flags.integer(

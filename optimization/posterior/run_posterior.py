@@ -68,7 +68,13 @@ def server_features(settings: cli.Settings, task: tasks.Task) -> clients.Feature
     own = task.held_out.load(0).features
     if not isinstance(own, np.ndarray) or features.shape[1:] != own.shape[1:] or not len(features):
         raise UsageError(f"{flag} holds features {features.shape}; --task_type={settings.task_type} has others.")
-    return task.normalise(features.astype(own.dtype))
+    if features.dtype.kind not in "iuf" or not np.isfinite(features).all():
+        raise UsageError(f"{flag} holds features that are no finite numbers.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        kept = features.astype(own.dtype)
+    if not np.allclose(kept, features, rtol=1e-6):
+        raise UsageError(f"{flag} holds features that are no {own.dtype}, which --task_type={settings.task_type} has.")
+    return task.normalise(kept)
 
 
 def play(settings: cli.Settings, task: tasks.Task, computations, folder: run_folder.RunFolder) -> int | None:
@@ -114,7 +120,7 @@ def program(settings: cli.Settings) -> int:
     check_against_task(settings, task)
     features = server_features(settings, task)
     runs = []
-    for seed in range(settings.seed, settings.seed + settings.repeat):
+    for seed in cli.seeds(settings):
         name = settings.experiment_name if settings.repeat == 1 else f"{settings.experiment_name}/seed_{seed}"
         one = settings.replace(seed=seed, experiment_name=name, repeat=1)
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{name}")

@@ -267,7 +267,7 @@ def test_slurm_gets_what_is_not_finished(play, tmp_path, capfd):
         (["--ray_address=auto"], "--ray_address has an effect only with --executor=ray"),
         (["--executor=slurm_script"], "--workers has no effect here"),
         (["--executor=ray", "--ray_address=auto"], "--workers has no effect here"),
-        (["--early_stop=asha"], "--early_stop needs --burn_in_rounds"),
+        (["--early_stop=asha", "--sweep=rate=0.1"], "--early_stop needs --burn_in_rounds"),
         (["--early_stop=asha", "--sweep=total_rounds=1,2"], "--early_stop=asha sets --total_rounds itself"),
         (["--sweep=kind=plain,odd", "--fails_at=1"], "--fails_at has no effect with --kind=odd. .run --kind=odd"),
         (["--colour=red"], "Unknown command line flag 'colour'"),

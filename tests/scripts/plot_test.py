@@ -64,23 +64,6 @@ def test_a_folder_of_several_runs_is_refused(tmp_path):
         _draw(f"--runs={tmp_path}")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "--runs names no run"),
-        (["--runs=nowhere"], "nowhere holds no metrics.csv"),
-        (["--runs=a,b", "--labels=x"], "--labels has 1 names for 2 --runs"),
-        (["--runs=a,b", "--labels=x,x"], "Two curves would have one name among x, x"),
-        (["--runs=a", "--output=x.gif"], "--output: x.gif is not a .png, .pdf or .svg"),
-        (["--runs=a", "--output=nowhere/x.png"], "--output: there is no folder .*nowhere"),
-        (["--runs=a", "--metric=x", "--running_average"], "--running_average has no effect with --metric"),
-    ],
-)
-def test_bad_usage_is_explained(arguments, message):
-    with pytest.raises(UsageError, match=message):
-        _draw(*arguments)
-
-
 def _posterior_run(folder, accuracies, **flags):
     folder.mkdir(parents=True)
     table = pd.DataFrame({"round_num": range(1, len(accuracies) + 1)})

@@ -38,37 +38,6 @@ def test_the_tasks_own_partition_is_the_default_and_its_hyperparameters_are_not(
     assert (run.max_examples_per_client, run.client_learning_rate, run.total_rounds) == (256, 0.05, 800)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--client_selection=ucb"], "--client_selection=ucb is not among uniform, rand"),
-        (["--client_selection=rand,rand"], "must be different values"),
-        (["--clients_per_round=0"], "--clients_per_round=0 must be whole numbers above 0"),
-        (["--clients_per_round=2,"], "must be different values"),
-        (["--learning_rate_drops=3,x"], "--learning_rate_drops=3,x must be whole numbers above 0"),
-        (["--learning_rate_factor=0.1"], "has an effect only with --learning_rate_drops"),
-        (
-            ["--selection_candidates=4"],
-            "--selection_candidates belongs to --client_selection=pow_d or rpow_d, not ucb_cs",
-        ),
-        (
-            ["--client_selection=rand,pow_d", "--ucb_variant=equations"],
-            "--ucb_variant belongs to --client_selection=ucb_cs",
-        ),
-        (["--selection_gamma=1.1"], "selection_gamma"),
-        (["--selection_alpha_1=1"], "selection_alpha_1"),
-        (["--task_type=digits", "--resplit"], "--resplit has no effect with --task_type=digits"),
-        (["--resplit", "--partition_seed=2"], "--partition_seed has no effect with --resplit"),
-        (["--task_type=digits", "--partition_clients=5"], "--partition_clients belongs to --task_type="),
-        (["--synthetic_alpha=1", "--task_type=mnist"], "--synthetic_alpha belongs to --task_type=synthetic"),
-        (["--preset=figure_4"], "did you mean"),
-    ],
-)
-def test_bad_usage_is_explained(arguments, message):
-    with pytest.raises(UsageError, match=message):
-        resolve(*arguments)
-
-
 @pytest.mark.parametrize("name", presets.load(flags.PRESETS))
 def test_every_preset_resolves(name):
     plan = resolve(f"--preset={name}")

@@ -3,7 +3,6 @@
 import pytest
 
 from bandits.mab_fl import flags, studies
-from data.errors import UsageError
 
 
 def resolve(*arguments: str):
@@ -28,37 +27,6 @@ def test_defaults_are_the_thesis_generator_with_ucb():
 def test_bayesian_rules_get_binary_rewards_with_a_threshold(rule):
     settings = only(f"--decision_rule={rule}")
     assert (settings.reward, settings.threshold) == ("binary", 0.025)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--threshold=0.1"], "--threshold=0.1 has no effect with the continuous --reward=increment"),
-        (["--threshold=0.1", "--reward=percentage"], "--threshold=0.1 has no effect with the continuous"),
-        (["--decision_rule=thompson", "--reward=increment"], "--reward=increment does not fit --decision_rule=thomp"),
-        (
-            ["--decision_rule=ucb", "--rule_gamma=0.5"],
-            "--rule_gamma belongs to --decision_rule=discounted_ucb or discounted_thompson, not to ucb",
-        ),
-        (["--decision_rule=fixed"], "--decision_rule=fixed needs --fixed_combination"),
-        (["--fixed_combination=0110"], "--fixed_combination has an effect only with --decision_rule=fixed"),
-        (["--decision_rule=fedavg", "--combinations=all"], "--combinations has no effect with --decision_rule=fedavg"),
-        (["--decision_rule=target_alone", "--explore_every=2"], "--explore_every has no effect"),
-        (["--decision_rule=extreme_explore", "--explore_every=2"], "--explore_every has no effect"),
-        (["--propose=cosine_clusters", "--combinations=all"], "--combinations has no effect with --propose"),
-        (["--train_fraction=0.5", "--validation_fraction=0.5"], "leave no row for testing"),
-        (["--num_workers=2"], "--num_workers=2: the generator's pair needs at least 3"),
-        (["--task_type=heart_disease", "--num_workers=5"], "--num_workers belongs to --task_type=generator"),
-        (["--label_column=x"], "--label_column belongs to --task_type=tabular, not to generator"),
-        (["--task_type=tabular"], "--task_type=tabular needs --data_file"),
-        (["--preset=table4"], "--preset=table4 is not known: did you mean table3"),
-        (["--preset=table3/ucb_c=0.5"], "--preset=table3/ucb_c=0.5 is not known: did you mean table3/ucb_c=0.05"),
-    ],
-)
-def test_flags_without_effect_or_in_contradiction_are_refused(arguments, message):
-    with pytest.raises(UsageError) as error:
-        resolve(*arguments)
-    assert str(error.value).startswith(message) or message in str(error.value)
 
 
 class TestPresets:

@@ -2,42 +2,12 @@
 
 import pytest
 
-from data.errors import UsageError
 from optimization import presets
 from optimization.posterior import flags
 
 
 def resolve(*arguments: str):
     return flags.resolve(flags.define().parse(["run_posterior", *arguments]))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--algorithm=fedbayes"], "algorithm"),
-        (["--algorithm=fedavg", "--bandwidth=scott"], "--bandwidth belongs to --algorithm=fedkp or"),
-        (["--algorithm=fedkp", "--shrinkage=0.2"], "--shrinkage belongs to --algorithm=fedpa or fedkppa"),
-        (["--algorithm=sgld", "--burn_in_rounds=51"], "--burn_in_rounds=51 must be at most --total_rounds=50"),
-        (["--algorithm=fedbe"], "--algorithm=fedbe needs --server_data"),
-        (["--algorithm=fedbe", "--server_data=clients:0"], "--server_data=clients:0 must be"),
-        (["--server_optimizer=adam", "--server_sgd_momentum=0.5"], "--server_sgd_momentum belongs to"),
-        (["--diagnose_round=51"], "--diagnose_round=51 must be at most"),
-        (["--diagnose_round=1", "--clients_per_round=1"], "--clients_per_round=2 or more"),
-        (["--thresholds=80"], "--thresholds=80 must be"),
-        (["--client_selection=rand", "--client_sampling_alpha=1"], "--client_sampling_alpha draws cohorts itself"),
-        (
-            ["--client_selection=rand", "--selection_gamma=0.5"],
-            "--selection_gamma belongs to --client_selection=ucb_cs",
-        ),
-        (["--model=cnn"], "--model belongs to --task_type="),
-        (["--task_type=mnist", "--norm=batch"], "--norm belongs to --model=resnet18"),
-        (["--partition_alpha=1"], "--partition_alpha belongs to --task_type="),
-    ],
-)
-def test_bad_usage_names_the_flag(arguments, message):
-    with pytest.raises(UsageError) as error:
-        resolve(*arguments)
-    assert message in str(error.value)
 
 
 def test_defaults_follow_the_algorithm():

@@ -1,0 +1,321 @@
+"""Bad invocations of all programs, a line each in bad_invocations.txt: the answer names the flag or the file.
+
+All are played in this process, where TensorFlow cannot be imported and no worker starts: the answer came before. A
+few are played as programs too.
+"""
+
+import gzip
+import importlib
+import json
+import os
+import pathlib
+import re
+import shlex
+import sqlite3
+import sys
+
+import numpy as np
+import pytest
+
+from data.errors import Failure, UsageError
+from optimization import worker_process
+
+PROGRAMS = {
+    **{f"run_{name}": f"bandits.{name}.run_{name}" for name in ("ads", "client_selection", "mab_fl")},
+    "run_federated": "bandits.run_federated",
+    "run_posterior": "optimization.posterior.run_posterior",
+}
+ARCHIVES = {
+    "unipen62_writers.npz": {
+        "pixels": np.zeros((20, 28, 28), np.uint8),
+        "label": np.arange(20),
+        "writer": np.arange(20) % 4,
+        "writer_ids": np.array(list("abcd")),
+    },
+    "mnist_with_writers.npz": {
+        f"{name}_{part}": values
+        for part in ("train", "test")
+        for name, values in (
+            ("x", np.zeros((20, 28, 28), np.uint8)),
+            ("y", np.arange(20) % 10),
+            ("writer", np.arange(20) % 4),
+        )
+    },
+    "fashion_mnist_pool.npz": {"x": np.zeros((40, 28, 28), np.uint8), "y": np.arange(40) % 10},
+    "cifar100_subset150.npz": {"x": np.zeros((40, 32, 32, 3), np.uint8), "y": np.arange(40) % 100},
+}
+# Folder -> what is wrong with its archive.
+WRONG_ARRAYS = {
+    "unipen62_writers.npz": {
+        "u/sound": {},
+        "u/flat": {"pixels": np.zeros((20, 784), np.uint8)},
+        "u/float_pixels": {"pixels": np.zeros((20, 28, 28), np.float32)},
+        "u/none": {"pixels": np.zeros((0, 28, 28), np.uint8)},
+        "u/few_labels": {"label": np.arange(19)},
+        "u/high_label": {"label": np.full(20, 62)},
+        "u/negative_label": {"label": np.full(20, -1)},
+        "u/float_label": {"label": np.full(20, 1.5)},
+        "u/text_label": {"label": np.array(["a"] * 20)},
+        "u/object_label": {"label": np.array([1, None] * 10, object)},
+        "u/high_writer": {"writer": np.full(20, 4)},
+        "u/negative_writer": {"writer": np.full(20, -1)},
+        "u/float_writer": {"writer": np.full(20, 0.5)},
+        "u/few_writers": {"writer": np.arange(19) % 4},
+        "u/writer_twice": {"writer_ids": np.array(list("aabc"))},
+        "u/writer_table": {"writer_ids": np.zeros((4, 2))},
+    },
+    "mnist_with_writers.npz": {
+        "m/shape": {"x_train": np.zeros((20, 27, 28), np.uint8)},
+        "m/float_pixels": {"x_test": np.zeros((20, 28, 28))},
+        "m/high_label": {"y_test": np.full(20, 10)},
+        "m/few_labels": {"y_train": np.zeros(3, int)},
+        "m/one_label": {"y_train": np.int64(3)},
+        "m/few_writers": {"writer_train": np.zeros(3, int)},
+        "m/float_writer": {"writer_test": np.full(20, 0.5)},
+        "m/sound": {},
+    },
+    "fashion_mnist_pool.npz": {
+        "f/shape": {"x": np.zeros((40, 28, 27), np.uint8)},
+        "f/float_pixels": {"x": np.zeros((40, 28, 28))},
+        "f/high_label": {"y": np.full(40, 10)},
+        "f/few_labels": {"y": np.arange(7)},
+        "f/label_table": {"y": np.zeros((40, 2), int)},
+        "f/sound": {},
+    },
+    "cifar100_subset150.npz": {
+        "c/grey": {"x": np.zeros((40, 32, 32), np.uint8)},
+        "c/high_label": {"y": np.full(40, 100)},
+        "c/negative_label": {"y": np.full(40, -1)},
+        "c/sound": {},
+    },
+}
+ROWS = "".join(f"c{row % 6},{row},{row / 2},{row % 3}\n" for row in range(30))
+POST = json.dumps({"site": "s", "user": "s/1", "title": "a title", "body": "word", "tags": ["x", "y"]}) + "\n"
+CONFIG, METRICS = '{"flags": {"seed": 0}, "command": ["x"]}', "round_num,a\n1,0.5\n2,0.6\n"
+COUNTS = {"stackoverflow.word_count": "the 5\nfox 3\n", "stackoverflow.tag_count": '{"a": 3, "b": 1}'}
+WARM = "combination,mean_reward\n0110,"
+WARM_FLAGS = '"reward": "increment", "threshold": null, "compare_with": "target"'
+
+
+def _leaf(users: list, pixels: list, labels: list) -> str:
+    return json.dumps({"users": users, "user_data": {"a": {"x": pixels, "y": labels}}})
+
+
+TEXTS = {
+    "file": "",
+    "page.html": "a good page",
+    "not_zip/unipen62_writers.npz": "no archive",
+    "not_gzip/fashion-mnist-train-images-idx3-ubyte.gz": "no gzip",
+    "not_zip/mnist.npz": "no archive",
+    "not_tar/stackoverflow.word_count.tar.bz2": "no archive",
+    "not_sqlite/emnist_all.sqlite": "no database",
+    "leaf/no_users/all_data/a.json": _leaf([], [], []),
+    "leaf/no_examples/all_data/a.json": _leaf(["a"], [], []),
+    "leaf/high_label/all_data/a.json": _leaf(["a"], [[0.0] * 784], [62]),
+    "leaf/nan/all_data/a.json": _leaf(["a"], [[float("nan")] * 784], [1]),
+    "leaf/twice/all_data/a.json": _leaf(["a", "a"], [[0.0] * 784], [1]),
+    "leaf/cut/all_data/a.json": _leaf(["a"], [[0.0] * 784], [1])[:500],
+    "leaf/list/all_data/a.json": "[1]",
+    "leaf/deep/all_data/a.json": "[" * 100_000,
+    "posts/none/stackexchange_posts.jsonl": "",
+    "posts/one/stackexchange_posts.jsonl": POST,
+    "posts/json/stackexchange_posts.jsonl": POST + "{\n",
+    "posts/nan/stackexchange_posts.jsonl": "NaN\n",
+    "posts/cut_xml/Posts.xml": '<posts><row Id="1"',
+    "posts/other_xml/Posts.xml": "<users/>",
+    "posts/encoding/Posts.xml": '<?xml version="1.0" encoding="no"?><posts/>',
+    "posts/not_gzip/stackexchange_posts.jsonl.gz": "no gzip",
+    "tables/sound.csv": "who,age,size,label\n" + ROWS,
+    "tables/twice.csv": "who,age,age,label\n" + ROWS,
+    "tables/blank_twice.csv": "who,age, age,label\n" + ROWS,
+    "tables/empty.csv": "",
+    "tables/header.csv": "who,age,size,label\n",
+    "tables/narrow.csv": "who,age\n" + ROWS,
+    "tables/quote.csv": 'who,age,size,label\n"c1,1,2,0\n' + ROWS,
+    "tables/one_client.csv": "who,age,label\n" + "a,1,0\na,1,1\n" * 5,
+    "tables/one_label.csv": "who,age,label\n" + "a,1,0\nb,1,0\n" * 5,
+    "tables/text_reward.csv": "who,r1,r2\n" + "a,0.5,x\nb,0,1\n" * 5,
+    "tables/no_reward.csv": "who,r1,r2\n" + "a,0.5,\nb,0,1\n" * 5,
+    "tables/text.parquet": "no table",
+    "tables/data.xlsx": "PK",
+    "tables/ads.csv": "Ad 1,Ad 2\n1,0\n0,1\n",
+    "tables/ads_twice.csv": "Ad 1,Ad 1\n1,0\n0,1\n",
+    "tables/ads_two.csv": "Ad 1,Ad 2\n1,0\n0,2\n",
+    "tables/one_ad.csv": "Ad 1\n1\n0\n",
+    "hospitals/heart_disease_4sites.csv": "site,age\n1,2\n",
+    "run/sound/config.json": CONFIG,
+    "run/sound/metrics.csv": METRICS,
+    "run/begun/config.json": CONFIG,
+    "run/begun/metrics.csv": "round_num,a\n",
+    "run/no_metrics/config.json": CONFIG,
+    "run/others/config.json": '{"name": "no run"}',
+    "run/others/metrics.csv": METRICS,
+    "run/odd_flags/config.json": '{"flags": [1], "command": "x"}',
+    "run/odd_flags/metrics.csv": METRICS,
+    "run/list/config.json": "[1]",
+    "run/list/metrics.csv": METRICS,
+    "run/cut/config.json": CONFIG[:20],
+    "run/cut/metrics.csv": METRICS,
+    "run/words/config.json": CONFIG,
+    "run/words/metrics.csv": "round_num,a\n1,x\n",
+    "run/twice/config.json": CONFIG,
+    "run/twice/metrics.csv": "round_num,a\n1,1\n1,2\n",
+    "run/no_round/config.json": CONFIG,
+    "run/no_round/metrics.csv": "a,b\n1,1\n",
+    "run/privacy/config.json": CONFIG,
+    "run/privacy/metrics.csv": METRICS,
+    "run/privacy/privacy.json": "[1]",
+    "model/text/model/weights.npz": "no archive",
+    "grids/list/grid.json": "[1]",
+    "grids/old/grid.json": '{"format": 0}',
+    **{f"tags/{name}/{file}": COUNTS[file] for name in ("one", "list", "zero", "no_database") for file in COUNTS},
+    "tags/no_words/stackoverflow.word_count": "",
+    "tags/no_words/stackoverflow.tag_count": "{}",
+    "tags/no_words/stackoverflow.sqlite": "no database",
+    "tags/one/stackoverflow.tag_count": '{"a": 3}',
+    "tags/list/stackoverflow.tag_count": "[1, 2]",
+    "tags/zero/stackoverflow.tag_count": '{"a": 0, "b": 1.5}',
+    **{f"tags/{name}/stackoverflow.sqlite": "no database" for name in ("one", "list", "zero", "no_database")},
+    **{f"warm/{name}/combinations.csv": f"{WARM}0.5\n" for name in ("list", "flags", "other")},
+    "warm/infinite/combinations.csv": f"{WARM}inf\n",
+    "warm/infinite/config.json": f'{{"flags": {{{WARM_FLAGS}}}}}',
+    "warm/list/config.json": "[1]",
+    "warm/flags/config.json": '{"flags": [1]}',
+    "warm/other/config.json": '{"flags": {"reward": "binary", "threshold": 0.1, "compare_with": "target"}}',
+}
+BYTES = {
+    "words/stackoverflow.word_count": b"\xff\xfe\x80",
+    "words/stackoverflow.tag_count": COUNTS["stackoverflow.tag_count"].encode(),
+    "words/stackoverflow.sqlite": b"",
+    "empty_sqlite/emnist_all.sqlite": b"",
+    "short_gzip/fashion-mnist-train-images-idx3-ubyte.gz": gzip.compress(bytes(1000)),
+    "cut_gzip/fashion-mnist-train-images-idx3-ubyte.gz": gzip.compress(os.urandom(1000))[:500],
+    "posts/bytes/stackexchange_posts.jsonl": b"\xff\xfe\n",
+    "posts/cut/stackexchange_posts.jsonl.gz": gzip.compress(POST.encode() * 500)[:60],
+    "tables/utf16.csv": ("who,age,size,label\n" + ROWS).encode("utf16"),
+    "tables/cut.csv.gz": gzip.compress(ROWS.encode() * 200)[:100],
+}
+SERVER_DATA = {
+    "shape": np.zeros((5, 3)),
+    "nan": np.full((5, 64), np.nan, np.float32),
+    "infinite": np.full((5, 64), np.inf),
+    "large": np.full((5, 64), 1e300),
+    "text": np.array([["a"] * 64]),
+    "complex": np.zeros((5, 64), complex),
+    "none": np.zeros((0, 64), np.float32),
+    "number": np.float32(1),
+    "negative": np.full((5, 28, 28), -3),
+}
+FOLDERS = ("empty", "cut", "folder.npz", "folder.csv", "folder_model/model/weights.npz")
+
+
+def _write(folder: pathlib.Path) -> None:
+    """Writes the files that the table names."""
+    arrays = {
+        f"{place}/{name}": ARCHIVES[name] | wrong
+        for name, places in WRONG_ARRAYS.items()
+        for place, wrong in places.items()
+    }
+    arrays |= {f"server/{name}.npz": {"features": features} for name, features in SERVER_DATA.items()}
+    arrays |= {"server/other.npz": {"x": np.zeros((5, 64))}, "model/nan/model/weights.npz": {"w": np.full(3, np.nan)}}
+    for path in [*TEXTS, *BYTES, *arrays]:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    for path, text in TEXTS.items():
+        (folder / path).write_text(text)
+    for path, content in BYTES.items():
+        (folder / path).write_bytes(content)
+    for path, values in arrays.items():
+        np.savez(folder / path, **values)
+    for path in FOLDERS:
+        (folder / path).mkdir(parents=True)
+    for name in ARCHIVES:
+        np.savez(folder / "cut" / name, **ARCHIVES[name])
+        os.truncate(folder / "cut" / name, 3000)
+    (folder / "cut_database").mkdir()
+    with sqlite3.connect(folder / "cut_database" / "emnist_all.sqlite") as database:
+        database.execute("CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB)")
+        database.execute("CREATE TABLE client_metadata (client_id TEXT, split_name TEXT, num_examples INTEGER)")
+        for part in ("all_train", "all_test"):
+            database.execute("INSERT INTO client_metadata VALUES ('a', ?, 9)", (part,))
+            database.executemany("INSERT INTO examples VALUES (?, 'a', ?)", [(part, bytes(5000))] * 9)
+    database.close()
+    content = (folder / "cut_database" / "emnist_all.sqlite").read_bytes()
+    (folder / "cut_database" / "emnist_all.sqlite").write_bytes(content[: len(content) // 8192 * 4096])
+
+
+def _table() -> list[tuple[str, str, str]]:
+    """Returns (program, flags, words of the answer)."""
+    rows, program = [], ""
+    for line in (pathlib.Path(__file__).parent / "bad_invocations.txt").read_text(encoding="utf-8").splitlines():
+        if header := re.fullmatch(r"\[(\w+)\]", line):
+            program = header[1]
+        elif line and not line.startswith("#"):
+            flags, _, answer = line.partition(" => ")
+            rows.append((program, flags.strip(), answer))
+    return rows
+
+
+def _contents(folder: pathlib.Path) -> dict[pathlib.Path, tuple[int, int]]:
+    """Returns size and time of each file."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> pathlib.Path:
+    found = tmp_path_factory.mktemp("bad")
+    _write(found)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _no_way_on(monkeypatch, folder):
+    """Hides TensorFlow, all workers, networks and the user's data; paths start in `folder`."""
+    for package in ("tensorflow", "tensorflow_federated"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for start in ("own", "launch"):
+        monkeypatch.setattr(worker_process, start, lambda *_: pytest.fail("The program went on to start a worker."))
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("FEDBANDITS_DATA_DIR", "BUILD_WORKING_DIRECTORY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(folder)
+
+
+def _module(program: str) -> str:
+    return PROGRAMS.get(program, f"scripts.{program}")
+
+
+@pytest.mark.parametrize(("program", "flags", "answer"), _table())
+def test_a_bad_invocation_is_answered_with(folder, program, flags, answer):
+    binary = importlib.import_module(_module(program))
+    before = _contents(folder)
+    define = binary.flags.define if program in PROGRAMS else binary.define
+    kind = Failure if answer.startswith("Failure: ") else UsageError
+    with pytest.raises(kind) as caught:
+        binary.program(define().parse([program, *shlex.split(flags)]))
+    message = str(caught.value).replace(f"{folder}/", "")
+    assert answer.removeprefix("Failure: ") in message
+    assert "\n" not in message
+    assert _contents(folder) == before
+
+
+def test_the_table_has_every_program():
+    rows = _table()
+    assert len(rows) >= 150
+    assert len(set(rows)) == len(rows)
+    scripts = {path.stem for path in (pathlib.Path(__file__).parents[1] / "scripts").glob("*.py") if _has_flags(path)}
+    assert {program for program, _, _ in rows} == {*PROGRAMS, *scripts}
+
+
+def _has_flags(path: pathlib.Path) -> bool:
+    return "cli.main(" in path.read_text()
+
+
+@pytest.mark.parametrize(("program", "flags", "answer"), _table()[:: len(_table()) // 10 + 1])
+def test_the_program_ends_with_one_line_and_status_2(without_tensorflow, folder, program, flags, answer):
+    done = without_tensorflow(_module(program), *shlex.split(flags), BUILD_WORKING_DIRECTORY=str(folder))
+    status = 1 if answer.startswith("Failure: ") else 2
+    assert (done.returncode, done.stdout) == (status, ""), done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert answer.removeprefix("Failure: ") in done.stderr.replace(f"{folder}/", "")
