@@ -17,7 +17,7 @@ def calibrate(mechanism: privacy.Mechanism, rounds: int, target_epsilon: float) 
     Args:
       mechanism: The mechanism; its own noise multiplier is not used.
       rounds: Rounds.
-      target_epsilon: Epsilon of the headline, by RDP.
+      target_epsilon: Epsilon of the headline, by the mechanism's accountant.
 
     Raises:
       ValueError: If no noise multiplier in a wide range does that.
@@ -34,11 +34,20 @@ def calibrate(mechanism: privacy.Mechanism, rounds: int, target_epsilon: float) 
     low = high = 0.0
     while excess(high) > 0:
         if high == most:
-            raise ValueError(f"a noise multiplier of {_NOISE_RANGE[1]:g} still spends {spent(most):.4g}")
+            raise ValueError(
+                f"is out of reach: a noise multiplier of {_NOISE_RANGE[1]:g} still spends {spent(most):.4g}"
+            )
         low, high = high, min(high + 1, most)
     while excess(low) < 0:
         if low == least:
-            raise ValueError(f"a noise multiplier of {_NOISE_RANGE[0]:g} spends no more than {spent(least):.4g}")
+            raise ValueError(
+                f"needs no search: a noise multiplier of {_NOISE_RANGE[0]:g} spends "
+                + (
+                    f"only {spent(least):.4g}"
+                    if spent(least)
+                    else f"nothing, because delta, {mechanism.delta:.3g}, is large"
+                )
+            )
         low, high = max(low - 1, least), low
     tolerance = 1e-5
     root = optimize.brentq(excess, low, high, xtol=tolerance)
@@ -56,7 +65,7 @@ def scale_cohort(mechanism: privacy.Mechanism, rounds: int, target_epsilon: floa
     Args:
       mechanism: The mechanism, with the noise that training tolerates at its cohort.
       rounds: Rounds.
-      target_epsilon: Epsilon of the headline, by RDP.
+      target_epsilon: Epsilon of the headline, by the mechanism's accountant.
 
     Raises:
       ValueError: If not even the whole population reaches it.
@@ -71,13 +80,15 @@ def scale_cohort(mechanism: privacy.Mechanism, rounds: int, target_epsilon: floa
         return scaled(cohort).epsilon(rounds)
 
     def excess(log_cohort):
-        return math.log(spent(round(math.exp(log_cohort))) / target_epsilon)
+        return math.log(max(spent(round(math.exp(log_cohort))), 1e-300) / target_epsilon)
 
     low, high = math.log(mechanism.cohort), math.log(mechanism.population)
     if excess(low) <= 0:
         return mechanism
     if excess(high) > 0:
-        raise ValueError(f"a cohort of the whole population still spends {spent(mechanism.population):.4g}")
+        raise ValueError(
+            f"is out of reach: a cohort of the whole population still spends {spent(mechanism.population):.4g}"
+        )
     cohort = round(math.exp(optimize.brentq(excess, low, high, xtol=1e-6)))
     while spent(cohort) > target_epsilon:
         cohort += 1

@@ -65,10 +65,13 @@ def banded_sensitivity(rounds: int, bands: int, min_separation: int) -> float:
     """
     if not rounds:
         return 0.0
-    takes_part = np.zeros(rounds)
+    # Once the bands are filled, every turn moves the same.
+    filling = participations(bands - 1, min_separation) * min_separation
+    takes_part = np.zeros(min(rounds, filling + min_separation))
     takes_part[::min_separation] = 1.0
-    moved = np.convolve(takes_part, banded_factor(bands))[:rounds]
-    return float(moved @ moved)
+    squares = np.convolve(takes_part, banded_factor(bands))[: len(takes_part)] ** 2
+    turns, rest = divmod(max(rounds - filling, 0), min_separation)
+    return float(squares[:filling].sum() + turns * squares[filling:].sum() + squares[filling : filling + rest].sum())
 
 
 def distributed_noise_multiplier(

@@ -1,4 +1,4 @@
-"""What privacy costs: `python -m scripts.privacy_budget --population=N --cohort=C --rounds=T --noise_multiplier=Z`."""
+"""What privacy costs: `python -m scripts.privacy_budget`, with the flags of a run or its folder."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization import interruption
@@ -8,24 +8,45 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 import dataclasses
 import math
 import pathlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization import calibration, cli, cohorts, files, privacy
+from optimization import aggregation_flags, calibration, cli, cohorts, files, privacy, run_folder
 
 _USAGE = """
 Says what differential privacy a training gives its clients, or which noise gives a wanted one.
 
-  privacy_budget --population=342477 --cohort=64 --rounds=1600 --noise_multiplier=0.7 --delta=1e-6
-  privacy_budget --population=342477 --cohort=64 --rounds=1600 --target_epsilon=2
-  privacy_budget --population=340000 --cohort=64 --rounds=800 --delta=1e-6 --target_epsilon=4.14 --tolerated_noise=0.01
+  privacy_budget --population=342477 --clients_per_round=64 --total_rounds=1600 --noise_multiplier=0.7
+  privacy_budget --population=342477 --clients_per_round=64 --total_rounds=1600 --target_epsilon=2
+  privacy_budget --population=340000 --clients_per_round=64 --total_rounds=800 --target_delta=1e-6 \
+      --target_epsilon=4.14 --tolerated_noise=0.01
+  privacy_budget --run=runs/digits_scratch_softmax --total_rounds=3000
+
+Flags mean what they mean to run_federated, with the same defaults, but for --aggregator_type, which is dpsgd.
 """
-_MECHANISM_OF = {
-    "restart_frequency": "dpftrl",
-    "bands": "mf_dpftrl",
-    "dimension": "ddp",
+# Earlier names of flags, and what they are called in a run.
+_ALIASES = {
+    "cohort": "clients_per_round",
+    "rounds": "total_rounds",
+    "delta": "target_delta",
+    "mechanism": "aggregator_type",
+    "sampling": "cohort_sampling",
+    "restart_frequency": "dpftrl_restart_rounds",
+    "bands": "mf_bands",
 }
+_SINGLE_TREE = 2**40  # Rounds that no tree has.
+_OF_THE_RUN = (
+    "run",
+    "total_rounds",
+    "rounds",
+    "noise_multiplier",
+    "target_epsilon",
+    "accountant",
+    "tolerated_noise",
+    "plot",
+)
 _TABLE_FACTORS = (0.25, 0.5, 1, 2, 4)
 _GROWTH_FACTORS = (10, 100)
 _PICTURES = (".png", ".svg", ".pdf")
@@ -35,25 +56,13 @@ def define() -> cli.FlagSet:
     """Returns the flags of `privacy_budget`."""
     flags = cli.FlagSet(_USAGE)
     flags.group("The training")
+    flags.text("run", None, "folder of a run whose training it is, instead of the flags that describe one")
     flags.integer("population", None, "clients", low=1)
-    flags.integer("cohort", None, "clients of a round; the expected number under Poisson sampling", low=1)
-    flags.integer("rounds", None, "rounds", low=1)
-    flags.number(
-        "delta",
-        None,
-        "probability that the guarantee fails (default: 1 / population^1.1)",
-        high=1,
-        above=True,
-        below=True,
-    )
-    mechanisms = {name: help_text for name, help_text in privacy.KINDS.items() if name != "none"}
-    flags.choice("mechanism", "dpsgd", mechanisms, "where the noise comes from")
-    flags.choice("sampling", "fixed", cohorts.SAMPLINGS, "how cohorts are drawn")
-    flags.integer("restart_frequency", 0, "dpftrl: rounds of one tree; 0 for a single tree")
-    flags.integer("bands", 1, "mf_dpftrl: bands of the factor", low=1)
+    flags.integer("clients_per_round", None, "clients of a round; the expected number under Poisson sampling", low=1)
+    flags.integer("total_rounds", None, "rounds", low=1)
     flags.integer("dimension", None, "ddp: parameters of the model", low=1)
-    flags.group("What is given: one of the two")
-    flags.number("noise_multiplier", None, "standard deviation of the noise on a round's sum, in clip norms")
+    aggregation_flags.define(flags)
+    flags.group("What is given: this or --noise_multiplier")
     flags.number(
         "target_epsilon", None, "epsilon that may be spent; the smallest noise multiplier is looked for", above=True
     )
@@ -61,64 +70,98 @@ def define() -> cli.FlagSet:
     flags.number(
         "tolerated_noise",
         None,
-        "with --target_epsilon: noise multiplier at which training still works with --cohort; looks for the larger "
+        "with --target_epsilon: noise multiplier at which training still works with this cohort; looks for the larger "
         "cohort that reaches the target when its noise multiplier grows with it",
         above=True,
     )
     flags.text("plot", None, "picture of epsilon against rounds to write: .png, .svg or .pdf")
+    flags.group("Earlier names of flags")
+    for name in ("cohort", "rounds", "bands"):
+        flags.integer(name, None, f"the same as --{_ALIASES[name]}", low=1)
+    flags.integer("restart_frequency", None, "the same as --dpftrl_restart_rounds; 0 for a single tree")
+    flags.number("delta", None, "the same as --target_delta", high=1, above=True, below=True)
+    for name, choices in (("mechanism", aggregation_flags.TYPES), ("sampling", cohorts.SAMPLINGS)):
+        flags.choice(name, None, list(choices), f"the same as --{_ALIASES[name]}")
     return flags
 
 
-def build(settings: cli.Settings) -> privacy.Mechanism:
-    """Returns the mechanism that the flags describe, with noise multiplier 0 if that is looked for.
+def build(settings: cli.Settings) -> tuple[privacy.Mechanism, int]:
+    """Returns the mechanism that the flags describe, with noise multiplier 0 if that is looked for, and its rounds.
 
     Raises:
       UsageError: If the flags do not fit together.
     """
-    for name in ("population", "cohort", "rounds"):
-        if settings[name] is None:
-            raise UsageError(f"--{name} is missing: give --population, --cohort and --rounds.")
-    if (settings.noise_multiplier is None) == (settings.target_epsilon is None):
-        given = "neither" if settings.noise_multiplier is None else "both"
-        raise UsageError(f"Give one of --noise_multiplier and --target_epsilon, not {given}.")
+    settings = _with_aliases(settings)
+    if settings.noise_multiplier is not None and settings.target_epsilon is not None:
+        raise UsageError("Give one of --noise_multiplier and --target_epsilon, not both.")
     if settings.tolerated_noise is not None and settings.target_epsilon is None:
         raise UsageError("--tolerated_noise has no effect without --target_epsilon.")
-    if settings.cohort > settings.population:
-        raise UsageError(f"--cohort={settings.cohort} is more than --population={settings.population}.")
-    for name, mechanism in _MECHANISM_OF.items():
-        if name in settings.given and settings.mechanism != mechanism:
-            raise UsageError(f"--{name} has no effect with --mechanism={settings.mechanism}, only with {mechanism}.")
-    if settings.mechanism == "ddp":
-        if settings.dimension is None:
-            raise UsageError("--dimension is missing: --mechanism=ddp depends on the number of parameters.")
-        if settings.sampling == "poisson":
-            raise UsageError(
-                "--sampling=poisson does not fit --mechanism=ddp: small cohorts would add too little noise."
-            )
     if settings.plot:
         picture = pathlib.Path(cli.user_path(settings.plot))
         if picture.suffix not in _PICTURES:
             raise UsageError(f"--plot={settings.plot} must end in {', '.join(_PICTURES)}.")
         files.check_output("plot", picture)
-    return privacy.Mechanism(
-        kind=settings.mechanism,
-        noise_multiplier=settings.noise_multiplier or 0.0,
-        population=settings.population,
-        cohort=settings.cohort,
-        sampling=settings.sampling,
-        delta=settings.delta,
-        restart_frequency=settings.restart_frequency,
-        bands=settings.bands,
-        dimension=settings.dimension or 1,
+    return _of_run(settings) if settings.run else _of_flags(settings)
+
+
+def _with_aliases(settings: cli.Settings) -> cli.Settings:
+    """Returns the settings with the earlier names' values under the names of a run."""
+    values, given = dict(settings), set(settings.given)
+    for old, name in _ALIASES.items():
+        if old not in given:
+            continue
+        if name in given:
+            raise UsageError(f"--{old} and --{name} are the same: give one.")
+        is_single_tree = old == "restart_frequency" and not values[old]
+        values[name] = _SINGLE_TREE if is_single_tree else values[old]
+        given.add(name)
+    return cli.Settings(values, frozenset(given))
+
+
+def _of_flags(settings: cli.Settings) -> tuple[privacy.Mechanism, int]:
+    for name in ("population", "clients_per_round", "total_rounds"):
+        if settings[name] is None:
+            raise UsageError(f"--{name} is missing: give --population, --clients_per_round and --total_rounds.")
+    if settings.noise_multiplier is None and settings.target_epsilon is None:
+        raise UsageError("Give one of --noise_multiplier and --target_epsilon, not neither.")
+    settings = settings.with_defaults({"aggregator_type": "dpsgd"})
+    settings = settings.replace(noise_multiplier=settings.noise_multiplier or 0.0)
+    kind = settings.aggregator_type
+    if kind != "ddp" and "dimension" in settings.given:
+        raise UsageError(f"--dimension has no effect with --aggregator_type={kind}, only with ddp.")
+    if kind == "ddp" and settings.dimension is None:
+        raise UsageError("--dimension is missing: --aggregator_type=ddp depends on the number of parameters.")
+    if kind != "ddp" and settings.clip_norm is None and not settings.adaptive_clipping:
+        settings = settings.replace(clip_norm=1.0)  # The noise is in clip norms.
+    settings = aggregation_flags.resolve(settings)
+    found = aggregation_flags.mechanism(
+        settings, settings.population, settings.clients_per_round, settings.dimension or 1
     )
+    return found, settings.total_rounds
+
+
+def _of_run(settings: cli.Settings) -> tuple[privacy.Mechanism, int]:
+    for name in sorted(settings.given):
+        if name not in _OF_THE_RUN:
+            raise UsageError(f"--{name} describes a training; --run={settings.run} has its own: leave one out.")
+    path = pathlib.Path(cli.user_path(settings.run)) / run_folder.PRIVACY_FILE
+    if not path.exists():
+        raise UsageError(f"--run={settings.run}: there is no {path.name}, which a run writes when it ends or stops.")
+    found, rounds = privacy.load(path)
+    changes = {"accountant": settings.accountant} if "accountant" in settings.given else {}
+    if settings.noise_multiplier is not None:
+        changes["noise_multiplier"] = settings.noise_multiplier
+    try:
+        return dataclasses.replace(found, **changes), settings.total_rounds or rounds
+    except ValueError as error:
+        raise UsageError(f"--run={settings.run}: {error}") from error
 
 
 def program(settings: cli.Settings) -> None:
     """Prints the budget."""
-    mechanism = build(settings)
-    rounds = settings.rounds
+    mechanism, rounds = build(settings)
     if settings.target_epsilon is not None:
-        mechanism = _calibrated(mechanism, settings)
+        mechanism = _calibrated(mechanism, rounds, settings)
     report = mechanism.report(rounds)
     print(report["summary"])
     if not report["guarantees"]:
@@ -132,9 +175,14 @@ def program(settings: cli.Settings) -> None:
         print(f"\n{output}")
 
 
-def _calibrated(mechanism: privacy.Mechanism, settings: cli.Settings) -> privacy.Mechanism:
+def _calibrated(mechanism: privacy.Mechanism, rounds: int, settings: cli.Settings) -> privacy.Mechanism:
     """Returns the mechanism with the smallest noise multiplier for `--target_epsilon`, and prints what it found."""
-    rounds, target = settings.rounds, settings.target_epsilon
+    target = settings.target_epsilon
+    if mechanism.voided or mechanism.kind == "none":
+        reason = mechanism.voided or "the training is one without noise"
+        raise UsageError(f"--target_epsilon={target:g} is out of reach: no noise helps, because {reason}.")
+    if mechanism.accountant == "pld":
+        print("Looking for the noise, which takes some seconds by PLD.", file=sys.stderr)
     try:
         noise_multiplier = calibration.calibrate(mechanism, rounds, target)
         grown = None
@@ -142,10 +190,12 @@ def _calibrated(mechanism: privacy.Mechanism, settings: cli.Settings) -> privacy
             tolerated = dataclasses.replace(mechanism, noise_multiplier=settings.tolerated_noise)
             grown = calibration.scale_cohort(tolerated, rounds, target)
     except ValueError as error:
-        raise UsageError(f"--target_epsilon={target:g} is out of reach: {error}.") from error
-    noise_multiplier = _round_up(noise_multiplier)
+        raise UsageError(f"--target_epsilon={target:g} {error}.".replace("..", ".")) from error
+    found = dataclasses.replace(mechanism, noise_multiplier=_round_up(noise_multiplier))
+    assumed = ", if Poisson" if found.analyses[0].assumed else ""
     print(
-        f"Smallest noise multiplier for epsilon {target:g} with a cohort of {mechanism.cohort:,}: {noise_multiplier:g}"
+        f"Smallest noise multiplier for epsilon {target:g}{assumed}, with a cohort of {mechanism.cohort:,}: "
+        f"{found.noise_multiplier:g}"
     )
     if grown:
         print(
@@ -154,7 +204,7 @@ def _calibrated(mechanism: privacy.Mechanism, settings: cli.Settings) -> privacy
             f"{settings.tolerated_noise:g} with {mechanism.cohort:,}."
         )
     print()
-    return dataclasses.replace(mechanism, noise_multiplier=noise_multiplier)
+    return found
 
 
 def _round_up(value: float) -> float:
@@ -186,7 +236,7 @@ def _print_tables(mechanism: privacy.Mechanism, rounds: int) -> None:
     print("\nEpsilon by RDP, for other rounds and cohorts:")
     table = [("rounds", *(f"cohort {cohort:,}" for cohort in cohorts))]
     for count in sorted({max(1, round(rounds * factor)) for factor in _TABLE_FACTORS}):
-        table.append((f"{count:,}", *(f"{column.epsilon(count):.3g}" for column in columns)))
+        table.append((f"{count:,}", *(_by_rdp(column, count) for column in columns)))
     _print_rows(table)
     grown = [
         dataclasses.replace(
@@ -198,10 +248,16 @@ def _print_tables(mechanism: privacy.Mechanism, rounds: int) -> None:
     if grown:
         print(f"\nCohort and noise grown together (same noise on the mean update), {rounds:,} rounds:")
         table = [
-            (f"{one.cohort:,}", f"{one.noise_multiplier:.4g}", f"{one.epsilon(rounds):.3g}")
-            for one in (mechanism, *grown)
+            (f"{one.cohort:,}", f"{one.noise_multiplier:.4g}", _by_rdp(one, rounds)) for one in (mechanism, *grown)
         ]
-        _print_rows([("cohort", "noise multiplier", "epsilon"), *table])
+        _print_rows([("cohort", "noise multiplier", "epsilon by RDP"), *table])
+
+
+def _by_rdp(mechanism: privacy.Mechanism, rounds: int) -> str:
+    try:
+        return f"{mechanism.analyses[0].epsilon(rounds, mechanism.delta)[0]:.3g}"
+    except ValueError:  # ddp has too few bits for so large a cohort.
+        return "-"
 
 
 def _print_rows(rows: Sequence[Sequence[str]]) -> None:

@@ -35,11 +35,30 @@ def test_calibrated_noise_spends_just_less_than_the_target(seed):
 
 @pytest.mark.parametrize(
     ("target", "message"),
-    [(1e9, "a noise multiplier of 0.01 spends no more than"), (1e-9, "a noise multiplier of 1e\\+06 still spends")],
+    [
+        (1e9, "needs no search: a noise multiplier of 0.01 spends only 5.52e\\+04"),
+        (1e-9, "is out of reach: a noise multiplier of 1e\\+06 still spends"),
+    ],
 )
 def test_unreachable_targets_are_explained(target, message):
     with pytest.raises(ValueError, match=message):
         calibration.calibrate(Mechanism("dpsgd", 0.0, population=100, cohort=100, delta=1e-9), 10, target)
+
+
+def test_a_target_by_pld_buys_no_more_noise_than_it_needs():
+    by_rdp, by_pld = (
+        Mechanism("dpsgd", 0.0, population=340_000, cohort=64, delta=1e-6, accountant=accountant)
+        for accountant in ("rdp", "pld")
+    )
+    bought, needed = (calibration.calibrate(one, 800, 4.14) for one in (by_rdp, by_pld))
+    assert dataclasses.replace(by_pld, noise_multiplier=bought).epsilon(800) == pytest.approx(2.56, abs=0.01)
+    assert needed < bought
+    assert 0.999 * 4.14 <= dataclasses.replace(by_pld, noise_multiplier=needed).epsilon(800) <= 4.14
+
+
+def test_a_target_that_delta_alone_covers_is_said_to_be():
+    with pytest.raises(ValueError, match=r"needs no search: a noise multiplier of 0\.01 spends nothing, because delta"):
+        calibration.calibrate(Mechanism("dpsgd", 0.0, 1000, 1, "poisson", delta=0.9, accountant="pld"), 10, 1.0)
 
 
 def test_the_study_s_extrapolation():

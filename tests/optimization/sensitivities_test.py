@@ -55,6 +55,19 @@ def test_banded_sensitivity_is_the_largest_of_all_patterns(bands, min_separation
     assert sensitivities.banded_sensitivity(10, bands, min_separation) == pytest.approx(largest)
 
 
+@pytest.mark.parametrize("rounds", [1, 4, 9, 30, 31, 47])
+@pytest.mark.parametrize(("bands", "min_separation"), [(1, 1), (8, 1), (8, 3), (3, 8), (5, 4), (40, 7)])
+def test_banded_sensitivity_of_many_rounds_is_that_of_each(rounds, bands, min_separation):
+    turns = np.zeros(rounds)
+    turns[::min_separation] = 1
+    moved = np.convolve(turns, sensitivities.banded_factor(bands))[:rounds]
+    assert sensitivities.banded_sensitivity(rounds, bands, min_separation) == pytest.approx(moved @ moved)
+
+
+def test_a_thousand_million_rounds_need_no_memory():
+    assert sensitivities.banded_sensitivity(10**9, 8, 50) == pytest.approx(10**9 / 50)
+
+
 def test_the_banded_factor_is_the_square_root_of_prefix_sums():
     column = sensitivities.banded_factor(6)
     assert column / column[0] == pytest.approx([1, 1 / 2, 3 / 8, 5 / 16, 35 / 128, 63 / 256])

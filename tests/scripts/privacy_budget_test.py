@@ -1,5 +1,7 @@
 """Tests of scripts.privacy_budget."""
 
+import dataclasses
+import json
 import re
 import subprocess
 import sys
@@ -55,6 +57,48 @@ def test_no_noise_is_no_guarantee(capsys):
     assert capsys.readouterr().out.strip() == "Privacy: no guarantee, because there is no noise."
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--aggregator_type=dpftrl"], {"kind": "dpftrl", "restart_frequency": 33}),
+        (["--mechanism=dpftrl", "--restart_frequency=0"], {"kind": "dpftrl", "restart_frequency": 2**40}),
+        (["--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic"], {"kind": "mf_dpftrl", "bands": 8}),
+        (["--mechanism=mf_dpftrl", "--sampling=cyclic", "--bands=3"], {"kind": "mf_dpftrl", "bands": 3}),
+        (
+            ["--aggregator_type=ddp", "--ddp_bits=8", "--clip_norm=0.1", "--dimension=100"],
+            {"kind": "ddp", "bits": 8, "clip_norm": 0.1, "dimension": 100},
+        ),
+        (["--target_delta=1e-5", "--accountant=pld"], {"kind": "dpsgd", "delta": 1e-5, "accountant": "pld"}),
+    ],
+)
+def test_the_budget_is_that_of_a_run_with_the_same_flags(arguments, expected):
+    common = ["--population=1000", "--clients_per_round=30", "--total_rounds=50", "--noise_multiplier=1"]
+    found, rounds = privacy_budget.build(privacy_budget.define().parse(["privacy_budget", *common, *arguments]))
+    assert rounds == 50
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_the_budget_of_a_runs_folder(tmp_path, capsys):
+    mechanism = privacy.Mechanism("dpsgd", 1.0, 1000, 20, "poisson", apart_from=("the vocabulary",))
+    (tmp_path / "privacy.json").write_text(json.dumps(mechanism.report(50)))
+    _run(f"--run={tmp_path}")
+    assert capsys.readouterr().out.startswith(mechanism.report(50)["summary"])
+    _run(f"--run={tmp_path}", "--total_rounds=80", "--noise_multiplier=2", "--accountant=pld")
+    changed = dataclasses.replace(mechanism, noise_multiplier=2.0, accountant="pld")
+    assert capsys.readouterr().out.startswith(changed.report(80)["summary"])
+
+
+@pytest.mark.parametrize("arguments", [["--aggregator_type=mf_dpftrl"], ["--aggregator_type=dpftrl"], []])
+def test_the_ends_of_the_scale_are_answered(arguments, capsys):
+    common = ["--population=1000", "--clients_per_round=30", *arguments]
+    _run(*common, "--total_rounds=1000000000", "--noise_multiplier=1")
+    assert "after 1,000,000,000 rounds" in capsys.readouterr().out
+    _run(*common, "--total_rounds=10", "--noise_multiplier=1e-300")
+    assert capsys.readouterr().out == (
+        "Privacy: no guarantee, because there is too little noise for a finite epsilon.\n"
+    )
+
+
 def test_tensorflow_is_never_imported():
     check = (
         "import sys; from scripts import privacy_budget as script;"
@@ -75,17 +119,37 @@ def test_tensorflow_is_never_imported():
         ([*SMALL, "--noise_multiplier=-1"], "--noise_multiplier=-1.0: -1 is not a number of at least 0"),
         ([*SMALL, "--noise_multiplier=1", "--delta=1"], "--delta=1.0: 1 is not a number above 0 and below 1"),
         ([*SMALL, "--noise_multiplier=1", "--delta=0"], "--delta=0.0: 0 is not a number above 0 and below 1"),
-        ([*SMALL, "--noise_multiplier=1", "--cohort=1001"], "--cohort=1001 is more than --population=1000"),
+        ([*SMALL, "--noise_multiplier=1", "--cohort=1001"], "--clients_per_round=1001 is more than the 1000 clients"),
         ([*SMALL, "--target_epsilon=0"], "--target_epsilon=0.0: 0 is not a number above 0"),
-        ([*SMALL, "--target_epsilon=1e9"], "--target_epsilon=1e\\+09 is out of reach: a noise multiplier of 0.01"),
+        ([*SMALL, "--target_epsilon=1e9"], "--target_epsilon=1e\\+09 needs no search: a noise multiplier of 0.01"),
         (
             [*SMALL, "--target_epsilon=0.5", "--tolerated_noise=0.01"],
             "--target_epsilon=0.5 is out of reach: a cohort of the whole population",
         ),
         ([*SMALL, "--noise_multiplier=1", "--tolerated_noise=1"], "--tolerated_noise has no effect without"),
-        ([*SMALL, "--noise_multiplier=1", "--bands=4"], "--bands has no effect with --mechanism=dpsgd, only with mf"),
+        ([*SMALL, "--noise_multiplier=1", "--bands=4"], "--mf_bands has an effect only with --aggregator_type=mf_dp"),
         ([*SMALL, "--noise_multiplier=1", "--mechanism=ddp"], "--dimension is missing"),
-        ([*SMALL, "--noise_multiplier=1", "--mechanism=ddp", "--dimension=9"], "--sampling=poisson does not fit"),
+        ([*SMALL, "--noise_multiplier=1", "--dimension=9"], "--dimension has no effect with --aggregator_type=dpsgd"),
+        (
+            [*SMALL, "--noise_multiplier=1", "--mechanism=ddp", "--dimension=9", "--clip_norm=1"],
+            "--aggregator_type=ddp needs cohorts of a fixed size",
+        ),
+        (
+            [*SMALL, "--noise_multiplier=1", "--total_rounds=50"],
+            "--rounds and --total_rounds are the same: give one",
+        ),
+        (["--run=nowhere"], "--run=nowhere: there is no privacy.json"),
+        (["--run=nowhere", "--population=9"], "--population describes a training; --run=nowhere has its own"),
+        (
+            [
+                "--population=1000",
+                "--cohort=20",
+                "--rounds=50",
+                "--aggregator_type=mean",
+                "--target_epsilon=1",
+            ],
+            "--target_epsilon=1 is out of reach: no noise helps, because the training is one without noise",
+        ),
         ([*SMALL, "--noise_multiplier=1", "--plot=budget.txt"], "--plot=budget.txt must end in .png"),
         (
             [*SMALL, "--noise_multiplier=1", "--plot=nowhere/budget.png"],
