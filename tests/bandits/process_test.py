@@ -214,11 +214,9 @@ def test_a_cohort_of_empty_clients_changes_nothing(tff_worker):
     [
         {"clip_norm": 0.1, "adaptive_clipping": True},
         {"clip_norm": 0.1, "adaptive_clipping": True, "client_weighting": "num_examples"},
-        {"clip_norm": 0.1, "adaptive_clipping": True, "aggregator_type": "secure_sum"},
         {"clip_norm": 0.1, "adaptive_clipping": True, "aggregator_type": "dpsgd", "noise_multiplier": 0},
-        {},
     ],
-    ids=["mean", "by_examples", "secure_sum", "dpsgd_without_noise", "unclipped"],
+    ids=["mean", "by_examples", "dpsgd_without_noise"],
 )
 def test_a_round_that_nobody_came_to_changes_nothing(tff_worker, aggregation):
     rounds = make(**aggregation).build(INITIAL)

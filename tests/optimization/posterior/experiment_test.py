@@ -137,7 +137,7 @@ def test_every_algorithm_takes_the_same_server_step(tff_worker, tmp_path):
     np.testing.assert_allclose(fedkp, fedavg, atol=1e-5)
 
 
-# Each of these takes the mean of the cohort: equal sizes, a bandwidth without end, one sample a chain.
+# Each of these takes the mean of clients of equal sizes, with a bandwidth without end and in the burn-in of a chain.
 MEANS = {
     "fedavg": (),
     "fedopt": (),
@@ -150,20 +150,32 @@ MEANS = {
 }
 
 
-@pytest.mark.parametrize("name", MEANS)
-def test_all_algorithms_take_a_diverged_client_for_a_zero_update_and_an_empty_one_for_none(tff_worker, tmp_path, name):
-    shared = ("--clients_per_round=5", "--server_optimizer=sgd", "--server_learning_rate=1", "--server_sgd_momentum=0")
-    arguments = (f"--algorithm={name}", *shared, *MEANS[name])
-    three, run = (
-        make_run(tmp_path, *flags, sizes=(5, 5, 5, 5, 0)) for flags in (("--algorithm=fedavg", *shared), arguments)
-    )
-    load, diverged = run._clients.load, run._clients.load(3)
-    diverged = diverged._replace(features=diverged.features * np.float32(np.inf))
-    three._clients.load = lambda index: load(4 if index == 3 else index)
-    run._clients.load = lambda index: diverged if index == 3 else load(index)
+def play_five(folder, fourth, *arguments: str):
+    """Plays a round of three clients, a fourth with other examples and one without; returns the move and the row."""
+    step = ("--clients_per_round=5", "--server_optimizer=sgd", "--server_learning_rate=1", "--server_sgd_momentum=0")
+    run = make_run(folder, *arguments, *step, sizes=(5, 5, 5, 5, 0))
+    load = run._clients.load
+    run._clients.load = lambda index: fourth(load) if index == 3 else load(index)
     before = algorithms.flat(run.initial_progress().server.weights)
-    found, row = play(run)
-    np.testing.assert_allclose(found - before, 0.75 * (play(three)[0] - before), atol=1e-6)
+    after, row = play(run)
+    return after - before, row
+
+
+@pytest.fixture(scope="module")
+def mean_of_three(tff_worker, tmp_path_factory):
+    """FedAvg's move by the three clients alone."""
+    return play_five(tmp_path_factory.mktemp("three"), lambda load: load(4), "--algorithm=fedavg")[0]
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_all_algorithms_take_a_diverged_client_for_a_zero_update_and_an_empty_one_for_none(
+    mean_of_three, tmp_path, name
+):
+    def diverged(load):
+        return load(3)._replace(features=np.full((5, 4), np.inf, np.float32))
+
+    found, row = play_five(tmp_path, diverged, f"--algorithm={name}", *MEANS[name])
+    np.testing.assert_allclose(found, 0.75 * mean_of_three, atol=1e-6)
     assert (row[metrics.EMPTY_CLIENTS], row[metrics.NONFINITE_CLIENTS]) == (1, 1)
 
 
