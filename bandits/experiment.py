@@ -35,6 +35,7 @@ class Phase:
       takes_server_flags: Whether the hyperparameters of `--server_optimizer` are this phase's, or the defaults are.
       client_selection: How cohorts are chosen; uniform ones follow `--cohort_sampling`.
       model_aggregation: How a cohort's models become one; `mean` follows `--aggregator_type`.
+      spent_rounds: Where the bandit never trains, the rounds of the earlier training, which alone are accounted.
     """
 
     bandit: registry.BanditEntry
@@ -49,6 +50,11 @@ class Phase:
     takes_server_flags: bool = True
     client_selection: str = "uniform"
     model_aggregation: str = "mean"
+    spent_rounds: int = 0
+
+    def accounted(self, round_num: int) -> int:
+        """Returns the rounds whose privacy is spent after some rounds of this phase."""
+        return round_num if self.bandit.trains else self.spent_rounds
 
 
 class Progress(NamedTuple):
@@ -59,12 +65,14 @@ class Progress(NamedTuple):
       reward_total: float64, round rewards summed over rounds.
       reward_rounds: int64, rounds with at least one example.
       selection: The client selector's state; empty without one.
+      cohort_seed: uint32 [4], where privacy rests on secret cohorts: their seed; else empty, and `--seed` draws them.
     """
 
     server: process.BanditState
     reward_total: np.float64
     reward_rounds: np.int64
     selection: Any = ()
+    cohort_seed: Any = ()
 
 
 def build_model(task: tasks.Task) -> models.Model:
@@ -107,7 +115,9 @@ def build_process(
             },
             mechanism,
             tuple(model.shapes.values()),
-        ),
+        )
+        if bandit.trains
+        else None,
         server_optimizer=server.build(
             settings if phase.takes_server_flags else {}, phase.server_optimizer, phase.server_learning_rate
         ),
@@ -125,7 +135,12 @@ def _capped(settings: Mapping[str, Any], task: tasks.Task) -> clients.ClientData
 
 
 def cohort_inputs(
-    settings: Mapping[str, Any], task: tasks.Task, phase: Phase, round_num: int, drawn: np.ndarray | None = None
+    settings: Mapping[str, Any],
+    task: tasks.Task,
+    phase: Phase,
+    round_num: int,
+    drawn: np.ndarray | None = None,
+    cohort_seed: int | None = None,
 ) -> list[process.ClientInput]:
     """Reads the clients of a round's cohort.
 
@@ -135,6 +150,8 @@ def cohort_inputs(
       phase: The phase.
       round_num: The round.
       drawn: int [clients], the cohort's positions in the phase's population; None draws it by `--cohort_sampling`.
+      cohort_seed: Seed of that draw; None for `--seed`. Whatever else is drawn is a client's own, and the same whether
+        or not the others take part: it needs no secret.
     """
     seed = settings["seed"]
     spec = padding.batch_spec(task.feature_spec)
@@ -143,7 +160,8 @@ def cohort_inputs(
     acts_at = period if settings["cache"] == "persistent" else round_num
     inputs = []
     if drawn is None:
-        drawn = cohorts.draw(settings["cohort_sampling"], len(phase.population), phase.cohort_size, seed, round_num)
+        own_seed = seed if cohort_seed is None else cohort_seed
+        drawn = cohorts.draw(settings["cohort_sampling"], len(phase.population), phase.cohort_size, own_seed, round_num)
     for place, position in enumerate(drawn):
         client = phase.population[position]
         examples = population.load(client)
@@ -196,8 +214,9 @@ def build(
     selector = build_selector(settings, task, phase)
     client_type = definition.client_type()
 
-    def written_inputs(round_num: int) -> list[process.ClientInput]:
-        return serialization.written_ahead(cohort_inputs(settings, task, phase, round_num), client_type)
+    def written_inputs(round_num: int, cohort_seed: int | None) -> list[process.ClientInput]:
+        inputs = cohort_inputs(settings, task, phase, round_num, cohort_seed=cohort_seed)
+        return serialization.written_ahead(inputs, client_type)
 
     prepare = cohorts.PreparedAhead(written_inputs, phase.total_rounds)
     build_poll = functools.cache(definition.build_loss_poll)
@@ -213,7 +232,11 @@ def build(
 
     def play_round(progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
         drawn, selection = select(progress, round_num) if selector else (None, ())
-        inputs = prepare(round_num) if drawn is None else cohort_inputs(settings, task, phase, round_num, drawn)
+        if drawn is None:
+            own_seed = progress.cohort_seed
+            inputs = prepare(round_num, cohorts.as_integer(own_seed) if len(own_seed) else None)
+        else:
+            inputs = cohort_inputs(settings, task, phase, round_num, drawn)
         state, counts = process_of(round_num).next(progress.server, inputs)
         if selector:
             local = selectors.LocalLosses(counts.client_losses, counts.client_deviations)
@@ -222,23 +245,31 @@ def build(
         if counts.examples:
             total, rounds = total + float(counts.reward_sum) / int(counts.examples), rounds + 1
         row = _report(counts, total, rounds, settings["client_epochs_per_round"])
-        row[metrics.CLIP_NORM] = aggregators.clip_norm(settings, progress.server.aggregator, counts.aggregator)
-        row[metrics.CLIPPED_CLIENTS] = aggregators.clipped_clients(counts.aggregator)
+        if phase.bandit.trains:
+            row[metrics.CLIP_NORM] = aggregators.clip_norm(settings, progress.server.aggregator, counts.aggregator)
+            row[metrics.CLIPPED_CLIENTS] = aggregators.clipped_clients(counts.aggregator)
         # By PLD it takes as long as a short round.
         if mechanism.accountant == "rdp" or runner.is_evaluated(
             round_num, phase.total_rounds, settings["rounds_per_eval"]
         ):
-            row[metrics.EPSILON] = mechanism.epsilon(round_num)
-        return Progress(state, np.float64(total), np.int64(rounds), selection), row
+            row[metrics.EPSILON] = mechanism.epsilon(phase.accounted(round_num))
+        return Progress(state, np.float64(total), np.int64(rounds), selection, progress.cohort_seed), row
 
+    has_secret_cohorts = phase.bandit.trains and mechanism.rests_on_cohorts and not selector
+    secrets = aggregators.secrets_in_state(settings, mechanism) if phase.bandit.trains else []
     return runner.Experiment(
         initial_state=lambda: Progress(
-            process_of(1).initialize(), np.float64(0), np.int64(0), selector.initial_state() if selector else ()
+            server=process_of(1).initialize(),
+            reward_total=np.float64(0),
+            reward_rounds=np.int64(0),
+            selection=selector.initial_state() if selector else (),
+            cohort_seed=cohorts.secret_seed() if has_secret_cohorts else (),
         ),
         play_round=play_round,
         evaluate=lambda progress: evaluate(progress.server.weights),
         columns=metrics.COLUMNS,
         headline=metrics.AVERAGE_REWARD,
+        secrets=(*secrets, *["the seed of the cohorts"] * has_secret_cohorts),
     )
 
 

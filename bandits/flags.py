@@ -265,6 +265,12 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
             )
     if settings.bandits_type == "init" and settings.scenario == "scratch" and not settings.initial_model_path:
         raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")
+    if not bandit.trains and settings.scenario == "scratch":
+        for name in sorted(settings.given & aggregation_flags.OF_TRAINING):
+            raise UsageError(
+                f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains: nothing is "
+                "aggregated, no noise added."
+            )
     if "initial_model_is_public" in settings.given and not settings.initial_model_path:
         raise UsageError("--initial_model_is_public has an effect only with --initial_model_path.")
     if settings.importance_weighting is not None and (bandit.supervised or not bandit.trains):

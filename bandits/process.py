@@ -124,8 +124,8 @@ class BanditProcess:
       loss: `losses.BanditLoss` or `losses.SupervisedLoss`.
       reward_matrix: float32 [labels, actions], see `inference.reward_vectors`.
       local_sgd: Client training, or what stands in its place; None for none, as in the baseline of an initial model
-        that stays as it is.
-      aggregator: Factory of a weighted aggregation of deltas.
+        that stays as it is: nothing is aggregated, no noise added, no step taken.
+      aggregator: Factory of a weighted aggregation of deltas; None without training.
       server_optimizer: Takes the aggregated step.
       deploy_every: Rounds between deployments, T.
       max_delay: Most deployments that a client may lag behind (the heterogeneous delays of section 5.2).
@@ -139,7 +139,7 @@ class BanditProcess:
     loss: losses.BanditLoss | losses.SupervisedLoss
     reward_matrix: np.ndarray
     local_sgd: client_work.LocalSgd | None
-    aggregator: tff.aggregators.WeightedAggregationFactory
+    aggregator: tff.aggregators.WeightedAggregationFactory | None
     server_optimizer: tff.learning.optimizers.Optimizer
     deploy_every: int
     feature_spec: tf.TensorSpec | Mapping[str, tf.TensorSpec]
@@ -186,7 +186,7 @@ class BanditProcess:
                 reward_sum=tf.reduce_sum(cache["reward"]),
                 propensity_sum=tf.reduce_sum(cache["propensity"]),
                 loss_sum=tf.where(update.is_finite, update.loss_sum, 0.0),
-                trained_examples=tf.where(update.is_finite, examples, 0),
+                trained_examples=tf.where(update.is_finite, examples, 0) if train else tf.constant(0),
                 empty_clients=tf.cast(tf.equal(examples, 0), tf.int32),
                 nonfinite_clients=tf.cast(tf.logical_not(update.is_finite), tf.int32),
                 client_losses=supervised.at_position(mean, client.position, self.cohort_size),
@@ -207,13 +207,15 @@ class BanditProcess:
         log = {losses.FULL_FEEDBACK: rewards} if self.loss.full_feedback else cache
         return cache, {"features": features, **log}
 
-    def server_round(self, state: BanditState, delta: tuple[tf.Tensor, ...]):
-        """Takes the server's step, in TensorFlow.
+    def server_round(self, state: BanditState, delta: tuple[tf.Tensor, ...] | None):
+        """Takes the server's step, in TensorFlow; none without a delta.
 
         Returns:
           The next state's parts but the aggregator's; the norm of the step; whether the round ends with a deployment.
         """
-        optimizer, weights, norm = server.server_step(self.server_optimizer, state.optimizer, state.weights, delta)
+        optimizer, weights, norm = state.optimizer, tuple(state.weights), tf.constant(0.0)
+        if delta is not None:
+            optimizer, weights, norm = server.server_step(self.server_optimizer, state.optimizer, state.weights, delta)
         round_num = state.round_num + 1
         deploys = tf.equal(round_num % self.deploy_every, 0)
         deployed = tf.cond(deploys, lambda: (tuple(weights), *state.deployed[:-1]), lambda: tuple(state.deployed))
@@ -254,7 +256,7 @@ class BanditProcess:
           initial_weights: float32 arrays in the model's order, theta_0; None for zeros, which a caller replaces.
         """
         weights_type = tff.to_type(tuple((np.float32, shape) for shape in self.model.shapes.values()))
-        aggregation = self.aggregator.create(weights_type, tff.TensorType(np.float32))
+        aggregation = self.local_sgd and self.aggregator.create(weights_type, tff.TensorType(np.float32))
         specs = tuple(tf.TensorSpec(shape) for shape in self.model.shapes.values())
 
         @tff.tensorflow.computation
@@ -269,7 +271,8 @@ class BanditProcess:
         @tff.federated_computation
         def initialize():
             parts = tff.federated_eval(initial_server, tff.SERVER)
-            return tff.federated_zip(BanditState(parts[0], parts[1], parts[2], parts[3], aggregation.initialize()))
+            aggregator = aggregation.initialize() if aggregation else tff.federated_value((), tff.SERVER)
+            return tff.federated_zip(BanditState(parts[0], parts[1], parts[2], parts[3], aggregator))
 
         deployed_type = tff.to_type((weights_type,) * (1 + self.max_delay))
 
@@ -279,7 +282,10 @@ class BanditProcess:
 
         state_type = initialize.type_signature.result.member
 
-        server_round = tff.tensorflow.computation(self.server_round, state_type, weights_type)
+        if aggregation:
+            server_round = tff.tensorflow.computation(self.server_round, state_type, weights_type)
+        else:
+            server_round = tff.tensorflow.computation(lambda state: self.server_round(state, None), state_type)
 
         @tff.federated_computation(
             tff.FederatedType(state_type, tff.SERVER),
@@ -294,14 +300,19 @@ class BanditProcess:
                     clients,
                 ),
             )
-            aggregate = aggregation.next(state.aggregator, work.delta, work.weight)
-            step = tff.federated_map(server_round, (state, aggregate.result))
-            new_state = BanditState(step[0], step[1], step[2], step[3], aggregate.state)
+            if aggregation:
+                aggregate = aggregation.next(state.aggregator, work.delta, work.weight)
+                step = tff.federated_map(server_round, (state, aggregate.result))
+                aggregator, measurements = aggregate.state, aggregate.measurements
+            else:
+                step = tff.federated_map(server_round, state)
+                aggregator, measurements = state.aggregator, tff.federated_value((), tff.SERVER)
+            new_state = BanditState(step[0], step[1], step[2], step[3], aggregator)
             metrics = RoundMetrics(
                 *(tff.federated_sum(getattr(work, name)) for name in SUMMED),
                 update_norm=step[4],
                 deployed=step[5],
-                aggregator=aggregate.measurements,
+                aggregator=measurements,
             )
             return tff.federated_zip(new_state), tff.federated_zip(metrics)
 

@@ -157,7 +157,9 @@ _SMALL_POPULATION = _STUDY | {
 _MADE_IMAGES = {"partition_clients": 100, "partition_alpha": 0.3, "init_clients": 20}
 _MODEL_FLAGS = frozenset({"model", "norm"})
 _IMAGE_FLAGS = _MODEL_FLAGS | {"partition_clients", "partition_seed", "partition_alpha", "partition_examples"}
-_TEXT_FLAGS = frozenset({"num_tags", "vocabulary_size", "max_words", "text_normalisation", "keep_untagged"})
+_TEXT_FLAGS = frozenset(
+    {"num_tags", "vocabulary_size", "max_words", "text_normalisation", "keep_untagged", "public_statistics"}
+)
 
 TASKS = {
     "digits": TaskEntry(
@@ -260,7 +262,16 @@ TASKS = {
         "bandits.tasks.tabular",
         "your own table: --data_file, --client_column and --label_column or --reward_columns",
         flags=frozenset(
-            {"data_file", "client_column", "label_column", "reward_columns", "feature_columns", "model", "init_labels"}
+            {
+                "data_file",
+                "client_column",
+                "label_column",
+                "reward_columns",
+                "feature_columns",
+                "model",
+                "init_labels",
+                "public_statistics",
+            }
         ),
     ),
 }

@@ -15,10 +15,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bandits import flags, metrics, registry, tasks
+from bandits import flags, guarantees, metrics, registry, tasks
 from bandits.client_selection import selector_flags
 from data.errors import UsageError
-from optimization import aggregation_flags, cli, presets, privacy, run_folder, worker_flags
+from optimization import aggregation_flags, cli, presets, run_folder, worker_flags
 
 if TYPE_CHECKING:
     from bandits import experiment
@@ -51,7 +51,9 @@ def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
             raise UsageError(
                 f"--init_clients={settings.init_clients} leaves none of the task's {population} clients to the bandits."
             )
-    mechanism = aggregation_flags.mechanism(settings, available, settings.clients_per_round, 1)
+    mechanism = aggregation_flags.mechanism(
+        settings, available, settings.clients_per_round, 1, voided=selector_flags.voids(settings.client_selection)
+    )
     for warning in mechanism.warnings(settings.total_rounds):
         print(f"Warning: {warning}", file=sys.stderr)
     selector_flags.build(settings, settings.client_selection, [1] * available, settings.clients_per_round)
@@ -136,39 +138,28 @@ def run(settings: cli.Settings, task: tasks.Task, folder: run_folder.RunFolder) 
         weights = run_folder.load_model(settings.initial_model_path, shapes)
     dimension = sum(math.prod(shape) for shape in shapes.values())
     phases = plan(settings, task)
-    spent, spent_rounds = earlier_training(settings)
+    trained = guarantees.of_initial_model(settings)
     for phase in phases[:-1]:
         initial = run_folder.RunFolder(folder.path / _INIT_FOLDER)
-        initial.open(settings, task.clients.checksum, task.report)
-        spent = aggregation_flags.mechanism(settings, len(phase.population), phase.cohort_size, dimension)
-        spent_rounds = phase.total_rounds
-        weights, signum = _play(settings, task, phase, spent, initial, None, "Initial training")
+        tasks.open_folder(initial, settings, task)
+        trained = guarantees.of_phase(settings, task, phase, dimension, trained)
+        weights, signum = _play(settings, task, phase, trained, initial, None, "Initial training")
         if signum:
             return _stopped(folder, "in the initial training", signum)
-    phase = phases[-1]
-    mechanism = aggregation_flags.mechanism(
-        settings, len(phase.population), phase.cohort_size, dimension, spent, spent_rounds
-    )
-    weights, signum = _play(settings, task, phase, mechanism, folder, weights, settings.bandits_type)
+    phase = dataclasses.replace(phases[-1], spent_rounds=trained.rounds if trained else 0)
+    trained = guarantees.of_phase(settings, task, phase, dimension, trained)
+    weights, signum = _play(settings, task, phase, trained, folder, weights, settings.bandits_type)
     if signum:
         return _stopped(folder, "before its last round", signum)
     return 0
 
 
-def earlier_training(settings: cli.Settings) -> tuple[privacy.Mechanism | None, int]:
-    """Returns the mechanism and rounds behind `--initial_model_path`; none without such a model, or if it is public."""
-    if not settings.initial_model_path or settings.initial_model_is_public:
-        return None, 0
-    weights = run_folder.find_model(settings.initial_model_path)
-    return privacy.load(weights.parent.parent / run_folder.PRIVACY_FILE)
-
-
-def _play(settings, task, phase, mechanism, folder, weights, label):
+def _play(settings, task, phase, trained, folder, weights, label):
     """Plays one phase; returns its final weights and the signal that stopped it, if any."""
     from bandits import experiment, figures
     from optimization import runner
 
-    rounds = experiment.build(settings, task, phase, mechanism, weights)
+    rounds = experiment.build(settings, task, phase, trained.mechanism, weights)
     outcome = runner.run(
         rounds,
         folder,
@@ -178,13 +169,18 @@ def _play(settings, task, phase, mechanism, folder, weights, label):
         label=label,
     )
     weights = outcome.state.server.weights
-    spent = mechanism.report(outcome.round_num)
+    spent = trained.report(phase.accounted(outcome.round_num))
     folder.write_json(run_folder.PRIVACY_FILE, spent)
     if outcome.round_num:
         figures.draw_run(folder.metrics_path, folder.path / "reward.png", f"{settings.task_type}: {label}")
     if outcome.signum is None:
         folder.save_model(list(experiment.build_model(task).shapes), weights)
         print(_summary(label, folder, spent["summary"]))
+    if rounds.secrets:
+        held = " and ".join(rounds.secrets)
+        print(f"Keep {folder.path}/checkpoints secret: it holds {held}, which protects the clients.")
+    if len(outcome.state.cohort_seed):
+        print("The cohorts are not drawn from --seed, and so not paired between runs of one seed.")
     return weights, outcome.signum
 
 
@@ -224,7 +220,7 @@ def program(settings: cli.Settings) -> int:
         name = settings.experiment_name if settings.repeat == 1 else f"{settings.experiment_name}/seed_{seed}"
         one = settings.replace(seed=seed, experiment_name=name, repeat=1)
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{name}")
-        folder.open(one, task.clients.checksum, task.report)
+        tasks.open_folder(folder, one, task)
         runs.append((one, folder))
 
     worker_flags.start(settings)

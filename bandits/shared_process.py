@@ -72,7 +72,7 @@ def build(
         return definition.build(initial_weights)
     kept = {name: value for name, value in settings.items() if name not in run_folder.FREE_FLAGS | _IN_STATE}
     one = dataclasses.replace(phase, total_rounds=0, server_learning_rate=0.0)
-    key = json.dumps([kept, repr(one), task.clients.checksum], sort_keys=True, default=str)
+    key = json.dumps([kept, repr(one), task.checksum], sort_keys=True, default=str)
     if key not in _built:
         _built[key] = definition.build()
     _built.move_to_end(key)

@@ -21,6 +21,13 @@ def define_data(flags: cli.FlagSet) -> None:
         "cache folder)",
     )
     flags.text("cache_dir", None, "folder for downloads (default: ~/.cache/federated_bandits)")
+    flags.text(
+        "public_statistics",
+        None,
+        "tabular, stackoverflow_tag, stackexchange_tag: file of means, categories and labels, or of words and tags, "
+        "made elsewhere from public data, such as a run's statistics.json (default: learned from the clients, which no "
+        "guarantee of privacy covers)",
+    )
 
     flags.group("Tag prediction: --task_type=stackoverflow_tag and stackexchange_tag")
     flags.integer("num_tags", 50, "most frequent tags, which are the actions", low=2)
@@ -103,6 +110,10 @@ def check(settings: cli.Settings) -> None:
         if name in settings.given:
             owners = " or ".join(task for task, entry in registry.TASKS.items() if name in entry.flags)
             raise UsageError(f"--{name} belongs to --task_type={owners}, not to {settings.task_type}.")
+    if settings.public_statistics:
+        for name in ("num_tags", "vocabulary_size"):
+            if name in settings.given:
+                raise UsageError(f"--{name} has no effect with --public_statistics, whose words and tags are all used.")
     if "norm" in settings.given and settings.model != "resnet18":
         raise UsageError(f"--norm belongs to --model=resnet18, not to {settings.model or 'the default model'}.")
 
@@ -111,4 +122,4 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     """Fills in what depends on other flags, and makes the user's paths absolute. Needs `--variant`."""
     if settings.text_normalisation is None:
         settings = settings.replace(text_normalisation="l2" if settings.variant == "reference_code" else "mean")
-    return settings.with_user_paths("data_dir", "data_file", "cache_dir")
+    return settings.with_user_paths("data_dir", "data_file", "cache_dir", "public_statistics")

@@ -36,6 +36,7 @@ class Purpose(enum.IntEnum):
     SILOS = 9, 0
     DECISION = 10, 2
     DELAY = 20, 2
+    NOISE = 21, 2
 
 
 def _sequence(seed: int, purpose: Purpose, *where: int) -> np.random.SeedSequence:
@@ -56,3 +57,11 @@ def generator(seed: int, purpose: Purpose, *where: int) -> np.random.Generator:
 def tensorflow_key(seed: int, purpose: Purpose, *where: int) -> np.ndarray:
     """Returns the int32 [2] seed that TensorFlow's stateless operations take; see `generator`."""
     return _sequence(seed, purpose, *where).generate_state(2).view(np.int32)
+
+
+def integer_key(seed: int, purpose: Purpose, *where: int) -> int:
+    """Returns a seed of at most 62 bits for what takes one number and counts on from it.
+
+    Two of them lie so far apart that what is drawn from one is not drawn from the other.
+    """
+    return int(_sequence(seed, purpose, *where).generate_state(1, np.uint64)[0]) >> 2

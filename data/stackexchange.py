@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from data import clients, files, keys, posts, text
+from data import clients, files, keys, posts, statistics, text
 from data.errors import UsageError
 
 # Keys of `Corpus.report`, beside the reasons in `data.posts`.
@@ -54,6 +54,11 @@ class Corpus:
     vocabulary: list[str]
     report: Mapping[str, int]
 
+    @property
+    def statistics(self) -> statistics.OfPosts:
+        """What of it was learned from training clients, or given instead."""
+        return statistics.OfPosts(tuple(self.vocabulary), dict(zip(self.tags, self.tag_counts.tolist(), strict=True)))
+
 
 def load(
     data_dir: str | None,
@@ -63,6 +68,7 @@ def load(
     num_tags: int = 50,
     vocabulary_size: int = 10000,
     keep_untagged: bool = False,
+    known: statistics.OfPosts | None = None,
     held_out_fraction: float = 0.1,
     seed: int = 0,
 ) -> Corpus:
@@ -78,6 +84,7 @@ def load(
       num_tags: Most tags; there are fewer if the posts have fewer.
       vocabulary_size: Most words.
       keep_untagged: Whether to keep examples that have none of the tags. A user left without examples is no client.
+      known: Words and tags from elsewhere; None to count them on training users.
       held_out_fraction: Part of the users that is held out, rounded up; between 0 and 1.
       seed: Seed of that choice.
 
@@ -92,9 +99,12 @@ def load(
     table, report = _read(paths)
     is_held_out = _choose_held_out(len(table.users), held_out_fraction, seed)[table.user_of_post]
     training = np.flatnonzero(~is_held_out)
-    tag_counts = table.tags.counts(training)
-    tags = text.most_frequent(tag_counts, num_tags)
-    vocabulary = text.most_frequent(table.words.counts(training), vocabulary_size)
+    if known is None:
+        tag_counts = table.tags.counts(training)
+        tags = text.most_frequent(tag_counts, num_tags)
+        vocabulary = text.most_frequent(table.words.counts(training), vocabulary_size)
+    else:
+        tag_counts, tags, vocabulary = known.tags, list(known.tags), list(known.vocabulary)
     labels = table.tags.indicators(tags)
     is_kept = labels.any(axis=1) | keep_untagged
     report |= {EXAMPLES: int(is_kept.sum()), UNTAGGED: int((~is_kept).sum())}
@@ -216,7 +226,9 @@ class _Column:
     def positions(self, names: Sequence[str]) -> np.ndarray:
         """Returns int32 [all names]: where in `names` a number's name is, -1 if it is not."""
         position = np.full(len(self._number), -1, np.int32)
-        position[[self._number[name] for name in names]] = np.arange(len(names))
+        for place, name in enumerate(names):
+            if name in self._number:
+                position[self._number[name]] = place
         return position
 
     def indicators(self, names: Sequence[str]) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data import clients, download, sqlite, text
+from data import clients, download, sqlite, statistics, text
 from data.errors import UsageError
 
 _ORIGIN = "https://storage.googleapis.com/tff-datasets-public/"
@@ -30,16 +30,12 @@ class StackOverflow(NamedTuple):
       train: Users before 2018; features `ids` int32 and `values` float32, each [posts, max_words]; labels float32
         [posts, tags], 1 for each of the post's tags.
       held_out: Other users.
-      tags: The most frequent tags, most frequent first.
-      tag_counts: int64 [tags], as the data set's own file counts them.
-      vocabulary_size: Words that have an id.
+      statistics: The words and tags, as the data set's own files count them, or given instead.
     """
 
     train: clients.ClientData
     held_out: clients.ClientData
-    tags: list[str]
-    tag_counts: np.ndarray
-    vocabulary_size: int
+    statistics: statistics.OfPosts
 
 
 def load(
@@ -51,6 +47,7 @@ def load(
     max_words: int,
     normalisation: str,
     keep_untagged: bool,
+    known: statistics.OfPosts | None = None,
 ) -> StackOverflow:
     """Opens the data set, downloading it on first use if no folder is named.
 
@@ -62,13 +59,15 @@ def load(
       max_words: Most distinct words of a post.
       normalisation: See `text.encode`.
       keep_untagged: Whether posts with none of the tags stay.
+      known: Words and tags from elsewhere; None for those of the files of counts.
 
     Raises:
       UsageError: If a file is missing or damaged, or cannot be downloaded.
     """
+    counts = (WORD_COUNTS, TAG_COUNTS) if known is None else ()
     if data_dir:
         folder = pathlib.Path(data_dir)
-        for name in (FILE_NAME, WORD_COUNTS, TAG_COUNTS):
+        for name in (FILE_NAME, *counts):
             if not (folder / name).is_file():
                 raise UsageError(
                     f"There is no {name} in {data_dir}: give --data_dir the folder of TFF's {FILE_NAME}, {WORD_COUNTS} "
@@ -76,12 +75,15 @@ def load(
                 )
     else:
         # The small files first: without a network, they fail at once.
-        for name in (WORD_COUNTS, TAG_COUNTS):
+        for name in counts:
             _counts_file(name, cache_dir)
         folder = download.lzma_file(f"{_ORIGIN}{FILE_NAME}.lzma", FILE_NAME, cache_dir).parent
-    vocabulary = _first_words(folder / WORD_COUNTS, vocabulary_size)
-    tags, counts = _most_frequent_tags(folder / TAG_COUNTS, num_tags)
-    tag_index = {tag: index for index, tag in enumerate(tags)}
+    if known is None:
+        known = statistics.OfPosts(
+            _first_words(folder / WORD_COUNTS, vocabulary_size), _most_frequent_tags(folder / TAG_COUNTS, num_tags)
+        )
+    vocabulary = {word: index for index, word in enumerate(known.vocabulary)}
+    tag_index = {tag: index for index, tag in enumerate(known.tags)}
 
     def parse(serialized: list[bytes]) -> clients.Examples:
         import tensorflow as tf
@@ -101,9 +103,7 @@ def load(
     return StackOverflow(
         sqlite.SqliteClients(path, "train", parse),
         sqlite.SqliteClients(path, "heldout", parse),
-        tags,
-        counts,
-        len(vocabulary),
+        known,
     )
 
 
@@ -122,8 +122,8 @@ def _counts_file(name: str, cache_dir: str | None) -> None:
     download.once(path, part, make)
 
 
-def _first_words(path: pathlib.Path, size: int) -> dict[str, int]:
-    """Returns the first words of a file of `word count` lines, most frequent first, and their ids."""
+def _first_words(path: pathlib.Path, size: int) -> tuple[str, ...]:
+    """Returns the first words of a file of `word count` lines, most frequent first."""
     vocabulary: dict[str, int] = {}
     try:
         with open(path, encoding="utf-8") as file:
@@ -135,11 +135,11 @@ def _first_words(path: pathlib.Path, size: int) -> dict[str, int]:
         raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
     if not vocabulary:
         raise UsageError(f"{path} holds no words: --data_dir must hold the undamaged file.")
-    return vocabulary
+    return tuple(vocabulary)
 
 
-def _most_frequent_tags(path: pathlib.Path, size: int) -> tuple[list[str], np.ndarray]:
-    """Returns the most frequent tags of a JSON object tag -> count, and their counts."""
+def _most_frequent_tags(path: pathlib.Path, size: int) -> dict[str, int]:
+    """Returns the most frequent tags of a JSON object tag -> count, most frequent first, and their counts."""
     try:
         counts = json.loads(path.read_text(encoding="utf-8"))
         if not all(isinstance(count, int) and count > 0 for count in counts.values()) or len(counts) < 2:
@@ -147,4 +147,4 @@ def _most_frequent_tags(path: pathlib.Path, size: int) -> tuple[list[str], np.nd
         tags = text.most_frequent(counts, size)
     except (ValueError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
-    return tags, np.array([counts[tag] for tag in tags], np.int64)
+    return {tag: counts[tag] for tag in tags}

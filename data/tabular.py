@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from data import clients, columns, keys, table_file
+from data import clients, columns, keys, statistics, table_file
 from data.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Table:
       action_names: The labels as the table has them, or the names of the reward columns.
       label_counts: Training rows of each label; empty if the table has rewards.
       report: What was read, dropped, imputed and held out, in JSON's types.
+      statistics: What was learned from training rows, or given instead.
       checksum: Digest of the file.
     """
 
@@ -37,6 +38,7 @@ class Table:
     action_names: tuple[str, ...]
     label_counts: tuple[int, ...]
     report: Mapping[str, Any]
+    statistics: statistics.OfTable
     checksum: str
 
 
@@ -64,12 +66,14 @@ def load(
     label_column: str | None = None,
     reward_columns: str | None = None,
     feature_columns: str | None = None,
+    known: statistics.OfTable | None = None,
     seed: int = 0,
     held_out_fraction: float = 0.2,
 ) -> Table:
     """Reads a table; see `columns.encode` for how columns become features.
 
-    Rows without a client or a label are dropped. Clients and labels are in the order of their names, or of numbers.
+    Rows without a client or a label are dropped, and those of a label that is not known. Clients and labels are in the
+    order of their names, or of numbers.
 
     Args:
       path: A .csv (UTF-8, commas, a header line; also gzipped) or .parquet file.
@@ -79,6 +83,7 @@ def load(
         the features'.
       feature_columns: Columns separated by commas; None for all that are left. If rewards leave none, the only feature
         is the constant 1, for a bandit without context.
+      known: Statistics from elsewhere; None to learn them from training rows.
       seed: Seed of the made clients and of the split.
       held_out_fraction: Part of the clients, or of each one's rows, that is held out; at least one.
 
@@ -93,10 +98,13 @@ def load(
     num_made = _num_made_clients(client_column)
     frame, nameless = table_file.read(path, [name for name in (client_column, label_column) if name])
     roles = _roles(list(frame.columns), path, client_column, label_column, reward_columns, feature_columns)
-    frame, dropped = _drop_rows(frame, roles, path)
+    if known is not None:
+        _check_known(known, roles, path)
+    frame, dropped = _drop_rows(frame, roles, path, known)
 
     if roles.label:
-        action_names, labels = _classes(frame[roles.label])
+        action_names = list(known.labels) if known else _classes(frame[roles.label])
+        labels = columns.codes(frame[roles.label], action_names)
     else:
         action_names, labels = roles.rewards, _rewards(frame[roles.rewards], path)
     if roles.client:
@@ -104,7 +112,8 @@ def load(
     else:
         client_names, client_of_row = _deal(len(frame), num_made, seed)
     split = _split(client_of_row, len(client_names), held_out_fraction, seed)
-    encoded = columns.encode(frame[roles.features], ~split.is_held_out)
+    learned = known.columns if known else columns.learn(frame[roles.features], ~split.is_held_out)
+    encoded = columns.encode(frame[roles.features], learned)
     if not encoded.names and roles.label:
         raise UsageError(
             f"{path} leaves no feature: it needs a column with values beside the client's and the label's, or "
@@ -122,13 +131,15 @@ def load(
         return clients.ArrayClients(examples.take(rows), member_of_row, names, checksum)
 
     train_rows, held_out_rows = np.flatnonzero(~split.is_held_out), np.flatnonzero(split.is_held_out)
-    counts = np.bincount(labels[train_rows], minlength=len(action_names)).tolist() if roles.label else []
+    if known is None:
+        counts = np.bincount(labels[train_rows], minlength=len(action_names)).tolist() if roles.label else []
+        known = statistics.OfTable(learned, dict(zip(action_names, counts, strict=False)))
     return Table(
         train=part(train_rows, split.train),
         held_out=part(held_out_rows, split.held_out),
         feature_names=tuple(encoded.names),
         action_names=tuple(action_names),
-        label_counts=tuple(counts),
+        label_counts=tuple(known.labels.values()),
         report={
             "rows": len(frame),
             "training_rows": len(train_rows),
@@ -140,6 +151,7 @@ def load(
             "missing_as_category": encoded.missing_as_category,
             "columns_left_out": nameless + encoded.left_out,
         },
+        statistics=known,
         checksum=checksum,
     )
 
@@ -191,30 +203,54 @@ def _listed(flag: str | None) -> list[str]:
     return [name.strip() for name in next(csv.reader([flag], skipinitialspace=True))] if flag else []
 
 
-def _drop_rows(frame: "pd.DataFrame", roles: _Roles, path: str) -> "tuple[pd.DataFrame, dict[str, int]]":
-    """Returns the rows with a client and a label, both as text, and how many rows lack which."""
+def _check_known(known: statistics.OfTable, roles: _Roles, path: str) -> None:
+    """Raises `UsageError` if statistics are of another table."""
+    flag = "--public_statistics"
+    if bool(known.labels) != bool(roles.label):
+        has, wants = ("labels", "rewards") if known.labels else ("no labels", "labels")
+        raise UsageError(f"{flag} has {has}, but {path} is read as a table of {wants}.")
+    for what, missing in (
+        ("nothing of", [name for name in roles.features if name not in known.columns]),
+        ("more columns than", [name for name in known.columns if name not in roles.features]),
+    ):
+        if missing:
+            raise UsageError(
+                f"{flag} has {what} the features of {path}: {', '.join(missing)}. Both must have the same columns; "
+                "--feature_columns names those of the table."
+            )
+
+
+def _drop_rows(
+    frame: "pd.DataFrame", roles: _Roles, path: str, known: statistics.OfTable | None
+) -> "tuple[pd.DataFrame, dict[str, int]]":
+    """Returns the rows with a client and a (known) label, both as text, and how many rows lack which."""
     dropped = {}
     for what, column in (("client", roles.client), ("label", roles.label)):
         if column:
             frame = frame.assign(**{column: columns.names(frame[column])})
             dropped[f"without_{what}"] = int(frame[column].isna().sum())
             frame = frame[frame[column].notna()]
+    if roles.label and known:
+        is_known = frame[roles.label].isin(list(known.labels))
+        dropped["of_another_label"] = int((~is_known).sum())
+        frame = frame[is_known]
     if frame.empty:
-        raise UsageError(f"No row of {path} has what --client_column and --label_column name.")
+        of_these = ", with a label of --public_statistics" if roles.label and known else ""
+        raise UsageError(f"No row of {path} has what --client_column and --label_column name{of_these}.")
     return frame, dropped
 
 
-def _classes(labels: "pd.Series") -> tuple[list[str], np.ndarray]:
-    """Returns the classes, and int32 [rows]."""
+def _classes(labels: "pd.Series") -> list[str]:
+    """Returns the classes."""
     names = columns.ordered(labels)
     if len(names) < 2:
         raise UsageError(f"--label_column={labels.name} has one class only, {names[0]!r}: a bandit needs two or more.")
-    if len(names) > columns.MAX_CATEGORIES:
+    if len(names) > statistics.MAX_CATEGORIES:
         raise UsageError(
-            f"--label_column={labels.name} has {len(names)} distinct values, more than {columns.MAX_CATEGORIES}: name "
-            "a column of classes."
+            f"--label_column={labels.name} has {len(names)} distinct values, more than {statistics.MAX_CATEGORIES}: "
+            "name a column of classes."
         )
-    return names, columns.codes(labels, names)
+    return names
 
 
 def _rewards(frame: "pd.DataFrame", path: str) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Flags of cohorts, aggregation and privacy, shared by the experiment binaries; their checks need no TensorFlow."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
@@ -34,6 +34,14 @@ _OWN_PARAMETERS = {
         "bands": settings["mf_bands"] or _default_bands(settings["cohort_sampling"], population // cohort)
     },
     "ddp": lambda settings, population, cohort, dimension: {"bits": settings["ddp_bits"], "dimension": dimension},
+}
+# What has no effect where nothing is trained.
+OF_TRAINING = frozenset(_READ_BY) | {
+    "aggregator_type",
+    "client_weighting",
+    "adaptive_clipping",
+    "unclip_quantile",
+    "clip_norm",
 }
 _CAN_ADAPT = ("mean", "dpsgd", "secure_sum")
 _BANDS = 8
@@ -84,7 +92,8 @@ def define(flags: cli.FlagSet) -> None:
         "fixed",
         cohorts.SAMPLINGS,
         "how a round's clients are drawn; with --aggregator_type=dpsgd, epsilon assumes poisson, and with dpftrl and "
-        "mf_dpftrl cyclic makes it small",
+        "mf_dpftrl cyclic makes it small. Where a guarantee rests on them (dpsgd, ddp; not cyclic), cohorts are secret: "
+        "not drawn from --seed, and so not paired between runs of one seed",
     )
     flags.integer(
         "dpftrl_restart_rounds",
@@ -103,7 +112,8 @@ def define(flags: cli.FlagSet) -> None:
     flags.switch(
         "insecure_seeded_noise",
         False,
-        "draw the privacy noise from --seed, for runs that can be repeated: who knows the seed can remove it",
+        "draw the privacy noise, and the cohorts, from --seed, for runs that can be repeated: they guarantee nothing, "
+        "as who knows the seed can remove the noise",
     )
 
 
@@ -159,6 +169,10 @@ def mechanism(
     dimension: int,
     pretraining: privacy.Mechanism | None = None,
     pretraining_rounds: int = 0,
+    *,
+    disjoint: bool = False,
+    apart_from: Sequence[str] = (),
+    voided: str = "",
 ) -> privacy.Mechanism:
     """Returns what is accounted.
 
@@ -169,6 +183,9 @@ def mechanism(
       dimension: Parameters of the model.
       pretraining: Mechanism of an earlier training on private clients.
       pretraining_rounds: Its rounds.
+      disjoint: Whether none of its clients is among these.
+      apart_from: Statistics of private clients that the guarantee leaves out, in words.
+      voided: Why nothing is guaranteed whatever these flags say, as the words after "because".
 
     Raises:
       UsageError: If the flags do not fit the population or each other.
@@ -193,6 +210,9 @@ def mechanism(
             accountant=settings["accountant"],
             pretraining=pretraining,
             pretraining_rounds=pretraining_rounds,
+            pretraining_disjoint=disjoint,
+            apart_from=tuple(apart_from),
+            voided=(voided or seeded_noise(settings)) if noise_multiplier else "",
             clip_norm=settings["clip_norm"] or 1.0,
             **_OWN_PARAMETERS.get(kind, lambda *_: {})(settings, population, cohort_size, dimension),
         )
@@ -200,3 +220,10 @@ def mechanism(
     except ValueError as error:
         raise UsageError(f"--noise_multiplier={noise_multiplier:g} with --aggregator_type={kind}: {error}") from error
     return found
+
+
+def seeded_noise(settings: Mapping[str, Any]) -> str:
+    """Returns why `--insecure_seeded_noise` guarantees nothing, as the words after "because"; empty without it."""
+    if not settings["insecure_seeded_noise"]:
+        return ""
+    return "its noise comes from --seed (--insecure_seeded_noise): who knows the seed can remove it"

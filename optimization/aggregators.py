@@ -14,6 +14,7 @@ import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 from tensorflow_federated.python.aggregators import distributed_dp
 
+from data import keys
 from optimization import dp_queries, privacy, sensitivities
 
 # Geometric updates of the clip norm, at the rate that Andrew et al. 2021 recommend.
@@ -126,9 +127,11 @@ def _clipped(settings: Mapping[str, Any], mean, *, secure: bool = False):
 def _dpsgd(settings: Mapping[str, Any], mechanism: privacy.Mechanism, specs) -> tfp.SumAggregationDPQuery:
     """DP-FedAvg (McMahan et al. 2018): Gaussian noise on the sum of deltas clipped to a fixed or adaptive norm."""
     del specs
-    seed = settings["seed"] if settings["insecure_seeded_noise"] else None
+    is_seeded = settings["insecure_seeded_noise"]
+    seeds = tuple(_noise_seed(settings, mechanism, which) for which in (0, 1)) if is_seeded else None
     if not settings["adaptive_clipping"]:
-        return dp_queries.gaussian_sum(mechanism.clip_norm, mechanism.noise_multiplier * mechanism.clip_norm, seed)
+        stddev = mechanism.noise_multiplier * mechanism.clip_norm
+        return dp_queries.gaussian_sum(mechanism.clip_norm, stddev, seeds and seeds[0])
     count_noise = sensitivities.COUNT_NOISE_SHARE * mechanism.cohort if mechanism.noise_multiplier else 0.0
     return dp_queries.adaptive_clip_sum(
         initial_l2_norm_clip=mechanism.clip_norm,
@@ -137,7 +140,7 @@ def _dpsgd(settings: Mapping[str, Any], mechanism: privacy.Mechanism, specs) -> 
         learning_rate=_QUANTILE_LEARNING_RATE,
         clipped_count_stddev=count_noise,
         expected_num_records=float(mechanism.cohort),
-        seed=seed,
+        seeds=seeds,
     )
 
 
@@ -147,7 +150,7 @@ def _dpftrl(settings: Mapping[str, Any], mechanism: privacy.Mechanism, specs) ->
         mechanism.clip_norm,
         mechanism.noise_multiplier,
         specs,
-        noise_seed=_noise_seed(settings),
+        noise_seed=_noise_seed(settings, mechanism),
         max_rounds=mechanism.restart_frequency,
     )
     return tfp.RestartQuery(tree, tfp.restart_query.PeriodicRoundRestartIndicator(mechanism.restart_frequency))
@@ -159,16 +162,30 @@ def _mf_dpftrl(settings: Mapping[str, Any], mechanism: privacy.Mechanism, specs)
         mechanism.noise_multiplier * mechanism.clip_norm,
         mechanism.bands,
         specs,
-        _noise_seed(settings),
+        _noise_seed(settings, mechanism),
     )
 
 
 _SUM_QUERIES = {"dpsgd": _dpsgd, "dpftrl": _dpftrl, "mf_dpftrl": _mf_dpftrl}
 
 
-def _noise_seed(settings: Mapping[str, Any]) -> int:
-    """Returns the seed of noise that later rounds draw again: the system's entropy, unless told otherwise."""
-    return settings["seed"] if settings["insecure_seeded_noise"] else secrets.randbits(62)
+def _noise_seed(settings: Mapping[str, Any], mechanism: privacy.Mechanism, which: int = 0) -> int:
+    """Returns the seed of noise that later rounds draw again: the system's entropy, unless told otherwise.
+
+    Args:
+      settings: Flags.
+      mechanism: What is accounted; noise of a training and of one on top of its model must not be the same.
+      which: Number of the noise, where there are several.
+    """
+    if not settings["insecure_seeded_noise"]:
+        return secrets.randbits(62)
+    return keys.integer_key(settings["seed"], keys.Purpose.NOISE, mechanism.phase, which)
+
+
+def secrets_in_state(settings: Mapping[str, Any], mechanism: privacy.Mechanism) -> list[str]:
+    """Returns what in the aggregator's state must not be known, in words."""
+    is_drawn_again = mechanism.kind in ("dpftrl", "mf_dpftrl") and mechanism.noise_multiplier > 0
+    return ["the seed of the noise"] if is_drawn_again and not settings["insecure_seeded_noise"] else []
 
 
 def clip_norm(settings: Mapping[str, Any], state_before: Any, measurements: Any) -> float | None:

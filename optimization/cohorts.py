@@ -1,6 +1,7 @@
 """Which clients make up a round: drawn anew from (seed, round), so that no state lives between rounds."""
 
 import concurrent.futures
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,7 +24,7 @@ def draw(sampling: str, population: int, cohort_size: int, seed: int, round_num:
       sampling: One of `SAMPLINGS`.
       population: Clients to draw from.
       cohort_size: Clients of a round; under Poisson sampling the expected number.
-      seed: Seed of the run.
+      seed: Seed of the run, or a secret one.
       round_num: The round, from 1.
 
     Returns:
@@ -38,6 +39,16 @@ def draw(sampling: str, population: int, cohort_size: int, seed: int, round_num:
     return generator.choice(population, cohort_size, replace=False)
 
 
+def secret_seed() -> np.ndarray:
+    """Returns uint32 [4], a seed of the system's entropy, as an array that a checkpoint can hold."""
+    return np.frombuffer(secrets.token_bytes(16), np.uint32)
+
+
+def as_integer(seed: np.ndarray) -> int:
+    """Returns such an array's seed as a number."""
+    return int.from_bytes(np.asarray(seed).astype("<u4").tobytes(), "little")
+
+
 # Set while a worker has all that it computes on.
 worker_computes = threading.Event()
 _PATIENCE_SECONDS = 1.0
@@ -48,10 +59,11 @@ class PreparedAhead:
 
     It waits until the worker computes: any earlier, it would take turns with the sending of that round.
 
-    Call it with a round's number for what `prepare` returns or raises; rounds may come in any order.
+    Call it with a round's number, and what else `prepare` takes and is the same in the next round, for what `prepare`
+    returns or raises; rounds may come in any order.
     """
 
-    def __init__(self, prepare: Callable[[int], Any], total_rounds: int):
+    def __init__(self, prepare: Callable[..., Any], total_rounds: int):
         """Prepares nothing yet.
 
         Args:
@@ -63,16 +75,16 @@ class PreparedAhead:
         self._pool = concurrent.futures.ThreadPoolExecutor(1)
         self._ahead: dict[int, concurrent.futures.Future] = {}
 
-    def __call__(self, round_num: int) -> Any:
+    def __call__(self, round_num: int, *others: Any) -> Any:
         worker_computes.set()
         ready = self._ahead.pop(round_num, None)
-        prepared = ready.result() if ready else self._prepare(round_num)
+        prepared = ready.result() if ready else self._prepare(round_num, *others)
         self._ahead.clear()
         if round_num < self._total_rounds:
             worker_computes.clear()
-            self._ahead[round_num + 1] = self._pool.submit(self._prepare_next, round_num + 1)
+            self._ahead[round_num + 1] = self._pool.submit(self._prepare_next, round_num + 1, *others)
         return prepared
 
-    def _prepare_next(self, round_num: int) -> Any:
+    def _prepare_next(self, round_num: int, *others: Any) -> Any:
         worker_computes.wait(_PATIENCE_SECONDS)
-        return self._prepare(round_num)
+        return self._prepare(round_num, *others)

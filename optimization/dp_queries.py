@@ -29,16 +29,16 @@ def gaussian_sum(l2_norm_clip: float, stddev: float, seed: int | None) -> tfp.Su
     )
 
 
-def adaptive_clip_sum(*, seed: int | None, **parameters: Any) -> tfp.SumAggregationDPQuery:
+def adaptive_clip_sum(*, seeds: tuple[int, int] | None, **parameters: Any) -> tfp.SumAggregationDPQuery:
     """Returns such a sum whose clip norm follows a quantile of the records' norms (Andrew et al. 2021).
 
     Args:
-      seed: As for `gaussian_sum`.
+      seeds: Of the noise on the sum and of that on the count of clipped records; None as for `gaussian_sum`.
       **parameters: Those of `tfp.QuantileAdaptiveClipSumQuery`.
     """
-    if seed is None:
+    if seeds is None:
         return tfp.QuantileAdaptiveClipSumQuery(**parameters, geometric_update=True)
-    return _SeededAdaptiveClipSum(seed=seed, **parameters, geometric_update=True)
+    return _SeededAdaptiveClipSum(*seeds, **parameters, geometric_update=True)
 
 
 class _SeededGaussianSum(tfp.GaussianSumQuery):
@@ -68,11 +68,11 @@ class _SeededGaussianSum(tfp.GaussianSumQuery):
 class _SeededAdaptiveClipSum(tfp.QuantileAdaptiveClipSumQuery):
     """The same for both sums of adaptive clipping: the records, and the count of the unclipped."""
 
-    def __init__(self, *, seed: int, **parameters: Any):
+    def __init__(self, seed: int, count_seed: int, **parameters: Any):
         super().__init__(**parameters)
         self._sum_query = _seeded(self._sum_query, seed)
         count = self._quantile_estimator_query._below_estimate_query
-        count._numerator = _seeded(count._numerator, seed + 1)
+        count._numerator = _seeded(count._numerator, count_seed)
 
     def get_noised_result(self, sample_state, global_state):
         result, state, event = super().get_noised_result(sample_state, global_state)

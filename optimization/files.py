@@ -30,8 +30,12 @@ def told(path: pathlib.Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def whole(path: pathlib.Path) -> Iterator[BinaryIO]:
+def whole(path: pathlib.Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Yields a file that takes the place of another once it is on the disk.
+
+    Args:
+      path: Where to.
+      mode: Its permissions, of which the process's mask may take some.
 
     Raises:
       Failure: If it cannot be written; the other is as before, and nothing else is left.
@@ -44,7 +48,7 @@ def whole(path: pathlib.Path) -> Iterator[BinaryIO]:
     part = path.with_name(f"{path.name}.part{os.getpid()}")
     try:
         with told(path):
-            with open(part, "wb") as file:
+            with open(part, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -64,15 +68,20 @@ def replace(path: pathlib.Path, content: bytes) -> None:
         file.write(content)
 
 
-def save_arrays(path: pathlib.Path, arrays: Mapping[str, "np.typing.ArrayLike"]) -> None:
+def save_arrays(path: pathlib.Path, arrays: Mapping[str, "np.typing.ArrayLike"], mode: int = 0o666) -> None:
     """Writes a NumPy archive whole, as `np.savez`, which would complain later of a disk that was full.
+
+    Args:
+      path: Where to.
+      arrays: The arrays by name.
+      mode: See `whole`.
 
     Raises:
       Failure: See `whole`.
     """
     import numpy as np
 
-    with whole(path) as file, zipfile.ZipFile(file, "w") as archive:
+    with whole(path, mode) as file, zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)

@@ -45,7 +45,7 @@ class Mechanism:
         `mf_dpftrl` that of each round before it is correlated.
       population: Clients.
       cohort: Clients of a round; the expected number under Poisson sampling.
-      sampling: One of `cohorts.SAMPLINGS`. That the draws stay secret is assumed.
+      sampling: One of `cohorts.SAMPLINGS`; see `rests_on_cohorts` for when the draws must stay secret.
       delta: Probability that the guarantee fails; None for 1 / population^1.1.
       restart_frequency: Rounds after which `dpftrl` starts a new tree; 0 for never.
       bands: Bands of `mf_dpftrl`; 1 is independent noise.
@@ -114,6 +114,17 @@ class Mechanism:
         """Rounds after which a client can take part again."""
         return self.population // self.cohort if self.sampling == "cyclic" else 1
 
+    @property
+    def phase(self) -> int:
+        """Trainings on private clients that went before; each of them has noise of its own."""
+        return self.pretraining.phase + 1 if self.pretraining else 0
+
+    @property
+    def rests_on_cohorts(self) -> bool:
+        """Whether something is guaranteed because nobody knows who takes part in a round."""
+        amplifies = self.kind in ("dpsgd", "ddp") and self.sampling != "cyclic" and self.cohort < self.population
+        return amplifies and not self.reason
+
     @functools.cached_property
     def analyses(self) -> tuple[analyses.Analysis, ...]:
         """Returns the ways to account this mechanism, the headline first; none if it guarantees nothing."""
@@ -145,6 +156,8 @@ class Mechanism:
 
     def epsilon(self, rounds: int) -> float:
         """Returns the headline's epsilon; infinity if there is no guarantee. By RDP, quick enough for every round."""
+        if not rounds and not self.pretraining_rounds:
+            return 0.0  # Nothing was released.
         if not self.analyses:
             return math.inf
         by_pld = self.analyses[0].pld_epsilon(rounds, self.delta) if self.accountant == "pld" else None
@@ -173,14 +186,17 @@ class Mechanism:
 
     def report(self, rounds: int) -> dict[str, Any]:
         """Returns what a run's `privacy.json` says after some rounds; None stands for no guarantee."""
-        guarantees, reason = [], self.reason
-        if not reason and not math.isfinite(self.epsilon(rounds)):
+        epsilon, guarantees, reason = self.epsilon(rounds), [], self.reason
+        if not reason and not math.isfinite(epsilon):
             reason = "there is too little noise for a finite epsilon"
         if not reason:
             guarantees = [analysis.report(rounds, self.delta) for analysis in self.analyses]
+        summary = f"Privacy: no guarantee, because {reason}." if reason else self._summary(rounds, guarantees)
+        if not rounds and not self.pretraining_rounds:
+            summary = "Privacy: epsilon 0, because nothing was trained on private clients."
         proven = next((one for one in guarantees if not one["sampling_assumed"]), None)
         return {
-            "epsilon": self.epsilon(rounds) if guarantees else None,
+            "epsilon": epsilon if math.isfinite(epsilon) else None,
             "epsilon_assumes": self._assumptions(guarantees),
             "epsilon_proven": proven and min(filter(None, (proven["epsilon_rdp"], proven["epsilon_pld"])), default=0.0),
             "delta": self.delta,
@@ -189,7 +205,7 @@ class Mechanism:
             "mechanism": dataclasses.asdict(self),
             "guarantees": guarantees,
             "warnings": self.warnings(rounds),
-            "summary": f"Privacy: no guarantee, because {reason}." if reason else self._summary(rounds, guarantees),
+            "summary": summary,
         }
 
     def _assumptions(self, guarantees: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,7 +1,8 @@
 """A run is a folder: config.json, metrics.csv, checkpoints, model, figure, TensorBoard events.
 
-Checkpoints are written whole, then renamed; the newest readable one counts. A folder belongs to one configuration and
-one format: another one is refused, and nothing in it is changed, unless `--restart` moves it aside.
+Checkpoints are written whole, then renamed; the newest readable one counts. They may hold secrets, such as seeds of
+privacy noise, and are for their owner's eyes only. A folder belongs to one configuration and one format: another one is
+refused, and nothing in it is changed, unless `--restart` moves it aside.
 """
 
 import datetime
@@ -26,6 +27,7 @@ from optimization import cli, files
 # without a number are older than numbers, and count as 1.
 FORMAT = 2
 PRIVACY_FILE = "privacy.json"
+STATISTICS_FILE = "statistics.json"
 _CONFIG = "config.json"
 _KEPT_CHECKPOINTS = 3
 _RESTART = "restart"
@@ -89,6 +91,7 @@ class RunFolder:
             if is_new:
                 self._move_aside()
             self._checkpoints.mkdir(exist_ok=True)
+            self._checkpoints.chmod(0o700)
         except BlockingIOError as error:
             raise UsageError(
                 f"Another program is running in {self.path}: wait for it, or choose another --experiment_name."
@@ -197,7 +200,7 @@ class RunFolder:
     def save_checkpoint(self, round_num: int, leaves: Sequence[np.ndarray]) -> None:
         """Writes a checkpoint whole, then removes the oldest beyond the last three."""
         arrays = {"leaves": len(leaves)} | {f"leaf_{index:04d}": leaf for index, leaf in enumerate(leaves)}
-        files.save_arrays(self._checkpoints / f"round_{round_num:08d}.npz", arrays)
+        files.save_arrays(self._checkpoints / f"round_{round_num:08d}.npz", arrays, mode=0o600)
         # Newer ones were not readable, or this run would have continued from them: they displace none.
         readable = [file for file, number in self._checkpoint_files() if number <= round_num]
         for old in readable[_KEPT_CHECKPOINTS:]:

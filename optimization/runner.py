@@ -30,6 +30,8 @@ class Experiment:
       evaluate: state -> metrics; called every `rounds_per_eval` rounds and after the last.
       columns: Names of all metrics, in the order of `metrics.csv`.
       headline: Metric that the progress bar shows.
+      secrets: What in the state must not be known, in words. A checkpoint is written before round 1, so that a run that
+        is killed early does not start again with other secrets.
     """
 
     initial_state: Callable[[], State]
@@ -37,6 +39,7 @@ class Experiment:
     evaluate: Callable[[State], Metrics]
     columns: Sequence[str]
     headline: str
+    secrets: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,8 +88,10 @@ def run(
     if found := folder.newest_checkpoint(leaves, total_rounds):
         first, leaves = found
         state = tf.nest.pack_sequence_as(state, leaves)
-        if first < total_rounds:
+        if 0 < first < total_rounds:
             print(f"Continuing after round {first} of {total_rounds}.", file=sys.stderr)
+    elif experiment.secrets:
+        folder.save_checkpoint(0, leaves)
     columns = ["round_num", *experiment.columns, "seconds"]
     table = metrics_file.MetricsFile(folder.metrics_path, columns, first, lambda rounds: _recover(folder, rounds))
     if first < total_rounds:

@@ -45,7 +45,7 @@ def prepare(runs: Sequence[cli.Settings]) -> list[tuple[cli.Settings, tasks.Task
     for settings in runs:
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{settings.experiment_name}")
         task = opened[settings.partition_seed]
-        folder.open(settings, task.clients.checksum, task.report)
+        tasks.open_folder(folder, settings, task)
         prepared.append((settings, task, folder))
     return prepared
 

@@ -139,6 +139,13 @@ def weighting(name: str, client_weighting: str) -> str:
     return "uniform" if SELECTORS[name].target.repeats else client_weighting
 
 
+def voids(name: str) -> str:
+    """Returns why noise guarantees nothing under this selector, as the words after "because"; empty if it does."""
+    if not SELECTORS[name].target.uses_losses:
+        return ""
+    return "clients are chosen by their losses (--non_private_selection), and the privacy that this spends is not known"
+
+
 def build(settings: Mapping[str, Any], name: str, sizes: Sequence[int], cohort_size: int) -> selectors.Selector:
     """Returns a selector.
 

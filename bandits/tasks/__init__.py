@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from bandits import rewards
-from data import clients
+from data import clients, statistics
 from data.errors import UsageError
+from optimization import run_folder
 
 FeatureSpec = tuple[tuple[int | None, ...], str]
 
@@ -31,6 +32,10 @@ class Task:
       report: What became of the data, for `config.json`: counts of rows read, dropped, imputed.
       multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples].
       label_range: Smallest and largest entry of such labels.
+      statistics: What was learned from training clients before any round, for `statistics.json`; empty if nothing, or
+        if it came from elsewhere.
+      private_statistics: The same in words: no noise hides it.
+      public_statistics: Digest of what came from elsewhere instead; empty if nothing did.
     """
 
     clients: clients.ClientData
@@ -44,6 +49,14 @@ class Task:
     report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     multi_label: bool = False
     label_range: tuple[float, float] = (0.0, 1.0)
+    statistics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    private_statistics: tuple[str, ...] = ()
+    public_statistics: str = ""
+
+    @property
+    def checksum(self) -> str:
+        """A digest that changes when the data does, or what is known of it from elsewhere."""
+        return "-".join(filter(None, (self.clients.checksum, self.public_statistics)))
 
     def reward_range(self, phase: str) -> tuple[float, float]:
         """Returns the smallest and the largest reward that an action can have, by a key of `rewards`."""
@@ -52,6 +65,25 @@ class Task:
             return float(matrix.min()), float(matrix.max())
         ends = np.stack([end * matrix for end in self.label_range])
         return float(ends.min(axis=0).sum(axis=0).min()), float(ends.max(axis=0).sum(axis=0).max())
+
+
+def learned(settings: Mapping[str, Any], found: statistics.OfTable | statistics.OfPosts) -> dict[str, Any]:
+    """Returns a task's fields of statistics, by `--public_statistics`."""
+    if settings["public_statistics"]:
+        return {"public_statistics": clients.file_checksum(settings["public_statistics"])}
+    words = found.in_words()
+    return {"statistics": found.as_json() if words else {}, "private_statistics": words}
+
+
+def open_folder(folder: run_folder.RunFolder, settings: Mapping[str, Any], task: Task) -> None:
+    """Opens a run's folder, and writes there what was learned from the clients' data before the run.
+
+    Raises:
+      UsageError: If it cannot be written, or holds another configuration's run.
+    """
+    folder.open(settings, task.checksum, task.report)
+    if task.statistics:
+        folder.write_json(run_folder.STATISTICS_FILE, task.statistics)
 
 
 def characters(settings: Mapping[str, Any]) -> dict[str, np.ndarray]:

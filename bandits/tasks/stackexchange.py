@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bandits import rewards, tasks
-from data import stackexchange, text
+from data import stackexchange, statistics, text
 
 
 def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
@@ -16,7 +16,7 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
 
     Args:
       settings: Flags; `data_dir` says where the posts are, `num_tags`, `vocabulary_size`, `max_words`,
-        `text_normalisation` and `keep_untagged` what is made of them.
+        `text_normalisation`, `keep_untagged` and `public_statistics` what is made of them.
       variant: Not used.
 
     Raises:
@@ -30,6 +30,7 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
         max_words=settings["max_words"],
         normalisation=settings["text_normalisation"],
         keep_untagged=settings["keep_untagged"],
+        known=statistics.read_posts(settings["public_statistics"]),
     )
     print(f"Stack Exchange: {stackexchange.describe(corpus.report)}", file=sys.stderr)
     num_tags = len(corpus.tags)
@@ -42,6 +43,7 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
         model_arguments={"vocabulary_size": len(corpus.vocabulary), "num_outputs": num_tags},
         rewards=rewards.tag_rewards(corpus.tag_counts, reference_code=settings["variant"] == "reference_code"),
         normalise=text.trimmed,
-        report={**corpus.report, "tags": corpus.tags, "tag_counts": corpus.tag_counts.tolist()},
+        report=corpus.report,
+        **tasks.learned(settings, corpus.statistics),
         multi_label=True,
     )

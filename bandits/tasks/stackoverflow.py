@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from bandits import rewards, tasks
-from data import stackoverflow, text
+from data import stackoverflow, statistics, text
 
 
 def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
@@ -12,7 +14,7 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
 
     Args:
       settings: Flags; `data_dir` and `cache_dir` say where the database is, or goes; `num_tags`, `vocabulary_size`,
-        `max_words`, `text_normalisation` and `keep_untagged` what is made of it.
+        `max_words`, `text_normalisation`, `keep_untagged` and `public_statistics` what is made of it.
       variant: Not used.
 
     Raises:
@@ -27,17 +29,19 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
         max_words=settings["max_words"],
         normalisation=settings["text_normalisation"],
         keep_untagged=settings["keep_untagged"],
+        known=statistics.read_posts(settings["public_statistics"]),
     )
-    num_tags = len(found.tags)
+    num_tags = len(found.statistics.tags)
+    tag_counts = np.array(list(found.statistics.tags.values()), np.int64)
     return tasks.Task(
         clients=found.train,
         held_out=found.held_out,
         num_actions=num_tags,
         feature_spec={"ids": ((None,), "int32"), "values": ((None,), "float32")},
         model="bag_of_words",
-        model_arguments={"vocabulary_size": found.vocabulary_size, "num_outputs": num_tags},
-        rewards=rewards.tag_rewards(found.tag_counts, reference_code=settings["variant"] == "reference_code"),
+        model_arguments={"vocabulary_size": len(found.statistics.vocabulary), "num_outputs": num_tags},
+        rewards=rewards.tag_rewards(tag_counts, reference_code=settings["variant"] == "reference_code"),
         normalise=text.trimmed,
-        report={"tags": found.tags, "tag_counts": found.tag_counts.tolist()},
+        **tasks.learned(settings, found.statistics),
         multi_label=True,
     )

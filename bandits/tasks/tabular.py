@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bandits import rewards, tasks
-from data import clients, tabular
+from data import clients, statistics, tabular
 from data.errors import UsageError
 
 _HIDDEN = {"linear": (), "mlp": (64,)}
@@ -18,8 +18,8 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
     Who is held out does not depend on `--seed`, so that runs of several seeds are compared on the same data.
 
     Args:
-      settings: Flags `data_file`, `client_column`, `label_column`, `reward_columns`, `feature_columns`, `init_labels`
-        and `model` (`linear` or `mlp`).
+      settings: Flags `data_file`, `client_column`, `label_column`, `reward_columns`, `feature_columns`, `init_labels`,
+        `public_statistics` and `model` (`linear` or `mlp`).
       variant: Not used.
 
     Raises:
@@ -39,6 +39,7 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
         settings["label_column"],
         settings["reward_columns"],
         settings["feature_columns"],
+        known=statistics.read_table(settings["public_statistics"]),
     )
     num_actions = len(table.action_names)
     phases = {"exact": rewards.exact(num_actions)}
@@ -57,6 +58,7 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
         },
         rewards=phases,
         report=table.report,
+        **tasks.learned(settings, table.statistics),
         multi_label=not table.label_counts,
         label_range=(0.0, 1.0) if table.label_counts else _range(table.train),
     )

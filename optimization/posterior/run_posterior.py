@@ -124,7 +124,7 @@ def program(settings: cli.Settings) -> int:
         name = settings.experiment_name if settings.repeat == 1 else f"{settings.experiment_name}/seed_{seed}"
         one = settings.replace(seed=seed, experiment_name=name, repeat=1)
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{name}")
-        folder.open(one, task.clients.checksum, task.report)
+        tasks.open_folder(folder, one, task)
         runs.append((one, folder))
 
     worker_flags.start(settings)

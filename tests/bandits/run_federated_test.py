@@ -18,7 +18,7 @@ import tensorflow_federated as tff
 
 from bandits import experiment, flags, metrics, registry, run_federated
 from data.errors import UsageError
-from optimization import aggregation_flags, privacy
+from optimization import aggregation_flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = ("--total_rounds=5", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=2")
@@ -305,51 +305,6 @@ def test_a_run_without_noise_guarantees_nothing(finished):
     assert spent["epsilon"] is None
     assert "no guarantee" in spent["summary"]
     assert np.isinf(table(finished)[metrics.EPSILON]).all()
-
-
-PRIVATE = (
-    "--aggregator_type=dpsgd",
-    "--noise_multiplier=1",
-    "--clip_norm=0.5",
-    "--cohort_sampling=poisson",
-    "--insecure_seeded_noise",
-    "--rounds_per_checkpoint=1",
-)
-
-
-def test_a_private_run_tells_what_it_spent_and_a_resumed_one_the_same(tmp_path, capsys):
-    assert play(tmp_path / "whole", *PRIVATE, "--total_rounds=3") == 0
-    assert "Privacy: epsilon" in capsys.readouterr().out
-    for rounds in (2, 3):
-        assert play(tmp_path / "resumed", *PRIVATE, f"--total_rounds={rounds}") == 0
-    expected = privacy.Mechanism("dpsgd", 1.0, 60, 4, "poisson", clip_norm=0.5)
-    whole = table(tmp_path / "whole")
-    np.testing.assert_allclose(whole[metrics.EPSILON], [expected.epsilon(rounds) for rounds in (1, 2, 3)])
-    pd.testing.assert_frame_equal(whole, table(tmp_path / "resumed"))
-    spent = [json.loads((tmp_path / name / "run" / "privacy.json").read_text()) for name in ("whole", "resumed")]
-    assert spent[0] == spent[1] == json.loads(json.dumps(expected.report(3)))
-
-
-def test_the_slower_accountant_fills_its_column_at_evaluations(tmp_path, capsys):
-    arguments = [one for one in PRIVATE if one != "--insecure_seeded_noise"]
-    arguments[-2] = "--cohort_sampling=fixed"
-    assert play(tmp_path, *arguments, "--total_rounds=3", "--rounds_per_eval=2", "--accountant=pld") == 0
-    expected = privacy.Mechanism("dpsgd", 1.0, 60, 4, clip_norm=0.5, accountant="pld")
-    np.testing.assert_allclose(table(tmp_path)[metrics.EPSILON], [np.nan, expected.epsilon(2), expected.epsilon(3)])
-    told = capsys.readouterr()
-    assert f"Privacy: epsilon {expected.epsilon(3):.3g} by PLD, " in told.out
-    assert "Warning: cohorts have a fixed size, and epsilon assumes others: give --cohort_sampling=poisson." in told.err
-    assert "Warning: a population of 60 is too small to hide in: this is no guarantee." in told.err
-
-
-def test_training_that_went_before_is_added_to_what_was_spent(tmp_path):
-    assert play(tmp_path / "first", *PRIVATE, "--total_rounds=2") == 0
-    start = f"--initial_model_path={tmp_path / 'first' / 'run'}"
-    assert play(tmp_path / "second", *PRIVATE, start, "--total_rounds=1") == 0
-    assert play(tmp_path / "public", *PRIVATE, start, "--initial_model_is_public", "--total_rounds=1") == 0
-    own = privacy.Mechanism("dpsgd", 1.0, 60, 4, "poisson", clip_norm=0.5)
-    found = [table(tmp_path / name)[metrics.EPSILON].iloc[-1] for name in ("second", "public")]
-    np.testing.assert_allclose(found, [own.epsilon(3), own.epsilon(1)])
 
 
 def test_rounds_without_a_client_change_nothing(tmp_path):

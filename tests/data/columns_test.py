@@ -6,13 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import columns
+from data import columns, statistics
+from data.errors import UsageError
 
 TRAIN = np.array([True, True, True, True, False, False])
 
 
 def _encode(values, is_train=TRAIN, **series):
-    return columns.encode(pd.DataFrame({"x": pd.Series(values, **series)}), is_train)
+    frame = pd.DataFrame({"x": pd.Series(values, **series)})
+    return columns.encode(frame, columns.learn(frame, is_train))
 
 
 def test_numbers_have_the_training_rows_mean_and_deviation():
@@ -115,7 +117,7 @@ def test_columns_without_a_value_in_training_rows_are_left_out(values):
 
 def test_features_are_in_the_order_of_the_columns():
     frame = pd.DataFrame({"b": list("uuvvuv"), "a": [1, 1, 3, 3, 5, 5]})
-    encoded = columns.encode(frame, TRAIN)
+    encoded = columns.encode(frame, columns.learn(frame, TRAIN))
     assert encoded.names == ["b=u", "b=v", "a"]
     assert encoded.values[0].tolist() == [1, 0, -1]
 
@@ -133,3 +135,29 @@ def test_names_keep_their_text_and_lose_a_question_mark_among_numbers():
 def test_names_are_in_the_order_of_numbers_only_if_all_are_some():
     assert columns.ordered(pd.Series(["10", "9", "9", None, "1.5"])) == ["1.5", "9", "10"]
     assert columns.ordered(pd.Series(["10", "9", "x"])) == ["10", "9", "x"]
+
+
+def _encode_known(values, known):
+    return columns.encode(pd.DataFrame({"x": values}), {"x": known})
+
+
+def test_numbers_are_standardised_by_what_is_known_from_elsewhere():
+    encoded = _encode_known([1, None, "no number"], statistics.Numbers(3.0, 2.0, has_missing=False))
+    assert encoded.values.tolist() == [[-1], [0], [0]]
+    assert encoded.imputed == {"x": 2}
+    assert _encode_known([None, 5], statistics.Numbers(3.0, 2.0, has_missing=True)).values.tolist() == [[0, 1], [1, 0]]
+
+
+def test_a_number_far_from_what_is_known_stays_finite():
+    known = statistics.Numbers(-1e308, 1e-300, has_missing=False)
+    assert np.isfinite(_encode_known([1e308, 1.0], known).values).all()
+
+
+def test_categories_are_those_known_from_elsewhere_also_of_numbers():
+    known = statistics.Categories(("2", "1", "<missing>"))
+    assert _encode_known([1, 3, None, 2], known).values.tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 1], [1, 0, 0]]
+
+
+def test_a_column_without_the_known_numbers_is_an_error():
+    with pytest.raises(UsageError, match="--public_statistics has a mean of column 'x', which holds no number"):
+        _encode_known(["a", "b"], statistics.Numbers(0.0, 1.0, has_missing=False))

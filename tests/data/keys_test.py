@@ -9,6 +9,7 @@ import pytest
 from data import keys
 
 _ROOT = pathlib.Path(keys.__file__).parents[1]
+_KEYED = ("generator", "tensorflow_key", "integer_key")
 _ROOMS = ("data", "optimization", "bandits", "scripts")
 
 
@@ -20,7 +21,7 @@ def _keys_in(source: str) -> list[tuple[str, int]]:
     """Returns purpose and number of places of every key that a module makes."""
     found = []
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("generator", "tensorflow_key"):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _KEYED:
             _, purpose, *where = node.args
             assert not any(isinstance(place, ast.Starred) for place in where), ast.unparse(node)
             found.append((ast.unparse(purpose).rpartition(".")[2], len(where)))
@@ -41,6 +42,7 @@ def test_purposes_keep_their_numbers():
         "SILOS": 9,
         "DECISION": 10,
         "DELAY": 20,
+        "NOISE": 21,
     }
 
 
@@ -98,3 +100,9 @@ def test_tensorflow_keys_of_a_run_differ():
         for client in range(20)
     }
     assert len(found) == 2 * 20 * 20
+
+
+def test_integers_of_neighbouring_seeds_and_places_lie_far_apart():
+    found = [keys.integer_key(seed, keys.Purpose.NOISE, place, 0) for seed in range(50) for place in range(2)]
+    assert all(0 <= number < 2**62 for number in found)
+    assert min(np.diff(np.sort(found))) > 10**12

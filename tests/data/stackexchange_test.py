@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from data import clients, posts, stackexchange
+from data import clients, posts, stackexchange, statistics
 from data.errors import UsageError
 
 OPTIONS = {"max_words": 8, "normalisation": "mean"}
@@ -128,6 +128,25 @@ def test_words_and_tags_are_counted_on_training_users_only(folder):
         assert corpus.tag_counts.dtype == np.int64
         assert corpus.tag_counts.tolist() == [2 * len(training), len(training)]
         assert corpus.vocabulary[:1] == ["beer"]
+
+
+def test_words_and_tags_from_elsewhere_are_taken_as_they_are(folder):
+    own = _load(folder)
+    again = _load(folder, known=own.statistics, num_tags=1, vocabulary_size=1)
+    assert again.statistics == own.statistics
+    for index in range(len(own.train)):
+        for one, other in zip(
+            _decoded(own, own.train.load(index)), _decoded(again, again.train.load(index)), strict=True
+        ):
+            assert one == other
+    known = statistics.OfPosts(("unheard", "beer"), {"tap": 5, "unseen": 3, "ale": 1})
+    other = _load(folder, known=known)
+    assert (other.vocabulary, other.tags, other.tag_counts.tolist()) == (
+        ["unheard", "beer"],
+        ["tap", "unseen", "ale"],
+        [5, 3, 1],
+    )
+    assert {word for bag, _ in _decoded(other, other.train.load(0)) for word in bag} == {"beer"}
 
 
 def test_rarer_tags_follow_in_alphabetical_order_and_may_be_fewer_than_asked_for(folder):

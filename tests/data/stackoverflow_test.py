@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import stackoverflow
+from data import stackoverflow, statistics
 from data.errors import UsageError
 
 OPTIONS = {"vocabulary_size": 3, "num_tags": 2, "max_words": 4, "normalisation": "mean", "keep_untagged": False}
@@ -34,8 +34,8 @@ def folder(tmp_path, write_database):
 
 def test_posts_are_bags_of_body_and_title_and_their_tags(folder):
     found = stackoverflow.load(str(folder), None, **OPTIONS)
-    assert found.tags == ["java", "c++"]
-    assert found.tag_counts.tolist() == [7, 3]
+    assert list(found.statistics.tags.items()) == [("java", 7), ("c++", 3)]
+    assert found.statistics.vocabulary == ("the", "dog", "cat")
     examples = found.train.load(0)
     # The first post: the twice and cat once among its words in the vocabulary; the second has neither tag.
     np.testing.assert_array_equal(examples.features["ids"], [[0, 2, 0, 0], [0, 1, 0, 0]])
@@ -67,3 +67,12 @@ def test_a_damaged_file_of_counts_is_named(folder, name, content):
     (folder / f"stackoverflow.{name}").write_text(content)
     with pytest.raises(UsageError, match=f"stackoverflow.{name} .*undamaged file"):
         stackoverflow.load(str(folder), None, **OPTIONS)
+
+
+def test_words_and_tags_from_elsewhere_need_no_counts(folder):
+    for name in (stackoverflow.WORD_COUNTS, stackoverflow.TAG_COUNTS):
+        (folder / name).unlink()
+    known = statistics.OfPosts(("the", "dog", "cat"), {"java": 7, "c++": 3})
+    found = stackoverflow.load(str(folder), None, **OPTIONS, known=known)
+    assert found.statistics == known
+    np.testing.assert_array_equal(found.train.load(0).features["ids"], [[0, 2, 0, 0], [0, 1, 0, 0]])

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from data import columns, tabular
+from data import statistics, tabular
 from data.errors import UsageError
 
 # Five clients; with the seed 0, client c is held out. Its values must not be learned from.
@@ -44,6 +44,52 @@ def _rows(population) -> dict[str, list[list[float]]]:
 
 def _labels(population) -> dict[str, list]:
     return {name: population.load(index).labels.tolist() for index, name in enumerate(population.client_ids)}
+
+
+def test_statistics_say_what_was_learned(clinics):
+    age = clinics.statistics.columns["age"]
+    assert (age.mean, age.deviation, age.has_missing) == (pytest.approx(3.2), pytest.approx(np.sqrt(0.96)), True)
+    assert clinics.statistics.columns["color"].categories == ("green", "red", "<missing>")
+    assert clinics.statistics.labels == {"no": 3, "yes": 3}
+
+
+def test_statistics_that_were_learned_give_the_same_table_again(clinics, write):
+    path = write(json.dumps(clinics.statistics.as_json()), "statistics.json")
+    again = tabular.load(write(CLINICS), "site", "target", known=statistics.read_table(path))
+    assert _rows(again.train) == _rows(clinics.train)
+    assert (again.feature_names, again.label_counts) == (clinics.feature_names, clinics.label_counts)
+    assert again.statistics == clinics.statistics
+
+
+def test_statistics_from_elsewhere_decide_features_and_actions(write):
+    known = statistics.OfTable(
+        {"age": statistics.Numbers(2.0, 1.0, False), "color": statistics.Categories(("blue", "red"))},
+        {"yes": 1, "maybe": 5},
+    )
+    table = tabular.load(write(CLINICS), "site", "target", known=known)
+    assert table.feature_names == ("age", "color=blue", "color=red")
+    assert (table.action_names, table.label_counts) == (("yes", "maybe"), (1, 5))
+    assert table.report["dropped_rows"]["of_another_label"] == 4
+    assert sum(map(len, _labels(table.train).values())) + sum(map(len, _labels(table.held_out).values())) == 4
+    assert [2, 0, 1] in _rows(table.train)["b"] + _rows(table.held_out)["b"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "labels", "message"),
+    [
+        ({"age": None}, {"yes": 1, "no": 1}, "has nothing of the features of .*: color"),
+        (
+            {"age": None, "color": None, "sex": None},
+            {"yes": 1, "no": 1},
+            "has more columns than the features of .*: sex",
+        ),
+        ({"age": None, "color": None}, {}, "has no labels, but .* is read as a table of labels"),
+        ({"age": None, "color": None}, {"left": 1, "right": 1}, "No row of .* with a label of --public_statistics"),
+    ],
+)
+def test_statistics_of_another_table_are_an_error(write, columns, labels, message):
+    with pytest.raises(UsageError, match=message):
+        tabular.load(write(CLINICS), "site", "target", known=statistics.OfTable(columns, labels))
 
 
 def test_features_are_learned_from_training_clients_only(clinics):
@@ -362,7 +408,7 @@ def test_a_part_that_is_none_or_all_is_refused(write, fraction):
 
 
 def test_exactly_1000_categories_and_classes_are_taken(write):
-    rows = "".join(f"{row % 2},text {row},{row}\n" for row in range(columns.MAX_CATEGORIES))
+    rows = "".join(f"{row % 2},text {row},{row}\n" for row in range(statistics.MAX_CATEGORIES))
     table = tabular.load(write(f"site,x,y\n{rows}"), "site", "y")
     assert len(table.action_names) == 1000
     assert len(table.feature_names) == 800

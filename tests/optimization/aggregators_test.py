@@ -4,7 +4,7 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization import aggregation_flags, aggregators, cli
+from optimization import aggregation_flags, aggregators, cli, privacy
 
 SHAPES = ((2000, 2), (96,))
 DELTA = tuple(np.full(shape, 0.01, np.float32) for shape in SHAPES)  # L2 norm 0.64.
@@ -20,20 +20,20 @@ KINDS = {
 }
 
 
-def build(*arguments: str, cohort: int = 4):
+def build(*arguments: str, cohort: int = 4, shapes=SHAPES, pretraining=None):
     flags = cli.FlagSet("")
     flags.group("")
     flags.integer("seed", 3, "")
     aggregation_flags.define(flags)
     settings = aggregation_flags.resolve(flags.parse(["test", *arguments]))
-    mechanism = aggregation_flags.mechanism(settings, 100, cohort, 4096)
-    delta_type = tff.to_type(tuple((np.float32, shape) for shape in SHAPES))
-    factory = aggregators.build(settings, mechanism, SHAPES)
+    mechanism = aggregation_flags.mechanism(settings, 100, cohort, 4096, pretraining, 1 if pretraining else 0)
+    delta_type = tff.to_type(tuple((np.float32, shape) for shape in shapes))
+    factory = aggregators.build(settings, mechanism, shapes)
     return settings, factory.create(delta_type, tff.TensorType(np.float32))
 
 
-def build_kind(kind: str):
-    return build(f"--aggregator_type={kind.removesuffix('_adaptive')}", *KINDS[kind])
+def build_kind(kind: str, *arguments: str, **others):
+    return build(f"--aggregator_type={kind.removesuffix('_adaptive')}", *KINDS[kind], *arguments, **others)
 
 
 def flat(parts) -> np.ndarray:
@@ -67,6 +67,24 @@ def test_private_noise_does_not_repeat(tff_worker):
         _, process = build("--aggregator_type=dpsgd", "--noise_multiplier=0.5", "--clip_norm=0.4")
         found.append(flat(play(process, process.initialize(), [ZERO] * 4).result))
     assert not np.array_equal(*found)
+
+
+@pytest.mark.parametrize("kind", ["dpsgd", "dpsgd_adaptive", "dpftrl", "mf_dpftrl"])
+def test_seeded_noise_is_another_in_each_training_and_for_each_seed(tff_worker, kind):
+    pair = ((40, 2), (80,))  # Two tensors of one size, so that a shifted stream would show.
+    earlier = privacy.Mechanism("dpsgd", 1.0, 100, 4)
+    noises = []
+    for arguments in ((), ("--seed=4",)):
+        for pretraining in (None, earlier):
+            _, process = build_kind(kind, *arguments, shapes=pair, pretraining=pretraining)
+            state = process.initialize()
+            for _ in range(3):
+                output = play(process, state, [tuple(np.zeros(shape, np.float32) for shape in pair)] * 4)
+                state = output.state
+                noises += [np.ravel(part) for part in output.result]
+    correlations = np.corrcoef(noises)
+    runs = np.arange(len(noises)) // 6
+    assert np.abs(correlations[runs[:, np.newaxis] != runs]).max() < 0.6
 
 
 def test_the_reported_clip_norm_is_the_one_that_the_round_used(tff_worker):

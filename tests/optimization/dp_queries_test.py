@@ -80,8 +80,9 @@ ADAPTIVE = {
 
 def adapt(seed, noise_multiplier, count_stddev, rounds):
     """Returns the clip norm after rounds of 25 records with log-normal norms."""
+    seeds = None if seed is None else (seed, seed + 10)
     query = dp_queries.adaptive_clip_sum(
-        seed=seed, noise_multiplier=noise_multiplier, clipped_count_stddev=count_stddev, **ADAPTIVE
+        seeds=seeds, noise_multiplier=noise_multiplier, clipped_count_stddev=count_stddev, **ADAPTIVE
     )
     draw, state, norms = np.random.default_rng(0), query.initial_global_state(), []
     for _ in range(rounds):

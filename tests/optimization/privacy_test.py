@@ -328,3 +328,34 @@ def test_what_weakens_a_guarantee_is_warned_of(values, warning):
 def test_bad_values_are_refused(values, message):
     with pytest.raises(ValueError, match=message):
         Mechanism(**{"kind": "dpsgd", "noise_multiplier": 1.0, "population": 100, "cohort": 10, **values})
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"sampling": "poisson"}, True),
+        ({"kind": "ddp"}, True),
+        ({"sampling": "cyclic"}, False),
+        ({"noise_multiplier": 0.0}, False),
+        ({"voided": "the noise is known"}, False),
+        ({"cohort": 100}, False),
+        ({"kind": "dpftrl"}, False),
+        ({"kind": "mf_dpftrl"}, False),
+    ],
+)
+def test_a_guarantee_rests_on_cohorts_where_their_draw_amplifies_it(changes, expected):
+    mechanism = Mechanism(**{"kind": "dpsgd", "noise_multiplier": 1.0, "population": 100, "cohort": 10} | changes)
+    assert mechanism.rests_on_cohorts == expected
+
+
+def test_each_training_on_private_clients_is_a_phase_of_its_own():
+    first = Mechanism("dpsgd", 1.0, 100, 10)
+    second = dataclasses.replace(first, pretraining=first, pretraining_rounds=2)
+    assert [first.phase, second.phase, dataclasses.replace(second, pretraining=second).phase] == [0, 1, 2]
+
+
+def test_before_the_first_round_nothing_is_spent():
+    mechanism = Mechanism("none", 0.0, 100, 10)
+    assert (mechanism.epsilon(0), mechanism.report(0)["epsilon"]) == (0.0, 0.0)
+    assert mechanism.report(0)["summary"] == "Privacy: epsilon 0, because nothing was trained on private clients."

@@ -15,6 +15,7 @@ SETTINGS = {
     "text_normalisation": "mean",
     "keep_untagged": False,
     "variant": "paper",
+    "public_statistics": None,
     "seed": 0,
 }
 # User n has tags n, n + 1, ... 39: the more frequent, the higher its number.
@@ -103,3 +104,14 @@ def test_what_was_read_is_reported(settings, capsys):
 def test_a_missing_file_is_a_usage_error(settings, tmp_path):
     with pytest.raises(UsageError, match="--data_dir"):
         stackexchange.load(settings | {"data_dir": str(tmp_path / "nowhere")})
+
+
+def test_words_and_tags_are_statistics_and_no_part_of_the_report(settings, tmp_path):
+    learned = stackexchange.load(settings)
+    assert not {"tags", "tag_counts"} & set(learned.report)
+    assert learned.statistics["vocabulary"] == ("a", "beer", "post")
+    assert learned.private_statistics == ("the posts' vocabulary, their tags and the tags' counts",)
+    (tmp_path / "statistics.json").write_text(json.dumps(learned.statistics))
+    public = stackexchange.load(settings | {"public_statistics": str(tmp_path / "statistics.json")})
+    assert (public.private_statistics, public.statistics) == ((), {})
+    np.testing.assert_array_equal(public.rewards["bandits"], learned.rewards["bandits"])

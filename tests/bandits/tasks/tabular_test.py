@@ -1,5 +1,7 @@
 """Tests of bandits.tasks.tabular."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ SETTINGS = {
     "feature_columns": None,
     "model": "linear",
     "init_labels": None,
+    "public_statistics": None,
     "seed": 0,
 }
 # Labels r, q, p of 3, 2 and 1 rows a client; with the seed 0, client c is held out.
@@ -128,3 +131,22 @@ def test_the_real_advertisements_make_a_task(shared_data):
     task = tabular.load({**SETTINGS, **flags})
     assert (len(task.clients), len(task.held_out), task.num_actions) == (80, 20, 10)
     assert task.model_arguments == {"num_features": 1, "hidden": (), "num_outputs": 10}
+
+
+def test_what_was_learned_from_clients_is_named_unless_it_is_public(settings, tmp_path):
+    learned = tabular.load(settings())
+    assert learned.private_statistics == (
+        "means, deviations and categories of the table's columns",
+        "the table's labels and their counts",
+    )
+    assert learned.statistics["labels"] == {"p": 4, "q": 8, "r": 12}
+    (tmp_path / "statistics.json").write_text(json.dumps(learned.statistics))
+    public = tabular.load(settings(public_statistics=str(tmp_path / "statistics.json")))
+    assert (public.private_statistics, public.statistics) == ((), {})
+    assert public.checksum not in (learned.checksum, "")
+    np.testing.assert_array_equal(public.clients.load(0).features, learned.clients.load(0).features)
+
+
+def test_a_table_of_rewards_without_context_teaches_nothing(settings):
+    task = tabular.load(settings("site,left,right\n" + "a,0,1\nb,1,0\n" * 9, label_column=None, reward_columns="all"))
+    assert (task.private_statistics, task.statistics) == ((), {})

@@ -1,0 +1,114 @@
+"""What the phases of a bandit run are accounted as, and whose data their models know.
+
+A run's `privacy.json` records, beside its mechanism, a digest of its clients and which of them trained its model, so
+that a run which starts from that model can tell whether its own clients are others.
+"""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from bandits import registry, tasks
+from bandits.client_selection import selector_flags
+from optimization import aggregation_flags, privacy, run_folder
+
+if TYPE_CHECKING:
+    from bandits import experiment
+
+# Flags of tasks that do not say who the clients are: places of files, whose contents are in the checksum, and models.
+_NOT_OF_CLIENTS = {"data_file", "public_statistics", "model", "norm", "init_labels"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """The private training behind a model.
+
+    Attributes:
+      mechanism: What is accounted.
+      rounds: Its rounds.
+      checksum: Digest of the population; empty if unknown.
+      clients: Ranges [start, end) of its clients in that population.
+    """
+
+    mechanism: privacy.Mechanism
+    rounds: int
+    checksum: str = ""
+    clients: tuple[tuple[int, int], ...] = ()
+
+    def is_apart(self, checksum: str, clients: range) -> bool:
+        """Returns whether none of these clients of a population is known to the model."""
+        if not self.clients or self.checksum != checksum:
+            return False
+        return all(end <= clients.start or clients.stop <= start for start, end in self.clients)
+
+    def report(self, rounds: int) -> dict[str, Any]:
+        """Returns what `privacy.json` says after some rounds."""
+        return self.mechanism.report(rounds) | {"population": {"checksum": self.checksum, "clients": self.clients}}
+
+
+def population_checksum(settings: Mapping[str, Any], task: tasks.Task) -> str:
+    """Returns a digest of who the clients are: of the data, and of what makes clients of it."""
+    own = registry.TASKS[settings["task_type"]].flags - _NOT_OF_CLIENTS
+    made_by = {name: settings[name] for name in sorted(own)}
+    described = [settings["task_type"], task.clients.checksum, made_by, list(task.clients.client_ids)]
+    return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:16]
+
+
+def of_initial_model(settings: Mapping[str, Any]) -> Trained | None:
+    """Returns the training behind `--initial_model_path`; None without such a model, or if it is public."""
+    if not settings["initial_model_path"] or settings["initial_model_is_public"]:
+        return None
+    path = run_folder.find_model(settings["initial_model_path"]).parent.parent / run_folder.PRIVACY_FILE
+    return Trained(*privacy.load(path), *_recorded_clients(path))
+
+
+def _recorded_clients(path: pathlib.Path) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """Returns what `Trained.report` recorded of the clients; nothing where that is not known."""
+    try:
+        population = json.loads(path.read_text())["population"]
+        ranges = tuple((int(start), int(end)) for start, end in population["clients"])
+        return str(population["checksum"]), ranges
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", ()
+
+
+def of_phase(
+    settings: Mapping[str, Any], task: tasks.Task, phase: "experiment.Phase", dimension: int, before: Trained | None
+) -> Trained:
+    """Returns what a phase is accounted as, after `phase.total_rounds`.
+
+    Args:
+      settings: Flags.
+      task: The task.
+      phase: The phase.
+      dimension: Parameters of the model.
+      before: The training behind its initial model; None for none on private clients.
+
+    Raises:
+      UsageError: If the flags do not fit the population.
+    """
+    count = len(phase.population)
+    if not phase.bandit.trains:
+        return before or Trained(privacy.Mechanism("none", 0.0, population=count, cohort=phase.cohort_size), 0)
+    checksum = population_checksum(settings, task)
+    apart = before is not None and before.is_apart(checksum, phase.population)
+    mechanism = aggregation_flags.mechanism(
+        settings,
+        count,
+        phase.cohort_size,
+        dimension,
+        before and before.mechanism,
+        before.rounds if before else 0,
+        disjoint=apart,
+        apart_from=task.private_statistics,
+        voided=selector_flags.voids(phase.client_selection),
+    )
+    own = (phase.population.start, phase.population.stop)
+    if before is None:
+        ranges = (own,)
+    else:  # Without a common population, nobody can be told apart any more.
+        ranges = (*before.clients, own) if before.clients and before.checksum == checksum else ()
+    return Trained(mechanism, phase.total_rounds, checksum, ranges)
