@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 from bandits import decision_rules
 from bandits.ads import flags, metrics, process
 from data import ads, keys
-from optimization import aggregators, privacy, runner
+from optimization import aggregation_flags, aggregators, privacy, runner
 
 # Few enough values for TFF, of which each costs some milliseconds; enough to keep all cores busy.
 _CLIENTS_PER_SHARD = 500
@@ -67,6 +67,7 @@ def mechanism(settings: Mapping[str, Any]) -> privacy.Mechanism:
         noise_multiplier=noise_multiplier or 0.0,
         population=settings["clients"],
         cohort=settings["clients"],
+        voided=aggregation_flags.seeded_noise(settings) if noise_multiplier else "",
     )
 
 
@@ -140,9 +141,8 @@ def build(settings: Mapping[str, Any], impressions: ads.Impressions) -> runner.E
     rule = flags.RULES[settings["decision_rule"]].build(flags.rule_values(settings))
     num_clients, _, num_actions = impressions.clicks.shape
     weigh_exploration = settings["client_weighting"] == "exploration"
-    tff_process = build_process(
-        rule, num_actions, weigh_exploration, tuple(aggregation(settings).items()), mechanism(settings)
-    )
+    accounted = mechanism(settings)
+    tff_process = build_process(rule, num_actions, weigh_exploration, tuple(aggregation(settings).items()), accounted)
     pull_central = build_centralised(rule)
     # Clipping is of one client's differential, not of a shard's.
     shard_size = _CLIENTS_PER_SHARD if settings["clip_norm"] is None else 1
@@ -158,7 +158,8 @@ def build(settings: Mapping[str, Any], impressions: ads.Impressions) -> runner.E
         centralised, central_row = _count(
             progress.centralised, int(clicks), np.asarray(executed), impressions.rates, "centralised"
         )
-        return Progress(server, federated, central, centralised), row | central_row
+        spent = {metrics.EPSILON: accounted.epsilon(round_num)}
+        return Progress(server, federated, central, centralised), row | central_row | spent
 
     nothing = Totals(np.int64(0), np.float64(0))
     return runner.Experiment(

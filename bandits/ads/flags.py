@@ -67,7 +67,8 @@ def define() -> cli.FlagSet:
     flags.switch(
         "insecure_seeded_noise",
         False,
-        "draw that noise from --seed, for runs that can be repeated: who knows the seed can remove it",
+        "draw that noise from --seed, for runs that can be repeated: they guarantee nothing, as who knows the seed can "
+        "remove it",
     )
 
     flags.group("Data")

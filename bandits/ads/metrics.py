@@ -1,4 +1,6 @@
-"""Names of the columns in an ad run's `metrics.csv`: each of METRICS for each of LEARNERS."""
+"""Names of the columns in an ad run's `metrics.csv`: each of METRICS for each of LEARNERS, and the privacy spent."""
+
+from bandits.metrics import EPSILON
 
 AVERAGE_CLICKS = "average_clicks"
 OPTIMAL_SHARE = "optimal_share"
@@ -14,4 +16,4 @@ def column(learner: str, metric: str) -> str:
     return f"{learner}_{metric}"
 
 
-COLUMNS = tuple(column(learner, metric) for learner in LEARNERS for metric in METRICS)
+COLUMNS = (*(column(learner, metric) for learner in LEARNERS for metric in METRICS), EPSILON)

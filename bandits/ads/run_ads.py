@@ -61,6 +61,8 @@ def run(settings: cli.Settings, impressions: ads.Impressions, folder: run_folder
         rounds_per_checkpoint=settings.rounds_per_checkpoint,
         label=settings.decision_rule,
     )
+    spent = experiment.mechanism(settings).report(outcome.round_num)
+    folder.write_json(run_folder.PRIVACY_FILE, spent)
     if outcome.signum:
         print(f"Stopped; the same command continues {folder.path}.", file=sys.stderr)
         return 128 + outcome.signum
@@ -73,11 +75,8 @@ def run(settings: cli.Settings, impressions: ads.Impressions, folder: run_folder
             f"{learner}: {int(reward)} clicks, regret {regret:.1f}; in the last round {clicks:.3f} clicks an "
             f"impression, best ad {share:.1%}."
         )
-    if settings.noise_multiplier is not None:
-        spent = experiment.mechanism(settings).report(outcome.round_num)
-        folder.write_json(run_folder.PRIVACY_FILE, spent)
-        print(spent["summary"])
-    print(f"Results in {folder.path}: metrics.csv, ads.png, config.json")
+    print(spent["summary"])
+    print(f"Results in {folder.path}: metrics.csv, ads.png, config.json, privacy.json")
     return 0
 
 

@@ -128,13 +128,25 @@ def test_seeded_noise_is_reproducible_and_changes_the_run(finished, tmp_path):
         )
     pd.testing.assert_frame_equal(table(tmp_path, "a"), table(tmp_path, "b"), check_exact=True)
     assert not table(tmp_path, "a").equals(table(finished))
+    assert json.loads((tmp_path / "a" / "privacy.json").read_text())["epsilon"] is None
+    assert np.isinf(table(tmp_path, "a")[metrics.EPSILON]).all()
+
+
+def test_a_run_without_noise_says_that_nothing_is_guaranteed(finished):
+    spent = json.loads((finished / "run" / "privacy.json").read_text())
+    assert (spent["epsilon"], spent["summary"]) == (None, "Privacy: no guarantee, because there is no noise.")
+    assert np.isinf(table(finished)[metrics.EPSILON]).all()
 
 
 def test_a_noisy_run_accounts_its_privacy(tmp_path, capfd):
     play(tmp_path, "--clip_norm=0.5", "--noise_multiplier=5")
     spent = json.loads((tmp_path / "run" / "privacy.json").read_text())
     assert spent["summary"] in capfd.readouterr().out
-    assert spent == experiment.mechanism({"noise_multiplier": 5.0, "clients": 8}).report(5)
+    settings = {"noise_multiplier": 5.0, "clients": 8, "insecure_seeded_noise": False}
+    mechanism = experiment.mechanism(settings)
+    assert spent == json.loads(json.dumps(mechanism.report(5)))
+    expected = [mechanism.epsilon(round_num) for round_num in range(1, 6)]
+    np.testing.assert_allclose(table(tmp_path)[metrics.EPSILON], expected)
 
 
 def test_the_figure_of_several_runs(finished, tmp_path, capfd):
