@@ -92,7 +92,7 @@ def define(flags: cli.FlagSet) -> None:
         "fixed",
         cohorts.SAMPLINGS,
         "how a round's clients are drawn; with --aggregator_type=dpsgd, epsilon assumes poisson, and with dpftrl and "
-        "mf_dpftrl cyclic makes it small. Where a guarantee rests on them (dpsgd, ddp; not cyclic), cohorts are secret: "
+        "mf_dpftrl cyclic makes it small. Where a guarantee rests on them (dpsgd, ddp; not cyclic), they are secret: "
         "not drawn from --seed, and so not paired between runs of one seed",
     )
     flags.integer(
