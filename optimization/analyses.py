@@ -94,10 +94,13 @@ class Analysis:
         return [(dataclasses.replace(self, earlier=None, disjoint=False), rounds), self.earlier]
 
     def divergences(self, rounds: int) -> np.ndarray:
-        """Returns the Renyi divergences, float64 [orders]; they add up over rounds and trainings."""
+        """Returns the Renyi divergences, float64 [orders]; they add up over rounds, and over trainings of a client."""
         amount = self.amount(rounds)
         total = amount * self.release.divergences if amount else np.zeros_like(releases.ORDERS)
-        return total + self.earlier[0].divergences(self.earlier[1]) if self.earlier else total
+        if not self.earlier:
+            return total
+        earlier = self.earlier[0].divergences(self.earlier[1])
+        return np.maximum(total, earlier) if self.disjoint else total + earlier
 
     def epsilon(self, rounds: int, delta: float) -> tuple[float, float]:
         """Returns the RDP epsilon and the order that it comes from, among dp-accounting's default orders."""

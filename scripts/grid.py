@@ -264,6 +264,8 @@ def report(sweep: Sweep, folder: pathlib.Path) -> int:
                 points, axes, folder / name, metric=sweep.metric, title=title, smallest=sweep.smallest
             )
             written.append(name)
+    if told := grid_results.privacy_told(outcomes, folder / "runs"):
+        print(told)
     print(f"Results in {folder}: {', '.join(written)}; each run's folder in {folder / 'runs'}")
     failed = [outcome for outcome in outcomes if outcome.status == grid_results.FAILED]
     if failed:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from data.errors import UsageError
-from optimization import files, run_folder
+from optimization import files, privacy, run_folder, tuning_privacy
 from scripts import grid_plan, grid_worker, runs
 
 if TYPE_CHECKING:
@@ -185,6 +185,15 @@ def text(
             lines.append(f"... and {len(points) - shown} more, see results.csv")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
+
+
+def privacy_told(outcomes: Sequence[Outcome], folder: pathlib.Path) -> str:
+    """Returns what the search has cost the clients' privacy, of the runs that say what they spent; empty for none."""
+    paths = [folder / outcome.run.name / run_folder.PRIVACY_FILE for outcome in outcomes]
+    found = [privacy.load(path) for path in paths if path.exists()]
+    told = tuning_privacy.describe(found)
+    missing = len(paths) - len(found)
+    return f"{told} Not counted: {missing} runs without a {run_folder.PRIVACY_FILE}." if told and missing else told
 
 
 def learning_rates(swept: Sequence[str]) -> tuple[str, str] | None:

@@ -7,7 +7,7 @@ import matplotlib.image
 import pytest
 
 from data.errors import UsageError
-from optimization import cli, run_folder
+from optimization import cli, privacy, run_folder, tuning_privacy
 from scripts import grid_plan, grid_results, grid_worker
 
 FLAGS = {"client_learning_rate": 0.1, "seed": 0, "total_rounds": 10}
@@ -133,6 +133,18 @@ def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first(tmp_path):
     assert list(found.columns) == columns
     assert list(found["run"])[3:5] == ["mixed/seed_0", "mixed/seed_1"]
     assert list(found["client_learning_rate"]) == [0.1, 0.2, 0.3, 0.4, 0.4, 0.5]
+
+
+def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
+    outcomes = [_outcome(f"p{place}", 0.5) for place in range(3)]
+    mechanism = privacy.Mechanism("dpsgd", 1.0, 1000, 10, "poisson")
+    assert grid_results.privacy_told(outcomes, tmp_path) == ""
+    for outcome in outcomes[:2]:
+        (tmp_path / outcome.run.name).mkdir(parents=True)
+        (tmp_path / outcome.run.name / "privacy.json").write_text(json.dumps(mechanism.report(5)))
+    told = grid_results.privacy_told(outcomes, tmp_path)
+    assert told == f"{tuning_privacy.describe([(mechanism, 5)] * 2)} Not counted: 1 runs without a privacy.json."
+    assert f"The 2 runs together spend epsilon {mechanism.epsilon(10):.3g} by RDP" in told
 
 
 def test_the_two_learning_rates_are_the_servers_and_the_clients():
