@@ -107,6 +107,7 @@ def define(flags: cli.FlagSet) -> None:
         f"mf_dpftrl: bands of the factor, rounds over which noise cancels (default: {_BANDS}; by turns at most the "
         "rounds after which a client comes back)",
         low=1,
+        high=10_000,
     )
     flags.integer("ddp_bits", 20, "ddp: bits of a coordinate of the secure sum", low=1, high=22)
     flags.switch(

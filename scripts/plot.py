@@ -57,7 +57,7 @@ def define() -> cli.FlagSet:
 
 def program(settings: cli.Settings) -> None:
     """Reads the runs' metrics and draws them."""
-    if not settings.runs:
+    if not settings.runs or "" in settings.runs.split(","):
         raise UsageError("--runs names no run: give their folders, separated by commas.")
     if settings.tables:
         print_tables(settings)

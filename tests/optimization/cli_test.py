@@ -140,6 +140,20 @@ def test_flags_of_other_programs_are_kept_in_their_order_where_they_are_wanted()
     assert "--sweep: several\n" in flag_set.help()
 
 
+@pytest.mark.parametrize("name", ["a", "a/b.c/seed_0", "日本", "with blank"])
+def test_the_name_of_a_folder_may_be_any_below_another(name):
+    flag_set = cli.FlagSet("")
+    flag_set.group("Only")
+    flag_set.folder("experiment_name", "its name")
+    assert flag_set.parse(["program", f"--experiment_name={name}"]).experiment_name == name
+
+
+def test_seeds_end_with_the_largest_of_32_bits():
+    assert cli.seeds({"seed": 2**32 - 3, "repeat": 3}) == range(2**32 - 3, 2**32)
+    with pytest.raises(UsageError, match=r"--seed=4294967294 with --repeat=3 ends above 4294967295"):
+        cli.seeds({"seed": 2**32 - 2, "repeat": 3})
+
+
 def test_settings_are_read_by_attribute_and_by_key():
     settings = _parse("--count=4")
     assert settings.count == settings["count"] == 4
