@@ -29,6 +29,9 @@ ACCOUNTANTS: Mapping[str, str] = {
 }
 
 # Beyond these, epsilon says little.
+_COVERS = (
+    "the models; not metrics.csv and TensorBoard's events, whose exact sums over each cohort are as private as the data"
+)
 _MOST_DELTA = 1e-3
 _LEAST_POPULATION = 100
 _UNIT = "What it protects is the client, all of whose data counts as one, never the examples or people behind it."
@@ -202,6 +205,7 @@ class Mechanism:
             "delta": self.delta,
             "rounds": rounds,
             "unit": "client",
+            "covers": _COVERS,
             "mechanism": dataclasses.asdict(self),
             "guarantees": guarantees,
             "warnings": self.warnings(rounds),

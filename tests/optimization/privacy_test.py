@@ -359,3 +359,9 @@ def test_before_the_first_round_nothing_is_spent():
     mechanism = Mechanism("none", 0.0, 100, 10)
     assert (mechanism.epsilon(0), mechanism.report(0)["epsilon"]) == (0.0, 0.0)
     assert mechanism.report(0)["summary"] == "Privacy: epsilon 0, because nothing was trained on private clients."
+
+
+def test_a_report_says_that_metrics_are_not_covered():
+    report = Mechanism("dpsgd", 1.0, 1000, 10, "poisson").report(2)
+    assert (report["unit"], report["covers"][:10]) == ("client", "the models")
+    assert "not metrics.csv" in report["covers"]
