@@ -193,15 +193,17 @@ class Mechanism:
         if not reason and not math.isfinite(epsilon):
             reason = "there is too little noise for a finite epsilon"
         if not reason:
-            guarantees = [analysis.report(rounds, self.delta) for analysis in self.analyses]
+            every = [analysis.report(rounds, self.delta) for analysis in self.analyses]
+            guarantees = [one for one in every if math.isfinite(one["epsilon_rdp"])]
         summary = f"Privacy: no guarantee, because {reason}." if reason else self._summary(rounds, guarantees)
         if not rounds and not self.pretraining_rounds:
             summary = "Privacy: epsilon 0, because nothing was trained on private clients."
-        proven = next((one for one in guarantees if not one["sampling_assumed"]), None)
+        proven = [one for one in guarantees if not one["sampling_assumed"]][:1]
+        both = [one[name] for one in proven for name in ("epsilon_rdp", "epsilon_pld") if one[name] is not None]
         return {
             "epsilon": epsilon if math.isfinite(epsilon) else None,
             "epsilon_assumes": self._assumptions(guarantees),
-            "epsilon_proven": proven and min(filter(None, (proven["epsilon_rdp"], proven["epsilon_pld"])), default=0.0),
+            "epsilon_proven": min(both, default=None),
             "delta": self.delta,
             "rounds": rounds,
             "unit": "client",
@@ -229,6 +231,8 @@ class Mechanism:
         if first["sampling_assumed"]:
             proven = [f"{self._figures(one)} ({one['neighbours']})" for one in others if not one["sampling_assumed"]]
             text.append(f"Proven for cohorts of a fixed size: {proven[0] if proven else 'nothing'}.")
+        elif others and others[-1]["sampling_assumed"]:
+            text.append(f"Not proven: {self._figures(others[-1])}, {others[-1]['note']}.")
         if self.pretraining_rounds and self.pretraining_disjoint:
             text.append(
                 "No client is in both trainings: this is the larger of their epsilons, both at this delta, where a "

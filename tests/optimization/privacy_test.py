@@ -126,7 +126,13 @@ def test_the_proven_figure_of_distributed_noise_is_the_headline():
     assert (zeroed.assumed, replaced.assumed, heuristic.assumed) == (False, False, True)
     assert heuristic.report(50, 1e-5)["note"].startswith("a heuristic: ")
     assert zeroed.pld_epsilon(50, 1e-5) is None
-    assert mechanism.report(50)["epsilon_assumes"] == []
+    report = mechanism.report(50)
+    assert report["epsilon_assumes"] == []
+    assert report["summary"].startswith(f"Privacy: epsilon {epsilons[1]:.3g} by RDP (order 2), at delta 1e-05 after 50")
+    assert f" Not proven: {epsilons[0]:.3g} by RDP (order 7.5), " in report["summary"]
+    assert report["summary"].endswith(
+        "a heuristic: takes discrete noise for Gaussian, and cohorts for Poisson samples."
+    )
 
 
 def test_amplification_of_distributed_noise_counts_where_it_helps():

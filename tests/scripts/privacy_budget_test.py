@@ -93,10 +93,10 @@ def test_the_ends_of_the_scale_are_answered(arguments, capsys):
     common = ["--population=1000", "--clients_per_round=30", *arguments]
     _run(*common, "--total_rounds=1000000000", "--noise_multiplier=1")
     assert "after 1,000,000,000 rounds" in capsys.readouterr().out
-    _run(*common, "--total_rounds=10", "--noise_multiplier=1e-300")
-    assert capsys.readouterr().out == (
-        "Privacy: no guarantee, because there is too little noise for a finite epsilon.\n"
-    )
+    _run(*common, "--total_rounds=10", "--noise_multiplier=1e-37")
+    assert re.match(r"Privacy: epsilon \d[.\d]*e\+7\d by RDP \(order 1.1\), at delta", capsys.readouterr().out)
+    with pytest.raises(UsageError, match="--noise_multiplier=1e-300: 1e-300 is beyond the numbers of 32 bits"):
+        _run(*common, "--total_rounds=10", "--noise_multiplier=1e-300")
 
 
 def test_tensorflow_is_never_imported():
