@@ -171,7 +171,7 @@ class FlagSet:
             is_high = high is not None and (value >= high if below else value > high)
             if not math.isfinite(value) or is_low or is_high:
                 return f"{value:g} is not {wanted}"
-            if value and not _FLOAT32[0] <= abs(value) <= _FLOAT32[1]:
+            if abs(value) > _FLOAT32[1] or (above and abs(value) < _FLOAT32[0]):  # Infinite, or no longer above 0.
                 return f"{value:g} is beyond the numbers of 32 bits, {_FLOAT32[0]:.2g} to {_FLOAT32[1]:.2g}"
             return ""
 

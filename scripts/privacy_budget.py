@@ -14,6 +14,7 @@ from typing import Any
 
 from data.errors import UsageError
 from optimization import aggregation_flags, calibration, cli, cohorts, files, privacy, run_folder
+from scripts import runs
 
 _USAGE = """
 Says what differential privacy a training gives its clients, or which noise gives a wanted one.
@@ -147,6 +148,8 @@ def _of_run(settings: cli.Settings) -> tuple[privacy.Mechanism, int]:
     path = pathlib.Path(cli.user_path(settings.run)) / run_folder.PRIVACY_FILE
     if not path.exists():
         raise UsageError(f"--run={settings.run}: there is no {path.name}, which a run writes when it ends or stops.")
+    if "mechanism" not in runs.read_json(path):
+        raise UsageError(f"--run={settings.run}: {path} names no mechanism: was another program here?")
     found, rounds = privacy.load(path)
     changes = {"accountant": settings.accountant} if "accountant" in settings.given else {}
     if settings.noise_multiplier is not None:
