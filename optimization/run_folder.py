@@ -92,6 +92,9 @@ class RunFolder:
                 self._move_aside()
             self._checkpoints.mkdir(exist_ok=True)
             self._checkpoints.chmod(0o700)
+            for folder in (self.path, *map(self.path.joinpath, _SUBFOLDERS)):
+                for stale in folder.glob("*.part[0-9]*"):  # Of a start that was killed.
+                    stale.unlink()
         except BlockingIOError as error:
             raise UsageError(
                 f"Another program is running in {self.path}: wait for it, or choose another --experiment_name."
@@ -205,8 +208,6 @@ class RunFolder:
         readable = [file for file, number in self._checkpoint_files() if number <= round_num]
         for old in readable[_KEPT_CHECKPOINTS:]:
             old.unlink(missing_ok=True)
-        for stale in self._checkpoints.glob("*.part*"):
-            stale.unlink(missing_ok=True)
         if not self._config.get(_HAS_CHECKPOINTS):
             self._record(**{_HAS_CHECKPOINTS: True})
 

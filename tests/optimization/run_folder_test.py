@@ -343,10 +343,13 @@ def test_part_files_are_ignored(folder):
     assert _newest_round(folder) == 5
 
 
-def test_part_files_of_a_killed_start_are_removed_by_the_next_checkpoint(folder):
-    (folder.path / "checkpoints" / "round_00000009.npz.part77").write_bytes(b"half")
-    _save(folder, 5)
-    assert _checkpoints(folder) == ["round_00000005.npz"]
+def test_part_files_of_a_killed_start_are_removed_by_the_next(folder):
+    folder.save_model(["weight"], [np.zeros(2)])
+    names = ["checkpoints/round_00000009.npz.part77", "model/weights.npz.part77", "reward.png.part77"]
+    for name in names:
+        (folder.path / name).write_bytes(b"half")
+    run_folder.RunFolder(folder.path).open(FLAGS, "digest")
+    assert not [name for name in names if (folder.path / name).exists()]
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(folder, monkeypatch):
