@@ -56,13 +56,13 @@ from optimization import files
 
 whole = files.save_arrays
 
-def half(path, arrays):
+def half(path, arrays, **options):
     if path.name == "round_00000004.npz":
         with files.whole(path) as file:
             file.write(b"half")
             file.flush()
             os.kill(os.getpid(), signal.SIGKILL)
-    whole(path, arrays)
+    whole(path, arrays, **options)
 
 files.save_arrays = half
 run_mab_fl.program(flags.define().parse(sys.argv))
