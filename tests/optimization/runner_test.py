@@ -373,6 +373,20 @@ def test_metrics_and_events_are_on_the_disk_before_their_checkpoint(folder, monk
     assert done == [*["write"] * 2, "flush", "sync", "save_checkpoint", "write", "flush", "sync", "save_checkpoint"]
 
 
+def test_a_full_disk_under_the_events_is_one_line(folder, monkeypatch):
+    def full(*arguments):
+        reason = "{{function_node x}} /runs/events.v2; No space left on device\n\tFailed to flush 1 events"
+        raise tf.errors.ResourceExhaustedError(None, None, reason)
+
+    monkeypatch.setattr(tf.summary.experimental, "write_raw_pb", full)
+    with pytest.raises(Failure) as caught:
+        _run(Toy(), folder)
+    assert str(caught.value) == (
+        "TensorBoard's events cannot be written (/runs/events.v2; No space left on device). What was written before is "
+        "kept."
+    )
+
+
 def test_a_continued_run_records_its_start(folder):
     with pytest.raises(BreakdownError):
         _run(Toy(_break_in(6)), folder)
