@@ -30,7 +30,7 @@ def _builds(*runs):
     built = []
     definition = types.SimpleNamespace(build=lambda *weights: built.append(weights))
     for settings, phase, checksum in runs:
-        task = types.SimpleNamespace(clients=types.SimpleNamespace(checksum=checksum))
+        task = types.SimpleNamespace(checksum=checksum)
         shared_process.build(SETTINGS | settings, task, phase, definition, ())
     return len(built)
 
