@@ -5,7 +5,6 @@ aggregation in `process` -> the metrics here.
 """
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,7 +14,18 @@ import tensorflow as tf
 from bandits import flags, inference, losses, metrics, posterior_process, process, registry, shared_process, tasks
 from bandits.client_selection import selector_flags, selectors
 from data import clients, keys
-from optimization import aggregators, client_work, cohorts, models, padding, privacy, runner, serialization, server
+from optimization import (
+    aggregators,
+    client_work,
+    cohorts,
+    compiled,
+    models,
+    padding,
+    privacy,
+    runner,
+    serialization,
+    server,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,12 +229,13 @@ def build(
         return serialization.written_ahead(inputs, client_type)
 
     prepare = cohorts.PreparedAhead(written_inputs, phase.total_rounds)
-    build_poll = functools.cache(definition.build_loss_poll)
+    poll_key = shared_process.key(settings, task, phase)
 
     def select(progress: Progress, round_num: int) -> tuple[np.ndarray, Any]:
         def poll(ids: np.ndarray) -> np.ndarray:
             inputs = cohort_inputs(settings, task, phase, round_num, ids)
-            return build_poll(len(ids))(progress.server.deployed, progress.server.weights, inputs)
+            losses_of = compiled.kept(("poll", len(ids), *poll_key), lambda: definition.build_loss_poll(len(ids)))
+            return losses_of(progress.server.deployed, progress.server.weights, inputs)
 
         draw = keys.generator(settings["seed"], keys.Purpose.COHORT, round_num)
         drawn, _, selection = selectors.choose(selector, progress.selection, draw, poll)

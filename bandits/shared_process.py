@@ -1,12 +1,10 @@
 """One TFF process for runs that differ in nothing but their state: seed, initial model, server learning rate.
 
-Building and compiling a round takes seconds. A program that plays many runs does it once for all such runs; their
-numbers are those of a process of their own.
+A program that plays many runs builds a round once for all such runs; their numbers are those of a process of their
+own.
 """
 
-import collections
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -14,12 +12,10 @@ import numpy as np
 import tensorflow_federated as tff
 
 from bandits import process, tasks
-from optimization import models, run_folder
+from optimization import compiled, models
 
-_MOST = 4  # Processes that are kept.
 _RATE = "learning_rate"  # Where TFF's optimizers keep it in their states.
 _IN_STATE = {"seed", "server_learning_rate", "init_server_learning_rate", "total_rounds"}
-_built: collections.OrderedDict[str, tff.templates.IterativeProcess] = collections.OrderedDict()
 
 
 class SharedProcess(NamedTuple):
@@ -70,12 +66,11 @@ def build(
     """
     if settings["aggregator_type"] != "mean":  # Two runs never share their noise.
         return definition.build(initial_weights)
-    kept = {name: value for name, value in settings.items() if name not in run_folder.FREE_FLAGS | _IN_STATE}
+    shared = compiled.kept(("rounds", *key(settings, task, phase)), definition.build)
+    return SharedProcess(shared, definition, initial_weights, phase.server_learning_rate)
+
+
+def key(settings: Mapping[str, Any], task: tasks.Task, phase: Any) -> tuple[str, str]:
+    """Returns a key of the phases that differ from this one in nothing but their state; arguments as of `build`."""
     one = dataclasses.replace(phase, total_rounds=0, server_learning_rate=0.0)
-    key = json.dumps([kept, repr(one), task.checksum], sort_keys=True, default=str)
-    if key not in _built:
-        _built[key] = definition.build()
-    _built.move_to_end(key)
-    while len(_built) > _MOST:
-        _built.popitem(last=False)
-    return SharedProcess(_built[key], definition, initial_weights, phase.server_learning_rate)
+    return compiled.run_key(settings, task.checksum, _IN_STATE), repr(one)

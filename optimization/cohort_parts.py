@@ -11,6 +11,7 @@ import itertools
 import math
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -173,14 +174,27 @@ def _bounds(clients: int, parts: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(clients * part // parts for part in range(parts + 1))) if parts else []
 
 
-@functools.lru_cache
+def _once(compile_one: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function that compiles a computation once, and forgets the result when the computation is gone."""
+    found = weakref.WeakKeyDictionary()
+
+    @functools.wraps(compile_one)
+    def compiled(computation: tff.framework.ConcreteComputation) -> Any:
+        if computation not in found:
+            found[computation] = compile_one(computation)
+        return found[computation]
+
+    return compiled
+
+
+@_once
 def _compile(computation: tff.framework.ConcreteComputation) -> tff.framework.ConcreteComputation:
     """Compiles for workers, which have no secure aggregation: it is simulated, sum for sum, in the clear."""
     native = tff.backends.native.desugar_and_transform_to_native(_without_secure_sums(computation))
     return tff.framework.ConcreteComputation.with_type(native, computation.type_signature)
 
 
-@functools.lru_cache
+@_once
 def _compile_mergeable(computation: tff.framework.ConcreteComputation) -> tff.framework.MergeableCompForm | None:
     """Compiles for parts of a cohort; None, with a warning, if a sum in it depends on another."""
     try:

@@ -38,6 +38,17 @@ def channel(address: str) -> grpc.Channel:
     return grpc.insecure_channel(address, _OPTIONS)
 
 
+class _Executors(tff.framework.ResourceManagingExecutorFactory):
+    """Keeps an executor a cohort size until it has had its share of computations."""
+
+    def create_executor(self, cardinalities):
+        remote = super().create_executor(cardinalities)
+        if not remote.is_full:
+            return remote
+        self.clean_up_executor(cardinalities)
+        return super().create_executor(cardinalities)
+
+
 def context(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecutionContext:
     """Returns a context that runs compiled computations on a worker."""
     last = executor.LastResult()
@@ -48,7 +59,7 @@ def context(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecuti
         return remote
 
     return tff.framework.SyncExecutionContext(
-        executor_fn=tff.framework.ResourceManagingExecutorFactory(create),
+        executor_fn=_Executors(create),
         transform_result=tensorflow_computation.transform_result,
     )
 

@@ -18,6 +18,7 @@ from tensorflow_federated.python.core.impl.executors import remote_executor, val
 from optimization import cohorts, serialization
 
 _KEPT_COMPUTATIONS = 8
+_MOST_COMPUTATIONS = 8  # A worker keeps the sessions, some megabytes each, of all that an executor ever had.
 _disposals = concurrent.futures.ThreadPoolExecutor(1)
 # TFF would log how long each of a round's hundreds of values takes to be sent, which takes longer than to send it.
 tracing.set_tracing_providers([])
@@ -46,15 +47,25 @@ class Executor(remote_executor.RemoteExecutor):
         super().__init__(stub)
         self._computations: dict[int, tuple[tff.framework.ConcreteComputation, executor_pb2.ValueRef]] = {}
         self._last = last
+        self._sent = 0
+        self._disposal: weakref.finalize | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether to take another executor for the next call, so that the worker forgets what this one computed."""
+        return self._sent >= _MOST_COMPUTATIONS
 
     def set_cardinalities(self, cardinalities) -> None:
         """Makes the executor at the worker; see `tff.framework.RemoteExecutor`."""
         super().set_cardinalities(cardinalities)
         # TFF forgets executors of cohort sizes it has not seen for a while, and leaves them at the worker.
         request = executor_pb2.DisposeExecutorRequest(executor=self._executor_id)
-        weakref.finalize(self, _in_background, self._stub.dispose_executor, request).atexit = False
+        self._disposal = weakref.finalize(self, _in_background, self._stub.dispose_executor, request)
+        self._disposal.atexit = False
 
     def _clear_executor(self) -> None:
+        if self._disposal:
+            self._disposal.detach()  # Twice would count for another executor of this cohort size.
         self._computations.clear()
         self._last.at_worker = self._last.found = None
         super()._clear_executor()
@@ -106,6 +117,7 @@ class Executor(remote_executor.RemoteExecutor):
                 self._dispose(reference, self._executor_id)
             request = executor_pb2.CreateValueRequest(executor=self._executor_id)
             request.value.CopyFrom(value_serialization.serialize_value(computation, type_spec)[0])
+            self._sent += 1
             # Held with the computation, so that no other one gets its id.
             self._computations[id(computation)] = computation, self._stub.create_value(request).value_ref
         return _Kept(self._computations[id(computation)][1], type_spec, self)

@@ -178,13 +178,13 @@ class _Benchmark:
 
     def seconds_with(self, forward, cohort: int, rounds: int) -> float:
         """Returns the median seconds of a round with another forward function of the model."""
-        from bandits import shared_process
+        from optimization import compiled
 
         build = self._experiment.build_model
         replaced = mock.patch.object(
             self._experiment, "build_model", lambda task: dataclasses.replace(build(task), forward=forward, terms=None)
         )
-        with replaced, mock.patch.dict(shared_process._built, clear=True):  # The model is no part of a run's flags.
+        with replaced, mock.patch.dict(compiled._kept, clear=True):  # The model is no part of a run's flags.
             return self.seconds(cohort, rounds)
 
     def inputs(self, cohort: int) -> list:

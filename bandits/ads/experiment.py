@@ -1,6 +1,5 @@
 """The ad study as rounds that the runner can play: the federation, and a centralised bandit on the same impressions."""
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import tensorflow_federated as tff
 from bandits import decision_rules
 from bandits.ads import flags, metrics, process
 from data import ads, keys
-from optimization import aggregation_flags, aggregators, privacy, runner
+from optimization import aggregation_flags, aggregators, compiled, privacy, runner
 
 # Few enough values for TFF, of which each costs some milliseconds; enough to keep all cores busy.
 _CLIENTS_PER_SHARD = 500
@@ -71,7 +70,6 @@ def mechanism(settings: Mapping[str, Any]) -> privacy.Mechanism:
     )
 
 
-@functools.cache  # Runs of a sweep share one process and its compiled computations.
 def build_process(
     rule: decision_rules.DecisionRule,
     num_actions: int,
@@ -80,22 +78,25 @@ def build_process(
     accounted: privacy.Mechanism,
 ) -> tff.templates.IterativeProcess:
     """Returns the federation's process; the last arguments are what `aggregation`, as pairs, and `mechanism` return."""
-    shape = process.start_model(rule, num_actions).shape
-    factory = aggregators.build(dict(aggregation_items), accounted, [shape])
-    return process.AdsProcess(rule, num_actions, factory, weigh_exploration).build()
+
+    def build() -> tff.templates.IterativeProcess:
+        shape = process.start_model(rule, num_actions).shape
+        factory = aggregators.build(dict(aggregation_items), accounted, [shape])
+        return process.AdsProcess(rule, num_actions, factory, weigh_exploration).build()
+
+    return compiled.kept(("ads", rule, num_actions, weigh_exploration, aggregation_items, accounted), build)
 
 
-@functools.cache
 def build_centralised(rule: decision_rules.DecisionRule) -> Callable:
     """Returns (state, clicks, key) -> (state, clicks, executed): a round of the centralised bandit; see `Pulls`."""
 
-    # One pull after another is all overhead, of which XLA leaves a hundredth; it has no Gamma draws on the CPU.
-    @tf.function(autograph=False, jit_compile=not isinstance(rule, decision_rules.Thompson))
     def pull(state, clicks, key):
         pulls = process.pull(rule, state, clicks, key)
         return pulls.state, pulls.clicks, pulls.executed
 
-    return pull
+    # One pull after another is all overhead, of which XLA leaves a hundredth; it has no Gamma draws on the CPU.
+    use_xla = not isinstance(rule, decision_rules.Thompson)
+    return compiled.kept(("ads, centralised", rule), lambda: tf.function(pull, autograph=False, jit_compile=use_xla))
 
 
 def round_impressions(impressions: ads.Impressions, round_num: int, local_pulls: int) -> np.ndarray:

@@ -18,7 +18,7 @@ import tensorflow_federated as tff
 from bandits import tasks
 from bandits.client_selection import flags, metrics, selector_flags, selectors
 from data import clients, keys
-from optimization import client_work, models, padding, runner, server, supervised
+from optimization import client_work, compiled, models, padding, runner, server, supervised
 
 
 class Progress(NamedTuple):
@@ -47,6 +47,8 @@ class Computations:
         """
         self._settings = settings
         self._task = task
+        shape = (task.model, task.model_arguments, task.feature_spec)
+        self._key = compiled.run_key(settings, task.checksum), repr(shape)
         self.model: models.Model = getattr(models, task.model)(**task.model_arguments)
 
     def definition(self, num_clients: int) -> supervised.SupervisedProcess:
@@ -72,15 +74,19 @@ class Computations:
             cohort_size=num_clients,
         )
 
-    @functools.cache  # noqa: B019 - Lives as long as the program.
     def rounds(self, cohort_size: int) -> tff.templates.IterativeProcess:
         """Returns the process of rounds with so many clients; its initial weights are of seed 0."""
-        return self.definition(cohort_size).build(self.model.initial_weights(0))
+        return compiled.kept(
+            ("rounds", cohort_size, self._key),
+            lambda: self.definition(cohort_size).build(self.model.initial_weights(0)),
+        )
 
-    @functools.cache  # noqa: B019
     def poll(self, num_candidates: int) -> tff.Computation:
         """Returns the computation that asks so many clients for their loss."""
-        return self.definition(num_candidates).build_loss_poll(num_candidates)
+        return compiled.kept(
+            ("poll", num_candidates, self._key),
+            lambda: self.definition(num_candidates).build_loss_poll(num_candidates),
+        )
 
 
 class Run:

@@ -19,7 +19,7 @@ import tensorflow_federated as tff
 from bandits import decision_rules, rule_flags
 from bandits.mab_fl import combinations, flags, metrics, model, process, rewards, splines
 from data import keys, silos
-from optimization import cli, client_work, files, models, run_folder, runner
+from optimization import cli, client_work, compiled, files, models, run_folder, runner
 
 _HISTORY = 32  # Rounds that the spline of early stopping sees.
 _UNTRAINED_AUC = 0.5
@@ -71,15 +71,13 @@ class StoppedEarly(Exception):  # noqa: N818 - It is a way out of the loop, no e
         self.round_num = round_num
 
 
-@functools.cache
 def _built(definition: process.MabFlProcess) -> tff.templates.IterativeProcess:
     """Returns a process that all runs with equal definitions share, and with it TFF's compiled computations."""
-    return definition.build()
+    return compiled.kept(("mab_fl rounds", definition), definition.build)
 
 
-@functools.cache
 def _scorer(classifier: model.BinaryClassifier) -> Callable[..., tf.Tensor]:
-    return tf.function(classifier.scores, reduce_retracing=True)
+    return compiled.kept(("mab_fl scores", classifier), lambda: tf.function(classifier.scores, reduce_retracing=True))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ import tensorflow_federated as tff
 from bandits import tasks
 from bandits.client_selection import selector_flags, selectors
 from data import clients, keys, partition
-from optimization import cli, client_work, cohorts, models, padding, runner, server, supervised
+from optimization import cli, client_work, cohorts, compiled, models, padding, runner, server, supervised
 from optimization.posterior import algorithms, bandwidths, diagnostics, ensembles, flags, metrics, process, vectors
 
 _DRAWN_PARAMETERS = 3
@@ -53,6 +53,8 @@ class Computations:
         """
         self._settings = settings
         self._task = task
+        shape = (task.model, task.model_arguments, task.feature_spec)
+        self._key = compiled.run_key(settings, task.checksum), repr(shape)
         self.model: models.Model = getattr(models, task.model)(**task.model_arguments)
         self.algorithm = algorithms.build(settings, self.model, server_features)
 
@@ -69,25 +71,30 @@ class Computations:
             cohort_size=settings["clients_per_round"],
         )
 
-    @functools.cache  # noqa: B019 - Lives as long as the program.
     def mean_rounds(self, work) -> tff.templates.IterativeProcess:
         """Returns rounds that end in the mean; their initial weights are of seed 0."""
-        return self.definition(work).build(self.model.initial_weights(0))
+        return compiled.kept(
+            ("rounds", *self._key_of(work)), lambda: self.definition(work).build(self.model.initial_weights(0))
+        )
 
-    @functools.cache  # noqa: B019
     def collection(self, work) -> Callable[..., process.CohortUpdates]:
         """Returns the clients' part of other rounds."""
-        return process.build_collection(self.definition(work))
+        return compiled.kept(
+            ("collection", *self._key_of(work)), lambda: process.build_collection(self.definition(work))
+        )
+
+    def _key_of(self, work) -> tuple[tuple[str, str], bool]:
+        return self._key, work == self.algorithm.burn_in_work
 
     @functools.cached_property
     def server_step(self):
         """The server's part of them."""
         return process.build_server_step(self.definition(self.algorithm.client_work))
 
-    @functools.cache  # noqa: B019
     def poll(self, num_candidates: int) -> tff.Computation:
         """Returns the computation that asks so many clients for their loss."""
-        return self.definition(self.algorithm.client_work).build_loss_poll(num_candidates)
+        definition = self.definition(self.algorithm.client_work)
+        return compiled.kept(("poll", num_candidates, self._key), lambda: definition.build_loss_poll(num_candidates))
 
     @functools.cached_property
     def log_probabilities(self):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from bandits import flags, run_federated, shared_process
+from optimization import compiled
 
 SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
 SETTINGS = {"aggregator_type": "mean", "seed": 0, "client_learning_rate": 0.1, "total_rounds": 5, "preset": None}
@@ -22,7 +23,7 @@ class _Phase:
 
 @pytest.fixture(autouse=True)
 def _nothing_kept(monkeypatch):
-    monkeypatch.setattr(shared_process, "_built", type(shared_process._built)())
+    monkeypatch.setattr(compiled, "_kept", type(compiled._kept)())
 
 
 def _builds(*runs):
@@ -53,12 +54,6 @@ def test_runs_with_noise_never_share():
     assert _builds(noisy, noisy) == 2
 
 
-def test_the_processes_used_last_are_kept(monkeypatch):
-    monkeypatch.setattr(shared_process, "_MOST", 2)
-    a, b, c = (({"client_batch_size": size}, _Phase(), "a") for size in (1, 2, 3))
-    assert _builds(a, b, a, c, a, b) == 4
-
-
 def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_its_own(
     tff_worker, monkeypatch, tmp_path
 ):
@@ -76,7 +71,7 @@ def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_i
     play("before", "--seed=1", "--server_learning_rate=0.01", "--total_rounds=1")
     after = ("--seed=2", "--server_learning_rate=0.03")
     shared = play("shared", *after)
-    assert len(shared_process._built) == 1
+    assert len(compiled._kept) == 1
     monkeypatch.setattr(shared_process, "build", lambda *given: given[-2].build(given[-1]))
     alone = play("alone", *after)
     pd.testing.assert_frame_equal(shared[0], alone[0], check_exact=True)

@@ -9,7 +9,7 @@ import pytest
 import tensorflow_federated as tff
 from tensorflow_federated.proto.v0 import executor_pb2
 
-from optimization import cohorts, executor, serialization
+from optimization import cohorts, connection, executor, serialization
 
 
 class Notes:
@@ -79,6 +79,15 @@ def test_of_many_computations_the_oldest_goes(own, worker):
     assert worker.disposed() == ["create_value 1"]
     send(own, computations[0])
     assert len(worker.requests["create_value"]) == 10
+
+
+def test_an_executor_that_had_many_computations_is_replaced(worker, monkeypatch):
+    monkeypatch.setattr(executor, "_MOST_COMPUTATIONS", 2)
+    executors = connection.context(worker).executor_factory
+    for size in (1, 2, 1):
+        send(executors.create_executor({tff.CLIENTS: 2}), identity(size))
+    assert len(worker.requests["get_executor"]) == 2
+    assert [request.executor.id for request in worker.requests["dispose_executor"]] == ["get_executor 1"]
 
 
 def test_another_executor_is_sent_its_computations_anew(own, worker):

@@ -1,10 +1,12 @@
 """Whole runs on small synthetic data: files, communication, reproducible, resumable; and the rounds themselves."""
 
+import gc
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -158,6 +160,17 @@ def make_run(tmp_path, *arguments: str) -> experiment.Run:
     settings = flags.resolve(parse(tmp_path, *arguments)).runs[0]
     task = registry.load_task(settings)
     return experiment.Run(settings, task, experiment.Computations(settings, task))
+
+
+def test_a_second_run_frees_the_firsts_task(tff_worker, tmp_path):
+    gone = []
+    for rate in (0.1, 0.2):
+        run = make_run(tmp_path, "--client_selection=pow_d", f"--client_learning_rate={rate}")
+        weakref.finalize(run._task.clients, gone.append, rate)
+        run.play_round(run.initial_progress(), 1)
+        del run
+        gc.collect()
+    assert gone == [0.1, 0.2]
 
 
 def test_the_selector_sees_the_losses_of_the_round(tmp_path):

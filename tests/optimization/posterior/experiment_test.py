@@ -1,6 +1,8 @@
 """Rounds of all algorithms on four tiny clients."""
 
 import collections
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -49,6 +51,18 @@ def test_runs_of_other_seeds_share_computations_and_no_state(tff_worker, tmp_pat
     alone, _ = play(experiment.Run(other, task, experiment.Computations(other, task, None), tmp_path), 2)
     np.testing.assert_array_equal(found[1], alone)
     assert (found[0] != found[1]).any()
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedkp"])
+def test_a_second_run_frees_the_firsts_task(tff_worker, tmp_path, name):
+    gone = []
+    for rate in (0.1, 0.2):
+        run = make_run(tmp_path, f"--algorithm={name}", f"--client_learning_rate={rate}")
+        weakref.finalize(run._task.clients, gone.append, rate)
+        play(run)
+        del run
+        gc.collect()
+    assert gone == [0.1, 0.2]
 
 
 def play(run: experiment.Run, rounds: int = 1):
