@@ -111,7 +111,8 @@ def split_noise(noise_multiplier: float, clipped_count_stddev: float) -> float:
     """Returns the noise multiplier of the updates that leaves the rest of the total to the clipped count.
 
     Andrew et al. 2021, Theorem 1: z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2). The count of clients below the clip norm,
-    centred to +-1/2, is released beside the sum; both together cost what `noise_multiplier` alone would.
+    centred to +-1/2, is released beside the sum; both together cost what `noise_multiplier` alone would. An absent
+    client adds nothing to either, and a replaced one moves both by at most twice as much.
 
     Args:
       noise_multiplier: The total z, which is the one that is accounted; 0 stays 0.

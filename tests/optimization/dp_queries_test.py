@@ -159,3 +159,21 @@ def test_banded_noise_times_its_factor_is_independent_noise():
 def test_banded_noise_of_the_running_sum_is_less_than_independent_noise():
     results, _ = play(dp_queries.BandedSumQuery(1.0, 1.0, 8, SPECS, 8), 16)
     assert results.sum(axis=0).var() < 0.7 * 16
+
+
+def test_a_client_adds_half_to_the_count_of_unclipped_updates_or_takes_it_away():
+    # So an absent client, who adds nothing, moves it by a half, and one that replaces another by one at most.
+    query = dp_queries.adaptive_clip_sum(
+        initial_l2_norm_clip=1.0,
+        noise_multiplier=1.0,
+        target_unclipped_quantile=0.5,
+        learning_rate=0.2,
+        clipped_count_stddev=1.0,
+        expected_num_records=10.0,
+        seeds=None,
+    )
+    params = query.derive_sample_params(query.initial_global_state())
+    added = [
+        float(tf.nest.flatten(query.preprocess_record(params, [tf.constant([norm])]))[-1]) for norm in (0.0, 0.9, 7.0)
+    ]
+    assert added == [0.5, 0.5, -0.5]
