@@ -25,6 +25,7 @@ from optimization import interruption
 # What the world outside may be to blame for: errors that need no traceback.
 _OUTSIDE = {errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPERM, errno.EROFS}
 _WORKING_DIRECTORY = "BUILD_WORKING_DIRECTORY"  # Where the user is, under `bazel run`.
+_DATA_DIR = "FEDBANDITS_DATA_DIR"  # Where the user's data is, if no flag says so.
 # Who repeats a run's command does not want to start it over once it is done.
 _NOT_REPEATED = {"--restart", "-restart", "--restart=true"}
 _MOST_REPEATS = 500  # The folders of all runs are claimed beforehand, an open file each.
@@ -250,7 +251,7 @@ def user_path(path: str) -> str:
 def command_line() -> str:
     """Returns the command of this process as it runs from the repository's root, quoted for a shell.
 
-    Where the user is elsewhere, it says so by the variable from which `user_path` takes that.
+    What the environment says of folders, where relative paths start and where data lies, stands before it.
     """
     root = pathlib.Path(__file__).resolve().parents[1]
     program = pathlib.Path(sys.argv[0]).resolve()
@@ -259,8 +260,10 @@ def command_line() -> str:
         words[1:] = ["-m", ".".join(program.relative_to(root).with_suffix("").parts)]
     words += [word for word in sys.argv[1:] if word not in _NOT_REPEATED]
     folder = os.environ.get(_WORKING_DIRECTORY, os.getcwd())
-    place = "" if pathlib.Path(folder).resolve() == root else f"{_WORKING_DIRECTORY}={shlex.quote(folder)} "
-    return place + shlex.join(words)
+    variables = {} if pathlib.Path(folder).resolve() == root else {_WORKING_DIRECTORY: folder}
+    if data_dir := os.environ.get(_DATA_DIR):
+        variables[_DATA_DIR] = os.path.abspath(data_dir)
+    return "".join(f"{name}={shlex.quote(value)} " for name, value in variables.items()) + shlex.join(words)
 
 
 def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:

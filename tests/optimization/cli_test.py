@@ -232,6 +232,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 )
 def test_a_command_runs_as_it_stands_from_the_repositorys_root(monkeypatch, program, module):
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(ROOT))
+    monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
     monkeypatch.setattr(sys, "argv", [program, "--experiment_name=it's a & b", "--restart", "--total_rounds=5"])
     command = cli.command_line()
     assert command.startswith(f"./scripts/python -m {module} ")
@@ -241,10 +242,20 @@ def test_a_command_runs_as_it_stands_from_the_repositorys_root(monkeypatch, prog
 def test_a_command_says_where_relative_paths_start(monkeypatch, tmp_path):
     (tmp_path / "my folder").mkdir()
     monkeypatch.delenv("BUILD_WORKING_DIRECTORY", raising=False)
+    monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
     monkeypatch.chdir(tmp_path / "my folder")
     monkeypatch.setattr(sys, "argv", [f"{ROOT}/bandits/run_federated.py"])
     command = cli.command_line()
     assert command == f"BUILD_WORKING_DIRECTORY='{tmp_path}/my folder' ./scripts/python -m bandits.run_federated"
+
+
+def test_a_command_says_where_the_environments_data_is(monkeypatch, tmp_path):
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(ROOT))
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [f"{ROOT}/bandits/run_federated.py", "--task_type=unipen62"])
+    assert cli.command_line() == (
+        f"FEDBANDITS_DATA_DIR={tmp_path} ./scripts/python -m bandits.run_federated --task_type=unipen62"
+    )
 
 
 @pytest.fixture
