@@ -23,9 +23,17 @@ def install() -> None:
 def _end(signum, frame) -> None:
     with contextlib.suppress(Exception):  # Perhaps the very stream that was being written to.
         sys.stdout.flush()
-    with contextlib.suppress(OSError):
-        os.write(2, f"{_WORDS[signum]}\n".encode())
+    tell(_WORDS[signum])
     os._exit(128 + signum)
+
+
+def tell(words: str) -> None:
+    """Writes a line to stderr, from a signal's handler too.
+
+    Perhaps the signal came while that stream was being written to, or ended who reads it.
+    """
+    with contextlib.suppress(OSError):
+        os.write(2, f"{words}\n".encode())
 
 
 @contextlib.contextmanager

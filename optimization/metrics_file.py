@@ -85,15 +85,15 @@ def _read(path: pathlib.Path, columns: Sequence[str], last_round: int) -> dict[i
         text = path.read_bytes().decode(errors="replace")
     except FileNotFoundError:
         return {}
-    header, *lines = text.split("\n")[:-1] or [""]
-    if next(csv.reader([header]), []) != list(columns):
+    header, *lines = [line.removesuffix("\r").split(",") for line in text.split("\n")[:-1]] or [[]]
+    if header != list(columns):
         return {}
+    numbers = {str(number): number for number in range(1, last_round + 1)}
     rows = {}
-    for line in lines:
-        fields = line.split(",")
-        if len(fields) == len(columns) and fields[0].isdecimal() and all(map(_is_number, fields)):
-            rows[int(fields[0])] = dict(zip(columns, fields, strict=True))
-    return {number: row for number, row in rows.items() if 1 <= number <= last_round}
+    for fields in lines:
+        if len(fields) == len(columns) and fields[0] in numbers and all(map(_is_number, fields)):
+            rows[numbers[fields[0]]] = dict(zip(columns, fields, strict=True))
+    return rows
 
 
 def _is_number(text: str) -> bool:

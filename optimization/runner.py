@@ -110,7 +110,7 @@ def run(
 
     def stop(signum: int) -> None:
         received.append(signum)
-        print("\nStopping after this round; once more to stop at once.", file=sys.stderr)
+        interruption.tell("\nStopping after this round; once more to stop at once.")
 
     def save() -> None:
         log.flush()

@@ -82,6 +82,13 @@ def test_a_half_written_last_line_is_dropped(three_rows, half):
     assert _rounds(three_rows) == ["1", "2", "3"]
 
 
+def test_line_ends_of_another_editor_are_no_damage(three_rows):
+    whole = three_rows.read_bytes()
+    three_rows.write_bytes(whole.replace(b"\n", b"\r\n"))
+    _metrics_file(three_rows, 3).close()
+    assert three_rows.read_bytes() == whole
+
+
 def _damaged(path: pathlib.Path, damage) -> None:
     path.write_bytes(damage(path.read_bytes()))
 
@@ -93,6 +100,9 @@ TORN = {
     "quote": (lambda content: content.replace(b"0.5", b'"'), "2"),
     "last line without its end": (lambda content: content[:-1], "3"),
     "header": (lambda content: content.replace(b"loss", b"l\0ss"), "1-3"),
+    "header of another file": (lambda content: b"x" * 200_000 + b"\n" + content, "1-3"),
+    "number beyond all": (lambda content: content.replace(b"2,0.5", b"9" * 5000 + b",0.5"), "2"),
+    "number of other digits": (lambda content: content.replace(b"2,0.5", "٢,0.5".encode()), "2"),
     "first": (lambda content: content.replace(b"1,0.25,\n", b""), "1"),
     "first and last": (lambda content: content.replace(b"1,0.25,\n", b"")[:-3], "1, 3"),
     "emptied": (lambda content: b"", "1-3"),

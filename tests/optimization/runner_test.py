@@ -6,7 +6,9 @@ The toy's weights w start at (0, 8); round t plays w <- w / 2 + t.
 import contextlib
 import csv
 import json
+import os
 import signal
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -419,9 +421,29 @@ def test_a_signal_lets_the_round_finish_saves_it_and_is_reported(folder, signum)
     assert _rounds_of_checkpoints(folder) == [3]
 
 
-def test_a_signal_is_answered_at_once_with_what_will_happen(folder, capsys):
+def test_a_signal_is_answered_at_once_with_what_will_happen(folder, capfd):
     _run(Toy(_signal_in(3, signal.SIGINT)), folder)
-    assert "Stopping after this round; once more to stop at once." in capsys.readouterr().err
+    assert "Stopping after this round; once more to stop at once." in capfd.readouterr().err
+
+
+def test_a_signal_saves_the_round_though_nobody_reads_any_more_what_is_told(folder):
+    """As after Ctrl-C in `program 2>&1 | tee log`, which ends tee at once."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    kept = os.dup(2)
+    stream = sys.stderr
+    try:
+        os.dup2(write_end, 2)
+        sys.stderr = os.fdopen(write_end, "w", buffering=1)
+        outcome = _run(Toy(_signal_in(3, signal.SIGINT)), folder, checkpoint=100)
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            sys.stderr.close()
+        sys.stderr = stream
+        os.dup2(kept, 2)
+        os.close(kept)
+    assert (outcome.round_num, outcome.signum) == (3, signal.SIGINT)
+    assert _rounds_of_checkpoints(folder) == [3]
 
 
 @pytest.mark.parametrize("round_num", [1, 3, 6])
