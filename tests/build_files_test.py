@@ -1,0 +1,81 @@
+"""BUILD files against the imports of the modules that they list. Not for Bazel itself, which hides the BUILD files."""
+
+import ast
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+_ROOMS = ("bandits", "data", "optimization", "scripts", "tests")
+_LIKE_LIBRARIES = ("py_library", "py_binary", "py_test", "unit_test")
+
+
+def _label(package: str, name: str) -> str:
+    if not name.startswith("//"):
+        return f"{package}:{name.removeprefix(':')}"
+    package, _, target = name.removeprefix("//").partition(":")
+    return f"{package}:{target or package.split('/')[-1]}"
+
+
+def _files(pattern: str) -> list[pathlib.Path]:
+    return [file for room in _ROOMS for file in sorted((ROOT / room).rglob(pattern))]
+
+
+def _targets() -> dict[str, tuple[set[str], set[str]]]:
+    """Returns the sources and direct dependencies of all targets."""
+    targets = {}
+    for file in _files("BUILD"):
+        package = file.parent.relative_to(ROOT).as_posix()
+
+        def rule(name, srcs=None, deps=(), package=package, **_):
+            sources = [f"{name}.py"] if srcs is None else srcs
+            targets[f"{package}:{name}"] = (
+                {f"{package}/{source}" for source in sources},
+                {_label(package, dep) for dep in deps},
+            )
+
+        def nothing(*_, **__):
+            return []
+
+        names = {name: nothing for name in ("load", "package", "exports_files", "filegroup", "glob", "alias")}
+        exec(file.read_text(), names | dict.fromkeys(_LIKE_LIBRARIES, rule))
+    return targets
+
+
+def _imports(path: str) -> Iterator[str]:
+    """Yields the project's files that a module imports when it runs."""
+    waiting: list[ast.AST] = [ast.parse((ROOT / path).read_text())]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        waiting += ast.iter_child_nodes(node)
+        names = [alias.name for alias in getattr(node, "names", []) if isinstance(alias, ast.alias)]
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{name}" for name in names] + [node.module]
+        for name in names if isinstance(node, ast.Import | ast.ImportFrom) else []:
+            file = name.replace(".", "/")
+            yield from (found for found in (f"{file}.py", f"{file}/__init__.py") if (ROOT / found).is_file())
+
+
+@pytest.fixture(scope="module")
+def targets() -> dict[str, tuple[set[str], set[str]]]:
+    return _targets()
+
+
+def test_every_module_is_in_a_target(targets):
+    sources = set().union(*(sources for sources, _ in targets.values()))
+    modules = [file for file in _files("*.py") if file.name not in ("__init__.py", "conftest.py")]
+    others = {file.relative_to(ROOT).as_posix() for file in modules} - sources
+    assert others == {"tests/build_files_test.py"}
+
+
+def test_targets_name_what_their_modules_import(targets):
+    missing = []
+    for name, (sources, deps) in targets.items():
+        known = sources.union(*(targets[dep][0] for dep in deps))
+        for source in sources:
+            imported = {file for file in _imports(source) if (ROOT / file).stat().st_size}
+            missing += [f"{name}: {file}" for file in sorted(imported - known)]
+    assert missing == []
