@@ -242,6 +242,21 @@ def seeds(settings: Mapping[str, Any]) -> range:
     return range(first, first + count)
 
 
+def whole_numbers(flag: str, text: str) -> list[int]:
+    """Returns the numbers of a flag, separated by commas.
+
+    Raises:
+      UsageError: If one is no whole number above 0.
+    """
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise UsageError(f"--{flag}={text} must be whole numbers above 0, separated by commas.")
+    return numbers
+
+
 def user_path(path: str) -> str:
     """Returns an absolute path; under `bazel run`, relative ones start where the user is."""
     base = os.environ.get(_WORKING_DIRECTORY, os.getcwd())

@@ -49,21 +49,11 @@ def define() -> cli.FlagSet:
     return flags
 
 
-def _numbers(name: str, text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1:
-        raise UsageError(f"--{name}={text} must be whole numbers above 0, separated by commas.")
-    return numbers
-
-
 def program(settings: cli.Settings) -> None:
     """Runs the benchmark."""
     files.check_output("output", pathlib.Path(cli.user_path(settings.output)))
-    cohorts = _numbers("cohorts", settings.cohorts)
-    populations = _numbers("populations", settings.populations)
+    cohorts = cli.whole_numbers("cohorts", settings.cohorts)
+    populations = cli.whole_numbers("populations", settings.populations)
     if max(cohorts) > min(populations):
         raise UsageError(f"--cohorts: {max(cohorts)} clients cannot be drawn from {min(populations)}.")
     if settings.task == "stackoverflow":

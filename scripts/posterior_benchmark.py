@@ -1,16 +1,19 @@
-"""Measures the time and memory of mean shift over a cohort's models. Prints them and writes JSON."""
+"""Measures time and memory of mean shift over a cohort's models, and of whole rounds. Prints them and writes JSON."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization import interruption
 
     interruption.install()
 
+import functools
 import json
 import os
 import pathlib
 import resource
 import time
+from collections.abc import Iterable
 
+from data.errors import UsageError
 from optimization import cli, files
 
 _USAGE = """
@@ -19,7 +22,12 @@ Benchmarks FedKP on this machine: normal values, Silverman's bandwidth, at most 
   posterior_benchmark                               # cluster mean of 100 clients x 1.2 million parameters
   posterior_benchmark --kernel=gaussian --clients=20
   posterior_benchmark --round_model=cnn --cohorts=20,100       # whole rounds: seconds, peak memory with the worker
+  posterior_benchmark --round_model=resnet18 --samples=20      # FedKPPA's: each client's chain has 20 samples
 """
+ROUND_MODELS = {"cnn": 1_663_370, "resnet18": 11_227_812}  # Their parameters, known before TensorFlow is imported.
+_EXAMPLES = 20
+# Beside the cohort's models: TensorFlow twice, a few models on their way, the worker's own.
+_ROUND_BYTES = 2_500_000_000
 
 
 def define() -> cli.FlagSet:
@@ -30,27 +38,59 @@ def define() -> cli.FlagSet:
     flags.integer("parameters", 1_200_000, "parameters of a model", low=1)
     flags.choice("kernel", "epanechnikov", ["epanechnikov", "gaussian"], "kernel of the density")
     flags.choice("algorithm", "fedkp_cluster_mean", ["fedkp_cluster_mean", "fedkp"], "what is shifted")
-    flags.choice("round_model", None, ["cnn", "resnet18"], "measure a whole round of this model, for each of --cohorts")
-    flags.text("cohorts", "10,20", "with --round_model: clients of a cohort, separated by commas; each has 20 examples")
+    flags.choice("round_model", None, list(ROUND_MODELS), "measure whole rounds of this model instead")
+    flags.text("cohorts", "10,20", f"clients of those rounds, separated by commas; each has {_EXAMPLES} examples")
+    flags.integer("samples", 0, "samples of a client's chain in those rounds (FedKPPA); 0 for plain SGD", low=0)
     flags.text("output", "posterior_benchmark.json", "JSON file to write")
     return flags
 
 
-def _round(settings: cli.Settings, clients: int) -> dict[str, float]:
-    """Returns seconds of a round of FedKP, and the peak memory so far of the program and its worker."""
+def check(settings: cli.Settings) -> list[int]:
+    """Returns the cohorts to measure rounds of, none for mean shift alone.
+
+    Raises:
+      UsageError: On a flag without effect, or if this machine has not the memory.
+    """
+    import psutil
+
+    flags = ("clients", "parameters") if settings.round_model else ("cohorts", "samples")
+    if given := sorted(settings.given.intersection(flags)):
+        raise UsageError(f"--{given[0]} has an effect only with{'out' * bool(settings.round_model)} --round_model.")
+    cohorts = cli.whole_numbers("cohorts", settings.cohorts) if settings.round_model else []
+    clients = max(cohorts, default=settings.clients)
+    parameters = ROUND_MODELS.get(settings.round_model, settings.parameters)
+    # In Python's integers, which have no largest.
+    needed = 4 * clients * parameters + (_ROUND_BYTES + 4 * settings.samples * parameters if cohorts else 0)
+    if needed > (free := psutil.virtual_memory().available):
+        raise UsageError(
+            f"--{'cohorts' if cohorts else 'clients'}: {clients:,} models of {parameters:,} parameters need "
+            f"{needed / 1e9:,.1f} GB of memory, and {free / 1e9:,.1f} GB are free: give fewer."
+        )
+    return cohorts
+
+
+def measure_round(model, local_work, clients: int, shape: tuple[int, ...], outputs: int, aggregate) -> dict[str, float]:
+    """Returns the seconds of a round and the peak of memory in it, of the program and its worker together.
+
+    Args:
+      model: The `models.Model`.
+      local_work: The clients' training.
+      clients: Clients of the cohort.
+      shape: Of an example's features.
+      outputs: Labels.
+      aggregate: Makes one update of the deltas, float32 [clients, parameters].
+    """
     import numpy as np
     import tensorflow as tf
     import tensorflow_federated as tff
 
-    from optimization import client_work, models, supervised, worker
-    from optimization.posterior import kernels, mean_shift, process
+    from optimization import supervised, worker
+    from optimization.posterior import process
 
-    own = worker.start()
-    shape, outputs = ((28, 28, 1), 10) if settings.round_model == "cnn" else ((32, 32, 3), 100)
-    model = models.cnn(outputs) if settings.round_model == "cnn" else models.resnet18(shape, outputs)
+    processes = (os.getpid(), worker.start().pid)
     definition = supervised.SupervisedProcess(
         model=model,
-        local_work=client_work.LocalSgd(0.01, 20, epochs=1),
+        local_work=local_work,
         aggregator=tff.aggregators.MeanFactory(),
         server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
         feature_spec=tf.TensorSpec((None, *shape)),
@@ -60,40 +100,62 @@ def _round(settings: cli.Settings, clients: int) -> dict[str, float]:
     draw = np.random.default_rng(0)
     cohort = [
         supervised.ClientInput(
-            features=draw.normal(size=(20, *shape)).astype(np.float32),
-            labels=draw.integers(0, outputs, 20).astype(np.int32),
+            features=draw.normal(size=(_EXAMPLES, *shape)).astype(np.float32),
+            labels=draw.integers(0, outputs, _EXAMPLES).astype(np.int32),
             key=np.array([0, position], np.int32),
             position=np.int32(position),
-            weight=np.float32(20),
+            weight=np.float32(_EXAMPLES),
             learning_rate=np.float32(0.01),
         )
         for position in range(clients)
     ]
+    weights = model.initial_weights(0)
+    for pid in processes:
+        pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")  # Forgets the peak of rounds before.
     start = time.perf_counter()
-    updates = process.build_collection(definition)(model.initial_weights(0), cohort)
+    updates = process.build_collection(definition)(weights, cohort)
     collected = time.perf_counter()
-    getattr(mean_shift.MeanShift(kernels.KERNELS[settings.kernel]), settings.algorithm)(updates.deltas)
+    aggregate(updates.deltas)
     end = time.perf_counter()
-    peaks = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in (os.getpid(), own.pid)]
-    peak = sum(int(text.partition("VmHWM:")[2].split()[0]) for text in peaks) / 2**10
+    models_mb = updates.deltas.nbytes / 2**20
     return {
         "clients": clients,
         "seconds": round(end - start, 2),
         "collecting_seconds": round(collected - start, 2),
-        "models_mb": round(updates.deltas.nbytes / 2**20),
-        "peak_mb_beyond_models": round(peak - updates.deltas.nbytes / 2**20),
+        "models_mb": round(models_mb),
+        "peak_mb_beyond_models": round(_peak_mb(processes) - models_mb),
     }
+
+
+def _peak_mb(processes: Iterable[int]) -> float:
+    texts = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in processes]
+    return sum(int(text.partition("VmHWM:")[2].split()[0]) for text in texts) / 2**10
+
+
+def _rounds(settings: cli.Settings, cohorts: Iterable[int]) -> list[dict[str, float]]:
+    """Measures a round of FedKP, or FedKPPA, of each cohort."""
+    from optimization import client_work, models
+    from optimization.posterior import algorithms, kernels, mean_shift, samplers
+
+    shape, outputs = ((28, 28, 1), 10) if settings.round_model == "cnn" else ((32, 32, 3), 100)
+    model = models.cnn(outputs) if settings.round_model == "cnn" else models.resnet18(shape, outputs)
+    work = client_work.LocalSgd(0.01, _EXAMPLES, epochs=1)
+    if settings.samples:
+        update = functools.partial(samplers.fedpa_update, shrinkage=0.01)
+        work = algorithms.ChainWork(samplers.ChainSgd(0.01, _EXAMPLES, settings.samples), update)
+    aggregate = getattr(mean_shift.MeanShift(kernels.KERNELS[settings.kernel]), settings.algorithm)
+    return [measure_round(model, work, clients, shape, outputs, aggregate) for clients in cohorts]
 
 
 def program(settings: cli.Settings) -> None:
     """Runs the benchmark."""
     path = pathlib.Path(cli.user_path(settings.output))
     files.check_output("output", path)
-    if settings.round_model:
-        rounds = [_round(settings, int(clients)) for clients in settings.cohorts.split(",")]
+    if cohorts := check(settings):
+        rounds = _rounds(settings, cohorts)
         for found in rounds:
             print(", ".join(f"{name} {value}" for name, value in found.items()))
-        path.write_text(json.dumps(rounds, indent=2) + "\n")
+        files.replace(path, json.dumps(rounds, indent=2).encode() + b"\n")
         return
     import numpy as np
     import psutil

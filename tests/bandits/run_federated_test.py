@@ -1,6 +1,7 @@
 """Whole runs on the digits: reproducible, resumable, interruptible."""
 
 import dataclasses
+import gc
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -240,6 +242,23 @@ def test_repeat_runs_consecutive_seeds(finished, tmp_path):
 def test_other_choices_run(tmp_path, arguments):
     assert play(tmp_path, "--total_rounds=2", *arguments) == 0
     assert table(tmp_path)[metrics.LOSS].notna().all()
+
+
+@pytest.mark.parametrize("arguments", [(), ("--client_selection=pow_d", "--model_aggregation=fedkp")])
+def test_a_second_run_frees_the_firsts_task(tmp_path, monkeypatch, arguments):
+    gone, load = [], registry.load_task
+
+    def load_task(settings):
+        task = load(settings)
+        weakref.finalize(task.clients, gone.append, settings.client_learning_rate)
+        return task
+
+    monkeypatch.setattr(registry, "load_task", load_task)
+    for rate in (0.1, 0.2):
+        name = f"--experiment_name=at_{rate}"
+        assert play(tmp_path, "--total_rounds=1", name, f"--client_learning_rate={rate}", *arguments) == 0
+        gc.collect()
+    assert gone == [0.1, 0.2]
 
 
 def definitions(*arguments: str):

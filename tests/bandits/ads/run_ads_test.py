@@ -1,11 +1,13 @@
 """Whole runs: the same impressions for both learners, reproducible, resumable."""
 
+import gc
 import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -49,6 +51,22 @@ def test_central_and_federated_see_the_same_impressions():
         np.testing.assert_array_equal(central, np.concatenate(federated).T.ravel())
         seen += central.tolist()
     assert len(set(seen)) == len(seen) == 8 * 25
+
+
+@pytest.mark.parametrize("rule", ["thompson", "federated_ucb"])
+def test_a_second_run_frees_the_firsts_impressions(tmp_path, monkeypatch, rule):
+    gone, load = [], run_ads.load_impressions
+
+    def load_impressions(settings):
+        impressions = load(settings)
+        weakref.finalize(impressions.clicks, gone.append, settings.seed)
+        return impressions
+
+    monkeypatch.setattr(run_ads, "load_impressions", load_impressions)
+    for seed in (1, 2):
+        assert play(tmp_path, f"--decision_rule={rule}", f"--seed={seed}", f"--experiment_name=with_{seed}") == 0
+        gc.collect()
+    assert gone == [1, 2]
 
 
 def test_a_run_leaves_a_complete_folder(finished):

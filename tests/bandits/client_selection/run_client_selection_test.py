@@ -41,6 +41,11 @@ def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
     return pd.read_csv(folder / name / "metrics.csv").drop(columns="seconds")
 
 
+@pytest.fixture(autouse=True)
+def own_worker(tff_worker):
+    """Every test computes; one that plays no whole run starts no worker itself."""
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A finished comparison of all selectors."""
@@ -162,7 +167,7 @@ def make_run(tmp_path, *arguments: str) -> experiment.Run:
     return experiment.Run(settings, task, experiment.Computations(settings, task))
 
 
-def test_a_second_run_frees_the_firsts_task(tff_worker, tmp_path):
+def test_a_second_run_frees_the_firsts_task(tmp_path):
     gone = []
     for rate in (0.1, 0.2):
         run = make_run(tmp_path, "--client_selection=pow_d", f"--client_learning_rate={rate}")

@@ -1,11 +1,13 @@
 """Whole runs on small generated data: complete folders, reproducible, resumable; studies and their figures."""
 
 import csv
+import gc
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -92,6 +94,22 @@ def test_another_seed_gives_another_run_and_the_same_data(finished, tmp_path):
     results = pd.read_csv(tmp_path / "run" / "results.csv", dtype={"favourite": str})
     assert list(results["seed"]) == [0, 1]
     assert results["test_auc"].between(0, 1).all()
+
+
+def test_a_second_run_frees_the_firsts_workers(tmp_path, monkeypatch):
+    gone, load = [], run_mab_fl.load_workers
+
+    def load_workers(settings):
+        workers = load(settings)
+        weakref.finalize(workers, gone.append, settings.client_learning_rate)
+        return workers
+
+    monkeypatch.setattr(run_mab_fl, "load_workers", load_workers)
+    for rate in (0.1, 0.2):
+        name = f"--experiment_name=at_{rate}"
+        assert play(tmp_path, "--total_rounds=1", name, f"--client_learning_rate={rate}") == 0
+        gc.collect()
+    assert gone == [0.1, 0.2]
 
 
 def test_resplit_splits_the_data_anew_for_each_seed(tmp_path):
