@@ -162,7 +162,8 @@ def table(
     ]
     is_train = np.zeros(len(frame), bool)
     is_train[np.concatenate([train for train, _, _ in parts])] = True
-    encoded = columns.encode(frame[wanted or frame.columns.drop([client_column, label_column])], is_train)
+    features = frame[wanted or frame.columns.drop([client_column, label_column])]
+    encoded = columns.encode(features, columns.learn(features, is_train))
     if not encoded.names:
         raise UsageError(f"{path} leaves no feature: --feature_columns must name a column with values.")
     examples = clients.Examples(encoded.values, labels)
