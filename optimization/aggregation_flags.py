@@ -49,10 +49,10 @@ _FIRST_CLIP_NORM = 0.1
 _QUANTILE = 0.8
 
 
-def define(flags: cli.FlagSet) -> None:
-    """Defines the group of flags."""
+def define(flags: cli.FlagSet, aggregator_type: str = "mean") -> None:
+    """Defines the group of flags, of which one's default depends on the program."""
     flags.group("Aggregation and privacy")
-    flags.choice("aggregator_type", "mean", TYPES, "how the cohort's updates become one")
+    flags.choice("aggregator_type", aggregator_type, TYPES, "how the cohort's updates become one")
     flags.choice("client_weighting", "uniform", ["uniform", "num_examples"], "weight of a client in the mean")
     flags.switch(
         "adaptive_clipping",

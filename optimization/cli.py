@@ -248,13 +248,10 @@ def whole_numbers(flag: str, text: str) -> list[int]:
     Raises:
       UsageError: If one is no whole number above 0.
     """
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) for word in words):
         raise UsageError(f"--{flag}={text} must be whole numbers above 0, separated by commas.")
-    return numbers
+    return [int(word) for word in words]
 
 
 def user_path(path: str) -> str:

@@ -67,5 +67,5 @@ def table(folder: pathlib.Path, shown: Sequence[str]) -> str:
         told = ", ".join(
             f"{flag.removeprefix('bandits_')} {preset.values[flag]}" for flag in shown if flag in preset.values
         )
-        lines.append(f"{name:<42}{preset.about:<24}{told}".rstrip())
+        lines.append(f"{name:<42}{preset.about:<26}{told}".rstrip())
     return "\n".join(lines)

@@ -21,7 +21,7 @@ Says what differential privacy a training gives its clients, or which noise give
 
   privacy_budget --population=342477 --clients_per_round=64 --total_rounds=1600 --noise_multiplier=0.7
   privacy_budget --population=342477 --clients_per_round=64 --total_rounds=1600 --target_epsilon=2
-  privacy_budget --population=340000 --clients_per_round=64 --total_rounds=800 --target_delta=1e-6 \
+  privacy_budget --population=340000 --clients_per_round=64 --total_rounds=800 --target_delta=1e-6 \\
       --target_epsilon=4.14 --tolerated_noise=0.01
   privacy_budget --run=runs/digits_scratch_softmax --total_rounds=3000
 
@@ -62,7 +62,7 @@ def define() -> cli.FlagSet:
     flags.integer("clients_per_round", None, "clients of a round; the expected number under Poisson sampling", low=1)
     flags.integer("total_rounds", None, "rounds", low=1)
     flags.integer("dimension", None, "ddp: parameters of the model", low=1)
-    aggregation_flags.define(flags)
+    aggregation_flags.define(flags, "dpsgd")
     flags.group("What is given: this or --noise_multiplier")
     flags.number(
         "target_epsilon", None, "epsilon that may be spent; the smallest noise multiplier is looked for", above=True
@@ -125,7 +125,6 @@ def _of_flags(settings: cli.Settings) -> tuple[privacy.Mechanism, int]:
             raise UsageError(f"--{name} is missing: give --population, --clients_per_round and --total_rounds.")
     if settings.noise_multiplier is None and settings.target_epsilon is None:
         raise UsageError("Give one of --noise_multiplier and --target_epsilon, not neither.")
-    settings = settings.with_defaults({"aggregator_type": "dpsgd"})
     settings = settings.replace(noise_multiplier=settings.noise_multiplier or 0.0)
     kind = settings.aggregator_type
     if kind != "ddp" and "dimension" in settings.given:

@@ -57,3 +57,42 @@ def without_tensorflow(tmp_path_factory) -> Callable[..., subprocess.CompletedPr
         return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300)
 
     return run
+
+
+_KILLED_IN_A_CHECKPOINT = """
+import importlib, os, signal, sys
+from optimization import files
+
+whole, (package, binary, checkpoint) = files.save_arrays, sys.argv[1:4]
+
+def half(path, arrays, **options):
+    if path.name == checkpoint:
+        with files.whole(path) as file:
+            file.write(b"half")
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+    whole(path, arrays, **options)
+
+files.save_arrays = half
+flags, program = (importlib.import_module(f"{package}.{name}") for name in ("flags", binary))
+program.program(flags.define().parse(sys.argv[3:]))
+"""
+
+
+@pytest.fixture(scope="session")
+def kill_in_a_checkpoint() -> Callable[..., None]:
+    """Plays a run until it is killed half way through a checkpoint.
+
+    A function of the program's module, the checkpoint's round and the program's arguments.
+    """
+    root = pathlib.Path(__file__).resolve().parents[1]
+
+    def run(module: str, round_num: int, *arguments: str) -> None:
+        package, _, binary = module.rpartition(".")
+        words = [package, binary, f"round_{round_num:08d}.npz", *arguments]
+        environment = os.environ | {"PYTHONPATH": str(root)}
+        command = [sys.executable, "-c", _KILLED_IN_A_CHECKPOINT, *words]
+        killed = subprocess.run(command, cwd=root, env=environment, stdout=subprocess.DEVNULL)
+        assert killed.returncode == -signal.SIGKILL
+
+    return run

@@ -140,10 +140,10 @@ def numbers(flag: str, text: str | None) -> list[int]:
     Raises:
       UsageError: If one is none, or below 1.
     """
-    words = _words(flag, text) if text is not None else []
-    if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise UsageError(f"--{flag}={text} must be whole numbers above 0, separated by commas.")
-    return [int(word) for word in words]
+    if text is None:
+        return []
+    _words(flag, text)
+    return cli.whole_numbers(flag, text)
 
 
 def _words(flag: str, text: str) -> list[str]:

@@ -78,33 +78,9 @@ def test_a_truncated_newest_checkpoint_is_passed_over_with_a_warning(finished, t
     pd.testing.assert_frame_equal(table(tmp_path), table(finished), check_exact=True)
 
 
-_KILLED_IN_A_CHECKPOINT = """
-import os, signal, sys
-from bandits import flags, run_federated
-from optimization import files
-
-whole = files.save_arrays
-
-def half(path, arrays, **options):
-    if path.name == "round_00000003.npz":
-        with files.whole(path) as file:
-            file.write(b"half")
-            file.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
-    whole(path, arrays, **options)
-
-files.save_arrays = half
-run_federated.program(flags.define().parse(sys.argv))
-"""
-
-
-def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(finished, tmp_path):
-    command = [sys.executable, "-c", _KILLED_IN_A_CHECKPOINT, f"--root_output_dir={tmp_path}", "--experiment_name=run"]
-    environment = dict(os.environ, PYTHONPATH=str(ROOT))
-    killed = subprocess.run(
-        [*command, *SMALL, "--rounds_per_checkpoint=1"], env=environment, cwd=ROOT, stdout=subprocess.DEVNULL
-    )
-    assert killed.returncode == -signal.SIGKILL
+def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_checkpoint, finished, tmp_path):
+    folder = (f"--root_output_dir={tmp_path}", "--experiment_name=run")
+    kill_in_a_checkpoint("bandits.run_federated", 3, *folder, *SMALL, "--rounds_per_checkpoint=1")
     assert list((tmp_path / "run" / "checkpoints").glob("*.part*"))
     play(tmp_path, "--rounds_per_checkpoint=1")
     pd.testing.assert_frame_equal(table(tmp_path), table(finished), check_exact=True)

@@ -135,7 +135,7 @@ def test_importing_a_program_leaves_the_handlers_alone():
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-def test_the_first_signal_is_answered_and_the_second_is_who_was_in_charge_befores():
+def test_the_first_signal_is_answered_and_the_second_is_who_was_in_charge_before():
     answered, before = [], []
     handler = signal.signal(signal.SIGTERM, lambda signum, frame: before.append(signum))
     try:

@@ -2,11 +2,7 @@
 
 import csv
 import gc
-import os
 import pathlib
-import signal
-import subprocess
-import sys
 import weakref
 
 import numpy as np
@@ -15,7 +11,6 @@ import pytest
 
 from bandits.mab_fl import flags, metrics, run_mab_fl, studies
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 DATA = ("--num_rows=1200", "--train_fraction=0.05", "--pretrain_epochs=0")
 SMALL = (*DATA, "--epochs_per_round=1", "--total_rounds=6")
 RULE = ("--decision_rule=thompson", "--explore_probability=0.3")
@@ -51,32 +46,9 @@ def test_a_run_leaves_a_complete_folder(finished):
     assert sum(int(row["adoptions"]) for row in learned) == 6
 
 
-_KILLED_IN_A_CHECKPOINT = """
-import os, signal, sys
-from bandits.mab_fl import flags, run_mab_fl
-from optimization import files
-
-whole = files.save_arrays
-
-def half(path, arrays, **options):
-    if path.name == "round_00000004.npz":
-        with files.whole(path) as file:
-            file.write(b"half")
-            file.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
-    whole(path, arrays, **options)
-
-files.save_arrays = half
-run_mab_fl.program(flags.define().parse(sys.argv))
-"""
-
-
-def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(finished, tmp_path):
-    command = [sys.executable, "-c", _KILLED_IN_A_CHECKPOINT, f"--root_output_dir={tmp_path}", "--experiment_name=run"]
-    environment = dict(os.environ, PYTHONPATH=str(ROOT))
-    arguments = [*SMALL, *RULE, "--rounds_per_checkpoint=2"]
-    killed = subprocess.run([*command, *arguments], env=environment, cwd=ROOT, stdout=subprocess.DEVNULL)
-    assert killed.returncode == -signal.SIGKILL
+def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_checkpoint, finished, tmp_path):
+    folder = (f"--root_output_dir={tmp_path}", "--experiment_name=run")
+    kill_in_a_checkpoint("bandits.mab_fl.run_mab_fl", 4, *folder, *SMALL, *RULE, "--rounds_per_checkpoint=2")
     assert len(table(tmp_path)) >= 3
     play(tmp_path, *RULE, "--rounds_per_checkpoint=2")
     pd.testing.assert_frame_equal(table(tmp_path), table(finished), check_exact=True)
