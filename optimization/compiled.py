@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from optimization import run_folder
 
-_MOST = 16  # A comparison of client selectors uses ten by turns.
+_MOST = 12  # A comparison of client selectors uses ten by turns.
 _kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
 _IN_STATE = ("seed", "total_rounds")
 _Built = TypeVar("_Built")

@@ -18,7 +18,7 @@ from tensorflow_federated.python.core.impl.executors import remote_executor, val
 from optimization import cohorts, serialization
 
 _KEPT_COMPUTATIONS = 8
-_MOST_COMPUTATIONS = 8  # A worker keeps the sessions, some megabytes each, of all that an executor ever had.
+_MOST_COMPUTATIONS = 6  # A worker keeps the sessions, some megabytes each, of all that an executor ever had.
 _disposals = concurrent.futures.ThreadPoolExecutor(1)
 # TFF would log how long each of a round's hundreds of values takes to be sent, which takes longer than to send it.
 tracing.set_tracing_providers([])

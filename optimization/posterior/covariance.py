@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+_CHUNK = 1 << 20  # Parameters worked on at once: no second copy of the samples is made.
+
 
 def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
     """Applies the inverse of the samples' covariance to their mean, in O(samples^2 parameters).
@@ -24,13 +26,34 @@ def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
     """
     if shrinkage < 0:
         raise ValueError(f"shrinkage={shrinkage} must be at least 0.")
+    count, size = tf.shape(samples)[0], tf.shape(samples)[1]
     mean = tf.reduce_mean(samples, axis=0)
-    centred = samples - mean
-    gram = tf.matmul(centred, centred, transpose_b=True)
+
+    def each_chunk(body, *given):
+        """Folds (start, centred samples, their mean's part, *given) -> given over chunks of the parameters."""
+
+        def step(start, *before):
+            own = mean[start : start + _CHUNK]
+            return start + _CHUNK, *body(start, samples[:, start : start + _CHUNK] - own, own, *before)
+
+        return tf.while_loop(lambda start, *_: start < size, step, (tf.constant(0), *given), parallel_iterations=1)[1:]
+
+    def products(start, centred, own, gram, alike):
+        del start
+        gram += tf.cast(tf.matmul(centred, centred, transpose_b=True), tf.float64)
+        return gram, alike + tf.cast(tf.linalg.matvec(centred, own), tf.float64)
+
+    gram, alike = each_chunk(products, tf.zeros([count, count], tf.float64), tf.zeros([count], tf.float64))
     # The decomposition raises an error for a matrix that is not finite.
     gram = tf.where(tf.math.is_finite(tf.reduce_sum(gram)), gram, 0.0)
-    eigenvalues, eigenvectors = tf.linalg.eigh(tf.cast(gram, tf.float64))
-    axes = tf.matmul(tf.cast(eigenvectors, tf.float32), centred, transpose_a=True)
-    shares = shrinkage / (1 + shrinkage * tf.maximum(tf.cast(eigenvalues, tf.float32), 0.0))
-    solution = mean - tf.linalg.matvec(axes, shares * tf.linalg.matvec(axes, mean), transpose_a=True)
-    return (1 + shrinkage * tf.cast(tf.shape(samples)[0] - 1, tf.float32)) * solution
+    eigenvalues, eigenvectors = tf.linalg.eigh(gram)
+    shares = shrinkage / (1 + shrinkage * tf.maximum(eigenvalues, 0.0))
+    along = shares * tf.linalg.matvec(eigenvectors, alike, transpose_a=True)
+    coefficients = tf.cast(tf.linalg.matvec(eigenvectors, along), tf.float32)
+
+    def solve(start, centred, own, parts):
+        return (parts.write(start // _CHUNK, own - tf.linalg.matvec(centred, coefficients, transpose_a=True)),)
+
+    parts = tf.TensorArray(tf.float32, -(-size // _CHUNK), infer_shape=False, element_shape=[None])
+    (parts,) = each_chunk(solve, parts)
+    return (1 + shrinkage * tf.cast(count - 1, tf.float32)) * parts.concat()

@@ -91,7 +91,8 @@ class ChainSgd:
 
             # A client without examples makes no step, and its one sample is the model it was given.
             deltas, loss_sum, deviation = walk(weights, cache, key, change=add_noise, visit=add_to_sample)
-            return Chain(samples.read_value(), vectors.flatten(deltas), loss_sum, deviation)
+            # A plain read copies a variable that was changed row by row.
+            return Chain(samples.read_value_no_copy(), vectors.flatten(deltas), loss_sum, deviation)
 
         return run
 

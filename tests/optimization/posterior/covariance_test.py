@@ -24,6 +24,14 @@ def test_the_delta_equals_the_dense_solve(size, count, shrinkage):
     np.testing.assert_allclose(found, _dense(samples, shrinkage), rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("chunk", [1, 7, 20])
+def test_chunks_of_the_parameters_give_the_same_delta(monkeypatch, chunk):
+    monkeypatch.setattr(covariance, "_CHUNK", chunk)
+    samples = np.random.default_rng(1).normal(0.3, 1, (5, 20))
+    found = covariance.inverse_times_mean(tf.constant(samples, tf.float32), 0.1)
+    np.testing.assert_allclose(found, _dense(samples, 0.1), rtol=2e-5, atol=2e-5)
+
+
 def test_shrinkage_zero_gives_the_samples_mean():
     samples = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
     np.testing.assert_allclose(covariance.inverse_times_mean(samples, 0.0), samples.mean(axis=0), rtol=1e-6)
