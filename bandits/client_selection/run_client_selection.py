@@ -58,9 +58,9 @@ def program(settings: cli.Settings) -> int:
     plan = flags.resolve(settings)
     runs = prepare(plan.runs)
 
+    worker_flags.start(settings)
     from bandits.client_selection import experiment
 
-    worker_flags.start(settings)
     computations = experiment.Computations(*runs[0][:2])
     for one, task, folder in runs:
         if signum := play(experiment.Run(one, task, computations), one, folder):

@@ -1,7 +1,10 @@
 """Addresses of workers are checked before anything slow is imported."""
 
 import importlib
+import os
 import socket
+import subprocess
+import sys
 import types
 
 import portpicker
@@ -98,3 +101,31 @@ def test_experiments_check_them(module):
     flags = importlib.import_module(module)
     with pytest.raises(UsageError, match="--tff_workers: 'localhost' must be HOST:PORT"):
         flags.resolve(flags.define().parse(["test", "--tff_workers=localhost"]))
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("bandits.run_federated", ()),
+        ("bandits.ads.run_ads", ("--rates=0.1,0.2",)),
+        ("bandits.client_selection.run_client_selection", ()),
+        ("bandits.mab_fl.run_mab_fl", ()),
+        ("optimization.posterior.run_posterior", ()),
+    ],
+)
+def test_experiments_say_that_nobody_is_at_an_address_before_they_import_tff(module, arguments, tmp_path):
+    code = (
+        f"import sys; sys.modules['tensorflow_federated'] = None; import {module} as binary; "
+        "from optimization import cli; cli.main(binary.flags.define(), binary.program)"
+    )
+    with socket.create_server(("localhost", 0)) as server:
+        address = f"localhost:{server.getsockname()[1]}"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments, f"--tff_workers={address}", f"--root_output_dir={tmp_path}"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"No TFF worker answers at {address}")
