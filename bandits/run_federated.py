@@ -145,12 +145,12 @@ def run(settings: cli.Settings, task: tasks.Task, folder: run_folder.RunFolder) 
         trained = guarantees.of_phase(settings, task, phase, dimension, trained)
         weights, signum = _play(settings, task, phase, trained, initial, None, "Initial training")
         if signum:
-            return _stopped(folder, "in the initial training", signum)
+            return _stopped(settings, folder, "in the initial training", signum)
     phase = dataclasses.replace(phases[-1], spent_rounds=trained.rounds if trained else 0)
     trained = guarantees.of_phase(settings, task, phase, dimension, trained)
     weights, signum = _play(settings, task, phase, trained, folder, weights, settings.bandits_type)
     if signum:
-        return _stopped(folder, "before its last round", signum)
+        return _stopped(settings, folder, "before its last round", signum)
     return 0
 
 
@@ -197,9 +197,9 @@ def _summary(label: str, folder: run_folder.RunFolder, spent: str) -> str:
     )
 
 
-def _stopped(folder: run_folder.RunFolder, where: str, signum: int) -> int:
+def _stopped(settings: cli.Settings, folder: run_folder.RunFolder, where: str, signum: int) -> int:
     print(
-        f"Stopped {where}; what was done is saved. The same command continues {folder.path}.",
+        f"Stopped {where}; what was done is saved. {run_folder.continuing(settings)} {folder.path}.",
         file=sys.stderr,
     )
     return 128 + signum

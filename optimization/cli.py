@@ -23,7 +23,17 @@ from data.errors import Failure, UsageError
 from optimization import interruption
 
 # What the world outside may be to blame for: errors that need no traceback.
-_OUTSIDE = {errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPERM, errno.EROFS}
+_OUTSIDE = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+    errno.EISDIR,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
 _WORKING_DIRECTORY = "BUILD_WORKING_DIRECTORY"  # Where the user is, under `bazel run`.
 _DATA_DIR = "FEDBANDITS_DATA_DIR"  # Where the user's data is, if no flag says so.
 # Who repeats a run's command does not want to start it over once it is done.

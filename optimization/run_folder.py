@@ -56,6 +56,11 @@ def define(flags: cli.FlagSet) -> None:
     flags.switch(_RESTART, False, "start over: move the files of the run that lies in the folder aside, delete nothing")
 
 
+def continuing(flag_values: Mapping[str, Any]) -> str:
+    """Returns which command continues a run that was stopped: `--restart` once more would start it over again."""
+    return f"The same command{' without --restart' if flag_values.get(_RESTART) else ''} continues"
+
+
 class RunFolder:
     """One run's files."""
 
@@ -176,7 +181,8 @@ class RunFolder:
         found += [path for path in map(self.path.joinpath, _SUBFOLDERS) if path.is_dir() and any(path.iterdir())]
         if not found:
             return
-        number = 1 + max((int(path.name.removeprefix(_ASIDE)) for path in self.path.glob(f"{_ASIDE}[0-9]*")), default=0)
+        taken = [path.name.removeprefix(_ASIDE) for path in self.path.glob(f"{_ASIDE}[0-9]*")]
+        number = 1 + max((int(number) for number in taken if number.isdecimal()), default=0)
         aside = self.path / f"{_ASIDE}{number}"
         aside.mkdir()
         for path in found:

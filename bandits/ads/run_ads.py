@@ -64,7 +64,7 @@ def run(settings: cli.Settings, impressions: ads.Impressions, folder: run_folder
     spent = experiment.mechanism(settings).report(outcome.round_num)
     folder.write_json(run_folder.PRIVACY_FILE, spent)
     if outcome.signum:
-        print(f"Stopped; the same command continues {folder.path}.", file=sys.stderr)
+        print(f"Stopped; what was done is saved. {run_folder.continuing(settings)} {folder.path}.", file=sys.stderr)
         return 128 + outcome.signum
     table = figures.read(folder.metrics_path)
     figures.draw({settings.decision_rule: [table]}, folder.path / "ads.png", impressions.rates.max())

@@ -64,7 +64,8 @@ def program(settings: cli.Settings) -> int:
     computations = experiment.Computations(*runs[0][:2])
     for one, task, folder in runs:
         if signum := play(experiment.Run(one, task, computations), one, folder):
-            print(f"Stopped in {folder.path}; what was done is saved. The same command continues it.", file=sys.stderr)
+            told = f"Stopped in {folder.path}; what was done is saved. {run_folder.continuing(one)} it."
+            print(told, file=sys.stderr)
             return 128 + signum
     report(plan, [(one, folder.path) for one, _, folder in runs])
     return 0

@@ -248,9 +248,8 @@ def program(settings: cli.Settings) -> int:
     for run in runs:
         row, signum = play(run)
         if signum is not None:
-            print(
-                f"Stopped in {run.folder.path}; what was done is saved. The same command continues it.", file=sys.stderr
-            )
+            told = f"Stopped in {run.folder.path}; what was done is saved. {run_folder.continuing(run.settings)} it."
+            print(told, file=sys.stderr)
             return 128 + signum
         rows.append(row)
     top = pathlib.Path(chosen[0].settings.root_output_dir) / chosen[0].settings.experiment_name

@@ -133,7 +133,8 @@ def program(settings: cli.Settings) -> int:
     computations = experiment.Computations(settings, task, features)
     for one, folder in runs:
         if signum := play(one, task, computations, folder):
-            print(f"Stopped in {folder.path}; what was done is saved. The same command continues it.", file=sys.stderr)
+            told = f"Stopped in {folder.path}; what was done is saved. {run_folder.continuing(one)} it."
+            print(told, file=sys.stderr)
             return 128 + signum
     return 0
 

@@ -318,6 +318,7 @@ def test_another_error_shows_its_traceback_and_is_status_1(run_main, capsys):
     [
         (OSError(errno.ENOSPC, "No space left on device"), "A file cannot be written (No space left on device)."),
         (OSError(errno.EROFS, "Read-only file system", "/x/a.png"), "/x/a.png cannot be used (Read-only file system)."),
+        (OSError(errno.EISDIR, "Is a directory", "/x/a.csv"), "/x/a.csv cannot be used (Is a directory)."),
         (PermissionError(errno.EACCES, "Permission denied", "/x"), "/x cannot be used (Permission denied)."),
     ],
 )

@@ -207,6 +207,17 @@ def test_a_restart_moves_all_files_of_the_run_aside(folder, capsys):
     assert _config(folder)["flags"]["rate"] == 0.2
 
 
+def test_what_continues_a_run_does_not_start_it_over():
+    assert run_folder.continuing({"restart": False}) == "The same command continues"
+    assert run_folder.continuing({"restart": True}) == "The same command without --restart continues"
+
+
+def test_a_folder_that_the_user_renamed_is_not_among_the_numbered_ones(folder):
+    (folder.path / "before_restart_1.kept").mkdir()
+    run_folder.RunFolder(folder.path).open(FLAGS | {"restart": True}, "digest")
+    assert (folder.path / "before_restart_1" / "config.json").is_file()
+
+
 def test_restarts_are_numbered(folder):
     for _ in range(2):
         run_folder.RunFolder(folder.path).open(FLAGS | {"restart": True}, "digest")
