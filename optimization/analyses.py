@@ -29,8 +29,8 @@ _RELATION_NAMES = {
     Relation.REPLACE_ONE: "one client replaced",
     Relation.REPLACE_SPECIAL: "one client's contributions set to zero",
 }
-# Beyond this RDP epsilon, privacy loss distributions overflow.
-_PLD_LIMIT = 1e6
+# Beyond this RDP epsilon, privacy loss distributions overflow: e to the first grid must be a number.
+_PLD_LIMIT = 8e5
 # Grid of the privacy loss relative to the RDP epsilon. What it adds to epsilon falls with its square, so that once a
 # quarter of the grid changes epsilon by less than the tolerance, a fifteenth of that is left.
 _PLD_FIRST_GRID = 8e-4
@@ -117,7 +117,7 @@ class Analysis:
 
     def _composed_pld_epsilon(self, rounds: int, delta: float) -> float | None:
         scale = self.epsilon(rounds, delta)[0]
-        if not scale <= _PLD_LIMIT or not self._has_losses(rounds):
+        if not scale <= _PLD_LIMIT or not self._has_losses(rounds, delta):
             return None
         if not scale:
             return 0.0
@@ -130,9 +130,9 @@ class Analysis:
                 break
         return float(finer) if np.isfinite(finer) else None
 
-    def _has_losses(self, rounds: int) -> bool:
-        own = self.release.has_losses(self.amount(rounds))
-        return own and (not self.earlier or self.earlier[0]._has_losses(self.earlier[1]))
+    def _has_losses(self, rounds: int, delta: float) -> bool:
+        own = self.release.has_losses(self.amount(rounds), delta)
+        return own and (not self.earlier or self.earlier[0]._has_losses(self.earlier[1], delta))
 
     def _losses(self, rounds: int, grid: float) -> releases.Losses:
         amount = self.amount(rounds)
@@ -143,7 +143,7 @@ class Analysis:
         """Returns this analysis' part of `privacy.json`."""
         epsilon, order = self.epsilon(rounds, delta)
         pld_epsilon = self.pld_epsilon(rounds, delta)
-        beyond = "beyond the numbers of PLD" if pld_epsilon is None and self._has_losses(1) else ""
+        beyond = "beyond the numbers of PLD" if pld_epsilon is None and self._has_losses(0, delta) else ""
         return {
             "neighbours": self.neighbours,
             "sampling": self.sampling,

@@ -28,6 +28,8 @@ _RDP_FLOOR = 1e-13
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e9
 # Rounds beyond which rounding errors of the privacy loss' probabilities add up.
 _MOST_COMPOSED = 1e6
+# Delta, a round, below which those errors are no longer far smaller than delta.
+_LEAST_DELTA = 1e-13
 # Privacy losses whose probability is below e^-50 count as infinite.
 _LOG_TAIL = -50.0
 
@@ -45,9 +47,9 @@ class Release(abc.ABC):
     def _divergences(self) -> np.ndarray:
         """Returns them before rounding errors are seen to."""
 
-    def has_losses(self, amount: float) -> bool:
-        """Returns whether `losses` is known, and free of rounding errors, for so many releases."""
-        return amount <= _MOST_COMPOSED
+    def has_losses(self, amount: float, delta: float) -> bool:
+        """Returns whether `losses` is known for so many releases, and free of rounding errors at this delta."""
+        return amount <= _MOST_COMPOSED and amount * _LEAST_DELTA <= delta
 
     def losses(self, amount: float, grid: float) -> Losses:
         """Returns the distribution of the privacy loss of several releases, rounded up to multiples of `grid`."""
@@ -67,7 +69,7 @@ class Gaussian(Release):
     def _divergences(self) -> np.ndarray:
         return ORDERS / 2 / self.noise / self.noise
 
-    def has_losses(self, amount: float) -> bool:
+    def has_losses(self, amount: float, delta: float) -> bool:
         """See the base class."""
         return True
 
@@ -164,7 +166,7 @@ class SubsetConcentrated(Release):
     noise: float
     replaces: bool
 
-    def has_losses(self, amount: float) -> bool:
+    def has_losses(self, amount: float, delta: float) -> bool:
         """See the base class."""
         return False
 

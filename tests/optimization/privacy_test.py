@@ -117,6 +117,20 @@ def test_what_the_grid_of_pld_costs(rounds):
     assert exact <= found <= 1.001 * exact
 
 
+@pytest.mark.parametrize(("rounds", "delta"), [(1_824, 4.59e-13), (21_332, 1.47e-12)])
+def test_deltas_of_the_size_of_rounding_errors_have_no_epsilon_by_pld(rounds, delta):
+    # Nearly everybody is in each cohort: epsilon is that of a plain Gaussian, of which rounding errors take up to 0.3%.
+    report = Mechanism("dpsgd", rounds**0.5 / 0.159, 10**9, 10**9 - 1, "poisson", delta=delta).report(rounds)
+    (only,) = report["guarantees"]
+    assert (only["epsilon_pld"], only["note"]) == (None, "beyond the numbers of PLD")
+
+
+@pytest.mark.parametrize("noise_multiplier", [7.5e-4, 9e-4, 1.2e-3])
+def test_epsilons_near_a_million_are_reported(noise_multiplier):
+    mechanism = Mechanism("dpsgd", noise_multiplier, 3400, 64, "cyclic", accountant="pld")
+    assert 0.5 / noise_multiplier**2 < mechanism.report(1)["epsilon"] < 1e6
+
+
 def test_the_proven_figure_of_distributed_noise_is_the_headline():
     mechanism = Mechanism("ddp", 1.0, population=3400, cohort=64, dimension=100, delta=1e-5)
     zeroed, replaced, heuristic = mechanism.analyses
