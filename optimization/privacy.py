@@ -250,14 +250,19 @@ class Mechanism:
 
 
 def load(path: pathlib.Path) -> tuple[Mechanism, int]:
-    """Returns the mechanism and the rounds of a run from its `privacy.json`; without one, nothing is guaranteed."""
+    """Returns the mechanism and the rounds of a run from its `privacy.json`.
+
+    Without one, or with one of an earlier program, which did not record what voids a guarantee, nothing is guaranteed.
+    """
     try:
         found = json.loads(path.read_text())
         return _mechanism(found["mechanism"]), int(found["rounds"])
     except (OSError, ValueError, KeyError, TypeError):
-        return Mechanism("none", 0.0, population=1, cohort=1), 1
+        return Mechanism("none", 0.0, population=1, cohort=1, voided="what it spent is not known"), 1
 
 
 def _mechanism(values: Mapping[str, Any]) -> Mechanism:
-    earlier = values.get("pretraining")
+    if missing := [field.name for field in dataclasses.fields(Mechanism) if field.name not in values]:
+        raise KeyError(*missing)
+    earlier = values["pretraining"]
     return Mechanism(**{**values, "pretraining": _mechanism(earlier) if earlier else None})

@@ -237,15 +237,23 @@ def test_a_mechanism_is_read_back(tmp_path):
     assert privacy.load(path) == (mechanism, 7)
 
 
-def test_files_without_the_newer_fields_are_read(tmp_path):
+@pytest.mark.parametrize("missing", ["voided", "apart_from", "pretraining_disjoint", "accountant"])
+def test_files_of_an_earlier_program_guarantee_nothing(tmp_path, missing):
+    # It did not record what voids a guarantee, such as seeded noise, and drew all cohorts from the seed.
     path = tmp_path / "privacy.json"
-    report = _two_trainings().report(7)
-    newer = {"pretraining_disjoint", "voided", "apart_from", "accountant"}
-    for values in (report["mechanism"], report["mechanism"]["pretraining"]):
-        for name in newer:
-            del values[name]
-    path.write_text(json.dumps(report))
-    assert privacy.load(path) == (_two_trainings(), 7)
+    for inside in ("mechanism", "pretraining"):
+        report = json.loads(json.dumps(_two_trainings().report(7)))
+        values = report["mechanism"]
+        del (values if inside == "mechanism" else values["pretraining"])[missing]
+        path.write_text(json.dumps(report))
+        found, rounds = privacy.load(path)
+        assert found.epsilon(rounds) == math.inf
+        assert "no guarantee, because what it spent is not known" in found.report(rounds)["summary"]
+
+
+def test_a_model_without_a_file_guarantees_nothing(tmp_path):
+    found, rounds = privacy.load(tmp_path / "privacy.json")
+    assert (found.epsilon(rounds), found.reason) == (math.inf, "what it spent is not known")
 
 
 @pytest.mark.parametrize(
