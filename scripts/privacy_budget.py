@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization import aggregation_flags, calibration, cli, cohorts, files, privacy, run_folder
+from optimization import aggregation_flags, calibration, cli, cohorts, files, privacy, run_folder, sensitivities
 from scripts import runs
 
 _USAGE = """
@@ -193,6 +193,11 @@ def _calibrated(mechanism: privacy.Mechanism, rounds: int, settings: cli.Setting
             grown = calibration.scale_cohort(tolerated, rounds, target)
     except ValueError as error:
         raise UsageError(f"--target_epsilon={target:g} {error}.".replace("..", ".")) from error
+    if settings.adaptive_clipping and mechanism.kind == "dpsgd":
+        try:
+            sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * mechanism.cohort)
+        except ValueError as error:
+            raise UsageError(f"--target_epsilon={target:g}: {error}") from error
     found = dataclasses.replace(mechanism, noise_multiplier=_round_up(noise_multiplier))
     assumed = ", if Poisson" if found.analyses[0].assumed else ""
     print(

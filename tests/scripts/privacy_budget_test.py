@@ -101,6 +101,12 @@ def test_the_ends_of_the_scale_are_answered(arguments, capsys):
     )
 
 
+def test_noise_that_a_run_would_refuse_is_no_answer():
+    flags = ("--population=3400", "--clients_per_round=64", "--total_rounds=800", "--adaptive_clipping")
+    with pytest.raises(UsageError, match=r"--target_epsilon=0.1: .*noise of more than 7.6.* on the clipped count"):
+        _run(*flags, "--target_epsilon=0.1")
+
+
 def test_tensorflow_is_never_imported():
     check = (
         "import sys; from scripts import privacy_budget as script;"
