@@ -92,8 +92,7 @@ class LocalSgd:
             weights: Sequence[tf.Tensor], cache: Batch, key: tf.Tensor, learning_rate: tf.Tensor | None = None
         ) -> ClientUpdate:
             deltas, loss_sum, deviation = walk(weights, cache, key, learning_rate)
-            # One number that is not finite makes the norm so, which reads the delta once and copies nothing.
-            is_finite = tf.math.is_finite(tf.add_n([tf.nn.l2_loss(delta) for delta in deltas]))
+            is_finite = has_finite_norm(deltas)
             deltas = tf.cond(is_finite, lambda: deltas, lambda: [tf.zeros_like(delta) for delta in deltas])
             return ClientUpdate(tuple(deltas), loss_sum, is_finite, deviation)
 
@@ -266,6 +265,12 @@ def _pass_by(variables: list[tf.Variable], position: tf.Tensor) -> None:
 
 def _deviation(values: tf.Tensor) -> tf.Tensor:
     return tf.cond(tf.size(values) > 0, lambda: tf.math.reduce_std(values), lambda: tf.constant(0.0))
+
+
+def has_finite_norm(delta: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns whether the L2 norm of all parts together is a number, as clipping needs it to be; bool scalar."""
+    # One number that is not finite makes the norm so, which reads the delta once and copies nothing.
+    return tf.math.is_finite(2.0 * tf.add_n([tf.nn.l2_loss(part) for part in delta]))
 
 
 def no_training(weights: Sequence[tf.Tensor]) -> ClientUpdate:

@@ -113,7 +113,7 @@ def fedpa_update(chain: Chain, shapes, shrinkage: float) -> client_work.ClientUp
 
 
 def _update(delta: tf.Tensor, chain: Chain, shapes) -> client_work.ClientUpdate:
-    is_finite = tf.math.is_finite(tf.reduce_sum(delta))
+    is_finite = client_work.has_finite_norm([delta])
     delta = tf.where(is_finite, delta, 0.0)
     return client_work.ClientUpdate(
         delta=vectors.unflatten(delta, shapes),

@@ -106,6 +106,17 @@ def test_a_diverged_client_sends_no_change_and_says_so():
     assert not vectors.flatten(update.delta).numpy().any()
 
 
+@pytest.mark.parametrize("size", [1e25, 2.2e19])
+def test_an_update_whose_norm_is_beyond_numbers_counts_as_diverged(size):
+    # Clipping would make it not a number, and with it the whole sum.
+    sizes = tf.eye(1, sum(int(np.prod(shape)) for shape in MODEL.shapes.values())) * size
+    chain = samplers.Chain(sizes, sizes[0], tf.constant(0.0), tf.constant(0.0))
+    for update in (samplers.sgd_update(chain, MODEL.shapes), samplers.sgld_update(chain, MODEL.shapes)):
+        clipped, _ = tf.clip_by_global_norm(update.delta, 1.0)
+        assert np.isfinite(vectors.flatten(clipped).numpy()).all()
+        assert not update.is_finite
+
+
 def test_one_langevin_step_adds_noise_of_twice_the_step_size():
     # One full batch of 20 examples: the step size for the log posterior is 0.1 / 20.
     cache = _numbers()
