@@ -53,7 +53,7 @@ def population_checksum(settings: Mapping[str, Any], task: tasks.Task) -> str:
     """Returns a digest of who the clients are: of the data, and of what makes clients of it."""
     own = registry.TASKS[settings["task_type"]].flags - _NOT_OF_CLIENTS
     made_by = {name: settings[name] for name in sorted(own)}
-    described = [settings["task_type"], task.clients.checksum, made_by, list(task.clients.client_ids)]
+    described = [settings["task_type"], task.checksum, made_by, list(task.clients.client_ids)]
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:16]
 
 

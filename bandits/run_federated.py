@@ -51,10 +51,16 @@ def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
             raise UsageError(
                 f"--init_clients={settings.init_clients} leaves none of the task's {population} clients to the bandits."
             )
-    mechanism = aggregation_flags.mechanism(
-        settings, available, settings.clients_per_round, 1, voided=selector_flags.voids(settings.client_selection)
-    )
-    for warning in mechanism.warnings(settings.total_rounds):
+    voided = selector_flags.voids(settings.client_selection)
+    trainings = [(available, settings.clients_per_round, voided, settings.total_rounds)]
+    if settings.scenario != "scratch":
+        initial = settings.init_clients
+        trainings.insert(0, (initial, min(settings.clients_per_round, initial), "", settings.init_rounds))
+    warnings: list[str] = []
+    for clients, cohort, reason, rounds in trainings:
+        mechanism = aggregation_flags.mechanism(settings, clients, cohort, 1, voided=reason)
+        warnings += mechanism.warnings(rounds)
+    for warning in dict.fromkeys(warnings):
         print(f"Warning: {warning}", file=sys.stderr)
     selector_flags.build(settings, settings.client_selection, [1] * available, settings.clients_per_round)
     shifts = settings.scenario == "init_shift" or settings.dist_shift_type

@@ -174,6 +174,13 @@ def test_noise_flags_without_any_training_are_an_error():
             flags.resolve(flags.define().parse([*arguments, flag]))
 
 
+def test_noise_that_the_initial_training_cannot_have_is_refused_before_anything_is_made(tmp_path):
+    noise = ("--aggregator_type=dpsgd", "--adaptive_clipping", "--noise_multiplier=0.5")
+    with pytest.raises(UsageError, match=r"needs noise of more than 0.25 on the clipped count, not 0.15"):
+        play(tmp_path, *noise, "--clients_per_round=20", "--scenario=init", "--init_clients=3")
+    assert not list(tmp_path.iterdir())
+
+
 TABLE = "site,age,color,y\n" + "".join(
     f"{site},{row},{'red' if row % 2 else 'blue'},{label}\n" for site in "abcdefgh" for row, label in enumerate("pqqr")
 )
