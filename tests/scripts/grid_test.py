@@ -283,7 +283,7 @@ def test_bad_usage_is_refused_before_anything_is_written(play, tmp_path, monkeyp
 
 
 def test_a_metric_that_the_binary_does_not_have_is_refused():
-    arguments = ["--binary=run_ads", "--rates=0.1,0.2", "--metric=reward"]
+    arguments = ["--binary=run_ads", "--rates=0.1,0.2", "--sweep=local_pulls=5,10", "--metric=reward"]
     with pytest.raises(UsageError, match=r"--metric=reward is no column of bandits\.ads\.run_ads: federated_average"):
         grid.program(grid.define().parse(["grid", *arguments]))
 
