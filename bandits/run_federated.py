@@ -51,22 +51,22 @@ def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
             raise UsageError(
                 f"--init_clients={settings.init_clients} leaves none of the task's {population} clients to the bandits."
             )
+    bandit = registry.BANDITS[settings.bandits_type]
     voided = selector_flags.voids(settings.client_selection)
-    trainings = [(available, settings.clients_per_round, voided, settings.total_rounds)]
+    trainings = [(available, settings.clients_per_round, voided, settings.total_rounds if bandit.trains else 0)]
     if settings.scenario != "scratch":
         initial = settings.init_clients
         trainings.insert(0, (initial, min(settings.clients_per_round, initial), "", settings.init_rounds))
     warnings: list[str] = []
     for clients, cohort, reason, rounds in trainings:
         mechanism = aggregation_flags.mechanism(settings, clients, cohort, 1, voided=reason)
-        warnings += mechanism.warnings(rounds)
+        warnings += mechanism.warnings(rounds) if rounds else ()
     for warning in dict.fromkeys(warnings):
         print(f"Warning: {warning}", file=sys.stderr)
     selector_flags.build(settings, settings.client_selection, [1] * available, settings.clients_per_round)
     shifts = settings.scenario == "init_shift" or settings.dist_shift_type
     if shifts and "init" not in task.rewards:
         raise UsageError(f"--task_type={settings.task_type} has no reward shift to study: its rewards are one matrix.")
-    bandit = registry.BANDITS[settings.bandits_type]
     low, high = task.reward_range(_rewards(settings, bandit))
     if bandit.cross_entropy and not 0 <= low <= high <= 1:
         squared = dataclasses.replace(bandit, cross_entropy=False, help="")

@@ -288,6 +288,16 @@ def test_cross_entropy_takes_rewards_of_at_least_0():
         run_federated.check_against_task(settings, task)
 
 
+@pytest.mark.parametrize(("bandit", "population"), [("softmax", 58), ("init", 2)])
+def test_warnings_of_privacy_are_about_what_trains(capsys, bandit, population):
+    private = ("--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=1", "--target_delta=1e-5")
+    flags_given = [*SMALL, *private, f"--bandits_type={bandit}", "--scenario=init", "--init_clients=2"]
+    settings = flags.resolve(flags.define().parse(["run_federated", *flags_given, "--cohort_sampling=cyclic"]))
+    run_federated.check_against_task(settings, registry.load_task(settings))
+    warned = {int(line.split()[4]) for line in capsys.readouterr().err.splitlines() if "population" in line}
+    assert warned == {2, population}
+
+
 @pytest.mark.parametrize(("selector", "expected"), [("rand", 0.5), ("uniform", 0.1)])
 def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_again(tff_worker, selector, expected):
     weighted = ("--client_weighting=num_examples", "--noadaptive_clipping")
