@@ -52,8 +52,12 @@ class Release(abc.ABC):
         return amount <= _MOST_COMPOSED and amount * _LEAST_DELTA <= delta
 
     def losses(self, amount: float, grid: float) -> Losses:
-        """Returns the distribution of the privacy loss of several releases, rounded up to multiples of `grid`."""
-        raise NotImplementedError
+        """Returns the distribution of the privacy loss of several releases, rounded up to multiples of `grid`.
+
+        Raises:
+          NotImplementedError: If no distribution is known, and so `has_losses` is false for any amount.
+        """
+        raise NotImplementedError(f"The privacy loss distribution of {type(self).__name__} is not known.")
 
 
 @dataclasses.dataclass(frozen=True)
