@@ -12,20 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 from bandits import flags, inference, losses, metrics, posterior_process, process, registry, shared_process, tasks
-from bandits.client_selection import selector_flags, selectors
+from bandits.client_selection import selectors
 from data import clients, keys
-from optimization import (
-    aggregators,
-    client_work,
-    cohorts,
-    compiled,
-    models,
-    padding,
-    privacy,
-    runner,
-    serialization,
-    server,
-)
+from optimization import aggregators, client_work, cohorts, models, padding, privacy, serialization, server
+from optimization.study import compiled, runner, selector_flags
 
 
 @dataclasses.dataclass(frozen=True)

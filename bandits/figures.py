@@ -8,7 +8,7 @@ import matplotlib.figure
 import pandas as pd
 
 from bandits import metrics
-from optimization import files
+from optimization.study import files
 
 matplotlib.use("Agg")
 

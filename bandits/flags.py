@@ -5,11 +5,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bandits import registry, task_flags
-from bandits.client_selection import selector_flags
+from bandits import registry
 from data.errors import UsageError
-from optimization import aggregation_flags, cli, presets, run_folder, server_flags, worker_flags
 from optimization.posterior import algorithm_flags
+from optimization.study import (
+    aggregation_flags,
+    cli,
+    presets,
+    run_folder,
+    selector_flags,
+    server_flags,
+    task_flags,
+    worker_flags,
+)
 
 _USAGE = """
 Federated contextual bandits: clients act with a deployed model, train on what they saw, and the server averages.

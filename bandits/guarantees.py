@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bandits import registry, tasks
-from bandits.client_selection import selector_flags
-from optimization import aggregation_flags, privacy, run_folder
+from optimization import privacy
+from optimization.study import aggregation_flags, run_folder, selector_flags
 
 if TYPE_CHECKING:
     from bandits import experiment

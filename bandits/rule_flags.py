@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from bandits.registry import Parameter, PolicyEntry
 from data.errors import UsageError
-from optimization import cli
+from optimization.study import cli
 
 _EPSILON = Parameter(0.1, "probability of an action at random", high=1.0)
 _ALPHA = Parameter(None, "step towards each new reward (default: the sample mean's)", high=1.0, above=True)

@@ -5,7 +5,7 @@ only then TensorFlow Federated is imported and the rounds are played.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bandits import flags, guarantees, metrics, registry, tasks
-from bandits.client_selection import selector_flags
 from data.errors import UsageError
-from optimization import aggregation_flags, cli, presets, run_folder, worker_flags
+from optimization.study import aggregation_flags, cli, presets, run_folder, selector_flags, worker_flags
 
 if TYPE_CHECKING:
     from bandits import experiment
@@ -163,7 +162,7 @@ def run(settings: cli.Settings, task: tasks.Task, folder: run_folder.RunFolder) 
 def _play(settings, task, phase, trained, folder, weights, label):
     """Plays one phase; returns its final weights and the signal that stopped it, if any."""
     from bandits import experiment, figures
-    from optimization import runner
+    from optimization.study import runner
 
     rounds = experiment.build(settings, task, phase, trained.mechanism, weights)
     outcome = runner.run(

@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow_federated as tff
 
 from bandits import process, tasks
-from optimization import compiled, models
+from optimization import models
+from optimization.study import compiled
 
 _RATE = "learning_rate"  # Where TFF's optimizers keep it in their states.
 _IN_STATE = {"seed", "server_learning_rate", "init_server_learning_rate", "total_rounds"}

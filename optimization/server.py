@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization import server_flags
+from optimization.study import server_flags
 
 OPTIMIZERS = {
     "adagrad": tff.learning.optimizers.build_adagrad,

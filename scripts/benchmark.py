@@ -6,7 +6,7 @@ in the data sets' shapes, so that no file is needed. Prints a table and writes J
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -22,7 +22,8 @@ from typing import Any
 from unittest import mock
 
 from data.errors import UsageError
-from optimization import cli, files, worker_process
+from optimization import worker_process
+from optimization.study import cli, files
 from scripts import benchmark_tasks
 
 _USAGE = """
@@ -124,7 +125,7 @@ class _Benchmark:
         return self._experiment.build(self._settings, task, phase, self._mechanism(phase), None)
 
     def _mechanism(self, phase):
-        from optimization import aggregation_flags
+        from optimization.study import aggregation_flags
 
         return aggregation_flags.mechanism(self._settings, len(phase.population), phase.cohort_size, 1)
 
@@ -168,7 +169,7 @@ class _Benchmark:
 
     def seconds_with(self, forward, cohort: int, rounds: int) -> float:
         """Returns the median seconds of a round with another forward function of the model."""
-        from optimization import compiled
+        from optimization.study import compiled
 
         build = self._experiment.build_model
         replaced = mock.patch.object(

@@ -5,7 +5,7 @@ rounds played in turn, so that a machine whose speed drifts slows both alike.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -17,7 +17,7 @@ import statistics
 import time
 
 from data.errors import UsageError
-from optimization import cli, files
+from optimization.study import cli, files
 
 _USAGE = """
 Benchmarks client selection on this machine.
@@ -64,7 +64,8 @@ def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
     """Returns each selector's median milliseconds of `candidates` and `select` together, after losses were observed."""
     import numpy as np
 
-    from bandits.client_selection import flags, selector_flags, selectors
+    from bandits.client_selection import flags, selectors
+    from optimization.study import selector_flags
 
     settings = flags.define().parse(["benchmark"])
     sizes = np.random.default_rng(0).lognormal(4, 2, population).astype(int) + 50

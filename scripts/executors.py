@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from data.errors import Failure, UsageError
-from optimization import cli, interruption
+from optimization.study import cli, interruption
 from scripts import grid_worker
 from scripts.grid_worker import Job, Result
 

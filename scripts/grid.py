@@ -5,7 +5,7 @@ played once, continued where it was interrupted, and found again by every grid t
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 import tqdm
 
 from data.errors import Failure, UsageError
-from optimization import cli, files, run_folder
+from optimization.study import cli, files, run_folder
 from scripts import executors, grid_plan, grid_results, grid_worker, halving, runs
 from scripts.grid_plan import Run
 from scripts.grid_results import Outcome

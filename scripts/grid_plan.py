@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization import cli, presets, run_folder
+from optimization.study import cli, presets, run_folder
 
 _GRIDS = pathlib.Path(__file__).parent / "grids"
 _SEED = "seed"

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from data.errors import UsageError
-from optimization import files, privacy, run_folder, tuning_privacy
+from optimization import privacy, tuning_privacy
+from optimization.study import files, run_folder
 from scripts import grid_plan, grid_worker, runs
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ A finished run is marked in its folder; a line about it goes back to who asked.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from data.errors import Failure, UsageError
-from optimization import files
+from optimization.study import files
 from scripts import grid_plan
 
 FINISHED_FILE = "finished.json"
@@ -62,7 +62,7 @@ class Result(NamedTuple):
     """How it ended.
 
     Attributes:
-      status: Exit status as in `optimization.cli`.
+      status: Exit status as in `optimization.study.cli`.
       message: Why it failed.
     """
 

@@ -4,7 +4,7 @@ With `--tables`, prints the posterior study's tables of its runs instead.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bandits import metrics
 from data.errors import UsageError
-from optimization import cli, files
+from optimization.study import cli, files
 from scripts import runs
 
 if TYPE_CHECKING:

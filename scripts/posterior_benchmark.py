@@ -1,7 +1,7 @@
 """Measures time and memory of mean shift over a cohort's models, and of whole rounds. Prints them and writes JSON."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 
 from data.errors import UsageError
-from optimization import cli, files
+from optimization.study import cli, files
 
 _USAGE = """
 Benchmarks FedKP on this machine: normal values, Silverman's bandwidth, at most 20 steps.

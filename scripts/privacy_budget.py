@@ -1,7 +1,7 @@
 """What privacy costs: `python -m scripts.privacy_budget`, with the flags of a run or its folder."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization import aggregation_flags, calibration, cli, cohorts, files, privacy, run_folder, sensitivities
+from optimization import calibration, cohorts, privacy, sensitivities
+from optimization.study import aggregation_flags, cli, files, run_folder
 from scripts import runs
 
 _USAGE = """

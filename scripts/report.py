@@ -4,7 +4,7 @@ The page holds all it needs, Plotly's library too, and loads nothing from a netw
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from bandits import metrics
 from data.errors import UsageError
-from optimization import cli, files
+from optimization.study import cli, files
 from scripts import runs
 
 if TYPE_CHECKING:

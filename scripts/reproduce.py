@@ -5,7 +5,7 @@ where they were interrupted.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 
 from data.errors import UsageError
-from optimization import cli, files
+from optimization.study import cli, files
 from scripts import (
     executors,
     grid,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from optimization import files
+from optimization.study import files
 from scripts import runs
 from scripts.reproduce_plan import Arm, Figure
 from scripts.reproduce_results import Found, Value, Verdict, stand_in

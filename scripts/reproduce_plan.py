@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization import presets
+from optimization.study import presets
 from scripts import grid_plan
 
 PAPER, SMALL = "paper", "small"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UsageError
-from optimization import run_folder
+from optimization.study import run_folder
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,7 +1,7 @@
 """Starts a TFF worker on this machine, for experiments that run on another with `--tff_workers`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -12,7 +12,8 @@ import subprocess
 import time
 
 from data.errors import Failure, UsageError
-from optimization import cli, worker_process
+from optimization import worker_process
+from optimization.study import cli
 
 _USAGE = """
 Computes for federated experiments that run elsewhere, until it is stopped.

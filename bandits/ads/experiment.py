@@ -10,7 +10,8 @@ import tensorflow_federated as tff
 from bandits import decision_rules
 from bandits.ads import flags, metrics, process
 from data import ads, keys
-from optimization import aggregation_flags, aggregators, compiled, privacy, runner
+from optimization import aggregators, privacy
+from optimization.study import aggregation_flags, compiled, runner
 
 # Few enough values for TFF, of which each costs some milliseconds; enough to keep all cores busy.
 _CLIENTS_PER_SHARD = 500

@@ -1,7 +1,7 @@
 """Figures of ad runs: `python -m bandits.ads.figures --runs=DIR,DIR --output=ads.png`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bandits.ads import metrics
 from data.errors import UsageError
-from optimization import cli, files
+from optimization.study import cli, files
 
 if TYPE_CHECKING:
     import os

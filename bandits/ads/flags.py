@@ -7,7 +7,7 @@ from bandits import rule_flags
 from bandits.registry import Parameter, PolicyEntry
 from data import ads
 from data.errors import UsageError
-from optimization import cli, presets, run_folder, worker_flags
+from optimization.study import cli, presets, run_folder, worker_flags
 
 _USAGE = """
 Federated multi-armed bandit over ads: clients pull locally, the server averages their value differentials. Beside it

@@ -1,7 +1,7 @@
 """Runs a federated multi-armed bandit over ads, and a centralised one on the same impressions; see `--help`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -10,7 +10,7 @@ import sys
 from bandits.ads import flags, metrics
 from data import ads
 from data.errors import UsageError
-from optimization import cli, presets, run_folder, worker_flags
+from optimization.study import cli, presets, run_folder, worker_flags
 
 _MOST_CLICKS = 10**9
 
@@ -51,7 +51,7 @@ def load_impressions(settings: cli.Settings) -> ads.Impressions:
 def run(settings: cli.Settings, impressions: ads.Impressions, folder: run_folder.RunFolder) -> int:
     """Plays one run and returns the exit status."""
     from bandits.ads import experiment, figures
-    from optimization import runner
+    from optimization.study import runner
 
     outcome = runner.run(
         experiment.build(settings, impressions),

@@ -16,9 +16,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import tasks
-from bandits.client_selection import flags, metrics, selector_flags, selectors
+from bandits.client_selection import flags, metrics, selectors
 from data import clients, keys
-from optimization import client_work, compiled, models, padding, runner, server, supervised
+from optimization import client_work, models, padding, server, supervised
+from optimization.study import compiled, runner, selector_flags
 
 
 class Progress(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bandits.client_selection import metrics
-from optimization import files
+from optimization.study import files
 
 matplotlib.use("Agg")
 

@@ -5,10 +5,9 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bandits import registry, task_flags
-from bandits.client_selection import selector_flags
+from bandits import registry
 from data.errors import UsageError
-from optimization import cli, presets, run_folder, server_flags, worker_flags
+from optimization.study import cli, presets, run_folder, selector_flags, server_flags, task_flags, worker_flags
 
 _USAGE = """
 Which clients should train? Federated training whose clients are chosen at random or by their losses.

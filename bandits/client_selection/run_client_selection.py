@@ -5,7 +5,7 @@ command share one TFF worker and its compiled computations.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bandits import registry, tasks
-from bandits.client_selection import flags, selector_flags
+from bandits.client_selection import flags
 from data.errors import UsageError
-from optimization import cli, files, presets, run_folder, worker_flags
+from optimization.study import cli, files, presets, run_folder, selector_flags, worker_flags
 
 if TYPE_CHECKING:
     from bandits.client_selection import experiment
@@ -73,7 +73,7 @@ def program(settings: cli.Settings) -> int:
 
 def play(run: "experiment.Run", settings: cli.Settings, folder: run_folder.RunFolder) -> int | None:
     """Plays, or continues, one run; returns the signal that stopped it, if any."""
-    from optimization import runner
+    from optimization.study import runner
 
     outcome = runner.run(
         run.experiment(),

@@ -19,7 +19,8 @@ import tensorflow_federated as tff
 from bandits import decision_rules, rule_flags
 from bandits.mab_fl import combinations, flags, metrics, model, process, rewards, splines
 from data import keys, silos
-from optimization import cli, client_work, compiled, files, models, run_folder, runner
+from optimization import client_work, models
+from optimization.study import cli, compiled, files, run_folder, runner
 
 _HISTORY = 32  # Rounds that the spline of early stopping sees.
 _UNTRAINED_AUC = 0.5

@@ -11,7 +11,7 @@ import pandas as pd
 import scipy.stats
 
 from bandits.mab_fl import flags, metrics, splines, studies
-from optimization import cli, files
+from optimization.study import cli, files
 
 matplotlib.use("Agg")
 

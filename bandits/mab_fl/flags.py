@@ -6,7 +6,7 @@ import difflib
 from bandits import registry, rule_flags
 from bandits.mab_fl import rewards, studies
 from data.errors import UsageError
-from optimization import cli, run_folder, worker_flags
+from optimization.study import cli, run_folder, worker_flags
 
 _USAGE = """
 Which workers should a target worker learn with? A bandit chooses the combination that is averaged, round by round.

@@ -5,7 +5,7 @@ runs of a command share one TFF worker and its compiled computations.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -22,7 +22,7 @@ import numpy as np
 from bandits.mab_fl import combinations, flags, studies
 from data import silos
 from data.errors import UsageError
-from optimization import cli, files, run_folder, worker_flags
+from optimization.study import cli, files, run_folder, worker_flags
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from bandits import rewards
 from data import clients, statistics
 from data.errors import UsageError
-from optimization import run_folder
+from optimization.study import run_folder
 
 FeatureSpec = tuple[tuple[int | None, ...], str]
 

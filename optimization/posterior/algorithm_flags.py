@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from data.errors import UsageError
-from optimization import cli
 from optimization.posterior import bandwidths, kernels
+from optimization.study import cli
 
 ALGORITHMS: Mapping[str, str] = {
     "fedavg": "mean model, weighted by examples (Algorithm 1)",

@@ -9,8 +9,8 @@ import matplotlib.figure
 import numpy as np
 import scipy.stats
 
-from optimization import files
 from optimization.posterior import bandwidths, cohort, kernels, mean_shift
+from optimization.study import files
 
 matplotlib.use("Agg")
 

@@ -16,10 +16,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import tasks
-from bandits.client_selection import selector_flags, selectors
+from bandits.client_selection import selectors
 from data import clients, keys, partition
-from optimization import cli, client_work, cohorts, compiled, models, padding, runner, server, supervised
+from optimization import client_work, cohorts, models, padding, server, supervised
 from optimization.posterior import algorithms, bandwidths, diagnostics, ensembles, flags, metrics, process, vectors
+from optimization.study import cli, compiled, runner, selector_flags
 
 _DRAWN_PARAMETERS = 3
 

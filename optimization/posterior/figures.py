@@ -7,8 +7,8 @@ import matplotlib
 import matplotlib.figure
 import pandas as pd
 
-from optimization import files
 from optimization.posterior import metrics
+from optimization.study import files
 
 matplotlib.use("Agg")
 

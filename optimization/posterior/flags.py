@@ -4,11 +4,10 @@ import pathlib
 import re
 from collections.abc import Mapping
 
-from bandits import registry, task_flags
-from bandits.client_selection import selector_flags
+from bandits import registry
 from data.errors import UsageError
-from optimization import cli, presets, run_folder, server_flags, worker_flags
 from optimization.posterior import algorithm_flags
+from optimization.study import cli, presets, run_folder, selector_flags, server_flags, task_flags, worker_flags
 
 _USAGE = """
 What do a cohort's models say together? Federated training whose server takes the mean, or a mode, of a posterior.

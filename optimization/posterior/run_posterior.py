@@ -4,7 +4,7 @@ Flags are checked, the data opened and the runs' folders claimed before TensorFl
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization import interruption
+    from optimization.study import interruption
 
     interruption.install()
 
@@ -13,11 +13,10 @@ import sys
 import numpy as np
 
 from bandits import registry, tasks
-from bandits.client_selection import selector_flags
 from data import clients
 from data.errors import UsageError
-from optimization import cli, files, presets, run_folder, worker_flags
 from optimization.posterior import flags
+from optimization.study import cli, files, presets, run_folder, selector_flags, worker_flags
 
 _SHOWN_IN_PRESETS = (
     "task_type",
@@ -81,8 +80,8 @@ def play(settings: cli.Settings, task: tasks.Task, computations, folder: run_fol
     """Plays, or continues, one run; returns the signal that stopped it, if any."""
     import pandas as pd
 
-    from optimization import runner
     from optimization.posterior import experiment, figures, metrics
+    from optimization.study import runner
 
     run = experiment.Run(settings, task, computations, folder.path)
     outcome = runner.run(

@@ -10,7 +10,7 @@ import tensorflow as tf
 from bandits import decision_rules, rule_flags
 from bandits.ads import rules as ads_rules
 from data.errors import UsageError
-from optimization import cli
+from optimization.study import cli
 
 RULES = {
     "greedy": decision_rules.Greedy(),

@@ -4,7 +4,7 @@ import pytest
 
 from bandits import flags, registry
 from data.errors import UsageError
-from optimization import cli, server_flags
+from optimization.study import cli, server_flags
 
 # The study's README, with the flags of its emnist_chars command.
 PUBLISHED = (

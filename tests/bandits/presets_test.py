@@ -4,7 +4,7 @@ import pytest
 
 from bandits import flags, run_federated
 from data.errors import UsageError
-from optimization import cli, presets
+from optimization.study import cli, presets
 
 # name, server learning rate, client learning rate, exploration parameters.
 ROWS = [

@@ -20,7 +20,7 @@ import tensorflow_federated as tff
 
 from bandits import experiment, flags, metrics, registry, run_federated
 from data.errors import UsageError
-from optimization import aggregation_flags
+from optimization.study import aggregation_flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = ("--total_rounds=5", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=2")

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from bandits import flags, run_federated, shared_process
-from optimization import compiled
+from optimization.study import compiled
 
 SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
 SETTINGS = {"aggregator_type": "mean", "seed": 0, "client_learning_rate": 0.1, "total_rounds": 5, "preset": None}

@@ -4,7 +4,8 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization import aggregation_flags, aggregators, cli, privacy
+from optimization import aggregators, privacy
+from optimization.study import aggregation_flags, cli
 
 SHAPES = ((2000, 2), (96,))
 DELTA = tuple(np.full(shape, 0.01, np.float32) for shape in SHAPES)  # L2 norm 0.64.

@@ -16,19 +16,9 @@ import tensorflow_federated as tff
 
 from bandits import experiment, flags, registry
 from data.errors import Failure
-from optimization import (
-    aggregation_flags,
-    aggregators,
-    cli,
-    client_work,
-    cohort_parts,
-    connection,
-    models,
-    supervised,
-    worker,
-    worker_process,
-)
+from optimization import aggregators, client_work, cohort_parts, connection, models, supervised, worker, worker_process
 from optimization.posterior import process as posterior
+from optimization.study import aggregation_flags, cli
 
 SHAPES = ((200, 2), (96,))
 DRAW = np.random.default_rng(5)

@@ -7,7 +7,8 @@ import matplotlib.image
 import pytest
 
 from data.errors import UsageError
-from optimization import cli, privacy, run_folder, tuning_privacy
+from optimization import privacy, tuning_privacy
+from optimization.study import cli, run_folder
 from scripts import grid_plan, grid_results, grid_worker
 
 FLAGS = {"client_learning_rate": 0.1, "seed": 0, "total_rounds": 10}

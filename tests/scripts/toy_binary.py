@@ -13,7 +13,7 @@ import types
 import numpy as np
 
 from data.errors import UsageError
-from optimization import cli, metrics_file, run_folder
+from optimization.study import cli, metrics_file, run_folder
 
 
 def define() -> cli.FlagSet:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bandits.client_selection import flags, selector_flags, selectors
+from bandits.client_selection import flags, selectors
 from data.errors import UsageError
-from optimization import cli, presets
+from optimization.study import cli, presets, selector_flags
 
 
 def resolve(*arguments: str) -> flags.Plan:

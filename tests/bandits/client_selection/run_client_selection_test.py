@@ -14,8 +14,9 @@ import pytest
 import tensorflow_federated as tff
 
 from bandits import registry
-from bandits.client_selection import experiment, flags, metrics, run_client_selection, selector_flags
+from bandits.client_selection import experiment, flags, metrics, run_client_selection
 from data import clients, keys
+from optimization.study import selector_flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SMALL = (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from optimization import presets
 from optimization.posterior import flags
+from optimization.study import presets
 
 
 def resolve(*arguments: str):

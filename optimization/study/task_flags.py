@@ -2,7 +2,7 @@
 
 from bandits import registry
 from data.errors import UsageError
-from optimization import cli
+from optimization.study import cli
 
 
 def define_choice(flags: cli.FlagSet, default: str = "digits") -> None:

@@ -1,4 +1,4 @@
-"""Tests of optimization.files."""
+"""Tests of optimization.study.files."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from data.errors import Failure, UsageError
-from optimization import files
+from optimization.study import files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from data.errors import UsageError
-from optimization import cli
+from optimization.study import cli
 
 # Hyperparameters of each optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
 # Left out, they have Keras' defaults, which are also TFF's.

@@ -1,4 +1,4 @@
-"""Tests of optimization.run_folder."""
+"""Tests of optimization.study.run_folder."""
 
 import errno
 import json
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from data.errors import Failure, UsageError
-from optimization import run_folder
+from optimization.study import run_folder
 
 FLAGS = {"seed": 3, "total_rounds": 10, "rate": 0.1, "experiment_name": "toy", "clip_norm": None}
 ROOT = pathlib.Path(__file__).resolve().parents[2]

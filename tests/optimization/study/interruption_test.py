@@ -1,4 +1,4 @@
-"""Tests of optimization.interruption, most from processes of their own, and that every program begins with it."""
+"""Tests of optimization.study.interruption, most from processes of their own, and that every program begins with it."""
 
 import ast
 import os
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from optimization import interruption
+from optimization.study import interruption
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ("bandits", "data", "optimization", "scripts")

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization import cli, cohorts, privacy, sensitivities
+from optimization import cohorts, privacy, sensitivities
+from optimization.study import cli
 
 TYPES: Mapping[str, str] = {
     "mean": "mean of the updates, by default with adaptive clipping",

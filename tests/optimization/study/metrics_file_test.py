@@ -1,4 +1,4 @@
-"""Tests of optimization.metrics_file."""
+"""Tests of optimization.study.metrics_file."""
 
 import csv
 import errno
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from data.errors import Failure
-from optimization import metrics_file
+from optimization.study import metrics_file
 
 COLUMNS = ["round_num", "loss", "reward"]
 

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
-from optimization import events, interruption, metrics_file, run_folder
+from optimization.study import events, interruption, metrics_file, run_folder
 
 State = Any
 Metrics = Mapping[str, Any]

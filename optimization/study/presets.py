@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization import cli
+from optimization.study import cli
 
 _SHARED = "shared"
 

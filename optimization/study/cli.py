@@ -20,7 +20,7 @@ from typing import Any
 from absl import flags
 
 from data.errors import Failure, UsageError
-from optimization import interruption
+from optimization.study import interruption
 
 # What the world outside may be to blame for: errors that need no traceback.
 _OUTSIDE = {
@@ -275,7 +275,7 @@ def command_line() -> str:
 
     What the environment says of folders, where relative paths start and where data lies, stands before it.
     """
-    root = pathlib.Path(__file__).resolve().parents[1]
+    root = pathlib.Path(__file__).resolve().parents[2]
     program = pathlib.Path(sys.argv[0]).resolve()
     words = ["./scripts/python", str(program)]
     if program.is_relative_to(root):

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from data.errors import Failure, UsageError
-from optimization import cli, worker_process
+from optimization import worker_process
+from optimization.study import cli
 
 _CONNECT_SECONDS = 5
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")

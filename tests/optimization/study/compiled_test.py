@@ -1,8 +1,8 @@
-"""Tests of optimization.compiled."""
+"""Tests of optimization.study.compiled."""
 
 import pytest
 
-from optimization import compiled
+from optimization.study import compiled
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Tests of optimization.cli."""
+"""Tests of optimization.study.cli."""
 
 import errno
 import io
@@ -13,7 +13,7 @@ import warnings
 import pytest
 
 from data.errors import UsageError
-from optimization import cli
+from optimization.study import cli
 
 
 def _flag_set() -> cli.FlagSet:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bandits.client_selection import selectors
 from data.errors import UsageError
-from optimization import cli
+from optimization.study import cli
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, TypeVar
 
-from optimization import run_folder
+from optimization.study import run_folder
 
 _MOST = 12  # A comparison of client selectors uses ten by turns.
 _kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from data.errors import UsageError
-from optimization import aggregation_flags, cli
+from optimization.study import aggregation_flags, cli
 
 
 def resolve(*arguments: str) -> cli.Settings:

@@ -1,4 +1,4 @@
-"""Tests of optimization.runner, with a toy experiment of NumPy arrays.
+"""Tests of optimization.study.runner, with a toy experiment of NumPy arrays.
 
 The toy's weights w start at (0, 8); round t plays w <- w / 2 + t.
 """
@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from data.errors import Failure
-from optimization import events, metrics_file, run_folder, runner
+from optimization.study import events, metrics_file, run_folder, runner
 
 TOTAL = 7
 COLUMNS = ("toy/first", "toy/second", "toy/eval")

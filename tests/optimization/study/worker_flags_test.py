@@ -12,7 +12,8 @@ import pytest
 
 import optimization
 from data.errors import Failure, UsageError
-from optimization import cli, isolation, worker_flags
+from optimization import isolation
+from optimization.study import cli, worker_flags
 
 
 def parse(*arguments: str) -> cli.Settings:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from data.errors import Failure, UsageError
-from optimization import cli, files
+from optimization.study import cli, files
 
 # Of run folders and grids. It rises when a newer program could not continue what an older one has written. Folders
 # without a number are older than numbers, and count as 1.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from data.errors import Failure
-from optimization import files
+from optimization.study import files
 
 Recover = Callable[[Sequence[int]], Mapping[int, Mapping[str, float]]]
 
