@@ -14,7 +14,8 @@ import tensorflow as tf
 from bandits import flags, inference, losses, metrics, posterior_process, process, registry, shared_process, tasks
 from bandits.client_selection import selectors
 from data import clients, keys
-from optimization import aggregators, client_work, cohorts, models, padding, privacy, serialization, server
+from optimization import aggregators, client_work, cohorts, models, privacy, server
+from optimization.runtime import padding, serialization
 from optimization.study import compiled, runner, selector_flags
 
 

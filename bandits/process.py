@@ -17,7 +17,8 @@ import tensorflow_federated as tff
 
 from bandits import inference, losses, policies
 from data import clients
-from optimization import client_work, fusion, models, padding, server, supervised
+from optimization import client_work, models, server, supervised
+from optimization.runtime import fusion, padding
 
 
 class BanditState(NamedTuple):

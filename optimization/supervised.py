@@ -15,7 +15,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from data import clients
-from optimization import client_work, fusion, models, server
+from optimization import client_work, models, server
+from optimization.runtime import fusion
 
 
 class SupervisedState(NamedTuple):

@@ -22,7 +22,7 @@ from typing import Any
 from unittest import mock
 
 from data.errors import UsageError
-from optimization import worker_process
+from optimization.runtime import worker_process
 from optimization.study import cli, files
 from scripts import benchmark_tasks
 
@@ -93,7 +93,7 @@ class _Benchmark:
         worker_process.own(settings.max_concurrent_threads)
 
         from bandits import experiment, flags, registry
-        from optimization import worker
+        from optimization.runtime import worker
 
         self._experiment = experiment
         self._main = psutil.Process()

@@ -50,7 +50,7 @@ def program(settings: cli.Settings) -> None:
         "selection_milliseconds": _selection(settings.population, settings.cohort, settings.rounds),
     }
 
-    from optimization import worker
+    from optimization.runtime import worker
 
     worker.start()
     results["synthetic"] = _synthetic(settings.rounds)

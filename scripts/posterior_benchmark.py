@@ -84,8 +84,9 @@ def measure_round(model, local_work, clients: int, shape: tuple[int, ...], outpu
     import tensorflow as tf
     import tensorflow_federated as tff
 
-    from optimization import supervised, worker
+    from optimization import supervised
     from optimization.posterior import process
+    from optimization.runtime import worker
 
     processes = (os.getpid(), worker.start().pid)
     definition = supervised.SupervisedProcess(

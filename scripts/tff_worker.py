@@ -12,7 +12,7 @@ import subprocess
 import time
 
 from data.errors import Failure, UsageError
-from optimization import worker_process
+from optimization.runtime import worker_process
 from optimization.study import cli
 
 _USAGE = """

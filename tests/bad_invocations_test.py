@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from data.errors import Failure, UsageError
-from optimization import worker_process
+from optimization.runtime import worker_process
 
 PROGRAMS = {
     **{f"run_{name}": f"bandits.{name}.run_{name}" for name in ("ads", "client_selection", "mab_fl")},

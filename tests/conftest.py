@@ -18,7 +18,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.fixture(scope="session")
 def tff_worker():
     """One TFF worker for the whole session."""
-    from optimization import worker
+    from optimization.runtime import worker
 
     return worker.start()
 

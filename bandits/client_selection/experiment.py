@@ -18,7 +18,8 @@ import tensorflow_federated as tff
 from bandits import tasks
 from bandits.client_selection import flags, metrics, selectors
 from data import clients, keys
-from optimization import client_work, models, padding, server, supervised
+from optimization import client_work, models, server, supervised
+from optimization.runtime import padding
 from optimization.study import compiled, runner, selector_flags
 
 

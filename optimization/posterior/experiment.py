@@ -18,8 +18,9 @@ import tensorflow_federated as tff
 from bandits import tasks
 from bandits.client_selection import selectors
 from data import clients, keys, partition
-from optimization import client_work, cohorts, models, padding, server, supervised
+from optimization import client_work, cohorts, models, server, supervised
 from optimization.posterior import algorithms, bandwidths, diagnostics, ensembles, flags, metrics, process, vectors
+from optimization.runtime import padding
 from optimization.study import cli, compiled, runner, selector_flags
 
 _DRAWN_PARAMETERS = 3

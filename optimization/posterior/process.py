@@ -15,8 +15,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow_federated.python.common_libs import structure
 
-from optimization import cohort_parts, models, server, supervised
+from optimization import models, server, supervised
 from optimization.posterior import vectors
+from optimization.runtime import cohort_parts
 
 
 class CohortUpdates(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from data.errors import Failure, UsageError
-from optimization import worker_process
+from optimization.runtime import worker_process
 from optimization.study import cli
 
 _CONNECT_SECONDS = 5
@@ -91,6 +91,6 @@ def start(settings: Mapping[str, Any]) -> None:
             file=sys.stderr,
         )
 
-    from optimization import worker
+    from optimization.runtime import worker
 
     worker.start(settings["max_concurrent_threads"], remote, settings["isolation"])

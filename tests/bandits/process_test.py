@@ -6,7 +6,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import losses, policies, process
-from optimization import aggregators, client_work, models, padding
+from optimization import aggregators, client_work, models
+from optimization.runtime import padding
 from optimization.study import aggregation_flags, cli
 
 NUM_FEATURES, NUM_ACTIONS, BATCH = 4, 3, 4

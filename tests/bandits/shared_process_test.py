@@ -57,7 +57,7 @@ def test_runs_with_noise_never_share():
 def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_its_own(
     tff_worker, monkeypatch, tmp_path
 ):
-    from optimization import worker
+    from optimization.runtime import worker
 
     monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
 

@@ -12,7 +12,7 @@ import pytest
 
 import optimization
 from data.errors import Failure, UsageError
-from optimization import isolation
+from optimization.runtime import isolation
 from optimization.study import cli, worker_flags
 
 

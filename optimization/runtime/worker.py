@@ -15,7 +15,7 @@ import tensorflow_federated as tff
 from google._upb import _message
 
 from data.errors import Failure
-from optimization import cohort_parts, connection, worker_process
+from optimization.runtime import cohort_parts, connection, worker_process
 
 _START_SECONDS = 60
 # Aggregators inside aggregators nest deeper than the hundred levels that protobuf allows by default.

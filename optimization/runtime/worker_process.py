@@ -19,7 +19,7 @@ import urllib.parse
 import portpicker
 
 from data.errors import Failure
-from optimization import isolation
+from optimization.runtime import isolation
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL("libc.so.6")

@@ -16,8 +16,9 @@ import tensorflow_federated as tff
 
 from bandits import experiment, flags, registry
 from data.errors import Failure
-from optimization import aggregators, client_work, cohort_parts, connection, models, supervised, worker, worker_process
+from optimization import aggregators, client_work, models, supervised
 from optimization.posterior import process as posterior
+from optimization.runtime import cohort_parts, connection, worker, worker_process
 from optimization.study import aggregation_flags, cli
 
 SHAPES = ((200, 2), (96,))

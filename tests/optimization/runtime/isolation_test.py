@@ -1,4 +1,4 @@
-"""Tests of optimization.isolation, with small servers in place of TFF's worker, and once with the real one."""
+"""Tests of optimization.runtime.isolation, with small servers in place of TFF's worker, and once with the real one."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 import pytest
 
-from optimization import isolation, worker_process
+from optimization.runtime import isolation, worker_process
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PORT = 9123

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from optimization import padding
+from optimization.runtime import padding
 
 WORDS = {"ids": tf.TensorSpec((None, None), tf.int32), "values": tf.TensorSpec((None, None))}
 FEATURES = {

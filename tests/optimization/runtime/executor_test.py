@@ -9,7 +9,8 @@ import pytest
 import tensorflow_federated as tff
 from tensorflow_federated.proto.v0 import executor_pb2
 
-from optimization import cohorts, connection, executor, serialization
+from optimization import cohorts
+from optimization.runtime import connection, executor, serialization
 
 
 class Notes:

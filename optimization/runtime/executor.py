@@ -15,7 +15,8 @@ from tensorflow_federated.python.common_libs import structure, tracing
 from tensorflow_federated.python.core.environments.tensorflow_frontend import tensorflow_computation
 from tensorflow_federated.python.core.impl.executors import remote_executor, value_serialization
 
-from optimization import cohorts, serialization
+from optimization import cohorts
+from optimization.runtime import serialization
 
 _KEPT_COMPUTATIONS = 8
 _MOST_COMPUTATIONS = 6  # A worker keeps the sessions, some megabytes each, of all that an executor ever had.

@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 from tensorflow_federated.proto.v0 import executor_pb2
 from tensorflow_federated.python.core.impl.executors import value_serialization
 
-from optimization import serialization
+from optimization.runtime import serialization
 
 
 class Pair(NamedTuple):

@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 from tensorflow_federated.python.core.environments.tensorflow_frontend import tensorflow_computation
 
 from data.errors import Failure
-from optimization import executor
+from optimization.runtime import executor
 
 _START_SECONDS = 10
 _PING_EVERY_SECONDS = 5

@@ -21,7 +21,7 @@ from tensorflow_federated.python.common_libs import structure
 from tensorflow_federated.python.core.impl.executors import cardinalities_utils
 
 from data.errors import Failure
-from optimization import connection
+from optimization.runtime import connection
 
 # A worker holds what each client returns until the part is summed, which grows like the server's state: with Adam, that
 # is two thirds of it. 64 clients of EMNIST's CNN (27 MB of state) are one part, 512 are seven.

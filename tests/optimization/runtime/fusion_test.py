@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization import fusion
+from optimization.runtime import fusion
 
 
 class _Metrics(NamedTuple):
