@@ -14,7 +14,8 @@ import tensorflow as tf
 from bandits import flags, inference, losses, metrics, posterior_process, process, registry, shared_process, tasks
 from bandits.client_selection import selectors
 from data import clients, keys
-from optimization import aggregators, client_work, cohorts, models, privacy, server
+from optimization import aggregators, client_work, cohorts, models, server
+from optimization.privacy import mechanisms
 from optimization.runtime import padding, serialization
 from optimization.study import compiled, runner, selector_flags
 
@@ -94,7 +95,7 @@ def build_loss(settings: Mapping[str, Any], bandit: registry.BanditEntry, num_ac
 
 
 def build_process(
-    settings: Mapping[str, Any], task: tasks.Task, phase: Phase, mechanism: privacy.Mechanism
+    settings: Mapping[str, Any], task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism
 ) -> process.BanditProcess:
     """Returns the process of one phase."""
     bandit, model = phase.bandit, build_model(task)
@@ -191,7 +192,7 @@ def build(
     settings: Mapping[str, Any],
     task: tasks.Task,
     phase: Phase,
-    mechanism: privacy.Mechanism,
+    mechanism: mechanisms.Mechanism,
     initial_weights: models.Weights | None,
 ) -> runner.Experiment:
     """Returns the rounds of one phase.

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bandits import registry, tasks
-from optimization import privacy
+from optimization.privacy import mechanisms
 from optimization.study import aggregation_flags, run_folder, selector_flags
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Trained:
       clients: Ranges [start, end) of its clients in that population.
     """
 
-    mechanism: privacy.Mechanism
+    mechanism: mechanisms.Mechanism
     rounds: int
     checksum: str = ""
     clients: tuple[tuple[int, int], ...] = ()
@@ -62,7 +62,7 @@ def of_initial_model(settings: Mapping[str, Any]) -> Trained | None:
     if not settings["initial_model_path"] or settings["initial_model_is_public"]:
         return None
     path = run_folder.find_model(settings["initial_model_path"]).parent.parent / run_folder.PRIVACY_FILE
-    return Trained(*privacy.load(path), *_recorded_clients(path))
+    return Trained(*mechanisms.load(path), *_recorded_clients(path))
 
 
 def _recorded_clients(path: pathlib.Path) -> tuple[str, tuple[tuple[int, int], ...]]:
@@ -92,7 +92,7 @@ def of_phase(
     """
     count = len(phase.population)
     if not phase.bandit.trains:
-        return before or Trained(privacy.Mechanism("none", 0.0, population=count, cohort=phase.cohort_size), 0)
+        return before or Trained(mechanisms.Mechanism("none", 0.0, population=count, cohort=phase.cohort_size), 0)
     checksum = population_checksum(settings, task)
     apart = before is not None and before.is_apart(checksum, phase.population)
     mechanism = aggregation_flags.mechanism(

@@ -15,7 +15,7 @@ import tensorflow_privacy as tfp
 from tensorflow_federated.python.aggregators import distributed_dp
 
 from data import keys
-from optimization import dp_queries, privacy, sensitivities
+from optimization.privacy import dp_queries, mechanisms, sensitivities
 
 # Geometric updates of the clip norm, at the rate that Andrew et al. 2021 recommend.
 _QUANTILE_LEARNING_RATE = 0.2
@@ -23,7 +23,7 @@ _SECURE_COUNT = tff.aggregators.SecureSumFactory(upper_bound_threshold=1, lower_
 
 
 def build(
-    settings: Mapping[str, Any], mechanism: privacy.Mechanism, shapes: Sequence[tuple[int, ...]]
+    settings: Mapping[str, Any], mechanism: mechanisms.Mechanism, shapes: Sequence[tuple[int, ...]]
 ) -> tff.aggregators.WeightedAggregationFactory:
     """Returns the factory of `--aggregator_type`.
 
@@ -124,7 +124,7 @@ def _clipped(settings: Mapping[str, Any], mean, *, secure: bool = False):
     return tff.aggregators.clipping_factory(norm, mean, clipped_count_sum_factory=_SECURE_COUNT if secure else None)
 
 
-def _dpsgd(settings: Mapping[str, Any], mechanism: privacy.Mechanism, specs) -> tfp.SumAggregationDPQuery:
+def _dpsgd(settings: Mapping[str, Any], mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
     """DP-FedAvg (McMahan et al. 2018): Gaussian noise on the sum of deltas clipped to a fixed or adaptive norm."""
     del specs
     is_seeded = settings["insecure_seeded_noise"]
@@ -144,7 +144,7 @@ def _dpsgd(settings: Mapping[str, Any], mechanism: privacy.Mechanism, specs) -> 
     )
 
 
-def _dpftrl(settings: Mapping[str, Any], mechanism: privacy.Mechanism, specs) -> tfp.SumAggregationDPQuery:
+def _dpftrl(settings: Mapping[str, Any], mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
     """DP-FTRL (Kairouz, McMahan et al. 2021): noise by tree aggregation, with a new tree at times."""
     tree = dp_queries.tree_sum(
         mechanism.clip_norm,
@@ -156,7 +156,7 @@ def _dpftrl(settings: Mapping[str, Any], mechanism: privacy.Mechanism, specs) ->
     return tfp.RestartQuery(tree, tfp.restart_query.PeriodicRoundRestartIndicator(mechanism.restart_frequency))
 
 
-def _mf_dpftrl(settings: Mapping[str, Any], mechanism: privacy.Mechanism, specs) -> tfp.SumAggregationDPQuery:
+def _mf_dpftrl(settings: Mapping[str, Any], mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
     return dp_queries.BandedSumQuery(
         mechanism.clip_norm,
         mechanism.noise_multiplier * mechanism.clip_norm,
@@ -169,7 +169,7 @@ def _mf_dpftrl(settings: Mapping[str, Any], mechanism: privacy.Mechanism, specs)
 _SUM_QUERIES = {"dpsgd": _dpsgd, "dpftrl": _dpftrl, "mf_dpftrl": _mf_dpftrl}
 
 
-def _noise_seed(settings: Mapping[str, Any], mechanism: privacy.Mechanism, which: int = 0) -> int:
+def _noise_seed(settings: Mapping[str, Any], mechanism: mechanisms.Mechanism, which: int = 0) -> int:
     """Returns the seed of noise that later rounds draw again: the system's entropy, unless told otherwise.
 
     Args:
@@ -182,7 +182,7 @@ def _noise_seed(settings: Mapping[str, Any], mechanism: privacy.Mechanism, which
     return keys.integer_key(settings["seed"], keys.Purpose.NOISE, mechanism.phase, which)
 
 
-def secrets_in_state(settings: Mapping[str, Any], mechanism: privacy.Mechanism) -> list[str]:
+def secrets_in_state(settings: Mapping[str, Any], mechanism: mechanisms.Mechanism) -> list[str]:
     """Returns what in the aggregator's state must not be known, in words."""
     is_drawn_again = mechanism.kind in ("dpftrl", "mf_dpftrl") and mechanism.noise_multiplier > 0
     return ["the seed of the noise"] if is_drawn_again and not settings["insecure_seeded_noise"] else []

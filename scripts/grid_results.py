@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from data.errors import UsageError
-from optimization import privacy, tuning_privacy
+from optimization.privacy import mechanisms, tuning
 from optimization.study import files, run_folder
 from scripts import grid_plan, grid_worker, runs
 
@@ -191,8 +191,8 @@ def text(
 def privacy_told(outcomes: Sequence[Outcome], folder: pathlib.Path) -> str:
     """Returns what the search has cost the clients' privacy, of the runs that say what they spent; empty for none."""
     paths = [folder / outcome.run.name / run_folder.PRIVACY_FILE for outcome in outcomes]
-    found = [privacy.load(path) for path in paths if path.exists()]
-    told = tuning_privacy.describe(found)
+    found = [mechanisms.load(path) for path in paths if path.exists()]
+    told = tuning.describe(found)
     missing = len(paths) - len(found)
     return f"{told} Not counted: {missing} runs without a {run_folder.PRIVACY_FILE}." if told and missing else told
 

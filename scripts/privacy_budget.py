@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization import calibration, cohorts, privacy, sensitivities
+from optimization import cohorts
+from optimization.privacy import calibration, mechanisms, sensitivities
 from optimization.study import aggregation_flags, cli, files, run_folder
 from scripts import runs
 
@@ -87,7 +88,7 @@ def define() -> cli.FlagSet:
     return flags
 
 
-def build(settings: cli.Settings) -> tuple[privacy.Mechanism, int]:
+def build(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     """Returns the mechanism that the flags describe, with noise multiplier 0 if that is looked for, and its rounds.
 
     Raises:
@@ -120,7 +121,7 @@ def _with_aliases(settings: cli.Settings) -> cli.Settings:
     return cli.Settings(values, frozenset(given))
 
 
-def _of_flags(settings: cli.Settings) -> tuple[privacy.Mechanism, int]:
+def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     for name in ("population", "clients_per_round", "total_rounds"):
         if settings[name] is None:
             raise UsageError(f"--{name} is missing: give --population, --clients_per_round and --total_rounds.")
@@ -141,7 +142,7 @@ def _of_flags(settings: cli.Settings) -> tuple[privacy.Mechanism, int]:
     return found, settings.total_rounds
 
 
-def _of_run(settings: cli.Settings) -> tuple[privacy.Mechanism, int]:
+def _of_run(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     for name in sorted(settings.given):
         if name not in _OF_THE_RUN:
             raise UsageError(f"--{name} describes a training; --run={settings.run} has its own: leave one out.")
@@ -150,7 +151,7 @@ def _of_run(settings: cli.Settings) -> tuple[privacy.Mechanism, int]:
         raise UsageError(f"--run={settings.run}: there is no {path.name}, which a run writes when it ends or stops.")
     if "mechanism" not in runs.read_json(path):
         raise UsageError(f"--run={settings.run}: {path} names no mechanism: was another program here?")
-    found, rounds = privacy.load(path)
+    found, rounds = mechanisms.load(path)
     changes = {"accountant": settings.accountant} if "accountant" in settings.given else {}
     if settings.noise_multiplier is not None:
         changes["noise_multiplier"] = settings.noise_multiplier
@@ -178,7 +179,7 @@ def program(settings: cli.Settings) -> None:
         print(f"\n{output}")
 
 
-def _calibrated(mechanism: privacy.Mechanism, rounds: int, settings: cli.Settings) -> privacy.Mechanism:
+def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> mechanisms.Mechanism:
     """Returns the mechanism with the smallest noise multiplier for `--target_epsilon`, and prints what it found."""
     target = settings.target_epsilon
     if mechanism.voided or mechanism.kind == "none":
@@ -237,7 +238,7 @@ def _sampling(sampling: str, assumed: bool) -> str:
     return f"{sampling} (assumed)" if assumed else sampling
 
 
-def _print_tables(mechanism: privacy.Mechanism, rounds: int) -> None:
+def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
     """Prints the headline's epsilon against rounds and cohort, and for cohorts whose noise multiplier grows too."""
     cohorts = sorted({min(max(1, round(mechanism.cohort * factor)), mechanism.population) for factor in _TABLE_FACTORS})
     columns = [dataclasses.replace(mechanism, cohort=cohort) for cohort in cohorts]
@@ -261,7 +262,7 @@ def _print_tables(mechanism: privacy.Mechanism, rounds: int) -> None:
         _print_rows([("cohort", "noise multiplier", "epsilon by RDP"), *table])
 
 
-def _by_rdp(mechanism: privacy.Mechanism, rounds: int) -> str:
+def _by_rdp(mechanism: mechanisms.Mechanism, rounds: int) -> str:
     try:
         return f"{mechanism.analyses[0].epsilon(rounds, mechanism.delta)[0]:.3g}"
     except ValueError:  # ddp has too few bits for so large a cohort.
@@ -274,7 +275,7 @@ def _print_rows(rows: Sequence[Sequence[str]]) -> None:
         print("  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _draw(mechanism: privacy.Mechanism, rounds: int, output: str) -> None:
+def _draw(mechanism: mechanisms.Mechanism, rounds: int, output: str) -> None:
     """Draws epsilon by RDP against rounds, a line for each way of accounting."""
     import matplotlib.figure
     import numpy as np

@@ -10,7 +10,8 @@ import tensorflow_federated as tff
 from bandits import decision_rules
 from bandits.ads import flags, metrics, process
 from data import ads, keys
-from optimization import aggregators, privacy
+from optimization import aggregators
+from optimization.privacy import mechanisms
 from optimization.study import aggregation_flags, compiled, runner
 
 # Few enough values for TFF, of which each costs some milliseconds; enough to keep all cores busy.
@@ -59,10 +60,10 @@ def aggregation(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def mechanism(settings: Mapping[str, Any]) -> privacy.Mechanism:
+def mechanism(settings: Mapping[str, Any]) -> mechanisms.Mechanism:
     """Returns what is accounted: every round releases a sum over all clients."""
     noise_multiplier = settings["noise_multiplier"]
-    return privacy.Mechanism(
+    return mechanisms.Mechanism(
         kind="none" if noise_multiplier is None else "dpsgd",
         noise_multiplier=noise_multiplier or 0.0,
         population=settings["clients"],
@@ -76,7 +77,7 @@ def build_process(
     num_actions: int,
     weigh_exploration: bool,
     aggregation_items: tuple[tuple[str, Any], ...],
-    accounted: privacy.Mechanism,
+    accounted: mechanisms.Mechanism,
 ) -> tff.templates.IterativeProcess:
     """Returns the federation's process; the last arguments are what `aggregation`, as pairs, and `mechanism` return."""
 

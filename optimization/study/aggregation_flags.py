@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization import cohorts, privacy, sensitivities
+from optimization import cohorts
+from optimization.privacy import mechanisms, sensitivities
 from optimization.study import cli
 
 TYPES: Mapping[str, str] = {
@@ -85,7 +86,7 @@ def define(flags: cli.FlagSet, aggregator_type: str = "mean") -> None:
     flags.choice(
         "accountant",
         "rdp",
-        privacy.ACCOUNTANTS,
+        mechanisms.ACCOUNTANTS,
         "whose epsilon is the reported one; privacy.json and the end of a run have both",
     )
     flags.choice(
@@ -169,13 +170,13 @@ def mechanism(
     population: int,
     cohort_size: int,
     dimension: int,
-    pretraining: privacy.Mechanism | None = None,
+    pretraining: mechanisms.Mechanism | None = None,
     pretraining_rounds: int = 0,
     *,
     disjoint: bool = False,
     apart_from: Sequence[str] = (),
     voided: str = "",
-) -> privacy.Mechanism:
+) -> mechanisms.Mechanism:
     """Returns what is accounted.
 
     Args:
@@ -202,7 +203,7 @@ def mechanism(
     try:
         if kind == "dpsgd" and settings["adaptive_clipping"]:
             sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * cohort_size)
-        found = privacy.Mechanism(
+        found = mechanisms.Mechanism(
             kind=kind if kind in _NOISY else "none",
             noise_multiplier=noise_multiplier,
             population=population,

@@ -11,7 +11,7 @@ import pytest
 
 from bandits import flags, metrics, run_federated
 from data.errors import UsageError
-from optimization import privacy
+from optimization.privacy import mechanisms
 
 SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
 DPSGD = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.5")
@@ -70,7 +70,7 @@ def test_a_public_model_that_stays_as_it_is_spends_nothing(tmp_path):
 def test_a_private_run_tells_what_it_spent_and_a_resumed_one_the_same(tmp_path, capsys):
     assert play(tmp_path, *POISSON) == 0
     assert "Privacy: epsilon" in capsys.readouterr().out
-    expected = privacy.Mechanism("dpsgd", 1.0, 60, 4, "poisson", clip_norm=0.5)
+    expected = mechanisms.Mechanism("dpsgd", 1.0, 60, 4, "poisson", clip_norm=0.5)
     np.testing.assert_allclose(table(tmp_path)[metrics.EPSILON], [expected.epsilon(rounds) for rounds in (1, 2, 3)])
     assert play(tmp_path, *POISSON, "--total_rounds=4") == 0
     assert spent(tmp_path).items() >= json.loads(json.dumps(expected.report(4))).items()
@@ -78,7 +78,7 @@ def test_a_private_run_tells_what_it_spent_and_a_resumed_one_the_same(tmp_path, 
 
 def test_the_slower_accountant_fills_its_column_at_evaluations(tmp_path, capsys):
     assert play(tmp_path, *DPSGD, "--rounds_per_eval=2", "--accountant=pld") == 0
-    expected = privacy.Mechanism("dpsgd", 1.0, 60, 4, clip_norm=0.5, accountant="pld")
+    expected = mechanisms.Mechanism("dpsgd", 1.0, 60, 4, clip_norm=0.5, accountant="pld")
     np.testing.assert_allclose(table(tmp_path)[metrics.EPSILON], [np.nan, expected.epsilon(2), expected.epsilon(3)])
     told = capsys.readouterr()
     assert f"Privacy: epsilon {expected.epsilon(3):.3g} by PLD, " in told.out
@@ -91,7 +91,7 @@ def test_training_that_went_before_is_added_to_what_was_spent(tmp_path):
     start = f"--initial_model_path={tmp_path / 'first' / 'run'}"
     assert play(tmp_path / "second", *POISSON, start, "--total_rounds=1") == 0
     assert play(tmp_path / "public", *POISSON, start, "--initial_model_is_public", "--total_rounds=1") == 0
-    own = privacy.Mechanism("dpsgd", 1.0, 60, 4, "poisson", clip_norm=0.5)
+    own = mechanisms.Mechanism("dpsgd", 1.0, 60, 4, "poisson", clip_norm=0.5)
     found = [table(tmp_path / name)[metrics.EPSILON].iloc[-1] for name in ("second", "public")]
     np.testing.assert_allclose(found, [own.epsilon(3), own.epsilon(1)])
 
@@ -99,7 +99,7 @@ def test_training_that_went_before_is_added_to_what_was_spent(tmp_path):
 def test_a_scenarios_two_populations_are_disjoint_and_so_in_two_steps_by_hand(tmp_path):
     rounds = ("--init_rounds=3", "--init_clients=20", "--init_server_learning_rate=0.01")
     assert play(tmp_path / "both", *POISSON, "--scenario=init", *rounds, "--total_rounds=1") == 0
-    first, second = (privacy.Mechanism("dpsgd", 1.0, size, 4, "poisson", delta=40**-1.1) for size in (20, 40))
+    first, second = (mechanisms.Mechanism("dpsgd", 1.0, size, 4, "poisson", delta=40**-1.1) for size in (20, 40))
     larger = max(first.epsilon(3), second.epsilon(1))
     assert spent(tmp_path / "both")["epsilon"] == pytest.approx(larger)
     first_step = ("--bandits_type=supervised_mse", "--population_client_selection=0-20")

@@ -4,7 +4,8 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization import aggregators, privacy
+from optimization import aggregators
+from optimization.privacy import mechanisms
 from optimization.study import aggregation_flags, cli
 
 SHAPES = ((2000, 2), (96,))
@@ -73,7 +74,7 @@ def test_private_noise_does_not_repeat(tff_worker):
 @pytest.mark.parametrize("kind", ["dpsgd", "dpsgd_adaptive", "dpftrl", "mf_dpftrl"])
 def test_seeded_noise_is_another_in_each_training_and_for_each_seed(tff_worker, kind):
     pair = ((40, 2), (80,))  # Two tensors of one size, so that a shifted stream would show.
-    earlier = privacy.Mechanism("dpsgd", 1.0, 100, 4)
+    earlier = mechanisms.Mechanism("dpsgd", 1.0, 100, 4)
     noises = []
     for arguments in ((), ("--seed=4",)):
         for pretraining in (None, earlier):

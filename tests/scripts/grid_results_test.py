@@ -7,7 +7,7 @@ import matplotlib.image
 import pytest
 
 from data.errors import UsageError
-from optimization import privacy, tuning_privacy
+from optimization.privacy import mechanisms, tuning
 from optimization.study import cli, run_folder
 from scripts import grid_plan, grid_results, grid_worker
 
@@ -138,13 +138,13 @@ def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first(tmp_path):
 
 def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
     outcomes = [_outcome(f"p{place}", 0.5) for place in range(3)]
-    mechanism = privacy.Mechanism("dpsgd", 1.0, 1000, 10, "poisson")
+    mechanism = mechanisms.Mechanism("dpsgd", 1.0, 1000, 10, "poisson")
     assert grid_results.privacy_told(outcomes, tmp_path) == ""
     for outcome in outcomes[:2]:
         (tmp_path / outcome.run.name).mkdir(parents=True)
         (tmp_path / outcome.run.name / "privacy.json").write_text(json.dumps(mechanism.report(5)))
     told = grid_results.privacy_told(outcomes, tmp_path)
-    assert told == f"{tuning_privacy.describe([(mechanism, 5)] * 2)} Not counted: 1 runs without a privacy.json."
+    assert told == f"{tuning.describe([(mechanism, 5)] * 2)} Not counted: 1 runs without a privacy.json."
     assert f"The 2 runs together spend epsilon {mechanism.epsilon(10):.3g} by RDP" in told
 
 

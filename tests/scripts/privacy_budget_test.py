@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from data.errors import UsageError
-from optimization import privacy
+from optimization.privacy import mechanisms
 from scripts import privacy_budget
 
 SMALL = ("--population=1000", "--cohort=20", "--rounds=50", "--delta=1e-5", "--sampling=poisson")
@@ -23,7 +23,7 @@ def test_the_budget_of_a_noise_multiplier(tmp_path, capsys):
     picture = tmp_path / "budget.png"
     _run(*SMALL, "--noise_multiplier=1", f"--plot={picture}")
     printed = capsys.readouterr().out
-    mechanism = privacy.Mechanism("dpsgd", 1.0, population=1000, cohort=20, sampling="poisson", delta=1e-5)
+    mechanism = mechanisms.Mechanism("dpsgd", 1.0, population=1000, cohort=20, sampling="poisson", delta=1e-5)
     epsilon, order = mechanism.analyses[0].epsilon(50, 1e-5)
     loss = mechanism.analyses[0].pld_epsilon(50, 1e-5)
     assert re.search(rf"one client added or removed +Poisson +{epsilon:.3g} +{order:g} +{loss:.3g}\n", printed)
@@ -38,7 +38,9 @@ def test_the_budget_of_a_noise_multiplier(tmp_path, capsys):
 def test_a_target_gives_noise_that_keeps_it(capsys):
     _run(*SMALL, "--target_epsilon=2")
     found = float(re.search(r"with a cohort of 20: ([\d.]+)\n", capsys.readouterr().out).group(1))
-    epsilon = privacy.Mechanism("dpsgd", found, population=1000, cohort=20, sampling="poisson", delta=1e-5).epsilon(50)
+    epsilon = mechanisms.Mechanism("dpsgd", found, population=1000, cohort=20, sampling="poisson", delta=1e-5).epsilon(
+        50
+    )
     assert 0.999 * 2 <= epsilon <= 2
 
 
@@ -79,7 +81,7 @@ def test_the_budget_is_that_of_a_run_with_the_same_flags(arguments, expected):
 
 
 def test_the_budget_of_a_runs_folder(tmp_path, capsys):
-    mechanism = privacy.Mechanism("dpsgd", 1.0, 1000, 20, "poisson", apart_from=("the vocabulary",))
+    mechanism = mechanisms.Mechanism("dpsgd", 1.0, 1000, 20, "poisson", apart_from=("the vocabulary",))
     (tmp_path / "privacy.json").write_text(json.dumps(mechanism.report(50)))
     _run(f"--run={tmp_path}")
     assert capsys.readouterr().out.startswith(mechanism.report(50)["summary"])

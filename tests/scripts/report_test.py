@@ -11,7 +11,7 @@ import pytest
 
 from bandits import metrics
 from data.errors import UsageError
-from optimization import privacy
+from optimization.privacy import mechanisms
 from scripts import report
 
 _CHROMIUM = pathlib.Path("/usr/bin/chromium")
@@ -77,7 +77,7 @@ def test_curves_are_means_and_ranges_over_seeds(two_runs):
 
 
 def test_the_table_says_what_an_epsilon_assumes_and_what_is_proven(two_runs):
-    mechanism = privacy.Mechanism("dpsgd", 1.0, population=500, cohort=20, delta=1e-5)
+    mechanism = mechanisms.Mechanism("dpsgd", 1.0, population=500, cohort=20, delta=1e-5)
     spent = mechanism.report(40)
     (two_runs / "one" / "privacy.json").write_text(json.dumps(spent))
     _, page = _report(two_runs, two_runs / "one")

@@ -8,8 +8,14 @@ import pytest
 from dp_accounting import pld, rdp
 from scipy import special, stats
 
-from optimization import releases
-from optimization.releases import ORDERS, Gaussian, PoissonGaussian, SubsetConcentrated, SubsetGaussian
+from optimization.privacy import releases
+from optimization.privacy.releases import (
+    ORDERS,
+    Gaussian,
+    PoissonGaussian,
+    SubsetConcentrated,
+    SubsetGaussian,
+)
 
 Relation = dp_accounting.NeighboringRelation
 

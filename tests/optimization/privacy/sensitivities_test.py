@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from optimization import sensitivities
+from optimization.privacy import sensitivities
 
 
 def _patterns(rounds, min_separation):

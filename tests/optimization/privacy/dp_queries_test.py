@@ -3,7 +3,7 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from optimization import dp_queries, sensitivities
+from optimization.privacy import dp_queries, sensitivities
 
 SPECS = (tf.TensorSpec((40, 50)), tf.TensorSpec((1000,)))
 ZEROS = tuple(tf.zeros(spec.shape) for spec in SPECS)

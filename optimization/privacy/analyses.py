@@ -17,10 +17,10 @@ import dp_accounting
 import numpy as np
 from dp_accounting import pld, rdp
 
-from optimization import releases, sensitivities
+from optimization.privacy import releases, sensitivities
 
 if TYPE_CHECKING:
-    from optimization.privacy import Mechanism
+    from optimization.privacy.mechanisms import Mechanism
 
 Relation = dp_accounting.NeighboringRelation
 

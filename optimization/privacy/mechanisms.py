@@ -13,7 +13,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optimization import analyses, cohorts
+from optimization import cohorts
+from optimization.privacy import analyses
 
 KINDS: Mapping[str, str] = {
     "none": "no noise",

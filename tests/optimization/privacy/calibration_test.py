@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from optimization import calibration
-from optimization.privacy import Mechanism
+from optimization.privacy import calibration
+from optimization.privacy.mechanisms import Mechanism
 
 
 def _random_setting(seed):

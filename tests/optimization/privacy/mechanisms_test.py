@@ -1,4 +1,4 @@
-"""Tests of optimization.privacy, against dp-accounting's own accountants, published figures and brute force."""
+"""Tests of the mechanisms, against dp-accounting's own accountants, published figures and brute force."""
 
 import dataclasses
 import json
@@ -8,8 +8,8 @@ import dp_accounting
 import pytest
 from dp_accounting import rdp
 
-from optimization import privacy
-from optimization.privacy import Mechanism
+from optimization.privacy import mechanisms
+from optimization.privacy.mechanisms import Mechanism
 
 Relation = dp_accounting.NeighboringRelation
 
@@ -234,7 +234,7 @@ def test_a_mechanism_is_read_back(tmp_path):
     path = tmp_path / "privacy.json"
     mechanism = _two_trainings(apart_from=("the vocabulary",), pretraining_disjoint=True, accountant="pld")
     path.write_text(json.dumps(mechanism.report(7)))
-    assert privacy.load(path) == (mechanism, 7)
+    assert mechanisms.load(path) == (mechanism, 7)
 
 
 @pytest.mark.parametrize("missing", ["voided", "apart_from", "pretraining_disjoint", "accountant"])
@@ -246,13 +246,13 @@ def test_files_of_an_earlier_program_guarantee_nothing(tmp_path, missing):
         values = report["mechanism"]
         del (values if inside == "mechanism" else values["pretraining"])[missing]
         path.write_text(json.dumps(report))
-        found, rounds = privacy.load(path)
+        found, rounds = mechanisms.load(path)
         assert found.epsilon(rounds) == math.inf
         assert "no guarantee, because what it spent is not known" in found.report(rounds)["summary"]
 
 
 def test_a_model_without_a_file_guarantees_nothing(tmp_path):
-    found, rounds = privacy.load(tmp_path / "privacy.json")
+    found, rounds = mechanisms.load(tmp_path / "privacy.json")
     assert (found.epsilon(rounds), found.reason) == (math.inf, "what it spent is not known")
 
 

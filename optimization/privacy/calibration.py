@@ -6,12 +6,12 @@ import math
 
 from scipy import optimize
 
-from optimization import privacy
+from optimization.privacy import mechanisms
 
 _NOISE_RANGE = (1e-2, 1e6)
 
 
-def calibrate(mechanism: privacy.Mechanism, rounds: int, target_epsilon: float) -> float:
+def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float) -> float:
     """Returns the smallest noise multiplier with which some rounds cost at most an epsilon, to 0.1% of epsilon.
 
     Args:
@@ -56,7 +56,7 @@ def calibrate(mechanism: privacy.Mechanism, rounds: int, target_epsilon: float) 
     return math.exp(root)
 
 
-def scale_cohort(mechanism: privacy.Mechanism, rounds: int, target_epsilon: float) -> privacy.Mechanism:
+def scale_cohort(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float) -> mechanisms.Mechanism:
     """Returns the mechanism with the smallest cohort that reaches an epsilon at the same noise on the mean update.
 
     Agarwal et al. 2023, section 5.3: cohort and noise multiplier grow by the same factor, so that the noise on the

@@ -7,7 +7,7 @@ import numpy as np
 from dp_accounting import rdp
 from dp_accounting.rdp import rdp_privacy_accountant
 
-from optimization import privacy, releases
+from optimization.privacy import mechanisms, releases
 
 
 def composed_divergences(divergences: np.ndarray) -> np.ndarray:
@@ -37,7 +37,7 @@ def poisson_divergences(divergences: np.ndarray) -> np.ndarray:
     return one + mean * np.array(failing) + math.log(mean) / others
 
 
-def describe(spent: Sequence[tuple[privacy.Mechanism, int]]) -> str:
+def describe(spent: Sequence[tuple[mechanisms.Mechanism, int]]) -> str:
     """Returns what a grid of runs says about privacy; nothing if no run has noise.
 
     Args:

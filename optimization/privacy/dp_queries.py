@@ -11,7 +11,7 @@ import dp_accounting
 import tensorflow as tf
 import tensorflow_privacy as tfp
 
-from optimization import sensitivities
+from optimization.privacy import sensitivities
 
 _SeededState = collections.namedtuple("_SeededState", ["l2_norm_clip", "stddev", "draws"])
 
