@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bandits import flags, inference, losses, metrics, posterior_process, process, registry, shared_process, tasks
-from bandits.client_selection import selectors
-from data import clients, keys
+from bandits import flags, inference, losses, metrics, posterior_process, process, registry, shared_process
+from data import clients, keys, tasks
 from optimization import aggregators, client_work, cohorts, models, server
 from optimization.privacy import mechanisms
 from optimization.runtime import padding, serialization
+from optimization.selection import selectors
 from optimization.study import compiled, runner, selector_flags
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from bandits import registry
 from data.errors import UsageError
+from data.tasks import registry as tasks_registry
 from optimization.posterior import algorithm_flags
 from optimization.study import (
     aggregation_flags,
@@ -195,7 +196,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     """
     published = presets.values(settings.preset, PRESETS)
     settings = settings.with_defaults(published)
-    task = registry.TASKS[settings.task_type]
+    task = tasks_registry.TASKS[settings.task_type]
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
     task_flags.check(settings)

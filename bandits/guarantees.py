@@ -11,7 +11,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bandits import registry, tasks
+from data import tasks
+from data.tasks import registry
 from optimization.privacy import mechanisms
 from optimization.study import aggregation_flags, run_folder, selector_flags
 

@@ -15,8 +15,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bandits import flags, guarantees, metrics, registry, tasks
+from bandits import flags, guarantees, metrics, registry
+from data import tasks
 from data.errors import UsageError
+from data.tasks import registry as tasks_registry
 from optimization.study import aggregation_flags, cli, presets, run_folder, selector_flags, worker_flags
 
 if TYPE_CHECKING:
@@ -146,7 +148,7 @@ def run(settings: cli.Settings, task: tasks.Task, folder: run_folder.RunFolder) 
     trained = guarantees.of_initial_model(settings)
     for phase in phases[:-1]:
         initial = run_folder.RunFolder(folder.path / _INIT_FOLDER)
-        tasks.open_folder(initial, settings, task)
+        run_folder.open_for_task(initial, settings, task)
         trained = guarantees.of_phase(settings, task, phase, dimension, trained)
         weights, signum = _play(settings, task, phase, trained, initial, None, "Initial training")
         if signum:
@@ -216,7 +218,7 @@ def program(settings: cli.Settings) -> int:
         print(presets.table(flags.PRESETS, _SHOWN_IN_PRESETS))
         return 0
     settings = flags.resolve(settings)
-    task = registry.load_task(settings)
+    task = tasks_registry.load_task(settings)
     check_against_task(settings, task)
     if settings.initial_model_path:
         run_folder.read_model(settings.initial_model_path)
@@ -225,7 +227,7 @@ def program(settings: cli.Settings) -> int:
         name = settings.experiment_name if settings.repeat == 1 else f"{settings.experiment_name}/seed_{seed}"
         one = settings.replace(seed=seed, experiment_name=name, repeat=1)
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{name}")
-        tasks.open_folder(folder, one, task)
+        run_folder.open_for_task(folder, one, task)
         runs.append((one, folder))
 
     worker_flags.start(settings)

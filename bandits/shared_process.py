@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow_federated as tff
 
-from bandits import process, tasks
+from bandits import process
+from data import tasks
 from optimization import models
 from optimization.study import compiled
 

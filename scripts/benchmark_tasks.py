@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bandits import rewards, tasks
-from data import clients, text
+from data import clients, tasks, text
+from data.tasks import rewards
 
 WORDS, TAGS = 10_000, 50
 

@@ -17,6 +17,7 @@ import statistics
 import time
 
 from data.errors import UsageError
+from data.tasks import registry
 from optimization.study import cli, files
 
 _USAGE = """
@@ -64,7 +65,8 @@ def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
     """Returns each selector's median milliseconds of `candidates` and `select` together, after losses were observed."""
     import numpy as np
 
-    from bandits.client_selection import flags, selectors
+    from bandits.client_selection import flags
+    from optimization.selection import selectors
     from optimization.study import selector_flags
 
     settings = flags.define().parse(["benchmark"])
@@ -90,7 +92,6 @@ def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
 
 def _synthetic(rounds: int) -> dict[str, float]:
     """Returns median seconds of a round of Synthetic(1,1) with three clients, and of an evaluation."""
-    from bandits import registry
     from bandits.client_selection import experiment, flags
 
     found = {}
@@ -119,9 +120,9 @@ def _fashion_mnist(rounds: int) -> dict[str, float]:
     import numpy as np
     import tensorflow as tf
 
-    from bandits import rewards, tasks
     from bandits.client_selection import experiment, flags
-    from bandits.tasks import images
+    from data import tasks
+    from data.tasks import images, rewards
     from optimization import supervised
 
     cores = len(os.sched_getaffinity(0))

@@ -15,11 +15,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import tasks
-from bandits.client_selection import flags, metrics, selectors
-from data import clients, keys
+from bandits.client_selection import flags, metrics
+from data import clients, keys, tasks
 from optimization import client_work, models, server, supervised
 from optimization.runtime import padding
+from optimization.selection import selectors
 from optimization.study import compiled, runner, selector_flags
 
 

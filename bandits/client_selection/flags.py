@@ -5,8 +5,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bandits import registry
 from data.errors import UsageError
+from data.tasks import registry
 from optimization.study import cli, presets, run_folder, selector_flags, server_flags, task_flags, worker_flags
 
 _USAGE = """

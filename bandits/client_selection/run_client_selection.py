@@ -14,9 +14,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bandits import registry, tasks
 from bandits.client_selection import flags
+from data import tasks
 from data.errors import UsageError
+from data.tasks import registry
 from optimization.study import cli, files, presets, run_folder, selector_flags, worker_flags
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def prepare(runs: Sequence[cli.Settings]) -> list[tuple[cli.Settings, tasks.Task
     for settings in runs:
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{settings.experiment_name}")
         task = opened[settings.partition_seed]
-        tasks.open_folder(folder, settings, task)
+        run_folder.open_for_task(folder, settings, task)
         prepared.append((settings, task, folder))
     return prepared
 

@@ -15,12 +15,11 @@ import scipy.special
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import tasks
-from bandits.client_selection import selectors
-from data import clients, keys, partition
+from data import clients, keys, partition, tasks
 from optimization import client_work, cohorts, models, server, supervised
 from optimization.posterior import algorithms, bandwidths, diagnostics, ensembles, flags, metrics, process, vectors
 from optimization.runtime import padding
+from optimization.selection import selectors
 from optimization.study import cli, compiled, runner, selector_flags
 
 _DRAWN_PARAMETERS = 3

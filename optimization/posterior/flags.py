@@ -4,8 +4,8 @@ import pathlib
 import re
 from collections.abc import Mapping
 
-from bandits import registry
 from data.errors import UsageError
+from data.tasks import registry
 from optimization.posterior import algorithm_flags
 from optimization.study import cli, presets, run_folder, selector_flags, server_flags, task_flags, worker_flags
 

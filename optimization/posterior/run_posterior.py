@@ -12,9 +12,9 @@ import sys
 
 import numpy as np
 
-from bandits import registry, tasks
-from data import clients
+from data import clients, tasks
 from data.errors import UsageError
+from data.tasks import registry
 from optimization.posterior import flags
 from optimization.study import cli, files, presets, run_folder, selector_flags, worker_flags
 
@@ -123,7 +123,7 @@ def program(settings: cli.Settings) -> int:
         name = settings.experiment_name if settings.repeat == 1 else f"{settings.experiment_name}/seed_{seed}"
         one = settings.replace(seed=seed, experiment_name=name, repeat=1)
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{name}")
-        tasks.open_folder(folder, one, task)
+        run_folder.open_for_task(folder, one, task)
         runs.append((one, folder))
 
     worker_flags.start(settings)

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits.client_selection import selectors
 from data.errors import UsageError
+from optimization.selection import selectors
 from optimization.study import cli
 
 

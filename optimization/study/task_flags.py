@@ -1,7 +1,7 @@
 """Flags that choose a task and its data, shared by the experiment binaries that train on one."""
 
-from bandits import registry
 from data.errors import UsageError
+from data.tasks import registry
 from optimization.study import cli
 
 

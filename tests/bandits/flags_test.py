@@ -4,6 +4,7 @@ import pytest
 
 from bandits import flags, registry
 from data.errors import UsageError
+from data.tasks import registry as tasks_registry
 from optimization.study import cli, server_flags
 
 # The study's README, with the flags of its emnist_chars command.
@@ -71,7 +72,7 @@ def test_a_number_that_may_be_zero_is_not_negative(name):
 def test_an_unknown_task_is_answered_with_the_known_ones():
     message = _refusal("--task_type=cifar")
     assert message.startswith("--task_type=cifar: value should be one of <digits|")
-    assert all(name in message for name in registry.TASKS)
+    assert all(name in message for name in tasks_registry.TASKS)
 
 
 def test_an_unknown_bandit_is_answered_with_the_known_ones():
@@ -271,7 +272,7 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
     hyperparameters = {
         f"server_{optimizer}_{name}" for optimizer, names in server_flags.HYPERPARAMETERS.items() for name in names
     }
-    task_flags = frozenset().union(*(registry.TASKS[name].flags for name in ("tabular", "cifar100", "synthetic")))
+    task_flags = frozenset().union(*(tasks_registry.TASKS[name].flags for name in ("tabular", "cifar100", "synthetic")))
     assert missing - hyperparameters - task_flags == {
         "cache_dir",
         "data_dir",
@@ -290,7 +291,7 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
 
 def test_every_default_of_a_task_is_a_flags():
     known = set(flags.define().parse(["run_federated"]))
-    for task in registry.TASKS:
+    for task in tasks_registry.TASKS:
         assert set(_resolve(f"--task_type={task}")) == known
 
 
@@ -386,7 +387,7 @@ def test_help_names_every_flag_task_and_bandit():
     flag_set = flags.define()
     text = flag_set.help()
     names = [f"--{name}: " for name in flag_set.parse(["run_federated"])]
-    for wanted in [*names, *registry.TASKS, *registry.BANDITS]:
+    for wanted in [*names, *tasks_registry.TASKS, *registry.BANDITS]:
         assert wanted in text
 
 

@@ -18,8 +18,9 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import experiment, flags, metrics, registry, run_federated
+from bandits import experiment, flags, metrics, run_federated
 from data.errors import UsageError
+from data.tasks import registry
 from optimization.study import aggregation_flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -2,8 +2,9 @@
 
 import pytest
 
-from bandits.client_selection import flags, selectors
+from bandits.client_selection import flags
 from data.errors import UsageError
+from optimization.selection import selectors
 from optimization.study import cli, presets, selector_flags
 
 

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 import tensorflow_federated as tff
 
-from bandits import registry
 from bandits.client_selection import experiment, flags, metrics, run_client_selection
 from data import clients, keys
+from data.tasks import registry
 from optimization.study import selector_flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

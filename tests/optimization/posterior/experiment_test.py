@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import tasks
-from data import clients
+from data import clients, tasks
 from optimization import models
 from optimization.posterior import algorithm_flags, algorithms, experiment, flags, metrics, vectors
 

@@ -20,7 +20,7 @@ import pytest
 
 from optimization.runtime import isolation, worker_process
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 PORT = 9123
 # Listens on all addresses, as TFF's worker does; sends back what comes.
 ECHO = f"""

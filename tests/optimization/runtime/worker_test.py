@@ -16,6 +16,7 @@ import tensorflow_federated as tff
 
 from bandits import experiment, flags, registry
 from data.errors import Failure
+from data.tasks import registry as tasks_registry
 from optimization import aggregators, client_work, models, supervised
 from optimization.posterior import process as posterior
 from optimization.runtime import cohort_parts, connection, worker, worker_process
@@ -79,7 +80,7 @@ def assert_close(found, expected, tolerance: float = 1e-5) -> None:
 def play():
     """Plays three rounds in the context at hand: their rows, the final weights, and what the selection learned."""
     settings = flags.resolve(flags.define().parse(["test", "--client_selection=ucb_cs", "--clients_per_round=5"]))
-    task = registry.load_task(settings)
+    task = tasks_registry.load_task(settings)
     phase = experiment.Phase(registry.BANDITS["softmax"], range(60), "exact", 3, 5, 2, "adam", 0.01, 0.1, "ucb_cs")
     mechanism = aggregation_flags.mechanism(settings, 60, 5, 1)
 

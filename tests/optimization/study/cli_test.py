@@ -220,7 +220,7 @@ def test_absolute_paths_and_the_home_folder_are_kept(tmp_path, monkeypatch):
     assert cli.user_path("~/a") == str(tmp_path / "a")
 
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_a_disk_that_is_full_or_read_only_is_one_line_and_status_1(run_main, cap
 
 
 def test_a_full_standard_output_is_one_line_and_status_1():
-    code = "from optimization import cli; cli.main(cli.FlagSet(''), lambda settings: print('result'))"
+    code = "from optimization.study import cli; cli.main(cli.FlagSet(''), lambda settings: print('result'))"
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1

@@ -13,7 +13,7 @@ import pytest
 from data.errors import Failure, UsageError
 from optimization.study import files
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def test_a_file_is_replaced_and_leaves_no_part(tmp_path):
@@ -103,7 +103,7 @@ def test_no_space_leaves_the_file_before_and_is_told_once(tmp_path, action):
 import pathlib, sys
 import numpy as np
 from data.errors import Failure
-from optimization import files
+from optimization.study import files
 path = pathlib.Path(sys.argv[1])
 try:
     {action}

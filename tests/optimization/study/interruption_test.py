@@ -11,7 +11,7 @@ import pytest
 
 from optimization.study import interruption
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 PACKAGES = ("bandits", "data", "optimization", "scripts")
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WORDS = {signal.SIGINT: "Interrupted.\n", signal.SIGTERM: "Terminated.\n"}
@@ -76,7 +76,7 @@ def test_all_binaries_and_scripts_are_found():
 def test_a_program_answers_signals_before_it_imports_anything(module):
     first = PROGRAMS[module].body[1]
     assert _is_main(first)
-    assert ast.unparse(first.body) == "from optimization import interruption\ninterruption.install()"
+    assert ast.unparse(first.body) == "from optimization.study import interruption\ninterruption.install()"
 
 
 @pytest.mark.parametrize("signum", STATUS)
@@ -113,13 +113,13 @@ def test_a_signal_while_tensorflow_is_imported_ends_a_program_with_one_line(tmp_
     ids=["event loop", "thread", "thread pool", "finalizer"],
 )
 def test_a_signal_ends_the_program_whatever_it_is_doing(tmp_path, work, signum):
-    code = f"from optimization import interruption; interruption.install()\n{work}"
+    code = f"from optimization.study import interruption; interruption.install()\n{work}"
     assert _interrupted(["-c", code], tmp_path, signum) == (STATUS[signum], WORDS[signum])
 
 
 def test_what_was_printed_before_a_signal_is_not_lost():
     code = (
-        "import signal; from optimization import interruption; interruption.install(); print('kept'); "
+        "import signal; from optimization.study import interruption; interruption.install(); print('kept'); "
         "signal.raise_signal(signal.SIGINT)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

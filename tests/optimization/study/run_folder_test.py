@@ -14,7 +14,7 @@ from data.errors import Failure, UsageError
 from optimization.study import run_folder
 
 FLAGS = {"seed": 3, "total_rounds": 10, "rate": 0.1, "experiment_name": "toy", "clip_norm": None}
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 LEAVES = [np.arange(6, dtype=np.float32).reshape(2, 3), np.array(7, np.int64), np.array([True, False])]
 
 
@@ -445,7 +445,7 @@ def test_another_tasks_model_is_refused(folder, shapes):
 
 
 def test_a_folder_in_which_another_program_runs_is_refused(folder):
-    code = "import sys; from optimization import run_folder; run_folder.RunFolder(sys.argv[1]).open({}, '')"
+    code = "import sys; from optimization.study import run_folder; run_folder.RunFolder(sys.argv[1]).open({}, '')"
     other = subprocess.run(
         [sys.executable, "-c", code, str(folder.path)],
         cwd=ROOT,

@@ -10,8 +10,8 @@ import types
 import portpicker
 import pytest
 
-import optimization
 from data.errors import Failure, UsageError
+from optimization import runtime
 from optimization.runtime import isolation
 from optimization.study import cli, worker_flags
 
@@ -68,7 +68,7 @@ def test_workers_elsewhere_cannot_be_isolated_as_required():
 def test_the_risk_of_workers_elsewhere_is_named(monkeypatch, capsys, isolate, lines):
     started = []
     fake = types.SimpleNamespace(start=lambda *given: started.append(given))
-    monkeypatch.setattr(optimization, "worker", fake, raising=False)
+    monkeypatch.setattr(runtime, "worker", fake, raising=False)
     with socket.create_server(("localhost", 0)) as server:
         address = f"localhost:{server.getsockname()[1]}"
         worker_flags.start(parse(f"--tff_workers={address}", f"--isolation={isolate}"))
@@ -83,7 +83,7 @@ def test_isolation_that_is_required_and_refused_ends_the_program_before_tff_is_i
         raise isolation.RefusedError("unshare: Operation not permitted")
 
     monkeypatch.setattr(isolation, "start", refuse)
-    monkeypatch.setattr(optimization, "worker", None, raising=False)
+    monkeypatch.setattr(runtime, "worker", None, raising=False)
     with pytest.raises(Failure, match=r"^--isolation=required: .* \(unshare: Operation not permitted\)"):
         worker_flags.start(parse("--isolation=required"))
 
@@ -117,7 +117,7 @@ def test_experiments_check_them(module):
 def test_experiments_say_that_nobody_is_at_an_address_before_they_import_tff(module, arguments, tmp_path):
     code = (
         f"import sys; sys.modules['tensorflow_federated'] = None; import {module} as binary; "
-        "from optimization import cli; cli.main(binary.flags.define(), binary.program)"
+        "from optimization.study import cli; cli.main(binary.flags.define(), binary.program)"
     )
     with socket.create_server(("localhost", 0)) as server:
         address = f"localhost:{server.getsockname()[1]}"

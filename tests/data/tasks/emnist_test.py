@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from bandits.tasks import emnist
 from data.errors import UsageError
+from data.tasks import emnist
 
 
 def settings(folder) -> dict:

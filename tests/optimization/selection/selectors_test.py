@@ -8,8 +8,8 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from bandits.client_selection import selectors
-from bandits.client_selection.selectors import LocalLosses
+from optimization.selection import selectors
+from optimization.selection.selectors import LocalLosses
 
 SIZES = np.array([10, 40, 20, 5, 25])
 ALL = {

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from bandits import rewards, tasks
-from data import clients, statistics, tabular
+from data import clients, statistics, tabular, tasks
 from data.errors import UsageError
+from data.tasks import rewards
 
 _HIDDEN = {"linear": (), "mlp": (64,)}
 

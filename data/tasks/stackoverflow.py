@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from bandits import rewards, tasks
-from data import stackoverflow, statistics, text
+from data import stackoverflow, statistics, tasks, text
+from data.tasks import rewards
 
 
 def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:

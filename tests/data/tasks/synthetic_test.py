@@ -1,7 +1,7 @@
 """Tests of the task `synthetic`."""
 
-from bandits import tasks
-from bandits.tasks import synthetic
+from data import tasks
+from data.tasks import synthetic
 
 
 def load(**changes) -> tasks.Task:

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from bandits import rewards, tasks
-from data import stackexchange, statistics, text
+from data import stackexchange, statistics, tasks, text
+from data.tasks import rewards
 
 
 def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:

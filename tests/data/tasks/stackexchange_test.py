@@ -1,12 +1,12 @@
-"""Tests of bandits.tasks.stackexchange."""
+"""Tests of data.tasks.stackexchange."""
 
 import json
 
 import numpy as np
 import pytest
 
-from bandits.tasks import stackexchange
 from data.errors import UsageError
+from data.tasks import stackexchange
 
 SETTINGS = {
     "num_tags": 50,

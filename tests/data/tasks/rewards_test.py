@@ -1,4 +1,4 @@
-"""Tests of bandits.rewards: every entry of the matrices from the rule in words."""
+"""Tests of data.tasks.rewards: every entry of the matrices from the rule in words."""
 
 import string
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bandits import rewards
+from data.tasks import rewards
 
 # EMNIST's order of classes.
 CHARACTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase

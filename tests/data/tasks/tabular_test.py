@@ -1,12 +1,12 @@
-"""Tests of bandits.tasks.tabular."""
+"""Tests of data.tasks.tabular."""
 
 import json
 
 import numpy as np
 import pytest
 
-from bandits.tasks import tabular
 from data.errors import UsageError
+from data.tasks import tabular
 
 SETTINGS = {
     "client_column": "site",

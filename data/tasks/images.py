@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bandits import rewards, tasks
-from data import images
+from data import images, tasks
+from data.tasks import rewards
 
 # Shape of an image, actions, model, and hidden layers of the MLP. Cho et al. 2020 give Fashion-MNIST two and no widths.
 TASKS = {

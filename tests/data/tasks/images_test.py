@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bandits import tasks
-from bandits.tasks import images
+from data import tasks
 from data.errors import UsageError
+from data.tasks import images
 from optimization import models
 
 

@@ -1,4 +1,4 @@
-"""Tasks: the data, model and rewards of one problem. One module each, listed in `bandits.registry`."""
+"""Tasks: the data, model and rewards of one problem. One module each, listed in `registry`."""
 
 import dataclasses
 import math
@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bandits import rewards
 from data import clients, statistics
 from data.errors import UsageError
-from optimization.study import run_folder
+from data.tasks import rewards
 
 FeatureSpec = tuple[tuple[int | None, ...], str]
 
@@ -73,17 +72,6 @@ def learned(settings: Mapping[str, Any], found: statistics.OfTable | statistics.
         return {"public_statistics": clients.file_checksum(settings["public_statistics"])}
     words = found.in_words()
     return {"statistics": found.as_json() if words else {}, "private_statistics": words}
-
-
-def open_folder(folder: run_folder.RunFolder, settings: Mapping[str, Any], task: Task) -> None:
-    """Opens a run's folder, and writes there what was learned from the clients' data before the run.
-
-    Raises:
-      UsageError: If it cannot be written, or holds another configuration's run.
-    """
-    folder.open(settings, task.checksum, task.report)
-    if task.statistics:
-        folder.write_json(run_folder.STATISTICS_FILE, task.statistics)
 
 
 def characters(settings: Mapping[str, Any]) -> dict[str, np.ndarray]:

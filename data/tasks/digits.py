@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bandits import rewards, tasks
-from data import digits
+from data import digits, tasks
+from data.tasks import rewards
 
 
 def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
