@@ -1,6 +1,6 @@
-"""Silos: a few workers, each with its own rows of one binary classification problem (cross-silo federated learning).
+"""Silos: a few participants, each with rows of its own of one binary classification problem (cross-silo learning).
 
-Each worker's rows are split into training, validation and test rows, at random within each class.
+Each participant's rows are split into training, validation and test rows, at random within each class.
 """
 
 import dataclasses
@@ -18,19 +18,19 @@ _GENERATED_COLUMNS = 153
 _GENERATED_ORDINAL = 2
 _GENERATED_NOISE = 3.0
 _GENERATED_SLOPE = 3.0
-_GENERATED_OTHERS = (0.1, -0.4)  # Agreement of the other workers' concepts with the target's, first to last.
-_GENERATED_POSITIVE = (0.45, 0.3)  # Parts of label 1, of the first and of the second half of the workers.
+_GENERATED_OTHERS = (0.1, -0.4)  # Agreement of the other participants' concepts with the target's, first to last.
+_GENERATED_POSITIVE = (0.45, 0.3)  # Parts of label 1, of the first and of the second half of the participants.
 
 
 class Fractions(NamedTuple):
-    """Parts of a worker's rows; the rest is for testing."""
+    """Parts of a participant's rows; the rest is for testing."""
 
     train: float
     validation: float
 
 
 class Silo(NamedTuple):
-    """One worker's rows: features float32 or uint8 [rows, ...], labels int32 [rows] in {0, 1}."""
+    """One participant's rows: features float32 or uint8 [rows, ...], labels int32 [rows] in {0, 1}."""
 
     train: clients.Examples
     validation: clients.Examples
@@ -39,10 +39,10 @@ class Silo(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Silos:
-    """All workers.
+    """All participants.
 
     Attributes:
-      names: Of the workers.
+      names: Of the participants.
       silos: Their rows, in the order of the names.
       checksum: Digest of the source.
       report: What was read, in JSON's types.
@@ -56,43 +56,43 @@ class Silos:
     normalise: Callable[[np.ndarray], np.ndarray] = lambda features: features
 
 
-def generated(num_workers: int, num_rows: int, fractions: Fractions, seed: int) -> Silos:
-    """Returns workers of which the second and the third, and only they, share one concept.
+def generated(num_participants: int, num_rows: int, fractions: Fractions, seed: int) -> Silos:
+    """Returns participants of which the second and the third, and only they, share one concept.
 
-    The best combination for `worker_2` is therefore known: 0110 with four workers. A row's 153 columns, the last two
-    ordinal, are noisy mixtures of 4 hidden factors. Its label is drawn from a logistic model of one direction of the
-    factors. The other workers' directions have cosines from 0.1 to -0.4 with the shared one. Labels are as unbalanced
-    as in Lundahl 2021, Table 1.
+    The best combination for `worker_2` is therefore known: 0110 with four participants. A row's 153 columns, the last
+    two ordinal, are noisy mixtures of 4 hidden factors. Its label is drawn from a logistic model of one direction of
+    the factors. The other participants' directions have cosines from 0.1 to -0.4 with the shared one. Labels are as
+    unbalanced as in Lundahl 2021, Table 1.
 
     Args:
-      num_workers: At least 3.
-      num_rows: Rows of all workers together.
+      num_participants: At least 3.
+      num_rows: Rows of all participants together.
       fractions: Training and validation parts.
       seed: Seed of the data and of its split.
     """
     draw = keys.generator(seed, keys.Purpose.SILOS)
     mixing = draw.normal(size=(_GENERATED_FACTORS, _GENERATED_COLUMNS)) / np.sqrt(_GENERATED_FACTORS)
     shared, *own = np.linalg.qr(draw.normal(size=(_GENERATED_FACTORS, _GENERATED_FACTORS)))[0]
-    agreements = np.ones(num_workers)
-    agreements[[0, *range(3, num_workers)]] = np.linspace(*_GENERATED_OTHERS, num_workers - 2)
+    agreements = np.ones(num_participants)
+    agreements[[0, *range(3, num_participants)]] = np.linspace(*_GENERATED_OTHERS, num_participants - 2)
     silos = []
-    for worker, agreement in enumerate(agreements):
-        count = num_rows // num_workers
-        direction = agreement * shared + np.sqrt(1 - agreement**2) * own[worker % len(own)]
+    for participant, agreement in enumerate(agreements):
+        count = num_rows // num_participants
+        direction = agreement * shared + np.sqrt(1 - agreement**2) * own[participant % len(own)]
         factors = draw.normal(size=(count, _GENERATED_FACTORS))
         features = factors @ mixing + _GENERATED_NOISE * draw.normal(size=(count, _GENERATED_COLUMNS))
         ordinal = features[:, -_GENERATED_ORDINAL:]
         features[:, -_GENERATED_ORDINAL:] = np.clip(np.round(ordinal), -2, 2)
         logits = _GENERATED_SLOPE * factors @ direction
-        positive = _GENERATED_POSITIVE[2 * worker // num_workers]
+        positive = _GENERATED_POSITIVE[2 * participant // num_participants]
         noisy = logits + draw.logistic(size=count)
         labels = (noisy > np.quantile(noisy, 1 - positive)).astype(np.int32)
-        silos.append(_split(clients.Examples(features.astype(np.float32), labels), fractions, seed, worker))
+        silos.append(_split(clients.Examples(features.astype(np.float32), labels), fractions, seed, participant))
     return Silos(
-        names=tuple(f"worker_{number}" for number in range(1, num_workers + 1)),
+        names=tuple(f"worker_{number}" for number in range(1, num_participants + 1)),
         silos=tuple(silos),
         checksum=clients.array_checksum(*(silo.train.features for silo in silos)),
-        report={"rows": count * num_workers},
+        report={"rows": count * num_participants},
     )
 
 
@@ -115,9 +115,9 @@ def table(
     fractions: Fractions,
     seed: int,
 ) -> Silos:
-    """Reads a table with a worker column; see `columns.encode` for how columns become features.
+    """Reads a table with a participant column; see `columns.encode` for how columns become features.
 
-    Rows without a worker or a label are dropped. Everything learned of the columns is learned from training rows.
+    Rows without a participant or a label are dropped. Everything learned of the columns is learned from training rows.
 
     Args:
       path: A .csv or .parquet file.
@@ -149,16 +149,16 @@ def table(
     frame = frame.dropna(subset=[client_column, label_column])
     names, classes = columns.ordered(frame[client_column]), columns.ordered(frame[label_column])
     if len(names) < 2:
-        raise UsageError(f"--client_column={client_column} has fewer than two values: name a column of workers.")
+        raise UsageError(f"--client_column={client_column} has fewer than two values: name a column of participants.")
     positive = list(positive_labels) if positive_labels else classes[1:]
     if unknown := set(positive) - set(classes):
         raise UsageError(f"--positive_labels: {min(unknown)} is none of the labels {', '.join(classes)}.")
     labels = frame[label_column].isin(positive).to_numpy().astype(np.int32)
-    worker_of_row = columns.codes(frame[client_column], names)
+    participant_of_row = columns.codes(frame[client_column], names)
     parts = [
-        [rows[part] for part in _parts(labels[rows], fractions, seed, worker)]
-        for worker in range(len(names))
-        for rows in [np.flatnonzero(worker_of_row == worker)]
+        [rows[part] for part in _parts(labels[rows], fractions, seed, participant)]
+        for participant in range(len(names))
+        for rows in [np.flatnonzero(participant_of_row == participant)]
     ]
     is_train = np.zeros(len(frame), bool)
     is_train[np.concatenate([train for train, _, _ in parts])] = True
@@ -184,7 +184,7 @@ def table(
 def writers(
     data_dir: str | None,
     source: str,
-    num_workers: int,
+    num_participants: int,
     positive_labels: Sequence[str] | None,
     fractions: Fractions,
     seed: int,
@@ -194,7 +194,7 @@ def writers(
     Args:
       data_dir: Folder of the archive.
       source: `mnist_writers` or `unipen62`.
-      num_workers: Groups, of equally many writers or one more.
+      num_participants: Groups, of equally many writers or one more.
       positive_labels: Labels that count as 1; None for odd digits, or lower-case letters.
       fractions: Training and validation parts.
       seed: Seed of the split.
@@ -211,16 +211,16 @@ def writers(
             raise UsageError(f"--positive_labels: {unknown[0]} is none of the labels 0 to {num_labels - 1}.")
         positive = [int(name) for name in positive_labels]
     count = len(populations[0])
-    if num_workers > count:
-        raise UsageError(f"--num_workers={num_workers} is more than the {count} writers: give at most that.")
+    if num_participants > count:
+        raise UsageError(f"--num_workers={num_participants} is more than the {count} writers: give at most that.")
     silos = []
-    for worker, members in enumerate(np.array_split(np.arange(count), num_workers)):
+    for participant, members in enumerate(np.array_split(np.arange(count), num_participants)):
         found = [population.load(writer) for population in populations for writer in members]
         features = np.concatenate([examples.features for examples in found])
         labels = np.isin(np.concatenate([examples.labels for examples in found]), positive).astype(np.int32)
-        silos.append(_split(clients.Examples(features, labels), fractions, seed, worker))
+        silos.append(_split(clients.Examples(features, labels), fractions, seed, participant))
     return Silos(
-        names=tuple(f"writers_{number}" for number in range(1, num_workers + 1)),
+        names=tuple(f"writers_{number}" for number in range(1, num_participants + 1)),
         silos=tuple(silos),
         checksum=populations[0].checksum,
         report={"writers": count, "positive_labels": [int(label) for label in positive]},
@@ -228,9 +228,9 @@ def writers(
     )
 
 
-def _parts(labels: np.ndarray, fractions: Fractions, seed: int, worker: int) -> list[np.ndarray]:
+def _parts(labels: np.ndarray, fractions: Fractions, seed: int, participant: int) -> list[np.ndarray]:
     """Returns sorted row numbers of the training, validation and test part, each with its share of either class."""
-    draw = keys.generator(seed, keys.Purpose.HELD_OUT, worker)
+    draw = keys.generator(seed, keys.Purpose.HELD_OUT, participant)
     ends = np.cumsum(fractions)
     cuts = [
         np.split(draw.permutation(rows), np.round(ends * len(rows)).astype(int))
@@ -239,5 +239,5 @@ def _parts(labels: np.ndarray, fractions: Fractions, seed: int, worker: int) -> 
     return [np.sort(np.concatenate(part)) for part in zip(*cuts, strict=True)]
 
 
-def _split(examples: clients.Examples, fractions: Fractions, seed: int, worker: int) -> Silo:
-    return Silo(*(examples.take(rows) for rows in _parts(examples.labels, fractions, seed, worker)))
+def _split(examples: clients.Examples, fractions: Fractions, seed: int, participant: int) -> Silo:
+    return Silo(*(examples.take(rows) for rows in _parts(examples.labels, fractions, seed, participant)))

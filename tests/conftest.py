@@ -61,7 +61,7 @@ def without_tensorflow(tmp_path_factory) -> Callable[..., subprocess.CompletedPr
 
 _KILLED_IN_A_CHECKPOINT = """
 import importlib, os, signal, sys
-from optimization import files
+from optimization.study import files
 
 whole, (package, binary, checkpoint) = files.save_arrays, sys.argv[1:4]
 

@@ -1,6 +1,6 @@
-"""Combinations of workers, and what they cost (Lundahl 2021, section 8.3).
+"""Combinations of participants, and what they cost (Lundahl 2021, section 8.3).
 
-A combination is written as a binary code, such as 0110 for the second and third of four workers.
+A combination is written as a binary code, such as 0110 for the second and third of four participants.
 """
 
 import itertools
@@ -10,56 +10,56 @@ import numpy as np
 import scipy.cluster.hierarchy
 import scipy.spatial.distance
 
-MAX_WORKERS_FOR_ALL = 8
+MAX_PARTICIPANTS_FOR_ALL = 8
 MAX_PROPOSALS = 8
 _MAX_OVERLAP = 0.8
 
 
-def code(members: Sequence[int], num_workers: int) -> str:
-    """Returns the code of these workers' indices."""
-    return "".join("01"[worker in members] for worker in range(num_workers))
+def code(members: Sequence[int], num_participants: int) -> str:
+    """Returns the code of these participants' indices."""
+    return "".join("01"[index in members] for index in range(num_participants))
 
 
 def members(combination: str) -> list[int]:
-    """Returns the indices of a code's workers."""
-    return [worker for worker, is_member in enumerate(combination) if is_member == "1"]
+    """Returns the indices of a code's participants."""
+    return [index for index, is_member in enumerate(combination) if is_member == "1"]
 
 
-def pairs(target: int, num_workers: int) -> list[str]:
-    """Returns the target with each other worker."""
-    return [code({target, other}, num_workers) for other in range(num_workers) if other != target]
+def pairs(target: int, num_participants: int) -> list[str]:
+    """Returns the target with each other participant."""
+    return [code({target, other}, num_participants) for other in range(num_participants) if other != target]
 
 
-def all_with(target: int, num_workers: int) -> list[str]:
-    """Returns the 2^(workers-1) combinations that hold the target, in the order of their codes."""
-    codes = ("".join(bits) for bits in itertools.product("01", repeat=num_workers))
+def all_with(target: int, num_participants: int) -> list[str]:
+    """Returns the 2^(participants-1) combinations that hold the target, in the order of their codes."""
+    codes = ("".join(bits) for bits in itertools.product("01", repeat=num_participants))
     return [combination for combination in codes if combination[target] == "1"]
 
 
 def proposals(updates: np.ndarray, target: int) -> list[str]:
-    """Returns combinations of workers whose model updates point the target's way.
+    """Returns combinations of participants whose model updates point the target's way.
 
-    Clustered federated learning splits workers in two so that the most similar pair across the cut is as dissimilar as
-    can be, and goes on within each part (Sattler, Müller and Samek 2020, section II). Those cuts are the merges of
-    single-linkage clustering by cosine distance. The parts that hold the target are nested; those that stay unchanged
-    over the widest range of distances are proposed, unless one and a better one are the same but for a fifth of their
-    workers: effects of almost equal combinations cannot be told apart (section 8.3.1). At most `MAX_PROPOSALS`, the
-    smallest first.
+    Clustered federated learning splits participants in two so that the most similar pair across the cut is as
+    dissimilar as can be, and goes on within each part (Sattler, Müller and Samek 2020, section II). Those cuts are the
+    merges of single-linkage clustering by cosine distance. The parts that hold the target are nested; those that stay
+    unchanged over the widest range of distances are proposed, unless one and a better one are the same but for a fifth
+    of their participants: effects of almost equal combinations cannot be told apart (section 8.3.1). At most
+    `MAX_PROPOSALS`, the smallest first.
 
     Args:
-      updates: float [workers, weights], trained minus initial model.
+      updates: float [participants, weights], trained minus initial model.
       target: Index of the target.
     """
     merges = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.pdist(updates, "cosine"), "single")
     count = len(updates)
-    clusters = [{worker} for worker in range(count)]
+    clusters = [{participant} for participant in range(count)]
     nested, formed_at = [{target}], [0.0]
     for first, second, distance, _ in merges:
         clusters.append(clusters[int(first)] | clusters[int(second)])
         if target in clusters[-1]:
             nested.append(clusters[-1])
             formed_at.append(distance)
-    # All workers together are never split off: they count to the largest distance that there can be.
+    # All participants together are never split off: they count to the largest distance that there can be.
     persistence = np.diff([*formed_at, 2.0])
     kept: list[set[int]] = []
     for index in np.argsort(-persistence, kind="stable"):
@@ -70,16 +70,16 @@ def proposals(updates: np.ndarray, target: int) -> list[str]:
 
 
 def shares(combination: str, num_rows: Sequence[int], target: int, target_weight: float | None) -> np.ndarray:
-    """Returns each worker's weight in a combination's average.
+    """Returns each participant's weight in a combination's average.
 
     Args:
       combination: Its code.
-      num_rows: Training rows of each worker.
+      num_rows: Training rows of each participant.
       target: Index of the target.
       target_weight: The target's weight, the others sharing the rest by size; None for all by size.
 
     Returns:
-      float32 [workers], 0 outside the combination, summing to 1.
+      float32 [participants], 0 outside the combination, summing to 1.
     """
     sizes = np.where([bit == "1" for bit in combination], num_rows, 0).astype(float)
     if target_weight is not None and np.count_nonzero(sizes) > 1:
@@ -90,15 +90,15 @@ def shares(combination: str, num_rows: Sequence[int], target: int, target_weight
 
 
 def communications(combination: str) -> int:
-    """Returns a round's exchanges: the model to each worker and back, the average to the target, its measure back."""
+    """Returns a round's exchanges: the model to each member and back, the average to the target, its measure back."""
     return 2 * combination.count("1") + 2
 
 
-def explore_communications(num_workers: int) -> int:
+def explore_communications(num_participants: int) -> int:
     """Returns those of a round of Extreme Explore, whose averages travel with the next round's model."""
-    return 2 * num_workers
+    return 2 * num_participants
 
 
-def expected_overlap(num_workers: int) -> float:
-    """Returns how many workers beside the target two different random combinations share, (k-1)/4 - 1/4^(k-1)."""
-    return (num_workers - 1) / 4 - 0.25 ** (num_workers - 1)
+def expected_overlap(num_participants: int) -> float:
+    """Returns how many participants beside the target two different random combinations share, (k-1)/4 - 1/4^(k-1)."""
+    return (num_participants - 1) / 4 - 0.25 ** (num_participants - 1)

@@ -1,6 +1,6 @@
 """MAB-FL (Lundahl 2021, Algorithm 7) as rounds that the runner can play.
 
-One round: the rule chooses a combination -> its workers' inputs -> `process` trains, measures, averages, measures
+One round: the rule chooses a combination -> its participants' inputs -> `process` trains, measures, averages, measures
 again -> reward -> the rule learns. What is kept beside that: the best model so far, and what was exchanged.
 """
 
@@ -38,7 +38,7 @@ class Progress(NamedTuple):
       global_auc: float64, validation AUC of the global model.
       history: float64 [32], the last of those, newest last; NaN before the first round.
       stopped_after: int64, round after which early stopping ended the training; 0 if it did not.
-      communications: int64, exchanges between server and workers so far.
+      communications: int64, exchanges between server and participants so far.
       plays: int64 [combinations], how often each was tried.
       adoptions: int64 [combinations], how often its average became the global model.
       reward_sums: float64 [combinations], its rewards.
@@ -87,14 +87,14 @@ class MabFl:
 
     Attributes:
       settings: Flags.
-      workers: All workers' rows.
+      participants: All participants' rows.
       target: Index of the target.
       choices: The combinations to choose from.
       earlier: Mean reward of some combinations in the run of `--warm_start`.
     """
 
     settings: cli.Settings
-    workers: silos.Silos
+    participants: silos.Silos
     target: int
     choices: Sequence[str]
     earlier: Mapping[str, float]
@@ -115,13 +115,14 @@ class MabFl:
 
     @functools.cached_property
     def _training_rows(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        return [(self.workers.normalise(silo.train.features), silo.train.labels) for silo in self.workers.silos]
+        rows = [silo.train for silo in self.participants.silos]
+        return [(self.participants.normalise(features), labels) for features, labels in rows]
 
     @functools.cached_property
     def _target_rows(self) -> silos.Silo:
         """The target's rows, features as the model takes them."""
-        parts = self.workers.silos[self.target]
-        return silos.Silo(*(part._replace(features=self.workers.normalise(part.features)) for part in parts))
+        parts = self.participants.silos[self.target]
+        return silos.Silo(*(part._replace(features=self.participants.normalise(part.features)) for part in parts))
 
     @functools.cached_property
     def _test_features(self) -> tf.Tensor:
@@ -209,7 +210,7 @@ class MabFl:
         server = progress.server
         if is_first:
             server = self._process(self.settings.epochs_per_round).initial_state(progress.best_weights)
-        alone = combinations.code([self.target], len(self.workers.names))
+        alone = combinations.code([self.target], len(self.participants.names))
         server, measured = self._round(server, [alone], round_num)
         auc = np.float64(measured.candidate_auc[0])
         row = {metrics.ACTION: metrics.TUNING, metrics.TRIED: 0}
@@ -236,7 +237,7 @@ class MabFl:
             metrics.OVER_TARGET: float(auc - measured.local_auc),
             metrics.OVER_PREVIOUS: float(auc - before.global_auc),
             metrics.BEST_AUC: float(after.best_auc),
-            metrics.NONFINITE: int(measured.nonfinite_workers),
+            metrics.NONFINITE: int(measured.nonfinite_participants),
             metrics.COMMUNICATIONS: int(after.communications),
         }
         return after, row
@@ -246,23 +247,23 @@ class MabFl:
     ) -> tuple[process.GlobalModel, process.RoundMetrics]:
         """Plays steps 2 to 6 for these combinations."""
         epochs = self.settings.epochs_per_round
-        if round_num == 1:  # Every worker goes on from its own pre-trained model.
+        if round_num == 1:  # Every participant goes on from its own pre-trained model.
             epochs += self.settings.pretrain_epochs
         definition = self._process(epochs)
         sizes = [len(labels) for _, labels in self._training_rows]
         shares = np.zeros((definition.num_combinations, len(sizes)), np.float32)
         for index, combination in enumerate(tried):
             shares[index] = combinations.shares(combination, sizes, self.target, self.settings.target_weight)
-        inputs = [self._input(worker, shares[:, worker], round_num) for worker in np.flatnonzero(shares.any(axis=0))]
+        inputs = [self._input(index, shares[:, index], round_num) for index in np.flatnonzero(shares.any(axis=0))]
         return _built(definition).next(server, inputs)
 
-    def _input(self, worker: int, shares: np.ndarray, round_num: int) -> process.WorkerInput:
-        features, labels = self._training_rows[worker]
+    def _input(self, participant: int, shares: np.ndarray, round_num: int) -> process.ParticipantInput:
+        features, labels = self._training_rows[participant]
         validation = self._target_rows.validation
-        if worker != self.target:
+        if participant != self.target:
             validation = validation.take(np.arange(0))
-        key = keys.tensorflow_key(self.settings.seed, keys.Purpose.TRAINING, round_num, int(worker))
-        return process.WorkerInput(features, labels, validation.features, validation.labels, shares, key)
+        key = keys.tensorflow_key(self.settings.seed, keys.Purpose.TRAINING, round_num, int(participant))
+        return process.ParticipantInput(features, labels, validation.features, validation.labels, shares, key)
 
     def _communications(self, tried: Sequence[int], tries_all: bool) -> int:
         if self.settings.decision_rule == flags.TARGET_ALONE:
@@ -273,8 +274,8 @@ class MabFl:
 
     @property
     def _proposal_communications(self) -> int:
-        """Exchanges of asking every worker for its first update."""
-        return 2 * len(self.workers.names) if self.settings.propose != "none" else 0
+        """Exchanges of asking every participant for its first update."""
+        return 2 * len(self.participants.names) if self.settings.propose != "none" else 0
 
     def global_weights(self, progress: Progress) -> tuple[np.ndarray, ...]:
         """Returns the global model."""
@@ -286,14 +287,14 @@ class MabFl:
         return float(sklearn.metrics.roc_auc_score(self._target_rows.test.labels, scores.numpy()))
 
     def propose(self) -> list[str]:
-        """Returns combinations from clusters of the workers' first model updates (`--propose=cosine_clusters`)."""
+        """Returns combinations from clusters of the participants' first model updates (`--propose=cosine_clusters`)."""
         weights = self.classifier.initial_weights(self.settings.seed)
         definition = dataclasses.replace(
             self._process(self.settings.epochs_per_round + self.settings.pretrain_epochs), num_combinations=1
         )
-        count, updates = len(self.workers.names), []
-        for worker in range(count):
-            whole = [self._input(worker, np.ones(1, np.float32), 0)]
+        count, updates = len(self.participants.names), []
+        for participant in range(count):
+            whole = [self._input(participant, np.ones(1, np.float32), 0)]
             trained, _ = _built(definition).next(definition.initial_state(weights), whole)
             changes = [np.ravel(after[0] - before) for after, before in zip(trained.candidates, weights, strict=True)]
             updates.append(np.concatenate(changes[: len(self.classifier.trained.shapes)]))
@@ -316,7 +317,7 @@ class MabFl:
         writer.writerow(["action", "combination", "workers", "plays", "adoptions", "mean_reward", "estimate"])
         for action, estimate in enumerate(np.asarray(self.rule.estimates(progress.rule))):
             plays, total = int(progress.plays[action]), progress.reward_sums[action]
-            names = " ".join(self.workers.names[worker] for worker in combinations.members(self.choices[action]))
+            names = " ".join(self.participants.names[index] for index in combinations.members(self.choices[action]))
             mean = f"{total / plays:.6g}" if plays else ""
             counts = [plays, int(progress.adoptions[action])]
             writer.writerow([action, self.choices[action], names, *counts, mean, f"{estimate:.6g}"])

@@ -9,9 +9,9 @@ from data.errors import UsageError
 from optimization.study import cli, run_folder, worker_flags
 
 _USAGE = """
-Which workers should a target worker learn with? A bandit chooses the combination that is averaged, round by round.
+Who should a target participant learn with? A bandit chooses the combination that is averaged, round by round.
 
-  run_mab_fl                                              # generated workers of which 0110 is the best pair
+  run_mab_fl                                              # generated participants of which 0110 is the best pair
   run_mab_fl --task_type=heart_disease --target=va --decision_rule=extreme_explore
   run_mab_fl --task_type=tabular --data_file=FILE --client_column=C --label_column=L --target=NAME
   run_mab_fl --preset=table3                              # all settings of a study, with its figures
@@ -20,7 +20,7 @@ Where a default is missing here, it depends on other flags; config.json in the r
 """
 
 TASKS = {
-    "generator": "made workers; worker_2 and worker_3 share one concept; needs no file",
+    "generator": "made participants; worker_2 and worker_3 share one concept; needs no file",
     "heart_disease": "UCI's four hospitals; needs --data_dir with heart_disease_4sites.csv",
     "mnist_writers": "groups of MNIST's writers, odd against even digits; needs --data_dir",
     "unipen62": "groups of UNIPEN's writers, lower-case letters against the rest; needs --data_dir",
@@ -53,7 +53,7 @@ FIXED, TARGET_ALONE, FEDAVG = "fixed", "target_alone", "fedavg"
 BASELINES = {
     FIXED: "no choice: --fixed_combination in every round",
     TARGET_ALONE: "no choice: the target trains by itself",
-    FEDAVG: "no choice: all workers in every round",
+    FEDAVG: "no choice: all participants in every round",
 }
 
 
@@ -90,8 +90,8 @@ def define() -> cli.FlagSet:
     flags.group("What is studied")
     flags.text("preset", None, "a study, or one of its settings, by name; flags given beside it win")
     flags.switch("list_presets", False, "print the names of all studies and settings, and end")
-    flags.choice("task_type", "generator", TASKS, "the workers and their data")
-    flags.text("target", None, "worker to personalise for (default: worker_2 of the generator, else the first)")
+    flags.choice("task_type", "generator", TASKS, "the participants and their data")
+    flags.text("target", None, "participant to personalise for (default: worker_2 of the generator, else the first)")
     flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
 
     flags.group("Decisions")
@@ -100,14 +100,14 @@ def define() -> cli.FlagSet:
     flags.choice(
         "combinations",
         "pairs",
-        {"pairs": "the target with one other worker", "all": "all that hold the target"},
+        {"pairs": "the target with one other participant", "all": "all that hold the target"},
         "what is chosen from",
     )
     flags.choice(
         "propose",
         "none",
         {"none": "--combinations", "cosine_clusters": "clusters of similar model updates that hold the target"},
-        "who makes the list of combinations; for many workers, clusters",
+        "who makes the list of combinations; for many participants, clusters",
     )
     flags.choice("reward", None, rewards.KINDS, "what an increase is worth (default: as the rule needs)")
     flags.number(
@@ -120,8 +120,8 @@ def define() -> cli.FlagSet:
 
     flags.group("Rounds")
     flags.integer("total_rounds", 15, "rounds", low=1)
-    flags.integer("epochs_per_round", 6, "passes of a worker over its training rows in a round", low=1)
-    flags.integer("pretrain_epochs", None, "passes of every worker before round 0 (default: --epochs_per_round)")
+    flags.integer("epochs_per_round", 6, "passes of a participant over its training rows in a round", low=1)
+    flags.integer("pretrain_epochs", None, "passes of every participant before round 0 (default: --epochs_per_round)")
     flags.integer("client_batch_size", 32, "rows of a mini-batch", low=2)
     flags.number("client_learning_rate", 0.05, "learning rate of SGD", above=True)
     flags.number(
@@ -137,14 +137,14 @@ def define() -> cli.FlagSet:
 
     flags.group("Data")
     flags.text("data_dir", None, "folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment)")
-    flags.number("train_fraction", None, "part of each worker's rows to train on", high=1.0, above=True, below=True)
+    flags.number("train_fraction", None, "part of everyone's rows to train on", high=1.0, above=True, below=True)
     flags.number("validation_fraction", None, "part to measure rewards on; the rest is for testing", high=1.0)
     flags.switch("resplit", False, "make or split the data anew for each seed, not once for all")
-    flags.integer("num_workers", None, "generator, writers: workers (default: 4)", low=2)
-    flags.integer("num_rows", None, "generator: rows of all workers together (default: 40000)", low=1, high=10**7)
+    flags.integer("num_workers", None, "generator, writers: participants (default: 4)", low=2)
+    flags.integer("num_rows", None, "generator: rows of all participants together (default: 40000)", low=1, high=10**7)
     flags.text("positive_labels", None, "writers, tabular: labels that count as class 1, separated by commas")
     flags.text("data_file", None, "tabular: .csv or .parquet file")
-    flags.text("client_column", None, "tabular: column that names the worker of a row")
+    flags.text("client_column", None, "tabular: column that names the participant of a row")
     flags.text("label_column", None, "tabular: column of the class; by default all but the first count as class 1")
     flags.text("feature_columns", None, "tabular: columns of the features, separated by commas (default: the others)")
 
@@ -192,7 +192,7 @@ def _resolve_one(settings: cli.Settings) -> cli.Settings:
             raise UsageError(f"--{name} belongs to --task_type={' or '.join(owners)}, not to {settings.task_type}.")
     for name, what in (
         ("data_file", "the table"),
-        ("client_column", "the workers' column"),
+        ("client_column", "the participants' column"),
         ("label_column", "the class"),
     ):
         if settings.task_type == "tabular" and not settings[name]:
@@ -219,8 +219,8 @@ def _resolve_one(settings: cli.Settings) -> cli.Settings:
         )
     if settings.task_type == "generator" and not 3 <= settings.num_workers <= settings.num_rows:
         raise UsageError(
-            f"--num_workers={settings.num_workers}: the generator's pair needs at least 3 workers, and each of them a "
-            f"row of --num_rows={settings.num_rows}."
+            f"--num_workers={settings.num_workers}: the generator's pair needs at least 3 participants, and each of "
+            f"them a row of --num_rows={settings.num_rows}."
         )
     paths = {
         name: cli.user_path(settings[name])

@@ -8,8 +8,8 @@ OVER_TARGET = "increase_over_target"  # The latter minus the former.
 OVER_PREVIOUS = "increase_over_previous"  # The global model minus that of the round before.
 REWARD = "reward"  # Of the action.
 BEST_AUC = "best_auc"  # Validation, the best global model so far.
-NONFINITE = "nonfinite_workers"  # Workers whose training diverged.
-COMMUNICATIONS = "communications"  # Exchanges between server and workers so far.
+NONFINITE = "nonfinite_workers"  # Participants whose training diverged.
+COMMUNICATIONS = "communications"  # Exchanges between server and participants so far.
 TEST_AUC = "test_auc"  # The global model.
 
 TUNING = -1

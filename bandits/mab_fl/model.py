@@ -1,8 +1,8 @@
 """The network of MAB-FL: linear layers with batch normalisation and ReLU between (Lundahl 2021, section 8.5).
 
-Batch normalisation's statistics are part of a model: a worker measures them once, on its training rows with its trained
-weights, and they are sent, averaged and adopted like every other weight. No moving average, which a few steps on a
-hundred rows would leave far behind, is needed.
+Batch normalisation's statistics are part of a model: a participant measures them once, on its training rows with its
+trained weights, and they are sent, averaged and adopted like every other weight. No moving average, which a few steps
+on a hundred rows would leave far behind, is needed.
 """
 
 import dataclasses

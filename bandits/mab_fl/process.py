@@ -1,8 +1,8 @@
 """A round of MAB-FL as a TFF process (Lundahl 2021, Algorithm 7, steps 2 to 6).
 
-Which workers take part is not in the computation's type: they are passed as the round's clients, each with its weights
+Who takes part is not in the computation's type: participants are passed as the round's clients, each with its weights
 in the averages. So every combination runs through one compiled computation. In a round of Extreme Explore (section
-8.3.2) each worker trains once, and the server averages every combination from the same local models.
+8.3.2) each participant trains once, and the server averages every combination from the same local models.
 
 Choosing the combination (step 1), the reward (step 7) and the decision rule (step 8) are the server's and lie between
 two rounds, in `bandits.mab_fl.experiment`.
@@ -31,13 +31,13 @@ class GlobalModel(NamedTuple):
     chosen: int
 
 
-class WorkerInput(NamedTuple):
-    """What one worker brings to a round.
+class ParticipantInput(NamedTuple):
+    """What one participant brings to a round.
 
     Attributes:
       features: float32 [rows, features], for training.
       labels: int32 [rows].
-      validation_features: float32 [rows, features]; no row at other workers than the target.
+      validation_features: float32 [rows, features]; no row at other participants than the target.
       validation_labels: int32 [rows].
       shares: float32 [combinations], its weight in the average of each; 0 where it is not a member.
       key: int32 [2] key of its mini-batches.
@@ -57,12 +57,12 @@ class RoundMetrics(NamedTuple):
     Attributes:
       local_auc: float32, of the target's own model after training, on its validation rows (step 4).
       candidate_auc: float32 [combinations], of the averages there (step 6).
-      nonfinite_workers: int32, workers whose training diverged; they take part with the model they were sent.
+      nonfinite_participants: int32, participants whose training diverged; they take part with the model they were sent.
     """
 
     local_auc: float
     candidate_auc: np.ndarray
-    nonfinite_workers: int
+    nonfinite_participants: int
 
 
 def auc(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -107,7 +107,7 @@ class MabFlProcess:
         return GlobalModel(copies, np.int32(0))
 
     def build(self) -> tff.templates.IterativeProcess:
-        """Returns the process: `next(GlobalModel, workers) -> (GlobalModel, RoundMetrics)`.
+        """Returns the process: `next(GlobalModel, participants) -> (GlobalModel, RoundMetrics)`.
 
         The first combination is the new global model until the caller replaces `chosen`.
         """
@@ -116,7 +116,7 @@ class MabFlProcess:
         candidates_type = tff.to_type(tuple((np.float32, (self.num_combinations, *shape)) for shape in shapes))
         rows = tff.TensorType(np.float32, (None, self.classifier.num_features))
         labels = tff.TensorType(np.int32, (None,))
-        worker_type = tff.StructWithPythonType(
+        participant_type = tff.StructWithPythonType(
             [
                 ("features", rows),
                 ("labels", labels),
@@ -125,7 +125,7 @@ class MabFlProcess:
                 ("shares", tff.TensorType(np.float32, (self.num_combinations,))),
                 ("key", tff.TensorType(np.int32, (2,))),
             ],
-            WorkerInput,
+            ParticipantInput,
         )
         state_type = tff.StructWithPythonType([("candidates", candidates_type), ("chosen", np.int32)], GlobalModel)
 
@@ -138,43 +138,43 @@ class MabFlProcess:
         def global_weights(state):
             return tuple(candidates[state.chosen] for candidates in state.candidates)
 
-        @tff.tensorflow.computation(weights_type, worker_type)
-        def train(weights, worker):
-            trained, is_finite = self._train(weights, worker)
-            contribution = tuple(tf.tensordot(worker.shares, weight, axes=0) for weight in trained)
-            return contribution, self._auc(trained, worker), tf.cast(tf.logical_not(is_finite), tf.int32)
+        @tff.tensorflow.computation(weights_type, participant_type)
+        def train(weights, participant):
+            trained, is_finite = self._train(weights, participant)
+            contribution = tuple(tf.tensordot(participant.shares, weight, axes=0) for weight in trained)
+            return contribution, self._auc(trained, participant), tf.cast(tf.logical_not(is_finite), tf.int32)
 
-        @tff.tensorflow.computation(candidates_type, worker_type)
-        def measure(candidates, worker):
-            return tf.map_fn(lambda weights: self._auc(weights, worker), candidates, fn_output_signature=tf.float32)
+        @tff.tensorflow.computation(candidates_type, participant_type)
+        def measure(candidates, participant):
+            return tf.map_fn(lambda model: self._auc(model, participant), candidates, fn_output_signature=tf.float32)
 
         @tff.federated_computation
         def initialize():
             return tff.federated_eval(initial_server, tff.SERVER)
 
         @tff.federated_computation(
-            tff.FederatedType(state_type, tff.SERVER), tff.FederatedType(worker_type, tff.CLIENTS)
+            tff.FederatedType(state_type, tff.SERVER), tff.FederatedType(participant_type, tff.CLIENTS)
         )
-        def next_round(state, workers):
+        def next_round(state, participants):
             weights = tff.federated_broadcast(tff.federated_map(global_weights, state))
-            local = tff.federated_map(train, (weights, workers))
+            local = tff.federated_map(train, (weights, participants))
             # Shares of a combination sum to one over its members: the sum is their weighted mean.
             candidates = tff.federated_sum(local[0])
-            measured = tff.federated_map(measure, (tff.federated_broadcast(candidates), workers))
+            measured = tff.federated_map(measure, (tff.federated_broadcast(candidates), participants))
             metrics = RoundMetrics(*(tff.federated_sum(part) for part in (local[1], measured, local[2])))
             state = GlobalModel(candidates, tff.federated_value(np.int32(0), tff.SERVER))
             return tff.federated_zip(state), tff.federated_zip(metrics)
 
         return tff.templates.IterativeProcess(initialize, next_round)
 
-    def _train(self, weights, worker: WorkerInput) -> tuple[list[tf.Tensor], tf.Tensor]:
+    def _train(self, weights, participant: ParticipantInput) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Returns all weights after local training, the statistics measured anew, and whether it stayed finite."""
         network = self.classifier.trained
         before = weights[: len(network.shapes)]
-        batches = {"features": worker.features, "labels": worker.labels}
-        update = self.local_sgd.build(network, _cross_entropy)(before, batches, worker.key)
+        batches = {"features": participant.features, "labels": participant.labels}
+        update = self.local_sgd.build(network, _cross_entropy)(before, batches, participant.key)
         trained = [weight + delta for weight, delta in zip(before, update.delta, strict=True)]
-        return trained + self.classifier.statistics(trained, worker.features), update.is_finite
+        return trained + self.classifier.statistics(trained, participant.features), update.is_finite
 
-    def _auc(self, weights, worker: WorkerInput) -> tf.Tensor:
-        return auc(self.classifier.scores(weights, worker.validation_features), worker.validation_labels)
+    def _auc(self, weights, participant: ParticipantInput) -> tf.Tensor:
+        return auc(self.classifier.scores(weights, participant.validation_features), participant.validation_labels)

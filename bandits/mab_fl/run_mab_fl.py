@@ -1,7 +1,7 @@
 """Runs MAB-FL, personalised federated learning by combination; see `--help`.
 
-Flags are checked, the workers' data opened and the runs' folders claimed before TensorFlow Federated is imported. All
-runs of a command share one TFF worker and its compiled computations.
+Flags are checked, the participants' data opened and the runs' folders claimed before TensorFlow Federated is imported.
+All runs of a command share one TFF worker and its compiled computations.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -32,7 +32,7 @@ class Run:
     Attributes:
       setting: Its setting.
       settings: Its flags, with its own seed.
-      workers: All workers' rows.
+      participants: All participants' rows.
       target: Index of the target.
       choices: Combinations to choose from; empty if they are to be proposed.
       earlier: Mean rewards of `--warm_start`.
@@ -41,14 +41,14 @@ class Run:
 
     setting: flags.Setting
     settings: cli.Settings
-    workers: silos.Silos
+    participants: silos.Silos
     target: int
     choices: Sequence[str]
     earlier: Mapping[str, float]
     folder: run_folder.RunFolder
 
 
-def load_workers(settings: cli.Settings) -> silos.Silos:
+def load_participants(settings: cli.Settings) -> silos.Silos:
     """Opens the data of `--task_type`.
 
     Raises:
@@ -74,19 +74,19 @@ def load_workers(settings: cli.Settings) -> silos.Silos:
     return silos.writers(settings.data_dir, settings.task_type, settings.num_workers, positive, fractions, seed)
 
 
-def find_target(settings: cli.Settings, workers: silos.Silos) -> int:
-    """Returns the target's index, once it is clear that its AUC can be measured and that all workers can train.
+def find_target(settings: cli.Settings, participants: silos.Silos) -> int:
+    """Returns the target's index, once it is clear that its AUC can be measured and that all participants can train.
 
     Raises:
-      UsageError: If the target is no worker, or rows or classes are missing.
+      UsageError: If the target is no participant, or rows or classes are missing.
     """
-    default = silos.GENERATED_TARGET if settings.task_type == "generator" else workers.names[0]
+    default = silos.GENERATED_TARGET if settings.task_type == "generator" else participants.names[0]
     name = settings.target or default
-    if name not in workers.names:
-        raise UsageError(f"--target={name} is not among the workers {', '.join(workers.names)}.")
-    target = workers.names.index(name)
+    if name not in participants.names:
+        raise UsageError(f"--target={name} is not among the participants {', '.join(participants.names)}.")
+    target = participants.names.index(name)
     for part, flag in (("validation", "--validation_fraction"), ("test", "--train_fraction, --validation_fraction")):
-        labels = getattr(workers.silos[target], part).labels
+        labels = getattr(participants.silos[target], part).labels
         if not len(labels):
             raise UsageError(f"--target={name} has no {part} row: change {flag}.")
         if labels.min() == labels.max():
@@ -94,20 +94,20 @@ def find_target(settings: cli.Settings, workers: silos.Silos) -> int:
                 f"--target={name}: its {len(labels)} {part} rows are all of class {labels[0]}, so that there is no "
                 f"AUC. Change {flag}, or choose another target."
             )
-    for other, silo in zip(workers.names, workers.silos, strict=True):
+    for other, silo in zip(participants.names, participants.silos, strict=True):
         if len(silo.train.labels) < 2:
             count = len(silo.train.labels)
-            raise UsageError(f"Worker {other} has {count} training rows, and needs 2: raise --train_fraction.")
+            raise UsageError(f"Participant {other} has {count} training rows, and needs 2: raise --train_fraction.")
     return target
 
 
-def find_choices(settings: cli.Settings, workers: silos.Silos, target: int) -> list[str]:
+def find_choices(settings: cli.Settings, participants: silos.Silos, target: int) -> list[str]:
     """Returns the combinations to choose from; none if they are to be proposed.
 
     Raises:
       UsageError: If they are too many, or `--fixed_combination` is none.
     """
-    count = len(workers.names)
+    count = len(participants.names)
     if settings.decision_rule == flags.TARGET_ALONE:
         return [combinations.code([target], count)]
     if settings.decision_rule == flags.FEDAVG:
@@ -116,20 +116,20 @@ def find_choices(settings: cli.Settings, workers: silos.Silos, target: int) -> l
         fixed = settings.fixed_combination
         if len(fixed) != count or set(fixed) - set("01") or fixed[target] != "1":
             raise UsageError(
-                f"--fixed_combination={fixed} must be a 0 or 1 for each of {', '.join(workers.names)}, with a 1 for "
-                f"the target {workers.names[target]}."
+                f"--fixed_combination={fixed} must be a 0 or 1 for each of {', '.join(participants.names)}, with a 1 "
+                f"for the target {participants.names[target]}."
             )
         return [fixed]
     if settings.propose != "none":
         return []
     if settings.combinations == "pairs":
         return combinations.pairs(target, count)
-    if count > combinations.MAX_WORKERS_FOR_ALL:
+    if count > combinations.MAX_PARTICIPANTS_FOR_ALL:
         raise UsageError(
-            f"--combinations=all would be {2 ** (count - 1):,} combinations of {count} workers, any two of which share "
-            f"{combinations.expected_overlap(count):.1f} others on average: a training could try few, and hardly tell "
-            f"them apart. It is for up to {combinations.MAX_WORKERS_FOR_ALL} workers; give --combinations=pairs or "
-            "--propose=cosine_clusters."
+            f"--combinations=all would be {2 ** (count - 1):,} combinations of {count} participants, any two of which "
+            f"share {combinations.expected_overlap(count):.1f} others on average: a training could try few, and hardly "
+            f"tell them apart. It is for up to {combinations.MAX_PARTICIPANTS_FOR_ALL} participants; give "
+            "--combinations=pairs or --propose=cosine_clusters."
         )
     return combinations.all_with(target, count)
 
@@ -179,12 +179,12 @@ def prepare(chosen: Sequence[flags.Setting], study: studies.Study | None) -> lis
             mine = one.replace(seed=seed, experiment_name=name, repeat=1)
             data_key = (mine.resplit and seed, *(mine[flag] for flag in flags.DATA_FLAGS))
             if data_key not in opened:
-                opened[data_key] = load_workers(mine)
-            workers = opened[data_key]
-            target = find_target(mine, workers)
-            mine = mine.replace(target=workers.names[target])
-            choices = find_choices(mine, workers, target)
-            checked.append((setting, mine, workers, target, choices, read_earlier(mine, choices)))
+                opened[data_key] = load_participants(mine)
+            participants = opened[data_key]
+            target = find_target(mine, participants)
+            mine = mine.replace(target=participants.names[target])
+            choices = find_choices(mine, participants, target)
+            checked.append((setting, mine, participants, target, choices, read_earlier(mine, choices)))
     runs = []
     for setting, mine, *rest in checked:
         folder = run_folder.RunFolder(f"{mine.root_output_dir}/{mine.experiment_name}")
@@ -199,7 +199,7 @@ def play(run: Run) -> tuple[dict[str, Any], int | None]:
     """Plays one run; returns its row of `results.csv`, and the signal that stopped it, if any."""
     from bandits.mab_fl import experiment, figures
 
-    mab_fl = experiment.MabFl(run.settings, run.workers, run.target, run.choices, run.earlier)
+    mab_fl = experiment.MabFl(run.settings, run.participants, run.target, run.choices, run.earlier)
     if run.settings.propose != "none":
         choices = mab_fl.propose()
         mab_fl = dataclasses.replace(mab_fl, choices=choices, earlier=read_earlier(run.settings, choices))

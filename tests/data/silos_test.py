@@ -35,10 +35,10 @@ def _table(path, **changes):
 
 
 class TestGenerated:
-    def test_workers_have_the_thesis_sizes_and_class_balance(self):
-        workers = silos.generated(4, 40_000, silos.Fractions(0.01, 0.4), 0)
-        assert workers.names == ("worker_1", "worker_2", "worker_3", "worker_4")
-        for silo, positive in zip(workers.silos, (0.45, 0.45, 0.3, 0.3), strict=True):
+    def test_participants_have_the_thesis_sizes_and_class_balance(self):
+        participants = silos.generated(4, 40_000, silos.Fractions(0.01, 0.4), 0)
+        assert participants.names == ("worker_1", "worker_2", "worker_3", "worker_4")
+        for silo, positive in zip(participants.silos, (0.45, 0.45, 0.3, 0.3), strict=True):
             assert silo.train.features.shape == (100, 153)
             assert silo.validation.features.shape == (4000, 153)
             assert silo.test.features.shape == (5900, 153)
@@ -51,11 +51,11 @@ class TestGenerated:
         assert set(np.unique(features[:, -2:])) == {-2, -1, 0, 1, 2}
         assert len(np.unique(features[:, -3])) == len(features)
 
-    def test_only_the_third_worker_shares_the_targets_concept(self):
-        workers = silos.generated(6, 30_000, silos.Fractions(0.6, 0.2), 1)
-        target = workers.silos[1].test
+    def test_only_the_third_participant_shares_the_targets_concept(self):
+        participants = silos.generated(6, 30_000, silos.Fractions(0.6, 0.2), 1)
+        target = participants.silos[1].test
         found = []
-        for silo in workers.silos:
+        for silo in participants.silos:
             fitted = linear_model.LogisticRegression(max_iter=500).fit(silo.train.features, silo.train.labels)
             found.append(metrics.roc_auc_score(target.labels, fitted.decision_function(target.features)))
         assert found[2] == pytest.approx(found[1], abs=0.02)
@@ -68,12 +68,12 @@ class TestGenerated:
 
 
 class TestTable:
-    def test_workers_are_the_columns_values_and_rows_are_split_within_each_class(self, csv):
-        workers = _table(csv)
-        assert workers.names == ("north", "south")
+    def test_participants_are_the_columns_values_and_rows_are_split_within_each_class(self, csv):
+        participants = _table(csv)
+        assert participants.names == ("north", "south")
         # 5 of 10 and 10 of 20 rows have grade 2, which with grade 1 makes class 1: 7 and 15 rows.
-        sizes = [[len(part.labels) for part in silo] for silo in workers.silos]
-        positives = [[int(part.labels.sum()) for part in silo] for silo in workers.silos]
+        sizes = [[len(part.labels) for part in silo] for silo in participants.silos]
+        positives = [[int(part.labels.sum()) for part in silo] for silo in participants.silos]
         assert positives == [[1, 3, 3], [3, 5, 7]]
         assert sizes == [[2, 4, 4], [4, 6, 10]]
 
@@ -87,8 +87,8 @@ class TestTable:
         assert ages.std() == pytest.approx(1, abs=1e-6)
 
     def test_positive_labels_can_be_named(self, csv):
-        workers = _table(csv, positive_labels=["2"])
-        assert [sum(int(part.labels.sum()) for part in silo) for silo in workers.silos] == [5, 10]
+        participants = _table(csv, positive_labels=["2"])
+        assert [sum(int(part.labels.sum()) for part in silo) for silo in participants.silos] == [5, 10]
 
     def test_feature_columns_can_be_named(self, csv):
         assert _table(csv, feature_columns="age").silos[0].train.features.shape[1] == 1
@@ -107,17 +107,17 @@ class TestTable:
         with pytest.raises(UsageError, match=message):
             _table(csv, **changes)
 
-    def test_a_single_worker_is_refused(self, tmp_path):
+    def test_a_single_participant_is_refused(self, tmp_path):
         (tmp_path / "one.csv").write_text("place,age,grade\na,1,0\na,2,1\n")
         with pytest.raises(UsageError, match="--client_column=place has fewer than two values"):
             _table(str(tmp_path / "one.csv"))
 
 
 def test_hospitals_are_four_with_any_disease_as_class_1(shared_data):
-    workers = silos.heart_disease(str(shared_data), FRACTIONS, 0)
-    assert workers.names == ("cleveland", "hungarian", "switzerland", "va")
-    assert [sum(len(part.labels) for part in silo) for silo in workers.silos] == [303, 294, 123, 200]
-    assert [sum(int(part.labels.sum()) for part in silo) for silo in workers.silos] == [139, 106, 115, 149]
+    participants = silos.heart_disease(str(shared_data), FRACTIONS, 0)
+    assert participants.names == ("cleveland", "hungarian", "switzerland", "va")
+    assert [sum(len(part.labels) for part in silo) for silo in participants.silos] == [303, 294, 123, 200]
+    assert [sum(int(part.labels.sum()) for part in silo) for silo in participants.silos] == [139, 106, 115, 149]
 
 
 class TestWriters:
@@ -133,23 +133,23 @@ class TestWriters:
         return str(tmp_path)
 
     def test_groups_are_consecutive_writers_and_odd_digits_class_1(self, archive):
-        workers = silos.writers(archive, "mnist_writers", 3, None, FRACTIONS, 0)
-        assert workers.names == ("writers_1", "writers_2", "writers_3")
-        for silo in workers.silos:
+        participants = silos.writers(archive, "mnist_writers", 3, None, FRACTIONS, 0)
+        assert participants.names == ("writers_1", "writers_2", "writers_3")
+        for silo in participants.silos:
             assert sum(len(part.labels) for part in silo) == 40
             assert sum(int(part.labels.sum()) for part in silo) == 20
-        features = workers.normalise(workers.silos[0].train.features)
+        features = participants.normalise(participants.silos[0].train.features)
         assert (features.dtype, features.shape[1]) == (np.float32, 784)
         assert 0 <= features.min() < features.max() <= 1
 
     def test_positive_labels_can_be_named(self, archive):
-        workers = silos.writers(archive, "mnist_writers", 2, ["7"], FRACTIONS, 0)
-        assert sum(int(part.labels.sum()) for part in workers.silos[0]) == 6
+        participants = silos.writers(archive, "mnist_writers", 2, ["7"], FRACTIONS, 0)
+        assert sum(int(part.labels.sum()) for part in participants.silos[0]) == 6
 
     @pytest.mark.parametrize(
-        ("num_workers", "positive", "message"),
+        ("num_participants", "positive", "message"),
         [(7, None, "--num_workers=7 is more than the 6 writers"), (2, ["ten"], "--positive_labels: ten is none")],
     )
-    def test_too_many_groups_or_an_unknown_label_are_refused(self, archive, num_workers, positive, message):
+    def test_too_many_groups_or_an_unknown_label_are_refused(self, archive, num_participants, positive, message):
         with pytest.raises(UsageError, match=message):
-            silos.writers(archive, "mnist_writers", num_workers, positive, FRACTIONS, 0)
+            silos.writers(archive, "mnist_writers", num_participants, positive, FRACTIONS, 0)

@@ -47,7 +47,7 @@ def test_communications_are_those_of_section_8_3_2():
 
 @pytest.mark.parametrize("count", [2, 4, 6])
 def test_expected_overlap_is_equation_6_enumerated(count):
-    """Over all pairs of combinations, the number of shared workers, less 1 where the pair shares all of them."""
+    """Over all pairs of combinations, the number of shared participants, less 1 where the pair shares all of them."""
     others = list(itertools.product([0, 1], repeat=count - 1))
     overlaps = [np.dot(one, two) - (np.dot(one, two) == count - 1) for one in others for two in others]
     assert combinations.expected_overlap(count) == pytest.approx(np.mean(overlaps))
@@ -65,7 +65,7 @@ class TestProposals:
         assert "1100" in combinations.proposals(updates, 0)
         assert "0011" in combinations.proposals(updates, 3)
 
-    def test_fifty_workers_have_few_proposals_and_their_group_is_one(self):
+    def test_fifty_participants_have_few_proposals_and_their_group_is_one(self):
         rng = np.random.default_rng(0)
         centres = rng.normal(size=(5, 200))
         group = np.arange(50) % 5
@@ -75,7 +75,7 @@ class TestProposals:
         assert combinations.code(np.flatnonzero(group == group[7]), 50) in found
         assert all(code[7] == "1" for code in found)
 
-    def test_no_two_proposals_share_more_than_four_fifths_of_their_workers(self):
+    def test_no_two_proposals_share_more_than_four_fifths_of_their_participants(self):
         found = combinations.proposals(np.random.default_rng(1).normal(size=(50, 100)), 0)
         sizes = sorted(code.count("1") for code in found)
         assert all(small <= 0.8 * large for small, large in itertools.pairwise(sizes))

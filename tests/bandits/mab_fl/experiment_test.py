@@ -1,4 +1,4 @@
-"""Rounds of Algorithm 7: against NumPy on logistic regression, and which workers are found on generated data."""
+"""Rounds of Algorithm 7: against NumPy on logistic regression, and which participants are found on generated data."""
 
 import numpy as np
 import pytest
@@ -9,12 +9,12 @@ from bandits.mab_fl import combinations, experiment, flags, metrics, model, proc
 from data import keys, silos
 
 
-def make(*arguments: str, workers: silos.Silos | None = None, earlier=None, network=None) -> experiment.MabFl:
+def make(*arguments: str, participants: silos.Silos | None = None, earlier=None, network=None) -> experiment.MabFl:
     settings = flags.resolve(flags.define().parse(["run_mab_fl", *arguments]))[0][0].settings
-    workers = workers or run_mab_fl.load_workers(settings)
-    target = run_mab_fl.find_target(settings, workers)
-    choices = run_mab_fl.find_choices(settings, workers, target)
-    rounds = experiment.MabFl(settings, workers, target, choices, earlier or {})
+    participants = participants or run_mab_fl.load_participants(settings)
+    target = run_mab_fl.find_target(settings, participants)
+    choices = run_mab_fl.find_choices(settings, participants, target)
+    rounds = experiment.MabFl(settings, participants, target, choices, earlier or {})
     if network:
         rounds.__dict__["classifier"] = network
     return rounds
@@ -51,7 +51,7 @@ def auc(weights, examples) -> float:
     ("reward", "compare_with"), [("increment", "target"), ("binary", "target"), ("increment", "previous")]
 )
 def test_three_rounds_equal_algorithm_7_in_numpy(tff_worker, reward, compare_with):
-    workers = silos.generated(3, 600, silos.Fractions(0.1, 0.4), 0)
+    participants = silos.generated(3, 600, silos.Fractions(0.1, 0.4), 0)
     network = model.BinaryClassifier(153, ())
     threshold = ["--threshold=0.01"] if reward == "binary" else []
     rounds = make(
@@ -65,23 +65,23 @@ def test_three_rounds_equal_algorithm_7_in_numpy(tff_worker, reward, compare_wit
         "--epochs_per_round=2",
         "--pretrain_epochs=1",
         "--target_weight=0.6",
-        workers=workers,
+        participants=participants,
         network=network,
     )
     progress, rows = play(rounds, 3)
 
     kernel, bias = (weight.astype(float) for weight in network.initial_weights(0))
     previous, sums, counts = 0.5, np.zeros(2), np.zeros(2)
-    target = workers.silos[1]
+    target = participants.silos[1]
     for round_num, row in enumerate(rows, start=1):
         members = combinations.members(rounds.choices[row[metrics.ACTION]])
         epochs = 3 if round_num == 1 else 2
         local = {}
-        for worker in members:
-            key = keys.tensorflow_key(0, keys.Purpose.TRAINING, round_num, worker)
-            local[worker] = trained(kernel, bias, workers.silos[worker].train, key, epochs, 7, 0.05)
-        shares = {worker: 0.6 if worker == 1 else 0.4 for worker in members}
-        kernel, bias = (sum(shares[worker] * local[worker][part] for worker in members) for part in (0, 1))
+        for index in members:
+            key = keys.tensorflow_key(0, keys.Purpose.TRAINING, round_num, index)
+            local[index] = trained(kernel, bias, participants.silos[index].train, key, epochs, 7, 0.05)
+        shares = {index: 0.6 if index == 1 else 0.4 for index in members}
+        kernel, bias = (sum(shares[index] * local[index][part] for index in members) for part in (0, 1))
         before, after = auc(local[1], target.validation), auc((kernel, bias), target.validation)
         increase = after - (before if compare_with == "target" else previous)
         expected = float(increase > 0.01) if reward == "binary" else increase
@@ -108,7 +108,7 @@ def test_extreme_explore_averages_every_combination_from_the_same_local_models(t
             f"--fixed_combination={combination}",
             "--num_workers=3",
             "--pretrain_epochs=0",
-            workers=rounds.workers,
+            participants=rounds.participants,
         )
         alone[combination] = play(one, 1)[1][0][metrics.GLOBAL_AUC]
     rewards = np.array(list(alone.values())) - row[metrics.LOCAL_AUC]
@@ -120,13 +120,13 @@ def test_extreme_explore_averages_every_combination_from_the_same_local_models(t
 @pytest.fixture(scope="module")
 def generated():
     """The generator's 40,000 rows, 1% of them for training."""
-    return run_mab_fl.load_workers(make().settings)
+    return run_mab_fl.load_participants(make().settings)
 
 
 def test_extreme_explore_adopts_the_known_pair_in_over_90_percent_of_rounds_after_the_first_two(tff_worker, generated):
     adopted = []
     for seed in range(3):
-        rounds = make("--decision_rule=extreme_explore", f"--seed={seed}", workers=generated)
+        rounds = make("--decision_rule=extreme_explore", f"--seed={seed}", participants=generated)
         adopted += [rounds.choices[row[metrics.ACTION]] for row in play(rounds, 12)[1][2:]]
     assert adopted.count("0110") > 0.9 * len(adopted)
 
@@ -135,14 +135,14 @@ def test_ucb_plays_the_known_pair_most(tff_worker, generated):
     """In at least 8 of 10 seeds."""
     found = 0
     for seed in range(10):
-        rounds = make("--decision_rule=ucb", f"--seed={seed}", workers=generated)
+        rounds = make("--decision_rule=ucb", f"--seed={seed}", participants=generated)
         progress, _ = play(rounds, 9)
         found += rounds.choices[int(np.argmax(progress.plays))] == "0110"
     assert found >= 8
 
 
 def test_extra_rounds_of_extreme_explore_come_by_schedule(tff_worker, generated):
-    rounds = make("--decision_rule=ucb", "--explore_every=2", workers=generated)
+    rounds = make("--decision_rule=ucb", "--explore_every=2", participants=generated)
     progress, rows = play(rounds, 4)
     assert [row[metrics.TRIED] for row in rows] == [1, 3, 1, 3]
     assert progress.plays.sum() == 8
@@ -151,7 +151,7 @@ def test_extra_rounds_of_extreme_explore_come_by_schedule(tff_worker, generated)
 
 
 def test_the_best_model_so_far_is_kept(tff_worker, generated):
-    rounds = make("--decision_rule=fixed", "--fixed_combination=0101", workers=generated)
+    rounds = make("--decision_rule=fixed", "--fixed_combination=0101", participants=generated)
     progress, rows = rounds.initial_progress(), []
     seen = {}
     for round_num in range(1, 7):
@@ -166,14 +166,14 @@ def test_the_best_model_so_far_is_kept(tff_worker, generated):
 
 def test_tuning_continues_from_the_best_model_with_the_target_alone(tff_worker, generated):
     arguments = ("--decision_rule=fixed", "--fixed_combination=0101", "--total_rounds=3", "--tuning_rounds=2")
-    rounds = make(*arguments, workers=generated)
+    rounds = make(*arguments, participants=generated)
     progress, _ = play(rounds, 3)
     tuned, row = rounds.play_round(progress, 4)
     assert (row[metrics.ACTION], row[metrics.TRIED], row[metrics.COMMUNICATIONS]) == (metrics.TUNING, 0, 3 * 6)
     assert row[metrics.OVER_TARGET] == 0
     np.testing.assert_array_equal(tuned.rule.values, progress.rule.values)
     # By hand: the target alone, from the best model, with the round's key.
-    alone = make("--decision_rule=target_alone", "--pretrain_epochs=0", workers=generated)
+    alone = make("--decision_rule=target_alone", "--pretrain_epochs=0", participants=generated)
     start = alone.initial_progress()
     start = start._replace(server=process.GlobalModel(tuple(w[np.newaxis] for w in progress.best_weights), np.int32(0)))
     expected, _ = alone.play_round(start, 4)
@@ -182,7 +182,7 @@ def test_tuning_continues_from_the_best_model_with_the_target_alone(tff_worker, 
 
 
 def test_early_stopping_ends_after_the_spline_falls_and_the_tuning_is_done(tff_worker, generated):
-    rounds = make("--early_stopping", "--tuning_rounds=1", workers=generated)
+    rounds = make("--early_stopping", "--tuning_rounds=1", participants=generated)
     progress, _ = play(rounds, 1)
     falling = np.append(np.full(22, np.nan), 0.9 - 0.02 * np.arange(10))
     progress, _ = rounds.play_round(progress._replace(history=falling), 2)
@@ -205,7 +205,7 @@ def test_a_warm_start_counts_earlier_means_as_one_reward(rule):
     np.testing.assert_array_equal(second, expected[1])
 
 
-def test_fifty_workers_get_few_proposals_that_hold_the_target(tff_worker):
+def test_fifty_participants_get_few_proposals_that_hold_the_target(tff_worker):
     rounds = make(
         "--propose=cosine_clusters",
         "--num_workers=50",

@@ -71,5 +71,5 @@ def test_a_target_of_one_class_is_refused(refusal, hospitals):
     assert message.startswith("--target=one_class: its 8 validation rows are all of class 1, so that there is no AUC.")
 
 
-def test_a_worker_too_small_to_train_is_refused(refusal, hospitals):
-    assert refusal(*hospitals, "--target=balanced").startswith("Worker tiny has 0 training rows, and needs 2")
+def test_a_participant_too_small_to_train_is_refused(refusal, hospitals):
+    assert refusal(*hospitals, "--target=balanced").startswith("Participant tiny has 0 training rows, and needs 2")

@@ -68,15 +68,15 @@ def test_another_seed_gives_another_run_and_the_same_data(finished, tmp_path):
     assert results["test_auc"].between(0, 1).all()
 
 
-def test_a_second_run_frees_the_firsts_workers(tmp_path, monkeypatch):
-    gone, load = [], run_mab_fl.load_workers
+def test_a_second_run_frees_the_firsts_participants(tmp_path, monkeypatch):
+    gone, load = [], run_mab_fl.load_participants
 
-    def load_workers(settings):
-        workers = load(settings)
-        weakref.finalize(workers, gone.append, settings.client_learning_rate)
-        return workers
+    def load_participants(settings):
+        participants = load(settings)
+        weakref.finalize(participants, gone.append, settings.client_learning_rate)
+        return participants
 
-    monkeypatch.setattr(run_mab_fl, "load_workers", load_workers)
+    monkeypatch.setattr(run_mab_fl, "load_participants", load_participants)
     for rate in (0.1, 0.2):
         name = f"--experiment_name=at_{rate}"
         assert play(tmp_path, "--total_rounds=1", name, f"--client_learning_rate={rate}") == 0
@@ -86,7 +86,7 @@ def test_a_second_run_frees_the_firsts_workers(tmp_path, monkeypatch):
 
 def test_resplit_splits_the_data_anew_for_each_seed(tmp_path):
     seeds = [
-        run_mab_fl.load_workers(
+        run_mab_fl.load_participants(
             flags.resolve(flags.define().parse(["x", *SMALL, f"--seed={seed}", *more]))[0][0].settings
         )
         for seed, more in ((0, []), (1, []), (1, ["--resplit"]))
