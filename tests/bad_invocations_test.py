@@ -157,6 +157,7 @@ TEXTS = {
     "run/cut/config.json": CONFIG[:20],
     "run/cut/metrics.csv": METRICS,
     "run/words/config.json": CONFIG,
+    "checkout/scripts/python": "",
     "run/words/metrics.csv": "round_num,a\n1,x\n",
     "run/twice/config.json": CONFIG,
     "run/twice/metrics.csv": "round_num,a\n1,1\n1,2\n",

@@ -1,0 +1,143 @@
+"""Whether two versions of this project do the same: `python -m scripts.compare_versions --old=CHECKOUT`."""
+
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization.study import interruption
+
+    interruption.install()
+
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from data.errors import Failure, UsageError
+from optimization.study import cli
+from scripts import version_runs, version_speed
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_USAGE = """
+Plays an older checkout and this one on this machine, and compares tables, weights and checkpoints bit for bit.
+
+  compare_versions --old=../before                          # twelve settings, a few rounds each
+  compare_versions --old=../before --settings=plain,ads
+  compare_versions --old=../before --speed                  # how long rounds, and first rounds, take instead
+
+What was played stays in --output, and is not played again unless the sources have changed. Exit status 1: not the same.
+"""
+_SHOWN = 3  # Differences of a setting.
+# Columns of tables that have another name since, by the older one.
+RENAMED: dict[str, str] = {}
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `compare_versions`."""
+    flags = cli.FlagSet(_USAGE)
+    flags.group("Flags")
+    flags.text("old", None, "folder of the older checkout")
+    flags.text("new", None, "folder of the newer one (default: the one that this program is of)")
+    flags.text("settings", None, "settings to play, separated by commas (default: all)")
+    flags.text("output", "compared_versions", "folder of what is played")
+    flags.switch(
+        "speed", False, "measure rounds and first rounds of both in turns, instead of comparing what they give"
+    )
+    return flags
+
+
+def program(settings: cli.Settings) -> int:
+    """Plays and compares; returns 1 if something differs."""
+    if not settings.old:
+        raise UsageError("--old is missing: name the folder of an older checkout.")
+    known, output, sides = version_runs.settings(), pathlib.Path(cli.user_path(settings.output)), []
+    for flag, path in (("old", settings.old), ("new", settings.new or pathlib.Path(__file__).resolve().parents[1])):
+        checkout = pathlib.Path(cli.user_path(path))
+        if not (checkout / "scripts" / "python").is_file():
+            raise UsageError(f"--{flag}: {checkout} is no checkout of this project: it has no scripts/python.")
+        sides.append(version_runs.Side.of(flag, checkout, output))
+    names = settings.settings.split(",") if settings.settings else list(known)
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(f"--settings: {unknown[0]!r} is none of {', '.join(known)}.")
+    if settings.speed and settings.settings:
+        raise UsageError("--settings has no effect with --speed.")
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"--output: {output} is a file, not a folder.")
+    if settings.speed:
+        version_speed.measure(*sides, output)
+        return 0
+    return int(not all([_is_same(known[name], *sides) for name in names]))
+
+
+def _is_same(setting: version_runs.Setting, old: version_runs.Side, new: version_runs.Side) -> bool:
+    """Plays and compares a setting, and prints a line on it."""
+    try:
+        before = old.play(setting)
+        found = list(differences(before, new.play(setting)))
+        if setting.is_resumed:
+            handed = differences(before, new.play(setting, begun_by=old))
+            found += [(f"begun by the old one: {where}", size) for where, size in handed]
+    except Failure as error:
+        print(f"{setting.name}: failed: {error}", flush=True)
+        return False
+    unexpected = [
+        where
+        for where, size in found
+        if size > setting.tolerance and not set(setting.expected) & set(where.replace(",", "").split())
+    ]
+    told = f"same, but for what is expected: {setting.reason}" if found else "same"
+    if unexpected:
+        more = [f"and {len(unexpected) - _SHOWN} more"] if len(unexpected) > _SHOWN else []
+        told = f"differs: {'; '.join(unexpected[:_SHOWN] + more)}"
+    print(f"{setting.name}: {told}", flush=True)
+    return not unexpected
+
+
+def differences(old: pathlib.Path, new: pathlib.Path) -> Iterator[tuple[str, float]]:
+    """Compares all tables and archives of two folders of runs.
+
+    Yields:
+      Where they differ, in words, and the largest difference, infinite where it is no number.
+    """
+    import numpy as np
+    import pandas as pd
+
+    before, after = _values(old, RENAMED), _values(new, {})
+    if not before:
+        yield "there is nothing to compare", np.inf
+    for place in dict.fromkeys((*before, *after)):
+        if place not in before or place not in after:
+            yield f"{' '.join(place)} is {'missing' if place in before else 'new'}", np.inf
+            continue
+        one, other = before[place], after[place]
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            was, now = (f"{values.dtype}{list(values.shape)}" for values in (one, other))
+            yield f"{' '.join(place)} was {was}, is {now}", np.inf
+            continue
+        is_other = np.ravel((one != other) & ~(pd.isna(one) & pd.isna(other)))
+        if is_other.any():
+            rounds, size = before.get((place[0], "round_num"), ()), np.inf
+            if one.dtype.kind in "biuf":
+                sizes = np.abs(np.subtract(other.ravel()[is_other], one.ravel()[is_other], dtype=float))
+                # Whole numbers may differ by less than floats of their size can.
+                size = float(np.nan_to_num(sizes, nan=np.inf, posinf=np.inf).max()) or np.inf
+            since = f" from round {rounds[is_other.argmax()]}" if len(rounds) else ""
+            yield f"{' '.join(place)}{since}, by up to {size:.2g}", size
+
+
+def _values(folder: pathlib.Path, renamed: Mapping[str, str]) -> "dict[tuple[str, str], np.ndarray]":
+    """Returns all columns of tables, but for seconds, and all arrays of archives, by file and name."""
+    import numpy as np
+    import pandas as pd
+
+    found = {}
+    for path in sorted(folder.rglob("*.csv")):
+        for name, column in pd.read_csv(path, float_precision="round_trip").items():
+            if "seconds" not in name:
+                found[str(path.relative_to(folder)), renamed.get(name, name)] = column.to_numpy()
+    for path in sorted(folder.rglob("*.npz")):
+        with np.load(path, allow_pickle=False) as archive:
+            found |= {(str(path.relative_to(folder)), name): archive[name] for name in archive.files}
+    return found
+
+
+if __name__ == "__main__":
+    cli.main(define(), program)

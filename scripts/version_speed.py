@@ -1,0 +1,72 @@
+"""How long rounds, and first rounds, of two checkouts take: measured in turns, since a machine's speed drifts."""
+
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import time
+
+from optimization.study import files
+from scripts import version_runs
+
+_TURNS = 5
+# Key of the benchmark's JSON -> its flags.
+_BENCHMARKS = {
+    "main": ("--rounds=10", "--cohorts=64", "--populations=3400"),
+    "stackoverflow": ("--task=stackoverflow", "--rounds=40", "--cohorts=64", "--populations=3400"),
+}
+_FIGURES = ("seconds_per_round", "cpu_seconds_per_round", "first_round_after_start_seconds")
+# Task whose first round is timed -> file that it needs in FEDBANDITS_DATA_DIR.
+_TASKS = {"digits": "", "unipen62": "unipen62_writers.npz"}
+
+
+def measure(old: version_runs.Side, new: version_runs.Side, output: pathlib.Path) -> None:
+    """Measures both in turns, prints medians and ratios, and writes all values to `speed.json`.
+
+    Raises:
+      Failure: If a program ends in an error.
+    """
+    values: dict[str, tuple[list[float], list[float]]] = {}
+    for turn in range(_TURNS):
+        for place, side in sorted(enumerate((old, new)), reverse=bool(turn % 2)):
+            for what, value in _measure_once(side, output / "speed").items():
+                values.setdefault(what, ([], []))[place].append(value)
+        files.replace(output / "speed.json", json.dumps(values, indent=2).encode() + b"\n")
+        print(f"Turn {turn + 1} of {_TURNS} is done; load average {os.getloadavg()[0]:.1f}.", flush=True)
+    print(f"{'median':<50}{'old':>9}{'new':>9}{'ratio':>9}")
+    for what, both in values.items():
+        before, after = map(statistics.median, both)
+        print(f"{what:<50}{before:>9.3f}{after:>9.3f}{after / before:>9.3f}")
+
+
+def _measure_once(side: version_runs.Side, folder: pathlib.Path) -> dict[str, float]:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    measured = {}
+    for key, flags in _BENCHMARKS.items():
+        result = folder / f"{key}.json"
+        version_runs.run(side.command("scripts.benchmark", *flags, f"--output={result}"), folder / f"{key}.txt")
+        found = json.loads(result.read_text())[key]
+        measured |= {f"{key.replace('main', 'emnist')} {name}": found[name] for name in _FIGURES}
+    data = pathlib.Path(os.environ.get("FEDBANDITS_DATA_DIR", "nowhere"))
+    for task, needed in _TASKS.items():
+        if not needed or (data / needed).is_file():
+            measured[f"{task} first_round_and_evaluation_seconds"] = _first_round(side, task, folder)
+    return measured
+
+
+def _first_round(side: version_runs.Side, task: str, folder: pathlib.Path) -> float:
+    """Returns the seconds from a run's start until the metrics of its only round are written."""
+    metrics, ends = folder / task / "metrics.csv", []
+
+    def watch(process: subprocess.Popen) -> None:
+        while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") > 1):
+            time.sleep(0.02)
+        ends.append(time.perf_counter())
+
+    flags = (f"--task_type={task}", "--total_rounds=1", f"--root_output_dir={folder}", f"--experiment_name={task}")
+    start = time.perf_counter()
+    version_runs.run(side.command("bandits.run_federated", *flags), folder / f"{task}.txt", watch)
+    return ends[0] - start

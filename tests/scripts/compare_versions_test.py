@@ -1,0 +1,228 @@
+"""Tests of scripts.compare_versions and what it plays with, on checkouts whose programs are a few lines."""
+
+import math
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+from data.errors import Failure
+from scripts import compare_versions, version_runs, version_speed
+
+TABLE = "round_num,reward,kind,eval/accuracy,seconds\n1,0.5,a,,3.5\n2,0.25,b,0.75,{seconds}\n"
+# Its rounds count up from what it finds; what a round is worth depends on its sources and on the older ones' rounds.
+PROGRAM = """#!{python}
+import os, pathlib, sys
+flags = dict(word.split("=") for word in sys.argv[3:] if "=" in word)
+here = pathlib.Path.cwd()
+assert "PYTHONPATH" not in os.environ
+worth = (here / "data" / "worth.toml").read_text()
+if worth == "fails":
+    sys.exit(1)
+folder = pathlib.Path(flags["--root_output_dir"], flags["--experiment_name"])
+folder.mkdir(parents=True, exist_ok=True)
+metrics = folder / "metrics.csv"
+lines = metrics.read_text().split() if metrics.exists() else ["round_num,worth"]
+for number in range(len(lines), int(flags["--total_rounds"]) + 1):
+    lines.append(f"{{number}},{{worth}}")
+metrics.write_text("\\n".join(lines) + "\\n")
+with open(here / "started.txt", "a") as started:
+    print(" ".join(sys.argv[1:]), file=started)
+"""
+
+
+@pytest.fixture
+def folders(tmp_path) -> tuple[pathlib.Path, pathlib.Path]:
+    """Two folders of a run that are the same but for the seconds."""
+    for name, seconds in (("old", 1), ("new", 2)):
+        run = tmp_path / name / "seed_3"
+        (run / "model").mkdir(parents=True)
+        (run / "metrics.csv").write_text(TABLE.format(seconds=seconds))
+        np.savez(run / "model" / "weights.npz", w=np.float32([[1, math.nan], [math.inf, 4]]), b=np.arange(2))
+    return tmp_path / "old", tmp_path / "new"
+
+
+def test_what_is_the_same_has_no_differences(folders):
+    assert list(compare_versions.differences(*folders)) == []
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "where", "size"),
+    [
+        ("2,0.25", "2,0.375", "seed_3/metrics.csv reward from round 2, by up to 0.12", 0.125),
+        ("0.25", "0.25000000000000006", "seed_3/metrics.csv reward from round 2, by up to 5.6e-17", 2.0**-54),
+        ("a,,3.5", "a,0.5,3.5", "seed_3/metrics.csv eval/accuracy from round 1, by up to inf", math.inf),
+        ("2,0.25,b", "2,0.25,c", "seed_3/metrics.csv kind from round 2, by up to inf", math.inf),
+        ("kind", "sort", "seed_3/metrics.csv kind is missing", math.inf),
+        ("1,0.5,a,,3.5\n", "", "seed_3/metrics.csv round_num was int64[2], is int64[1]", math.inf),
+    ],
+)
+def test_a_table_that_differs_is_told(folders, was, now, where, size):
+    path = folders[1] / "seed_3" / "metrics.csv"
+    path.write_text(path.read_text().replace(was, now, 1))
+    assert (where, size) in compare_versions.differences(*folders)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "where"),
+    [
+        ({"w": np.float32([[1, math.nan], [math.inf, 6]]), "b": np.arange(2)}, ["w, by up to 2"]),
+        ({"w": np.float32([[1, 2], [math.inf, 4]]), "b": np.arange(2)}, ["w, by up to inf"]),
+        ({"w": np.ones((2, 2)), "b": np.arange(2)}, ["w was float32[2, 2], is float64[2, 2]"]),
+        ({"b": np.arange(2), "c": np.arange(2)}, ["w is missing", "c is new"]),
+    ],
+)
+def test_weights_that_differ_are_told(folders, arrays, where):
+    np.savez(folders[1] / "seed_3" / "model" / "weights.npz", **arrays)
+    found = [place for place, _ in compare_versions.differences(*folders)]
+    assert found == [f"seed_3/model/weights.npz {words}" for words in where]
+
+
+def test_whole_numbers_too_large_for_a_float_are_told_apart(tmp_path):
+    for name, seed in (("old", 2**62), ("new", 2**62 + 1)):
+        (tmp_path / name).mkdir()
+        np.savez(tmp_path / name / "round_1.npz", leaf=np.array(seed))
+    assert list(compare_versions.differences(tmp_path / "old", tmp_path / "new")) == [
+        ("round_1.npz leaf, by up to inf", math.inf)
+    ]
+
+
+def test_a_column_with_another_name_is_compared_under_it(folders, monkeypatch):
+    path = folders[1] / "seed_3" / "metrics.csv"
+    path.write_text(path.read_text().replace("reward", "bandits/reward").replace("0.25", "0.5"))
+    monkeypatch.setitem(compare_versions.RENAMED, "reward", "bandits/reward")
+    found = list(compare_versions.differences(*folders))
+    assert found == [("seed_3/metrics.csv bandits/reward from round 2, by up to 0.25", 0.25)]
+
+
+def test_a_run_that_is_missing_is_told(folders, tmp_path):
+    (folders[1] / "seed_3" / "metrics.csv").unlink()
+    found = [where for where, _ in compare_versions.differences(*folders)]
+    assert "seed_3/metrics.csv reward is missing" in found
+    assert list(compare_versions.differences(tmp_path / "none", folders[0])) != []
+    assert list(compare_versions.differences(tmp_path / "none", tmp_path / "none")) == [
+        ("there is nothing to compare", math.inf)
+    ]
+
+
+def test_the_settings_are_twelve_and_have_every_study():
+    settings = version_runs.settings()
+    assert len(settings) == 12
+    resumed = {setting.binary for setting in settings.values() if setting.is_resumed}
+    assert {setting.binary for setting in settings.values()} == resumed
+    assert sorted(binary.rpartition(".")[2] for binary in resumed) == [
+        "run_ads",
+        "run_client_selection",
+        "run_federated",
+        "run_mab_fl",
+        "run_posterior",
+    ]
+    for setting in settings.values():
+        assert bool(setting.tolerance or setting.expected) == bool(setting.reason)
+        assert "{" not in setting.flags.replace("{data}", "")
+
+
+@pytest.fixture
+def compare(tmp_path, monkeypatch):
+    """Makes checkouts of this worth and compares them in four settings; returns the status."""
+    table = {
+        "short": version_runs.Setting("short", "binary", "--flag=1 --data_dir={data}", 3),
+        "resumed": version_runs.Setting("resumed", "binary", "--flag=2", 4, is_resumed=True),
+        "loose": version_runs.Setting("loose", "binary", "--flag=3", 2, tolerance=0.1, reason="it is not seeded"),
+        "named": version_runs.Setting("named", "binary", "--flag=4", 2, expected=["worth"], reason="worth is new"),
+    }
+    monkeypatch.setattr(version_runs, "settings", lambda: table)
+    monkeypatch.setenv("PYTHONPATH", "nowhere")
+
+    def start(old: str, new: str, *flags: str) -> int:
+        for name, worth in (("old", old), ("new", new)):
+            for room in ("data", "scripts"):
+                (tmp_path / name / room).mkdir(parents=True, exist_ok=True)
+            (tmp_path / name / "data" / "worth.toml").write_text(worth)
+            python = tmp_path / name / "scripts" / "python"
+            python.write_text(PROGRAM.format(python=sys.executable))
+            python.chmod(0o755)
+        own = (f"--old={tmp_path / 'old'}", f"--new={tmp_path / 'new'}", f"--output={tmp_path / 'output'}")
+        return compare_versions.program(compare_versions.define().parse(["", *own, *flags]))
+
+    return start
+
+
+def _started(tmp_path, name: str) -> list[str]:
+    return (tmp_path / name / "started.txt").read_text().splitlines()
+
+
+def test_checkouts_that_do_the_same_are_played_once(compare, tmp_path, capsys):
+    assert compare("0.5", "0.5") == 0
+    assert capsys.readouterr().out == "short: same\nresumed: same\nloose: same\nnamed: same\n"
+    old = next((tmp_path / "output").glob("old_*"))
+    assert _started(tmp_path, "old") == [
+        f"-m binary --flag=1 --data_dir={tmp_path}/output/data --root_output_dir={old}/short --experiment_name=whole "
+        "--seed=3 --total_rounds=3",
+        f"-m binary --flag=2 --root_output_dir={old}/resumed --experiment_name=half --seed=3 --total_rounds=2",
+        f"-m binary --flag=2 --root_output_dir={old}/resumed --experiment_name=whole --seed=3 --total_rounds=4",
+        f"-m binary --flag=3 --root_output_dir={old}/loose --experiment_name=whole --seed=3 --total_rounds=2",
+        f"-m binary --flag=4 --root_output_dir={old}/named --experiment_name=whole --seed=3 --total_rounds=2",
+    ]
+    assert len(_started(tmp_path, "new")) == 6
+    assert compare("0.5", "0.5") == 0
+    assert [len(_started(tmp_path, name)) for name in ("old", "new")] == [5, 6]
+    assert compare("0.5", "0.25", "--settings=short") == 1  # Other sources.
+    assert [len(_started(tmp_path, name)) for name in ("old", "new")] == [5, 7]
+
+
+def test_checkouts_that_differ_are_told(compare, capsys):
+    assert compare("0.5", "0.5625") == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "short: differs: metrics.csv worth from round 1, by up to 0.062",
+        "resumed: differs: metrics.csv worth from round 1, by up to 0.062; begun by the old one: metrics.csv worth "
+        "from round 3, by up to 0.062",
+        "loose: same, but for what is expected: it is not seeded",
+        "named: same, but for what is expected: worth is new",
+    ]
+
+
+def test_a_run_that_fails_is_told_and_the_others_are_played(compare, capsys):
+    assert compare("0.5", "fails", "--settings=short,loose") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": failed: ")[0] for line in lines] == ["short", "loose"]
+    assert lines[0].endswith("short/whole_log.txt.")
+    assert " ended with status 1: see " in lines[0]
+
+
+def test_made_posts_are_the_same_every_time(tmp_path):
+    for name in ("one", "other"):
+        version_runs._make_posts(tmp_path / name / "posts.jsonl")
+    one, other = ((tmp_path / name / "posts.jsonl").read_text() for name in ("one", "other"))
+    assert one == other
+    assert len(one.splitlines()) == 900
+
+
+def test_speed_is_measured_in_turns_and_compared_by_medians(tmp_path, monkeypatch, capsys):
+    turns, sides = [], [version_runs.Side(tmp_path / name, tmp_path) for name in ("old", "new")]
+
+    def measured(side, folder):
+        turns.append(side.checkout.name)
+        return {"round": {"old": 2.0, "new": 1.0}[side.checkout.name] + 100 * (len(turns) < 3)}
+
+    monkeypatch.setattr(version_speed, "_measure_once", measured)
+    version_speed.measure(*sides, tmp_path)
+    assert turns == ["old", "new", "new", "old", "old", "new", "new", "old", "old", "new"]
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["round", "2.000", "1.000", "0.500"]
+
+
+def test_a_first_round_that_fails_is_told(tmp_path):
+    for path, text in (("scripts/python", PROGRAM.format(python=sys.executable)), ("data/worth.toml", "1")):
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_text(text)
+    (tmp_path / "scripts" / "python").chmod(0o755)
+    side = version_runs.Side(tmp_path, tmp_path)
+    assert version_speed._first_round(side, "digits", tmp_path) > 0
+    assert _started(tmp_path.parent, tmp_path.name) == [
+        "-m bandits.run_federated --task_type=digits --total_rounds=1 "
+        f"--root_output_dir={tmp_path} --experiment_name=digits"
+    ]
+    (tmp_path / "data" / "worth.toml").write_text("fails")
+    with pytest.raises(Failure, match="ended with status 1"):
+        version_speed._first_round(side, "digits", tmp_path)
