@@ -12,10 +12,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
-from tensorflow_federated.python.aggregators import distributed_dp
 
 from data import keys
 from optimization.privacy import dp_queries, mechanisms, sensitivities
+from optimization.runtime import private
 
 # Geometric updates of the clip norm, at the rate that Andrew et al. 2021 recommend.
 _QUANTILE_LEARNING_RATE = 0.2
@@ -54,7 +54,7 @@ def build(
         unweighted = _clipped(settings, unweighted, secure=True)
     elif kind == "ddp":
         unweighted = tff.aggregators.UnweightedMeanFactory(
-            value_sum_factory=distributed_dp.DistributedDpSumFactory(
+            value_sum_factory=private.DistributedDpSumFactory(
                 noise_multiplier=mechanism.noise_multiplier,
                 expected_clients_per_round=mechanism.cohort,
                 bits=mechanism.bits,

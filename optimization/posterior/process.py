@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
-from tensorflow_federated.python.common_libs import structure
 
 from optimization import models, server, supervised
 from optimization.posterior import vectors
@@ -67,7 +66,9 @@ def client_row(output) -> CohortUpdates:
 
 def at_clients(client_round: tff.Computation) -> tff.Computation:
     """Returns (*models at the server, clients) -> results at the clients, of (*models, client) -> result."""
-    *models_types, client_type = (part for _, part in structure.iter_elements(client_round.type_signature.parameter))
+    *models_types, client_type = (
+        part for _, part in tff.structure.iter_elements(client_round.type_signature.parameter)
+    )
     sent = [tff.FederatedType(models_type, tff.SERVER) for models_type in models_types]
 
     @tff.federated_computation(tff.StructType([*sent, tff.FederatedType(client_type, tff.CLIENTS)]))

@@ -5,6 +5,7 @@ be repeated; the seeded sums here are for experiments and tests.
 """
 
 import collections
+import functools
 from typing import Any, NamedTuple
 
 import dp_accounting
@@ -12,6 +13,7 @@ import tensorflow as tf
 import tensorflow_privacy as tfp
 
 from optimization.privacy import sensitivities
+from optimization.runtime import private
 
 _SeededState = collections.namedtuple("_SeededState", ["l2_norm_clip", "stddev", "draws"])
 
@@ -70,19 +72,13 @@ class _SeededAdaptiveClipSum(tfp.QuantileAdaptiveClipSumQuery):
 
     def __init__(self, seed: int, count_seed: int, **parameters: Any):
         super().__init__(**parameters)
-        self._sum_query = _seeded(self._sum_query, seed)
-        count = self._quantile_estimator_query._below_estimate_query
-        count._numerator = _seeded(count._numerator, count_seed)
+        private.replace_sums(self, *(functools.partial(_SeededGaussianSum, seed=each) for each in (seed, count_seed)))
 
     def get_noised_result(self, sample_state, global_state):
         result, state, event = super().get_noised_result(sample_state, global_state)
         # The parent makes the sum's state anew.
         sum_state = state.sum_state._replace(draws=global_state.sum_state.draws + 1)
         return result, state._replace(sum_state=sum_state), event
-
-
-def _seeded(query: tfp.GaussianSumQuery, seed: int) -> _SeededGaussianSum:
-    return _SeededGaussianSum(query._l2_norm_clip, query._stddev, seed)
 
 
 def tree_sum(

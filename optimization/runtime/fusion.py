@@ -7,7 +7,6 @@ that a client computes, how two clients' results are summed, and all that the se
 
 import tensorflow as tf
 import tensorflow_federated as tff
-from tensorflow_federated.python.core.backends.mapreduce import form_utils
 
 
 def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativeProcess:
@@ -19,8 +18,8 @@ def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativePro
     # The worker optimizes graphs itself when it first runs them.
     config = tf.compat.v1.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
-    form = form_utils.get_map_reduce_form_for_computation(process.next, config)
-    next_round = form_utils.get_computation_for_map_reduce_form(form)
+    form = tff.backends.mapreduce.get_map_reduce_form_for_computation(process.next, config)
+    next_round = tff.backends.mapreduce.get_computation_for_map_reduce_form(form)
     # The form forgets which Python containers, such as named tuples, the structures are.
     next_round = tff.framework.ConcreteComputation.with_type(next_round, process.next.type_signature)
     return tff.templates.IterativeProcess(process.initialize, next_round)

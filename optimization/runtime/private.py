@@ -1,0 +1,47 @@
+"""All that the program uses of TFF, TensorFlow Privacy and protobuf although they do not promise to keep it.
+
+Whatever else needs such a thing takes it from here. Another version that lacks something fails in this module's test,
+which names it.
+"""
+
+from collections.abc import Callable
+
+import tensorflow_privacy as tfp
+from google._upb import _message
+from tensorflow_federated.proto.v0 import computation_pb2, executor_pb2
+from tensorflow_federated.python.aggregators import distributed_dp
+from tensorflow_federated.python.common_libs import tracing
+from tensorflow_federated.python.core.impl.types import type_transformations
+
+# Messages of computations and types, and of a worker's calls and values.
+computations, calls = computation_pb2, executor_pb2
+DistributedDpSumFactory = distributed_dp.DistributedDpSumFactory
+# (type, function (part) -> (part, whether it is another)) -> (type, whether it is another), from the leaves up.
+transform_type = type_transformations.transform_type_postorder
+
+
+def allow_deep_messages() -> None:
+    """Lets messages nest deeper than the hundred levels of protobuf's default, as aggregators inside aggregators do."""
+    _message.SetAllowOversizeProtos(True)
+
+
+def trace_nothing() -> None:
+    """Keeps TFF from logging how long it takes to send each of a round's hundreds of values: longer than to send it."""
+    tracing.set_tracing_providers([])
+
+
+def replace_sums(
+    query: tfp.QuantileAdaptiveClipSumQuery,
+    records: Callable[[float, float], tfp.GaussianSumQuery],
+    count: Callable[[float, float], tfp.GaussianSumQuery],
+) -> None:
+    """Puts other sums into a query of adaptive clipping.
+
+    Args:
+      query: Changed in place.
+      records: (L2 clip norm, standard deviation of the noise) -> the sum of the clipped records.
+      count: The same for the count of those that clipping leaves as they are.
+    """
+    query._sum_query = records(query._sum_query._l2_norm_clip, query._sum_query._stddev)
+    mean = query._quantile_estimator_query._below_estimate_query
+    mean._numerator = count(mean._numerator._l2_norm_clip, mean._numerator._stddev)
