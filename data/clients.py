@@ -8,6 +8,7 @@ import abc
 import dataclasses
 import hashlib
 import itertools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -90,7 +91,7 @@ class ArrayClients(ClientData):
         self._rows = [order[start:end] for start, end in itertools.pairwise(bounds)]
         self._examples = examples
         self._client_ids = list(client_ids)
-        self._checksum = checksum or array_checksum(*_arrays(examples.features), examples.labels, client_of_row)
+        self._checksum = checksum or array_checksum(examples.features, examples.labels, client_of_row)
 
     @property
     def client_ids(self) -> Sequence[str]:
@@ -174,16 +175,16 @@ def _arrays(features: Features) -> list[np.ndarray]:
     return list(features.values()) if isinstance(features, Mapping) else [features]
 
 
-def array_checksum(*arrays: np.ndarray) -> str:
+def array_checksum(*features: Features) -> str:
     """Returns a digest of the arrays' dtypes, shapes and contents."""
     digest = hashlib.sha256()
-    for array in arrays:
+    for array in itertools.chain.from_iterable(map(_arrays, features)):
         digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:16]
 
 
-def file_checksum(path: str) -> str:
+def file_checksum(path: str | os.PathLike) -> str:
     """Returns a digest of a file: of its contents up to 256 MB, else of its size and both ends."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:

@@ -48,7 +48,7 @@ def learn(frame: "pd.DataFrame", is_train: np.ndarray) -> Learned:
     Raises:
       UsageError: If a column has more than 1000 categories.
     """
-    learned = {}
+    learned: dict[str, statistics.Numbers | statistics.Categories | None] = {}
     for name in frame.columns:
         column = _parsed(frame[name])
         seen = column[is_train]

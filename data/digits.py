@@ -4,8 +4,7 @@ Who wrote which digit is not recorded, so clients are made: Dirichlet label skew
 """
 
 import gzip
-import importlib.util
-import pathlib
+import importlib.metadata
 
 import numpy as np
 
@@ -38,7 +37,7 @@ def load() -> tuple[clients.ClientData, clients.ClientData]:
 
 def _read_pool() -> tuple[np.ndarray, np.ndarray]:
     """Reads scikit-learn's own file: `sklearn.datasets.load_digits` would import it all, which takes seconds."""
-    package = importlib.util.find_spec("sklearn").submodule_search_locations[0]
-    with gzip.open(pathlib.Path(package) / "datasets" / "data" / "digits.csv.gz", "rt") as file:
+    path = importlib.metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
+    with gzip.open(str(path), "rt") as file:
         table = np.loadtxt(file, delimiter=",")
     return table[:, :-1], table[:, -1].astype(np.int32)

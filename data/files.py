@@ -73,11 +73,11 @@ def images(path: pathlib.Path, pixels: str, labels: str, shape: tuple[int, ...],
     Raises:
       UsageError: If it is not readable, or holds something else.
     """
-    return checked_images(path, *arrays(path, pixels, labels), shape, num_classes)
+    return checked_images(path, *arrays(path, pixels, labels), shape=shape, num_classes=num_classes)
 
 
 def checked_images(
-    path: pathlib.Path, pixels: np.ndarray, labels: np.ndarray, shape: tuple[int, ...], num_classes: int
+    path: pathlib.Path, pixels: np.ndarray, labels: np.ndarray, *, shape: tuple[int, ...], num_classes: int
 ) -> clients.Examples:
     """Returns what `images` does, of arrays that were read already; the path is named in errors."""
     if pixels.dtype != np.uint8 or pixels.shape[1:] != shape or not len(pixels):

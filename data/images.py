@@ -150,7 +150,7 @@ def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
             parts.append(values.reshape(-1, *_GREY) if is_pixels else values)
         except (OSError, EOFError, ValueError, zlib.error) as error:
             raise UsageError(f"{path} is damaged ({error}): delete it, and it is downloaded again.") from error
-    return Split(*(files.checked_images(path, *pair, _GREY, 10) for pair in (parts[:2], parts[2:])))
+    return Split(*(files.checked_images(path, *pair, shape=_GREY, num_classes=10) for pair in (parts[:2], parts[2:])))
 
 
 def _fetch_mnist(cache_dir: str | None) -> Split:
@@ -163,7 +163,7 @@ def _fetch_cifar100(cache_dir: str | None) -> Split:
     with tarfile.open(path) as archive:
         for part in ("train", "test"):
             # A pickle runs what it says; this is the published one, whose checksum was just compared.
-            values = pickle.load(archive.extractfile(f"cifar-100-python/{part}"), encoding="bytes")
+            values = pickle.load(archive.extractfile(f"cifar-100-python/{part}"), encoding="bytes")  # type: ignore[arg-type]
             pixels = values[b"data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
             parts.append(_examples(np.ascontiguousarray(pixels), np.array(values[b"fine_labels"])))
     return Split(*parts)

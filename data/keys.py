@@ -19,6 +19,8 @@ class Purpose(enum.IntEnum):
       places: Length of `where`.
     """
 
+    places: int
+
     def __new__(cls, value: int, places: int):
         member = int.__new__(cls, value)
         member._value_ = value

@@ -54,7 +54,8 @@ def load(
 
 def _read(paths: list[pathlib.Path], num_classes: int) -> tuple[clients.Examples, np.ndarray, list[str], str]:
     """Returns examples, the writer of each, the writers' names and a checksum."""
-    pixels, labels, writers, names = [], [], [], []
+    pixels, labels, writers = [], [], []
+    names: list[str] = []
     for path in paths:
         try:
             content = json.loads(path.read_bytes())

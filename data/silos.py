@@ -203,9 +203,9 @@ def writers(
       UsageError: If the file is missing, or has too few writers.
     """
     if source == "mnist_writers":
-        populations, positive, num_labels = handwriting.mnist_writers(data_dir)[:1], range(1, 10, 2), 10
+        populations, positive, num_labels = [handwriting.mnist_writers(data_dir)[0]], list(range(1, 10, 2)), 10
     else:
-        populations, positive, num_labels = handwriting.unipen62(data_dir), range(36, 62), 62
+        populations, positive, num_labels = list(handwriting.unipen62(data_dir)), list(range(36, 62)), 62
     if positive_labels:
         if unknown := [name for name in positive_labels if not (name.isdecimal() and int(name) < num_labels)]:
             raise UsageError(f"--positive_labels: {unknown[0]} is none of the labels 0 to {num_labels - 1}.")

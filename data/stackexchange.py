@@ -104,7 +104,7 @@ def load(
         tags = text.most_frequent(tag_counts, num_tags)
         vocabulary = text.most_frequent(table.words.counts(training), vocabulary_size)
     else:
-        tag_counts, tags, vocabulary = known.tags, list(known.tags), list(known.vocabulary)
+        tag_counts, tags, vocabulary = dict(known.tags), list(known.tags), list(known.vocabulary)
     labels = table.tags.indicators(tags)
     is_kept = labels.any(axis=1) | keep_untagged
     report |= {EXAMPLES: int(is_kept.sum()), UNTAGGED: int((~is_kept).sum())}

@@ -115,7 +115,7 @@ def _counts_file(name: str, cache_dir: str | None) -> None:
     def make() -> None:
         archive = download.plain_file(f"{_ORIGIN}{name}.tar.bz2", f"{name}.tar.bz2", cache_dir, _SHA256[name])
         with tarfile.open(archive) as tar:
-            part.write_bytes(tar.extractfile(name).read())
+            part.write_bytes(tar.extractfile(name).read())  # type: ignore[union-attr]
         part.replace(path)
         archive.unlink()
 

@@ -119,7 +119,7 @@ def read_posts(path: str | None) -> OfPosts | None:
     return OfPosts(tuple(vocabulary), tags)
 
 
-def _read(path: str, kind: str) -> dict[str, Any]:
+def _read(path: str, kind: str) -> Any:
     try:
         found = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except OSError as error:

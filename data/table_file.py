@@ -6,7 +6,7 @@ import itertools
 import pathlib
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from data.errors import UsageError
 
@@ -76,7 +76,7 @@ def read(path: str, text_columns: Sequence[str] = ()) -> "tuple[pd.DataFrame, li
     if not isinstance(frame.index, pd.RangeIndex):
         raise UsageError(f"The rows of --data_file={path} have more values than its header has names.")
     frame.columns = [str(name).strip() for name in frame.columns]
-    _check_different(path, frame.columns.to_series())
+    _check_different(path, pd.Series(frame.columns))
     nameless = [name for name in frame.columns if re.fullmatch(r"Unnamed: \d+|", name)]
     return frame.drop(columns=nameless), nameless
 
@@ -96,7 +96,7 @@ def place(path: str, row: int) -> str:
     """
     if _is_parquet(path):
         return f"row {row + 1}"
-    opener = gzip.open if _is_gzip(path) else open
+    opener: Any = gzip.open if _is_gzip(path) else open
     with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, skipinitialspace=True)
         lines = (reader.line_num for record in reader if len(record) > 1 or "".join(record).strip())
