@@ -13,6 +13,7 @@ import re
 import shlex
 import sqlite3
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -287,9 +288,14 @@ def _module(program: str) -> str:
     return PROGRAMS.get(program, f"scripts.{program}")
 
 
+def _binary(program: str) -> types.ModuleType:
+    module = importlib.import_module(_module(program))
+    return importlib.import_module(f"{module.__name__}.__main__") if hasattr(module, "__path__") else module
+
+
 @pytest.mark.parametrize(("program", "flags", "answer"), _table())
 def test_a_bad_invocation_is_answered_with(folder, program, flags, answer):
-    binary = importlib.import_module(_module(program))
+    binary = _binary(program)
     before = _contents(folder)
     define = binary.flags.define if program in PROGRAMS else binary.define
     kind = Failure if answer.startswith("Failure: ") else UsageError
@@ -306,6 +312,7 @@ def test_the_table_has_every_program():
     assert len(rows) >= 150
     assert len(set(rows)) == len(rows)
     scripts = {path.stem for path in (pathlib.Path(__file__).parents[1] / "scripts").glob("*.py") if _has_flags(path)}
+    scripts |= {path.parent.name for path in (pathlib.Path(__file__).parents[1] / "scripts").glob("*/__main__.py")}
     assert {program for program, _, _ in rows} == {*PROGRAMS, *scripts}
 
 

@@ -35,11 +35,14 @@ def _targets() -> dict[str, tuple[set[str], set[str]]]:
                 {_label(package, dep) for dep in deps},
             )
 
+        def alias(name, actual, package=package):
+            targets[f"{package}:{name}"] = (set(), {_label(package, actual)})
+
         def nothing(*_, **__):
             return []
 
-        names = {name: nothing for name in ("load", "package", "exports_files", "filegroup", "glob", "alias")}
-        exec(file.read_text(), names | dict.fromkeys(_LIKE_LIBRARIES, rule))
+        names = {name: nothing for name in ("load", "package", "exports_files", "filegroup", "glob")}
+        exec(file.read_text(), names | {"alias": alias} | dict.fromkeys(_LIKE_LIBRARIES, rule))
     return targets
 
 

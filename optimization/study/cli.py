@@ -279,7 +279,7 @@ def command_line() -> str:
     program = pathlib.Path(sys.argv[0]).resolve()
     words = ["./scripts/python", str(program)]
     if program.is_relative_to(root):
-        words[1:] = ["-m", ".".join(program.relative_to(root).with_suffix("").parts)]
+        words[1:] = ["-m", ".".join(program.relative_to(root).with_suffix("").parts).removesuffix(".__main__")]
     words += [word for word in sys.argv[1:] if word not in _NOT_REPEATED]
     folder = os.environ.get(_WORKING_DIRECTORY, os.getcwd())
     variables = {} if pathlib.Path(folder).resolve() == root else {_WORKING_DIRECTORY: folder}

@@ -38,7 +38,8 @@ def _programs() -> dict[str, ast.Module]:
         for path in (ROOT / package).rglob("*.py"):
             tree = ast.parse(path.read_text())
             if tree.body and _is_main(tree.body[-1]):
-                found[".".join(path.relative_to(ROOT).with_suffix("").parts)] = tree
+                parts = path.relative_to(ROOT).with_suffix("").parts
+                found[".".join(part for part in parts if part != "__main__")] = tree
     return found
 
 
@@ -68,7 +69,12 @@ def _interrupted(arguments: list[str], folder: pathlib.Path, *signums: int) -> t
 
 
 def test_all_binaries_and_scripts_are_found():
-    assert {"bandits.run_federated", "optimization.posterior.run_posterior", "scripts.grid_worker"} <= set(PROGRAMS)
+    assert {
+        "bandits.run_federated",
+        "optimization.posterior.run_posterior",
+        "scripts.grid",
+        "scripts.grid_worker",
+    } <= set(PROGRAMS)
     assert len(PROGRAMS) >= 16
 
 
@@ -128,7 +134,8 @@ def test_what_was_printed_before_a_signal_is_not_lost():
 
 def test_importing_a_program_leaves_the_handlers_alone():
     code = (
-        "import signal; from bandits import run_federated; from scripts import grid, grid_worker; "
+        "import signal; from bandits import run_federated; from scripts import grid_worker; "
+        "from scripts.grid import __main__; "
         "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler; "
         "assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL"
     )

@@ -1,4 +1,4 @@
-"""Tests of scripts.grid_plan."""
+"""Tests of scripts.plan."""
 
 import itertools
 import os
@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from data.errors import UsageError
-from scripts import grid_plan
+from scripts.grid import plan
 
 RATES = "server_learning_rate=0.001,0.002,0.005"
 
 
 def _build(*rest, sweeps=(), **arguments):
-    return grid_plan.build(rest, sweeps=sweeps, **arguments)
+    return plan.build(rest, sweeps=sweeps, **arguments)
 
 
 def _points(grid):
@@ -71,7 +71,7 @@ def test_a_preset_and_its_flags_given_by_hand_have_one_key():
 
 def test_keys_are_the_same_in_another_process():
     code = (
-        "from scripts import grid_plan; grid = grid_plan.build(['--cache=persistent', '--seed=1'], "
+        "from scripts.grid import plan; grid = plan.build(['--cache=persistent', '--seed=1'], "
         f"sweeps=['{RATES}']); print([run.point for run in grid.runs()])"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "5"}
@@ -174,7 +174,7 @@ def test_a_published_grid_holds_all_combinations_for_each_algorithm(name):
         for server, client, values in itertools.product(servers, clients, choices)
     }
     assert found == wanted
-    settings = grid_plan.resolve(grid.binary.module, (*grid.base, "--bandits_type=greedy"))
+    settings = plan.resolve(grid.binary.module, (*grid.base, "--bandits_type=greedy"))
     fixed = (64, 16, 1, "adam", 256 if name.endswith("so") else 0)
     names = ("clients_per_round", "client_batch_size", "client_epochs_per_round", "server_optimizer")
     assert (*(settings[flag] for flag in names), settings.max_examples_per_client) == fixed
@@ -205,7 +205,7 @@ def test_flags_given_beside_a_published_grid_win_and_a_preset_chooses_its_algori
     ],
 )
 def test_the_value_beyond_an_edge(values, best, beyond):
-    assert grid_plan.beyond(values, best) == beyond
+    assert plan.beyond(values, best) == beyond
 
 
 def test_a_grid_is_widened_by_whole_rows_of_the_configuration_whose_best_lies_on_an_edge():

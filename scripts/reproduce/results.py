@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data.errors import UsageError
-from scripts.reproduce_plan import Claim, Figure, Measure, Published
+from scripts.reproduce.plan import Claim, Figure, Measure, Published
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""Which figures and tables can be reproduced, and which runs each consists of: TOML files in `reproductions/`.
+"""Which figures and tables can be reproduced, and which runs each consists of: TOML files in `published/`.
 
 A file holds the figures of one text. Nothing here reads data or imports TensorFlow.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from data.errors import UsageError
 from optimization.study import presets
-from scripts import grid_plan
+from scripts.grid import plan as grid_plan
 
 PAPER, SMALL = "paper", "small"
 SCALES = {
@@ -25,7 +25,7 @@ SCALES = {
 }
 ALL = "all"
 OWN_FIGURES = ("", "client_losses", "study")
-_FOLDER = pathlib.Path(__file__).parent / "reproductions"
+_FOLDER = pathlib.Path(__file__).parent / "published"
 _TEXT = "text"
 _EVERY_ARM = "*"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.

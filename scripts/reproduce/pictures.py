@@ -9,8 +9,8 @@ import numpy as np
 
 from optimization.study import files
 from scripts import runs
-from scripts.reproduce_plan import Arm, Figure
-from scripts.reproduce_results import Found, Value, Verdict, stand_in
+from scripts.reproduce.plan import Arm, Figure
+from scripts.reproduce.results import Found, Value, Verdict, stand_in
 
 _LINE_STYLES = ("-", "--", "-.", ":")
 _PANEL = (4.6, 3.2)  # Inches.

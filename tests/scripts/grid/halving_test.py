@@ -1,8 +1,8 @@
-"""Tests of scripts.halving."""
+"""Tests of scripts.grid.halving."""
 
 import pytest
 
-from scripts import halving
+from scripts.grid import halving
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,6 @@ Runs are played as a grid's: named by their flags, played once, shared by all fi
 where they were interrupted.
 """
 
-if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization.study import interruption
-
-    interruption.install()
-
 import dataclasses
 import math
 import os
@@ -18,18 +13,14 @@ from collections.abc import Sequence
 
 from data.errors import UsageError
 from optimization.study import cli, files
-from scripts import (
-    executors,
-    grid,
-    grid_plan,
-    grid_results,
-    reproduce_pictures,
-    reproduce_plan,
-    reproduce_results,
-    runs,
-)
-from scripts.reproduce_plan import Figure
-from scripts.reproduce_results import Found
+from scripts import runs
+from scripts.grid import command as grid
+from scripts.grid import plan as grid_plan
+from scripts.grid import players
+from scripts.grid import results as grid_results
+from scripts.reproduce import pictures, plan, results
+from scripts.reproduce.plan import Figure
+from scripts.reproduce.results import Found
 
 _USAGE = """
 Reproduces figures and tables of the texts that this project follows, beside the numbers and orderings they state.
@@ -49,10 +40,10 @@ def define() -> cli.FlagSet:
     flags.group("What is reproduced")
     flags.text("figure", None, "names, separated by commas, or all")
     flags.switch("list", False, "print the names of all figures and tables, and end")
-    flags.choice("scale", reproduce_plan.PAPER, reproduce_plan.SCALES, "how much is run")
+    flags.choice("scale", plan.PAPER, plan.SCALES, "how much is run")
     flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1)
 
-    executors.define(flags)
+    players.define(flags)
 
     flags.group("Output")
     flags.text("root_output_dir", "runs", "folder of all output")
@@ -61,7 +52,7 @@ def define() -> cli.FlagSet:
 
 
 def play(
-    figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path, executor: executors.Executor
+    figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path, executor: players.Executor
 ) -> tuple[dict[str, Found], list[str]]:
     """Plays what is missing of a figure.
 
@@ -103,7 +94,7 @@ def play(
 
 def best(
     figure: Figure,
-    measure: reproduce_plan.Measure,
+    measure: plan.Measure,
     some: Sequence[grid_plan.Run],
     sweep: grid.Sweep,
     folder: pathlib.Path,
@@ -132,7 +123,7 @@ def best(
     sign = -1 if measure.smallest else 1
 
     def goodness(one: Found) -> float:
-        seeds = reproduce_results.measured(measure, one)
+        seeds = results.measured(measure, one)
         mean = sign * sum(seeds) / len(seeds)
         return -math.inf if math.isnan(mean) else mean
 
@@ -155,21 +146,21 @@ def report(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> Non
     folder.mkdir(parents=True, exist_ok=True)
     print(f"\n{figure.name}: {figure.about}. {figure.text}")
     if figure.stand_in:
-        print(reproduce_results.stand_in(figure))
+        print(results.stand_in(figure))
     if not found:
         print("No run is finished: nothing is drawn.")
         return
-    rows = reproduce_results.values(figure, found)
-    verdicts = reproduce_results.check(figure, rows)
-    print(reproduce_results.text(rows, verdicts))
+    rows = results.values(figure, found)
+    verdicts = results.check(figure, rows)
+    print(results.text(rows, verdicts))
     stem = str(folder / figure.name)
-    table = reproduce_results.table(rows).assign(data=figure.stand_in or "the text's")
+    table = results.table(rows).assign(data=figure.stand_in or "the text's")
     files.replace(pathlib.Path(f"{stem}.csv"), table.to_csv(index=False, float_format="%.6g").encode())
     orderings = [(one.claim.place, one.claim.says, one.status, one.why) for one in verdicts]
     checked = pd.DataFrame(orderings, columns=["source", "ordering", "status", "ours"])
     files.replace(pathlib.Path(f"{stem}_orderings.csv"), checked.to_csv(index=False).encode())
-    pictures = [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")]
-    reproduce_pictures.draw(figure, found, rows, verdicts, pictures)
+    outputs = [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")]
+    pictures.draw(figure, found, rows, verdicts, outputs)
     own = _own_figures(figure, found, folder)
     print(f"Written to {folder}: {', '.join(path.name for path in sorted(folder.iterdir()) if path.is_file())}")
     if own:
@@ -178,7 +169,7 @@ def report(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> Non
 
 def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> str:
     """Draws the pictures that the figure's binary has for it."""
-    title = f"{reproduce_results.stand_in(figure)}\n{figure.text}" if figure.stand_in else figure.text
+    title = f"{results.stand_in(figure)}\n{figure.text}" if figure.stand_in else figure.text
     if figure.own_figures == "client_losses":
         from bandits.client_selection import figures
 
@@ -191,7 +182,7 @@ def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) 
 
         study = studies.load()[figure.study]
         if figure.stand_in:
-            words = f"\n{reproduce_results.stand_in(figure)}"
+            words = f"\n{results.stand_in(figure)}"
             drawn = [dict(one) | ({"title": one["title"] + words} if "title" in one else {}) for one in study.figures]
             study = dataclasses.replace(study, figures=drawn)
         settings = {one.name: one for one in study.settings}
@@ -213,16 +204,16 @@ def check(settings: cli.Settings) -> None:
     """
     if not settings.figure:
         raise UsageError("--figure names nothing: give names, or all; --list prints them.")
-    executors.check(settings)
+    players.check(settings)
 
 
 def program(settings: cli.Settings) -> int:
     """Reproduces the chosen figures; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     if settings.list:
-        print(reproduce_plan.listing())
+        print(plan.listing())
         return 0
     check(settings)
-    chosen = reproduce_plan.choose(settings.figure, settings.scale)
+    chosen = plan.choose(settings.figure, settings.scale)
     cores = len(os.sched_getaffinity(0))
     cores = cores if settings.ray_address else max(1, cores // settings.workers)
     base = (f"--max_concurrent_threads={cores}",)
@@ -232,8 +223,8 @@ def program(settings: cli.Settings) -> int:
         figure.check()
     failed = []
     with grid.claim(folder, grid_plan.Grid(grid_plan.BINARIES[chosen[0].binary], (), (), ())):
-        executor = executors.build(settings, cores)
-        with executors.playing(executor, folder):
+        executor = players.build(settings, cores)
+        with players.playing(executor, folder):
             for figure in chosen:
                 found, errors = play(figure, settings.repeat or figure.repeat, base, folder / "runs", executor)
                 failed += [f"{figure.name}: {error}" for error in errors]
@@ -244,7 +235,3 @@ def program(settings: cli.Settings) -> int:
     if failed:
         print(f"\n{len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
     return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    cli.main(define(), program)

@@ -20,7 +20,7 @@ from typing import Any
 from data.errors import UsageError
 from optimization.study import cli, presets, run_folder
 
-_GRIDS = pathlib.Path(__file__).parent / "grids"
+_GRIDS = pathlib.Path(__file__).parent / "published"
 _SEED = "seed"
 _ROUNDS = "total_rounds"
 # A grid sets these itself, or they make a binary play several runs.

@@ -1,4 +1,4 @@
-"""Tests of scripts.executors."""
+"""Tests of scripts.grid.players."""
 
 import os
 import pathlib
@@ -8,22 +8,22 @@ import time
 import pytest
 
 from data.errors import Failure
-from scripts import executors, grid_worker
+from scripts.grid import player, players
 
 MODULE = "tests.scripts.toy_binary"
 
 
 def _job(folder, name, *flags, rounds=4):
-    return grid_worker.Job.of(MODULE, (f"--total_rounds={rounds}", *flags), folder, name, rounds)
+    return player.Job.of(MODULE, (f"--total_rounds={rounds}", *flags), folder, name, rounds)
 
 
 def _log(job):
-    return (pathlib.Path(job.folder) / grid_worker.LOG_FILE).read_text()
+    return (pathlib.Path(job.folder) / player.LOG_FILE).read_text()
 
 
 @pytest.fixture
 def one():
-    executor = executors.Local(1)
+    executor = players.Local(1)
     yield executor
     executor.close()
 
@@ -36,16 +36,16 @@ def _play(executor, *jobs):
 
 def test_one_process_plays_one_run_after_the_other_each_with_its_own_log(one, tmp_path):
     jobs = [_job(tmp_path, name) for name in ("a", "b")]
-    assert _play(one, *jobs) == dict.fromkeys(jobs, grid_worker.Result(0))
+    assert _play(one, *jobs) == dict.fromkeys(jobs, player.Result(0))
     first, second = map(_log, jobs)
     assert first.startswith("pid ")
     assert first == second
     for job in jobs:
-        assert (pathlib.Path(job.folder) / grid_worker.FINISHED_FILE).read_text() == '{"total_rounds": 4}\n'
+        assert (pathlib.Path(job.folder) / player.FINISHED_FILE).read_text() == '{"total_rounds": 4}\n'
 
 
 def test_as_many_processes_as_workers_play_at_once(tmp_path):
-    executor = executors.Local(2)
+    executor = players.Local(2)
     jobs = [_job(tmp_path, name) for name in ("a", "b")]
     _play(executor, *jobs)
     executor.close()
@@ -69,11 +69,11 @@ def test_failures_and_bad_usage_are_told_apart(one, tmp_path):
     assert "Traceback" in _log(failing)
     assert results[refused].status == 2
     assert results[refused].message.startswith("--rate=0.0: 0 is not a number above 0")
-    assert not (tmp_path / "a" / grid_worker.FINISHED_FILE).exists()
+    assert not (tmp_path / "a" / player.FINISHED_FILE).exists()
 
 
 def test_stopping_ends_the_runs_in_progress_and_those_that_wait(tmp_path):
-    executor = executors.Local(1)
+    executor = players.Local(1)
     jobs = [_job(tmp_path, name, f"--waits_for={tmp_path}/never") for name in ("a", "b")]
     for job in jobs:
         executor.submit(job)
@@ -85,7 +85,7 @@ def test_stopping_ends_the_runs_in_progress_and_those_that_wait(tmp_path):
 
 
 def test_a_ray_task_is_repeated_when_its_process_dies_and_its_process_plays_on(tmp_path):
-    executor = executors.Ray(None, workers=1, cores=1)
+    executor = players.Ray(None, workers=1, cores=1)
     try:
         jobs = [
             _job(tmp_path, "a", f"--dies_in={tmp_path}"),
@@ -101,7 +101,7 @@ def test_a_ray_task_is_repeated_when_its_process_dies_and_its_process_plays_on(t
 
 def test_an_address_without_a_cluster_is_told_at_once():
     with pytest.raises(Failure, match=r"--ray_address=127\.0\.0\.1:9: no Ray cluster answers there"):
-        executors.Ray("127.0.0.1:9", workers=1, cores=1)
+        players.Ray("127.0.0.1:9", workers=1, cores=1)
 
 
 def test_the_job_array_plays_each_run_and_continues_one_that_was_interrupted(tmp_path, monkeypatch):
@@ -109,7 +109,7 @@ def test_the_job_array_plays_each_run_and_continues_one_that_was_interrupted(tmp
     folder = tmp_path / "a grid"
     folder.mkdir()
     jobs = [_job(folder, "a", f"--dies_in={tmp_path}"), _job(folder, "b", "--rate=0.5")]
-    script = executors.write_slurm_script(folder, jobs, cores=3)
+    script = players.write_slurm_script(folder, jobs, cores=3)
     lines = script.read_text().splitlines()
     assert lines[0] == "#!/bin/sh"
     for line in ("#SBATCH --array=0-1", "#SBATCH --cpus-per-task=3", "#SBATCH --job-name=a_grid"):
@@ -127,4 +127,4 @@ def test_the_job_array_plays_each_run_and_continues_one_that_was_interrupted(tmp
     assert [task(0), task(1), task(0)] == [-9, 0, 0]
     assert "Continuing after round 1" in _log(jobs[0])
     for job in jobs:
-        assert (pathlib.Path(job.folder) / grid_worker.FINISHED_FILE).exists()
+        assert (pathlib.Path(job.folder) / player.FINISHED_FILE).exists()

@@ -1,4 +1,4 @@
-"""Tests of scripts.grid_results."""
+"""Tests of scripts.grid.results."""
 
 import json
 import math
@@ -9,15 +9,15 @@ import pytest
 from data.errors import UsageError
 from optimization.privacy import mechanisms, tuning
 from optimization.study import cli, run_folder
-from scripts import grid_plan, grid_results, grid_worker
+from scripts.grid import plan, player, results
 
 FLAGS = {"client_learning_rate": 0.1, "seed": 0, "total_rounds": 10}
 
 
 def _outcome(point, value, rounds=10, configuration="", seed=0, **flags):
     settings = cli.Settings(FLAGS | {"seed": seed} | flags, frozenset())
-    run = grid_plan.Run(point, seed, configuration, tuple(flags), (), settings)
-    return grid_results.Outcome(run, grid_results.FINISHED, rounds, value)
+    run = plan.Run(point, seed, configuration, tuple(flags), (), settings)
+    return results.Outcome(run, results.FINISHED, rounds, value)
 
 
 def _finished(tmp_path, metrics="round_num,score\n1,0.5\n2,0.7\n3,inf\n", versions=None):
@@ -28,28 +28,28 @@ def _finished(tmp_path, metrics="round_num,score\n1,0.5\n2,0.7\n3,inf\n", versio
         config["versions"] |= versions
         folder.write_json("config.json", config)
     folder.metrics_path.write_text(metrics)
-    folder.write_json(grid_worker.FINISHED_FILE, {"total_rounds": 3})
+    folder.write_json(player.FINISHED_FILE, {"total_rounds": 3})
     return folder.path
 
 
 def test_a_finished_folder_says_its_rounds_and_any_rounds_metric(tmp_path):
-    assert grid_results.finished_rounds(tmp_path / "nothing") == 0
+    assert results.finished_rounds(tmp_path / "nothing") == 0
     folder = _finished(tmp_path)
-    assert grid_results.finished_rounds(folder) == 3
-    assert grid_results.read_value(folder, "score", 2) == 0.7
-    assert math.isnan(grid_results.read_value(folder, "score", 3))
-    (folder / grid_worker.FINISHED_FILE).unlink()
-    assert grid_results.finished_rounds(folder) == 0
+    assert results.finished_rounds(folder) == 3
+    assert results.read_value(folder, "score", 2) == 0.7
+    assert math.isnan(results.read_value(folder, "score", 3))
+    (folder / player.FINISHED_FILE).unlink()
+    assert results.finished_rounds(folder) == 0
 
 
 def test_a_run_that_stopped_itself_early_counts_with_its_last_round(tmp_path):
-    assert grid_results.read_value(_finished(tmp_path, "round_num,score\n1,0.5\n2,0.7\n"), "score", 9) == 0.7
+    assert results.read_value(_finished(tmp_path, "round_num,score\n1,0.5\n2,0.7\n"), "score", 9) == 0.7
 
 
 def test_a_run_of_other_versions_is_named(tmp_path):
     folder = _finished(tmp_path, versions={"tensorflow": "1.15"})
     with pytest.raises(UsageError, match=f"{folder} was made with tensorflow 1.15; this is 2"):
-        grid_results.finished_rounds(folder)
+        results.finished_rounds(folder)
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -58,7 +58,7 @@ def test_a_run_of_another_format_is_named(tmp_path, number):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"format": number}))
     with pytest.raises(UsageError, match=f"{folder} holds a run of format {number}, not 2: choose another"):
-        grid_results.finished_rounds(folder)
+        results.finished_rounds(folder)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_a_run_of_another_format_is_named(tmp_path, number):
         ("config.json", "{", "config.json is not readable"),
         ("config.json", None, "is damaged: it has no config.json"),
         ("config.json", '{"flags": {}}', "config.json is damaged: it names no versions"),
-        (grid_worker.FINISHED_FILE, "{}", "finished.json is damaged"),
-        (grid_worker.FINISHED_FILE, "", "finished.json is not readable"),
+        (player.FINISHED_FILE, "{}", "finished.json is damaged"),
+        (player.FINISHED_FILE, "", "finished.json is not readable"),
     ],
 )
 def test_a_damaged_folder_is_named(tmp_path, file, content, message):
@@ -77,16 +77,16 @@ def test_a_damaged_folder_is_named(tmp_path, file, content, message):
     if content is not None:
         (folder / file).write_text(content)
     with pytest.raises(UsageError, match=f"{folder}.*{message}"):
-        grid_results.finished_rounds(folder)
+        results.finished_rounds(folder)
 
 
 def test_damaged_metrics_and_missing_columns_are_named(tmp_path):
     folder = _finished(tmp_path, "round_num,score\n1,much\n")
     with pytest.raises(UsageError, match=f"{folder}/metrics.csv is damaged: see its column score"):
-        grid_results.read_value(folder, "score", 3)
+        results.read_value(folder, "score", 3)
     (folder / "metrics.csv").write_text("round_num,score\n1,0.5\n")
     with pytest.raises(UsageError, match=r"metrics\.csv has no column reward"):
-        grid_results.read_value(folder, "reward", 3)
+        results.read_value(folder, "reward", 3)
 
 
 OUTCOMES = [
@@ -100,26 +100,26 @@ OUTCOMES = [
 
 
 def test_points_rank_by_rounds_then_by_the_mean_over_seeds_and_those_without_one_last():
-    (points,) = grid_results.rank(OUTCOMES, smallest=False).values()
+    (points,) = results.rank(OUTCOMES, smallest=False).values()
     assert [point.outcomes[0].run.point for point in points] == ["mixed", "high", "low", "few", "nan"]
     assert points[0].mean == 3.25
-    (points,) = grid_results.rank(OUTCOMES, smallest=True).values()
+    (points,) = results.rank(OUTCOMES, smallest=True).values()
     assert [point.outcomes[0].run.point for point in points] == ["low", "high", "mixed", "few", "nan"]
 
 
 def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_compared():
     words = [_outcome(kind, value, configuration=f"kind={kind}", kind=kind) for kind, value in [("a", 1.0), ("b", 2.0)]]
-    ranked = grid_results.rank(words, smallest=False)
+    ranked = results.rank(words, smallest=False)
     assert list(ranked) == ["kind=a", "kind=b"]
-    lines = grid_results.text(ranked, ["kind"], "score", smallest=False, shown=1).splitlines()
+    lines = results.text(ranked, ["kind"], "score", smallest=False, shown=1).splitlines()
     assert [line.split() for line in lines] == [
         ["rank", "kind", "score", "rounds"],
         ["1", "b", "2.0000", "10"],
         ["2", "a", "1.0000", "10"],
     ]
     more = [*words, _outcome("a2", 3.0, configuration="kind=a", kind="a", client_learning_rate=0.7)]
-    ranked = grid_results.rank(more, smallest=False)
-    lines = grid_results.text(ranked, ["kind", "client_learning_rate"], "score", smallest=False, shown=1).splitlines()
+    ranked = results.rank(more, smallest=False)
+    lines = results.text(ranked, ["kind", "client_learning_rate"], "score", smallest=False, shown=1).splitlines()
     assert [line.split() for line in lines[:3]] == [
         ["kind=a"],
         ["rank", "client_learning_rate", "score", "rounds"],
@@ -129,7 +129,7 @@ def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_
 
 
 def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first(tmp_path):
-    found = grid_results.table(OUTCOMES, ["client_learning_rate"], "score", tmp_path)
+    found = results.table(OUTCOMES, ["client_learning_rate"], "score", tmp_path)
     columns = ["run", "status", "score", "rounds", "client_learning_rate", "seed", "total_rounds", "error"]
     assert list(found.columns) == columns
     assert list(found["run"])[3:5] == ["mixed/seed_0", "mixed/seed_1"]
@@ -139,21 +139,21 @@ def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first(tmp_path):
 def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
     outcomes = [_outcome(f"p{place}", 0.5) for place in range(3)]
     mechanism = mechanisms.Mechanism("dpsgd", 1.0, 1000, 10, "poisson")
-    assert grid_results.privacy_told(outcomes, tmp_path) == ""
+    assert results.privacy_told(outcomes, tmp_path) == ""
     for outcome in outcomes[:2]:
         (tmp_path / outcome.run.name).mkdir(parents=True)
         (tmp_path / outcome.run.name / "privacy.json").write_text(json.dumps(mechanism.report(5)))
-    told = grid_results.privacy_told(outcomes, tmp_path)
+    told = results.privacy_told(outcomes, tmp_path)
     assert told == f"{tuning.describe([(mechanism, 5)] * 2)} Not counted: 1 runs without a privacy.json."
     assert f"The 2 runs together spend epsilon {mechanism.epsilon(10):.3g} by RDP" in told
 
 
 def test_the_two_learning_rates_are_the_servers_and_the_clients():
-    assert grid_results.learning_rates(["client_learning_rate", "mu", "server_learning_rate"]) == (
+    assert results.learning_rates(["client_learning_rate", "mu", "server_learning_rate"]) == (
         "server_learning_rate",
         "client_learning_rate",
     )
-    assert grid_results.learning_rates(["client_learning_rate"]) is None
+    assert results.learning_rates(["client_learning_rate"]) is None
 
 
 def test_the_heat_map_shows_the_best_over_other_flags(tmp_path):
@@ -164,10 +164,10 @@ def test_the_heat_map_shows_the_best_over_other_flags(tmp_path):
         for mu in (0.0, 0.5)
         if (s, c) != (2.0, 2.0)
     ]
-    (points,) = grid_results.rank(grid, smallest=False).values()
+    (points,) = results.rank(grid, smallest=False).values()
     axes = ("server_learning_rate", "client_learning_rate")
-    assert grid_results.cells(points, axes) == {(1.0, 1.0): 11.5, (1.0, 2.0): 12.5, (2.0, 1.0): 21.5}
+    assert results.cells(points, axes) == {(1.0, 1.0): 11.5, (1.0, 2.0): 12.5, (2.0, 1.0): 21.5}
     path = tmp_path / "heat_map.png"
-    grid_results.heat_map(points, axes, path, metric="score", title="", smallest=False)
+    results.heat_map(points, axes, path, metric="score", title="", smallest=False)
     shape = matplotlib.image.imread(path).shape
     assert min(shape[:2]) > 300

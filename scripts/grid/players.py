@@ -1,6 +1,6 @@
 """Where a grid's runs are played: in processes of this machine, on a Ray cluster, or by a job array.
 
-`Local` and `Ray` give the same runs to the same `grid_worker.play`; processes live from run to run, so that TensorFlow
+`Local` and `Ray` give the same runs to the same `player.play`; processes live from run to run, so that TensorFlow
 Federated is imported once in each.
 """
 
@@ -21,10 +21,10 @@ from typing import Protocol
 
 from data.errors import Failure, UsageError
 from optimization.study import cli, interruption
-from scripts import grid_worker
-from scripts.grid_worker import Job, Result
+from scripts.grid import player
+from scripts.grid.player import Job, Result
 
-_ROOT = pathlib.Path(__file__).resolve().parent.parent
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
 _DATA_DIR = "FEDBANDITS_DATA_DIR"
 _WORKING_DIR = "BUILD_WORKING_DIRECTORY"  # Relative paths of a run's flags start where the user is.
 _RAY_RETRIES = 2
@@ -147,7 +147,7 @@ class _Worker:
             result = Result(*json.loads(line))
             return job, result, result.status <= 128
         status = self._process.wait()
-        log = pathlib.Path(job.folder) / grid_worker.LOG_FILE
+        log = pathlib.Path(job.folder) / player.LOG_FILE
         what = f"signal {-status}" if status < 0 else f"exit status {status}"
         return job, Result(1, f"Its process ended ({what}); see {log}."), False
 
@@ -287,7 +287,7 @@ def _check_address(address: str) -> None:
 
 def _ray_task(job: Job, environment: dict[str, str]) -> Result:
     os.environ.update(environment)
-    return grid_worker.play(job)
+    return player.play(job)
 
 
 def _environment() -> dict[str, str]:

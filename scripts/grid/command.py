@@ -4,11 +4,6 @@ Flags of all runs are checked before anything slow is imported. A run lies in a 
 played once, continued where it was interrupted, and found again by every grid that holds it.
 """
 
-if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization.study import interruption
-
-    interruption.install()
-
 import contextlib
 import fcntl
 import importlib
@@ -23,9 +18,10 @@ import tqdm
 
 from data.errors import Failure, UsageError
 from optimization.study import cli, files, run_folder
-from scripts import executors, grid_plan, grid_results, grid_worker, halving, runs
-from scripts.grid_plan import Run
-from scripts.grid_results import Outcome
+from scripts import runs
+from scripts.grid import halving, plan, player, players, results
+from scripts.grid.plan import Run
+from scripts.grid.results import Outcome
 
 _USAGE = """
 Plays a grid of runs and ranks them: the cross product of the values to sweep, or a published grid.
@@ -44,9 +40,9 @@ def define() -> cli.FlagSet:
     """Returns the flags of `grid`; those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
     flags.group("What is run")
-    flags.choice("binary", None, list(grid_plan.BINARIES), "experiment (default: run_federated, or the grid's)")
+    flags.choice("binary", None, list(plan.BINARIES), "experiment (default: run_federated, or the grid's)")
     flags.texts("sweep", "flag=value,value: values to try of a run's flag; may be given for several flags")
-    known = "; ".join(f"{name}, {grid.about}" for name, grid in grid_plan.published().items())
+    known = "; ".join(f"{name}, {grid.about}" for name, grid in plan.published().items())
     flags.text("grid", None, f"a published grid: {known}. Flags and sweeps given beside it win")
     flags.integer("repeat", 1, "runs of every point, with consecutive seeds", low=1)
 
@@ -63,7 +59,7 @@ def define() -> cli.FlagSet:
     )
     flags.integer("reduction_factor", 2, "asha: one of so many points goes on", low=2)
 
-    executors.define(flags, slurm_script="write a job array for Slurm, and run nothing")
+    players.define(flags, slurm_script="write a job array for Slurm, and run nothing")
 
     flags.group("Output")
     flags.text("root_output_dir", "runs", "folder of all grids")
@@ -83,7 +79,7 @@ def check(settings: cli.Settings) -> None:
         raise UsageError("--expand_steps has an effect only with --expand_edges.")
     if settings.lower_is_better is not None and not settings.metric:
         raise UsageError("--lower_is_better has an effect only with --metric: the binary's own is known.")
-    executors.check(settings)
+    players.check(settings)
     if settings.executor == "slurm_script" and (settings.expand_edges or settings.early_stop):
         raise UsageError(
             "--executor=slurm_script writes all runs beforehand: --expand_edges and --early_stop decide by results."
@@ -93,7 +89,7 @@ def check(settings: cli.Settings) -> None:
 class Sweep:
     """A grid that is played in its folder."""
 
-    def __init__(self, grid: grid_plan.Grid, folder: pathlib.Path, executor, metric: str, *, smallest: bool):
+    def __init__(self, grid: plan.Grid, folder: pathlib.Path, executor, metric: str, *, smallest: bool):
         """Takes what is played, where and by whom; `smallest` says whether less of the metric is better."""
         self.grid = grid
         self.metric = metric
@@ -101,8 +97,8 @@ class Sweep:
         self.outcomes: dict[str, Outcome] = {}
         self._folder = folder
         self._executor = executor
-        self._waiting: dict[grid_worker.Job, Run] = {}
-        self._attempts: dict[grid_worker.Job, int] = {}
+        self._waiting: dict[player.Job, Run] = {}
+        self._attempts: dict[player.Job, int] = {}
         self._progress = tqdm.tqdm(unit="run", total=0, disable=None, dynamic_ncols=True)
 
     def submit(self, some: Iterable[Run]) -> None:
@@ -119,10 +115,10 @@ class Sweep:
     def _is_settled(self, run: Run) -> bool:
         """Returns whether a run needs no playing: it is finished, or its folder cannot be used."""
         outcome = self.outcomes[run.name]
-        if outcome.status == grid_results.FAILED:
+        if outcome.status == results.FAILED:
             return True
         try:
-            if grid_results.finished_rounds(self._folder / run.name) < run.settings.total_rounds:
+            if results.finished_rounds(self._folder / run.name) < run.settings.total_rounds:
                 return False
             self._finish(run)
         except UsageError as error:
@@ -136,13 +132,13 @@ class Sweep:
         self._executor.submit(one)
 
     def _finish(self, run: Run) -> None:
-        value = grid_results.read_value(self._folder / run.name, self.metric, run.settings.total_rounds)
+        value = results.read_value(self._folder / run.name, self.metric, run.settings.total_rounds)
         outcome = self.outcomes[run.name]
-        outcome.status, outcome.value, outcome.rounds = grid_results.FINISHED, value, run.settings.total_rounds
+        outcome.status, outcome.value, outcome.rounds = results.FINISHED, value, run.settings.total_rounds
 
     def _fail(self, run: Run, error: str) -> None:
         outcome = self.outcomes[run.name]
-        outcome.status, outcome.value, outcome.rounds, outcome.error = grid_results.FAILED, math.nan, 0, error
+        outcome.status, outcome.value, outcome.rounds, outcome.error = results.FAILED, math.nan, 0, error
 
     def finish(self, some: Sequence[Run]) -> None:
         """Waits until these runs are finished or have failed."""
@@ -169,18 +165,18 @@ class Sweep:
             return -math.inf
         return -mean if self.smallest else mean
 
-    def ranked(self) -> dict[str, list[grid_results.Point]]:
+    def ranked(self) -> dict[str, list[results.Point]]:
         """Returns the points of each configuration, the best first."""
-        return grid_results.rank(list(self.outcomes.values()), smallest=self.smallest)
+        return results.rank(list(self.outcomes.values()), smallest=self.smallest)
 
     def close(self) -> None:
         """Ends the progress bar."""
         self._progress.close()
 
 
-def job(folder: pathlib.Path, grid: grid_plan.Grid, run: Run) -> grid_worker.Job:
+def job(folder: pathlib.Path, grid: plan.Grid, run: Run) -> player.Job:
     """Returns the job that plays a run of a grid below a folder."""
-    return grid_worker.Job.of(grid.binary.module, run.arguments, folder, run.name, run.settings.total_rounds)
+    return player.Job.of(grid.binary.module, run.arguments, folder, run.name, run.settings.total_rounds)
 
 
 def play_all(sweep: Sweep, some: Sequence[Run]) -> None:
@@ -225,8 +221,8 @@ def play_halving(sweep: Sweep, some: Sequence[Run], factor: int, at_once: int) -
             sweep.finish(runs_of(oldest))
             scores[oldest] = sweep.score(runs_of(oldest))
     for outcome in sweep.outcomes.values():
-        if outcome.status == grid_results.FINISHED and outcome.rounds < rungs[-1]:
-            outcome.status = grid_results.STOPPED_EARLY
+        if outcome.status == results.FINISHED and outcome.rounds < rungs[-1]:
+            outcome.status = results.STOPPED_EARLY
 
 
 def expand(sweep: Sweep, most: int) -> None:
@@ -249,25 +245,23 @@ def report(sweep: Sweep, folder: pathlib.Path) -> int:
     """Writes and prints what the runs gave; returns the exit status."""
     outcomes, swept = list(sweep.outcomes.values()), sweep.grid.swept
     ranked = sweep.ranked()
-    results = grid_results.table(outcomes, swept, sweep.metric, folder / "runs")
-    files.replace(folder / "results.csv", results.to_csv(index=False).encode())
-    print(grid_results.text(ranked, swept, sweep.metric, smallest=sweep.smallest, shown=_SHOWN))
+    table = results.table(outcomes, swept, sweep.metric, folder / "runs")
+    files.replace(folder / "results.csv", table.to_csv(index=False).encode())
+    print(results.text(ranked, swept, sweep.metric, smallest=sweep.smallest, shown=_SHOWN))
     written = ["results.csv"]
-    if axes := grid_results.learning_rates(swept):
+    if axes := results.learning_rates(swept):
         for configuration, points in ranked.items():
             words = "_".join(word.partition("=")[2] for word in configuration.split())
             name = f"heat_map{f'_{words}' if words else ''}.png".replace("/", "_")
             title = (configuration or folder.name).replace("_", " ")
             if other := set(points[0].outcomes[0].run.numbers) - set(axes):
                 title += f"; best over {', '.join(sorted(other))}".replace("_", " ")
-            grid_results.heat_map(
-                points, axes, folder / name, metric=sweep.metric, title=title, smallest=sweep.smallest
-            )
+            results.heat_map(points, axes, folder / name, metric=sweep.metric, title=title, smallest=sweep.smallest)
             written.append(name)
-    if told := grid_results.privacy_told(outcomes, folder / "runs"):
+    if told := results.privacy_told(outcomes, folder / "runs"):
         print(told)
     print(f"Results in {folder}: {', '.join(written)}; each run's folder in {folder / 'runs'}")
-    failed = [outcome for outcome in outcomes if outcome.status == grid_results.FAILED]
+    failed = [outcome for outcome in outcomes if outcome.status == results.FAILED]
     if failed:
         print(f"{len(failed)} of {len(outcomes)} runs failed:", file=sys.stderr)
         for outcome in failed:
@@ -275,7 +269,7 @@ def report(sweep: Sweep, folder: pathlib.Path) -> int:
     return 1 if failed else 0
 
 
-def claim(folder: pathlib.Path, grid: grid_plan.Grid):
+def claim(folder: pathlib.Path, grid: plan.Grid):
     """Makes a grid's folder, and returns its lock, which is held while it is open.
 
     Raises:
@@ -312,7 +306,7 @@ def claim(folder: pathlib.Path, grid: grid_plan.Grid):
     return lock
 
 
-def check_metric(settings: cli.Settings, binary: grid_plan.Binary) -> None:
+def check_metric(settings: cli.Settings, binary: plan.Binary) -> None:
     """Refuses a metric that the binary does not have.
 
     Raises:
@@ -328,7 +322,7 @@ def check_metric(settings: cli.Settings, binary: grid_plan.Binary) -> None:
 def program(settings: cli.Settings) -> int:
     """Plays the grid; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     check(settings)
-    grid = grid_plan.build(
+    grid = plan.build(
         settings.run_flags,
         sweeps=settings.sweep,
         repeat=settings.repeat,
@@ -338,7 +332,7 @@ def program(settings: cli.Settings) -> int:
     if not settings.sweep and not settings.grid:
         raise UsageError("--sweep is missing: give a flag and the values to try, as client_learning_rate=0.1,1.")
     check_metric(settings, grid.binary)
-    given = grid_plan.parse(grid.binary.module, settings.run_flags)
+    given = plan.parse(grid.binary.module, settings.run_flags)
     cores = len(os.sched_getaffinity(0))
     if "max_concurrent_threads" in given.given:
         cores = given.max_concurrent_threads or cores
@@ -363,23 +357,23 @@ def program(settings: cli.Settings) -> int:
         return play(settings, grid, some, folder, cores)
 
 
-def write_script(grid: grid_plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
+def write_script(grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
     """Writes the job array of what is not finished; returns the exit status."""
-    left = [run for run in some if grid_results.finished_rounds(folder / "runs" / run.name) < run.settings.total_rounds]
+    left = [run for run in some if results.finished_rounds(folder / "runs" / run.name) < run.settings.total_rounds]
     if not left:
         print(f"All {len(some)} runs are finished: --executor=local ranks them.")
         return 0
-    script = executors.write_slurm_script(folder, [job(folder / "runs", grid, run) for run in left], cores)
+    script = players.write_slurm_script(folder, [job(folder / "runs", grid, run) for run in left], cores)
     print(f"{len(left)} runs in {script}. When they are done, the same command with --executor=local ranks them.")
     return 0
 
 
-def play(settings: cli.Settings, grid: grid_plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
+def play(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
     """Plays the runs and reports; returns the exit status."""
-    executor = executors.build(settings, cores)
+    executor = players.build(settings, cores)
     smallest = grid.binary.smallest if settings.metric is None else bool(settings.lower_is_better)
     sweep = Sweep(grid, folder / "runs", executor, settings.metric or grid.binary.metric, smallest=smallest)
-    with executors.playing(executor, folder), contextlib.closing(sweep):
+    with players.playing(executor, folder), contextlib.closing(sweep):
         if settings.early_stop:
             play_halving(sweep, some, settings.reduction_factor, settings.workers)
         else:
@@ -387,7 +381,3 @@ def play(settings: cli.Settings, grid: grid_plan.Grid, some: Sequence[Run], fold
         if settings.expand_edges:
             expand(sweep, settings.expand_steps)
     return report(sweep, folder)
-
-
-if __name__ == "__main__":
-    cli.main(define(), program)

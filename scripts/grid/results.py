@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from data.errors import UsageError
 from optimization.privacy import mechanisms, tuning
 from optimization.study import files, run_folder
-from scripts import grid_plan, grid_worker, runs
+from scripts import runs
+from scripts.grid import plan, player
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +32,7 @@ class Outcome:
       error: Why it failed.
     """
 
-    run: grid_plan.Run
+    run: plan.Run
     status: str = UNFINISHED
     rounds: int = 0
     value: float = math.nan
@@ -46,7 +47,7 @@ def finished_rounds(folder: pathlib.Path) -> int:
         names the folder.
     """
     config = folder / "config.json"
-    mark = folder / grid_worker.FINISHED_FILE
+    mark = folder / player.FINISHED_FILE
     if not config.exists():
         if mark.exists() or (folder / "metrics.csv").exists():
             raise UsageError(f"{folder} is damaged: it has no config.json. Delete it, and it is run again.")
@@ -175,7 +176,7 @@ def text(
         for place, point in enumerate(points[:shown], 1):
             values = [outcome.value for outcome in point.outcomes]
             settings = point.outcomes[0].run.settings
-            row = {"rank": place} | {name: grid_plan.as_text(settings[name]) for name in swept if name not in words}
+            row = {"rank": place} | {name: plan.as_text(settings[name]) for name in swept if name not in words}
             row |= {metric: point.mean}
             if len(values) > 1:
                 row |= {"lowest": min(values), "highest": max(values), "seeds": len(values)}

@@ -9,9 +9,11 @@ import pytest
 from matplotlib import figure as figures
 
 from data.errors import UsageError
-from scripts import grid_plan, reproduce, reproduce_pictures, reproduce_plan, reproduce_results
-from scripts.reproduce_plan import Arm, Claim, Figure, Measure, Published
-from scripts.reproduce_results import AGREES, DISAGREES, UNCHECKED, Found, Value
+from scripts.grid import plan as grid_plan
+from scripts.reproduce import command as reproduce
+from scripts.reproduce import pictures, plan, results
+from scripts.reproduce.plan import Arm, Claim, Figure, Measure, Published
+from scripts.reproduce.results import AGREES, DISAGREES, UNCHECKED, Found, Value
 
 TOY = grid_plan.Binary("tests.scripts.toy_binary", "score")
 SCORE = Measure("score", "score")
@@ -56,7 +58,7 @@ def play(tmp_path, monkeypatch):
     monkeypatch.setitem(grid_plan.BINARIES, "toy", TOY)
 
     def start(figure: Figure, *arguments: str) -> int:
-        monkeypatch.setattr(reproduce_plan, "load", lambda scale: {figure.name: figure})
+        monkeypatch.setattr(plan, "load", lambda scale: {figure.name: figure})
         own = (f"--root_output_dir={tmp_path}", "--experiment_name=r", "--workers=1", f"--figure={figure.name}")
         return reproduce.program(reproduce.define().parse(["reproduce", *own, *arguments]))
 
@@ -69,17 +71,17 @@ def play(tmp_path, monkeypatch):
 )
 def test_a_measure_is_taken_at_its_round(tmp_path, at, expected):
     found = _found(tmp_path, "arm", {"score": [0.1, 0.5, 0.2, 0.4]})
-    assert reproduce_results.measured(Measure("m", "score", at), found) == pytest.approx([expected], nan_ok=True)
+    assert results.measured(Measure("m", "score", at), found) == pytest.approx([expected], nan_ok=True)
 
 
 def test_a_threshold_that_is_not_reached_is_infinitely_late(tmp_path):
     found = _found(tmp_path, "arm", {"score": [0.1, 0.5]})
-    assert reproduce_results.measured(Measure("m", "score", "rounds to 0.6", True), found) == [math.inf]
+    assert results.measured(Measure("m", "score", "rounds to 0.6", True), found) == [math.inf]
 
 
 def test_the_deviation_of_residuals_is_over_rounds_and_seeds(tmp_path):
     found = _found(tmp_path, "arm", {"auc": [0.5, 0.9]}, {"auc": [0.7, 0.9]})
-    (deviation,) = reproduce_results.measured(Measure("m", "auc", "deviation"), found)
+    (deviation,) = results.measured(Measure("m", "auc", "deviation"), found)
     # Residuals -0.1, 0, 0.1, 0.
     assert deviation == pytest.approx(math.sqrt(0.02 / 3))
 
@@ -87,23 +89,23 @@ def test_the_deviation_of_residuals_is_over_rounds_and_seeds(tmp_path):
 def test_an_array_of_the_run_folder_is_measured_by_the_size_of_its_numbers(tmp_path):
     found = _found(tmp_path, "arm", {"score": [1.0]})
     np.savez(found.folders[0] / "d.npz", skewness=[-1.0, 3.0, math.nan])
-    assert reproduce_results.measured(Measure("m", "d.npz:skewness"), found) == [2.0]
+    assert results.measured(Measure("m", "d.npz:skewness"), found) == [2.0]
     with pytest.raises(UsageError, match=r"d\.npz holds no kurtosis"):
-        reproduce_results.measured(Measure("m", "d.npz:kurtosis"), found)
+        results.measured(Measure("m", "d.npz:kurtosis"), found)
 
 
 def test_a_column_that_is_not_there_is_named(tmp_path):
     found = _found(tmp_path, "arm", {"score": [1.0]})
     with pytest.raises(UsageError, match=r"seed_0/metrics\.csv has no column reward"):
-        reproduce_results.measured(Measure("m", "reward"), found)
+        results.measured(Measure("m", "reward"), found)
 
 
 def test_mean_and_deviation_over_seeds_stand_beside_the_published_number(tmp_path):
     found = {"near": _found(tmp_path, "near", {"score": [1.0]}, {"score": [3.0]})}
-    (row,) = reproduce_results.values(_figure(), found)
+    (row,) = results.values(_figure(), found)
     assert (row.arm, row.mean, row.seeds, row.published.value) == ("near", 2.0, 2, 4.0)
     assert row.deviation == pytest.approx(math.sqrt(2))
-    table = reproduce_results.table([row])
+    table = results.table([row])
     assert list(table) == ["label", "measure", "ours_mean", "ours_deviation", "seeds", "published", "source"]
     assert table.iloc[0]["source"] == "section 1"
 
@@ -139,7 +141,7 @@ def test_a_claim_agrees_or_disagrees_or_cannot_be_checked(tmp_path, claim, statu
         "b": _found(tmp_path, "b", {"score": [0.4], "loss": [2.0]}),
         "c": _found(tmp_path, "c", {"score": [0.3], "loss": [1.0]}),
     }
-    (verdict,) = reproduce_results.check(figure, reproduce_results.values(figure, found))
+    (verdict,) = results.check(figure, results.values(figure, found))
     assert verdict.status == status
 
 
@@ -152,9 +154,9 @@ def test_stand_in_data_is_marked_on_the_picture_and_only_there(tmp_path, monkeyp
     )
     figure = _figure(stand_in=stand_in)
     found = {label: _found(tmp_path, label, {"score": [1.0, 2.0]}) for label in ("near", "far")}
-    rows = reproduce_results.values(figure, found)
+    rows = results.values(figure, found)
     outputs = [tmp_path / "f.png", tmp_path / "f.pdf"]
-    reproduce_pictures.draw(figure, found, rows, reproduce_results.check(figure, rows), outputs)
+    pictures.draw(figure, found, rows, results.check(figure, rows), outputs)
     assert outputs[0].read_bytes().startswith(b"\x89PNG")
     assert outputs[1].read_bytes().startswith(b"%PDF")
     words = titles[0].replace("\n", " ")
@@ -229,15 +231,15 @@ def test_the_study_s_own_picture_is_drawn_beside(tmp_path):
 
 
 def test_names_are_chosen_also_by_a_panel_and_once():
-    assert [one.name for one in reproduce_plan.choose("4a,1a,4c", reproduce_plan.SMALL)] == ["4", "1a"]
-    assert reproduce_plan.choose("all", reproduce_plan.SMALL) == list(reproduce_plan.load("small").values())
+    assert [one.name for one in plan.choose("4a,1a,4c", plan.SMALL)] == ["4", "1a"]
+    assert plan.choose("all", plan.SMALL) == list(plan.load("small").values())
 
 
 def test_an_unknown_figure_is_answered_with_near_names():
     with pytest.raises(UsageError, match="--figure=tabel1 is not known: did you mean table1 or "):
-        reproduce_plan.choose("1a,tabel1", reproduce_plan.PAPER)
+        plan.choose("1a,tabel1", plan.PAPER)
     with pytest.raises(UsageError, match="--figure=zzz is not known: --list prints their names"):
-        reproduce_plan.choose("zzz", reproduce_plan.PAPER)
+        plan.choose("zzz", plan.PAPER)
 
 
 @pytest.mark.parametrize(
@@ -262,15 +264,15 @@ def test_the_list_names_every_figure(capsys):
     assert any(line.startswith("mab_fl_table2") and "mab_fl_figure13" in line for line in lines)
 
 
-@pytest.mark.parametrize("scale", list(reproduce_plan.SCALES))
+@pytest.mark.parametrize("scale", list(plan.SCALES))
 def test_every_arm_of_every_figure_has_flags_that_its_binary_takes(scale):
-    for figure in reproduce_plan.load(scale).values():
+    for figure in plan.load(scale).values():
         figure.check()
         assert bool(figure.stand_in) == (scale == "small" or figure.binary == "run_mab_fl")
 
 
 def test_every_published_number_and_claim_is_of_an_arm_and_measure():
-    for figure in reproduce_plan.load(reproduce_plan.PAPER).values():
+    for figure in plan.load(plan.PAPER).values():
         labels = {arm.label for arm in figure.arms}
         measures = {measure.name for measure in figure.measures} | set(figure.searched)
         assert len(labels) == len(figure.arms)
@@ -283,7 +285,7 @@ def test_every_published_number_and_claim_is_of_an_arm_and_measure():
 
 
 def test_numbers_stand_where_the_texts_have_them():
-    known = reproduce_plan.load(reproduce_plan.PAPER)
+    known = plan.load(plan.PAPER)
     published = {
         name: {(one.arm, one.measure): one.value for one in figure.published} for name, figure in known.items()
     }
@@ -300,9 +302,9 @@ def test_numbers_stand_where_the_texts_have_them():
 def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
     """Each text's own figures, taken for ours, agree with its claims."""
     contradicted, checked = [], 0
-    for figure in reproduce_plan.load(reproduce_plan.PAPER).values():
+    for figure in plan.load(plan.PAPER).values():
         rows = [Value(one.arm, one.measure, one.value, 0.0, 2, one) for one in figure.published]
-        verdicts = reproduce_results.check(figure, rows) if rows else []
+        verdicts = results.check(figure, rows) if rows else []
         checked += sum(one.status != UNCHECKED for one in verdicts)
         contradicted += [(figure.name, one.claim.says, one.why) for one in verdicts if one.status == DISAGREES]
     assert contradicted == []
@@ -311,15 +313,15 @@ def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
 
 @pytest.mark.parametrize(("clicks", "status"), [(0.186, DISAGREES), (0.232, AGREES), (0.27, DISAGREES)])
 def test_a_stated_difference_of_clicks_is_neither_met_by_a_small_one_nor_by_a_large_one(clicks, status):
-    figure = reproduce_plan.choose("ads", reproduce_plan.PAPER)[0]
+    figure = plan.choose("ads", plan.PAPER)[0]
     ours = {"greedy": clicks, "epsilon-greedy": 0.182}
     rows = [Value(arm, "clicks", mean, 0.0, 20, None) for arm, mean in ours.items()]
-    (verdict,) = [one for one in reproduce_results.check(figure, rows) if "0.05" in one.claim.says]
+    (verdict,) = [one for one in results.check(figure, rows) if "0.05" in one.claim.says]
     assert verdict.status == status
 
 
 def test_the_small_scale_plays_other_runs_than_the_paper_s():
-    paper, small = reproduce_plan.load("paper")["1a"], reproduce_plan.load("small")["1a"]
+    paper, small = plan.load("paper")["1a"], plan.load("small")["1a"]
     assert [arm.label for arm in paper.arms] == [arm.label for arm in small.arms]
     assert "--task_type=digits" in small.arms[0].arguments
     assert "--task_type=digits" not in paper.arms[0].arguments
@@ -327,13 +329,13 @@ def test_the_small_scale_plays_other_runs_than_the_paper_s():
 
 def test_a_key_that_a_file_must_not_have_is_named(tmp_path, monkeypatch):
     (tmp_path / "x.toml").write_text('[text]\ntitle = "T"\nbinary = "run_ads"\n[f]\nabout = "A"\ncurve = 1\n')
-    monkeypatch.setattr(reproduce_plan, "_FOLDER", tmp_path)
+    monkeypatch.setattr(plan, "_FOLDER", tmp_path)
     with pytest.raises(ValueError, match=r"x\.toml, f: .*unknown curve"):
-        reproduce_plan.load("paper")
+        plan.load("paper")
 
 
 def test_arms_are_the_product_of_their_axes():
-    figure = reproduce_plan.load("small")["ucb_cs_figure1"]
+    figure = plan.load("small")["ucb_cs_figure1"]
     selectors = ("rand", "pow_d", "rpow_d", "ucb_cs")
     assert [arm.words for arm in figure.arms] == [(name, cohort) for name in selectors for cohort in ("m=1", "m=3")]
 
