@@ -3,7 +3,7 @@
 import pytest
 
 from data.errors import UsageError
-from scripts import benchmark
+from scripts.benchmark import command
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from scripts import benchmark
 )
 def test_bad_usage_is_explained(argument, message):
     with pytest.raises(UsageError, match=message):
-        benchmark.program(benchmark.define().parse(["benchmark", argument]))
+        command.program(command.define().parse(["benchmark", argument]))

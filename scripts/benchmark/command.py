@@ -5,11 +5,6 @@ of a round. For Stack Overflow: time, memory, bytes moved, and the sparse model 
 in the data sets' shapes, so that no file is needed. Prints a table and writes JSON.
 """
 
-if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization.study import interruption
-
-    interruption.install()
-
 import dataclasses
 import json
 import os
@@ -24,7 +19,7 @@ from unittest import mock
 from data.errors import UsageError
 from optimization.runtime import worker_process
 from optimization.study import cli, files
-from scripts import benchmark_tasks
+from scripts.benchmark import tasks
 
 _USAGE = """
 Benchmarks federated bandit rounds on this machine: EMNIST's CNN, 26 to 200 examples a client, batches of 16.
@@ -61,7 +56,7 @@ def program(settings: cli.Settings) -> None:
         results = _tag_prediction(settings, populations[0], cohorts[0])
         _write(results, settings.output)
         return
-    bench = _Benchmark(settings, populations[0], "emnist_chars", benchmark_tasks.emnist, 0.1)
+    bench = _Benchmark(settings, populations[0], "emnist_chars", tasks.emnist, 0.1)
     results = {"machine": _machine(), "main": bench.depth(cohorts[0], settings.rounds)}
     few = max(3, settings.rounds // 3)
     results["dpsgd_seconds_per_round"] = bench.private_seconds(cohorts[0], few)
@@ -286,18 +281,18 @@ def _tag_prediction(settings: cli.Settings, population: int, cohort: int) -> dic
     import numpy as np
     import tensorflow as tf
 
-    bench = _Benchmark(settings, population, "stackoverflow_tag", benchmark_tasks.stackoverflow, 1.0)
+    bench = _Benchmark(settings, population, "stackoverflow_tag", tasks.stackoverflow, 1.0)
     found, _ = bench.rounds(cohort, settings.rounds)
 
     def dense(weights, features):
         rows = tf.repeat(tf.range(tf.shape(features["ids"])[0]), tf.shape(features["ids"])[1])
         where = tf.stack([rows, tf.reshape(features["ids"], [-1])], axis=1)
-        shape = tf.stack([tf.shape(features["ids"])[0], benchmark_tasks.WORDS])
+        shape = tf.stack([tf.shape(features["ids"])[0], tasks.WORDS])
         return tf.scatter_nd(where, tf.reshape(features["values"], [-1]), shape) @ weights[0] + weights[1]
 
     found["dense_seconds_per_round"] = bench.seconds_with(dense, cohort, min(5, settings.rounds))
     sent = bench.inputs(cohort)
-    model = (benchmark_tasks.WORDS + 1) * benchmark_tasks.TAGS * 4
+    model = (tasks.WORDS + 1) * tasks.TAGS * 4
     # The clients on their way there; on its way back the state: the model, the deployed one, and Adam's two moments.
     found["megabytes_moved"] = round(
         (sum(np.asarray(leaf).nbytes for leaf in tf.nest.flatten(sent)) + 4 * model) / 1e6, 1
@@ -381,7 +376,3 @@ def _print(results: dict, cohort: int) -> None:
     print(f"{results['machine']['processor']}, {results['machine']['cores']} cores")
     for label, value in rows:
         print(f"{label:<62}{value}")
-
-
-if __name__ == "__main__":
-    cli.main(define(), program)

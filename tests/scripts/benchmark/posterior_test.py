@@ -5,19 +5,19 @@ import math
 import pytest
 
 from optimization import client_work, models
-from scripts import posterior_benchmark
+from scripts.benchmark import posterior
 
 
-@pytest.mark.parametrize("name", posterior_benchmark.ROUND_MODELS)
+@pytest.mark.parametrize("name", posterior.ROUND_MODELS)
 def test_the_models_sizes_are_those_told_before_tensorflow_is_imported(name):
     model = models.cnn(10) if name == "cnn" else models.resnet18((32, 32, 3), 100)
-    assert sum(math.prod(shape) for shape in model.shapes.values()) == posterior_benchmark.ROUND_MODELS[name]
+    assert sum(math.prod(shape) for shape in model.shapes.values()) == posterior.ROUND_MODELS[name]
 
 
 def test_a_round_is_measured(tff_worker):
     seen = []
     work = client_work.LocalSgd(0.01, 20, epochs=1)
-    found = posterior_benchmark.measure_round(models.mlp(50_000, (), 3), work, 7, (50_000,), 3, seen.append)
+    found = posterior.measure_round(models.mlp(50_000, (), 3), work, 7, (50_000,), 3, seen.append)
     (deltas,) = seen
     assert deltas.shape == (7, 150_003)
     assert deltas.any(axis=1).all()

@@ -1,0 +1,176 @@
+"""Measures client selection: rounds against the same steps in plain TensorFlow, and selectors of a large population.
+
+Data is generated in the shapes of Synthetic(1,1) and of Fashion-MNIST, so that no file is needed. Times are medians of
+rounds played in turn, so that a machine whose speed drifts slows both alike.
+"""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import statistics
+import time
+
+from data.errors import UsageError
+from data.tasks import registry
+from optimization.study import cli, files
+
+_USAGE = """
+Benchmarks client selection on this machine.
+
+  client_selection_benchmark
+  client_selection_benchmark --rounds=100 --population=10000000
+"""
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `client_selection_benchmark`."""
+    flags = cli.FlagSet(_USAGE)
+    flags.group("Flags")
+    flags.integer("rounds", 30, "measured rounds", low=3)
+    flags.integer("population", 1_000_000, "clients to select from", low=1)
+    flags.integer("cohort", 64, "clients to select", low=1)
+    flags.text("output", "client_selection_benchmark.json", "JSON file to write")
+    return flags
+
+
+def program(settings: cli.Settings) -> None:
+    """Runs the benchmark."""
+    path = pathlib.Path(cli.user_path(settings.output))
+    files.check_output("output", path)
+    if settings.cohort > settings.population:
+        raise UsageError(f"--cohort={settings.cohort} clients cannot be chosen from {settings.population}.")
+    results = {
+        "cores": len(os.sched_getaffinity(0)),
+        "load_average": os.getloadavg()[0],
+        "selection_milliseconds": _selection(settings.population, settings.cohort, settings.rounds),
+    }
+
+    from optimization.runtime import worker
+
+    worker.start()
+    results["synthetic"] = _synthetic(settings.rounds)
+    results["fashion_mnist"] = _fashion_mnist(settings.rounds)
+    files.replace(path, json.dumps(results, indent=2).encode() + b"\n")
+    print(json.dumps(results, indent=2))
+    print(f"Written to {path}.")
+
+
+def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
+    """Returns each selector's median milliseconds of `candidates` and `select` together, after losses were observed."""
+    import numpy as np
+
+    from bandits.client_selection import flags
+    from optimization.selection import selectors
+    from optimization.study import selector_flags
+
+    settings = flags.define().parse(["benchmark"])
+    sizes = np.random.default_rng(0).lognormal(4, 2, population).astype(int) + 50
+    found = {}
+    for name in selector_flags.SELECTORS:
+        selector = selector_flags.build(settings, name, sizes, cohort)
+        state, times = selector.initial_state(), []
+        for round_num in range(rounds):
+            draw = np.random.default_rng(round_num)
+            start = time.perf_counter()
+            polled = selector.candidates(state, draw)
+            seconds = time.perf_counter() - start
+            if len(polled):
+                state = selector.observe_poll(state, polled, np.ones(len(polled)))
+            start = time.perf_counter()
+            chosen = np.unique(selector.select(state, draw))
+            times.append(seconds + time.perf_counter() - start)
+            state = selector.observe(state, chosen, selectors.LocalLosses(np.ones(len(chosen)), np.ones(len(chosen))))
+        found[name] = round(1000 * statistics.median(times), 1)
+    return found
+
+
+def _synthetic(rounds: int) -> dict[str, float]:
+    """Returns median seconds of a round of Synthetic(1,1) with three clients, and of an evaluation."""
+    from bandits.client_selection import experiment, flags
+
+    found = {}
+    for name in ("ucb_cs", "pow_d"):
+        argv = ["benchmark", f"--client_selection={name}", "--partition_seed=1"]
+        settings = flags.resolve(flags.define().parse(argv)).runs[0]
+        task = registry.load_task(settings)
+        run = experiment.Run(settings, task, experiment.Computations(settings, task))
+        progress, _ = run.play_round(run.initial_progress(), 1)
+        run.evaluate(progress)
+        times, evaluations = [], []
+        for round_num in range(2, rounds + 2):
+            start = time.perf_counter()
+            progress, _ = run.play_round(progress, round_num)
+            times.append(time.perf_counter() - start)
+            start = time.perf_counter()
+            run.evaluate(progress)
+            evaluations.append(time.perf_counter() - start)
+        found[f"{name}_seconds_per_round"] = round(statistics.median(times), 4)
+        found["seconds_per_evaluation"] = round(statistics.median(evaluations), 4)
+    return found
+
+
+def _fashion_mnist(rounds: int) -> dict[str, float]:
+    """Returns median seconds of a round of three clients and 100 steps, and of the same steps without TFF."""
+    import numpy as np
+    import tensorflow as tf
+
+    from bandits.client_selection import experiment, flags
+    from data import tasks
+    from data.tasks import images, rewards
+    from optimization import supervised
+
+    cores = len(os.sched_getaffinity(0))
+    draw = np.random.default_rng(0)
+    inputs = [
+        supervised.ClientInput(
+            draw.random((600, 28, 28, 1), dtype=np.float32),
+            draw.integers(0, 10, 600, dtype=np.int32),
+            np.array([0, position], np.int32),
+            np.int32(position),
+            np.float32(1),
+            np.float32(0.005),
+        )
+        for position in range(3)
+    ]
+    argv = ["benchmark", "--task_type=fashion_mnist", "--client_batch_size=64", "--client_steps_per_round=100"]
+    settings = flags.resolve(flags.define().parse(argv)).runs[0]
+    shape, num_actions, _, hidden = images.TASKS["fashion_mnist"]
+    task = tasks.Task(
+        clients=None,
+        held_out=None,
+        num_actions=num_actions,
+        feature_spec=(shape, "float32"),
+        model="mlp",
+        model_arguments={"num_features": 784, "hidden": hidden, "num_outputs": num_actions},
+        rewards={"exact": rewards.exact(num_actions)},
+    )
+    computations = experiment.Computations(settings, task)
+    definition, rounds_of_three = computations.definition(3), computations.rounds(3)
+    state = rounds_of_three.initialize()
+    weights = tuple(tf.constant(weight) for weight in state.weights)
+    trainers = [tf.function(definition.client_round()) for _ in range(cores)]
+    tensors = [tf.nest.map_structure(tf.constant, one) for one in inputs]
+
+    def one_after_another() -> None:
+        for one in tensors:
+            trainers[0](weights, one)
+
+    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
+
+        def as_many_as_cores() -> None:
+            shares = [tensors[core::cores] for core in range(cores)]
+            list(pool.map(lambda core: [trainers[core](weights, one) for one in shares[core]], range(cores)))
+
+        ways = {
+            "seconds_per_round": lambda: rounds_of_three.next(state, inputs),
+            "plain_tensorflow_one_client_after_another": one_after_another,
+            "plain_tensorflow_as_many_clients_as_cores": as_many_as_cores,
+        }
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(rounds + 1):
+            for name, way in ways.items():
+                start = time.perf_counter()
+                way()
+                times[name].append(time.perf_counter() - start)
+    return {name: round(statistics.median(values[1:]), 4) for name, values in times.items()}

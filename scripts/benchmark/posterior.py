@@ -1,0 +1,182 @@
+"""Measures time and memory of mean shift over a cohort's models, and of whole rounds. Prints them and writes JSON."""
+
+import functools
+import json
+import os
+import pathlib
+import resource
+import time
+from collections.abc import Iterable
+
+from data.errors import UsageError
+from optimization.study import cli, files
+
+_USAGE = """
+Benchmarks FedKP on this machine: normal values, Silverman's bandwidth, at most 20 steps.
+
+  posterior_benchmark                               # cluster mean of 100 clients x 1.2 million parameters
+  posterior_benchmark --kernel=gaussian --clients=20
+  posterior_benchmark --round_model=cnn --cohorts=20,100       # whole rounds: seconds, peak memory with the worker
+  posterior_benchmark --round_model=resnet18 --samples=20      # FedKPPA's: each client's chain has 20 samples
+"""
+ROUND_MODELS = {"cnn": 1_663_370, "resnet18": 11_227_812}  # Their parameters, known before TensorFlow is imported.
+_EXAMPLES = 20
+# Beside the cohort's models: TensorFlow twice, a few models on their way, the worker's own.
+_ROUND_BYTES = 2_500_000_000
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `posterior_benchmark`."""
+    flags = cli.FlagSet(_USAGE)
+    flags.group("Flags")
+    flags.integer("clients", 100, "models of the cohort", low=1)
+    flags.integer("parameters", 1_200_000, "parameters of a model", low=1)
+    flags.choice("kernel", "epanechnikov", ["epanechnikov", "gaussian"], "kernel of the density")
+    flags.choice("algorithm", "fedkp_cluster_mean", ["fedkp_cluster_mean", "fedkp"], "what is shifted")
+    flags.choice("round_model", None, list(ROUND_MODELS), "measure whole rounds of this model instead")
+    flags.text("cohorts", "10,20", f"clients of those rounds, separated by commas; each has {_EXAMPLES} examples")
+    flags.integer("samples", 0, "samples of a client's chain in those rounds (FedKPPA); 0 for plain SGD", low=0)
+    flags.text("output", "posterior_benchmark.json", "JSON file to write")
+    return flags
+
+
+def check(settings: cli.Settings) -> list[int]:
+    """Returns the cohorts to measure rounds of, none for mean shift alone.
+
+    Raises:
+      UsageError: On a flag without effect, or if this machine has not the memory.
+    """
+    import psutil
+
+    flags = ("clients", "parameters") if settings.round_model else ("cohorts", "samples")
+    if given := sorted(settings.given.intersection(flags)):
+        raise UsageError(f"--{given[0]} has an effect only with{'out' * bool(settings.round_model)} --round_model.")
+    cohorts = cli.whole_numbers("cohorts", settings.cohorts) if settings.round_model else []
+    clients = max(cohorts, default=settings.clients)
+    parameters = ROUND_MODELS.get(settings.round_model, settings.parameters)
+    # In Python's integers, which have no largest.
+    needed = 4 * clients * parameters + (_ROUND_BYTES + 4 * settings.samples * parameters if cohorts else 0)
+    if needed > (free := psutil.virtual_memory().available):
+        raise UsageError(
+            f"--{'cohorts' if cohorts else 'clients'}: {clients:,} models of {parameters:,} parameters need "
+            f"{needed / 1e9:,.1f} GB of memory, and {free / 1e9:,.1f} GB are free: give fewer."
+        )
+    return cohorts
+
+
+def measure_round(model, local_work, clients: int, shape: tuple[int, ...], outputs: int, aggregate) -> dict[str, float]:
+    """Returns the seconds of a round and the peak of memory in it, of the program and its worker together.
+
+    Args:
+      model: The `models.Model`.
+      local_work: The clients' training.
+      clients: Clients of the cohort.
+      shape: Of an example's features.
+      outputs: Labels.
+      aggregate: Makes one update of the deltas, float32 [clients, parameters].
+    """
+    import numpy as np
+    import tensorflow as tf
+    import tensorflow_federated as tff
+
+    from optimization import supervised
+    from optimization.posterior import process
+    from optimization.runtime import worker
+
+    processes = (os.getpid(), worker.start().pid)
+    definition = supervised.SupervisedProcess(
+        model=model,
+        local_work=local_work,
+        aggregator=tff.aggregators.MeanFactory(),
+        server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
+        feature_spec=tf.TensorSpec((None, *shape)),
+        label_spec=tf.TensorSpec((None,), tf.int32),
+        cohort_size=clients,
+    )
+    draw = np.random.default_rng(0)
+    cohort = [
+        supervised.ClientInput(
+            features=draw.normal(size=(_EXAMPLES, *shape)).astype(np.float32),
+            labels=draw.integers(0, outputs, _EXAMPLES).astype(np.int32),
+            key=np.array([0, position], np.int32),
+            position=np.int32(position),
+            weight=np.float32(_EXAMPLES),
+            learning_rate=np.float32(0.01),
+        )
+        for position in range(clients)
+    ]
+    weights = model.initial_weights(0)
+    for pid in processes:
+        pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")  # Forgets the peak of rounds before.
+    start = time.perf_counter()
+    updates = process.build_collection(definition)(weights, cohort)
+    collected = time.perf_counter()
+    aggregate(updates.deltas)
+    end = time.perf_counter()
+    models_mb = updates.deltas.nbytes / 2**20
+    return {
+        "clients": clients,
+        "seconds": round(end - start, 2),
+        "collecting_seconds": round(collected - start, 2),
+        "models_mb": round(models_mb),
+        "peak_mb_beyond_models": round(_peak_mb(processes) - models_mb),
+    }
+
+
+def _peak_mb(processes: Iterable[int]) -> float:
+    texts = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in processes]
+    return sum(int(text.partition("VmHWM:")[2].split()[0]) for text in texts) / 2**10
+
+
+def _rounds(settings: cli.Settings, cohorts: Iterable[int]) -> list[dict[str, float]]:
+    """Measures a round of FedKP, or FedKPPA, of each cohort."""
+    from optimization import client_work, models
+    from optimization.posterior import algorithms, kernels, mean_shift, samplers
+
+    shape, outputs = ((28, 28, 1), 10) if settings.round_model == "cnn" else ((32, 32, 3), 100)
+    model = models.cnn(outputs) if settings.round_model == "cnn" else models.resnet18(shape, outputs)
+    work = client_work.LocalSgd(0.01, _EXAMPLES, epochs=1)
+    if settings.samples:
+        update = functools.partial(samplers.fedpa_update, shrinkage=0.01)
+        work = algorithms.ChainWork(samplers.ChainSgd(0.01, _EXAMPLES, settings.samples), update)
+    aggregate = getattr(mean_shift.MeanShift(kernels.KERNELS[settings.kernel]), settings.algorithm)
+    return [measure_round(model, work, clients, shape, outputs, aggregate) for clients in cohorts]
+
+
+def program(settings: cli.Settings) -> None:
+    """Runs the benchmark."""
+    path = pathlib.Path(cli.user_path(settings.output))
+    files.check_output("output", path)
+    if cohorts := check(settings):
+        rounds = _rounds(settings, cohorts)
+        for found in rounds:
+            print(", ".join(f"{name} {value}" for name, value in found.items()))
+        files.replace(path, json.dumps(rounds, indent=2).encode() + b"\n")
+        return
+    import numpy as np
+    import psutil
+
+    from optimization.posterior import kernels, mean_shift
+
+    shape = (settings.clients, settings.parameters)
+    models = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    aggregate = getattr(mean_shift.MeanShift(kernels.KERNELS[settings.kernel]), settings.algorithm)
+    before = psutil.Process().memory_info().rss
+    start, cpu = time.perf_counter(), time.process_time()
+    aggregate(models)
+    results = {
+        "algorithm": settings.algorithm,
+        "kernel": settings.kernel,
+        "clients": settings.clients,
+        "parameters": settings.parameters,
+        "seconds": round(time.perf_counter() - start, 2),
+        "cpu_seconds": round(time.process_time() - cpu, 2),
+        "models_mb": round(models.nbytes / 2**20),
+        "peak_mb_beyond_models": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10 - before / 2**20),
+        "cores": len(os.sched_getaffinity(0)),
+        "load_average": round(os.getloadavg()[0], 2),
+    }
+    files.replace(path, json.dumps(results, indent=2).encode() + b"\n")
+    for name, value in results.items():
+        print(f"{name:<24}{value}")
+    print(f"\nWritten to {path}.")
