@@ -98,7 +98,7 @@ def define() -> cli.FlagSet:
         None,
         "START-END: only the clients from index START up to, not including, END take part",
     )
-    flags.text("initial_model_path", None, "folder of the run whose final model is the initial model")
+    flags.path("initial_model_path", None, "folder of the run whose final model is the initial model")
     flags.switch(
         "initial_model_is_public",
         False,
@@ -176,7 +176,7 @@ def define() -> cli.FlagSet:
     task_flags.define_data(flags)
 
     flags.group("Output")
-    flags.text("root_output_dir", "runs", "folder of all runs")
+    flags.path("root_output_dir", "runs", "folder of all runs")
     flags.folder("experiment_name", "name of this run's folder (default: task_scenario_bandit)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.integer("rounds_per_eval", None, "rounds between evaluations on held-out data; 0 for only the last")
@@ -195,7 +195,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
       UsageError: On a flag without effect, or values that do not go together.
     """
     published = presets.values(settings.preset, PRESETS)
-    settings = settings.with_defaults(published)
+    settings = settings.with_defaults(published).settled()
     task = tasks_registry.TASKS[settings.task_type]
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
@@ -218,7 +218,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     weighted = settings.importance_weighting
     if weighted is None:
         settings = settings.replace(importance_weighting=bandit.importance_weighted)
-    return task_flags.resolve(settings.with_user_paths("root_output_dir", "initial_model_path"))
+    return task_flags.resolve(settings)
 
 
 def _resolve_model_aggregation(settings: cli.Settings, bandit: registry.BanditEntry) -> cli.Settings:
@@ -256,7 +256,6 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
                 raise UsageError(
                     f"--bandits_{name} belongs to {policy}, not to --bandits_type={settings.bandits_type}."
                 )
-    server_flags.check(settings)
     if settings.scenario == "scratch":
         for name in sorted(settings.given):
             if name.startswith("init_"):

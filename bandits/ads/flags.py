@@ -72,12 +72,12 @@ def define() -> cli.FlagSet:
     )
 
     flags.group("Data")
-    flags.text("data_file", None, f"table of clicks, 0 or 1 (default: {ads.TABLE} in FEDBANDITS_DATA_DIR)")
+    flags.path("data_file", None, f"table of clicks, 0 or 1 (default: {ads.TABLE} in FEDBANDITS_DATA_DIR)")
     flags.text("rates", None, "instead: click rates of made impressions, separated by commas")
     flags.integer("impressions_per_client", None, f"of --rates: made for each client (default: {_IMPRESSIONS})", low=1)
 
     flags.group("Output")
-    flags.text("root_output_dir", "runs", "folder of all runs")
+    flags.path("root_output_dir", "runs", "folder of all runs")
     flags.folder("experiment_name", "name of this run's folder (default: ads_PRESET or ads_RULE)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.integer("rounds_per_checkpoint", 10, "rounds between checkpoints; 0 for only the last")
@@ -113,8 +113,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         )
     if settings.experiment_name is None:
         settings = settings.replace(experiment_name=f"ads_{settings.preset or settings.decision_rule}")
-    paths = {name: cli.user_path(settings[name]) for name in ("data_file", "root_output_dir") if settings[name]}
-    return settings.replace(**paths)
+    return settings
 
 
 def rule_values(settings: cli.Settings) -> dict[str, float]:

@@ -74,7 +74,7 @@ def define() -> cli.FlagSet:
     flags.switch("resplit", False, "make the clients anew for each seed: --partition_seed is then --seed")
 
     flags.group("Output")
-    flags.text("root_output_dir", "runs", "folder of all runs")
+    flags.path("root_output_dir", "runs", "folder of all runs")
     flags.folder("experiment_name", "name of this run's folder (default: client_selection_task_selector)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.integer("rounds_per_eval", 5, "rounds between evaluations; 0 for only the last")
@@ -93,14 +93,12 @@ def resolve(settings: cli.Settings) -> Plan:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    settings = settings.with_defaults(presets.values(settings.preset, PRESETS))
+    settings = settings.with_defaults(presets.values(settings.preset, PRESETS)).settled()
     task_flags.check(settings)
     worker_flags.addresses(settings)
-    server_flags.check(settings)
     task = registry.TASKS[settings.task_type]
     own = {name: value for name, value in task.defaults.items() if name in task.flags | set(_DEFAULTS)}
-    values = {name: value for name, value in (_DEFAULTS | own).items() if settings[name] is None}
-    settings = task_flags.resolve(settings.replace(**values).with_user_paths("root_output_dir"))
+    settings = task_flags.resolve(settings.filled(_DEFAULTS | own))
     names = _words("client_selection", settings.client_selection)
     for name in names:
         if name not in selector_flags.SELECTORS:

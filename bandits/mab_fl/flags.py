@@ -116,7 +116,7 @@ def define() -> cli.FlagSet:
     flags.choice("compare_with", "target", rewards.BASELINES, "what the averaged model is measured against")
     flags.integer("explore_every", 0, "every so many rounds, try all combinations; 0 for never")
     flags.number("explore_probability", 0.0, "probability that any other round tries all combinations", high=1.0)
-    flags.text("warm_start", None, "folder of an earlier run whose mean rewards are the rule's first estimates")
+    flags.path("warm_start", None, "folder of an earlier run whose mean rewards are the rule's first estimates")
 
     flags.group("Rounds")
     flags.integer("total_rounds", 15, "rounds", low=1)
@@ -136,20 +136,20 @@ def define() -> cli.FlagSet:
     flags.integer("tuning_rounds", 0, "rounds after the last in which the target tunes the best model by itself")
 
     flags.group("Data")
-    flags.text("data_dir", None, "folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment)")
+    flags.path("data_dir", None, "folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment)")
     flags.number("train_fraction", None, "part of everyone's rows to train on", high=1.0, above=True, below=True)
     flags.number("validation_fraction", None, "part to measure rewards on; the rest is for testing", high=1.0)
     flags.switch("resplit", False, "make or split the data anew for each seed, not once for all")
     flags.integer("num_workers", None, "generator, writers: participants (default: 4)", low=2)
     flags.integer("num_rows", None, "generator: rows of all participants together (default: 40000)", low=1, high=10**7)
     flags.text("positive_labels", None, "writers, tabular: labels that count as class 1, separated by commas")
-    flags.text("data_file", None, "tabular: .csv or .parquet file")
+    flags.path("data_file", None, "tabular: .csv or .parquet file")
     flags.text("client_column", None, "tabular: column that names the participant of a row")
     flags.text("label_column", None, "tabular: column of the class; by default all but the first count as class 1")
     flags.text("feature_columns", None, "tabular: columns of the features, separated by commas (default: the others)")
 
     flags.group("Output")
-    flags.text("root_output_dir", "runs", "folder of all runs")
+    flags.path("root_output_dir", "runs", "folder of all runs")
     flags.folder("experiment_name", "name of this run's folder (default: mab_fl_task_rule)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.integer("rounds_per_checkpoint", 5, "rounds between checkpoints; 0 for only the last")
@@ -222,12 +222,7 @@ def _resolve_one(settings: cli.Settings) -> cli.Settings:
             f"--num_workers={settings.num_workers}: the generator's pair needs at least 3 participants, and each of "
             f"them a row of --num_rows={settings.num_rows}."
         )
-    paths = {
-        name: cli.user_path(settings[name])
-        for name in ("data_dir", "data_file", "root_output_dir", "warm_start")
-        if settings[name]
-    }
-    return settings.replace(**paths)
+    return settings
 
 
 def _check_decisions(settings: cli.Settings) -> None:

@@ -84,7 +84,7 @@ def define() -> cli.FlagSet:
     task_flags.define_data(flags)
 
     flags.group("Output")
-    flags.text("root_output_dir", "runs", "folder of all runs")
+    flags.path("root_output_dir", "runs", "folder of all runs")
     flags.folder("experiment_name", "name of this run's folder (default: posterior_task_algorithm)")
     flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
     flags.text("thresholds", "0.84,0.86", "count the rounds until the running means reach these, separated by commas")
@@ -114,14 +114,15 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         del published["server_optimizer"], published["server_learning_rate"]
     settings = settings.with_defaults(published)
     algorithm = settings.algorithm
+    settings = settings.filled({"server_optimizer": "adam" if algorithm == "fedopt" else "sgd"}).settled()
     settings = algorithm_flags.resolve(settings, "algorithm")
     task_flags.check(settings)
     worker_flags.addresses(settings)
     task = registry.TASKS[settings.task_type]
     own = {name: value for name, value in task.defaults.items() if name in task.flags | set(_TASK_DEFAULTS)}
     own = _TASK_DEFAULTS | own
-    settings = settings.replace(**{name: value for name, value in own.items() if settings[name] is None})
-    settings = _resolve_server(settings)
+    own["server_learning_rate"] = 1.0 if settings.server_optimizer == "sgd" else _SERVER_LEARNING_RATE
+    settings = settings.filled(own)
     _check_server_data(settings)
     selector_flags.check(settings, [settings.client_selection])
     if settings.client_selection != "uniform" and settings.client_sampling_alpha is not None:
@@ -136,20 +137,9 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.experiment_name is None:
         name = f"{settings.preset or f'posterior_{settings.task_type}'}_{algorithm}"
         settings = settings.replace(experiment_name=name)
-    paths = ["root_output_dir"]
     if settings.server_data and server_clients(settings) == 0:
-        paths.append("server_data")
-    return task_flags.resolve(settings.with_user_paths(*paths))
-
-
-def _resolve_server(settings: cli.Settings) -> cli.Settings:
-    if settings.server_optimizer is None:
-        settings = settings.replace(server_optimizer="adam" if settings.algorithm == "fedopt" else "sgd")
-    server_flags.check(settings)
-    if settings.server_learning_rate is None:
-        rate = 1.0 if settings.server_optimizer == "sgd" else _SERVER_LEARNING_RATE
-        settings = settings.replace(server_learning_rate=rate)
-    return settings
+        settings = settings.replace(server_data=cli.user_path(settings.server_data))
+    return task_flags.resolve(settings)
 
 
 def _check_server_data(settings: cli.Settings) -> None:

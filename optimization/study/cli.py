@@ -4,8 +4,8 @@ Nothing here imports TensorFlow, so that `--help` and a mistyped flag are answer
 1 a failure, 2 bad usage, 130 and 143 an interruption by Ctrl-C and SIGTERM.
 """
 
+import dataclasses
 import errno
-import math
 import os
 import pathlib
 import shlex
@@ -21,6 +21,7 @@ from absl import flags
 
 from data.errors import Failure, UsageError
 from optimization.study import interruption
+from optimization.study.settings import Owner, Parameter, Settings
 
 # What the world outside may be to blame for: errors that need no traceback.
 _OUTSIDE = {
@@ -40,43 +41,15 @@ _DATA_DIR = "FEDBANDITS_DATA_DIR"  # Where the user's data is, if no flag says s
 _NOT_REPEATED = {"--restart", "-restart", "--restart=true"}
 _MOST_REPEATS = 500  # The folders of all runs are claimed beforehand, an open file each.
 _MOST = 2**31 - 1
-_FLOAT32 = (2.0**-126, (2 - 2.0**-23) * 2.0**127)  # The smallest normal number, and the largest.
 
 
-class Settings(Mapping[str, Any]):
-    """Values of all flags, read as `settings.name` or `settings["name"]`."""
+@dataclasses.dataclass(frozen=True)
+class _Group:
+    """Flags under one title of `--help`, each with its help and that of its choices, and what all belong to."""
 
-    def __init__(self, values: Mapping[str, Any], given: frozenset[str]):
-        self._values = dict(values)
-        self.given = given
-
-    def __getitem__(self, name: str) -> Any:
-        return self._values[name]
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__dict__["_values"][name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-    def __iter__(self):
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def replace(self, **values: Any) -> "Settings":
-        """Returns a copy with some values changed, and the same flags counted as given."""
-        return Settings({**self._values, **values}, self.given)
-
-    def with_defaults(self, defaults: Mapping[str, Any]) -> "Settings":
-        """Returns a copy in which flags that were not given take these values."""
-        kept = {name: value for name, value in defaults.items() if name not in self.given}
-        return self.replace(**kept)
-
-    def with_user_paths(self, *names: str) -> "Settings":
-        """Returns a copy in which these flags' paths, where given, are absolute; see `user_path`."""
-        return self.replace(**{name: user_path(self[name]) for name in names if self[name]})
+    title: str
+    owners: Mapping[str, Sequence[str] | bool]
+    flags: list[tuple[str, str, Mapping[str, str]]] = dataclasses.field(default_factory=list)
 
 
 class FlagSet:
@@ -95,20 +68,52 @@ class FlagSet:
         self._known_only = known_only
         self._flags = flags.FlagValues()
         self._flags.set_gnu_getopt(positional is not None)  # Flags may follow the other arguments.
-        self._groups: list[tuple[str, list[tuple[str, str, dict[str, str]]]]] = []
+        self._groups: list[_Group] = []
+        self._owners: dict[str, dict[str, Sequence[str] | bool]] = {}
+        self._parameters: dict[str, tuple[str, Mapping[str, Parameter]]] = {}
+        self._paths: list[str] = []
 
-    def group(self, title: str) -> None:
-        """Starts a group; flags that are defined next belong to it in `--help`."""
-        self._groups.append((title, []))
+    def group(self, title: str, **owners: Sequence[str] | bool) -> None:
+        """Starts a group; flags that are defined next belong to it in `--help`, and to the owners, see `belong`."""
+        self._groups.append(_Group(title, owners))
+
+    def belong(self, *names: str, **owners: Sequence[str] | bool) -> None:
+        """Declares that flags are read only where other flags have certain values, all of them.
+
+        Args:
+          *names: The flags. Given beside another choice, they are refused; see `Settings.settled`.
+          **owners: By flag, these values; True for any, False for none.
+        """
+        for name in names:
+            declared = self._owners[name]
+            for flag, values in owners.items():
+                before = declared.get(flag, values)
+                declared[flag] = values if before is values else [value for value in before if value in values]
+
+    def _owners_of(self, name: str) -> list[Owner]:
+        return [self._owner(flag, values) for flag, values in self._owners[name].items()]
+
+    def _owner(self, flag: str, values: Sequence[str] | bool) -> Owner:
+        if isinstance(values, bool):
+            return Owner(flag, values)
+        others = [value for value in getattr(self._flags[flag].parser, "enum_values", ()) if value not in values]
+        return Owner(flag, values, others if len(others) < len(values) else ())
 
     def _note(self, name: str, help_text: str, choices: Mapping[str, str] | None = None) -> None:
-        self._groups[-1][1].append((name, help_text, dict(choices or {})))
+        self._groups[-1].flags.append((name, help_text, choices or {}))
+        self._owners[name] = {}
+        self.belong(name, **self._groups[-1].owners)
 
     def text(self, name: str, default: str | None, help_text: str) -> None:
         """Defines a string flag, which may be left out but not empty."""
         flags.DEFINE_string(name, default, help_text, flag_values=self._flags)
         self._note(name, help_text)
         self._check(name, lambda value: "is empty: give it a value, or leave it out" if value == "" != default else "")
+
+    def path(self, name: str, default: str | None, help_text: str) -> None:
+        """Defines a flag for a path, whose value is absolute; see `user_path`."""
+        self.text(name, default, help_text)
+        self._paths.append(name)
 
     def folder(self, name: str, help_text: str) -> None:
         """Defines the name of a folder below another flag's; it may have several parts, separated by slashes."""
@@ -169,24 +174,40 @@ class FlagSet:
         below: bool = False,
     ) -> None:
         """Defines a number from `low` (excluded if `above`) to `high` (excluded if `below`), within float32's range."""
+        self._number(name, [Parameter(default, help_text, low, high, above, below)], default, help_text)
+
+    def _number(self, name: str, kinds: Sequence[Parameter], default: float | None, help_text: str) -> None:
+        """Defines a number that one of several parameters takes."""
         flags.DEFINE_float(name, default, help_text, flag_values=self._flags)
         self._note(name, help_text)
-        wanted = f"a number {'above' if above else 'of at least'} {low:g}"
-        if high is not None:
-            wanted += f" and {'below' if below else 'at most'} {high:g}"
+        self._check(name, lambda value: min((parameter.complaint(value) for parameter in kinds), key=bool))
 
-        def complaint(value: float | None) -> str:
-            if value is None:
-                return ""
-            is_low = value <= low if above else value < low
-            is_high = high is not None and (value >= high if below else value > high)
-            if not math.isfinite(value) or is_low or is_high:
-                return f"{value:g} is not {wanted}"
-            if abs(value) > _FLOAT32[1] or (above and abs(value) < _FLOAT32[0]):  # Infinite, or no longer above 0.
-                return f"{value:g} is beyond the numbers of 32 bits, {_FLOAT32[0]:.2g} to {_FLOAT32[1]:.2g}"
-            return ""
+    def parameters(self, prefix: str, flag: str, owned: Mapping[str, Mapping[str, Parameter]]) -> None:
+        """Defines `--PREFIX + NAME` for every number that the choices of another flag read.
 
-        self._check(name, complaint)
+        Choices may share a name, each with a default, bounds and help of its own; a value must suit the one chosen.
+
+        Args:
+          prefix: How the flags begin.
+          flag: The other flag.
+          owned: By choice, its parameters by name.
+        """
+        for name in dict.fromkeys(name for parameters in owned.values() for name in parameters):
+            readers = {choice: parameters[name] for choice, parameters in owned.items() if name in parameters}
+            kinds: dict[Parameter, list[str]] = {}
+            for choice, parameter in readers.items():
+                kinds.setdefault(parameter, []).append(choice)
+            first, *others = kinds
+            default, help_text = first.default, first.help
+            if others:  # The default of the one that is chosen; see `Settings.settled`.
+                default = None
+                help_text = "; ".join(
+                    f"{', '.join(choices)}: {parameter.help}{_default(parameter.default)}"
+                    for parameter, choices in kinds.items()
+                )
+            self._number(f"{prefix}{name}", list(kinds), default, help_text)
+            self.belong(f"{prefix}{name}", **{flag: list(readers)})
+            self._parameters[f"{prefix}{name}"] = (flag, readers)
 
     def _check(self, name: str, complaint: Callable[[Any], str]) -> None:
         """Has a flag's value refused with what `complaint` returns; nothing if it is sound."""
@@ -216,26 +237,33 @@ class FlagSet:
             raise UsageError(str(error).replace("flag --", "--").replace("\n", " ")) from error
         if len(rest) > 1 and self._positional is None:
             raise UsageError(f"Unexpected argument {rest[1]!r}: settings are given as --flag=value.")
-        names = [name for _, group in self._groups for name, _, _ in group]
+        names = [name for group in self._groups for name, _, _ in group.flags]
         given = frozenset(name for name in names if self._flags[name].present)
         values = {name: self._flags[name].value for name in names}
+        values |= {name: user_path(values[name]) for name in self._paths if values[name]}
         if self._positional is not None:
             values[self._positional] = tuple(rest[1:])
-        return Settings(values, given)
+        return Settings(values, given, {name: self._owners_of(name) for name in names}, self._parameters)
 
     def help(self) -> str:
         """Returns the text of `--help`."""
         lines = [self._usage.strip(), ""]
-        for title, group in self._groups:
-            lines.append(f"{title}:")
-            for name, help_text, choices in group:
-                default = self._flags[name].default
-                shown = "" if default in (None, []) else f" (default: {str(default).lower()})"
-                text = f"--{name}: {help_text}{shown}"
+        for group in self._groups:
+            shared = [self._owner(*owner).help() for owner in group.owners.items()]
+            lines.append(f"{', '.join([group.title, *shared])}:")
+            for name, help_text, choices in group.flags:
+                own = [owner.help() for owner in self._owners_of(name)]
+                only = "".join(f"; {told}" for told in own if told not in shared)
+                text = f"--{name}: {help_text}{_default(self._flags[name].default)}{only}"
                 lines += textwrap.wrap(text, 110, initial_indent="  ", subsequent_indent="      ")
                 lines += [f"      {choice:<28}{help_line}" for choice, help_line in choices.items()]
             lines.append("")
         return "\n".join(lines)
+
+
+def _default(value: Any) -> str:
+    """Returns how `--help` shows a flag's default."""
+    return "" if value in (None, []) else f" (default: {str(value).lower()})"
 
 
 def seeds(settings: Mapping[str, Any]) -> range:

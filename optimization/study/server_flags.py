@@ -1,8 +1,7 @@
 """Flags of the server optimizer, shared by the experiment binaries. Nothing here imports TFF."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from data.errors import UsageError
 from optimization.study import cli
 
 # Hyperparameters of each optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
@@ -13,6 +12,7 @@ HYPERPARAMETERS: Mapping[str, Mapping[str, float | None]] = {
     "yogi": {"beta_1": 1.0, "beta_2": 1.0, "epsilon": None, "initial_preconditioner_value": None},
     "adagrad": {"initial_preconditioner_value": None, "epsilon": None},
 }
+_LEFT_OUT = "left out, Keras' default"
 
 
 def define(
@@ -36,23 +36,8 @@ def define(
     """
     flags.choice("server_optimizer", optimizer, list(HYPERPARAMETERS), optimizer_help)
     flags.number("server_learning_rate", learning_rate, learning_rate_help, above=above)
-    for name, owner, high in _flags():
-        flags.number(name, None, f"of {owner}; left out, Keras' default", high=high, below=True)
-
-
-def check(settings: cli.Settings) -> None:
-    """Refuses hyperparameters of an optimizer that was not chosen.
-
-    Raises:
-      UsageError: If one is given.
-    """
-    for name, owner, _ in _flags():
-        if owner != settings.server_optimizer and name in settings.given:
-            raise UsageError(f"--{name} belongs to --server_optimizer={owner}; {settings.server_optimizer} was chosen.")
-
-
-def _flags() -> Iterator[tuple[str, str, float | None]]:
-    """Yields each hyperparameter's flag, optimizer and upper bound."""
-    for optimizer, hyperparameters in HYPERPARAMETERS.items():
-        for name, high in hyperparameters.items():
-            yield f"server_{optimizer}_{name}", optimizer, high
+    parameters = {
+        owner: {f"{owner}_{name}": cli.Parameter(None, _LEFT_OUT, high=high, below=True) for name, high in own.items()}
+        for owner, own in HYPERPARAMETERS.items()
+    }
+    flags.parameters("server_", "server_optimizer", parameters)

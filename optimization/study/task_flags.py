@@ -14,14 +14,14 @@ def define_choice(flags: cli.FlagSet, default: str = "digits") -> None:
 def define_data(flags: cli.FlagSet) -> None:
     """Defines the groups of flags that say where a task's data is and what is made of it."""
     flags.group("Data")
-    flags.text(
+    flags.path(
         "data_dir",
         None,
         "folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment; for what can be downloaded, the "
         "cache folder)",
     )
-    flags.text("cache_dir", None, "folder for downloads (default: ~/.cache/federated_bandits)")
-    flags.text(
+    flags.path("cache_dir", None, "folder for downloads (default: ~/.cache/federated_bandits)")
+    flags.path(
         "public_statistics",
         None,
         "tabular, stackoverflow_tag, stackexchange_tag: file of means, categories and labels, or of words and tags, "
@@ -91,7 +91,7 @@ def define_data(flags: cli.FlagSet) -> None:
     flags.number("synthetic_beta", 1.0, "synthetic: variance of the means of clients' features")
 
     flags.group("Your own table: --task_type=tabular")
-    flags.text("data_file", None, ".csv or .parquet file")
+    flags.path("data_file", None, ".csv or .parquet file")
     flags.text("client_column", None, "column that names the client of a row; rows:N deals the rows to N clients")
     flags.text("label_column", None, "column of the right action, which pays 1")
     flags.text("reward_columns", None, "instead: a column of rewards for each action, separated by commas, or all")
@@ -119,7 +119,5 @@ def check(settings: cli.Settings) -> None:
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
-    """Fills in what depends on other flags, and makes the user's paths absolute. Needs `--variant`."""
-    if settings.text_normalisation is None:
-        settings = settings.replace(text_normalisation="l2" if settings.variant == "reference_code" else "mean")
-    return settings.with_user_paths("data_dir", "data_file", "cache_dir", "public_statistics")
+    """Fills in what depends on other flags. Needs `--variant`."""
+    return settings.filled({"text_normalisation": "l2" if settings.variant == "reference_code" else "mean"})

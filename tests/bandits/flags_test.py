@@ -126,7 +126,7 @@ def test_the_policys_own_parameter_is_taken(bandit, flag):
 )
 def test_another_optimizers_hyperparameter_is_refused(chosen, flag, owner):
     assert _refusal(f"--server_optimizer={chosen}", f"--{flag}=0.5") == (
-        f"--{flag} belongs to --server_optimizer={owner}; {chosen} was chosen."
+        f"--{flag} belongs to --server_optimizer={owner}, not to {chosen}."
     )
 
 

@@ -351,3 +351,14 @@ def test_help_is_printed_instead_of_running(run_main, capsys, argument):
     assert run_main(seen.append, "--count=many", argument) == 0
     assert seen == []
     assert capsys.readouterr() == (_flag_set().help() + "\n", "")
+
+
+def test_a_path_is_absolute_once_it_is_parsed(tmp_path, monkeypatch):
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+    flag_set = cli.FlagSet("")
+    flag_set.group("Only")
+    flag_set.path("output", "runs", "where to")
+    flag_set.path("table", None, "what")
+    assert dict(flag_set.parse(["program"])) == {"output": f"{tmp_path}/runs", "table": None}
+    assert flag_set.parse(["program", "--table=a/../b"]).table == f"{tmp_path}/b"
+    assert "--output: where to (default: runs)" in flag_set.help()
