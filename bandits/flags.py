@@ -5,9 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bandits import registry
+from bandits import registry, task_defaults
 from data.errors import UsageError
-from data.tasks import registry as tasks_registry
 from optimization.posterior import algorithm_flags
 from optimization.study import (
     aggregation_flags,
@@ -31,25 +30,6 @@ Where a default is missing here, it is the task's own; config.json in the run's 
 """
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
-
-_DEFAULTS = {
-    "total_rounds": 150,
-    "clients_per_round": 20,
-    "client_batch_size": 16,
-    "client_epochs_per_round": 1,
-    "bandits_deploy_freq": 10,
-    "server_learning_rate": 0.01,
-    "client_learning_rate": 0.1,
-    "init_rounds": 100,
-    "init_clients": 100,
-    "init_server_optimizer": "sgd",
-    "init_server_learning_rate": 1.0,
-    "init_client_learning_rate": 0.1,
-    "rounds_per_eval": 10,
-    "rounds_per_checkpoint": 25,
-    "max_examples_per_client": 0,
-    "max_words": 200,
-}
 
 # Algorithms of run_posterior that are none of their own here, or cannot be.
 _NOT_HERE: Mapping[str, str] = {
@@ -196,12 +176,11 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     """
     published = presets.values(settings.preset, PRESETS)
     settings = settings.with_defaults(published).settled()
-    task = tasks_registry.TASKS[settings.task_type]
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
     task_flags.check(settings)
     worker_flags.addresses(settings)
-    settings = settings.with_defaults(_DEFAULTS | dict(task.defaults) | dict(published))
+    settings = settings.with_defaults(task_defaults.of(settings.task_type) | dict(published))
     settings = aggregation_flags.resolve(_resolve_model_aggregation(settings, bandit))
     selector_flags.check(settings, [settings.client_selection])
     selector_flags.check_privacy(settings, settings.client_selection, is_private=bool(settings.noise_multiplier))

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from data import tasks
 from data.tasks import registry
+from data.tasks.options import TaskOptions
 from optimization.privacy import mechanisms
-from optimization.study import aggregation_flags, run_folder, selector_flags
+from optimization.study import aggregation_flags, run_folder, selector_flags, task_flags
 
 if TYPE_CHECKING:
     from bandits import experiment
 
-# Flags of tasks that do not say who the clients are: places of files, whose contents are in the checksum, and models.
+# Options of tasks that do not say who the clients are: places of files, whose contents are in the checksum, and models.
 _NOT_OF_CLIENTS = {"data_file", "public_statistics", "model", "norm", "init_labels"}
 
 
@@ -50,11 +51,11 @@ class Trained:
         return self.mechanism.report(rounds) | {"population": {"checksum": self.checksum, "clients": self.clients}}
 
 
-def population_checksum(settings: Mapping[str, Any], task: tasks.Task) -> str:
+def population_checksum(options: TaskOptions, task: tasks.Task) -> str:
     """Returns a digest of who the clients are: of the data, and of what makes clients of it."""
-    own = registry.TASKS[settings["task_type"]].flags - _NOT_OF_CLIENTS
-    made_by = {name: settings[name] for name in sorted(own)}
-    described = [settings["task_type"], task.checksum, made_by, list(task.clients.client_ids)]
+    read = registry.TASKS[options.task_type].options - _NOT_OF_CLIENTS
+    made_by = {name: getattr(options, name) for name in sorted(read)}
+    described = [options.task_type, task.checksum, made_by, list(task.clients.client_ids)]
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:16]
 
 
@@ -94,7 +95,7 @@ def of_phase(
     count = len(phase.population)
     if not phase.bandit.trains:
         return before or Trained(mechanisms.Mechanism("none", 0.0, population=count, cohort=phase.cohort_size), 0)
-    checksum = population_checksum(settings, task)
+    checksum = population_checksum(task_flags.options(settings), task)
     apart = before is not None and before.is_apart(checksum, phase.population)
     mechanism = aggregation_flags.mechanism(
         settings,

@@ -19,7 +19,7 @@ from bandits import flags, guarantees, metrics, registry
 from data import tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
-from optimization.study import aggregation_flags, cli, presets, run_folder, selector_flags, worker_flags
+from optimization.study import aggregation_flags, cli, presets, run_folder, selector_flags, task_flags, worker_flags
 
 if TYPE_CHECKING:
     from bandits import experiment
@@ -218,7 +218,7 @@ def program(settings: cli.Settings) -> int:
         print(presets.table(flags.PRESETS, _SHOWN_IN_PRESETS))
         return 0
     settings = flags.resolve(settings)
-    task = tasks_registry.load_task(settings)
+    task = tasks_registry.load(task_flags.options(settings))
     check_against_task(settings, task)
     if settings.initial_model_path:
         run_folder.read_model(settings.initial_model_path)

@@ -2,7 +2,7 @@
 
 import itertools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from data.errors import UsageError
@@ -21,9 +21,6 @@ drawn together. Where a default is missing here, it is the task's own; config.js
 """
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
-
-# Cho et al. 2020, section IV, logistic regression on Synthetic(1,1).
-_DEFAULTS: Mapping[str, object] = {"max_examples_per_client": 0, "max_words": 200}
 
 
 class Plan(NamedTuple):
@@ -58,7 +55,7 @@ def define() -> cli.FlagSet:
     flags.text("clients_per_round", "3", "clients in a cohort, m, one or several")
     selector_flags.define(flags)
 
-    flags.group("Training")
+    flags.group("Training")  # Cho et al. 2020, section IV: logistic regression on Synthetic(1,1).
     flags.integer("total_rounds", 800, "rounds", low=1)
     flags.integer("client_batch_size", 50, "examples of a mini-batch, b", low=1)
     flags.integer("client_steps_per_round", 30, "mini-batch steps of a client in a round, tau", low=1)
@@ -96,9 +93,7 @@ def resolve(settings: cli.Settings) -> Plan:
     settings = settings.with_defaults(presets.values(settings.preset, PRESETS)).settled()
     task_flags.check(settings)
     worker_flags.addresses(settings)
-    task = registry.TASKS[settings.task_type]
-    own = {name: value for name, value in task.defaults.items() if name in task.flags | set(_DEFAULTS)}
-    settings = task_flags.resolve(settings.filled(_DEFAULTS | own))
+    settings = task_flags.resolve(settings)
     names = _words("client_selection", settings.client_selection)
     for name in names:
         if name not in selector_flags.SELECTORS:
@@ -109,7 +104,7 @@ def resolve(settings: cli.Settings) -> Plan:
     if "learning_rate_factor" in settings.given and not drops:
         raise UsageError("--learning_rate_factor has an effect only with --learning_rate_drops.")
     if settings.resplit:
-        if "partition_seed" not in task.flags:
+        if "partition_seed" not in registry.TASKS[settings.task_type].options:
             raise UsageError(f"--resplit has no effect with --task_type={settings.task_type}, whose clients are given.")
         if "partition_seed" in settings.given:
             raise UsageError("--partition_seed has no effect with --resplit, which takes --seed: leave one out.")

@@ -18,7 +18,8 @@ from bandits.client_selection import flags
 from data import tasks
 from data.errors import UsageError
 from data.tasks import registry
-from optimization.study import cli, files, presets, run_folder, selector_flags, worker_flags
+from data.tasks.options import TaskOptions
+from optimization.study import cli, files, presets, run_folder, selector_flags, task_flags, worker_flags
 
 if TYPE_CHECKING:
     from bandits.client_selection import experiment
@@ -32,11 +33,12 @@ def prepare(runs: Sequence[cli.Settings]) -> list[tuple[cli.Settings, tasks.Task
     Raises:
       UsageError: If they are not there, or the flags do not fit the data.
     """
-    opened: dict[int, tasks.Task] = {}
+    opened: dict[TaskOptions, tasks.Task] = {}
     for settings in runs:
-        if settings.partition_seed not in opened:
-            opened[settings.partition_seed] = registry.load_task(settings)
-        population = len(opened[settings.partition_seed].clients)
+        options = task_flags.options(settings)
+        if options not in opened:
+            opened[options] = registry.load(options)
+        population = len(opened[options].clients)
         if settings.clients_per_round > population:
             raise UsageError(
                 f"--clients_per_round={settings.clients_per_round} is more than the task's {population} clients."
@@ -45,7 +47,7 @@ def prepare(runs: Sequence[cli.Settings]) -> list[tuple[cli.Settings, tasks.Task
     prepared = []
     for settings in runs:
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{settings.experiment_name}")
-        task = opened[settings.partition_seed]
+        task = opened[task_flags.options(settings)]
         run_folder.open_for_task(folder, settings, task)
         prepared.append((settings, task, folder))
     return prepared

@@ -10,6 +10,7 @@ import numpy as np
 from data import clients, statistics
 from data.errors import UsageError
 from data.tasks import rewards
+from data.tasks.options import TaskOptions
 
 FeatureSpec = tuple[tuple[int | None, ...], str]
 
@@ -66,41 +67,41 @@ class Task:
         return float(ends.min(axis=0).sum(axis=0).min()), float(ends.max(axis=0).sum(axis=0).max())
 
 
-def learned(settings: Mapping[str, Any], found: statistics.OfTable | statistics.OfPosts) -> dict[str, Any]:
-    """Returns a task's fields of statistics, by `--public_statistics`."""
-    if settings["public_statistics"]:
-        return {"public_statistics": clients.file_checksum(settings["public_statistics"])}
+def learned(options: TaskOptions, found: statistics.OfTable | statistics.OfPosts) -> dict[str, Any]:
+    """Returns a task's fields of statistics, by `TaskOptions.public_statistics`."""
+    if options.public_statistics:
+        return {"public_statistics": clients.file_checksum(options.public_statistics)}
     words = found.in_words()
     return {"statistics": found.as_json() if words else {}, "private_statistics": words}
 
 
-def characters(settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Returns the reward matrices of the 62-class character tasks, for `--variant`."""
-    return rewards.character_rewards(reference_code=settings["variant"] == "reference_code")
+def characters(options: TaskOptions) -> dict[str, np.ndarray]:
+    """Returns the reward matrices of the 62-class character tasks."""
+    return rewards.character_rewards(reference_code=options.is_published)
 
 
 def image_model(
-    settings: Mapping[str, Any], default: str, shape: tuple[int, ...], num_outputs: int, hidden: Sequence[int] = (64,)
+    options: TaskOptions, default: str, shape: tuple[int, ...], num_outputs: int, hidden: Sequence[int] = (64,)
 ) -> dict[str, Any]:
-    """Returns `Task.model` and `Task.model_arguments` of images, by `--model` and `--norm`.
+    """Returns `Task.model` and `Task.model_arguments` of images.
 
     Args:
-      settings: Flags.
-      default: The task's model, without `--model`.
+      options: Options; `model` and `norm` count.
+      default: The task's model, where the options name none.
       shape: Height, width and channels.
       num_outputs: Outputs.
-      hidden: Hidden layers of `--model=mlp`.
+      hidden: Hidden layers of the model `mlp`.
 
     Raises:
       UsageError: If the model does not take such images.
     """
-    name = settings.get("model") or default
+    name = options.model or default
     arguments: dict[str, Any] = {"num_outputs": num_outputs}
     if name in ("linear", "mlp"):
         arguments |= {"num_features": math.prod(shape), "hidden": tuple(hidden) if name == "mlp" else ()}
         name = "mlp"
     elif name == "resnet18":
-        arguments |= {"image_shape": shape, "norm": settings.get("norm") or "group"}
+        arguments |= {"image_shape": shape, "norm": options.norm}
     elif shape != (28, 28, 1):
         raise UsageError(
             f"--model={name} takes images of 28 x 28 x 1, not of {' x '.join(map(str, shape))}: choose resnet18, mlp "

@@ -1,15 +1,13 @@
 """Scikit-learn's digits over 60 made clients: the task that needs no file and no network."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from data import digits, tasks
 from data.tasks import rewards
+from data.tasks.options import TaskOptions
 
 
-def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
+def load(options: TaskOptions) -> tasks.Task:
     """Returns the task: 8 x 8 pixels, 10 actions, one hidden layer of 64."""
-    del settings, variant
+    del options
     population, held_out = digits.load()
     return tasks.Task(
         clients=population,

@@ -1,36 +1,29 @@
 """Tag prediction on posts of Stack Exchange sites: the data set that users bring, or a small shared one."""
 
 import sys
-from collections.abc import Mapping
-from typing import Any
 
 from data import stackexchange, statistics, tasks, text
 from data.tasks import rewards
+from data.tasks.options import TaskOptions
 
 
-def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
+def load(options: TaskOptions) -> tasks.Task:
     """Returns the task: bags of words, the most frequent tags as actions, a linear model with bias.
 
-    Which users are held out does not depend on `--seed`: runs of all seeds, and a model trained by another run, have
-    the same words and tags in the same places.
-
-    Args:
-      settings: Flags; `data_dir` says where the posts are, `num_tags`, `vocabulary_size`, `max_words`,
-        `text_normalisation`, `keep_untagged` and `public_statistics` what is made of them.
-      variant: Not used.
+    Which users are held out depends on no run's seed: runs of all seeds, and a model trained by another run, have the
+    same words and tags in the same places.
 
     Raises:
       UsageError: If there are no posts or too few.
     """
-    del variant
     corpus = stackexchange.load(
-        settings["data_dir"],
-        num_tags=settings["num_tags"],
-        vocabulary_size=settings["vocabulary_size"],
-        max_words=settings["max_words"],
-        normalisation=settings["text_normalisation"],
-        keep_untagged=settings["keep_untagged"],
-        known=statistics.read_posts(settings["public_statistics"]),
+        options.data_dir,
+        num_tags=options.num_tags,
+        vocabulary_size=options.vocabulary_size,
+        max_words=options.max_words,
+        normalisation=options.text_normalisation,
+        keep_untagged=options.keep_untagged,
+        known=statistics.read_posts(options.public_statistics),
     )
     print(f"Stack Exchange: {stackexchange.describe(corpus.report)}", file=sys.stderr)
     num_tags = len(corpus.tags)
@@ -41,9 +34,9 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
         feature_spec={"ids": ((None,), "int32"), "values": ((None,), "float32")},
         model="bag_of_words",
         model_arguments={"vocabulary_size": len(corpus.vocabulary), "num_outputs": num_tags},
-        rewards=rewards.tag_rewards(corpus.tag_counts, reference_code=settings["variant"] == "reference_code"),
+        rewards=rewards.tag_rewards(corpus.tag_counts, reference_code=options.is_published),
         normalise=text.trimmed,
         report=corpus.report,
-        **tasks.learned(settings, corpus.statistics),
+        **tasks.learned(options, corpus.statistics),
         multi_label=True,
     )

@@ -1,25 +1,17 @@
 """Synthetic(alpha, beta): generated clients that differ in model and in features; needs no file."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from data import synthetic, tasks
 from data.tasks import rewards
+from data.tasks.options import TaskOptions
 
 
-def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
-    """Returns the task: 60 features, 10 actions, multinomial logistic regression.
-
-    Args:
-      settings: Flags `partition_clients`, `partition_seed`, `synthetic_alpha` and `synthetic_beta`.
-      variant: Not used.
-    """
-    del variant
+def load(options: TaskOptions) -> tasks.Task:
+    """Returns the task: 60 features, 10 actions, multinomial logistic regression."""
     population, held_out = synthetic.load(
-        settings["partition_clients"],
-        settings["synthetic_alpha"],
-        settings["synthetic_beta"],
-        settings["partition_seed"],
+        options.partition_clients,
+        options.synthetic_alpha,
+        options.synthetic_beta,
+        options.partition_seed,
     )
     return tasks.Task(
         clients=population,

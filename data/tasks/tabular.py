@@ -1,50 +1,45 @@
 """The user's own table: `tabular`."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from data import clients, statistics, tabular, tasks
 from data.errors import UsageError
 from data.tasks import rewards
+from data.tasks.options import TaskOptions
 
 _HIDDEN = {"linear": (), "mlp": (64,)}
 
 
-def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
+def load(options: TaskOptions) -> tasks.Task:
     """Returns the task of a table with a label or with rewards; only the former has a reward shift.
 
-    Who is held out does not depend on `--seed`, so that runs of several seeds are compared on the same data.
-
-    Args:
-      settings: Flags `data_file`, `client_column`, `label_column`, `reward_columns`, `feature_columns`, `init_labels`,
-        `public_statistics` and `model` (`linear` or `mlp`).
-      variant: Not used.
+    Who is held out depends on no run's seed, so that runs of several seeds are compared on the same data.
 
     Raises:
-      UsageError: If a flag is missing, or does not fit the table.
+      UsageError: If an option is missing, or does not fit the table.
     """
-    del variant
     for flag, what in (("data_file", "the .csv or .parquet file"), ("client_column", "the clients' column, or rows:N")):
-        if not settings[flag]:
+        if not getattr(options, flag):
             raise UsageError(f"--task_type=tabular needs --{flag}: {what}.")
-    if (settings["model"] or "linear") not in _HIDDEN:
-        raise UsageError(f"--model={settings['model']} takes images; a table takes {' or '.join(_HIDDEN)}.")
-    if settings["reward_columns"] and settings["init_labels"] is not None:
+    model = options.model or "linear"
+    if model not in _HIDDEN:
+        raise UsageError(f"--model={model} takes images; a table takes {' or '.join(_HIDDEN)}.")
+    if options.reward_columns and options.init_labels is not None:
         raise UsageError("--init_labels has no effect with --reward_columns: a table of rewards has no labels.")
     table = tabular.load(
-        settings["data_file"],
-        settings["client_column"],
-        settings["label_column"],
-        settings["reward_columns"],
-        settings["feature_columns"],
-        known=statistics.read_table(settings["public_statistics"]),
+        options.data_file,
+        options.client_column,
+        options.label_column,
+        options.reward_columns,
+        options.feature_columns,
+        known=statistics.read_table(options.public_statistics),
     )
     num_actions = len(table.action_names)
     phases = {"exact": rewards.exact(num_actions)}
     if table.label_counts:
-        phases |= shifted(table.label_counts, settings["init_labels"])
+        phases |= shifted(table.label_counts, options.init_labels)
     return tasks.Task(
         clients=table.train,
         held_out=table.held_out,
@@ -53,12 +48,12 @@ def load(settings: Mapping[str, Any], variant: str = "") -> tasks.Task:
         model="mlp",
         model_arguments={
             "num_features": len(table.feature_names),
-            "hidden": _HIDDEN[settings["model"] or "linear"],
+            "hidden": _HIDDEN[model],
             "num_outputs": num_actions,
         },
         rewards=phases,
         report=table.report,
-        **tasks.learned(settings, table.statistics),
+        **tasks.learned(options, table.statistics),
         multi_label=not table.label_counts,
         label_range=(0.0, 1.0) if table.label_counts else _range(table.train),
     )

@@ -2,10 +2,8 @@
 
 import pathlib
 import re
-from collections.abc import Mapping
 
 from data.errors import UsageError
-from data.tasks import registry
 from optimization.posterior import algorithm_flags
 from optimization.study import cli, presets, run_folder, selector_flags, server_flags, task_flags, worker_flags
 
@@ -23,7 +21,6 @@ PRESETS = pathlib.Path(__file__).parent / "presets"
 
 _SERVER_LEARNING_RATE = 0.01  # Of the adaptive optimizers; SGD's is 1, which takes the aggregate as it is.
 _SERVER_CLIENTS = re.compile(r"clients:(\d+)")
-_TASK_DEFAULTS: Mapping[str, int] = {"max_words": 200}
 
 
 def define() -> cli.FlagSet:
@@ -118,11 +115,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     settings = algorithm_flags.resolve(settings, "algorithm")
     task_flags.check(settings)
     worker_flags.addresses(settings)
-    task = registry.TASKS[settings.task_type]
-    own = {name: value for name, value in task.defaults.items() if name in task.flags | set(_TASK_DEFAULTS)}
-    own = _TASK_DEFAULTS | own
-    own["server_learning_rate"] = 1.0 if settings.server_optimizer == "sgd" else _SERVER_LEARNING_RATE
-    settings = settings.filled(own)
+    rate = 1.0 if settings.server_optimizer == "sgd" else _SERVER_LEARNING_RATE
+    settings = settings.filled({"server_learning_rate": rate})
     _check_server_data(settings)
     selector_flags.check(settings, [settings.client_selection])
     if settings.client_selection != "uniform" and settings.client_sampling_alpha is not None:

@@ -16,7 +16,7 @@ from data import clients, tasks
 from data.errors import UsageError
 from data.tasks import registry
 from optimization.posterior import flags
-from optimization.study import cli, files, presets, run_folder, selector_flags, worker_flags
+from optimization.study import cli, files, presets, run_folder, selector_flags, task_flags, worker_flags
 
 _SHOWN_IN_PRESETS = (
     "task_type",
@@ -115,7 +115,7 @@ def program(settings: cli.Settings) -> int:
         print(presets.table(flags.PRESETS, _SHOWN_IN_PRESETS))
         return 0
     settings = flags.resolve(settings)
-    task = registry.load_task(settings)
+    task = registry.load(task_flags.options(settings))
     check_against_task(settings, task)
     features = server_features(settings, task)
     runs = []

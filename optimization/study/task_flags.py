@@ -1,7 +1,12 @@
 """Flags that choose a task and its data, shared by the experiment binaries that train on one."""
 
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
 from data.errors import UsageError
 from data.tasks import registry
+from data.tasks.options import TaskOptions
 from optimization.study import cli
 
 
@@ -105,10 +110,10 @@ def check(settings: cli.Settings) -> None:
     Raises:
       UsageError: Naming the flag and its tasks.
     """
-    own = registry.TASKS[settings.task_type].flags
-    for name in sorted(frozenset().union(*(entry.flags for entry in registry.TASKS.values())) - own):
+    own = registry.TASKS[settings.task_type].options
+    for name in sorted(frozenset().union(*(entry.options for entry in registry.TASKS.values())) - own):
         if name in settings.given:
-            owners = " or ".join(task for task, entry in registry.TASKS.items() if name in entry.flags)
+            owners = " or ".join(task for task, entry in registry.TASKS.items() if name in entry.options)
             raise UsageError(f"--{name} belongs to --task_type={owners}, not to {settings.task_type}.")
     if settings.public_statistics:
         for name in ("num_tags", "vocabulary_size"):
@@ -119,5 +124,11 @@ def check(settings: cli.Settings) -> None:
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
-    """Fills in what depends on other flags. Needs `--variant`."""
+    """Fills in what depends on the task and on other flags. Needs `--variant`."""
+    settings = settings.filled(registry.DEFAULTS | dict(registry.TASKS[settings.task_type].defaults))
     return settings.filled({"text_normalisation": "l2" if settings.variant == "reference_code" else "mean"})
+
+
+def options(settings: Mapping[str, Any]) -> TaskOptions:
+    """Returns what `registry.load` takes."""
+    return TaskOptions(**{field.name: settings[field.name] for field in dataclasses.fields(TaskOptions)})

@@ -13,7 +13,7 @@ import time
 
 from data.errors import UsageError
 from data.tasks import registry
-from optimization.study import cli, files
+from optimization.study import cli, files, task_flags
 
 _USAGE = """
 Benchmarks client selection on this machine.
@@ -93,7 +93,7 @@ def _synthetic(rounds: int) -> dict[str, float]:
     for name in ("ucb_cs", "pow_d"):
         argv = ["benchmark", f"--client_selection={name}", "--partition_seed=1"]
         settings = flags.resolve(flags.define().parse(argv)).runs[0]
-        task = registry.load_task(settings)
+        task = registry.load(task_flags.options(settings))
         run = experiment.Run(settings, task, experiment.Computations(settings, task))
         progress, _ = run.play_round(run.initial_progress(), 1)
         run.evaluate(progress)

@@ -21,7 +21,7 @@ import tensorflow_federated as tff
 from bandits import experiment, flags, metrics, run_federated
 from data.errors import UsageError
 from data.tasks import registry
-from optimization.study import aggregation_flags
+from optimization.study import aggregation_flags, task_flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = ("--total_rounds=5", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=2")
@@ -223,25 +223,25 @@ def test_other_choices_run(tmp_path, arguments):
 
 @pytest.mark.parametrize("arguments", [(), ("--client_selection=pow_d", "--model_aggregation=fedkp")])
 def test_a_second_run_frees_the_firsts_task(tmp_path, monkeypatch, arguments):
-    gone, load = [], registry.load_task
+    gone, load = [], registry.load
 
-    def load_task(settings):
-        task = load(settings)
-        weakref.finalize(task.clients, gone.append, settings.client_learning_rate)
+    def load_and_watch(options):
+        task = load(options)
+        weakref.finalize(task.clients, gone.append, options)
         return task
 
-    monkeypatch.setattr(registry, "load_task", load_task)
-    for rate in (0.1, 0.2):
+    monkeypatch.setattr(registry, "load", load_and_watch)
+    for count, rate in enumerate((0.1, 0.2), 1):
         name = f"--experiment_name=at_{rate}"
         assert play(tmp_path, "--total_rounds=1", name, f"--client_learning_rate={rate}", *arguments) == 0
         gc.collect()
-    assert gone == [0.1, 0.2]
+        assert len(gone) == count
 
 
 def definitions(*arguments: str):
     """Returns what defines the rounds of each phase."""
     settings = flags.resolve(flags.define().parse(["run_federated", *SMALL, *arguments]))
-    task = registry.load_task(settings)
+    task = registry.load(task_flags.options(settings))
     mechanism = aggregation_flags.mechanism(settings, 60, 4, 1)
     return [experiment.build_process(settings, task, phase, mechanism) for phase in run_federated.plan(settings, task)]
 
@@ -270,7 +270,7 @@ def test_the_initial_trainings_server_optimizer_takes_no_hyperparameter_of_the_b
 )
 def test_cross_entropy_takes_rewards_of_at_most_1(bandit, other):
     settings = flags.resolve(flags.define().parse(["run_federated", f"--bandits_type={bandit}", *SMALL]))
-    task = registry.load_task(settings)
+    task = registry.load(task_flags.options(settings))
     run_federated.check_against_task(settings, task)
     rare = dataclasses.replace(task, multi_label=True, rewards={"exact": np.diag(np.linspace(1, 7.25, 10))})
     with pytest.raises(UsageError) as caught:
@@ -284,7 +284,7 @@ def test_cross_entropy_takes_rewards_of_at_most_1(bandit, other):
 
 def test_cross_entropy_takes_rewards_of_at_least_0():
     settings = flags.resolve(flags.define().parse(["run_federated", "--bandits_type=softmax_ce", *SMALL]))
-    task = dataclasses.replace(registry.load_task(settings), multi_label=True, label_range=(-0.5, 1.0))
+    task = dataclasses.replace(registry.load(task_flags.options(settings)), multi_label=True, label_range=(-0.5, 1.0))
     with pytest.raises(UsageError, match=r"they reach from -0\.5 to 1: use softmax"):
         run_federated.check_against_task(settings, task)
 
@@ -294,7 +294,7 @@ def test_warnings_of_privacy_are_about_what_trains(capsys, bandit, population):
     private = ("--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=1", "--target_delta=1e-5")
     flags_given = [*SMALL, *private, f"--bandits_type={bandit}", "--scenario=init", "--init_clients=2"]
     settings = flags.resolve(flags.define().parse(["run_federated", *flags_given, "--cohort_sampling=cyclic"]))
-    run_federated.check_against_task(settings, registry.load_task(settings))
+    run_federated.check_against_task(settings, registry.load(task_flags.options(settings)))
     warned = {int(line.split()[4]) for line in capsys.readouterr().err.splitlines() if "population" in line}
     assert warned == {2, population}
 

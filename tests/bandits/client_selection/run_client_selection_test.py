@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 from bandits.client_selection import experiment, flags, metrics, run_client_selection
 from data import clients, keys
 from data.tasks import registry
-from optimization.study import selector_flags
+from optimization.study import selector_flags, task_flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SMALL = (
@@ -93,7 +93,7 @@ def test_communication_is_counted(finished):
 def test_metrics_of_all_clients_are_those_of_the_saved_model(finished):
     folder = finished / "run" / "ucb_cs"
     settings = flags.resolve(parse(finished)).runs[0]
-    task = registry.load_task(settings)
+    task = registry.load(task_flags.options(settings))
     with np.load(folder / "model" / "weights.npz") as archive:
         kernel, bias = archive["dense_0/kernel"], archive["dense_0/bias"]
 
@@ -164,7 +164,7 @@ def test_seeds_and_cohort_sizes_get_folders_of_their_own(tmp_path):
 
 def make_run(tmp_path, *arguments: str) -> experiment.Run:
     settings = flags.resolve(parse(tmp_path, *arguments)).runs[0]
-    task = registry.load_task(settings)
+    task = registry.load(task_flags.options(settings))
     return experiment.Run(settings, task, experiment.Computations(settings, task))
 
 
@@ -217,7 +217,7 @@ class _WithEmptyClient(clients.ClientData):
 @pytest.mark.parametrize("name", selector_flags.SELECTORS)
 def test_an_empty_client_reports_nothing_and_spoils_nothing(tmp_path, name):
     settings = flags.resolve(parse(tmp_path, f"--client_selection={name}", "--clients_per_round=6")).runs[0]
-    task = registry.load_task(settings)
+    task = registry.load(task_flags.options(settings))
     task = experiment.tasks.dataclasses.replace(task, clients=_WithEmptyClient(task.clients))
     run = experiment.Run(settings, task, experiment.Computations(settings, task))
     progress = run.initial_progress()
@@ -245,7 +245,7 @@ def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_agai
 ):
     arguments = (f"--client_selection={selector}", "--client_weighting=num_examples")
     settings = flags.resolve(parse(tmp_path, *arguments)).runs[0]
-    definition = experiment.Computations(settings, registry.load_task(settings)).definition(2)
+    definition = experiment.Computations(settings, registry.load(task_flags.options(settings))).definition(2)
     mean = definition.aggregator.create(tff.TensorType(np.float32), tff.TensorType(np.float32))
     assert mean.next(mean.initialize(), [0.0, 1.0], [9.0, 1.0]).result == pytest.approx(expected)
 

@@ -7,10 +7,11 @@ import pytest
 
 from data.errors import UsageError
 from data.tasks import emnist
+from data.tasks.options import TaskOptions
 
 
-def settings(folder) -> dict:
-    return {"data_dir": str(folder), "cache_dir": None, "variant": "paper"}
+def options(folder) -> TaskOptions:
+    return TaskOptions("emnist_chars", data_dir=str(folder))
 
 
 def test_leafs_files_are_read_as_tffs_emnist_is(tmp_path):
@@ -18,7 +19,7 @@ def test_leafs_files_are_read_as_tffs_emnist_is(tmp_path):
     for part in ("train", "test"):
         (tmp_path / part).mkdir()
         (tmp_path / part / "all_data_0.json").write_text(json.dumps(content))
-    task = emnist.load(settings(tmp_path), "chars")
+    task = emnist.load(options(tmp_path))
     examples = task.clients.load(0)
     features = task.normalise(examples.features)
     assert (features.shape, features.dtype, task.num_actions, task.model) == ((2, 28, 28, 1), np.float32, 62, "cnn")
@@ -28,4 +29,4 @@ def test_leafs_files_are_read_as_tffs_emnist_is(tmp_path):
 
 def test_a_folder_with_neither_says_what_it_may_hold(tmp_path):
     with pytest.raises(UsageError, match=r"There is no emnist_all\.sqlite .* LEAF's JSON files"):
-        emnist.load(settings(tmp_path), "chars")
+        emnist.load(options(tmp_path))

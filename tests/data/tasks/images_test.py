@@ -6,6 +6,7 @@ import pytest
 from data import tasks
 from data.errors import UsageError
 from data.tasks import images
+from data.tasks.options import TaskOptions
 from optimization import models
 
 
@@ -20,15 +21,8 @@ def load(tmp_path):
     np.savez(tmp_path / "mnist_with_writers.npz", x_train=pixels, y_train=labels, x_test=pixels, y_test=labels)
 
     def open_task(name: str, **more) -> tasks.Task:
-        settings = {
-            "data_dir": str(tmp_path),
-            "cache_dir": None,
-            "partition_clients": 5,
-            "partition_alpha": 0.3,
-            "partition_examples": 2,
-            "partition_seed": 0,
-        }
-        return images.load(settings | more, name)
+        made = {"partition_clients": 5, "partition_alpha": 0.3, "partition_examples": 2}
+        return images.load(TaskOptions(name, data_dir=str(tmp_path), **made, **more))
 
     return open_task
 
@@ -64,7 +58,7 @@ def test_another_model_takes_the_images(load, name, model):
 
 def test_a_model_of_smaller_images_is_refused():
     with pytest.raises(UsageError, match="--model=cnn takes images of 28 x 28 x 1, not of 32 x 32 x 3"):
-        tasks.image_model({"model": "cnn"}, "mlp", (32, 32, 3), 100)
+        tasks.image_model(TaskOptions("cifar100", model="cnn"), "mlp", (32, 32, 3), 100)
 
 
 def test_norm_and_beta_reach_model_and_clients(load):

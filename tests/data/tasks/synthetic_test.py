@@ -2,11 +2,12 @@
 
 from data import tasks
 from data.tasks import synthetic
+from data.tasks.options import TaskOptions
 
 
 def load(**changes) -> tasks.Task:
-    settings = {"partition_clients": 4, "partition_seed": 1, "synthetic_alpha": 0.5, "synthetic_beta": 2.0}
-    return synthetic.load(settings | changes)
+    made = {"partition_clients": 4, "partition_seed": 1, "synthetic_alpha": 0.5, "synthetic_beta": 2.0}
+    return synthetic.load(TaskOptions("synthetic", **made | changes))
 
 
 def test_the_task_is_multinomial_logistic_regression_of_60_features():

@@ -20,7 +20,7 @@ from data.tasks import registry as tasks_registry
 from optimization import aggregators, client_work, models, supervised
 from optimization.posterior import process as posterior
 from optimization.runtime import cohort_parts, connection, worker, worker_process
-from optimization.study import aggregation_flags, cli
+from optimization.study import aggregation_flags, cli, task_flags
 
 SHAPES = ((200, 2), (96,))
 DRAW = np.random.default_rng(5)
@@ -80,7 +80,7 @@ def assert_close(found, expected, tolerance: float = 1e-5) -> None:
 def play():
     """Plays three rounds in the context at hand: their rows, the final weights, and what the selection learned."""
     settings = flags.resolve(flags.define().parse(["test", "--client_selection=ucb_cs", "--clients_per_round=5"]))
-    task = tasks_registry.load_task(settings)
+    task = tasks_registry.load(task_flags.options(settings))
     phase = experiment.Phase(registry.BANDITS["softmax"], range(60), "exact", 3, 5, 2, "adam", 0.01, 0.1, "ucb_cs")
     mechanism = aggregation_flags.mechanism(settings, 60, 5, 1)
 

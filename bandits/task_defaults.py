@@ -1,0 +1,72 @@
+"""Defaults of `run_federated` that depend on the task; `data.tasks.registry` has those of the task itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+_USUAL = {
+    "total_rounds": 150,
+    "clients_per_round": 20,
+    "client_batch_size": 16,
+    "client_epochs_per_round": 1,
+    "bandits_deploy_freq": 10,
+    "server_learning_rate": 0.01,
+    "client_learning_rate": 0.1,
+    "init_rounds": 100,
+    "init_clients": 100,
+    "init_server_optimizer": "sgd",
+    "init_server_learning_rate": 1.0,
+    "init_client_learning_rate": 0.1,
+    "rounds_per_eval": 10,
+    "rounds_per_checkpoint": 25,
+}
+# Agarwal et al. 2023, section 4.2 and appendix A.2, with softmax' learning rates of Table 1.
+_STUDY = {
+    "total_rounds": 800,
+    "clients_per_round": 64,
+    "client_batch_size": 16,
+    "bandits_deploy_freq": 200,
+    "server_learning_rate": 0.002,
+    "client_learning_rate": 0.1,
+    "init_server_learning_rate": 0.5,
+    "init_client_learning_rate": 0.5,
+    "rounds_per_eval": 50,
+    "rounds_per_checkpoint": 25,
+}
+_SMALL_POPULATION = _STUDY | {"total_rounds": 200, "bandits_deploy_freq": 50}
+_OF_TASK: Mapping[str, Mapping[str, Any]] = {
+    "digits": {"init_clients": 10, "init_rounds": 50},
+    "emnist_chars": _STUDY,
+    "emnist_digits": _STUDY,
+    "emnist62_linear": _STUDY,
+    "emnist10_linear": _STUDY,
+    "unipen62": _SMALL_POPULATION,
+    "mnist_writers": _SMALL_POPULATION,
+    "fashion_mnist": {"init_clients": 20},
+    "mnist": {"init_clients": 20},
+    "cifar100": {"init_clients": 20},
+    "synthetic": {"init_clients": 10},
+    "stackoverflow_tag": _STUDY
+    | {
+        "total_rounds": 1600,
+        "server_learning_rate": 0.01,
+        "client_learning_rate": 1.0,
+        "init_server_optimizer": "adam",
+        "init_server_learning_rate": 0.05,
+        "init_client_learning_rate": 0.2,
+    },
+    "stackexchange_tag": {
+        "total_rounds": 300,
+        "clients_per_round": 32,
+        "bandits_deploy_freq": 20,
+        "client_learning_rate": 1.0,
+        "init_server_optimizer": "adam",
+        "init_server_learning_rate": 0.01,
+        "init_client_learning_rate": 1.0,
+        "rounds_per_eval": 20,
+    },
+}
+
+
+def of(task_type: str) -> dict[str, Any]:
+    """Returns values of flags that are not given, for `--task_type`."""
+    return {**_USUAL, **_OF_TASK.get(task_type, {})}

@@ -1,0 +1,75 @@
+"""What says which task is opened, and how."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskOptions:
+    """Everything that decides what a task is: tasks of equal options are one. Each task reads some of it.
+
+    Attributes:
+      task_type: A key of `registry.TASKS`.
+      variant: Whose text counts where the bandits' study and its program differ, `paper` or `reference_code`.
+      data_dir: Folder of the task's files; None for its usual place.
+      cache_dir: Folder for downloads; None for `~/.cache/federated_bandits`.
+      public_statistics: File of what else is learned from clients (`data.statistics`); None for none.
+
+      num_tags: Posts: most frequent tags, which are the actions.
+      vocabulary_size: Posts: most frequent words, which are the features.
+      max_words: Posts: most distinct words of one.
+      text_normalisation: Posts: `mean` or `l2`, see `data.text.bags`.
+      keep_untagged: Posts: whether those with none of the tags stay.
+
+      model: Images, tables: name of the model; None for the task's.
+      norm: Normalisation of a ResNet, `group` or `batch`.
+
+      partition_clients: Made clients: how many.
+      partition_seed: Made clients: seed of their examples.
+      partition_alpha: Made clients: Dirichlet parameter of their labels.
+      partition_beta: CIFAR-100: that of classes within superclasses; None to deal by classes alone.
+      partition_examples: Made clients: examples of each; 0 to deal all.
+      synthetic_alpha: Variance of the means of clients' models.
+      synthetic_beta: Variance of the means of clients' features.
+
+      data_file: Table: its file.
+      client_column: Table: column of a row's client, or `rows:N`.
+      label_column: Table: column of the right action.
+      reward_columns: Table: instead, the columns of all actions' rewards, separated by commas, or `all`.
+      feature_columns: Table: columns of the context, separated by commas; None for the others.
+      init_labels: Table: labels that the initial training of a shift pays for; None for half.
+    """
+
+    task_type: str
+    variant: str = "paper"
+    data_dir: str | None = None
+    cache_dir: str | None = None
+    public_statistics: str | None = None
+
+    num_tags: int = 50
+    vocabulary_size: int = 10000
+    max_words: int = 200
+    text_normalisation: str = "mean"
+    keep_untagged: bool = False
+
+    model: str | None = None
+    norm: str = "group"
+
+    partition_clients: int | None = None
+    partition_seed: int = 0
+    partition_alpha: float | None = None
+    partition_beta: float | None = None
+    partition_examples: int = 0
+    synthetic_alpha: float = 1.0
+    synthetic_beta: float = 1.0
+
+    data_file: str | None = None
+    client_column: str | None = None
+    label_column: str | None = None
+    reward_columns: str | None = None
+    feature_columns: str | None = None
+    init_labels: int | None = None
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the published program counts, not the paper."""
+        return self.variant == "reference_code"

@@ -1,0 +1,27 @@
+"""Tests of bandits.task_defaults, as `run_federated` resolves them."""
+
+import pytest
+
+from bandits import flags, task_defaults
+from data.tasks import registry
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), {"total_rounds": 150, "clients_per_round": 20, "init_clients": 10, "max_examples_per_client": 0}),
+        (("--task_type=emnist_chars",), {"total_rounds": 800, "clients_per_round": 64, "server_learning_rate": 0.002}),
+        (("--task_type=unipen62",), {"bandits_deploy_freq": 50, "rounds_per_eval": 50, "max_examples_per_client": 100}),
+        (("--task_type=stackoverflow_tag",), {"total_rounds": 1600, "init_server_optimizer": "adam"}),
+        (("--task_type=stackexchange_tag",), {"clients_per_round": 32, "init_clients": 100, "rounds_per_eval": 20}),
+        (("--task_type=cifar100",), {"init_clients": 20, "partition_clients": 100, "rounds_per_checkpoint": 25}),
+        (("--task_type=emnist_chars", "--total_rounds=3"), {"total_rounds": 3, "rounds_per_eval": 50}),
+    ],
+)
+def test_flags_that_are_not_given_follow_the_task(arguments, expected):
+    settings = flags.resolve(flags.define().parse(["run_federated", *arguments]))
+    assert {name: settings[name] for name in expected} == expected
+
+
+def test_only_known_tasks_have_defaults():
+    assert set(task_defaults._OF_TASK) <= set(registry.TASKS)

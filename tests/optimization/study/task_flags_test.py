@@ -1,0 +1,44 @@
+"""Tests of optimization.study.task_flags: what the flags of a task make of it."""
+
+import dataclasses
+
+import pytest
+
+from data.tasks import registry
+from data.tasks.options import TaskOptions
+from optimization.posterior import flags
+from optimization.study import task_flags
+
+
+def options(*arguments: str) -> TaskOptions:
+    """Returns the options of a task for one of the binaries."""
+    return task_flags.options(flags.resolve(flags.define().parse(["run_posterior", *arguments])))
+
+
+def test_runs_that_differ_in_no_option_share_their_task():
+    opened = {options(), options("--seed=1", "--client_learning_rate=0.1")}
+    assert opened == {TaskOptions("digits")}
+    assert options("--task_type=mnist", "--partition_seed=1") != options("--task_type=mnist")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--task_type=stackoverflow_tag",), {"max_words": 256, "text_normalisation": "mean"}),
+        (("--task_type=stackoverflow_tag", "--variant=reference_code"), {"text_normalisation": "l2"}),
+        (("--task_type=stackexchange_tag",), {"max_words": 200, "text_normalisation": "l2"}),
+        (("--task_type=stackexchange_tag", "--text_normalisation=mean"), {"text_normalisation": "mean"}),
+        (("--task_type=synthetic",), {"partition_clients": 30, "partition_alpha": None}),
+        (("--task_type=mnist", "--partition_clients=7"), {"partition_clients": 7, "partition_alpha": 0.3}),
+    ],
+)
+def test_a_tasks_defaults_hold_where_no_flag_is_given(arguments, expected):
+    found = options(*arguments)
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_every_name_in_the_registry_is_an_option():
+    known = {field.name for field in dataclasses.fields(TaskOptions)}
+    for entry in registry.TASKS.values():
+        assert entry.options <= known
+        assert set(entry.defaults) <= known | {"max_examples_per_client"}
