@@ -12,12 +12,12 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
-Array = np.ndarray | tf.Tensor
+Array: TypeAlias = np.ndarray | tf.Tensor
 
 
 class ValueState(NamedTuple):
@@ -124,6 +124,7 @@ class _ValueRule(DecisionRule):
     """
 
     alpha: float | None = None
+    gamma: ClassVar[float] = 1.0
 
     def __post_init__(self):
         if self.alpha is not None:
@@ -136,8 +137,9 @@ class _ValueRule(DecisionRule):
     def estimates(self, state: ValueState) -> tf.Tensor:
         return tf.convert_to_tensor(state.values)
 
-    def _learn(self, state: ValueState, tried: tf.Tensor, rewards: tf.Tensor, gamma: float = 1.0) -> ValueState:
-        counts = gamma * state.counts + tried
+    def _learn(self, state: ValueState, tried: tf.Tensor, rewards: tf.Tensor) -> ValueState:
+        # With N discounted, the step 1/N keeps the mean of discounted rewards: S/N = q + (r - q)/N.
+        counts = self.gamma * state.counts + tried
         # An action that was not tried has step 0; its count may be 0 too.
         step = tried * self.alpha if self.alpha is not None else tf.math.divide_no_nan(tried, counts)
         return ValueState(state.values + step * (rewards - state.values), counts)
@@ -214,7 +216,7 @@ class Ucb(_ValueRule):
     """
 
     c: float = 1.0
-    gamma: float = 1.0
+    gamma: float = 1.0  # type: ignore[misc]  # A class variable of the rules that do not discount.
 
     def __post_init__(self):
         super().__post_init__()
@@ -233,10 +235,6 @@ class Ucb(_ValueRule):
 
     def select(self, state: ValueState, key: Array) -> tf.Tensor:
         return best_action(state.values + self.interval(state), key)
-
-    def _learn(self, state: ValueState, tried: tf.Tensor, rewards: tf.Tensor) -> ValueState:
-        # With N discounted, the step 1/N keeps the mean of discounted rewards: S/N = q + (r - q)/N.
-        return super()._learn(state, tried, rewards, self.gamma)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

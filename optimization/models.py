@@ -74,7 +74,7 @@ class Model:
 def mlp(num_features: int, hidden: Sequence[int], num_outputs: int) -> Model:
     """Returns dense layers with ReLU between; with no hidden layer, the linear model with bias."""
     sizes = [num_features, *hidden, num_outputs]
-    shapes = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for layer, (width_in, width_out) in enumerate(itertools.pairwise(sizes)):
         shapes[f"dense_{layer}/kernel"] = (width_in, width_out)
         shapes[f"dense_{layer}/bias"] = (width_out,)
@@ -111,7 +111,8 @@ def _convolutional(
       num_outputs: Outputs.
       dropouts: Part of the inputs of each dense layer that training drops.
     """
-    side, channels, shapes, flops = 28, 1, {}, 0
+    shapes: dict[str, tuple[int, ...]] = {}
+    side, channels, flops = 28, 1, 0
     for layer, (size, width, padding, pool) in enumerate(convolutions):
         shapes[f"conv_{layer}/kernel"] = (size, size, channels, width)
         shapes[f"conv_{layer}/bias"] = (width,)
@@ -206,7 +207,8 @@ def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "g
       norm: `group` or `batch`.
     """
     height, width, channels = image_shape
-    shapes, flops = {}, 0
+    shapes: dict[str, tuple[int, ...]] = {}
+    flops = 0
     # Name, input and output channels, stride of each block's first convolution.
     blocks = []
     for stage, out in enumerate((64, 128, 256, 512)):

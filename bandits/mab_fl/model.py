@@ -37,7 +37,7 @@ class BinaryClassifier:
     def trained(self) -> models.Model:
         """The part that SGD changes; its `forward` normalises by the mini-batch."""
         sizes = [self.num_features, *self.hidden, _NUM_CLASSES]
-        shapes = {}
+        shapes: dict[str, tuple[int, ...]] = {}
         for layer, (width_in, width_out) in enumerate(itertools.pairwise(sizes)):
             shapes[f"dense_{layer}/kernel"] = (width_in, width_out)
             shapes[f"dense_{layer}/bias"] = (width_out,)

@@ -11,7 +11,7 @@ factorization), Kairouz, Liu and Steinke 2021 (distributed discrete Gaussian). N
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dp_accounting
 import numpy as np
@@ -22,7 +22,7 @@ from optimization.privacy import releases, sensitivities
 if TYPE_CHECKING:
     from optimization.privacy.mechanisms import Mechanism
 
-Relation = dp_accounting.NeighboringRelation
+Relation: TypeAlias = dp_accounting.NeighboringRelation
 
 _RELATION_NAMES = {
     Relation.ADD_OR_REMOVE_ONE: "one client added or removed",
@@ -89,7 +89,7 @@ class Analysis:
 
     def _parts(self, rounds: int) -> "list[tuple[Analysis, int]]":
         """Returns what epsilon is the largest of, each with its rounds."""
-        if not self.disjoint:
+        if not (self.disjoint and self.earlier):
             return [(self, rounds)]
         return [(dataclasses.replace(self, earlier=None, disjoint=False), rounds), self.earlier]
 
@@ -113,7 +113,7 @@ class Analysis:
     def pld_epsilon(self, rounds: int, delta: float) -> float | None:
         """Returns the PLD epsilon, at most 0.1% above that of a grid without steps; None where there is none."""
         found = [part._composed_pld_epsilon(count, delta) for part, count in self._parts(rounds)]
-        return None if None in found else max(found)
+        return None if None in found else max(epsilon for epsilon in found if epsilon is not None)
 
     def _composed_pld_epsilon(self, rounds: int, delta: float) -> float | None:
         scale = self.epsilon(rounds, delta)[0]

@@ -73,7 +73,7 @@ class Mechanism:
     population: int
     cohort: int
     sampling: str = "fixed"
-    delta: float | None = None
+    delta: float = None  # type: ignore[assignment]  # No mechanism that was made lacks it.
     restart_frequency: int = 0
     bands: int = 1
     dimension: int = 1
@@ -135,7 +135,7 @@ class Mechanism:
         if self.reason:
             return ()
         own = analyses.of(self)
-        if not self.pretraining_rounds:
+        if not (self.pretraining and self.pretraining_rounds):
             return own
         before = {one.replaces: one for one in reversed(self.pretraining.analyses)}
         return tuple(
@@ -148,14 +148,14 @@ class Mechanism:
     def reason(self) -> str:
         """Why nothing is guaranteed, as the words after "because"; empty if something is."""
         own = self.voided or ("" if self.noise_multiplier else "there is no noise")
-        if own or not self.pretraining_rounds or not self.pretraining.reason:
+        if own or not (self.pretraining and self.pretraining_rounds and self.pretraining.reason):
             return own
         return f"in the earlier training on private clients {self.pretraining.reason}"
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """What the guarantee leaves out, here and in the earlier training."""
-        earlier = self.pretraining.left_out if self.pretraining_rounds else ()
+        earlier = self.pretraining.left_out if self.pretraining and self.pretraining_rounds else ()
         return tuple(dict.fromkeys((*self.apart_from, *earlier)))
 
     def epsilon(self, rounds: int) -> float:

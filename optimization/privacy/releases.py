@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from typing import TypeAlias
 
 import dp_accounting
 import numpy as np
@@ -18,8 +19,8 @@ from dp_accounting import pld, rdp
 from dp_accounting.pld import pld_pmf
 from scipy import special
 
-Relation = dp_accounting.NeighboringRelation
-Losses = pld.privacy_loss_distribution.PrivacyLossDistribution
+Relation: TypeAlias = dp_accounting.NeighboringRelation
+Losses: TypeAlias = pld.privacy_loss_distribution.PrivacyLossDistribution
 
 ORDERS = np.array(rdp.RdpAccountant().orders)  # 1.1 to 10.9 by 0.1, 11 to 63, 128 to 1,024.
 # Rounding errors of dp-accounting's series, which at enormous noise exceed the divergence itself.

@@ -314,7 +314,7 @@ class UcbCs(Selector):
     def indices(self, state: UcbState, ids: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Returns float64 [ids], A_t of equation (4); infinite for a count of zero, -infinite without examples."""
         # The logarithm is below zero only before the first round, when no count matters.
-        width = state.deviation * np.sqrt(2 * np.log(max(state.total, 1)))
+        width = state.deviation * np.sqrt(2 * np.log(np.maximum(state.total, 1)))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             counts = state.counts[ids]
             index = self.shares[ids] * (state.loss_sums[ids] / counts + width / np.sqrt(counts))
