@@ -1,13 +1,16 @@
 """Tests of scripts.compare_versions and what it plays with, on checkouts whose programs are a few lines."""
 
+import contextlib
 import math
 import pathlib
+import signal
 import sys
 
 import numpy as np
 import pytest
 
 from data.errors import Failure
+from optimization.study import interruption
 from scripts import compare_versions, version_runs, version_speed
 
 TABLE = "round_num,reward,kind,eval/accuracy,seconds\n1,0.5,a,,3.5\n2,0.25,b,0.75,{seconds}\n"
@@ -189,6 +192,22 @@ def test_a_run_that_fails_is_told_and_the_others_are_played(compare, capsys):
     assert [line.split(": failed: ")[0] for line in lines] == ["short", "loose"]
     assert lines[0].endswith("short/whole_log.txt.")
     assert " ended with status 1: see " in lines[0]
+
+
+def test_who_interrupts_the_comparison_ends_what_it_plays_too(tmp_path, monkeypatch):
+    @contextlib.contextmanager
+    def at_once(answer):
+        answer(signal.SIGTERM)
+        yield
+
+    monkeypatch.setattr(interruption, "answered", at_once)
+    sleeper = tmp_path / "scripts" / "python"
+    sleeper.parent.mkdir()
+    sleeper.write_text("#!/bin/sh\nexec sleep 100\n")
+    sleeper.chmod(0o755)
+    with pytest.raises(SystemExit) as ended:
+        version_runs.run([str(sleeper)], tmp_path / "log.txt")
+    assert ended.value.code == 128 + signal.SIGTERM
 
 
 def test_made_posts_are_the_same_every_time(tmp_path):
