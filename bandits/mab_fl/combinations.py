@@ -4,7 +4,7 @@ A combination is written as a binary code, such as 0110 for the second and third
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import scipy.cluster.hierarchy
@@ -15,7 +15,7 @@ MAX_PROPOSALS = 8
 _MAX_OVERLAP = 0.8
 
 
-def code(members: Sequence[int], num_participants: int) -> str:
+def code(members: Collection[int], num_participants: int) -> str:
     """Returns the code of these participants' indices."""
     return "".join("01"[index in members] for index in range(num_participants))
 

@@ -71,7 +71,8 @@ def predict(model: models_lib.Model, ensemble: Iterable[np.ndarray], features, b
         return tf.nn.softmax(model.forward(vectors.unflatten(vector, model.shapes), batch))
 
     batches = list(tf.data.Dataset.from_tensor_slices(features).batch(batch_size))
-    total, size = 0.0, 0
+    total: np.ndarray = np.zeros((), np.float32)
+    size = 0
     for vector in ensemble:
         total = total + np.concatenate([probabilities(vector, batch) for batch in batches])
         size += 1

@@ -119,13 +119,12 @@ class MeanShift:
         pulls, factors = _pulls(weights, factors).astype(samples.dtype), factors.astype(samples.dtype)
         if not np.ptp(factors):
             factors = factors[:1]
-        adaptive = self.bandwidth == bandwidths.NEAREST
-        widths = None if adaptive else self.widths(samples).astype(samples.dtype)
+        widths = None if self.bandwidth == bandwidths.NEAREST else self.widths(samples).astype(samples.dtype)
         active = np.arange(points.size)
         for _ in range(self.t_max):
             row = rows[active]
             distances = samples[row] - points[active, np.newaxis]
-            width = self.scale * bandwidths.nearest(distances, self.kernel) if adaptive else widths[row]
+            width = self.scale * bandwidths.nearest(distances, self.kernel) if widths is None else widths[row]
             reach = width[:, np.newaxis] * factors + _MARGIN
             shares = self.kernel.pull(distances / reach)
             mass = shares @ pulls

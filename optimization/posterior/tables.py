@@ -1,5 +1,6 @@
 """Tables 5.1 and 5.2 of Johansson and Gullbrandson 2022, from the `metrics.csv` of some runs."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -60,16 +61,10 @@ def build(
     alphas = sorted({alpha for _, alpha in cells}, key=lambda alpha: np.inf if alpha == NO_ALPHA else float(alpha))
     blocks: list[tuple[str, Callable[[pd.DataFrame, str], float], str]] = []
     for number in rounds:
-        blocks.append((f"Round {number}", lambda table, column, number=number: _at(table, column, number), ".3f"))
+        blocks.append((f"Round {number}", functools.partial(_at, round_num=number), ".3f"))
     for threshold in thresholds:
-        blocks.append(
-            (
-                f"{100 * threshold:g}%",
-                lambda table, column, threshold=threshold: metrics.first_round(table, column, threshold),
-                ".0f",
-            )
-        )
-    rows = {}
+        blocks.append((f"{100 * threshold:g}%", functools.partial(metrics.first_round, threshold=threshold), ".0f"))
+    rows: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
     for measure, column in MEASURES.items():
         for algorithm in algorithms:
             row = rows[measure, NAMES[algorithm]] = {}

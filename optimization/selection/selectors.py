@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 
 class LocalLosses(NamedTuple):
@@ -87,7 +88,7 @@ class Selector(abc.ABC):
     uses_losses: ClassVar[bool] = True
     repeats: ClassVar[bool] = False
 
-    def __init__(self, sizes: Sequence[int], cohort_size: int):
+    def __init__(self, sizes: npt.ArrayLike, cohort_size: int):
         """Takes the population.
 
         Args:
@@ -141,7 +142,7 @@ class Selector(abc.ABC):
           draw: The round's keyed generator, after `candidates` took its draws from it.
         """
 
-    def observe(self, state: Any, ids: np.ndarray, losses: LocalLosses, silent: Sequence[int] = ()) -> Any:
+    def observe(self, state: Any, ids: np.ndarray, losses: LocalLosses, silent: Sequence[int] | np.ndarray = ()) -> Any:
         """Returns the state after a round.
 
         Args:
@@ -178,7 +179,7 @@ class Rand(Selector):
     uses_losses = False
     repeats = True
 
-    def __init__(self, sizes: Sequence[int], cohort_size: int):
+    def __init__(self, sizes: npt.ArrayLike, cohort_size: int):
         super().__init__(sizes, cohort_size)
         self._bounds = np.cumsum(self._sizes)
 
@@ -189,7 +190,7 @@ class Rand(Selector):
 class _FromCandidates(Selector):
     """The clients with the largest losses among d candidates, drawn with probabilities p_k without replacement."""
 
-    def __init__(self, sizes: Sequence[int], cohort_size: int, num_candidates: int):
+    def __init__(self, sizes: npt.ArrayLike, cohort_size: int, num_candidates: int):
         super().__init__(sizes, cohort_size)
         if not cohort_size <= num_candidates <= self.population:
             raise ValueError(
@@ -299,7 +300,7 @@ class UcbCs(Selector):
     whole list is multiplied by gamma: a client that is not chosen becomes less attractive, not more.
     """
 
-    def __init__(self, sizes: Sequence[int], cohort_size: int, gamma: float, algorithm_listing: bool = False):
+    def __init__(self, sizes: npt.ArrayLike, cohort_size: int, gamma: float, algorithm_listing: bool = False):
         super().__init__(sizes, cohort_size)
         if not 0 <= gamma <= 1:
             raise ValueError(f"gamma={gamma} must lie in [0, 1].")
@@ -353,7 +354,7 @@ class ActiveFl(Selector):
     counts as much as the best, which the text leaves open.
     """
 
-    def __init__(self, sizes: Sequence[int], cohort_size: int, alpha_1: float, alpha_2: float, alpha_3: float):
+    def __init__(self, sizes: npt.ArrayLike, cohort_size: int, alpha_1: float, alpha_2: float, alpha_3: float):
         super().__init__(sizes, cohort_size)
         if not (0 <= alpha_1 < 1 and alpha_2 >= 0 and 0 <= alpha_3 <= 1):
             raise ValueError(
@@ -387,7 +388,9 @@ def _check_losses(losses: np.ndarray) -> None:
         raise ValueError(f"Reported losses must be finite; got {np.asarray(losses)}.")
 
 
-def _with_last(state: LastLosses, ids: np.ndarray, losses: LocalLosses, silent: Sequence[int]) -> LastLosses:
+def _with_last(
+    state: LastLosses, ids: np.ndarray, losses: LocalLosses, silent: Sequence[int] | np.ndarray
+) -> LastLosses:
     _check_losses(losses.mean)
     after = state.losses.copy()
     after[ids] = losses.mean
