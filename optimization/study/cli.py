@@ -5,6 +5,7 @@ Nothing here imports TensorFlow, so that `--help` and a mistyped flag are answer
 """
 
 import dataclasses
+import difflib
 import errno
 import os
 import pathlib
@@ -14,7 +15,7 @@ import sys
 import textwrap
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -290,6 +291,13 @@ def whole_numbers(flag: str, text: str) -> list[int]:
     if not all(word.isdecimal() and int(word) for word in words):
         raise UsageError(f"--{flag}={text} must be whole numbers above 0, separated by commas.")
     return [int(word) for word in words]
+
+
+def unknown(flag: str, name: str, known: Iterable[str], otherwise: str) -> UsageError:
+    """Returns the error of a name that is not known: it tells those that are near, or what to do `otherwise`."""
+    near = difflib.get_close_matches(name, known, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else otherwise
+    return UsageError(f"--{flag}={name} is not known: {hint}")
 
 
 def user_path(path: str) -> str:

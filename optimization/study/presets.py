@@ -1,13 +1,11 @@
 """Published settings by name: TOML files in a folder `presets/` beside each experiment binary, read by `--preset`."""
 
 import dataclasses
-import difflib
 import pathlib
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data.errors import UsageError
 from optimization.study import cli
 
 _SHARED = "shared"
@@ -54,9 +52,7 @@ def values(name: str | None, folder: pathlib.Path) -> Mapping[str, Any]:
         return {}
     known = load(folder)
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "--list_presets prints their names."
-        raise UsageError(f"--preset={name} is not known: {hint}")
+        raise cli.unknown("preset", name, known, "--list_presets prints their names.")
     return known[name].values
 
 

@@ -5,6 +5,7 @@ privacy noise, and are for their owner's eyes only. A folder belongs to one conf
 refused, and nothing in it is changed, unless `--restart` moves it aside.
 """
 
+import contextlib
 import datetime
 import fcntl
 import importlib.metadata
@@ -16,7 +17,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -62,6 +63,46 @@ def continuing(flag_values: Mapping[str, Any]) -> str:
     return f"The same command{' without --restart' if flag_values.get(_RESTART) else ''} continues"
 
 
+@contextlib.contextmanager
+def claiming(path: pathlib.Path, what: str = "program") -> Iterator[TextIO]:
+    """Makes a folder, and yields the lock that keeps other processes off it as long as it is open.
+
+    Args:
+      path: The folder.
+      what: Who locks it, in the words of the error.
+
+    Raises:
+      UsageError: If another process has it, or if it, or what the caller writes meanwhile, cannot be written.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = open(path / ".lock", "w")  # noqa: SIM115
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield lock
+    except BlockingIOError as error:
+        raise UsageError(
+            f"Another {what} is running in {path}: wait for it, or choose another --experiment_name."
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"The output folder {path} cannot be written ({error.strerror}): "
+            "choose another one with --root_output_dir or --experiment_name."
+        ) from error
+
+
+def check_format(path: pathlib.Path, config: Mapping[str, Any], what: str = "run", otherwise: str = "") -> None:
+    """Refuses what a folder holds if it is of another format; `otherwise` is advice beside that of another name.
+
+    Raises:
+      UsageError: If it is.
+    """
+    if (found := config.get("format", 1)) != FORMAT:
+        raise UsageError(
+            f"{path} holds a {what} of format {found}, and this version of the program continues those of format "
+            f"{FORMAT} alone, though it reports and plots all. Choose another --experiment_name{otherwise}."
+        )
+
+
 class RunFolder:
     """One run's files."""
 
@@ -89,11 +130,7 @@ class RunFolder:
         is_new = bool(flag_values.get(_RESTART))
         if not is_new:
             self._check_format()
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            # Locked against other processes until this object or the process is gone.
-            self._lock = open(self.path / ".lock", "w")  # noqa: SIM115
-            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with claiming(self.path) as self._lock:
             if is_new:
                 self._move_aside()
             self._checkpoints.mkdir(exist_ok=True)
@@ -101,15 +138,6 @@ class RunFolder:
             for folder in (self.path, *map(self.path.joinpath, _SUBFOLDERS)):
                 for stale in folder.glob("*.part[0-9]*"):  # Of a start that was killed.
                     stale.unlink()
-        except BlockingIOError as error:
-            raise UsageError(
-                f"Another program is running in {self.path}: wait for it, or choose another --experiment_name."
-            ) from error
-        except OSError as error:
-            raise UsageError(
-                f"The output folder {self.path} cannot be written ({error.strerror}): "
-                "choose another one with --root_output_dir or --experiment_name."
-            ) from error
         flags = {name: value for name, value in sorted(flag_values.items()) if name != _RESTART}
         start = {
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -163,13 +191,8 @@ class RunFolder:
 
     def _check_format(self) -> None:
         if self.config_path.exists():
-            found = self._read_config().get("format", 1)
-            if found != FORMAT:
-                raise UsageError(
-                    f"{self.path} holds a run of format {found}, and this version of the program continues those of "
-                    f"format {FORMAT} alone, though it reports and plots all. Choose another --experiment_name, or "
-                    "give --restart, which moves the old files aside."
-                )
+            otherwise = ", or give --restart, which moves the old files aside"
+            check_format(self.path, self._read_config(), otherwise=otherwise)
         elif self.metrics_path.exists() or any(self._checkpoint_files()):
             raise UsageError(
                 f"{self.path} holds a run that has lost its config.json, and cannot be continued. Choose another "

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from data.errors import Failure, UsageError
 from optimization.study import files
-from scripts.grid import plan
+from scripts.grid import binaries
 
 FINISHED_FILE = "finished.json"
 LOG_FILE = "log.txt"
@@ -131,7 +131,7 @@ def _serve(jobs: io.TextIOBase, results: io.TextIOBase) -> int:
 
 def _one(module: str, *arguments: str) -> int:
     """Plays the run of a command line; returns its status."""
-    settings = plan.resolve(module, arguments)
+    settings = binaries.resolve(module, arguments)
     folder = pathlib.Path(settings.root_output_dir) / settings.experiment_name
     result = play(Job(module, arguments, str(folder), settings.total_rounds))
     if result.message:

@@ -32,7 +32,7 @@ _CONNECT_SECONDS = 10
 _NO_CLUSTER = "--ray_address={}: no Ray cluster answers there."
 
 
-class Executor(Protocol):
+class Team(Protocol):
     """Plays jobs. One thread uses it."""
 
     def submit(self, job: Job) -> None:
@@ -80,11 +80,11 @@ def check(settings: cli.Settings) -> None:
 
 
 @contextlib.contextmanager
-def playing(executor: Executor, folder: pathlib.Path) -> Iterator[None]:
-    """Closes the executor in the end; when the program is interrupted, rounds in progress are finished and saved.
+def playing(team: Team, folder: pathlib.Path) -> Iterator[None]:
+    """Closes the team in the end; when the program is interrupted, rounds in progress are finished and saved.
 
     Args:
-      executor: Who plays.
+      team: Who plays.
       folder: What the same command would continue.
     """
 
@@ -96,15 +96,15 @@ def playing(executor: Executor, folder: pathlib.Path) -> Iterator[None]:
             yield
     except (KeyboardInterrupt, SystemExit):
         print("\nStopping after the rounds in progress; once more to stop at once.", file=sys.stderr)
-        executor.stop()
+        team.stop()
         print(f"Stopped; what was done is saved. The same command continues {folder}.", file=sys.stderr)
         raise
     finally:
-        executor.close()
+        team.close()
 
 
-def build(settings: cli.Settings, cores: int) -> Executor:
-    """Returns the executor that they name, for runs of so many cores.
+def build(settings: cli.Settings, cores: int) -> Team:
+    """Returns the team that they name, for runs of so many cores.
 
     Raises:
       Failure: If there is no Ray cluster at the address.
@@ -114,7 +114,7 @@ def build(settings: cli.Settings, cores: int) -> Executor:
     return Local(settings.workers)
 
 
-class _Worker:
+class _Player:
     """A process that plays one run after the other."""
 
     def __init__(self):
@@ -175,7 +175,7 @@ class Local:
           workers: Most processes.
         """
         self._most = workers
-        self._workers: list[_Worker] = []
+        self._players: list[_Player] = []
         self._waiting: collections.deque[Job] = collections.deque()
 
     def submit(self, job: Job) -> None:
@@ -184,36 +184,36 @@ class Local:
 
     def _assign(self) -> None:
         while self._waiting:
-            idle = next((worker for worker in self._workers if worker.job is None), None)
+            idle = next((one for one in self._players if one.job is None), None)
             if idle is None:
-                if len(self._workers) == self._most:
+                if len(self._players) == self._most:
                     return
-                idle = _Worker()
-                self._workers.append(idle)
+                idle = _Player()
+                self._players.append(idle)
             idle.play(self._waiting.popleft())
 
     def wait(self) -> tuple[Job, Result]:
-        busy = [worker for worker in self._workers if worker.job is not None]
+        busy = [one for one in self._players if one.job is not None]
         ready, _, _ = select.select(busy, [], [])
         job, result, lives = ready[0].result()
         if not lives:
-            self._workers.remove(ready[0])
+            self._players.remove(ready[0])
             ready[0].end()
         self._assign()
         return job, result
 
     def stop(self) -> None:
         self._waiting.clear()
-        busy = [worker for worker in self._workers if worker.job is not None]
-        for worker in busy:
-            worker.terminate()
-        for worker in busy:
-            worker.wait()
+        busy = [one for one in self._players if one.job is not None]
+        for one in busy:
+            one.terminate()
+        for one in busy:
+            one.wait()
 
     def close(self) -> None:
-        for worker in self._workers:
-            worker.end()
-        self._workers.clear()
+        for one in self._players:
+            one.end()
+        self._players.clear()
 
 
 class Ray:

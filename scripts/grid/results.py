@@ -56,11 +56,7 @@ def finished_rounds(folder: pathlib.Path) -> int:
     before = content.get("versions")
     if not isinstance(before, dict):
         raise UsageError(f"{config} is damaged: it names no versions. Delete the folder, and it is run again.")
-    if content.get("format", 1) != run_folder.FORMAT:
-        raise UsageError(
-            f"{folder} holds a run of format {content.get('format', 1)}, not {run_folder.FORMAT}: choose another "
-            "--experiment_name."
-        )
+    run_folder.check_format(folder, content)
     for name, now in _versions().items():
         if before.get(name) != now and name != "python":
             raise UsageError(

@@ -4,6 +4,7 @@ Runs are played as a grid's: named by their flags, played once, shared by all fi
 where they were interrupted.
 """
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -14,10 +15,11 @@ from collections.abc import Sequence
 from data.errors import UsageError
 from optimization.study import cli, files
 from scripts import runs
+from scripts.grid import binaries, players
 from scripts.grid import command as grid
-from scripts.grid import plan as grid_plan
-from scripts.grid import players
 from scripts.grid import results as grid_results
+from scripts.grid.plan import Run
+from scripts.grid.sweep import Sweep
 from scripts.reproduce import pictures, plan, results
 from scripts.reproduce.plan import Figure
 from scripts.reproduce.results import Found
@@ -52,7 +54,7 @@ def define() -> cli.FlagSet:
 
 
 def play(
-    figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path, executor: players.Executor
+    figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path, team: players.Team
 ) -> tuple[dict[str, Found], list[str]]:
     """Plays what is missing of a figure.
 
@@ -61,20 +63,17 @@ def play(
       repeat: Seeds.
       base: Flags that all runs share.
       folder: Folder of all runs.
-      executor: Who plays them.
+      team: Who plays them.
 
     Returns:
       (what each arm gave, without arms of which no run is finished; a line for each run that failed)
     """
     by_arm = figure.runs(repeat, base, folder)
     some = {run.name: run for group in by_arm.values() for run in group}
-    binary = grid_plan.BINARIES[figure.binary]
+    binary = binaries.BINARIES[figure.binary]
     measure = figure.measures[0]
-    sweep = grid.Sweep(grid_plan.Grid(binary, (), (), ()), folder, executor, binary.metric, smallest=binary.smallest)
-    try:
-        grid.play_all(sweep, list(some.values()))
-    finally:
-        sweep.close()
+    with contextlib.closing(Sweep(folder, team, binary.metric, smallest=binary.smallest)) as sweep:
+        sweep.play(list(some.values()))
     label_of = {run.name: label for label, group in by_arm.items() for run in group}
     errors = {
         name: f"{label_of[name]}: {outcome.error} ({folder / name})"
@@ -95,8 +94,8 @@ def play(
 def best(
     figure: Figure,
     measure: plan.Measure,
-    some: Sequence[grid_plan.Run],
-    sweep: grid.Sweep,
+    some: Sequence[Run],
+    sweep: Sweep,
     folder: pathlib.Path,
 ) -> Found:
     """Returns what the best point of an arm gave, by its mean over seeds.
@@ -105,13 +104,13 @@ def best(
       LookupError: If no run is finished.
       UsageError: If a finished run's files are damaged.
     """
-    points: dict[str, list[grid_plan.Run]] = {}
+    points: dict[str, list[Run]] = {}
     for run in some:
         if sweep.outcomes[run.name].status == grid_results.FINISHED:
             points.setdefault(run.point, []).append(run)
     candidates = []
     for group in points.values():
-        tables = [_metrics(folder / run.name, run.settings.total_rounds) for run in group]
+        tables = [_metrics(folder / run.name, run.rounds) for run in group]
         settings = group[0].settings
         values = {flag: float(settings[flag]) for flag in figure.searched if settings.get(flag) is not None}
         values = {flag: value for flag, value in values.items() if flag in group[0].numbers}
@@ -222,11 +221,11 @@ def program(settings: cli.Settings) -> int:
     for figure in chosen:  # A mistake is told before anything is played.
         figure.check()
     failed = []
-    with grid.claim(folder, grid_plan.Grid(grid_plan.BINARIES[chosen[0].binary], (), (), ())):
-        executor = players.build(settings, cores)
-        with players.playing(executor, folder):
+    with grid.claim(folder, binaries.BINARIES[chosen[0].binary]):
+        team = players.build(settings, cores)
+        with players.playing(team, folder):
             for figure in chosen:
-                found, errors = play(figure, settings.repeat or figure.repeat, base, folder / "runs", executor)
+                found, errors = play(figure, settings.repeat or figure.repeat, base, folder / "runs", team)
                 failed += [f"{figure.name}: {error}" for error in errors]
                 try:
                     report(figure, found, folder / figure.name)

@@ -4,8 +4,6 @@ A file holds the figures of one text. Nothing here reads data or imports TensorF
 """
 
 import dataclasses
-import difflib
-import importlib
 import itertools
 import pathlib
 import re
@@ -15,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization.study import presets
+from optimization.study import cli, presets
+from scripts.grid import binaries, building
 from scripts.grid import plan as grid_plan
 
 PAPER, SMALL = "paper", "small"
@@ -143,7 +142,7 @@ class Figure:
       text: Authors and year.
       about: What it is.
       also: Other names of it.
-      binary: Name in `grid_plan.BINARIES`.
+      binary: Name in `binaries.BINARIES`.
       arms: What is run.
       repeat: Seeds.
       measures: What is taken of each run; the first decides searches.
@@ -196,7 +195,7 @@ class Figure:
 
     def _runs(self, arm: Arm, repeat: int, base: Sequence[str], folder: pathlib.Path | None) -> list[grid_plan.Run]:
         try:
-            grid = grid_plan.build(
+            grid = building.build(
                 (*arm.arguments, *base), sweeps=arm.sweeps, repeat=repeat, binary=self.binary, grid=arm.grid
             )
             if folder is not None:
@@ -239,9 +238,7 @@ def choose(names: str, scale: str) -> list[Figure]:
     found = {}
     for name in names.split(","):
         if name not in by_name:
-            near = difflib.get_close_matches(name, by_name, n=3, cutoff=0.5)
-            hint = f"did you mean {' or '.join(near)}?" if near else "--list prints their names."
-            raise UsageError(f"--figure={name} is not known: {hint}")
+            raise cli.unknown("figure", name, by_name, "--list prints their names.")
         found[by_name[name].name] = by_name[name]
     return list(found.values())
 
@@ -341,7 +338,7 @@ def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
     """Yields the values of searched flags that the arms' presets have: presets are the rows of published tables."""
     if "searched" not in table:
         return
-    known = presets.load(importlib.import_module(grid_plan.BINARIES[table["binary"]].module).flags.PRESETS)
+    known = presets.load(binaries.flags_of(binaries.BINARIES[table["binary"]].module).PRESETS)
     place = table["about"].partition(":")[0]
     for label, flags in table["arms"][0].items():
         preset = known[re.search(r"--preset=(\S+)", flags)[1]]

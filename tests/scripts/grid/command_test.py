@@ -17,16 +17,16 @@ import pytest
 from bandits.ads import run_ads
 from data.errors import UsageError
 from scripts import runs
+from scripts.grid import binaries
 from scripts.grid import command as grid
-from scripts.grid import plan
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-TOY = plan.Binary("tests.scripts.toy_binary", "score")
+TOY = binaries.Binary("tests.scripts.toy_binary", "score")
 _MAIN = """
 import sys
 from optimization.study import cli
-from scripts.grid import command, plan
-plan.BINARIES["toy"] = plan.Binary("tests.scripts.toy_binary", "score")
+from scripts.grid import binaries, command
+binaries.BINARIES["toy"] = binaries.Binary("tests.scripts.toy_binary", "score")
 cli.main(command.define(), command.program)
 """
 
@@ -34,7 +34,7 @@ cli.main(command.define(), command.program)
 @pytest.fixture
 def play(tmp_path, monkeypatch):
     """Plays a grid of the toy in this process and returns its exit status."""
-    monkeypatch.setitem(plan.BINARIES, "toy", TOY)
+    monkeypatch.setitem(binaries.BINARIES, "toy", TOY)
 
     def start(*arguments: str) -> int:
         own = ("--binary=toy", f"--root_output_dir={tmp_path}", "--experiment_name=g", "--workers=1")

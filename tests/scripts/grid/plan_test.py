@@ -1,4 +1,4 @@
-"""Tests of scripts.plan."""
+"""Tests of scripts.grid.plan, and of the grids that scripts.grid.building makes."""
 
 import itertools
 import os
@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from data.errors import UsageError
-from scripts.grid import plan
+from scripts.grid import binaries, building, plan
 
 RATES = "server_learning_rate=0.001,0.002,0.005"
 
 
 def _build(*rest, sweeps=(), **arguments):
-    return plan.build(rest, sweeps=sweeps, **arguments)
+    return building.build(rest, sweeps=sweeps, **arguments)
 
 
 def _points(grid):
@@ -71,7 +71,7 @@ def test_a_preset_and_its_flags_given_by_hand_have_one_key():
 
 def test_keys_are_the_same_in_another_process():
     code = (
-        "from scripts.grid import plan; grid = plan.build(['--cache=persistent', '--seed=1'], "
+        "from scripts.grid import building; grid = building.build(['--cache=persistent', '--seed=1'], "
         f"sweeps=['{RATES}']); print([run.point for run in grid.runs()])"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "5"}
@@ -174,7 +174,7 @@ def test_a_published_grid_holds_all_combinations_for_each_algorithm(name):
         for server, client, values in itertools.product(servers, clients, choices)
     }
     assert found == wanted
-    settings = plan.resolve(grid.binary.module, (*grid.base, "--bandits_type=greedy"))
+    settings = binaries.resolve(grid.binary.module, (*grid.base, "--bandits_type=greedy"))
     fixed = (64, 16, 1, "adam", 256 if name.endswith("so") else 0)
     names = ("clients_per_round", "client_batch_size", "client_epochs_per_round", "server_optimizer")
     assert (*(settings[flag] for flag in names), settings.max_examples_per_client) == fixed
@@ -248,8 +248,8 @@ def test_numbers_of_a_whole_kind_are_not_added_to():
 def test_fewer_rounds_are_refused_where_they_would_not_be_the_first_of_the_whole_run():
     grid = _build("--algorithm=fedpa", "--total_rounds=40", binary="run_posterior")
     with pytest.raises(UsageError, match="--early_stop needs --burn_in_rounds: its default depends on --total_rounds"):
-        grid.at_rounds(grid.runs()[0], 10)
+        grid.runs()[0].at_rounds(10)
     grid = _build("--total_rounds=40", binary="run_posterior", sweeps=["client_learning_rate=0.1,0.2"])
     run = grid.runs()[1]
-    shorter = grid.at_rounds(run, 10)
+    shorter = run.at_rounds(10)
     assert (shorter.name, shorter.settings.total_rounds) == (run.name, 10)

@@ -16,7 +16,7 @@ FLAGS = {"client_learning_rate": 0.1, "seed": 0, "total_rounds": 10}
 
 def _outcome(point, value, rounds=10, configuration="", seed=0, **flags):
     settings = cli.Settings(FLAGS | {"seed": seed} | flags, frozenset())
-    run = plan.Run(point, seed, configuration, tuple(flags), (), settings)
+    run = plan.Run("toy", point, seed, configuration, tuple(flags), (), settings)
     return results.Outcome(run, results.FINISHED, rounds, value)
 
 
@@ -57,7 +57,7 @@ def test_a_run_of_another_format_is_named(tmp_path, number):
     folder = _finished(tmp_path)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"format": number}))
-    with pytest.raises(UsageError, match=f"{folder} holds a run of format {number}, not 2: choose another"):
+    with pytest.raises(UsageError, match=f"{folder} holds a run of format {number}, and .* those of format 2 alone"):
         results.finished_rounds(folder)
 
 
