@@ -145,17 +145,22 @@ def pool(clients: ClientData, max_examples: int, seed: int) -> Examples:
       seed: Seed of the choice.
     """
     draw = keys.generator(seed, keys.Purpose.EVALUATION, 0, 0)
-    found, count = [], 0
+    chosen, count = [], 0
     for index in draw.permutation(len(clients)):
         examples = clients.load(int(index))
         if max_examples and count + len(examples.labels) > max_examples:
             examples = examples.take(draw.choice(len(examples.labels), max_examples - count, replace=False))
-        found.append(examples)
+        chosen.append(examples)
         count += len(examples.labels)
         if max_examples and count == max_examples:
             break
-    features = map_features(lambda *parts: np.concatenate(parts), *(examples.features for examples in found))
-    return Examples(features, np.concatenate([examples.labels for examples in found]))
+    return joined(chosen)
+
+
+def joined(parts: Sequence[Examples]) -> Examples:
+    """Returns all examples of the parts, at least one, in their order."""
+    features = map_features(lambda *arrays: np.concatenate(arrays), *(part.features for part in parts))
+    return Examples(features, np.concatenate([part.labels for part in parts]))
 
 
 def sizes(clients: ClientData, indices: Sequence[int]) -> np.ndarray:

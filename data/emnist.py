@@ -26,8 +26,8 @@ def load(kind: str, data_dir: str | None, cache_dir: str | None) -> tuple[client
       UsageError: If the database is missing or damaged, or cannot be downloaded.
     """
     if data_dir:
-        given = pathlib.Path(data_dir)
-        path = given if given.is_file() else given / FILE_NAME
+        place = pathlib.Path(data_dir)
+        path = place if place.is_file() else place / FILE_NAME
         if not path.is_file():
             raise UsageError(
                 f"There is no {FILE_NAME} in {data_dir}: give --data_dir the folder that holds TFF's database (or, for "

@@ -104,6 +104,6 @@ def indices(path: pathlib.Path, what: str, values: np.ndarray, count: int, below
     is_whole = values.shape == (count,) and values.dtype.kind in "iu"
     if not is_whole or (below is not None and not ((values >= 0) & (values < below)).all()):
         span = "" if below is None else f" from 0 to {below - 1}"
-        found = f"from {values.min()} to {values.max()}" if is_whole else f"{values.dtype} of shape {values.shape}"
-        raise UsageError(f"{path}: {what} must be {count} whole numbers{span}, not {found}: {_UNDAMAGED}")
+        actual = f"from {values.min()} to {values.max()}" if is_whole else f"{values.dtype} of shape {values.shape}"
+        raise UsageError(f"{path}: {what} must be {count} whole numbers{span}, not {actual}: {_UNDAMAGED}")
     return values

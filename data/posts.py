@@ -91,18 +91,18 @@ def read_jsonl(path: str | os.PathLike) -> Iterator[Post]:
 
 def _parse_line(line: bytes) -> Post:
     try:
-        found = json.loads(line.decode("utf-8-sig"))
+        record = json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise _MalformedError(f"this is no JSON ({error})") from error
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         raise _MalformedError("this is no JSON object")
     for name in ("site", "user", "title", "body"):
-        if not isinstance(found.get(name), str):
+        if not isinstance(record.get(name), str):
             raise _MalformedError(f"the object needs text as {name!r}")
-    tags = found.get("tags")
+    tags = record.get("tags")
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise _MalformedError("the object needs a list of texts as 'tags'")
-    return Post(found["site"], found["user"], found["title"], found["body"], tuple(tags))
+    return Post(record["site"], record["user"], record["title"], record["body"], tuple(tags))
 
 
 def read_dump(path: str | os.PathLike, site: str = "") -> tuple[Iterator[Post], collections.Counter[str]]:

@@ -72,13 +72,13 @@ def generated(num_participants: int, num_rows: int, fractions: Fractions, seed: 
     """
     draw = keys.generator(seed, keys.Purpose.SILOS)
     mixing = draw.normal(size=(_GENERATED_FACTORS, _GENERATED_COLUMNS)) / np.sqrt(_GENERATED_FACTORS)
-    shared, *own = np.linalg.qr(draw.normal(size=(_GENERATED_FACTORS, _GENERATED_FACTORS)))[0]
+    shared, *others = np.linalg.qr(draw.normal(size=(_GENERATED_FACTORS, _GENERATED_FACTORS)))[0]
     agreements = np.ones(num_participants)
     agreements[[0, *range(3, num_participants)]] = np.linspace(*_GENERATED_OTHERS, num_participants - 2)
     silos = []
     for participant, agreement in enumerate(agreements):
         count = num_rows // num_participants
-        direction = agreement * shared + np.sqrt(1 - agreement**2) * own[participant % len(own)]
+        direction = agreement * shared + np.sqrt(1 - agreement**2) * others[participant % len(others)]
         factors = draw.normal(size=(count, _GENERATED_FACTORS))
         features = factors @ mixing + _GENERATED_NOISE * draw.normal(size=(count, _GENERATED_COLUMNS))
         ordinal = features[:, -_GENERATED_ORDINAL:]
@@ -215,10 +215,9 @@ def writers(
         raise UsageError(f"--num_workers={num_participants} is more than the {count} writers: give at most that.")
     silos = []
     for participant, members in enumerate(np.array_split(np.arange(count), num_participants)):
-        found = [population.load(writer) for population in populations for writer in members]
-        features = np.concatenate([examples.features for examples in found])
-        labels = np.isin(np.concatenate([examples.labels for examples in found]), positive).astype(np.int32)
-        silos.append(_split(clients.Examples(features, labels), fractions, seed, participant))
+        rows = clients.joined([population.load(writer) for population in populations for writer in members])
+        labels = np.isin(rows.labels, positive).astype(np.int32)
+        silos.append(_split(rows._replace(labels=labels), fractions, seed, participant))
     return Silos(
         names=tuple(f"writers_{number}" for number in range(1, num_participants + 1)),
         silos=tuple(silos),

@@ -87,9 +87,9 @@ class SqliteClients(clients.ClientData):
 
     def _find_rows(self) -> np.ndarray:
         """Returns int64 [clients, 2], the first and last row of each; the last lies before the first if it has none."""
-        cache = self._path.with_name(f"{self._path.name}.{self._split}.rows.npz")
+        known_rows = self._path.with_name(f"{self._path.name}.{self._split}.rows.npz")
         try:
-            with np.load(cache, allow_pickle=False) as known:
+            with np.load(known_rows, allow_pickle=False) as known:
                 if str(known["checksum"]) == self._checksum and len(known["rows"]) == len(self._client_ids):
                     return known["rows"]
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
@@ -107,11 +107,11 @@ class SqliteClients(clients.ClientData):
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
         rows = np.stack([first, last], axis=1)
-        part = cache.with_name(f"{cache.name}.part{os.getpid()}")
+        part = known_rows.with_name(f"{known_rows.name}.part{os.getpid()}")
         with contextlib.suppress(OSError):  # A folder that cannot be written costs only the time to look again.
             with open(part, "wb") as file:
                 np.savez(file, rows=rows, checksum=np.array(self._checksum))
-            os.replace(part, cache)
+            os.replace(part, known_rows)
         return rows
 
     def _unreadable(self, error: sqlite3.Error | str) -> UsageError:

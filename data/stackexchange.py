@@ -150,12 +150,12 @@ def find(data_dir: str | None) -> list[pathlib.Path]:
             raise UsageError(f"{place} is neither .jsonl, .jsonl.gz nor .xml: --data_dir must name {_WANTED}.")
         return [place]
     candidates = [[place / name] for name in (*_JSONL, _DUMP)] + [sorted(place.glob(f"*/{_DUMP}"))]
-    found = [kind for kind in candidates if kind and kind[0].is_file()]
-    if not found:
+    kinds = [kind for kind in candidates if kind and kind[0].is_file()]
+    if not kinds:
         raise UsageError(f"There is no {_WANTED} in {place}: name the place of either with --data_dir.")
-    if len(found) > 1:
-        raise UsageError(f"{place} holds both {found[0][0].name} and {found[1][0]}: name one of them with --data_dir.")
-    return found[0]
+    if len(kinds) > 1:
+        raise UsageError(f"{place} holds both {kinds[0][0].name} and {kinds[1][0]}: name one of them with --data_dir.")
+    return kinds[0]
 
 
 class BagClients(clients.ClientData):
@@ -233,11 +233,11 @@ class _Column:
 
     def indicators(self, names: Sequence[str]) -> np.ndarray:
         """Returns bool [posts, names]: whether the post has the name."""
-        found = np.zeros((len(self._offsets) - 1, len(names)), bool)
+        has_name = np.zeros((len(self._offsets) - 1, len(names)), bool)
         position = self.positions(names)[np.asarray(self._numbers)]
-        post = np.repeat(np.arange(len(found)), np.diff(np.asarray(self._offsets)))
-        found[post[position >= 0], position[position >= 0]] = True
-        return found
+        post = np.repeat(np.arange(len(has_name)), np.diff(np.asarray(self._offsets)))
+        has_name[post[position >= 0], position[position >= 0]] = True
+        return has_name
 
 
 @dataclasses.dataclass
@@ -262,10 +262,10 @@ def _read(paths: Iterable[pathlib.Path]) -> tuple[_Table, dict[str, int]]:
     number_of_author: dict[str, int] = {}
     report: collections.Counter[str] = collections.Counter()
     for path in paths:
-        found, skipped = (
+        read, skipped = (
             posts.read_dump(path) if path.suffix == ".xml" else (posts.read_jsonl(path), collections.Counter())
         )
-        for post in found:
+        for post in read:
             authors.append(number_of_author.setdefault(post.user, len(number_of_author)))
             words.append(text.words(f"{post.title} {post.body}"))
             tags.append(set(post.tags))

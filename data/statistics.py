@@ -94,8 +94,8 @@ def read_table(path: str | None) -> OfTable | None:
     """
     if not path:
         return None
-    found = _read(path, "table")
-    columns, labels = found.get("columns"), found.get("labels")
+    root = _read(path, "table")
+    columns, labels = root.get("columns"), root.get("labels")
     _check(isinstance(columns, dict), path, '"columns" is no object of columns')
     parsed = {name: _column(path, name, column) for name, column in columns.items()}
     _check_counts(path, "labels", labels)
@@ -111,8 +111,8 @@ def read_posts(path: str | None) -> OfPosts | None:
     """
     if not path:
         return None
-    found = _read(path, "posts")
-    vocabulary, tags = found.get("vocabulary"), found.get("tags")
+    root = _read(path, "posts")
+    vocabulary, tags = root.get("vocabulary"), root.get("tags")
     _check(_are_names(vocabulary), path, '"vocabulary" is no list of different words')
     _check_counts(path, "tags", tags)
     _check(len(tags) > 1, path, f'"tags" has {len(tags)} tags; a bandit needs two or more')
@@ -121,14 +121,14 @@ def read_posts(path: str | None) -> OfPosts | None:
 
 def _read(path: str, kind: str) -> Any:
     try:
-        found = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        root = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"--public_statistics={path} is not readable ({error.strerror}).") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--public_statistics={path} is no JSON file ({error}).") from error
-    _check(isinstance(found, dict) and "kind" in found, path, 'no "kind" is named')
-    _check(found["kind"] == kind, path, f"it describes {found['kind']!r}, but this task needs statistics of {kind!r}")
-    return found
+    _check(isinstance(root, dict) and "kind" in root, path, 'no "kind" is named')
+    _check(root["kind"] == kind, path, f"it describes {root['kind']!r}, but this task needs statistics of {kind!r}")
+    return root
 
 
 def _check(is_right: bool, path: str, what: str) -> None:

@@ -93,8 +93,8 @@ def load(
     if not 0 < held_out_fraction < 1:
         raise ValueError(f"held_out_fraction must lie between 0 and 1, not {held_out_fraction}.")
     if bool(label_column) == bool(reward_columns):
-        given = "both are given" if label_column else "neither is given"
-        raise UsageError(f"Give either --label_column or --reward_columns: {given}.")
+        flags = "both are given" if label_column else "neither is given"
+        raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")
     num_made = _num_made_clients(client_column)
     frame, nameless = table_file.read(path, [name for name in (client_column, label_column) if name])
     roles = _roles(list(frame.columns), path, client_column, label_column, reward_columns, feature_columns)

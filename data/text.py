@@ -132,8 +132,8 @@ def encode(
       ValueError: As `bags` does.
     """
     lengths = np.array([len(document) for document in documents], np.int64)
-    found = map(vocabulary.get, itertools.chain.from_iterable(documents), itertools.repeat(-1))
-    counted = bags(np.fromiter(found, np.int64, int(lengths.sum())), lengths, max_words, normalisation)
+    ids = map(vocabulary.get, itertools.chain.from_iterable(documents), itertools.repeat(-1))
+    counted = bags(np.fromiter(ids, np.int64, int(lengths.sum())), lengths, max_words, normalisation)
     return counted.padded(counted.width if width is None else width)
 
 
@@ -147,6 +147,6 @@ def trimmed(features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def tag_vectors(tags: Sequence[Sequence[str]], index: Mapping[str, int]) -> np.ndarray:
     """Returns float32 [posts, tags]: 1 for each tag of a post that `index` has a position of, 0 for the others."""
     vectors = np.zeros((len(tags), len(index)), np.float32)
-    for row, found in enumerate(tags):
-        vectors[row, [index[tag] for tag in found if tag in index]] = 1
+    for row, names in enumerate(tags):
+        vectors[row, [index[tag] for tag in names if tag in index]] = 1
     return vectors

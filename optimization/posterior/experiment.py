@@ -203,12 +203,8 @@ class Run:
         if self._selector:
             members = ids - flags.server_clients(self._settings)
             selection = self._selector.observe(selection, *selectors.reported(members, local))
-        everyone = clients.Examples(
-            clients.map_features(lambda *parts: np.concatenate(parts), *(one.features for one in examples)),
-            np.concatenate([one.labels for one in examples]),
-        )
         ensemble = self._ensemble(state.weights, deviation, round_num)
-        everyone = self._mixed(everyone, round_num)
+        everyone = self._mixed(clients.joined(examples), round_num)
         measured = self._measured(ensemble, self._held_out) + self._measured(ensemble, everyone)
         recent = np.concatenate([progress.recent[1:], [measured]])
         row |= dict(zip(metrics.MEASURED, measured, strict=True))
