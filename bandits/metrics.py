@@ -1,35 +1,24 @@
-"""Names of the columns of a bandit run's `metrics.csv`."""
+"""Metrics of a bandit run."""
 
-ROUND_REWARD = "bandits/round_rewards"  # Mean reward of the round's actions.
-AVERAGE_REWARD = "bandits/average_rewards"  # Mean of the round rewards so far.
-ROUND_PROBABILITY = "bandits/round_prob"  # Mean probability of the chosen actions.
-DEPLOYED = "bandits/deployed"  # 1 if the round ended with a deployment.
-LOSS = "train/loss"  # Mean training loss per example and epoch, before each step.
-UPDATE_NORM = "train/update_norm"  # L2 norm of the aggregated update.
-CLIP_NORM = "train/clip_norm"  # L2 norm that the round clipped to.
-CLIPPED_CLIENTS = "train/clipped_clients"
-# Spent so far, by --accountant (with pld at evaluations only); infinite where nothing is guaranteed. With dpsgd and
-# cohorts of a fixed size it holds if they were Poisson samples: privacy.json has the proven figure beside it.
-EPSILON = "privacy/epsilon"
-EXAMPLES = "train/examples"
-EMPTY_CLIENTS = "train/empty_clients"
-NONFINITE_CLIENTS = "train/nonfinite_clients"
-ACCURACY = "eval/accuracy"  # Of the trained model's greedy policy on held-out data.
-HELD_OUT_REWARD = "eval/reward"  # The same policy's mean reward there.
+from optimization.study.metrics import Metric, declared
 
-COLUMNS = (
-    ROUND_REWARD,
-    AVERAGE_REWARD,
-    ROUND_PROBABILITY,
-    DEPLOYED,
-    LOSS,
-    UPDATE_NORM,
-    CLIP_NORM,
-    CLIPPED_CLIENTS,
-    EPSILON,
-    EXAMPLES,
-    EMPTY_CLIENTS,
-    NONFINITE_CLIENTS,
-    ACCURACY,
-    HELD_OUT_REWARD,
+ROUND_REWARD = Metric("bandits/round_rewards", "Round reward", better="up", drawn=True)
+AVERAGE_REWARD = Metric("bandits/average_rewards", "Running average reward", better="up", drawn=True, told=True)
+ROUND_PROBABILITY = Metric("bandits/round_prob", "Exploration: probability of the chosen actions", drawn=True)
+DEPLOYED = Metric("bandits/deployed", "Whether the round ended with a deployment", marks=True)
+LOSS = Metric("train/loss", "Training loss per example and epoch, before each step", better="down")
+UPDATE_NORM = Metric("train/update_norm", "L2 norm of the aggregated update")
+CLIP_NORM = Metric("train/clip_norm", "Clip norm", drawn=True)
+CLIPPED_CLIENTS = Metric("train/clipped_clients", "Clients whose update was clipped")
+# By --accountant (with pld at evaluations only); infinite where nothing is guaranteed. With dpsgd and cohorts of a
+# fixed size it holds if they were Poisson samples: privacy.json has the proven figure beside it.
+EPSILON = Metric("privacy/epsilon", "Privacy: epsilon spent", better="down", drawn=True)
+EXAMPLES = Metric("train/examples", "Examples of the cohort")
+EMPTY_CLIENTS = Metric("train/empty_clients", "Clients without an example")
+NONFINITE_CLIENTS = Metric("train/nonfinite_clients", "Clients whose training diverged")
+ACCURACY = Metric("eval/accuracy", "Held-out accuracy of the greedy policy", better="up", evaluated=True, told=True)
+HELD_OUT_REWARD = Metric(
+    "eval/reward", "Held-out reward of the greedy policy", better="up", evaluated=True, drawn=True, told=True
 )
+
+COLUMNS = declared(vars())

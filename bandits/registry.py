@@ -43,7 +43,28 @@ class PolicyEntry:
 
     def build(self, values: Mapping[str, float]):
         """Returns the policy, from values of its parameters."""
-        return load(self.target)(**values)
+        return self.chosen(values).build()
+
+    def chosen(self, values: Mapping[str, float]) -> "Chosen":
+        """Returns the policy that these values of its parameters make, before it is imported."""
+        return Chosen(self.target, tuple(values.items()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """A policy or rule with its parameters, before it is imported.
+
+    Attributes:
+      target: `module:Class`.
+      parameters: The class' arguments.
+    """
+
+    target: str
+    parameters: tuple[tuple[str, float], ...] = ()
+
+    def build(self) -> Any:
+        """Returns it."""
+        return load(self.target)(**dict(self.parameters))
 
 
 POLICIES = {

@@ -3,7 +3,7 @@
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,16 @@ class Impressions(NamedTuple):
     def checksum(self) -> str:
         """A digest of the impressions."""
         return clients.array_checksum(self.clicks)
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What is known of the ads, for `config.json`."""
+        return {"ads": self.names, "rates": self.rates.tolist()}
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """What was learned of the clients before any round: nothing."""
+        return {}
 
 
 def find_table(data_file: str | None) -> str:

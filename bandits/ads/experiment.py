@@ -1,6 +1,6 @@
 """The ad study as rounds that the runner can play: the federation, and a centralised bandit on the same impressions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,29 +46,29 @@ class Progress(NamedTuple):
     centralised: Totals
 
 
-def aggregation(settings: Mapping[str, Any]) -> dict[str, Any]:
+def aggregation(options: flags.AdsOptions) -> dict[str, Any]:
     """Returns the settings of `aggregators.build`: a mean of shards, or of clipped clients, with noise if asked."""
-    seeded = settings["insecure_seeded_noise"]
+    seeded = options.is_noise_seeded
     return {
-        "aggregator_type": "mean" if settings["noise_multiplier"] is None else "dpsgd",
-        "client_weighting": "num_examples" if settings["clip_norm"] is None else "uniform",
-        "clip_norm": settings["clip_norm"],
+        "aggregator_type": "mean" if options.noise_multiplier is None else "dpsgd",
+        "client_weighting": "num_examples" if options.clip_norm is None else "uniform",
+        "clip_norm": options.clip_norm,
         "adaptive_clipping": False,
-        "noise_multiplier": settings["noise_multiplier"],
+        "noise_multiplier": options.noise_multiplier,
         "insecure_seeded_noise": seeded,
-        "seed": settings["seed"] if seeded else None,
+        "seed": options.seed if seeded else None,
     }
 
 
-def mechanism(settings: Mapping[str, Any]) -> mechanisms.Mechanism:
+def mechanism(options: flags.AdsOptions) -> mechanisms.Mechanism:
     """Returns what is accounted: every round releases a sum over all clients."""
-    noise_multiplier = settings["noise_multiplier"]
+    noise_multiplier = options.noise_multiplier
     return mechanisms.Mechanism(
         kind="none" if noise_multiplier is None else "dpsgd",
         noise_multiplier=noise_multiplier or 0.0,
-        population=settings["clients"],
-        cohort=settings["clients"],
-        voided=aggregation_flags.seeded_noise(settings) if noise_multiplier else "",
+        population=options.num_clients,
+        cohort=options.num_clients,
+        voided=aggregation_flags.SEEDED_NOISE if noise_multiplier and options.is_noise_seeded else "",
     )
 
 
@@ -134,44 +134,48 @@ def shards(shown: np.ndarray, seed: int, round_num: int, size: int) -> list[proc
     ]
 
 
-def build(settings: Mapping[str, Any], impressions: ads.Impressions) -> runner.Experiment:
-    """Returns the rounds of a run.
+class AdsRounds(runner.Rounds):
+    """The rounds of a run."""
 
-    Args:
-      settings: Flags.
-      impressions: What is shown.
-    """
-    rule = flags.RULES[settings["decision_rule"]].build(flags.rule_values(settings))
-    num_clients, _, num_actions = impressions.clicks.shape
-    weigh_exploration = settings["client_weighting"] == "exploration"
-    accounted = mechanism(settings)
-    tff_process = build_process(rule, num_actions, weigh_exploration, tuple(aggregation(settings).items()), accounted)
-    pull_central = build_centralised(rule)
-    # Clipping is of one client's differential, not of a shard's.
-    shard_size = _CLIENTS_PER_SHARD if settings["clip_norm"] is None else 1
+    def __init__(self, options: flags.AdsOptions, impressions: ads.Impressions):
+        """Builds the computations.
 
-    def play_round(progress: Progress, round_num: int) -> tuple[Progress, dict[str, float]]:
-        shown = round_impressions(impressions, round_num, settings["local_pulls"])
-        inputs = shards(shown, settings["seed"], round_num, shard_size)
-        server, counts = tff_process.next(progress.server, inputs)
-        # The centralised learner draws as one more client.
-        key = keys.tensorflow_key(settings["seed"], keys.Purpose.CACHE, round_num, num_clients)
-        central, clicks, executed = pull_central(progress.central, central_stream(shown), key)
-        federated, row = _count(progress.federated, int(counts.clicks), counts.executed, impressions.rates, "federated")
-        centralised, central_row = _count(
-            progress.centralised, int(clicks), np.asarray(executed), impressions.rates, "centralised"
+        Args:
+          options: What the flags mean.
+          impressions: What is shown.
+        """
+        self._options, self._impressions = options, impressions
+        self._num_clients, _, self._num_actions = impressions.clicks.shape
+        self._rule = options.rule.build()
+        self.mechanism = mechanism(options)
+        self._process = build_process(
+            self._rule,
+            self._num_actions,
+            options.weigh_exploration,
+            tuple(aggregation(options).items()),
+            self.mechanism,
         )
-        spent = {metrics.EPSILON: accounted.epsilon(round_num)}
-        return Progress(server, federated, central, centralised), row | central_row | spent
+        self._pull_central = build_centralised(self._rule)
+        # Clipping is of one client's differential, not of a shard's.
+        self._shard_size = _CLIENTS_PER_SHARD if options.clip_norm is None else 1
 
-    nothing = Totals(np.int64(0), np.float64(0))
-    return runner.Experiment(
-        initial_state=lambda: Progress(tff_process.initialize(), nothing, rule.init(num_actions), nothing),
-        play_round=play_round,
-        evaluate=lambda progress: {},
-        columns=metrics.COLUMNS,
-        headline=metrics.column("federated", metrics.AVERAGE_CLICKS),
-    )
+    def initial_state(self) -> Progress:
+        """Returns the state before round 1: nobody has pulled."""
+        nothing = Totals(np.int64(0), np.float64(0))
+        return Progress(self._process.initialize(), nothing, self._rule.init(self._num_actions), nothing)
+
+    def play_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, float]]:
+        """Plays a round of the federation, and one of the centralised bandit on the same impressions."""
+        seed, rates = self._options.seed, self._impressions.rates
+        shown = round_impressions(self._impressions, round_num, self._options.local_pulls)
+        server, counts = self._process.next(state.server, shards(shown, seed, round_num, self._shard_size))
+        # The centralised learner draws as one more client.
+        key = keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, self._num_clients)
+        central, clicks, executed = self._pull_central(state.central, central_stream(shown), key)
+        federated, row = _count(state.federated, int(counts.clicks), counts.executed, rates, "federated")
+        centralised, central_row = _count(state.centralised, int(clicks), np.asarray(executed), rates, "centralised")
+        spent = {metrics.EPSILON: self.mechanism.epsilon(round_num)}
+        return Progress(server, federated, central, centralised), row | central_row | spent
 
 
 def _count(

@@ -1,15 +1,16 @@
 """Flags of the ad study, and every check that needs no data and no TensorFlow."""
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping
 
 from bandits import rule_flags
-from bandits.registry import Parameter, PolicyEntry
+from bandits.registry import Chosen, Parameter, PolicyEntry
 from data import ads
 from data.errors import UsageError
-from optimization.study import cli, presets, run_folder, worker_flags
+from optimization.study import cli
 
-_USAGE = """
+USAGE = """
 Federated multi-armed bandit over ads: clients pull locally, the server averages their value differentials. Beside it
 runs a centralised bandit on the same impressions.
 
@@ -31,7 +32,7 @@ RULES: Mapping[str, PolicyEntry] = {
     name: entry for name, entry in rule_flags.RULES.items() if name not in rule_flags.EXTREME
 } | _OWN_RULES
 # What a client knows of its executions starts anew with each round, and these rules with it.
-TRIES_ALL_FIRST = frozenset({"ucb", "discounted_ucb"})
+_TRIES_ALL_FIRST = frozenset({"ucb", "discounted_ucb"})
 _HELP = rule_flags.HELP | {
     "gradient_epsilon": "epsilon-greedy whose epsilon is learned and averaged too",
     "federated_ucb": "upper confidence bound whose interval is averaged too",
@@ -40,11 +41,47 @@ _IMPRESSIONS = 100
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
 
-def define() -> cli.FlagSet:
-    """Returns the flags of `run_ads`."""
-    flags = cli.FlagSet(_USAGE)
-    flags.group("What is studied")
-    presets.define(flags)
+@dataclasses.dataclass(frozen=True)
+class AdsOptions:
+    """What the flags mean.
+
+    Attributes:
+      seed: Of every draw.
+      decision_rule: Name of the decision rule.
+      rule: The decision rule of every client, and of the centralised bandit.
+      tries_all_first: Whether it executes every ad once in a round before it chooses.
+      weigh_exploration: Whether a client weighs 1 plus its exploring pulls in the mean, instead of 1.
+      total_rounds: Rounds.
+      local_pulls: Pulls of a client in a round.
+      num_clients: Clients; all take part in every round.
+      clip_norm: L2 norm that a client's differential is clipped to, or None.
+      noise_multiplier: Standard deviation of the noise on the clipped sum, in clip norms, or None.
+      is_noise_seeded: Whether the noise comes from the seed.
+      data_file: Table of clicks, or None.
+      rates: Click rates of made impressions instead; empty for a table.
+      impressions_per_client: Of these.
+      rounds_per_checkpoint: Rounds between checkpoints.
+    """
+
+    seed: int
+    decision_rule: str
+    rule: Chosen
+    tries_all_first: bool
+    weigh_exploration: bool
+    total_rounds: int
+    local_pulls: int
+    num_clients: int
+    clip_norm: float | None
+    noise_multiplier: float | None
+    is_noise_seeded: bool
+    data_file: str | None
+    rates: tuple[float, ...]
+    impressions_per_client: int | None
+    rounds_per_checkpoint: int
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the study's own flags."""
     rule_flags.define(flags, RULES, "epsilon_greedy", _HELP)
     flags.choice(
         "client_weighting",
@@ -52,7 +89,6 @@ def define() -> cli.FlagSet:
         {"uniform": "all the same", "exploration": "1 plus the client's pulls of an action that was not its best"},
         "weight of a client in the mean of differentials",
     )
-    flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
 
     flags.group("Rounds and clients")
     flags.integer("total_rounds", 10, "communication rounds", low=1)
@@ -76,15 +112,6 @@ def define() -> cli.FlagSet:
     flags.text("rates", None, "instead: click rates of made impressions, separated by commas")
     flags.integer("impressions_per_client", None, f"of --rates: made for each client (default: {_IMPRESSIONS})", low=1)
 
-    flags.group("Output")
-    flags.path("root_output_dir", "runs", "folder of all runs")
-    flags.folder("experiment_name", "name of this run's folder (default: ads_PRESET or ads_RULE)")
-    flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
-    flags.integer("rounds_per_checkpoint", 10, "rounds between checkpoints; 0 for only the last")
-    run_folder.define(flags)
-    worker_flags.define(flags)
-    return flags
-
 
 def resolve(settings: cli.Settings) -> cli.Settings:
     """Fills in defaults and checks flags against each other.
@@ -92,9 +119,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    settings = settings.with_defaults(presets.values(settings.preset, PRESETS))
-    rule_values(settings)
-    worker_flags.addresses(settings)
+    rule_flags.values(settings, RULES)
     if settings.rates is not None:
         if settings.data_file:
             raise UsageError("--data_file has no effect with --rates, which makes impressions: leave one out.")
@@ -116,10 +141,22 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     return settings
 
 
-def rule_values(settings: cli.Settings) -> dict[str, float]:
-    """Returns the parameters of the chosen rule.
-
-    Raises:
-      UsageError: If one is given that the rule does not read.
-    """
-    return rule_flags.values(settings, RULES)
+def options(settings: cli.Settings) -> AdsOptions:
+    """Returns what resolved flags mean."""
+    return AdsOptions(
+        seed=settings.seed,
+        decision_rule=settings.decision_rule,
+        rule=RULES[settings.decision_rule].chosen(rule_flags.values(settings, RULES)),
+        tries_all_first=settings.decision_rule in _TRIES_ALL_FIRST,
+        weigh_exploration=settings.client_weighting == "exploration",
+        total_rounds=settings.total_rounds,
+        local_pulls=settings.local_pulls,
+        num_clients=settings.clients,
+        clip_norm=settings.clip_norm,
+        noise_multiplier=settings.noise_multiplier,
+        is_noise_seeded=settings.insecure_seeded_noise,
+        data_file=settings.data_file,
+        rates=tuple(ads.parse_rates(settings.rates)) if settings.rates else (),
+        impressions_per_client=settings.impressions_per_client,
+        rounds_per_checkpoint=settings.rounds_per_checkpoint,
+    )

@@ -1,6 +1,7 @@
-"""Names of the columns in an ad run's `metrics.csv`: each of METRICS for each of LEARNERS, and the privacy spent."""
+"""Metrics of an ad run: each of METRICS for each of LEARNERS, and the privacy spent."""
 
 from bandits.metrics import EPSILON
+from optimization.study.metrics import Metric
 
 AVERAGE_CLICKS = "average_clicks"
 OPTIMAL_SHARE = "optimal_share"
@@ -9,11 +10,19 @@ REGRET = "regret"
 
 LEARNERS = ("federated", "centralised")
 METRICS = (AVERAGE_CLICKS, OPTIMAL_SHARE, TOTAL_REWARD, REGRET)
+_ABOUT = {
+    AVERAGE_CLICKS: ("clicks an impression", "up", True),
+    OPTIMAL_SHARE: ("share of the best ad", "up", False),
+    TOTAL_REWARD: ("clicks so far", "up", False),
+    REGRET: ("regret so far", "down", True),
+}
 
 
-def column(learner: str, metric: str) -> str:
-    """Returns the name of a learner's column."""
-    return f"{learner}_{metric}"
+def column(learner: str, metric: str) -> Metric:
+    """Returns a learner's column."""
+    about, better, told = _ABOUT[metric]
+    told = told and learner == LEARNERS[0]
+    return Metric(f"{learner}_{metric}", f"{about}, {learner}", better=better, told=told)
 
 
 COLUMNS = (*(column(learner, metric) for learner in LEARNERS for metric in METRICS), EPSILON)

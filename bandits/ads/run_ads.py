@@ -5,102 +5,99 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-import sys
+from typing import TYPE_CHECKING
 
 from bandits.ads import flags, metrics
+from bandits.ads.flags import AdsOptions
 from data import ads
 from data.errors import UsageError
-from optimization.study import cli, presets, run_folder, worker_flags
+from optimization.study import cli, frame, run_folder
+
+if TYPE_CHECKING:
+    from bandits.ads import experiment
 
 _MOST_CLICKS = 10**9
 
 
-def load_impressions(settings: cli.Settings) -> ads.Impressions:
-    """Opens the table, or draws impressions, and checks that they suffice.
+class AdsStudy(frame.Study[AdsOptions, ads.Impressions]):
+    """Federated MAB: epsilon-greedy and other decision rules on devices, value differentials averaged."""
 
-    Raises:
-      UsageError: If the table is not sound, or the clients pull more often than they have impressions, or so seldom in
-        a round that the rule cannot choose.
-    """
-    if settings.rates:
-        rates = ads.parse_rates(settings.rates)
-        if (made := settings.clients * settings.impressions_per_client * len(rates)) > _MOST_CLICKS:
+    usage = flags.USAGE
+    presets = flags.PRESETS
+    shown_in_presets = ("decision_rule", "client_weighting")
+    columns = metrics.COLUMNS
+    headline = metrics.column("federated", metrics.AVERAGE_CLICKS)
+    ranked_by = metrics.column("federated", metrics.TOTAL_REWARD)
+    rounds_per_checkpoint = 10
+    name_help = "ads_PRESET or ads_RULE"
+
+    def define(self, flag_set: cli.FlagSet) -> None:
+        flags.define(flag_set)
+
+    def resolve(self, settings: cli.Settings) -> cli.Settings:
+        return flags.resolve(settings)
+
+    def options(self, settings: cli.Settings) -> AdsOptions:
+        return flags.options(settings)
+
+    def length(self, options: AdsOptions) -> frame.Length:
+        return frame.Length(options.total_rounds, 0, options.rounds_per_checkpoint)
+
+    def open(self, options: AdsOptions) -> ads.Impressions:
+        if not options.rates:
+            return ads.from_table(ads.find_table(options.data_file), options.num_clients, options.seed)
+        if (made := options.num_clients * options.impressions_per_client * len(options.rates)) > _MOST_CLICKS:
             raise UsageError(
-                f"--clients={settings.clients} with --impressions_per_client={settings.impressions_per_client} are "
+                f"--clients={options.num_clients} with --impressions_per_client={options.impressions_per_client} are "
                 f"{made:,} clicks to draw for all ads: give fewer, at most {_MOST_CLICKS:,}."
             )
-        impressions = ads.bernoulli(rates, settings.clients, settings.impressions_per_client, settings.seed)
-    else:
-        impressions = ads.from_table(ads.find_table(settings.data_file), settings.clients, settings.seed)
-    _, share, num_ads = impressions.clicks.shape
-    if settings.decision_rule in flags.TRIES_ALL_FIRST and settings.local_pulls <= num_ads:
-        raise UsageError(
-            f"--decision_rule={settings.decision_rule} tries every ad once in each round before it chooses: "
-            f"--local_pulls={settings.local_pulls} of {num_ads} ads are a uniform display. Give more than {num_ads} "
-            "pulls, or federated_ucb, whose intervals last."
-        )
-    pulls = settings.local_pulls * settings.total_rounds
-    if pulls > share:
-        raise UsageError(
-            f"--local_pulls={settings.local_pulls} in --total_rounds={settings.total_rounds} are {pulls} pulls, but "
-            f"each of --clients={settings.clients} has {share} impressions, and none is shown twice."
-        )
-    return impressions
+        return ads.bernoulli(options.rates, options.num_clients, options.impressions_per_client, options.seed)
+
+    def check(self, options: AdsOptions, impressions: ads.Impressions) -> None:
+        _, share, num_ads = impressions.clicks.shape
+        if options.tries_all_first and options.local_pulls <= num_ads:
+            raise UsageError(
+                f"--decision_rule={options.decision_rule} tries every ad once in each round before it chooses: "
+                f"--local_pulls={options.local_pulls} of {num_ads} ads are a uniform display. Give more than {num_ads} "
+                "pulls, or federated_ucb, whose intervals last."
+            )
+        pulls = options.local_pulls * options.total_rounds
+        if pulls > share:
+            raise UsageError(
+                f"--local_pulls={options.local_pulls} in --total_rounds={options.total_rounds} are {pulls} pulls, but "
+                f"each of --clients={options.num_clients} has {share} impressions, and none is shown twice."
+            )
+
+    def rounds(self, run: frame.Run) -> "experiment.AdsRounds":
+        from bandits.ads import experiment
+
+        return experiment.AdsRounds(run.options, run.data)
+
+    def label(self, options: AdsOptions) -> str:
+        return options.decision_rule
+
+    def finish(self, run: frame.Run, played: frame.Played) -> None:
+        from bandits.ads import figures
+
+        folder, rule = run.folder, run.options.decision_rule
+        spent = played.rounds.mechanism.report(played.outcome.round_num)
+        folder.write_json(run_folder.PRIVACY_FILE, spent)
+        if played.outcome.signum:
+            return
+        table = figures.read(folder.metrics_path)
+        figures.draw({rule: [table]}, folder.path / "ads.png", run.data.rates.max())
+        last = table.iloc[-1]
+        for learner in metrics.LEARNERS:
+            clicks, share, reward, regret = (last[metrics.column(learner, name)] for name in metrics.METRICS)
+            print(
+                f"{learner}: {int(reward)} clicks, regret {regret:.1f}; in the last round {clicks:.3f} clicks an "
+                f"impression, best ad {share:.1%}."
+            )
+        print(spent["summary"])
+        print(f"Results in {folder.path}: metrics.csv, ads.png, config.json, privacy.json")
 
 
-def run(settings: cli.Settings, impressions: ads.Impressions, folder: run_folder.RunFolder) -> int:
-    """Plays one run and returns the exit status."""
-    from bandits.ads import experiment, figures
-    from optimization.study import runner
-
-    outcome = runner.run(
-        experiment.build(settings, impressions),
-        folder,
-        total_rounds=settings.total_rounds,
-        rounds_per_eval=0,
-        rounds_per_checkpoint=settings.rounds_per_checkpoint,
-        label=settings.decision_rule,
-    )
-    spent = experiment.mechanism(settings).report(outcome.round_num)
-    folder.write_json(run_folder.PRIVACY_FILE, spent)
-    if outcome.signum:
-        print(f"Stopped; what was done is saved. {run_folder.continuing(settings)} {folder.path}.", file=sys.stderr)
-        return 128 + outcome.signum
-    table = figures.read(folder.metrics_path)
-    figures.draw({settings.decision_rule: [table]}, folder.path / "ads.png", impressions.rates.max())
-    last = table.iloc[-1]
-    for learner in metrics.LEARNERS:
-        clicks, share, reward, regret = (last[metrics.column(learner, name)] for name in metrics.METRICS)
-        print(
-            f"{learner}: {int(reward)} clicks, regret {regret:.1f}; in the last round {clicks:.3f} clicks an "
-            f"impression, best ad {share:.1%}."
-        )
-    print(spent["summary"])
-    print(f"Results in {folder.path}: metrics.csv, ads.png, config.json, privacy.json")
-    return 0
-
-
-def program(settings: cli.Settings) -> int:
-    """Runs `--repeat` runs after another; returns the first exit status that is not 0."""
-    if settings.list_presets:
-        print(presets.table(flags.PRESETS, ("decision_rule", "client_weighting")))
-        return 0
-    settings = flags.resolve(settings)
-    runs = []
-    for seed in cli.seeds(settings):
-        name = settings.experiment_name if settings.repeat == 1 else f"{settings.experiment_name}/seed_{seed}"
-        one = settings.replace(seed=seed, experiment_name=name, repeat=1)
-        impressions = load_impressions(one)
-        folder = run_folder.RunFolder(f"{settings.root_output_dir}/{name}")
-        folder.open(one, impressions.checksum, {"ads": impressions.names, "rates": impressions.rates.tolist()})
-        runs.append((one, impressions, folder))
-
-    worker_flags.start(settings)
-    for one, impressions, folder in runs:
-        if status := run(one, impressions, folder):
-            return status
-    return 0
-
+STUDY = AdsStudy()
 
 if __name__ == "__main__":
-    cli.main(flags.define(), program)
+    frame.main(STUDY)

@@ -47,6 +47,8 @@ OF_TRAINING = frozenset(_READ_BY) | {
 }
 _CAN_ADAPT = ("mean", "dpsgd", "secure_sum")
 _BANDS = 8
+# Why such noise guarantees nothing, as the words after "because".
+SEEDED_NOISE = "its noise comes from --seed (--insecure_seeded_noise): who knows the seed can remove it"
 _FIRST_CLIP_NORM = 0.1
 _QUANTILE = 0.8
 
@@ -227,6 +229,4 @@ def mechanism(
 
 def seeded_noise(settings: Mapping[str, Any]) -> str:
     """Returns why `--insecure_seeded_noise` guarantees nothing, as the words after "because"; empty without it."""
-    if not settings["insecure_seeded_noise"]:
-        return ""
-    return "its noise comes from --seed (--insecure_seeded_noise): who knows the seed can remove it"
+    return SEEDED_NOISE if settings["insecure_seeded_noise"] else ""

@@ -3,7 +3,7 @@
 import contextlib
 import pathlib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,10 @@ import tensorflow as tf
 from google.protobuf import message
 
 from data.errors import Failure
+from optimization.study import loggers, run_folder
 
 
-class EventsFile:
+class EventsFile(loggers.Logger):
     """The events of one start of a run."""
 
     def __init__(self, folder: pathlib.Path):
@@ -56,6 +57,12 @@ class EventsFile:
         """
         with _told():
             self._writer.close()
+
+
+def log(folder: run_folder.RunFolder, columns: Sequence[str], first_round: int) -> EventsFile:
+    """Returns the events of a start of a run; see `loggers.MakeLogger`."""
+    del columns, first_round
+    return EventsFile(folder.path)
 
 
 @contextlib.contextmanager

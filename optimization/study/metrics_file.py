@@ -6,16 +6,17 @@ import io
 import itertools
 import os
 import pathlib
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from data.errors import Failure
-from optimization.study import files
+from optimization.study import files, loggers, run_folder
 
 Recover = Callable[[Sequence[int]], Mapping[int, Mapping[str, float]]]
 
 
-class MetricsFile:
+class MetricsFile(loggers.Logger):
     """Appends rows to a file that may have been damaged."""
 
     def __init__(
@@ -63,7 +64,7 @@ class MetricsFile:
             self._writer(self._file).writerow(row)
             self._file.flush()
 
-    def sync(self) -> None:
+    def flush(self) -> None:
         """Waits until all rows are on the disk.
 
         Raises:
@@ -77,6 +78,24 @@ class MetricsFile:
         for end in (lambda: os.fsync(self._file.fileno()), self._file.close):
             with contextlib.suppress(OSError):  # Every row was flushed, or has failed already.
                 end()
+
+
+def log(folder: run_folder.RunFolder, columns: Sequence[str], first_round: int) -> MetricsFile:
+    """Returns a run's file, which takes rows that it has lost from TensorBoard's events; see `loggers.MakeLogger`."""
+    from optimization.study import events
+
+    def recover(rounds: Sequence[int]) -> Mapping[int, Mapping[str, float]]:
+        known = events.read(folder.path, rounds)
+        if len(known) == len(rounds):
+            folder.record_recovered(rounds)
+            print(
+                f"{folder.metrics_path} lacked the rows of the rounds {spans(rounds)}: they are recovered from "
+                "TensorBoard's events, in single precision.",
+                file=sys.stderr,
+            )
+        return known
+
+    return MetricsFile(folder.metrics_path, ["round_num", *columns, "seconds"], first_round, recover)
 
 
 def _read(path: pathlib.Path, columns: Sequence[str], last_round: int) -> dict[int, dict[str, str]]:

@@ -56,6 +56,15 @@ def values(name: str | None, folder: pathlib.Path) -> Mapping[str, Any]:
     return known[name].values
 
 
+def applied(settings: cli.Settings, folder: pathlib.Path) -> cli.Settings:
+    """Returns settings in which flags that were not given have the values of `--preset`.
+
+    Raises:
+      UsageError: If there is no preset of this name.
+    """
+    return settings.with_defaults(values(settings.preset, folder))
+
+
 def table(folder: pathlib.Path, shown: Sequence[str]) -> str:
     """Returns the presets as text, a line each: name, where it was published, and the values of the flags `shown`."""
     lines = []

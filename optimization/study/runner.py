@@ -1,13 +1,14 @@
 """The one loop of rounds: metrics, progress, checkpoints, resume, interruption.
 
-What a round is, the caller says; its state is any nest of arrays.
+What a round is, a study says; its state is any nest of arrays.
 """
 
+import abc
 import contextlib
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,31 +16,45 @@ import tensorflow as tf
 import tqdm
 
 from optimization.study import events, interruption, metrics_file, run_folder
+from optimization.study.frame import Length
+from optimization.study.loggers import MakeLogger
 
 State = Any
 Metrics = Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Experiment:
-    """What the loop runs.
+class Rounds(abc.ABC):
+    """What the loop plays.
 
     Attributes:
-      initial_state: () -> state before round 1. Its arrays' shapes and dtypes never change.
-      play_round: (state, round number from 1) -> (state, metrics).
-      evaluate: state -> metrics; called every `rounds_per_eval` rounds and after the last.
-      columns: Names of all metrics, in the order of `metrics.csv`.
-      headline: Metric that the progress bar shows.
       secrets: What in the state must not be known, in words. A checkpoint is written before round 1, so that a run that
         is killed early does not start again with other secrets.
     """
 
-    initial_state: Callable[[], State]
-    play_round: Callable[[State, int], tuple[State, Metrics]]
-    evaluate: Callable[[State], Metrics]
-    columns: Sequence[str]
-    headline: str
     secrets: Sequence[str] = ()
+
+    @abc.abstractmethod
+    def initial_state(self) -> State:
+        """Returns the state before round 1; its arrays' shapes and dtypes never change."""
+
+    @abc.abstractmethod
+    def play_round(self, state: State, round_num: int) -> tuple[State, Metrics]:
+        """Plays a round, numbered from 1."""
+
+    def model(self, state: State) -> Mapping[str, np.ndarray]:
+        """Returns the weights by name that a finished run leaves behind; by default none."""
+        del state
+        return {}
+
+    def evaluate(self, state: State) -> Metrics:
+        """Returns what is measured every `rounds_per_eval` rounds and after the last."""
+        del state
+        return {}
+
+    def is_finished(self, state: State, round_num: int) -> bool:
+        """Returns whether the run ends after this round, though it is not the last."""
+        del state, round_num
+        return False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,23 +73,25 @@ class Outcome:
 
 
 def run(
-    experiment: Experiment,
+    rounds: Rounds,
     folder: run_folder.RunFolder,
+    length: Length,
+    columns: Sequence[str],
     *,
-    total_rounds: int,
-    rounds_per_eval: int,
-    rounds_per_checkpoint: int,
+    headline: str | None = None,
     label: str = "",
+    loggers: Sequence[MakeLogger] = (),
 ) -> Outcome:
     """Runs, or continues, an experiment in its folder.
 
     Args:
-      experiment: What to run.
+      rounds: What to play.
       folder: An opened run folder.
-      total_rounds: Rounds in all, those of earlier starts included.
-      rounds_per_eval: Rounds between evaluations; 0 for only the last.
-      rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
+      length: How many rounds.
+      columns: Names of all metrics, in the order of `metrics.csv`.
+      headline: Metric that the progress bar shows; the first if left out.
       label: Text before the progress bar.
+      loggers: What takes the rows beside `metrics.csv` and TensorBoard.
 
     Returns:
       The outcome. After Ctrl-C or SIGTERM the round in progress is finished and saved; a second signal is the caller's.
@@ -82,29 +99,14 @@ def run(
     Raises:
       Failure: If the run's files cannot be written, or those of an earlier start are damaged beyond recovery.
     """
-    state = experiment.initial_state()
+    state, headline = rounds.initial_state(), headline or columns[0]
     leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
     first = 0
-    if found := folder.newest_checkpoint(leaves, total_rounds):
-        first, leaves = found
+    if checkpoint := folder.newest_checkpoint(leaves, length.total_rounds):
+        first, leaves = checkpoint
         state = tf.nest.pack_sequence_as(state, leaves)
-        if 0 < first < total_rounds:
-            print(f"Continuing after round {first} of {total_rounds}.", file=sys.stderr)
-    elif experiment.secrets:
+    elif rounds.secrets:
         folder.save_checkpoint(0, leaves)
-    columns = ["round_num", *experiment.columns, "seconds"]
-    table = metrics_file.MetricsFile(folder.metrics_path, columns, first, lambda rounds: _recover(folder, rounds))
-    if first < total_rounds:
-        folder.record_continuation(first)
-    log = events.EventsFile(folder.path)
-    progress = tqdm.tqdm(
-        total=total_rounds,
-        initial=first,
-        desc=label,
-        unit="round",
-        disable=None,
-        dynamic_ncols=True,
-    )
     round_num = saved = first
     received: list[int] = []
 
@@ -112,45 +114,45 @@ def run(
         received.append(signum)
         interruption.tell("\nStopping after this round; once more to stop at once.")
 
-    def save() -> None:
-        log.flush()
-        table.sync()
-        folder.save_checkpoint(round_num, [np.asarray(leaf) for leaf in tf.nest.flatten(state)])
+    def goes_on() -> bool:
+        return round_num < length.total_rounds and not rounds.is_finished(state, round_num)
 
-    with contextlib.closing(log), contextlib.closing(table), progress, interruption.answered(stop):
-        while round_num < total_rounds and not received:
+    with contextlib.ExitStack() as stack:
+        logs = [
+            stack.enter_context(contextlib.closing(make(folder, columns, first)))
+            for make in (metrics_file.log, events.log, *loggers)
+        ]
+        if goes_on():
+            folder.record_continuation(first)
+            if first:
+                print(f"Continuing after round {first} of {length.total_rounds}.", file=sys.stderr)
+        progress = stack.enter_context(_progress(length.total_rounds, first, label))
+        stack.enter_context(interruption.answered(stop))
+
+        def save() -> None:
+            for log in reversed(logs):  # TensorBoard's events can stand in for rows of `metrics.csv`.
+                log.flush()
+            folder.save_checkpoint(round_num, [np.asarray(leaf) for leaf in tf.nest.flatten(state)])
+
+        while goes_on() and not received:
             round_num += 1
             start = time.perf_counter()
-            state, metrics = experiment.play_round(state, round_num)
+            state, metrics = rounds.play_round(state, round_num)
             seconds = time.perf_counter() - start
             row = {"round_num": round_num, **metrics, "seconds": round(seconds, 4)}
-            if is_evaluated(round_num, total_rounds, rounds_per_eval):
-                row.update(experiment.evaluate(state))
-            table.write(row)
-            log.write(row)
-            progress.set_postfix({experiment.headline: f"{row[experiment.headline]:.4f}"}, refresh=False)
+            if length.ends_in_evaluation(round_num):
+                row.update(rounds.evaluate(state))
+            for log in logs:
+                log.write(row)
+            progress.set_postfix({headline: f"{row[headline]:.4f}"}, refresh=False)
             progress.update()
-            if rounds_per_checkpoint and round_num % rounds_per_checkpoint == 0:
+            if length.rounds_per_checkpoint and round_num % length.rounds_per_checkpoint == 0:
                 save()
                 saved = round_num
         if saved < round_num:
             save()
-    return Outcome(state, round_num, received[0] if received and round_num < total_rounds else None)
+        return Outcome(state, round_num, received[0] if received and goes_on() else None)
 
 
-def is_evaluated(round_num: int, total_rounds: int, rounds_per_eval: int) -> bool:
-    """Returns whether a round ends with an evaluation."""
-    return round_num == total_rounds or bool(rounds_per_eval and round_num % rounds_per_eval == 0)
-
-
-def _recover(folder: run_folder.RunFolder, rounds: Sequence[int]) -> Mapping[int, Mapping[str, float]]:
-    """Returns the metrics of rounds that `metrics.csv` lacks; if all are found, that is recorded."""
-    found = events.read(folder.path, rounds)
-    if len(found) == len(rounds):
-        folder.record_recovered(rounds)
-        print(
-            f"{folder.metrics_path} lacked the rows of the rounds {metrics_file.spans(rounds)}: they are recovered "
-            "from TensorBoard's events, in single precision.",
-            file=sys.stderr,
-        )
-    return found
+def _progress(total_rounds: int, first: int, label: str) -> tqdm.tqdm:
+    return tqdm.tqdm(total=total_rounds, initial=first, desc=label, unit="round", disable=None, dynamic_ncols=True)

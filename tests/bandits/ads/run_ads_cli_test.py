@@ -4,7 +4,8 @@ import subprocess
 
 import pytest
 
-from bandits.ads import flags
+from bandits.ads import run_ads
+from optimization.study import frame
 
 RATES = "--rates=0.1,0.2"
 
@@ -27,7 +28,8 @@ def test_a_sound_command_line_goes_on_to_tensorflow(run):
 
 
 def test_a_preset_sets_what_no_flag_gives():
-    settings = flags.resolve(flags.define().parse(["run_ads", RATES, "--preset=gradient_epsilon", "--clients=7"]))
+    argv = ["run_ads", RATES, "--preset=gradient_epsilon", "--clients=7"]
+    (settings,) = frame.plan(run_ads.STUDY, frame.flag_set(run_ads.STUDY).parse(argv))
     assert settings.decision_rule == "gradient_epsilon"
     assert (settings.clients, settings.total_rounds, settings.local_pulls) == (7, 10, 10)
     assert settings.experiment_name == "ads_gradient_epsilon"

@@ -13,8 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits.ads import experiment, flags, metrics, run_ads
+from bandits.ads import experiment, metrics, run_ads
 from data import ads
+from optimization.privacy import mechanisms
+from optimization.study import frame
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 RATES = (0.1, 0.6, 0.3)
@@ -24,7 +26,7 @@ SMALL = ("--rates=0.1,0.6,0.3", "--clients=8", "--impressions_per_client=25", "-
 def play(folder: pathlib.Path, *arguments: str) -> int:
     """Runs in this process, with its worker."""
     argv = ["run_ads", f"--root_output_dir={folder}", "--experiment_name=run", *SMALL, *arguments]
-    return run_ads.program(flags.define().parse(argv))
+    return frame.program(run_ads.STUDY, frame.flag_set(run_ads.STUDY).parse(argv))
 
 
 def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
@@ -55,14 +57,14 @@ def test_central_and_federated_see_the_same_impressions():
 
 @pytest.mark.parametrize("rule", ["thompson", "federated_ucb"])
 def test_a_second_run_frees_the_firsts_impressions(tmp_path, monkeypatch, rule):
-    gone, load = [], run_ads.load_impressions
+    gone, load = [], run_ads.AdsStudy.open
 
-    def load_impressions(settings):
-        impressions = load(settings)
-        weakref.finalize(impressions.clicks, gone.append, settings.seed)
+    def load_impressions(study, options):
+        impressions = load(study, options)
+        weakref.finalize(impressions.clicks, gone.append, options.seed)
         return impressions
 
-    monkeypatch.setattr(run_ads, "load_impressions", load_impressions)
+    monkeypatch.setattr(run_ads.AdsStudy, "open", load_impressions)
     for seed in (1, 2):
         assert play(tmp_path, f"--decision_rule={rule}", f"--seed={seed}", f"--experiment_name=with_{seed}") == 0
         gc.collect()
@@ -106,7 +108,8 @@ def test_repeated_runs_are_the_single_ones(finished, tmp_path):
 
 _KILLED_IN_ROUND_4 = """
 import os, signal, sys
-from bandits.ads import experiment, flags, run_ads
+from bandits.ads import experiment, run_ads
+from optimization.study import frame
 
 whole = experiment.round_impressions
 
@@ -116,7 +119,7 @@ def until_round_4(impressions, round_num, local_pulls):
     return whole(impressions, round_num, local_pulls)
 
 experiment.round_impressions = until_round_4
-run_ads.program(flags.define().parse(sys.argv))
+frame.program(run_ads.STUDY, frame.flag_set(run_ads.STUDY).parse(sys.argv))
 """
 
 
@@ -160,8 +163,7 @@ def test_a_noisy_run_accounts_its_privacy(tmp_path, capfd):
     play(tmp_path, "--clip_norm=0.5", "--noise_multiplier=5")
     spent = json.loads((tmp_path / "run" / "privacy.json").read_text())
     assert spent["summary"] in capfd.readouterr().out
-    settings = {"noise_multiplier": 5.0, "clients": 8, "insecure_seeded_noise": False}
-    mechanism = experiment.mechanism(settings)
+    mechanism = mechanisms.Mechanism("dpsgd", 5.0, population=8, cohort=8)
     assert spent == json.loads(json.dumps(mechanism.report(5)))
     expected = [mechanism.epsilon(round_num) for round_num in range(1, 6)]
     np.testing.assert_allclose(table(tmp_path)[metrics.EPSILON], expected)

@@ -162,7 +162,7 @@ def test_a_full_disk_is_named_and_keeps_the_rows_before(three_rows, monkeypatch)
     metrics = _metrics_file(three_rows, 3)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(Failure, match=re.escape(f"{three_rows} cannot be written (No space left on device).")):
-        metrics.sync()
+        metrics.flush()
     metrics.close()
     with pytest.raises(Failure, match="cannot be written"):
         _metrics_file(three_rows, 2)

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from data.errors import Failure
-from optimization.study import events, metrics_file, run_folder, runner
+from optimization.study import events, frame, loggers, metrics_file, run_folder, runner
 
 TOTAL = 7
 COLUMNS = ("toy/first", "toy/second", "toy/eval")
@@ -27,13 +27,16 @@ class ToyState(NamedTuple):
     extra: dict[str, np.ndarray]
 
 
-class Toy:
+class Toy(runner.Rounds):
     """The experiment; `before` is called with the round number at the start of each round."""
 
     def __init__(self, before=lambda round_num: None):
         self.before = before
         self.played: list[int] = []
         self.evaluated: list[float] = []
+
+    def initial_state(self):
+        return ToyState(np.array([0, 8], np.float32), {"count": np.array(0, np.int64)})
 
     def play_round(self, state: ToyState, round_num: int):
         self.played.append(round_num)
@@ -45,15 +48,6 @@ class Toy:
     def evaluate(self, state: ToyState):
         self.evaluated.append(float(state.weights[0]))
         return {"toy/eval": state.weights.sum()}
-
-    def experiment(self) -> runner.Experiment:
-        return runner.Experiment(
-            initial_state=lambda: ToyState(np.array([0, 8], np.float32), {"count": np.array(0, np.int64)}),
-            play_round=self.play_round,
-            evaluate=self.evaluate,
-            columns=COLUMNS,
-            headline="toy/first",
-        )
 
 
 class BreakdownError(Exception):
@@ -85,9 +79,7 @@ def folder(tmp_path):
 
 
 def _run(toy: Toy, folder: run_folder.RunFolder, total=TOTAL, every=3, checkpoint=2) -> runner.Outcome:
-    return runner.run(
-        toy.experiment(), folder, total_rounds=total, rounds_per_eval=every, rounds_per_checkpoint=checkpoint
-    )
+    return runner.run(toy, folder, frame.Length(total, every, checkpoint), COLUMNS)
 
 
 def _metrics(folder: run_folder.RunFolder) -> list[dict[str, str]]:
@@ -368,11 +360,11 @@ def test_metrics_and_events_are_on_the_disk_before_their_checkpoint(folder, monk
         monkeypatch.setattr(owner, name, lambda *arguments: (done.append(name), method(*arguments))[1])
 
     spy(metrics_file.MetricsFile, "write")
-    spy(metrics_file.MetricsFile, "sync")
+    spy(metrics_file.MetricsFile, "flush")
     spy(events.EventsFile, "flush")
     spy(run_folder.RunFolder, "save_checkpoint")
     _run(Toy(), folder, total=3, checkpoint=2)
-    assert done == [*["write"] * 2, "flush", "sync", "save_checkpoint", "write", "flush", "sync", "save_checkpoint"]
+    assert done == [*["write"] * 2, "flush", "flush", "save_checkpoint", "write", "flush", "flush", "save_checkpoint"]
 
 
 def test_a_full_disk_under_the_events_is_one_line(folder, monkeypatch):
@@ -480,3 +472,54 @@ def test_the_callers_handlers_are_back_after_the_run(folder, before):
     with contextlib.suppress(BreakdownError):
         _run(Toy(before), folder, total=2)
     assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+class KeptRows(loggers.Logger):
+    """A logger of its own."""
+
+    def __init__(self, folder, columns, first_round):
+        self.first_round, self.columns, self.calls = first_round, columns, []
+
+    def write(self, row):
+        self.calls.append(row["round_num"])
+
+    def flush(self):
+        self.calls.append("flush")
+
+    def close(self):
+        self.calls.append("close")
+
+
+def test_a_logger_of_ones_own_gets_rows_and_hears_of_checkpoints(folder):
+    made = []
+
+    def make(*arguments):
+        made.append(KeptRows(*arguments))
+        return made[-1]
+
+    _run(Toy(), folder, total=2)
+    runner.run(Toy(), folder, frame.Length(5, 0, 2), COLUMNS, loggers=[make])
+    (logger,) = made
+    assert (logger.first_round, logger.columns) == (2, COLUMNS)
+    assert logger.calls == [3, 4, "flush", 5, "flush", "close"]
+
+
+class Ending(Toy):
+    """Ends after the first round whose weights add up to 10 or more."""
+
+    def is_finished(self, state: ToyState, round_num: int) -> bool:
+        return round_num > 0 and state.weights.sum() >= 10
+
+
+def test_a_run_ends_where_its_rounds_say_so(folder, capsys):
+    outcome = _run(Ending(), folder, total=7, every=3, checkpoint=2)
+    sums = [float(row["toy/first"]) + float(row["toy/second"]) for row in _metrics(folder)]
+    assert outcome.round_num == len(sums) < 7
+    assert all(value < 10 for value in sums[:-1])
+    assert sums[-1] >= 10
+    assert outcome.signum is None
+    assert outcome.round_num in _rounds_of_checkpoints(folder)
+    again = Ending()
+    assert _run(again, folder).round_num == outcome.round_num
+    assert again.played == []
+    assert "Continuing" not in capsys.readouterr().err

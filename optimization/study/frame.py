@@ -1,0 +1,286 @@
+"""The frame of every study: from a command line to runs, their folders, their rounds and what is said of them.
+
+A study says what is its own, as a `Study`: its flags, what they mean as frozen dataclasses, its data, its rounds, its
+metrics and figures. What is here is done for all of them: presets, seeds, `--repeat`, checks before anything slow is
+imported, folders, the worker, the loop, resuming, interruption and exit statuses. `bandits.studies` names them all.
+"""
+
+import abc
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from optimization.study import cli, presets, run_folder, worker_flags
+from optimization.study.metrics import Metric
+
+if TYPE_CHECKING:
+    from optimization.study import runner
+
+
+class Data(Protocol):
+    """What a study's runs are played on.
+
+    Attributes:
+      checksum: A digest that changes when the data does.
+      report: What became of the data, for `config.json`.
+      statistics: What was learned of it before any round, for `statistics.json`; empty if nothing.
+    """
+
+    checksum: str
+    report: Mapping[str, Any]
+    statistics: Mapping[str, Any]
+
+
+OptionsT = TypeVar("OptionsT")
+DataT = TypeVar("DataT", bound=Data)
+
+
+@dataclasses.dataclass(frozen=True)
+class Length:
+    """How long a run is, and what comes between its rounds.
+
+    Attributes:
+      total_rounds: Rounds in all, those of earlier starts included.
+      rounds_per_eval: Rounds between evaluations; 0 for only the last.
+      rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
+    """
+
+    total_rounds: int
+    rounds_per_eval: int
+    rounds_per_checkpoint: int
+
+    def ends_in_evaluation(self, round_num: int) -> bool:
+        """Returns whether a round does."""
+        every = self.rounds_per_eval
+        return round_num == self.total_rounds or bool(every and round_num % every == 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(Generic[OptionsT, DataT]):
+    """One run of a command.
+
+    Attributes:
+      settings: Its flags, all filled in; `config.json` records them.
+      options: What they mean to the study.
+      data: What it is played on.
+      folder: Its opened folder.
+    """
+
+    settings: cli.Settings
+    options: OptionsT
+    data: DataT
+    folder: run_folder.RunFolder
+
+
+@dataclasses.dataclass(frozen=True)
+class Played:
+    """How a run's rounds ended.
+
+    Attributes:
+      rounds: What was played.
+      outcome: How far.
+    """
+
+    rounds: "runner.Rounds"
+    outcome: "runner.Outcome"
+
+
+class Study(abc.ABC, Generic[OptionsT, DataT]):
+    """What a study says of itself. Nothing of it but `rounds` and what comes after may import TensorFlow.
+
+    Attributes:
+      usage: First lines of `--help`.
+      presets: Folder of its published settings.
+      shown_in_presets: Flags that `--list_presets` shows.
+      columns: All metrics, the columns of `metrics.csv`.
+      headline: The metric of the progress bar.
+      ranked_by: The metric by which a grid ranks, unless told otherwise.
+      rounds_per_checkpoint: Default of that flag; None for one that `resolve` fills in.
+      name_help: What `--experiment_name` is by default.
+    """
+
+    usage: str
+    presets: pathlib.Path
+    shown_in_presets: Sequence[str]
+    columns: Sequence[Metric]
+    headline: Metric
+    ranked_by: Metric
+    rounds_per_checkpoint: int | None
+    name_help: str
+
+    @abc.abstractmethod
+    def define(self, flags: cli.FlagSet) -> None:
+        """Defines the study's own flags, the first of them in the group "What is studied"."""
+
+    @abc.abstractmethod
+    def resolve(self, settings: cli.Settings) -> cli.Settings:
+        """Returns one run's flags, all filled in and checked; reads no file, and changes nothing a second time.
+
+        Raises:
+          UsageError: On a flag without effect, or values that do not go together.
+        """
+
+    @abc.abstractmethod
+    def options(self, settings: cli.Settings) -> OptionsT:
+        """Returns what resolved flags mean: frozen dataclasses, in which flags have no names any more."""
+
+    @abc.abstractmethod
+    def open(self, options: OptionsT) -> DataT:
+        """Opens the data.
+
+        Raises:
+          UsageError: If it is not there, or not sound.
+        """
+
+    @abc.abstractmethod
+    def rounds(self, run: Run[OptionsT, DataT]) -> "runner.Rounds":
+        """Returns what the loop plays."""
+
+    @abc.abstractmethod
+    def length(self, options: OptionsT) -> Length:
+        """Returns how many rounds there are."""
+
+    def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
+        """Returns the settings that a command compares, with the names of their folders; by default it is one."""
+        return [("", presets.applied(settings, self.presets))]
+
+    def data_key(self, options: OptionsT) -> Any:
+        """Returns a key of runs that share their data; by default of this very run."""
+        return options
+
+    def check(self, options: OptionsT, data: DataT) -> None:
+        """Checks flags that depend on the data.
+
+        Raises:
+          UsageError: If they do not fit it.
+        """
+
+    def recorded(self, run_settings: cli.Settings) -> Mapping[str, Any]:
+        """Returns what a continuation must have in common beside the flags, to be recorded with them."""
+        del run_settings
+        return {}
+
+    @abc.abstractmethod
+    def label(self, options: OptionsT) -> str:
+        """Returns words before the progress bar."""
+
+    def play(self, run: Run[OptionsT, DataT]) -> int | None:
+        """Plays, or continues, a run; returns the signal that stopped it, if any."""
+        played = play(self, run)
+        self.finish(run, played)
+        return played.outcome.signum
+
+    def finish(self, run: Run[OptionsT, DataT], played: Played) -> None:
+        """Writes and prints what a run gave, also of one that was stopped."""
+
+    def report(self, runs: Sequence[Run[OptionsT, DataT]]) -> None:
+        """Writes and prints what all runs gave, once all are finished."""
+
+
+def flag_set(study: Study) -> cli.FlagSet:
+    """Returns the flags of a study's binary."""
+    flags = cli.FlagSet(study.usage)
+    flags.group("What is studied")
+    presets.define(flags)
+    flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
+    study.define(flags)
+    flags.group("Output")
+    flags.path("root_output_dir", "runs", "folder of all runs")
+    flags.folder("experiment_name", f"name of this run's folder (default: {study.name_help})")
+    flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
+    every = "rounds between checkpoints; 0 for only the last"
+    flags.integer("rounds_per_checkpoint", study.rounds_per_checkpoint, every)
+    run_folder.define(flags)
+    worker_flags.define(flags)
+    return flags
+
+
+def plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
+    """Returns the flags of each run of a command, filled in and checked: variants, and of each all its seeds.
+
+    Raises:
+      UsageError: On a flag without effect, or values that do not go together.
+    """
+    runs = []
+    for name, variant in study.variants(settings):
+        worker_flags.addresses(variant)
+        for seed in cli.seeds(variant):
+            one = study.resolve(variant.replace(seed=seed))
+            parts = [one.experiment_name, name, f"seed_{seed}" if one.repeat > 1 else ""]
+            runs.append(one.replace(experiment_name="/".join(filter(None, parts)), repeat=1))
+    return runs
+
+
+def prepare(study: Study, planned: Sequence[cli.Settings]) -> list[Run]:
+    """Opens the data and then the folders of all runs.
+
+    Raises:
+      UsageError: If they are not there, or the flags do not fit the data.
+    """
+    opened: dict[Any, Any] = {}
+    checked = []
+    for settings in planned:
+        options = study.options(settings)
+        key = study.data_key(options)
+        if key not in opened:
+            opened[key] = study.open(options)
+        study.check(options, opened[key])
+        checked.append((settings, options, opened[key]))
+    runs = []
+    for settings, options, data in checked:
+        folder = run_folder.RunFolder(f"{settings.root_output_dir}/{settings.experiment_name}")
+        open_folder(folder, {**settings, **study.recorded(settings)}, data)
+        runs.append(Run(settings, options, data, folder))
+    return runs
+
+
+def open_folder(folder: run_folder.RunFolder, recorded: Mapping[str, Any], data: Data) -> None:
+    """Opens a run's folder, and writes there what was learned of the clients' data before the run.
+
+    Raises:
+      UsageError: If it cannot be written, or holds another configuration's run.
+    """
+    folder.open(recorded, data.checksum, data.report)
+    if data.statistics:
+        folder.write_json(run_folder.STATISTICS_FILE, data.statistics)
+
+
+def program(study: Study, settings: cli.Settings) -> int:
+    """Plays all runs of a command line; returns 0, or 128 + the signal that stopped it."""
+    if settings.list_presets:
+        print(presets.table(study.presets, study.shown_in_presets))
+        return 0
+    runs = prepare(study, plan(study, settings))
+    worker_flags.start(settings)
+    for run in runs:
+        if signum := study.play(run):
+            again = run_folder.continuing(settings)
+            print(f"Stopped; what was done is saved. {again} {run.folder.path}.", file=sys.stderr)
+            return 128 + signum
+    study.report(runs)
+    return 0
+
+
+def play(study: Study, run: Run) -> Played:
+    """Plays, or continues, a run's rounds in its folder, and saves its model when it is finished."""
+    from optimization.study import runner
+
+    rounds = study.rounds(run)
+    outcome = runner.run(
+        rounds,
+        run.folder,
+        study.length(run.options),
+        study.columns,
+        headline=study.headline,
+        label=study.label(run.options),
+    )
+    if outcome.signum is None and (weights := rounds.model(outcome.state)):
+        run.folder.save_model(list(weights), list(weights.values()))
+    return Played(rounds, outcome)
+
+
+def main(study: Study) -> None:
+    """Runs a study on this process's command line and exits with its status."""
+    cli.main(flag_set(study), lambda settings: program(study, settings))
