@@ -13,6 +13,8 @@ from bandits import flags, metrics, run_federated
 from data.errors import UsageError
 from optimization.privacy import mechanisms
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
 DPSGD = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.5")
 POISSON = (*DPSGD, "--cohort_sampling=poisson")

@@ -23,6 +23,8 @@ from data.errors import UsageError
 from data.tasks import registry
 from optimization.study import aggregation_flags, task_flags
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = ("--total_rounds=5", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=2")
 

@@ -18,6 +18,8 @@ from data import ads
 from optimization.privacy import mechanisms
 from optimization.study import frame
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 RATES = (0.1, 0.6, 0.3)
 SMALL = ("--rates=0.1,0.6,0.3", "--clients=8", "--impressions_per_client=25", "--local_pulls=5", "--total_rounds=5")

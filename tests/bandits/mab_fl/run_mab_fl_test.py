@@ -11,6 +11,8 @@ import pytest
 
 from bandits.mab_fl import flags, metrics, run_mab_fl, studies
 
+pytestmark = pytest.mark.slow
+
 DATA = ("--num_rows=1200", "--train_fraction=0.05", "--pretrain_epochs=0")
 SMALL = (*DATA, "--epochs_per_round=1", "--total_rounds=6")
 RULE = ("--decision_rule=thompson", "--explore_probability=0.3")

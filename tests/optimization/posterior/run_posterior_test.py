@@ -4,8 +4,11 @@ import pathlib
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from optimization.posterior import flags, metrics, run_posterior
+
+pytestmark = pytest.mark.slow
 
 SMALL = ("--clients_per_round=5", "--client_epochs_per_round=1", "--burn_in_rounds=1", "--algorithm=fedkppa")
 
