@@ -2,9 +2,12 @@
 
 import ast
 import pathlib
+import re
 from collections.abc import Iterator
 
 import pytest
+
+from scripts.grid import binaries
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 _ROOMS = ("bandits", "data", "optimization", "scripts", "tests")
@@ -82,3 +85,12 @@ def test_targets_name_what_their_modules_import(targets):
             imported = {file for file in _imports(source) if (ROOT / file).stat().st_size}
             missing += [f"{name}: {file}" for file in sorted(imported - known)]
     assert missing == []
+
+
+def test_continuous_integration_tests_a_target_of_each_room_and_runs_each_study(targets):
+    text = (ROOT / ".ci/run").read_text()
+    played = {(package, name) for package, name in re.findall(r"//([\w/]+):(\w+)", text)}
+    assert {f"{package}:{name}" for package, name in played} <= targets.keys()
+    rooms = {file.parent.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("*_test.py")}
+    assert {package for package, _ in played if package.startswith("tests")} == rooms
+    assert set(binaries.BINARIES) <= {name for _, name in played}
