@@ -17,7 +17,7 @@ from optimization import aggregators, client_work, cohorts, models, server
 from optimization.privacy import mechanisms
 from optimization.runtime import padding, serialization
 from optimization.selection import selectors
-from optimization.study import compiled, runner, selector_flags
+from optimization.study import compiled, frame, runner, selector_flags
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,9 +252,9 @@ def build(
             row[metrics.CLIP_NORM] = aggregators.clip_norm(settings, progress.server.aggregator, counts.aggregator)
             row[metrics.CLIPPED_CLIENTS] = aggregators.clipped_clients(counts.aggregator)
         # By PLD it takes as long as a short round.
-        if mechanism.accountant == "rdp" or runner.is_evaluated(
-            round_num, phase.total_rounds, settings["rounds_per_eval"]
-        ):
+        if mechanism.accountant == "rdp" or frame.Length(
+            phase.total_rounds, settings["rounds_per_eval"], 0
+        ).ends_in_evaluation(round_num):
             row[metrics.EPSILON] = mechanism.epsilon(phase.accounted(round_num))
         return Progress(state, np.float64(total), np.int64(rounds), selection, progress.cohort_seed), row
 

@@ -19,7 +19,16 @@ from bandits import flags, guarantees, metrics, registry
 from data import tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
-from optimization.study import aggregation_flags, cli, presets, run_folder, selector_flags, task_flags, worker_flags
+from optimization.study import (
+    aggregation_flags,
+    cli,
+    frame,
+    presets,
+    run_folder,
+    selector_flags,
+    task_flags,
+    worker_flags,
+)
 
 if TYPE_CHECKING:
     from bandits import experiment
@@ -170,9 +179,9 @@ def _play(settings, task, phase, trained, folder, weights, label):
     outcome = runner.run(
         rounds,
         folder,
-        total_rounds=phase.total_rounds,
-        rounds_per_eval=settings.rounds_per_eval,
-        rounds_per_checkpoint=settings.rounds_per_checkpoint,
+        frame.Length(phase.total_rounds, settings.rounds_per_eval, settings.rounds_per_checkpoint),
+        metrics.COLUMNS,
+        headline=metrics.AVERAGE_REWARD,
         label=label,
     )
     weights = outcome.state.server.weights

@@ -5,9 +5,10 @@ imported for a name.
 """
 
 import importlib
-from collections.abc import Mapping
+import pathlib
+from collections.abc import Mapping, Sequence
 
-from optimization.study import frame
+from optimization.study import cli, frame
 
 # Modules with a `STUDY`.
 STUDIES: Mapping[str, str] = {
@@ -22,3 +23,40 @@ STUDIES: Mapping[str, str] = {
 def load(name: str) -> frame.Study:
     """Returns a study by its binary's name."""
     return importlib.import_module(STUDIES[name]).STUDY
+
+
+def presets(module: str) -> pathlib.Path:
+    """Returns the folder of a binary's presets."""
+    binary = importlib.import_module(module)
+    return binary.STUDY.presets if hasattr(binary, "STUDY") else binary.flags.PRESETS
+
+
+def flag_set(module: str) -> cli.FlagSet:
+    """Returns the flags of a binary."""
+    binary = importlib.import_module(module)
+    return frame.flag_set(binary.STUDY) if hasattr(binary, "STUDY") else binary.flags.define()
+
+
+def plan(module: str, settings: cli.Settings) -> list[cli.Settings]:
+    """Returns the flags of each run of a binary's command; see `frame.plan`."""
+    binary = importlib.import_module(module)
+    if hasattr(binary, "STUDY"):
+        return frame.plan(binary.STUDY, settings)
+    found = binary.flags.resolve(settings)
+    if isinstance(found, cli.Settings):
+        return [found]
+    return list(found.runs) if hasattr(found, "runs") else [setting.settings for setting in found[0]]
+
+
+def program(module: str, settings: cli.Settings) -> int:
+    """Plays a binary's runs; see `frame.program`."""
+    binary = importlib.import_module(module)
+    return frame.program(binary.STUDY, settings) if hasattr(binary, "STUDY") else binary.program(settings) or 0
+
+
+def columns(module: str) -> Sequence[str]:
+    """Returns the columns of a binary's `metrics.csv`."""
+    binary = importlib.import_module(module)
+    if hasattr(binary, "STUDY"):
+        return binary.STUDY.columns
+    return importlib.import_module(f"{module.rpartition('.')[0]}.metrics").COLUMNS

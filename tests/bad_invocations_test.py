@@ -4,6 +4,7 @@ All are played in this process, where TensorFlow cannot be imported and no worke
 few are played as programs too.
 """
 
+import functools
 import gzip
 import importlib
 import json
@@ -18,14 +19,10 @@ import types
 import numpy as np
 import pytest
 
+from bandits import studies
 from data.errors import Failure, UsageError
 from optimization.runtime import worker_process
 
-PROGRAMS = {
-    **{f"run_{name}": f"bandits.{name}.run_{name}" for name in ("ads", "client_selection", "mab_fl")},
-    "run_federated": "bandits.run_federated",
-    "run_posterior": "optimization.posterior.run_posterior",
-}
 ARCHIVES = {
     "unipen62_writers.npz": {
         "pixels": np.zeros((20, 28, 28), np.uint8),
@@ -285,7 +282,7 @@ def _no_way_on(monkeypatch, folder):
 
 
 def _module(program: str) -> str:
-    return PROGRAMS.get(program, f"scripts.{program}")
+    return studies.STUDIES.get(program, f"scripts.{program}")
 
 
 def _binary(program: str) -> types.ModuleType:
@@ -295,12 +292,16 @@ def _binary(program: str) -> types.ModuleType:
 
 @pytest.mark.parametrize(("program", "flags", "answer"), _table())
 def test_a_bad_invocation_is_answered_with(folder, program, flags, answer):
-    binary = _binary(program)
     before = _contents(folder)
-    define = binary.flags.define if program in PROGRAMS else binary.define
+    if program in studies.STUDIES:
+        module = studies.STUDIES[program]
+        flag_set, play = studies.flag_set(module), functools.partial(studies.program, module)
+    else:
+        script = _binary(program)
+        flag_set, play = script.define(), script.program
     kind = Failure if answer.startswith("Failure: ") else UsageError
     with pytest.raises(kind) as caught:
-        binary.program(define().parse([program, *shlex.split(flags)]))
+        play(flag_set.parse([program, *shlex.split(flags)]))
     message = str(caught.value).replace(f"{folder}/", "")
     assert answer.removeprefix("Failure: ") in message
     assert "\n" not in message
@@ -313,7 +314,7 @@ def test_the_table_has_every_program():
     assert len(set(rows)) == len(rows)
     scripts = {path.stem for path in (pathlib.Path(__file__).parents[1] / "scripts").glob("*.py") if _has_flags(path)}
     scripts |= {path.parent.name for path in (pathlib.Path(__file__).parents[1] / "scripts").glob("*/__main__.py")}
-    assert {program for program, _, _ in rows} == {*PROGRAMS, *scripts}
+    assert {program for program, _, _ in rows} == {*studies.STUDIES, *scripts}
 
 
 def _has_flags(path: pathlib.Path) -> bool:

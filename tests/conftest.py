@@ -69,10 +69,11 @@ def without_tensorflow(tmp_path_factory) -> Callable[..., subprocess.CompletedPr
 
 
 _KILLED_IN_A_CHECKPOINT = """
-import importlib, os, signal, sys
+import os, signal, sys
+from bandits import studies
 from optimization.study import files
 
-whole, (package, binary, checkpoint) = files.save_arrays, sys.argv[1:4]
+whole, (module, checkpoint) = files.save_arrays, sys.argv[1:3]
 
 def half(path, arrays, **options):
     if path.name == checkpoint:
@@ -83,8 +84,7 @@ def half(path, arrays, **options):
     whole(path, arrays, **options)
 
 files.save_arrays = half
-flags, program = (importlib.import_module(f"{package}.{name}") for name in ("flags", binary))
-program.program(flags.define().parse(sys.argv[3:]))
+studies.program(module, studies.flag_set(module).parse(sys.argv[2:]))
 """
 
 
@@ -97,8 +97,7 @@ def kill_in_a_checkpoint() -> Callable[..., None]:
     root = pathlib.Path(__file__).resolve().parents[1]
 
     def run(module: str, round_num: int, *arguments: str) -> None:
-        package, _, binary = module.rpartition(".")
-        words = [package, binary, f"round_{round_num:08d}.npz", *arguments]
+        words = [module, f"round_{round_num:08d}.npz", *arguments]
         environment = os.environ | {"PYTHONPATH": str(root)}
         command = [sys.executable, "-c", _KILLED_IN_A_CHECKPOINT, *words]
         killed = subprocess.run(command, cwd=root, env=environment, stdout=subprocess.DEVNULL)

@@ -14,12 +14,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bandits.client_selection import flags
+from bandits.client_selection import flags, metrics
 from data import tasks
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
-from optimization.study import cli, files, presets, run_folder, selector_flags, task_flags, worker_flags
+from optimization.study import cli, files, frame, presets, run_folder, selector_flags, task_flags, worker_flags
 
 if TYPE_CHECKING:
     from bandits.client_selection import experiment
@@ -81,9 +81,9 @@ def play(run: "experiment.Run", settings: cli.Settings, folder: run_folder.RunFo
     outcome = runner.run(
         run.experiment(),
         folder,
-        total_rounds=settings.total_rounds,
-        rounds_per_eval=settings.rounds_per_eval,
-        rounds_per_checkpoint=settings.rounds_per_checkpoint,
+        frame.Length(settings.total_rounds, settings.rounds_per_eval, settings.rounds_per_checkpoint),
+        metrics.COLUMNS,
+        headline=metrics.LOSS,
         label=f"{settings.client_selection}, m = {settings.clients_per_round}, seed {settings.seed}",
     )
     if outcome.signum is None:

@@ -20,7 +20,7 @@ from bandits import decision_rules, rule_flags
 from bandits.mab_fl import combinations, flags, metrics, model, process, rewards, splines
 from data import keys, silos
 from optimization import client_work, models
-from optimization.study import cli, compiled, files, run_folder, runner
+from optimization.study import cli, compiled, files, frame, run_folder, runner
 
 _HISTORY = 32  # Rounds that the spline of early stopping sees.
 _UNTRAINED_AUC = 0.5
@@ -331,9 +331,9 @@ def play(mab_fl: MabFl, folder: run_folder.RunFolder, label: str) -> runner.Outc
         outcome = runner.run(
             mab_fl.experiment(),
             folder,
-            total_rounds=settings.total_rounds + settings.tuning_rounds,
-            rounds_per_eval=1,
-            rounds_per_checkpoint=settings.rounds_per_checkpoint,
+            frame.Length(settings.total_rounds + settings.tuning_rounds, 1, settings.rounds_per_checkpoint),
+            metrics.COLUMNS,
+            headline=metrics.GLOBAL_AUC,
             label=label,
         )
     except StoppedEarly as stopped:

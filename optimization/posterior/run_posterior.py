@@ -16,7 +16,7 @@ from data import clients, tasks
 from data.errors import UsageError
 from data.tasks import registry
 from optimization.posterior import flags
-from optimization.study import cli, files, presets, run_folder, selector_flags, task_flags, worker_flags
+from optimization.study import cli, files, frame, presets, run_folder, selector_flags, task_flags, worker_flags
 
 _SHOWN_IN_PRESETS = (
     "task_type",
@@ -87,9 +87,9 @@ def play(settings: cli.Settings, task: tasks.Task, computations, folder: run_fol
     outcome = runner.run(
         run.experiment(),
         folder,
-        total_rounds=settings.total_rounds,
-        rounds_per_eval=0,
-        rounds_per_checkpoint=settings.rounds_per_checkpoint,
+        frame.Length(settings.total_rounds, 0, settings.rounds_per_checkpoint),
+        metrics.COLUMNS,
+        headline=metrics.ACCURACY,
         label=settings.algorithm,
     )
     if outcome.round_num:

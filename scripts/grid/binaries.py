@@ -1,9 +1,9 @@
 """The experiment binaries, and what flags mean to them: checked by their own parsers, without data or TensorFlow."""
 
 import dataclasses
-import importlib
 from collections.abc import Sequence
 
+from bandits import studies
 from data.errors import UsageError
 from optimization.study import cli
 
@@ -13,7 +13,7 @@ class Binary:
     """An experiment binary.
 
     Attributes:
-      module: Its module, with `program(settings)` and, in its module `flags`, `define()` and `resolve(settings)`.
+      module: Its module, in `bandits.studies`.
       metric: Column of `metrics.csv` by which points are ranked.
       smallest: Whether less of it is better.
     """
@@ -32,18 +32,13 @@ BINARIES = {
 }
 
 
-def flags_of(module: str):
-    """Returns a binary's module of flags."""
-    return importlib.import_module(module).flags
-
-
 def parse(module: str, arguments: Sequence[str]) -> cli.Settings:
     """Returns flags as they were given to a binary.
 
     Raises:
       UsageError: If it does not know them.
     """
-    return flags_of(module).define().parse([module, *arguments])
+    return studies.flag_set(module).parse([module, *arguments])
 
 
 def resolve(module: str, arguments: Sequence[str]) -> cli.Settings:
@@ -52,11 +47,7 @@ def resolve(module: str, arguments: Sequence[str]) -> cli.Settings:
     Raises:
       UsageError: If the binary refuses them, or would play several runs.
     """
-    found = flags_of(module).resolve(parse(module, arguments))
-    if isinstance(found, cli.Settings):
-        return found
-    # Client selection and MAB-FL compare several settings in one command.
-    runs = found.runs if hasattr(found, "runs") else [setting.settings for setting in found[0]]
+    runs = studies.plan(module, parse(module, arguments))
     if len(runs) != 1:
         raise UsageError(f"These flags make {module} play {len(runs)} runs: name one, and --sweep the others.")
     return runs[0]

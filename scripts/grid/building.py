@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bandits import studies
 from data.errors import UsageError
 from optimization.study import cli, presets
 from scripts.grid import binaries, plan
@@ -96,7 +97,7 @@ def build(
         seeds = tuple(int(text) for text in axes.pop("seed") if _is_seed(text))
     base, blocks, expandable = list(rest), [axes], [name for name in axes if _is_number(chosen, name, axes[name])]
     if table:
-        preset = presets.values(given.preset, binaries.flags_of(chosen.module).PRESETS)
+        preset = presets.values(given.preset, studies.presets(chosen.module))
         fixed = {name: value for name, value in preset.items() if name not in given.given}
         fixed |= {name: given[name] for name in given.given}
         added = {name: value for name, value in table.flags.items() if name not in fixed and name not in axes}

@@ -5,13 +5,13 @@ played once, continued where it was interrupted, and found again by every grid t
 """
 
 import contextlib
-import importlib
 import json
 import os
 import pathlib
 import sys
 from collections.abc import Sequence
 
+from bandits import studies
 from data.errors import UsageError
 from optimization.study import cli, files, run_folder
 from scripts import runs
@@ -138,7 +138,7 @@ def check_metric(settings: cli.Settings, binary: binaries.Binary) -> None:
     """
     if settings.metric is None:
         return
-    columns = importlib.import_module(f"{binary.module.rpartition('.')[0]}.metrics").COLUMNS
+    columns = studies.columns(binary.module)
     if settings.metric not in columns:
         raise UsageError(f"--metric={settings.metric} is no column of {binary.module}: {', '.join(columns)}.")
 

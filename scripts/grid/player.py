@@ -9,7 +9,6 @@ A finished run is marked in its folder; a line about it goes back to who asked.
 import contextlib
 import ctypes
 import gc
-import importlib
 import importlib.util
 import io
 import json
@@ -22,6 +21,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from bandits import studies
 from data.errors import Failure, UsageError
 from optimization.study import files
 from scripts.grid import binaries
@@ -81,12 +81,11 @@ def play(job: Job) -> Result:
 
 
 def _run(job: Job) -> Result:
-    binary = importlib.import_module(job.module)
-    flags = binary.flags.define()
+    flags = studies.flag_set(job.module)
     # For config.json: the command that would do the same.
     sys.argv = [str(importlib.util.find_spec(job.module).origin), *job.arguments]
     try:
-        return Result(binary.program(flags.parse(sys.argv)) or 0)
+        return Result(studies.program(job.module, flags.parse(sys.argv)))
     except UsageError as error:
         return Result(2, str(error))
     except KeyboardInterrupt:

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from bandits import studies
 from data.errors import UsageError
 from optimization.study import cli, presets
 from scripts.grid import binaries, building
@@ -288,9 +289,9 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
 def _arms(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Arm, ...]:
     axes: list[Mapping[str, str]] = table.get("arms", [])
     if "study" in table:
-        from bandits.mab_fl import studies
+        from bandits.mab_fl import studies as mab_fl
 
-        names = [one.name for one in studies.load()[table["study"]].settings]
+        names = [one.name for one in mab_fl.load()[table["study"]].settings]
         axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in names}]
     sweeps, grid, ends = table.get("sweeps", {}), table.get("grid"), [table.get("flags", "")]
     compared = table.get("compared", {})
@@ -338,7 +339,7 @@ def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
     """Yields the values of searched flags that the arms' presets have: presets are the rows of published tables."""
     if "searched" not in table:
         return
-    known = presets.load(binaries.flags_of(binaries.BINARIES[table["binary"]].module).PRESETS)
+    known = presets.load(studies.presets(binaries.BINARIES[table["binary"]].module))
     place = table["about"].partition(":")[0]
     for label, flags in table["arms"][0].items():
         preset = known[re.search(r"--preset=(\S+)", flags)[1]]

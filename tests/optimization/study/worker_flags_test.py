@@ -1,6 +1,5 @@
 """Addresses of workers are checked before anything slow is imported."""
 
-import importlib
 import os
 import socket
 import subprocess
@@ -10,6 +9,7 @@ import types
 import portpicker
 import pytest
 
+from bandits import studies
 from data.errors import Failure, UsageError
 from optimization import runtime
 from optimization.runtime import isolation
@@ -88,36 +88,19 @@ def test_isolation_that_is_required_and_refused_ends_the_program_before_tff_is_i
         worker_flags.start(parse("--isolation=required"))
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "bandits.flags",
-        "bandits.ads.flags",
-        "bandits.client_selection.flags",
-        "bandits.mab_fl.flags",
-        "optimization.posterior.flags",
-    ],
-)
+@pytest.mark.parametrize("module", studies.STUDIES.values())
 def test_experiments_check_them(module):
-    flags = importlib.import_module(module)
     with pytest.raises(UsageError, match="--tff_workers: 'localhost' must be HOST:PORT"):
-        flags.resolve(flags.define().parse(["test", "--tff_workers=localhost"]))
+        studies.plan(module, studies.flag_set(module).parse(["test", "--tff_workers=localhost"]))
 
 
-@pytest.mark.parametrize(
-    ("module", "arguments"),
-    [
-        ("bandits.run_federated", ()),
-        ("bandits.ads.run_ads", ("--rates=0.1,0.2",)),
-        ("bandits.client_selection.run_client_selection", ()),
-        ("bandits.mab_fl.run_mab_fl", ()),
-        ("optimization.posterior.run_posterior", ()),
-    ],
-)
-def test_experiments_say_that_nobody_is_at_an_address_before_they_import_tff(module, arguments, tmp_path):
+@pytest.mark.parametrize("module", studies.STUDIES.values())
+def test_experiments_say_that_nobody_is_at_an_address_before_they_import_tff(module, tmp_path):
+    arguments = ("--rates=0.1,0.2",) if module == "bandits.ads.run_ads" else ()
     code = (
-        f"import sys; sys.modules['tensorflow_federated'] = None; import {module} as binary; "
-        "from optimization.study import cli; cli.main(binary.flags.define(), binary.program)"
+        "import functools, sys; sys.modules['tensorflow_federated'] = None; from bandits import studies; "
+        "from optimization.study import cli; "
+        f"cli.main(studies.flag_set('{module}'), functools.partial(studies.program, '{module}'))"
     )
     with socket.create_server(("localhost", 0)) as server:
         address = f"localhost:{server.getsockname()[1]}"

@@ -14,7 +14,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from bandits.ads import run_ads
+from bandits import studies
 from data.errors import UsageError
 from scripts import runs
 from scripts.grid import binaries
@@ -320,7 +320,8 @@ def test_an_experiment_killed_in_mid_run_ends_with_the_numbers_of_its_own_binary
     assert "Continuing after round" in (folder / "log.txt").read_text()
 
     directly = [*flags, "--decision_rule=greedy", f"--root_output_dir={tmp_path}", "--experiment_name=directly"]
-    assert run_ads.program(run_ads.flags.define().parse(["run_ads", *directly])) == 0
+    module = "bandits.ads.run_ads"
+    assert studies.program(module, studies.flag_set(module).parse(["run_ads", *directly])) == 0
     paths = (tmp_path / "directly" / "metrics.csv", folder / "metrics.csv")
     wanted, found = (pd.read_csv(path).drop(columns="seconds") for path in paths)
     pd.testing.assert_frame_equal(found, wanted, check_exact=True)
