@@ -27,29 +27,31 @@ Draws the rewards, or another metric, of several runs in one picture; or prints 
   plot --tables --runs=runs/my_study
 """
 _FORMATS = (".png", ".pdf", ".svg")
-_LINE_STYLES = ("-", "--", "-.", ":")
 _MOST_DEPLOYMENTS = 40  # More lines would hide the curves.
 
 
 def define() -> cli.FlagSet:
     """Returns the flags of `plot`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group("Flags")
+    flags.group("What is shown")
     flags.text("runs", None, "folders of runs, separated by commas; a folder of seeds (NAME/seed_N) is one band")
+    flags.switch(
+        "tables",
+        False,
+        "print measures of run_posterior's runs, and rounds to thresholds, by algorithm and alpha, as the study's "
+        "Tables 5.1 and 5.2; --runs may name folders of many runs",
+    )
+
+    flags.group("Picture", tables=False)
     flags.text("labels", None, "their names in the picture, separated by commas (default: the folders')")
     flags.text("output", "comparison.png", "pictures to write, separated by commas: .png, .pdf or .svg")
     flags.text("title", "", "title")
     flags.switch("running_average", False, "draw the average over the rounds so far, as the study does")
     flags.text("metric", None, "another column of metrics.csv to draw, such as privacy/epsilon")
+    flags.belong("running_average", metric=False)
     flags.text("ylabel", None, "words at the vertical axis (default: what is drawn)")
 
-    flags.group("Tables of run_posterior's runs")
-    flags.switch(
-        "tables",
-        False,
-        "print measures, and rounds to thresholds, by algorithm and alpha, as the study's Tables 5.1 and 5.2; --runs "
-        "may name folders of many runs",
-    )
+    flags.group("Tables", tables=True)
     flags.text("rounds", None, "rounds to report, separated by commas (default: the study's for the task, or the last)")
     flags.text("thresholds", None, "thresholds likewise (default: the study's for the task, or 0.84,0.86)")
     return flags
@@ -57,16 +59,12 @@ def define() -> cli.FlagSet:
 
 def program(settings: cli.Settings) -> None:
     """Reads the runs' metrics and draws them."""
+    settings = settings.settled()
     if not settings.runs or "" in settings.runs.split(","):
         raise UsageError("--runs names no run: give their folders, separated by commas.")
     if settings.tables:
         print_tables(settings)
         return
-    for name in ("rounds", "thresholds"):
-        if settings[name]:
-            raise UsageError(f"--{name} has an effect only with --tables.")
-    if settings.metric and settings.running_average:
-        raise UsageError("--running_average has no effect with --metric: choose one of them.")
     outputs = [pathlib.Path(cli.user_path(output)) for output in settings.output.split(",")]
     for output in outputs:
         if output.suffix not in _FORMATS:
@@ -111,9 +109,6 @@ def print_tables(settings: cli.Settings) -> None:
     Raises:
       UsageError: If the runs are not of one task and of run_posterior, or two would stand in one cell.
     """
-    for name in ("labels", "output", "title", "running_average", "metric", "ylabel"):
-        if name in settings.given:
-            raise UsageError(f"--{name} has no effect with --tables, which draws nothing.")
     from optimization.posterior import tables
 
     cells, folders, tasks = {}, {}, set()
@@ -173,32 +168,18 @@ def draw(
       title: Title.
       ylabel: Words at the vertical axis.
     """
-    import matplotlib
     from matplotlib import figure
 
-    # TrueType instead of Type 3 fonts, which publishers refuse.
-    with matplotlib.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}):
-        picture = figure.Figure(figsize=(7, 4.2), layout="constrained")
-        axes = picture.subplots()
-        for index, (label, seeds) in enumerate(tables.items()):
-            style = {"color": runs.COLOURS[index % len(runs.COLOURS)]}
-            curve = runs.band(seeds, column, window)
-            is_point = len(curve) == 1
-            axes.plot(
-                curve["mean"],
-                label=label,
-                linestyle=_LINE_STYLES[index % len(_LINE_STYLES)],
-                marker="o" if is_point else None,
-                **style,
-            )
-            if len(seeds) > 1:
-                axes.fill_between(curve.index, curve["low"], curve["high"], alpha=0.2, linewidth=0, **style)
-        _mark_deployments(axes, next(iter(tables.values()))[0])
-        axes.set(title=title, xlabel="round", ylabel=ylabel)
-        axes.grid(alpha=0.3)
-        axes.legend()
-        for output in outputs:
-            files.save_picture(picture, output, dpi=300)
+    picture = figure.Figure(figsize=(7, 4.2), layout="constrained")
+    axes = picture.subplots()
+    for place, (label, seeds) in enumerate(tables.items()):
+        runs.draw(axes, seeds, column, label, place, window)
+    _mark_deployments(axes, next(iter(tables.values()))[0])
+    axes.set(title=title, xlabel="round", ylabel=ylabel)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    for output in outputs:
+        files.save_picture(picture, output, dpi=300)
 
 
 def _mark_deployments(axes, table: "pd.DataFrame") -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, told apart by colour-blind readers; without yellow, which is lost on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_LINE_STYLES = ("-", "--", "-.", ":")
 _DEPTH = 2  # How far below a named folder runs are looked for.
 
 
@@ -165,3 +166,21 @@ def band(tables: "Sequence[pd.DataFrame]", column: str, window: int = 1) -> "pd.
     values = together.to_numpy(float)
     edges = {"mean": np.nanmean(values, axis=1), "low": np.nanmin(values, axis=1), "high": np.nanmax(values, axis=1)}
     return pd.DataFrame(edges, index=together.index)
+
+
+def draw(axes, tables: "Sequence[pd.DataFrame]", column: str, label: str, place: int, window: int = 1) -> None:
+    """Draws a metric of one run over its rounds; several seeds become their mean and range.
+
+    Args:
+      axes: Matplotlib's, to draw in.
+      tables: Metrics of each seed.
+      column: What is drawn.
+      label: Its name in the legend.
+      place: Number of the curve in the picture, which gives its look.
+      window: Rounds of the moving average that is drawn instead of single rounds.
+    """
+    curve, colour = band(tables, column, window), COLOURS[place % len(COLOURS)]
+    line, marker = _LINE_STYLES[place % len(_LINE_STYLES)], "o" if len(curve) == 1 else None
+    axes.plot(curve["mean"], label=label, linestyle=line, marker=marker, color=colour)
+    if len(tables) > 1:
+        axes.fill_between(curve.index, curve["low"], curve["high"], alpha=0.2, linewidth=0, color=colour)

@@ -93,8 +93,11 @@ def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dp
     Raises:
       Failure: See `whole`.
     """
+    import matplotlib
+
     path = pathlib.Path(path)
-    with whole(path) as file:
+    # TrueType instead of Type 3 fonts, which publishers refuse.
+    with whole(path) as file, matplotlib.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}):
         figure.savefig(file, format=path.suffix.removeprefix("."), dpi=dpi)
 
 

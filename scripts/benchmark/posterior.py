@@ -29,14 +29,16 @@ def define() -> cli.FlagSet:
     """Returns the flags of `posterior_benchmark`."""
     flags = cli.FlagSet(_USAGE)
     flags.group("Flags")
+    flags.choice("round_model", None, list(ROUND_MODELS), "measure whole rounds of this model instead")
     flags.integer("clients", 100, "models of the cohort", low=1)
     flags.integer("parameters", 1_200_000, "parameters of a model", low=1)
     flags.choice("kernel", "epanechnikov", ["epanechnikov", "gaussian"], "kernel of the density")
     flags.choice("algorithm", "fedkp_cluster_mean", ["fedkp_cluster_mean", "fedkp"], "what is shifted")
-    flags.choice("round_model", None, list(ROUND_MODELS), "measure whole rounds of this model instead")
     flags.text("cohorts", "10,20", f"clients of those rounds, separated by commas; each has {_EXAMPLES} examples")
     flags.integer("samples", 0, "samples of a client's chain in those rounds (FedKPPA); 0 for plain SGD", low=0)
-    flags.text("output", "posterior_benchmark.json", "JSON file to write")
+    flags.path("output", "posterior_benchmark.json", "JSON file to write")
+    flags.belong("clients", "parameters", round_model=False)
+    flags.belong("cohorts", "samples", round_model=True)
     return flags
 
 
@@ -44,13 +46,10 @@ def check(settings: cli.Settings) -> list[int]:
     """Returns the cohorts to measure rounds of, none for mean shift alone.
 
     Raises:
-      UsageError: On a flag without effect, or if this machine has not the memory.
+      UsageError: If this machine has not the memory.
     """
     import psutil
 
-    flags = ("clients", "parameters") if settings.round_model else ("cohorts", "samples")
-    if given := sorted(settings.given.intersection(flags)):
-        raise UsageError(f"--{given[0]} has an effect only with{'out' * bool(settings.round_model)} --round_model.")
     cohorts = cli.whole_numbers("cohorts", settings.cohorts) if settings.round_model else []
     clients = max(cohorts, default=settings.clients)
     parameters = ROUND_MODELS.get(settings.round_model, settings.parameters)
@@ -145,7 +144,7 @@ def _rounds(settings: cli.Settings, cohorts: Iterable[int]) -> list[dict[str, fl
 
 def program(settings: cli.Settings) -> None:
     """Runs the benchmark."""
-    path = pathlib.Path(cli.user_path(settings.output))
+    settings, path = settings.settled(), pathlib.Path(settings.output)
     files.check_output("output", path)
     if cohorts := check(settings):
         rounds = _rounds(settings, cohorts)

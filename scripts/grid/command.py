@@ -44,41 +44,39 @@ def define() -> cli.FlagSet:
     flags.group("What is searched")
     flags.text("metric", None, "column of metrics.csv whose value after the last round ranks (default: the binary's)")
     flags.switch("lower_is_better", None, "whether the smallest value of --metric is the best")
+    flags.belong("lower_is_better", metric=True)
     flags.switch("expand_edges", False, "add values where the best point of a configuration lies on an edge, and again")
     flags.integer("expand_steps", 5, "most values that this adds to one side", low=1)
+    flags.belong("expand_steps", expand_edges=True)
     flags.choice(
         "early_stop",
         None,
         {"asha": "asynchronous successive halving: the best part of the points go on to more rounds"},
         "give up points early",
     )
-    flags.integer("reduction_factor", 2, "asha: one of so many points goes on", low=2)
+    flags.integer("reduction_factor", 2, "one of so many points goes on", low=2)
+    flags.belong("reduction_factor", early_stop=("asha",))
 
     players.define(flags, slurm_script="write a job array for Slurm, and run nothing")
 
     flags.group("Output")
-    flags.text("root_output_dir", "runs", "folder of all grids")
+    flags.path("root_output_dir", "runs", "folder of all grids")
     flags.folder("experiment_name", "name of this grid's folder (default: grid_, and the grid, preset or binary)")
     return flags
 
 
-def check(settings: cli.Settings) -> None:
-    """Checks the grid's own flags against each other.
+def resolve(settings: cli.Settings) -> cli.Settings:
+    """Returns the grid's own flags.
 
     Raises:
-      UsageError: On a flag without effect, or flags that do not go together.
+      UsageError: On flags that do not go together.
     """
-    if "reduction_factor" in settings.given and not settings.early_stop:
-        raise UsageError("--reduction_factor has an effect only with --early_stop=asha.")
-    if "expand_steps" in settings.given and not settings.expand_edges:
-        raise UsageError("--expand_steps has an effect only with --expand_edges.")
-    if settings.lower_is_better is not None and not settings.metric:
-        raise UsageError("--lower_is_better has an effect only with --metric: the binary's own is known.")
-    players.check(settings)
+    settings = settings.settled()
     if settings.executor == "slurm_script" and (settings.expand_edges or settings.early_stop):
         raise UsageError(
             "--executor=slurm_script writes all runs beforehand: --expand_edges and --early_stop decide by results."
         )
+    return settings
 
 
 def report(sweep: Sweep, swept: Sequence[str], folder: pathlib.Path) -> int:
@@ -145,7 +143,7 @@ def check_metric(settings: cli.Settings, binary: binaries.Binary) -> None:
 
 def program(settings: cli.Settings) -> int:
     """Plays the grid; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
-    check(settings)
+    settings = resolve(settings)
     grid = building.build(
         settings.run_flags,
         sweeps=settings.sweep,
@@ -172,7 +170,7 @@ def program(settings: cli.Settings) -> int:
         for run in some:
             run.at_rounds(1)
     name = settings.experiment_name or f"grid_{settings.grid or given.get('preset') or settings.binary or 'runs'}"
-    folder = pathlib.Path(cli.user_path(settings.root_output_dir)) / name
+    folder = pathlib.Path(settings.root_output_dir) / name
     with claim(folder, grid.binary, grid.blocks):
         grid = grid.in_folder(folder / "runs")
         some = grid.renamed(some)

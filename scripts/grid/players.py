@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from data.errors import Failure, UsageError
+from data.errors import Failure
 from optimization.study import cli, interruption
 from scripts.grid import player
 from scripts.grid.player import Job, Result
@@ -58,25 +58,15 @@ def define(flags: cli.FlagSet, **others: str) -> None:
     """Defines the flags that say who plays runs, as a group; `others` are kinds that the caller serves itself."""
     flags.group("Where it is run")
     flags.choice("executor", "local", _KINDS | others, "who plays the runs")
-    flags.integer("workers", 2, "local, and ray without an address: runs at the same time", low=1)
     flags.text(
         "ray_address",
         None,
         "the cluster's address (default: a local Ray, started and stopped). Either way, who reaches the ports that Ray "
         "opens can run code: use a trusted network, or a firewall",
     )
-
-
-def check(settings: cli.Settings) -> None:
-    """Checks them against each other.
-
-    Raises:
-      UsageError: On a flag without effect.
-    """
-    if settings.ray_address and settings.executor != "ray":
-        raise UsageError("--ray_address has an effect only with --executor=ray.")
-    if "workers" in settings.given and (settings.executor not in _KINDS or settings.ray_address):
-        raise UsageError("--workers has no effect here: the cluster decides how many runs are played at a time.")
+    flags.belong("ray_address", executor=("ray",))
+    flags.integer("workers", 2, "runs at the same time", low=1)
+    flags.belong("workers", executor=tuple(_KINDS), ray_address=False)
 
 
 @contextlib.contextmanager

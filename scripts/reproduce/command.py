@@ -48,7 +48,7 @@ def define() -> cli.FlagSet:
     players.define(flags)
 
     flags.group("Output")
-    flags.text("root_output_dir", "runs", "folder of all output")
+    flags.path("root_output_dir", "runs", "folder of all output")
     flags.folder("experiment_name", "name of this output's folder (default: reproduce_SCALE)")
     return flags
 
@@ -195,29 +195,20 @@ def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) 
     return ""
 
 
-def check(settings: cli.Settings) -> None:
-    """Checks flags against each other.
-
-    Raises:
-      UsageError: On a flag without effect, or no figure.
-    """
-    if not settings.figure:
-        raise UsageError("--figure names nothing: give names, or all; --list prints them.")
-    players.check(settings)
-
-
 def program(settings: cli.Settings) -> int:
     """Reproduces the chosen figures; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     if settings.list:
         print(plan.listing())
         return 0
-    check(settings)
+    settings = settings.settled()
+    if not settings.figure:
+        raise UsageError("--figure names nothing: give names, or all; --list prints them.")
     chosen = plan.choose(settings.figure, settings.scale)
     cores = len(os.sched_getaffinity(0))
     cores = cores if settings.ray_address else max(1, cores // settings.workers)
     base = (f"--max_concurrent_threads={cores}",)
     name = settings.experiment_name or f"reproduce_{settings.scale}"
-    folder = pathlib.Path(cli.user_path(settings.root_output_dir)) / name
+    folder = pathlib.Path(settings.root_output_dir) / name
     for figure in chosen:  # A mistake is told before anything is played.
         figure.check()
     failed = []

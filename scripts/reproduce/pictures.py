@@ -12,7 +12,6 @@ from scripts import runs
 from scripts.reproduce.plan import Arm, Figure
 from scripts.reproduce.results import Found, Value, Verdict, stand_in
 
-_LINE_STYLES = ("-", "--", "-.", ":")
 _PANEL = (4.6, 3.2)  # Inches.
 _MOST_COLUMNS = 4
 _MOST_TICKS = 6
@@ -52,7 +51,7 @@ def draw(
     notes = [
         line for one in verdicts for line in textwrap.wrap(_note(one), _NOTE_WIDTH * across, subsequent_indent="   ")
     ]
-    with matplotlib.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none", "font.size": 9}):
+    with matplotlib.rc_context({"font.size": 9, "lines.linewidth": 1.3}):
         size = (_PANEL[0] * across + 0.5, sum(heights) + 0.9 + 0.15 * len(notes))
         picture = figures.Figure(figsize=size, layout="constrained")
         picture.suptitle(_title(figure, across), fontsize=11)
@@ -96,14 +95,7 @@ def _seconds(arms: Sequence[Arm]) -> list[str]:
 def _draw_curves(plot, own: Sequence[Arm], arms: Sequence[Arm], found, column: str, second: str) -> None:
     firsts = list(dict.fromkeys(arm.words[0] for arm in arms))
     for arm in own:
-        index = firsts.index(arm.words[0])
-        style = {"color": runs.COLOURS[index % len(runs.COLOURS)]}
-        curve = runs.band(found[arm.label].tables, column)
-        marker = "o" if len(curve) == 1 else None
-        line = _LINE_STYLES[index % len(_LINE_STYLES)]
-        plot.plot(curve["mean"], label=arm.words[0], linestyle=line, marker=marker, linewidth=1.3, **style)
-        if len(found[arm.label].tables) > 1:
-            plot.fill_between(curve.index, curve["low"], curve["high"], alpha=0.2, linewidth=0, **style)
+        runs.draw(plot, found[arm.label].tables, column, arm.words[0], firsts.index(arm.words[0]))
     plot.set(xlabel="round", ylabel=column, title=second)
     plot.grid(alpha=0.3)
     plot.legend(fontsize=6 if len(own) > 8 else 7)

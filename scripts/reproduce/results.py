@@ -255,20 +255,13 @@ def table(rows: Sequence[Value]) -> "pd.DataFrame":
 
 def text(rows: Sequence[Value], verdicts: Sequence[Verdict]) -> str:
     """Returns the numbers and verdicts for the terminal."""
-    import pandas as pd
-
     lines = []
     if rows:
-        shown = pd.DataFrame(
-            {
-                "": [row.arm for row in rows],
-                "measure": [row.measure for row in rows],
-                "ours": [number(row.mean) for row in rows],
-                "±": ["" if math.isnan(row.deviation) else number(row.deviation) for row in rows],
-                "published": [number(row.published.value) if row.published else "" for row in rows],
-                "where": [row.published.place if row.published else "" for row in rows],
-            }
-        )
+        shown = table(rows).drop(columns="seeds")
+        shown.columns = ["", "measure", "ours", "±", "published", "where"]
+        shown["ours"] = shown["ours"].map(number)
+        for name in ("±", "published"):
+            shown[name] = shown[name].map(lambda value: "" if math.isnan(value) else number(value))
         empty = [name for name in ("±", "published", "where") if not shown[name].any()]
         lines.append(shown.drop(columns=empty).to_string(index=False))
     lines += [f"{one.status:<13}{one.claim.place}: {one.claim.says} [{one.why}]" for one in verdicts]

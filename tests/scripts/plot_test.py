@@ -93,7 +93,7 @@ def test_tables_of_a_folder_of_runs_are_printed(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--title=x"], "--title has no effect with --tables"),
+        (["--title=x"], "--title does not go with --tables"),
         (["--rounds=0"], "--rounds=0 must be whole numbers above 0"),
         (["--thresholds=84"], "--thresholds=84 must be numbers above 0 up to 1"),
     ],
@@ -115,5 +115,5 @@ def test_runs_that_make_no_table_are_refused(tmp_path):
     _posterior_run(tmp_path / "bandit", [0.5], algorithm=None)
     with pytest.raises(UsageError, match="bandit is no run of run_posterior"):
         _draw("--tables", f"--runs={tmp_path / 'bandit'}")
-    with pytest.raises(UsageError, match="--rounds has an effect only with --tables"):
+    with pytest.raises(UsageError, match="--rounds belongs to --tables"):
         _draw(f"--runs={tmp_path}", "--rounds=1")

@@ -246,8 +246,11 @@ def test_an_unknown_figure_is_answered_with_near_names():
     ("arguments", "message"),
     [
         ([], "--figure names nothing"),
-        (["--figure=1a", "--ray_address=x:1"], "--ray_address has an effect only with --executor=ray"),
-        (["--figure=1a", "--executor=ray", "--ray_address=x:1", "--workers=3"], "--workers has no effect"),
+        (["--figure=1a", "--ray_address=x:1"], "--ray_address belongs to --executor=ray"),
+        (
+            ["--figure=1a", "--executor=ray", "--ray_address=x:1", "--workers=3"],
+            "--workers does not go with --ray_address",
+        ),
     ],
 )
 def test_flags_without_effect_are_refused(arguments, message):
