@@ -1,4 +1,4 @@
-"""A client's training: SGD over its own cache of examples (Agarwal et al. 2023, Algorithm 3, ClientUpdate).
+"""A client's training: SGD over its own examples (Agarwal et al. 2023, Algorithm 3, ClientUpdate).
 
 Plain TensorFlow on dense tensors. The weights live in variables that start at zero and are assigned, so no random
 initialiser runs, and a gradient step works in place.
@@ -14,8 +14,8 @@ import tensorflow as tf
 from optimization import models
 
 Batch = Mapping[str, tf.Tensor]
-# (model outputs [batch, actions], that mini-batch of the cache) -> scalar, the mean over the mini-batch. One whose
-# attribute `of_one_action` is true also takes the outputs of the cache's `action` alone, [batch].
+# (model outputs [batch, actions], that mini-batch of the examples) -> scalar, the mean over the mini-batch. One whose
+# attribute `of_one_action` is true also takes the outputs of the examples' `action` alone, [batch].
 Loss = Callable[[tf.Tensor, Batch], tf.Tensor]
 _RANDOM_MODEL = -2  # Folded into a client's key, for the draws of a model that is random in training.
 
@@ -46,7 +46,7 @@ class LocalSgd:
     Attributes:
       learning_rate: Step size, where the training function is given none.
       batch_size: Examples of a mini-batch.
-      epochs: Passes over the cache; None with `steps`.
+      epochs: Passes over the examples; None with `steps`.
       steps: Steps, tau; None with `epochs`.
       momentum: Of heavy-ball momentum, which starts at rest in every round.
 
@@ -80,8 +80,8 @@ class LocalSgd:
           loss: Mean loss of a mini-batch.
 
         Returns:
-          A function of (weights, cache, key, learning_rate=None): float32 tensors in the model's order; a mapping with
-          `features` and whatever `loss` reads, all with the examples as first axis; the int32 [2] key of the
+          A function of (weights, examples, key, learning_rate=None): float32 tensors in the model's order; a mapping
+          with `features` and whatever `loss` reads, all with the examples as first axis; the int32 [2] key of the
           mini-batches; a float32 scalar that goes before this object's learning rate.
         """
         by_terms = model.terms and getattr(loss, "of_one_action", False) and not self.momentum
@@ -89,9 +89,9 @@ class LocalSgd:
 
         @tf.function(autograph=False)
         def train(
-            weights: Sequence[tf.Tensor], cache: Batch, key: tf.Tensor, learning_rate: tf.Tensor | None = None
+            weights: Sequence[tf.Tensor], examples: Batch, key: tf.Tensor, learning_rate: tf.Tensor | None = None
         ) -> ClientUpdate:
-            deltas, loss_sum, deviation = walk(weights, cache, key, learning_rate)
+            deltas, loss_sum, deviation = walk(weights, examples, key, learning_rate)
             is_finite = has_finite_norm(deltas)
             deltas = tf.cond(is_finite, lambda: deltas, lambda: [tf.zeros_like(delta) for delta in deltas])
             return ClientUpdate(tuple(deltas), loss_sum, is_finite, deviation)
@@ -108,14 +108,14 @@ class LocalSgd:
           loss: Mean loss of a mini-batch.
 
         Returns:
-          A function of (weights, cache, key, learning_rate=None, change=, visit=) that gives the deltas, finite or not,
-          and the sum of losses and their deviation of `ClientUpdate`. `change` maps (gradients, int32 number of the
-          step from 0) to the gradients used; `visit` is called with (the model's variables, that number) after a step.
+          A function of (weights, examples, key, learning_rate=None, change=, visit=) that gives the deltas, finite or
+          not, and the sum of losses and their deviation of `ClientUpdate`. `change` maps (gradients, int32 number of
+          the step from 0) to the gradients used; `visit` takes (the model's variables, that number) after a step.
         """
         variables = [tf.Variable(tf.zeros(shape), trainable=True) for shape in model.shapes.values()]
         velocities = [tf.Variable(tf.zeros(shape)) for shape in model.shapes.values()] if self.momentum else []
 
-        def walk(weights, cache, key, learning_rate=None, change=_as_they_are, visit=_pass_by):
+        def walk(weights, examples, key, learning_rate=None, change=_as_they_are, visit=_pass_by):
             rate = self.learning_rate if learning_rate is None else learning_rate
             for variable, weight in zip(variables, weights, strict=True):
                 variable.assign(weight)
@@ -123,7 +123,7 @@ class LocalSgd:
                 velocity.assign(tf.zeros_like(velocity))
 
             def step(position: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-                batch = _take(dict(cache), rows)
+                batch = _take(dict(examples), rows)
                 with tf.GradientTape() as tape:
                     if model.training is None:
                         outputs = model.forward(variables, batch["features"])
@@ -138,7 +138,7 @@ class LocalSgd:
                 visit(variables, position)
                 return value
 
-            loss_sum, deviation = self._steps(cache, key, step)
+            loss_sum, deviation = self._steps(examples, key, step)
             deltas = [variable - weight for variable, weight in zip(variables, weights, strict=True)]
             return deltas, loss_sum, deviation
 
@@ -152,18 +152,18 @@ class LocalSgd:
         """
         deltas = [tf.Variable(tf.zeros(math.prod(shape)), trainable=False) for shape in model.shapes.values()]
 
-        def walk(weights, cache, key, learning_rate=None):
+        def walk(weights, examples, key, learning_rate=None):
             rate = self.learning_rate if learning_rate is None else learning_rate
             for delta in deltas:
                 # Zeros of its own: constant ones would be copied before the first step.
                 delta.assign(tf.raw_ops.Empty(shape=delta.shape, dtype=tf.float32, init=True))
-            cache = dict(cache)
-            terms = model.terms(cache.pop("features"), cache["action"])
+            examples = dict(examples)
+            terms = model.terms(examples.pop("features"), examples["action"])
             before = _sums([tf.reshape(weight, [-1]) for weight in weights], terms)
 
             def step(position: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
                 del position
-                outputs, of_batch, batch = _take((before, terms, cache), rows)
+                outputs, of_batch, batch = _take((before, terms, examples), rows)
                 outputs += _sums(deltas, of_batch)
                 with tf.GradientTape() as tape:
                     tape.watch(outputs)
@@ -173,17 +173,17 @@ class LocalSgd:
                     delta.scatter_nd_sub(tf.expand_dims(places, 2), slope * factors)
                 return value
 
-            loss_sum, deviation = self._steps(cache, key, step)
+            loss_sum, deviation = self._steps(examples, key, step)
             shaped = [tf.reshape(delta, shape) for delta, shape in zip(deltas, model.shapes.values(), strict=True)]
             return shaped, loss_sum, deviation
 
         return walk
 
     def _steps(
-        self, cache: Batch, key: tf.Tensor, step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+        self, examples: Batch, key: tf.Tensor, step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Takes all steps; `step` maps (its number, its examples' positions) to its loss. Returns `ClientUpdate`'s."""
-        num_steps, rows_of = self._batches(tf.shape(tf.nest.flatten(cache)[0])[0], key)
+        num_steps, rows_of = self._batches(tf.shape(tf.nest.flatten(examples)[0])[0], key)
 
         def once(position: tf.Tensor, loss_sum: tf.Tensor, values: tf.TensorArray):
             rows = rows_of(position)

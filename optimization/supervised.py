@@ -168,8 +168,8 @@ class SupervisedProcess:
         train = self.local_work.build(self.model, self.loss)
 
         def run(weights, client: ClientInput) -> _ClientOutput:
-            cache = {"features": client.features, "labels": client.labels}
-            update = train(weights, cache, client.key, client.learning_rate)
+            labelled = {"features": client.features, "labels": client.labels}
+            update = train(weights, labelled, client.key, client.learning_rate)
             examples = tf.shape(client.labels)[0]
             trained = tf.where(update.is_finite, self.local_work.examples_trained(examples), 0)
             has_loss = trained > 0

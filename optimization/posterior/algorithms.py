@@ -54,9 +54,9 @@ class ChainWork:
         """Returns the training function of `client_work.LocalSgd.build`; the chain's learning rate is its own."""
         run = self.chain.build(model, loss)
 
-        def train(weights, cache, key, learning_rate=None) -> client_work.ClientUpdate:
+        def train(weights, examples, key, learning_rate=None) -> client_work.ClientUpdate:
             del learning_rate
-            return self.update(run(weights, cache, key), model.shapes)
+            return self.update(run(weights, examples, key), model.shapes)
 
         return train
 

@@ -39,7 +39,7 @@ class ChainSgd:
     Attributes:
       learning_rate: Step size for the mean loss of a mini-batch.
       batch_size: Examples of a mini-batch.
-      epochs: Passes over the cache.
+      epochs: Passes over the examples.
       momentum: Momentum of the gradients (eq. 2.3).
       steps_per_sample: Steps that a sample averages, K of Algorithm 6; 0 for those of an epoch. The last sample takes
         also the steps left over.
@@ -56,15 +56,15 @@ class ChainSgd:
     langevin: bool = False
 
     def build(self, model: models.Model, loss: client_work.Loss) -> Callable[..., Chain]:
-        """Returns the function (weights, cache, key) -> `Chain`; see `client_work.LocalSgd.build`."""
+        """Returns the function (weights, examples, key) -> `Chain`; see `client_work.LocalSgd.build`."""
         sgd = client_work.LocalSgd(self.learning_rate, self.batch_size, epochs=self.epochs, momentum=self.momentum)
         walk = sgd.build_walk(model, loss)
         size = sum(math.prod(shape) for shape in model.shapes.values())
         samples = tf.Variable(tf.zeros([0, size]), shape=[None, size], trainable=False)
 
         @tf.function(autograph=False)
-        def run(weights: Sequence[tf.Tensor], cache: client_work.Batch, key: tf.Tensor) -> Chain:
-            num_examples = tf.shape(tf.nest.flatten(cache)[0])[0]
+        def run(weights: Sequence[tf.Tensor], examples: client_work.Batch, key: tf.Tensor) -> Chain:
+            num_examples = tf.shape(tf.nest.flatten(examples)[0])[0]
             epoch_steps = -(-num_examples // self.batch_size)
             num_steps = self.epochs * epoch_steps
             sample_steps = tf.maximum(self.steps_per_sample or epoch_steps, 1)
@@ -90,7 +90,7 @@ class ChainSgd:
                 tf.raw_ops.ResourceScatterAdd(resource=samples.handle, indices=sample, updates=update)
 
             # A client without examples makes no step, and its one sample is the model it was given.
-            deltas, loss_sum, deviation = walk(weights, cache, key, change=add_noise, visit=add_to_sample)
+            deltas, loss_sum, deviation = walk(weights, examples, key, change=add_noise, visit=add_to_sample)
             # A plain read copies a variable that was changed row by row.
             return Chain(samples.read_value_no_copy(), vectors.flatten(deltas), loss_sum, deviation)
 

@@ -21,8 +21,8 @@ def squared(outputs, batch):
 def train(
     work: client_work.LocalSgd, features=FEATURES, targets=TARGETS, learning_rate=None
 ) -> client_work.ClientUpdate:
-    cache = {"features": tf.constant(features), "targets": tf.constant(targets)}
-    return work.build(MODEL, squared)(WEIGHTS, cache, KEY, learning_rate)
+    examples = {"features": tf.constant(features), "targets": tf.constant(targets)}
+    return work.build(MODEL, squared)(WEIGHTS, examples, KEY, learning_rate)
 
 
 def by_hand(batches, learning_rate, momentum=0.0):
@@ -85,8 +85,8 @@ def test_a_given_learning_rate_goes_before_the_objects():
 def test_momentum_starts_at_rest_in_every_round():
     work = client_work.LocalSgd(0.1, BATCH, steps=5, momentum=0.9)
     function = work.build(MODEL, squared)
-    cache = {"features": tf.constant(FEATURES), "targets": tf.constant(TARGETS)}
-    first, second = (function(WEIGHTS, cache, KEY) for _ in range(2))
+    examples = {"features": tf.constant(FEATURES), "targets": tf.constant(TARGETS)}
+    first, second = (function(WEIGHTS, examples, KEY) for _ in range(2))
     for one, other in zip(first.delta, second.delta, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -103,8 +103,8 @@ def test_momentum_of_looked_up_rows_equals_that_of_the_dense_matrix():
         (models.mlp(5, (), 2), tf.constant(dense)),
     ]:
         work = client_work.LocalSgd(0.1, 2, steps=6, momentum=0.5)
-        cache = {"features": features, "targets": tf.constant(TARGETS[:4])}
-        deltas.append(work.build(model, squared)(weights, cache, KEY).delta)
+        examples = {"features": features, "targets": tf.constant(TARGETS[:4])}
+        deltas.append(work.build(model, squared)(weights, examples, KEY).delta)
     for sparse_part, dense_part in zip(*deltas, strict=True):
         np.testing.assert_allclose(sparse_part, dense_part, atol=1e-6)
 
@@ -132,9 +132,9 @@ KERNEL = DRAW.normal(size=(5, 2)).astype(np.float32), DRAW.normal(size=2).astype
 @pytest.mark.parametrize("learning_rate", [None, 0.3])
 def test_training_by_terms_equals_training_by_gradients(counts, learning_rate):
     model = models.bag_of_words(5, 2)
-    cache = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
+    log = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
     updates = [
-        client_work.LocalSgd(0.1, 4, **counts).build(one, OfOneAction())(KERNEL, cache, KEY, learning_rate)
+        client_work.LocalSgd(0.1, 4, **counts).build(one, OfOneAction())(KERNEL, log, KEY, learning_rate)
         for one in (model, client_work.dataclasses.replace(model, terms=None))
     ]
     for by_terms, by_gradients in zip(*(tf.nest.flatten(update) for update in updates), strict=True):
@@ -143,25 +143,25 @@ def test_training_by_terms_equals_training_by_gradients(counts, learning_rate):
 
 def test_training_by_terms_starts_anew_with_each_call():
     train_posts = client_work.LocalSgd(0.1, 4, epochs=2).build(models.bag_of_words(5, 2), OfOneAction())
-    cache = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
-    first, second = (train_posts(KERNEL, cache, KEY) for _ in range(2))
+    log = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
+    first, second = (train_posts(KERNEL, log, KEY) for _ in range(2))
     for one, other in zip(first.delta, second.delta, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 def test_training_by_terms_changes_no_other_entry():
     """Only words of posts with action 1 change column 1; of action 0, column 0."""
-    cache = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
+    log = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
     kernel, bias = (
-        client_work.LocalSgd(0.1, 4, epochs=1).build(models.bag_of_words(5, 2), OfOneAction())(KERNEL, cache, KEY).delta
+        client_work.LocalSgd(0.1, 4, epochs=1).build(models.bag_of_words(5, 2), OfOneAction())(KERNEL, log, KEY).delta
     )
     np.testing.assert_array_equal(np.abs(kernel) > 0, [[0, 1], [1, 1], [0, 1], [0, 1], [1, 1]])
     assert np.all(np.abs(bias) > 0)
 
 
 def test_training_by_terms_that_diverges_is_reported_as_such():
-    cache = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
-    update = client_work.LocalSgd(1e30, 4, epochs=9).build(models.bag_of_words(5, 2), OfOneAction())(KERNEL, cache, KEY)
+    log = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
+    update = client_work.LocalSgd(1e30, 4, epochs=9).build(models.bag_of_words(5, 2), OfOneAction())(KERNEL, log, KEY)
     assert not update.is_finite
     assert all(not np.any(part) for part in update.delta)
 

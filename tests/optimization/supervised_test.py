@@ -42,8 +42,8 @@ def client(number: int, size: int, position: int, learning_rate: float = 0.2, la
 
 
 def alone(one: supervised.ClientInput) -> client_work.ClientUpdate:
-    cache = {"features": tf.constant(one.features), "labels": tf.constant(one.labels)}
-    return WORK.build(MODEL, supervised.cross_entropy)(INITIAL, cache, one.key, tf.constant(one.learning_rate))
+    labelled = {"features": tf.constant(one.features), "labels": tf.constant(one.labels)}
+    return WORK.build(MODEL, supervised.cross_entropy)(INITIAL, labelled, one.key, tf.constant(one.learning_rate))
 
 
 def test_cross_entropy_of_classes_and_of_shared_probability():

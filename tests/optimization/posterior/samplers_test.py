@@ -23,7 +23,7 @@ def _negative_log_density(outputs: tf.Tensor, batch: client_work.Batch) -> tf.Te
     return tf.reduce_mean(tf.reduce_sum(0.5 * tf.square(outputs), axis=1))
 
 
-def _cache(num_examples: int = 11) -> client_work.Batch:
+def _examples(num_examples: int = 11) -> client_work.Batch:
     draw = np.random.default_rng(0)
     return {
         "features": tf.constant(draw.normal(size=(num_examples, 3)), tf.float32),
@@ -35,14 +35,14 @@ def _numbers(num_examples: int = 20) -> client_work.Batch:
     return {"features": tf.constant(np.random.default_rng(1).normal(0.7, 1, (num_examples, 40)), tf.float32)}
 
 
-def _chain(cache=None, **settings) -> samplers.Chain:
+def _chain(examples=None, **settings) -> samplers.Chain:
     sgd = samplers.ChainSgd(**{"learning_rate": 0.1, "batch_size": 4, "epochs": 3} | settings)
-    return sgd.build(MODEL, _squared_error)(MODEL.initial_weights(0), cache or _cache(), KEY)
+    return sgd.build(MODEL, _squared_error)(MODEL.initial_weights(0), examples or _examples(), KEY)
 
 
 def test_burn_in_is_fedavg():
     weights = MODEL.initial_weights(0)
-    plain = client_work.LocalSgd(0.1, 4, 3).build(MODEL, _squared_error)(weights, _cache(), KEY)
+    plain = client_work.LocalSgd(0.1, 4, 3).build(MODEL, _squared_error)(weights, _examples(), KEY)
     found = samplers.sgd_update(_chain(), MODEL.shapes)
     for delta, expected in zip(found.delta, plain.delta, strict=True):
         np.testing.assert_allclose(delta, expected, atol=1e-6)
@@ -50,12 +50,12 @@ def test_burn_in_is_fedavg():
 
 
 def test_steps_with_momentum_equal_keras():
-    weights, cache = MODEL.initial_weights(0), _cache()
+    weights, examples = MODEL.initial_weights(0), _examples()
     variables = [tf.Variable(weight) for weight in weights]
     optimizer = tf.keras.optimizers.SGD(0.1, momentum=0.9)
     for _ in range(3):
         with tf.GradientTape() as tape:
-            loss = _squared_error(MODEL.forward(variables, cache["features"]), cache)
+            loss = _squared_error(MODEL.forward(variables, examples["features"]), examples)
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
     expected = vectors.flatten(variables) - vectors.flatten(weights)
     np.testing.assert_allclose(_chain(batch_size=11, momentum=0.9).last, expected, atol=1e-6)
@@ -90,7 +90,7 @@ def test_fedpa_without_shrinkage_sends_the_samples_mean():
 
 
 def test_a_client_without_examples_sends_no_change():
-    chain = _chain(_cache(0), langevin=True)
+    chain = _chain(_examples(0), langevin=True)
     for update in (
         samplers.sgd_update(chain, MODEL.shapes),
         samplers.sgld_update(chain, MODEL.shapes),
@@ -119,12 +119,12 @@ def test_an_update_whose_norm_is_beyond_numbers_counts_as_diverged(size):
 
 def test_one_langevin_step_adds_noise_of_twice_the_step_size():
     # One full batch of 20 examples: the step size for the log posterior is 0.1 / 20.
-    cache = _numbers()
+    examples = _numbers()
     sgd = samplers.ChainSgd(0.1, 20, 1, langevin=True)
     run = sgd.build(MEAN_MODEL, _negative_log_density)
     start = tf.zeros(40)
-    drift = 0.1 * cache["features"].numpy().mean(axis=0)
-    noise = np.concatenate([run([start], cache, tf.constant([0, key])).last - drift for key in range(50)])
+    drift = 0.1 * examples["features"].numpy().mean(axis=0)
+    noise = np.concatenate([run([start], examples, tf.constant([0, key])).last - drift for key in range(50)])
     # 2,000 draws: standard errors 1.6% of the deviation.
     assert noise.std() == pytest.approx(np.sqrt(2 * 0.1 / 20), rel=0.05)
     assert abs(noise.mean()) < 5 * noise.std() / np.sqrt(noise.size)
@@ -132,11 +132,11 @@ def test_one_langevin_step_adds_noise_of_twice_the_step_size():
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_the_langevin_chain_has_the_posteriors_mean_and_variance(momentum):
-    cache = _numbers()
-    posterior_mean = cache["features"].numpy().mean(axis=0)
+    examples = _numbers()
+    posterior_mean = examples["features"].numpy().mean(axis=0)
     sgd = samplers.ChainSgd(0.1, 20, 2000, momentum, steps_per_sample=1, langevin=True)
     run = sgd.build(MEAN_MODEL, _negative_log_density)
-    samples = run([tf.constant(posterior_mean)], cache, KEY).samples.numpy()
+    samples = run([tf.constant(posterior_mean)], examples, KEY).samples.numpy()
     # 40 chains of 2,000 steps, correlated over about 20 of them: 4,000 independent draws. The step size adds 5%.
     assert samples.var() == pytest.approx(1 / 20, rel=0.1)
     assert np.abs(samples.mean(axis=0)).max() < 5 * np.sqrt(1 / 20 / 100)
@@ -152,6 +152,6 @@ def test_sgld_sends_the_chains_average():
 def test_a_chain_is_a_function_of_its_key():
     sgd = samplers.ChainSgd(0.1, 4, 2, langevin=True)
     run = sgd.build(MODEL, _squared_error)
-    first, again, other = (run(MODEL.initial_weights(0), _cache(), tf.constant([3, key])).last for key in (4, 4, 5))
+    first, again, other = (run(MODEL.initial_weights(0), _examples(), tf.constant([3, key])).last for key in (4, 4, 5))
     np.testing.assert_array_equal(first, again)
     assert (first.numpy() != other.numpy()).any()
