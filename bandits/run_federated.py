@@ -172,7 +172,7 @@ def run(settings: cli.Settings, task: tasks.Task, folder: run_folder.RunFolder) 
 
 def _play(settings, task, phase, trained, folder, weights, label):
     """Plays one phase; returns its final weights and the signal that stopped it, if any."""
-    from bandits import experiment, figures
+    from bandits import experiment
     from optimization.study import runner
 
     rounds = experiment.build(settings, task, phase, trained.mechanism, weights)
@@ -188,6 +188,8 @@ def _play(settings, task, phase, trained, folder, weights, label):
     spent = trained.report(phase.accounted(outcome.round_num))
     folder.write_json(run_folder.PRIVACY_FILE, spent)
     if outcome.round_num:
+        from bandits import figures
+
         figures.draw_run(folder.metrics_path, folder.path / "reward.png", f"{settings.task_type}: {label}")
     if outcome.signum is None:
         folder.save_model(list(experiment.build_model(task).shapes), weights)

@@ -1,7 +1,7 @@
 """One TFF process for runs that differ in nothing but their state: seed, initial model, server learning rate.
 
-A program that plays many runs builds a round once for all such runs; their numbers are those of a process of their
-own.
+A program that plays many runs builds a round once for all such runs, and finds it where an earlier program kept it;
+their numbers are those of a process of their own.
 """
 
 import dataclasses
@@ -12,8 +12,9 @@ import numpy as np
 import tensorflow_federated as tff
 
 from bandits import process
-from data import tasks
+from data import download, tasks
 from optimization import models
+from optimization.runtime import kept_rounds
 from optimization.study import compiled
 
 _RATE = "learning_rate"  # Where TFF's optimizers keep it in their states.
@@ -68,7 +69,9 @@ def build(
     """
     if settings["aggregator_type"] != "mean":  # Two runs never share their noise.
         return definition.build(initial_weights)
-    shared = compiled.kept(("rounds", *key(settings, task, phase)), definition.build)
+    own_key = ("rounds", *key(settings, task, phase))
+    folder = download.cache_folder(settings["cache_dir"]) / "rounds"
+    shared = compiled.kept(own_key, lambda: kept_rounds.process(folder, repr(own_key), definition.build))
     return SharedProcess(shared, definition, initial_weights, phase.server_learning_rate)
 
 

@@ -21,7 +21,7 @@ from tensorflow_federated.python.common_libs import structure
 from tensorflow_federated.python.core.impl.executors import cardinalities_utils
 
 from data.errors import Failure
-from optimization.runtime import connection
+from optimization.runtime import connection, kept_rounds
 
 # A worker holds what each client returns until the part is summed, which grows like the server's state: with Adam, that
 # is two thirds of it. 64 clients of EMNIST's CNN (27 MB of state) are one part, 512 are seven.
@@ -190,22 +190,29 @@ def _once(compile_one: Callable[..., Any]) -> Callable[..., Any]:
 @_once
 def _compile(computation: tff.framework.ConcreteComputation) -> tff.framework.ConcreteComputation:
     """Compiles for workers, which have no secure aggregation: it is simulated, sum for sum, in the clear."""
-    native = tff.backends.native.desugar_and_transform_to_native(_without_secure_sums(computation))
-    return tff.framework.ConcreteComputation.with_type(native, computation.type_signature)
+
+    def native() -> list[tff.framework.ConcreteComputation]:
+        compiled = tff.backends.native.desugar_and_transform_to_native(_without_secure_sums(computation))
+        return [tff.framework.ConcreteComputation.with_type(compiled, computation.type_signature)]
+
+    return kept_rounds.derived(computation, "native", native)[0]
 
 
 @_once
 def _compile_mergeable(computation: tff.framework.ConcreteComputation) -> tff.framework.MergeableCompForm | None:
     """Compiles for parts of a cohort; None, with a warning, if a sum in it depends on another."""
-    try:
-        form = tff.backends.native.compile_to_mergeable_comp_form(_without_secure_sums(computation))
-    except ValueError as error:
-        why = str(error).partition(". Examples")[0]  # They would fill a page.
-        print(f"Warning: one worker plays whole cohorts, which no sums of parts express ({why}).", file=sys.stderr)
-        return None
-    return tff.framework.MergeableCompForm(
-        up_to_merge=_compile(form.up_to_merge), merge=_compile(form.merge), after_merge=_compile(form.after_merge)
-    )
+
+    def parts() -> list[tff.framework.ConcreteComputation]:
+        try:
+            form = tff.backends.native.compile_to_mergeable_comp_form(_without_secure_sums(computation))
+        except ValueError as error:
+            why = str(error).partition(". Examples")[0]  # They would fill a page.
+            print(f"Warning: one worker plays whole cohorts, which no sums of parts express ({why}).", file=sys.stderr)
+            return []
+        return [_compile(form.up_to_merge), _compile(form.merge), _compile(form.after_merge)]
+
+    form = kept_rounds.derived(computation, "mergeable", parts)
+    return tff.framework.MergeableCompForm(up_to_merge=form[0], merge=form[1], after_merge=form[2]) if form else None
 
 
 def _without_secure_sums(computation):

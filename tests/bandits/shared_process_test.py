@@ -7,11 +7,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import flags, run_federated, shared_process
+from bandits import flags, process, run_federated, shared_process
+from optimization.runtime import kept_rounds
 from optimization.study import compiled
 
 SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
-SETTINGS = {"aggregator_type": "mean", "seed": 0, "client_learning_rate": 0.1, "total_rounds": 5, "preset": None}
+SETTINGS = {
+    "aggregator_type": "mean",
+    "cache_dir": None,
+    "client_learning_rate": 0.1,
+    "preset": None,
+    "seed": 0,
+    "total_rounds": 5,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,9 +34,10 @@ def _nothing_kept(monkeypatch):
     monkeypatch.setattr(compiled, "_kept", type(compiled._kept)())
 
 
-def _builds(*runs):
+def _builds(monkeypatch, *runs):
     """Returns how many processes are built for runs, each given as (settings, phase, checksum of the data)."""
     built = []
+    monkeypatch.setattr(kept_rounds, "process", lambda folder, key, build: build())
     definition = types.SimpleNamespace(build=lambda *weights: built.append(weights))
     for settings, phase, checksum in runs:
         task = types.SimpleNamespace(checksum=checksum)
@@ -36,47 +45,66 @@ def _builds(*runs):
     return len(built)
 
 
-def test_runs_that_differ_in_seed_server_rate_and_length_share_a_process():
+def test_runs_that_differ_in_seed_server_rate_and_length_share_a_process(monkeypatch):
     other = {"seed": 1, "total_rounds": 9, "server_learning_rate": 0.2, "preset": "so", "root_output_dir": "x"}
-    assert _builds(({}, _Phase(), "a"), (other, _Phase(9, 0.2), "a")) == 1
+    assert _builds(monkeypatch, ({}, _Phase(), "a"), (other, _Phase(9, 0.2), "a")) == 1
 
 
 @pytest.mark.parametrize(
     "other",
     [({"client_batch_size": 8}, _Phase(), "a"), ({}, _Phase(client_learning_rate=0.2), "a"), ({}, _Phase(), "b")],
 )
-def test_runs_that_compute_something_else_do_not_share(other):
-    assert _builds(({}, _Phase(), "a"), other) == 2
+def test_runs_that_compute_something_else_do_not_share(monkeypatch, other):
+    assert _builds(monkeypatch, ({}, _Phase(), "a"), other) == 2
 
 
-def test_runs_with_noise_never_share():
+def test_runs_with_noise_never_share(monkeypatch):
     noisy = ({"aggregator_type": "dpftrl"}, _Phase(), "a")
-    assert _builds(noisy, noisy) == 2
+    assert _builds(monkeypatch, noisy, noisy) == 2
 
 
-def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_its_own(
-    tff_worker, monkeypatch, tmp_path
-):
+@pytest.fixture
+def play(tff_worker, monkeypatch, tmp_path):
+    """A function (name, *arguments) -> metrics and weights of a run that keeps its rounds in the folder `cache`."""
     from optimization.runtime import worker
 
     monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
+    monkeypatch.setattr(kept_rounds, "_version", lambda: "this version")
 
-    def play(name, *arguments):
-        where = (f"--root_output_dir={tmp_path}", f"--experiment_name={name}")
+    def run(name, *arguments):
+        where = (f"--root_output_dir={tmp_path}", f"--experiment_name={name}", f"--cache_dir={tmp_path / 'cache'}")
         assert run_federated.program(flags.define().parse(["run_federated", *SMALL, *where, *arguments])) == 0
         metrics = pd.read_csv(tmp_path / name / "metrics.csv").drop(columns="seconds")
         with np.load(tmp_path / name / "model" / "weights.npz") as weights:
             return metrics, dict(weights)
 
+    return run
+
+
+def _assert_equal(one, other):
+    pd.testing.assert_frame_equal(one[0], other[0], check_exact=True)
+    for name, weights in other[1].items():
+        np.testing.assert_array_equal(one[1][name], weights)
+
+
+def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_its_own(play, monkeypatch):
     play("before", "--seed=1", "--server_learning_rate=0.01", "--total_rounds=1")
     after = ("--seed=2", "--server_learning_rate=0.03")
     shared = play("shared", *after)
     assert len(compiled._kept) == 1
+    compiled._kept.clear()  # As in another program, which may build nothing.
+    with monkeypatch.context() as patch:
+        patch.setattr(process.BanditProcess, "build", None)
+        kept = play("kept", *after)
     monkeypatch.setattr(shared_process, "build", lambda *given: given[-2].build(given[-1]))
     alone = play("alone", *after)
-    pd.testing.assert_frame_equal(shared[0], alone[0], check_exact=True)
-    for name, weights in alone[1].items():
-        np.testing.assert_array_equal(shared[1][name], weights)
+    _assert_equal(shared, alone)
+    _assert_equal(kept, alone)
+
+
+def test_a_run_with_noise_leaves_nothing_to_other_programs(play, tmp_path):
+    play("noisy", "--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=1", "--total_rounds=1")
+    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize("name", ["adagrad", "adam", "sgd", "yogi"])

@@ -1,5 +1,6 @@
 """Addresses of workers are checked before anything slow is imported."""
 
+import gc
 import os
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from bandits import studies
 from data.errors import Failure, UsageError
 from optimization import runtime
-from optimization.runtime import isolation
+from optimization.runtime import isolation, worker_process
 from optimization.study import cli, worker_flags
 
 
@@ -86,6 +87,25 @@ def test_isolation_that_is_required_and_refused_ends_the_program_before_tff_is_i
     monkeypatch.setattr(runtime, "worker", None, raising=False)
     with pytest.raises(Failure, match=r"^--isolation=required: .* \(unshare: Operation not permitted\)"):
         worker_flags.start(parse("--isolation=required"))
+
+
+def test_no_garbage_is_looked_for_while_tff_is_imported_nor_among_what_that_makes(monkeypatch):
+    enabled = []
+
+    def worker(_):
+        enabled.append(gc.isenabled())
+        return types.SimpleNamespace(start=lambda *_: None)
+
+    monkeypatch.setattr(worker_process, "own", lambda *_: None)
+    monkeypatch.delitem(sys.modules, "tensorflow_federated", raising=False)
+    monkeypatch.delattr(runtime, "worker", raising=False)
+    monkeypatch.setattr(runtime, "__getattr__", worker, raising=False)
+    gc.unfreeze()
+    worker_flags.start(parse())
+    assert set(enabled) == {False}
+    assert gc.isenabled()
+    assert gc.get_freeze_count()
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("module", studies.STUDIES.values())

@@ -1,0 +1,192 @@
+"""Compiled rounds on disk, so that the next program that plays the same rounds builds and compiles none.
+
+A file holds computations as TFF's messages, and the Python containers of their structures by name; nothing of a run.
+Who keeps rounds sees to it that neither weights, nor noise, nor its seeds are in them. A worker runs what is found, so
+that only files count that this user wrote, and nobody else can write.
+"""
+
+import base64
+import contextlib
+import functools
+import hashlib
+import importlib
+import json
+import os
+import pathlib
+import pkgutil
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import psutil
+import tensorflow as tf
+import tensorflow_federated as tff
+import tensorflow_privacy
+
+from data.errors import Failure
+from optimization.runtime import private
+from optimization.study import files
+
+_MOST = 100  # Files: four a process, of half a megabyte at most.
+_PACKAGES = (np, tf, tff, tensorflow_privacy)
+_CLOCK_SECONDS = 2  # By which the system may be wrong about when a process started.
+_PROJECT = ("bandits", "data", "optimization")
+_places: weakref.WeakKeyDictionary[tff.Computation, tuple[pathlib.Path, str]] = weakref.WeakKeyDictionary()
+
+
+def process(
+    folder: pathlib.Path, key: str, build: Callable[[], tff.templates.IterativeProcess]
+) -> tff.templates.IterativeProcess:
+    """Returns the process that an earlier program kept, or builds and keeps it.
+
+    Args:
+      folder: Where it is kept; made if it is missing.
+      key: All that tells what is built from whatever else this version of the project builds.
+      build: Builds it.
+    """
+
+    def make() -> list[tff.Computation]:
+        built = build()
+        return [built.initialize, built.next]
+
+    made = _kept(folder, key, make)
+    for index, computation in enumerate(made):
+        _places[computation] = folder, f"{key} {index}"
+    return tff.templates.IterativeProcess(*made)
+
+
+def derived(
+    computation: tff.Computation, what: str, derive: Callable[[], Sequence[tff.Computation]]
+) -> Sequence[tff.Computation]:
+    """Returns what is derived from a computation; kept if that is of a kept process.
+
+    Args:
+      computation: The computation.
+      what: Tells this from all else that is derived.
+      derive: Derives it. If that gives nothing, nothing is kept.
+    """
+    if computation not in _places:
+        return derive()
+    folder, key = _places[computation]
+    return _kept(folder, f"{key} {what}", derive)
+
+
+def _kept(folder: pathlib.Path, key: str, make: Callable[[], Sequence[tff.Computation]]) -> Sequence[tff.Computation]:
+    version = _version()
+    if version is None:
+        return make()
+    path = folder / hashlib.sha256(f"{version}\n{key}".encode()).hexdigest()
+    if (found := _read(path)) is not None:
+        return found
+    made = make()
+    _write(path, made)
+    return made
+
+
+@functools.cache
+def _version() -> str | None:
+    """Returns what tells this version of the project, and of what it builds with, from others.
+
+    None if a module changed after this process started, which may then have loaded another version.
+    """
+    root = pathlib.Path(__file__).resolve().parents[2]
+    sources = _digest_of_sources(root, psutil.Process().create_time() - _CLOCK_SECONDS)
+    return sources and repr([sources, sys.version, *(package.__version__ for package in _PACKAGES)])
+
+
+def _digest_of_sources(root: pathlib.Path, before: float) -> str | None:
+    """Returns a digest of the modules below a folder; None if one was changed after that time."""
+    digest = hashlib.sha256()
+    for path in sorted(path for package in _PROJECT for path in (root / package).rglob("*.py")):
+        if path.stat().st_ctime > before:
+            return None
+        digest.update(repr((str(path.relative_to(root)), path.read_bytes())).encode())
+    return digest.hexdigest()
+
+
+def _read(path: pathlib.Path) -> list[tff.Computation] | None:
+    """Returns a file's computations; None if there is none, or it is damaged or not this user's own."""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as file:
+            if not _is_own(os.fstat(file.fileno())) or not _is_own(path.parent.lstat()):
+                return None
+            digest, _, content = file.read().partition(b"\n")
+        if digest != _digest(path, content):
+            return None
+        os.utime(path)
+    except OSError:
+        return None
+    return [_decoded(**computation) for computation in json.loads(content)]
+
+
+def _write(path: pathlib.Path, computations: Sequence[tff.Computation]) -> None:
+    """Keeps computations, if there are any, the folder is this user's own, and their structures can be told by name."""
+    try:
+        content = json.dumps([_encoded(computation) for computation in computations]).encode()
+    except LookupError:
+        return
+    with contextlib.suppress(OSError, Failure):
+        path.parent.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(0o700, exist_ok=True)
+        if computations and _is_own(path.parent.lstat()):
+            with files.whole(path, 0o600) as file:
+                file.write(_digest(path, content) + b"\n" + content)
+            for oldest in sorted(path.parent.iterdir(), key=lambda one: one.stat().st_mtime)[:-_MOST]:
+                oldest.unlink()
+
+
+def _is_own(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o077
+
+
+def _digest(path: pathlib.Path, content: bytes) -> bytes:
+    return hashlib.sha256(path.name.encode() + content).hexdigest().encode()
+
+
+def _encoded(computation: tff.Computation) -> dict[str, str | list[str]]:
+    """Returns a computation for JSON.
+
+    Raises:
+      LookupError: If a container of its structures is not found again by its name.
+    """
+    containers = []
+
+    def note(part: tff.Type) -> tuple[tff.Type, bool]:
+        if isinstance(part, tff.StructType):
+            containers.append(_name(part.python_container))
+        return part, False
+
+    private.transform_type(computation.type_signature, note)
+    message = tff.framework.serialize_computation(computation).SerializeToString(deterministic=True)
+    return {"message": base64.b64encode(message).decode(), "containers": containers}
+
+
+def _decoded(message: str, containers: Sequence[str]) -> tff.Computation:
+    waiting = iter(containers)
+
+    def contain(part: tff.Type) -> tuple[tff.Type, bool]:
+        if not isinstance(part, tff.StructType) or not (name := next(waiting)):
+            return part, False
+        return tff.StructWithPythonType(tff.structure.iter_elements(part), pkgutil.resolve_name(name)), True
+
+    parsed = private.computations.Computation.FromString(base64.b64decode(message))
+    computation = tff.framework.deserialize_computation(parsed)
+    signature, _ = private.transform_type(computation.type_signature, contain)
+    return tff.framework.ConcreteComputation.with_type(computation, signature)
+
+
+def _name(container: type | None) -> str:
+    """Returns what finds a container again; nothing for none."""
+    if container is None:
+        return ""
+    module = vars(importlib.import_module(container.__module__))
+    # A class's own `collections.namedtuple` does not know which class that is.
+    owners = (f"{name}." for name, value in module.items() if isinstance(value, type))
+    for owner in ("", *owners):
+        name = f"{container.__module__}:{owner}{container.__qualname__}"
+        with contextlib.suppress(AttributeError, ValueError):
+            # Another program has another `__main__`.
+            if container.__module__ != "__main__" and pkgutil.resolve_name(name) is container:
+                return name
+    raise LookupError(f"No name finds {container}.")

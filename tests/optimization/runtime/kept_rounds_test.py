@@ -1,0 +1,218 @@
+"""Tests of optimization.runtime.kept_rounds."""
+
+import collections
+import os
+import pathlib
+import shutil
+import stat
+import time
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from optimization.runtime import cohort_parts, kept_rounds
+
+
+class _Metrics(NamedTuple):
+    total: int
+    parts: object
+
+
+class _Owner:
+    Nameless = collections.namedtuple("_Nameless", ["one"])
+    Parts = collections.namedtuple("Parts", ["one"])
+
+
+@pytest.fixture(autouse=True)
+def _settled_sources(monkeypatch):
+    monkeypatch.setattr(kept_rounds, "_version", lambda: "this version")
+
+
+@pytest.fixture
+def folder(tmp_path) -> pathlib.Path:
+    return tmp_path / "cache" / "rounds"
+
+
+def build(container: type = _Owner.Parts, step: int = 1) -> tff.templates.IterativeProcess:
+    """Returns a process that adds its clients' numbers, and a step, to its state."""
+
+    @tff.tensorflow.computation
+    def first():
+        return collections.OrderedDict(b=np.int32(3), a=(np.int32(4),))
+
+    state_type = first.type_signature.result
+
+    @tff.tensorflow.computation(state_type, np.int32)
+    def add(state, total):
+        return collections.OrderedDict(b=state["b"] + total + step, a=state["a"])
+
+    @tff.tensorflow.computation(np.int32)
+    def measure(total):
+        return _Metrics(total, container(total))
+
+    @tff.federated_computation
+    def initialize():
+        return tff.federated_eval(first, tff.SERVER)
+
+    @tff.federated_computation(tff.FederatedType(state_type, tff.SERVER), tff.FederatedType(np.int32, tff.CLIENTS))
+    def next_round(state, clients):
+        total = tff.federated_sum(clients)
+        return tff.federated_map(add, (state, total)), tff.federated_map(measure, total)
+
+    return tff.templates.IterativeProcess(initialize, next_round)
+
+
+def builds(folder: pathlib.Path, *keys: str, made=build) -> int:
+    """Returns how many processes are built for programs that ask, one after the other, for these."""
+    built = []
+    for key in keys:
+        kept_rounds.process(folder, key, lambda key=key: built.append(key) or made())
+    return len(built)
+
+
+def test_a_kept_process_has_the_types_and_the_results_of_the_one_that_was_built(folder, tff_worker):
+    built = kept_rounds.process(folder, "key", build)
+    found = kept_rounds.process(folder, "key", lambda: pytest.fail("was built again"))
+    assert found.next is not built.next
+    for one, other in ((found.initialize, built.initialize), (found.next, built.next)):
+        assert repr(one.type_signature) == repr(other.type_signature)  # With the containers.
+    for rounds in (built, found):
+        state, metrics = rounds.next(rounds.initialize(), [1, 2, 6])
+        assert state == collections.OrderedDict(b=13, a=(4,))
+        assert isinstance(state, collections.OrderedDict)
+        assert metrics == _Metrics(9, _Owner.Parts(9))
+        assert isinstance(metrics, _Metrics)
+        assert isinstance(metrics.parts, _Owner.Parts)
+
+
+@pytest.mark.parametrize("form", ["_compile", "_compile_mergeable"])
+def test_what_is_compiled_for_it_is_kept_with_it(folder, monkeypatch, form):
+    compile_one = getattr(cohort_parts, form).__wrapped__
+    built = compile_one(kept_rounds.process(folder, "key", build).next)
+    monkeypatch.setattr(tff.backends, "native", None)
+    found = compile_one(kept_rounds.process(folder, "key", build).next)
+    parts = ("up_to_merge", "merge", "after_merge")
+    pairs = [(built, found)] if form == "_compile" else [(getattr(built, name), getattr(found, name)) for name in parts]
+    for one, other in pairs:
+        assert one == other
+        assert repr(one.type_signature) == repr(other.type_signature)
+
+
+def test_what_is_compiled_for_other_processes_is_not(folder):
+    kept_rounds.process(folder, "key", build)
+    cohort_parts._compile.__wrapped__(build(step=2).next)
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_another_key_or_version_is_another_process(folder, monkeypatch):
+    assert builds(folder, "key", "other", "key") == 2
+    monkeypatch.setattr(kept_rounds, "_version", lambda: "another version")
+    assert builds(folder, "key") == 1
+
+
+def test_nothing_is_kept_where_the_loaded_version_is_not_known(folder, monkeypatch):
+    monkeypatch.setattr(kept_rounds, "_version", lambda: None)
+    assert builds(folder, "key", "key") == 2
+    assert not folder.exists()
+
+
+def test_every_module_tells_a_version_from_others(tmp_path):
+    def digest() -> str:
+        return kept_rounds._digest_of_sources(tmp_path, time.time() + 60)
+
+    module = tmp_path / "optimization" / "runtime" / "one.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("a = 1\n")
+    found = [digest()]
+    module.write_text("a = 2\n")
+    found.append(digest())
+    module.rename(module.with_name("two.py"))
+    found.append(digest())
+    (tmp_path / "bandits").mkdir()
+    (tmp_path / "bandits" / "__init__.py").touch()
+    found.append(digest())
+    assert len(set(found)) == 4
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "one_test.py").touch()
+    assert digest() == found[-1]
+
+
+def test_a_module_that_changed_after_the_start_may_not_be_the_loaded_one(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "one.py").touch()
+    os.utime(tmp_path / "data" / "one.py", (0, 0))  # As a checkout of an older file might.
+    assert kept_rounds._digest_of_sources(tmp_path, time.time() - 60) is None
+
+
+def test_only_this_user_can_read_or_write_what_is_kept(folder):
+    builds(folder, "key")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()] == [0o600]
+
+
+def _of_another_user(folder, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+
+
+def _linked(folder, monkeypatch):
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to(folder.with_name("elsewhere"))
+
+
+def _file_linked(folder, monkeypatch):
+    (path,) = folder.iterdir()
+    path.rename(folder.with_name("elsewhere"))
+    path.symlink_to(folder.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize(
+    "expose",
+    [
+        lambda folder, _: folder.chmod(0o770),
+        lambda folder, _: next(folder.iterdir()).chmod(0o620),
+        _of_another_user,
+        _linked,
+        _file_linked,
+    ],
+)
+def test_what_others_may_have_written_is_not_run(folder, monkeypatch, expose):
+    builds(folder, "key")
+    expose(folder, monkeypatch)
+    assert builds(folder, "key") == 1
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-9], lambda whole: whole.replace(b"A", b"B"), lambda _: b""])
+def test_a_damaged_file_is_written_anew(folder, damage):
+    builds(folder, "key")
+    (path,) = folder.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    assert builds(folder, "key") == 1
+    assert builds(folder, "key") == 0
+
+
+def test_a_file_under_another_name_is_not_taken_for_it(folder):
+    builds(folder, "key")
+    (path,) = folder.iterdir()
+    builds(folder, "other")
+    (other,) = set(folder.iterdir()) - {path}
+    shutil.copy(path, other)
+    assert builds(folder, "other") == 1
+
+
+def test_what_was_not_asked_for_longest_goes(folder, monkeypatch):
+    monkeypatch.setattr(kept_rounds, "_MOST", 2)
+    assert builds(folder, "a", "b", "a", "c", "a", "b") == 4
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_where_nothing_can_be_kept_everything_works(tmp_path):
+    (tmp_path / "file").touch()
+    assert builds(tmp_path / "file" / "rounds", "key", "key") == 2
+
+
+def test_structures_that_no_name_tells_are_not_kept(folder):
+    assert builds(folder, "key", "key", made=lambda: build(_Owner.Nameless)) == 2
+    assert not folder.exists()
