@@ -62,7 +62,7 @@ def program(settings: cli.Settings) -> int:
     if output.exists() and not output.is_dir():
         raise UsageError(f"--output: {output} is a file, not a folder.")
     if settings.speed:
-        version_speed.measure(*sides, output)
+        version_speed.measure(sides[0], sides[1], output)
         return 0
     return int(not all([_is_same(known[name], *sides) for name in names]))
 

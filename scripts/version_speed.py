@@ -44,12 +44,12 @@ def measure(old: version_runs.Side, new: version_runs.Side, output: pathlib.Path
 def _measure_once(side: version_runs.Side, folder: pathlib.Path) -> dict[str, float]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    measured = {}
+    measured: dict[str, float] = {}
     for key, flags in _BENCHMARKS.items():
         result = folder / f"{key}.json"
         version_runs.run(side.command("scripts.benchmark", *flags, f"--output={result}"), folder / f"{key}.txt")
-        found = json.loads(result.read_text())[key]
-        measured |= {f"{key.replace('main', 'emnist')} {name}": found[name] for name in _FIGURES}
+        seconds = json.loads(result.read_text())[key]
+        measured |= {f"{key.replace('main', 'emnist')} {name}": seconds[name] for name in _FIGURES}
     data = pathlib.Path(os.environ.get("FEDBANDITS_DATA_DIR", "nowhere"))
     for task, needed in _TASKS.items():
         if not needed or (data / needed).is_file():

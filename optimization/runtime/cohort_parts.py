@@ -176,13 +176,13 @@ def _bounds(clients: int, parts: int) -> list[tuple[int, int]]:
 
 def _once(compile_one: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the function that compiles a computation once, and forgets the result when the computation is gone."""
-    found = weakref.WeakKeyDictionary()
+    known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     @functools.wraps(compile_one)
     def compiled(computation: tff.framework.ConcreteComputation) -> Any:
-        if computation not in found:
-            found[computation] = compile_one(computation)
-        return found[computation]
+        if computation not in known:
+            known[computation] = compile_one(computation)
+        return known[computation]
 
     return compiled
 

@@ -42,7 +42,7 @@ class Isolated:
 
     def end(self) -> None:
         """Ends both, and sees to it that the socket is gone with its folder."""
-        self.process.stdin.close()
+        self.process.stdin.close()  # type: ignore[union-attr]  # A pipe, by `start`.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_END_SECONDS)
         shutil.rmtree(os.path.dirname(self.path), ignore_errors=True)  # Where the helper was killed.
@@ -75,9 +75,9 @@ def start(command: Sequence[str], port: int, environment: Mapping[str, str]) -> 
             start_new_session=True,
         )
     # No program that this one starts inherits the pipe; nor may its forks keep it open.
-    os.register_at_fork(after_in_child=process.stdin.close)
-    with process.stdout:
-        answer = process.stdout.readline().decode().strip()
+    os.register_at_fork(after_in_child=process.stdin.close)  # type: ignore[union-attr]
+    with process.stdout as stdout:  # type: ignore[union-attr]
+        answer = stdout.readline().decode().strip()
     isolated = Isolated(process, int(answer) if answer.isdecimal() else 0, path)
     if not isolated.pid:
         isolated.end()

@@ -103,9 +103,9 @@ def _run(command: list[str]) -> subprocess.Popen:
         if os.getppid() != helper:
             os._exit(1)
 
-    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    null = subprocess.DEVNULL
     with _step(command[0]):
-        return subprocess.Popen(command, **streams, preexec_fn=end_with_helper)
+        return subprocess.Popen(command, stdin=null, stdout=null, stderr=null, preexec_fn=end_with_helper)
 
 
 def _end_like(process: subprocess.Popen, path: str) -> None:

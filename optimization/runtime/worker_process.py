@@ -122,7 +122,8 @@ def _command(port: int, max_concurrent_calls: int) -> tuple[list[str], dict[str,
     """Returns a worker's command and its environment."""
     cores = len(os.sched_getaffinity(0))
     calls = max_concurrent_calls or cores
-    binary = pathlib.Path(importlib.util.find_spec("tensorflow_federated").origin).parent / "data" / "worker_binary"
+    package = importlib.util.find_spec("tensorflow_federated").origin  # type: ignore[union-attr]
+    binary = pathlib.Path(str(package)).parent / "data" / "worker_binary"
     # As many clients at a time as cores: each then gets one core's worth of threads, so that none waits for another.
     # A client's operations run one after the other in its own thread (-1): most are shorter than waking another.
     # TensorFlow's oneDNN kernels are off by default on processors without AVX-512 VNNI, where they take half the time.

@@ -167,7 +167,7 @@ def test_it_outlives_the_thread_that_started_it(start):
 
 PROGRAM = """
 import os, signal, subprocess, sys, time
-from optimization import isolation
+from optimization.runtime import isolation
 isolated = isolation.start(sys.argv[2:], {port}, os.environ)
 program = subprocess.Popen(["sleep", "600"])
 fork = os.fork()
@@ -261,7 +261,8 @@ libc = ctypes.CDLL("libc.so.6")
 assert libc.prctl(38, 1, 0, 0, 0) == 0
 assert libc.prctl(22, 2, ctypes.byref(Program(len(steps), ctypes.addressof(code)))) == 0
 del sys.argv[1:5]
-from optimization import cli, worker_flags, worker_process
+from optimization.runtime import worker_process
+from optimization.study import cli, worker_flags
 flags = cli.FlagSet("")
 flags.group("")
 worker_flags.define(flags)
