@@ -27,7 +27,8 @@ Draws the rewards, or another metric, of several runs in one picture; or prints 
   plot --tables --runs=runs/my_study
 """
 _FORMATS = (".png", ".pdf", ".svg")
-_MOST_DEPLOYMENTS = 40  # More lines would hide the curves.
+_MOST_MARKS = 40  # More lines would hide the curves.
+_WINDOW = 5  # Rounds of the moving average of what is drawn by default.
 
 
 def define() -> cli.FlagSet:
@@ -89,11 +90,10 @@ def program(settings: cli.Settings) -> None:
         if not paths:
             raise UsageError(f"--runs: {folder} holds no metrics.csv; has the run begun?")
     tables = {label: [runs.read_metrics(path) for path in paths] for label, paths in zip(labels, seeds, strict=True)}
-    column, window, words = metrics.ROUND_REWARD, 5, "round reward (mean of 5 rounds)"
-    if settings.running_average:
-        column, window, words = metrics.AVERAGE_REWARD, 1, "running average reward"
-    if settings.metric:
-        column, window, words = settings.metric, 1, settings.metric
+    column = settings.metric or (metrics.AVERAGE_REWARD if settings.running_average else metrics.ROUND_REWARD)
+    window, words = 1, runs.about(column)
+    if column == metrics.ROUND_REWARD and not settings.metric:
+        window, words = _WINDOW, f"{words} (mean of {_WINDOW} rounds)"
     for label, group in tables.items():
         if missing := [table for table in group if column not in table or column == "round_num"]:
             raise UsageError(
@@ -174,7 +174,7 @@ def draw(
     axes = picture.subplots()
     for place, (label, seeds) in enumerate(tables.items()):
         runs.draw(axes, seeds, column, label, place, window)
-    _mark_deployments(axes, next(iter(tables.values()))[0])
+    _mark(axes, next(iter(tables.values()))[0])
     axes.set(title=title, xlabel="round", ylabel=ylabel)
     axes.grid(alpha=0.3)
     axes.legend()
@@ -182,13 +182,12 @@ def draw(
         files.save_picture(picture, output, dpi=300)
 
 
-def _mark_deployments(axes, table: "pd.DataFrame") -> None:
-    if metrics.DEPLOYED not in table:
-        return
-    rounds = table.loc[table[metrics.DEPLOYED] == 1, "round_num"]
-    if len(rounds) <= _MOST_DEPLOYMENTS:
-        for index, round_num in enumerate(rounds):
-            label = None if index else "deployment"
+def _mark(axes, table: "pd.DataFrame") -> None:
+    """Draws a line at each round that a run's metrics mark."""
+    for metric in table.columns.intersection([one for one in runs.declared().values() if one.marks]):
+        rounds = table.loc[table[metric] == 1, "round_num"]
+        for index, round_num in enumerate(rounds if len(rounds) <= _MOST_MARKS else ()):
+            label = None if index else runs.about(metric)
             axes.axvline(round_num, color="grey", linewidth=0.8, linestyle=":", label=label)
 
 

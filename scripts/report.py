@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from bandits import metrics
 from data.errors import UsageError
 from optimization.study import cli, files
+from optimization.study.metrics import SECONDS
 from scripts import runs
 
 if TYPE_CHECKING:
@@ -32,29 +33,7 @@ Writes one HTML page about runs: their curves, a sortable table and their comman
 
 Each argument is a run's folder, a folder of seeds (NAME/seed_N), drawn as one band, or a folder that holds such.
 """
-_SECONDS = "seconds"
-_TITLES = {
-    metrics.AVERAGE_REWARD: "Running average reward",
-    metrics.ROUND_REWARD: "Round reward",
-    metrics.HELD_OUT_REWARD: "Held-out reward of the greedy policy",
-    metrics.ROUND_PROBABILITY: "Exploration: probability of the chosen actions",
-    metrics.EPSILON: "Privacy: epsilon spent",
-    metrics.CLIP_NORM: "Clip norm",
-    _SECONDS: "Seconds a round",
-}
 _PRIVACY = ("epsilon", "epsilon assumes", "epsilon, proven")
-# Columns of the table: the last value of these, where a run has them.
-_OUTCOMES = (
-    metrics.AVERAGE_REWARD,
-    metrics.HELD_OUT_REWARD,
-    metrics.ACCURACY,
-    "federated_average_clicks",
-    "federated_regret",
-    "eval/global_loss",
-    "eval/jain_index",
-    "best_auc",
-    "test_auc",
-)
 # Flags that say where a run is and how it is executed, not what it computes.
 _PLACES = {"experiment_name", "root_output_dir", "repeat"}
 _DASHES = ("solid", "dash", "dashdot", "dot")
@@ -162,7 +141,9 @@ def _styles(groups: Mapping[str, Sequence[runs.Run]]) -> list[dict[str, str]]:
 def _panels(groups: Mapping[str, Sequence[runs.Run]]) -> tuple[list[dict[str, Any]], list[str]]:
     """Returns the plots of all metrics that have something to show, and what is to say of them in words."""
     present = [column for seeds in groups.values() for run in seeds for column in run.metrics]
-    columns = [column for column in dict.fromkeys([*_TITLES, *present]) if column in present and column != "round_num"]
+    known = sorted(runs.declared().values(), key=lambda metric: not metric.told)  # As in the table, then the others.
+    shown = [metric for metric in known if metric.drawn and metric in present]
+    columns = [column for column in dict.fromkeys([*shown, *present]) if column in {*present} - {"round_num"}]
     curves, notes = {}, []
     for column in columns:
         bands = {}
@@ -174,7 +155,7 @@ def _panels(groups: Mapping[str, Sequence[runs.Run]]) -> tuple[list[dict[str, An
         if not values:
             reason = "infinite: nothing is guaranteed" if column == metrics.EPSILON else "without a finite value"
             notes.append(f"Not drawn: {column}, {reason}.")
-        elif len(values) == 1 and column not in _TITLES:
+        elif len(values) == 1 and column not in shown:
             notes.append(f"Not drawn: {column} is always {values.pop():g}.")
         else:
             curves[column] = bands
@@ -187,7 +168,7 @@ def _panels(groups: Mapping[str, Sequence[runs.Run]]) -> tuple[list[dict[str, An
         panels.append(
             {
                 "column": column,
-                "title": f"{_TITLES[column]} ({column})" if column in _TITLES else column,
+                "title": f"{runs.about(column)} ({column})" if column in runs.declared() else column,
                 "curves": [{"run": index, **_curve(thinned[index], is_band)} for index, (_, is_band) in bands.items()],
             }
         )
@@ -229,7 +210,8 @@ def _table(groups: Mapping[str, Sequence[runs.Run]]) -> str:
         for flag, value in run.flags.items():
             values.setdefault(flag, set()).add(json.dumps(value))
     flags = sorted(flag for flag, given in values.items() if len(given) > 1 and flag not in _PLACES)
-    outcomes = [column for column in _OUTCOMES if any(column in run.metrics for run in everything)]
+    told = [metric for metric in runs.declared().values() if metric.told]
+    outcomes = [metric for metric in told if any(metric in run.metrics for run in everything)]
     has_privacy = any(run.privacy for run in everything)
     privacy = _PRIVACY if has_privacy else ()
     titles = ["run", *(f"--{flag}" for flag in flags), "rounds", *privacy, *outcomes]
@@ -243,7 +225,7 @@ def _table(groups: Mapping[str, Sequence[runs.Run]]) -> str:
                 assumed = "; ".join(run.privacy.get("epsilon_assumes", ())) or None
                 cells += [run.privacy.get("epsilon"), assumed, run.privacy.get("epsilon_proven")]
             cells += [_last(run.metrics, column) for column in outcomes]
-            cells.append(run.metrics[_SECONDS].median() if _SECONDS in run.metrics else None)
+            cells.append(run.metrics[SECONDS].median() if SECONDS in run.metrics else None)
             rows.append("<tr>" + "".join(map(_cell, cells)) + "</tr>")
     head = "".join(f"<th><button>{html.escape(title)}</button></th>" for title in [*titles, "seconds a round, median"])
     return f"<table><thead><tr>{head}</tr></thead><tbody>\n" + "\n".join(rows) + "\n</tbody></table>"

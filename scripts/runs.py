@@ -1,6 +1,7 @@
 """Reads run folders, of any experiment binary, for `plot` and `report`."""
 
 import dataclasses
+import functools
 import io
 import json
 import os
@@ -10,8 +11,10 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bandits import studies
 from data.errors import UsageError
 from optimization.study import run_folder
+from optimization.study.metrics import SECONDS, Metric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,6 +146,25 @@ def read_metrics(folder: pathlib.Path) -> "pd.DataFrame":
     if words or not pd.api.types.is_integer_dtype(table["round_num"]) or not table["round_num"].is_unique:
         raise UsageError(f"{path} is damaged: see its column {words[0] if words else 'round_num'}.")
     return table
+
+
+@functools.cache
+def declared() -> Mapping[str, Metric]:
+    """Returns the metrics that studies declare, by name; of two that share one, the first study's.
+
+    Columns of `metrics.csv` that are none, as those of other programs and earlier versions, are known by name alone.
+    """
+    found: dict[str, Metric] = {}
+    for study in studies.STUDIES.values():
+        for metric in studies.columns(study):
+            if isinstance(metric, Metric):
+                found.setdefault(metric, metric)
+    return found | {SECONDS: SECONDS}
+
+
+def about(column: str) -> str:
+    """Returns what a column says, as its study declares it; else its name."""
+    return declared()[column].about if column in declared() else column
 
 
 def band(tables: "Sequence[pd.DataFrame]", column: str, window: int = 1) -> "pd.DataFrame":

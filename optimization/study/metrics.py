@@ -36,6 +36,9 @@ class Metric(str):
         return metric
 
 
+SECONDS = Metric("seconds", "Seconds a round", better="down", drawn=True)  # Written by the runner, whatever the study.
+
+
 def declared(module: Mapping[str, Any]) -> tuple[Metric, ...]:
     """Returns all metrics among a module's names, each once, in their order: the columns of `metrics.csv`.
 
