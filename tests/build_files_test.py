@@ -50,13 +50,15 @@ def _targets() -> dict[str, tuple[set[str], set[str]]]:
 
 
 def _imports(path: str) -> Iterator[str]:
-    """Yields the project's files that a module imports when it runs."""
+    """Yields the project's files that a module, or a program that a test holds as a text, imports when it runs."""
     waiting: list[ast.AST] = [ast.parse((ROOT / path).read_text())]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
         waiting += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Constant) and path.endswith("_test.py"):
+            waiting += map(ast.parse, re.findall(r"^from [\w.]+ import [\w, ]+$", str(node.value), re.MULTILINE))
         names = [alias.name for alias in getattr(node, "names", []) if isinstance(alias, ast.alias)]
         if isinstance(node, ast.ImportFrom):
             names = [f"{node.module}.{name}" for name in names] + [node.module]
