@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bandits import flags, inference, losses, metrics, posterior_process, process, registry, shared_process
 from data import clients, keys, tasks
-from optimization import aggregators, client_work, cohorts, models, server
+from optimization import aggregators, client_work, cohorts, models, server, task_model
 from optimization.privacy import mechanisms
 from optimization.runtime import padding, serialization
 from optimization.selection import selectors
@@ -77,11 +77,6 @@ class Progress(NamedTuple):
     cohort_seed: Any = ()
 
 
-def build_model(task: tasks.Task) -> models.Model:
-    """Returns the task's model."""
-    return getattr(models, task.model)(**task.model_arguments)
-
-
 def build_loss(settings: Mapping[str, Any], bandit: registry.BanditEntry, num_actions: int):
     """Returns the loss of a bandit, under `--importance_weighting` and `--variant`."""
     if bandit.supervised:
@@ -98,7 +93,7 @@ def build_process(
     settings: Mapping[str, Any], task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism
 ) -> process.BanditProcess:
     """Returns the process of one phase."""
-    bandit, model = phase.bandit, build_model(task)
+    bandit, model = phase.bandit, task_model.build(task)
     local_sgd = client_work.LocalSgd(
         phase.client_learning_rate,
         settings["client_batch_size"],
@@ -124,16 +119,15 @@ def build_process(
             settings if phase.takes_server_flags else {}, phase.server_optimizer, phase.server_learning_rate
         ),
         deploy_every=phase.deploy_every,
-        feature_spec=padding.batch_spec(task.feature_spec),
-        multi_label=task.multi_label,
+        feature_spec=task_model.feature_spec(task),
+        label_spec=task_model.label_spec(task),
         max_delay=settings["bandits_deploy_delay"],
         cohort_size=phase.cohort_size if phase.client_selection != "uniform" else 0,
     )
 
 
 def _capped(settings: Mapping[str, Any], task: tasks.Task) -> clients.ClientData:
-    most = settings["max_examples_per_client"]
-    return clients.CappedClients(task.clients, most, settings["seed"]) if most else task.clients
+    return clients.CappedClients(task.clients, settings["max_examples_per_client"], settings["seed"])
 
 
 def cohort_inputs(
@@ -156,7 +150,7 @@ def cohort_inputs(
         or not the others take part: it needs no secret.
     """
     seed = settings["seed"]
-    spec = padding.batch_spec(task.feature_spec)
+    spec = task_model.feature_spec(task)
     population = _capped(settings, task)
     period = (round_num - 1) // phase.deploy_every
     acts_at = period if settings["cache"] == "persistent" else round_num
@@ -299,15 +293,9 @@ def _mean(total: float, count: int) -> float:
 def _evaluator(settings: Mapping[str, Any], task: tasks.Task, definition: process.BanditProcess):
     """Returns weights -> accuracy and reward of their greedy policy on the held-out examples."""
     held_out = clients.pool(task.held_out, settings["max_validation_samples"], settings["seed"])
-    batch_size = settings["eval_batch_size"]
+    weight_specs = tuple(tf.TensorSpec(shape) for shape in definition.model.shapes.values())
 
-    @tf.function(
-        input_signature=[
-            tuple(tf.TensorSpec(shape) for shape in definition.model.shapes.values()),
-            definition.feature_spec,
-            tf.TensorSpec((None, *held_out.labels.shape[1:]), held_out.labels.dtype),
-        ]
-    )
+    @tf.function(input_signature=[weight_specs, definition.feature_spec, definition.label_spec])
     def sums(weights, features, labels):
         outputs = definition.model.forward(weights, features)
         action = tf.argmax(outputs, axis=1, output_type=tf.int32)
@@ -320,9 +308,8 @@ def _evaluator(settings: Mapping[str, Any], task: tasks.Task, definition: proces
 
     def evaluate(weights) -> dict[str, float]:
         right = reward = 0.0
-        for start in range(0, len(held_out.labels), batch_size):
-            batch = held_out.take(np.arange(start, min(start + batch_size, len(held_out.labels))))
-            counts = sums(tuple(weights), task.normalise(batch.features), batch.labels)
+        for batch in task.batches(held_out, settings["eval_batch_size"]):
+            counts = sums(tuple(weights), *batch)
             right += int(counts[0])
             reward += float(counts[1])
         count = len(held_out.labels)

@@ -131,7 +131,7 @@ class BanditProcess:
       deploy_every: Rounds between deployments, T.
       max_delay: Most deployments that a client may lag behind (the heterogeneous delays of section 5.2).
       feature_spec: Shapes and dtypes of a client's features, first axis None.
-      multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples].
+      label_spec: Shape and dtype of its labels, first axis None.
       cohort_size: Clients whose losses are reported one by one, for client selection; 0 reports none.
     """
 
@@ -144,18 +144,17 @@ class BanditProcess:
     server_optimizer: tff.learning.optimizers.Optimizer
     deploy_every: int
     feature_spec: tf.TensorSpec | Mapping[str, tf.TensorSpec]
-    multi_label: bool = False
+    label_spec: tf.TensorSpec
     max_delay: int = 0
     cohort_size: int = 0
 
     def client_type(self) -> tff.Type:
         """Returns the TFF type of a `ClientInput`."""
-        labels = (np.float32, (None, len(self.reward_matrix))) if self.multi_label else (np.int32, (None,))
         key = tff.TensorType(np.int32, (2,))
         return tff.StructWithPythonType(
             [
                 ("features", tff.types.tensorflow_to_type(padding.packed_spec(self.feature_spec))),
-                ("labels", tff.TensorType(*labels)),
+                ("labels", tff.types.tensorflow_to_type(self.label_spec)),
                 ("keys", tff.StructWithPythonType([("cache", key), ("training", key)], ClientKeys)),
                 ("delay", tff.TensorType(np.int32)),
                 ("position", tff.TensorType(np.int32)),

@@ -146,9 +146,9 @@ def plan(settings: cli.Settings, task: tasks.Task) -> "list[experiment.Phase]":
 
 def run(settings: cli.Settings, task: tasks.Task, folder: run_folder.RunFolder) -> int:
     """Plays all phases of one run and returns the exit status."""
-    from bandits import experiment
+    from optimization import task_model
 
-    shapes = experiment.build_model(task).shapes
+    shapes = task_model.build(task).shapes
     weights = None
     if settings.initial_model_path:
         weights = run_folder.load_model(settings.initial_model_path, shapes)
@@ -173,6 +173,7 @@ def run(settings: cli.Settings, task: tasks.Task, folder: run_folder.RunFolder) 
 def _play(settings, task, phase, trained, folder, weights, label):
     """Plays one phase; returns its final weights and the signal that stopped it, if any."""
     from bandits import experiment
+    from optimization import task_model
     from optimization.study import runner
 
     rounds = experiment.build(settings, task, phase, trained.mechanism, weights)
@@ -192,7 +193,7 @@ def _play(settings, task, phase, trained, folder, weights, label):
 
         figures.draw_run(folder.metrics_path, folder.path / "reward.png", f"{settings.task_type}: {label}")
     if outcome.signum is None:
-        folder.save_model(list(experiment.build_model(task).shapes), weights)
+        folder.save_model(list(task_model.build(task).shapes), weights)
         print(_summary(label, folder, spent["summary"]))
     if rounds.secrets:
         held = " and ".join(rounds.secrets)

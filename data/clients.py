@@ -111,7 +111,7 @@ class CappedClients(ClientData):
 
     Attributes:
       clients: The clients to cap.
-      max_examples: Most examples of one client.
+      max_examples: Most examples of one client; 0 for all.
       seed: Seed of the choice.
     """
 
@@ -129,7 +129,7 @@ class CappedClients(ClientData):
 
     def load(self, index: int) -> Examples:
         examples = self.clients.load(index)
-        if len(examples.labels) <= self.max_examples:
+        if not self.max_examples or len(examples.labels) <= self.max_examples:
             return examples
         draw = keys.generator(self.seed, keys.Purpose.EXAMPLES, index)
         rows = draw.choice(len(examples.labels), self.max_examples, replace=False)

@@ -17,8 +17,7 @@ import tensorflow_federated as tff
 
 from bandits.client_selection import flags, metrics
 from data import clients, keys, tasks
-from optimization import client_work, models, server, supervised
-from optimization.runtime import padding
+from optimization import client_work, models, server, supervised, task_model
 from optimization.selection import selectors
 from optimization.study import compiled, runner, selector_flags
 
@@ -51,12 +50,11 @@ class Computations:
         self._task = task
         shape = (task.model, task.model_arguments, task.feature_spec)
         self._key = compiled.run_key(settings, task.checksum), repr(shape)
-        self.model: models.Model = getattr(models, task.model)(**task.model_arguments)
+        self.model: models.Model = task_model.build(task)
 
     def definition(self, num_clients: int) -> supervised.SupervisedProcess:
         """Returns what defines rounds of so many clients."""
         task, settings = self._task, self._settings
-        labels = tf.TensorSpec((None, task.num_actions)) if task.multi_label else tf.TensorSpec((None,), tf.int32)
         weighting = selector_flags.weighting(settings["client_selection"], settings["client_weighting"])
         if weighting == "num_examples":
             mean = tff.aggregators.MeanFactory(no_nan_division=True)
@@ -71,8 +69,8 @@ class Computations:
             ),
             aggregator=mean,
             server_optimizer=server.build(settings, settings["server_optimizer"], settings["server_learning_rate"]),
-            feature_spec=padding.batch_spec(task.feature_spec),
-            label_spec=labels,
+            feature_spec=task_model.feature_spec(task),
+            label_spec=task_model.label_spec(task),
             cohort_size=num_clients,
         )
 
@@ -108,9 +106,7 @@ class Run:
         self._settings = settings
         self._task = task
         self._computations = computations
-        self._clients = task.clients
-        if settings["max_examples_per_client"]:
-            self._clients = clients.CappedClients(task.clients, settings["max_examples_per_client"], settings["seed"])
+        self._clients = clients.CappedClients(task.clients, settings["max_examples_per_client"], settings["seed"])
         self._sizes = clients.sizes(self._clients, range(len(self._clients)))
         self.selector = selector_flags.build(
             settings, settings["client_selection"], self._sizes, settings["clients_per_round"]
@@ -217,11 +213,8 @@ class Run:
         return measure
 
     def _measured(self, weights: models.Weights, examples: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
-        size = self._settings["eval_batch_size"]
-        found = []
-        for start in range(0, len(examples.labels), size):
-            batch = examples.take(np.arange(start, min(start + size, len(examples.labels))))
-            found.append(self._measure(tuple(weights), self._task.normalise(batch.features), batch.labels))
+        batches = self._task.batches(examples, self._settings["eval_batch_size"])
+        found = [self._measure(tuple(weights), *batch) for batch in batches]
         losses, is_right = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return losses, is_right
 

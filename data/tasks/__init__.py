@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from data import clients, statistics
+from data import statistics
+from data.clients import ClientData, Examples, Features, file_checksum
 from data.errors import UsageError
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
@@ -38,14 +39,14 @@ class Task:
       public_statistics: Digest of what came from elsewhere instead; empty if nothing did.
     """
 
-    clients: clients.ClientData
-    held_out: clients.ClientData
+    clients: ClientData
+    held_out: ClientData
     num_actions: int
     feature_spec: FeatureSpec | Mapping[str, FeatureSpec]
     model: str
     model_arguments: Mapping[str, Any]
     rewards: Mapping[str, np.ndarray]
-    normalise: Callable[[clients.Features], clients.Features] = lambda raw: raw
+    normalise: Callable[[Features], Features] = lambda raw: raw
     report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     multi_label: bool = False
     label_range: tuple[float, float] = (0.0, 1.0)
@@ -57,6 +58,21 @@ class Task:
     def checksum(self) -> str:
         """A digest that changes when the data does, or what is known of it from elsewhere."""
         return "-".join(filter(None, (self.clients.checksum, self.public_statistics)))
+
+    def batches(self, examples: Examples, size: int, *, even: bool = False) -> Iterator[Examples]:
+        """Yields examples as the model takes them, at most so many at a time.
+
+        Args:
+          examples: As the data has them.
+          size: Most examples of a batch.
+          even: Make batches of one size, give or take an example, for models that normalise over a batch; else only the
+            last is smaller.
+        """
+        count = len(examples.labels)
+        parts = -(-count // size) if even else range(size, count, size)
+        for rows in np.array_split(np.arange(count), parts):
+            batch = examples.take(rows)
+            yield batch._replace(features=self.normalise(batch.features))
 
     def reward_range(self, phase: str) -> tuple[float, float]:
         """Returns the smallest and the largest reward that an action can have, by a key of `rewards`."""
@@ -70,7 +86,7 @@ class Task:
 def learned(options: TaskOptions, found: statistics.OfTable | statistics.OfPosts) -> dict[str, Any]:
     """Returns a task's fields of statistics, by `TaskOptions.public_statistics`."""
     if options.public_statistics:
-        return {"public_statistics": clients.file_checksum(options.public_statistics)}
+        return {"public_statistics": file_checksum(options.public_statistics)}
     words = found.in_words()
     return {"statistics": found.as_json() if words else {}, "private_statistics": words}
 

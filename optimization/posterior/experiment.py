@@ -16,9 +16,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from data import clients, keys, partition, tasks
-from optimization import client_work, cohorts, models, server, supervised
+from optimization import client_work, cohorts, models, server, supervised, task_model
 from optimization.posterior import algorithms, bandwidths, diagnostics, ensembles, flags, metrics, process, vectors
-from optimization.runtime import padding
 from optimization.selection import selectors
 from optimization.study import cli, compiled, runner, selector_flags
 
@@ -56,7 +55,7 @@ class Computations:
         self._task = task
         shape = (task.model, task.model_arguments, task.feature_spec)
         self._key = compiled.run_key(settings, task.checksum), repr(shape)
-        self.model: models.Model = getattr(models, task.model)(**task.model_arguments)
+        self.model: models.Model = task_model.build(task)
         self.algorithm = algorithms.build(settings, self.model, server_features)
 
     def definition(self, work: client_work.LocalSgd | algorithms.ChainWork) -> supervised.SupervisedProcess:
@@ -67,8 +66,8 @@ class Computations:
             local_work=work,
             aggregator=tff.aggregators.MeanFactory(no_nan_division=True),
             server_optimizer=server.build(settings, settings["server_optimizer"], settings["server_learning_rate"]),
-            feature_spec=padding.batch_spec(task.feature_spec),
-            label_spec=tf.TensorSpec((None,), tf.int32),
+            feature_spec=task_model.feature_spec(task),
+            label_spec=task_model.label_spec(task),
             cohort_size=settings["clients_per_round"],
         )
 
@@ -125,9 +124,7 @@ class Run:
         self._settings = settings
         self._task = task
         self._folder = folder
-        self._clients = task.clients
-        if settings["max_examples_per_client"]:
-            self._clients = clients.CappedClients(task.clients, settings["max_examples_per_client"], settings["seed"])
+        self._clients = clients.CappedClients(task.clients, settings["max_examples_per_client"], settings["seed"])
         self._computations = computations
         self.model, self._algorithm = computations.model, computations.algorithm
         held_out = clients.pool(task.held_out, settings["max_validation_samples"], settings["seed"])
@@ -271,10 +268,8 @@ class Run:
         """Returns the `metrics.MEASURES` of an ensemble's mean probabilities."""
         if not len(examples.labels):
             return [float("nan")] * len(metrics.MEASURES)
-        count, found = len(examples.labels), []
-        for rows in np.array_split(np.arange(count), -(-count // self._settings["eval_batch_size"])):
-            batch = examples.take(rows)
-            features = self._task.normalise(batch.features)
+        found = []
+        for features, _ in self._task.batches(examples, self._settings["eval_batch_size"], even=True):
             each = [self._computations.log_probabilities(weights, features).numpy() for weights in ensemble]
             found.append(each[0] if len(each) == 1 else scipy.special.logsumexp(each, axis=0) - np.log(len(each)))
         return metrics.measure(np.concatenate(found), examples.labels)

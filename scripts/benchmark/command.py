@@ -164,11 +164,12 @@ class _Benchmark:
 
     def seconds_with(self, forward, cohort: int, rounds: int) -> float:
         """Returns the median seconds of a round with another forward function of the model."""
+        from optimization import task_model
         from optimization.study import compiled
 
-        build = self._experiment.build_model
+        build = task_model.build
         replaced = mock.patch.object(
-            self._experiment, "build_model", lambda task: dataclasses.replace(build(task), forward=forward, terms=None)
+            task_model, "build", lambda task: dataclasses.replace(build(task), forward=forward, terms=None)
         )
         with replaced, mock.patch.dict(compiled._kept, clear=True):  # The model is no part of a run's flags.
             return self.seconds(cohort, rounds)
@@ -210,6 +211,7 @@ class _Benchmark:
     def depth(self, cohort: int, rounds: int) -> dict:
         """Measures one cohort size in depth: also the share of the machine's rate, and the parts of a round."""
         from bandits import metrics
+        from optimization import task_model
 
         rates = []
 
@@ -219,7 +221,7 @@ class _Benchmark:
                 rates.append(_matmul_rate())
 
         found, rows = self.rounds(cohort, rounds, measure_rate)
-        flops_per_example = 4 * self._experiment.build_model(self._task).flops - _FIRST_LAYER_FLOPS
+        flops_per_example = 4 * task_model.build(self._task).flops - _FIRST_LAYER_FLOPS
         examples = statistics.mean(int(row[metrics.EXAMPLES]) for row in rows)
         rate, seconds = statistics.median(rates), found["seconds_per_round"]
         return found | {

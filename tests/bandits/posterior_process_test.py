@@ -35,6 +35,7 @@ def definition(**values) -> process.BanditProcess:
         "server_optimizer": tff.learning.optimizers.build_adam(0.05),
         "deploy_every": 2,
         "feature_spec": tf.TensorSpec((None, 4)),
+        "label_spec": tf.TensorSpec((None,), tf.int32),
         "max_delay": 1,
         "cohort_size": 3,
     }

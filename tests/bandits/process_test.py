@@ -66,6 +66,7 @@ def make(
         server_optimizer=tff.learning.optimizers.build_adam(0.05),
         deploy_every=deploy_every,
         feature_spec=tf.TensorSpec((None, NUM_FEATURES)),
+        label_spec=tf.TensorSpec((None,), tf.int32),
         max_delay=max_delay,
     )
 
@@ -259,7 +260,9 @@ def test_a_bandit_trains_on_the_chosen_actions_reward_only(tff_worker):
     for rewards in vectors:
         definition = make()
         definition = process.dataclasses.replace(
-            definition, reward_matrix=np.eye(NUM_ACTIONS, dtype=np.float32), multi_label=True
+            definition,
+            reward_matrix=np.eye(NUM_ACTIONS, dtype=np.float32),
+            label_spec=tf.TensorSpec((None, NUM_ACTIONS)),
         )
         updates.append(definition.client_round()((INITIAL,), INITIAL, client._replace(labels=tf.constant(rewards))))
     for first, second in zip(*(update.delta for update in updates), strict=True):

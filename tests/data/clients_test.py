@@ -62,8 +62,9 @@ def test_array_clients_checksum_changes_with_the_owner_of_a_row():
     assert _clients(0, 1, 2).checksum != _clients(0, 2, 1).checksum
 
 
-def test_a_client_within_the_cap_is_untouched():
-    capped = clients.CappedClients(_clients(0, 0, 0, 1), max_examples=3, seed=0)
+@pytest.mark.parametrize("cap", [3, 0])
+def test_a_client_within_the_cap_or_without_one_is_untouched(cap):
+    capped = clients.CappedClients(_clients(0, 0, 0, 1), max_examples=cap, seed=0)
     assert capped.load(0).labels.tolist() == [0, 1, 2]
 
 
