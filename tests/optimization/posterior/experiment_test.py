@@ -167,8 +167,9 @@ def play_five(folder, fourth, *arguments: str):
     """Plays a round of three clients, a fourth with other examples and one without; returns the move and the row."""
     step = ("--clients_per_round=5", "--server_optimizer=sgd", "--server_learning_rate=1", "--server_sgd_momentum=0")
     run = make_run(folder, *arguments, *step, sizes=(5, 5, 5, 5, 0))
-    load = run._clients.load
-    run._clients.load = lambda index: fourth(load) if index == 3 else load(index)
+    population = run._task.clients
+    load = population.load
+    population.load = lambda index: fourth(load) if index == 3 else load(index)
     before = algorithms.flat(run.initial_progress().server.weights)
     after, row = play(run)
     return after - before, row
