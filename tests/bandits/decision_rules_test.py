@@ -337,18 +337,21 @@ def regret(rule, rates) -> np.ndarray:
     return np.cumsum(lost)
 
 
+@pytest.mark.slow
 def test_ucbs_regret_is_below_auers_bound():
     # Auer, Cesa-Bianchi and Fischer 2002, Theorem 1; always wrong half of the time would cost 400.
     bound = 8 * math.log(PULLS) / 0.8 + (1 + math.pi**2 / 3) * 0.8
     assert regret(decision_rules.Ucb(c=1.0), [0.9, 0.1])[-1] < bound
 
 
+@pytest.mark.slow
 def test_thompsons_regret_is_below_lai_and_robbins_curve():
     divergence = 0.4 * math.log(0.4 / 0.6) + 0.6 * math.log(0.6 / 0.4)
     # The asymptotic curve, from below it at this horizon (Chapelle and Li 2011 show the same); uniform play costs 100.
     assert regret(decision_rules.Thompson(), [0.6, 0.4])[-1] < 0.2 * math.log(PULLS) / divergence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "share"),
     [(decision_rules.EpsilonGreedy(epsilon=0.1), 0.05), (decision_rules.EpsilonNonGreedy(epsilon=0.1), 0.1)],

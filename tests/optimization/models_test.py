@@ -152,6 +152,7 @@ def _keras_resnet(norm: str, shape: tuple[int, ...], num_outputs: int) -> tuple[
     return model, [variable for layer in used for variable in layer.trainable_variables]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("norm", "shape"), [("group", (32, 32, 3)), ("batch", (32, 32, 3)), ("group", (70, 40, 1)), ("batch", (70, 40, 1))]
 )

@@ -44,6 +44,7 @@ def test_a_target_gives_noise_that_keeps_it(capsys):
     assert 0.999 * 2 <= epsilon <= 2
 
 
+@pytest.mark.slow
 def test_a_tolerated_noise_gives_a_larger_cohort(capsys):
     _run(*SMALL, "--target_epsilon=4", "--tolerated_noise=0.2")
     printed = capsys.readouterr().out

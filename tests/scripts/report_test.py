@@ -175,6 +175,7 @@ def browser(tmp_path):
     driver.quit()
 
 
+@pytest.mark.slow
 def test_the_page_works_in_a_browser(two_runs, browser):
     """One test for all claims, because a browser takes seconds to start."""
     from selenium.webdriver.support.wait import WebDriverWait

@@ -37,6 +37,7 @@ def drawn(request, tmp_path_factory):
     return study, runs, folder
 
 
+@pytest.mark.slow
 def test_every_figure_of_a_study_is_drawn(drawn):
     study, _, folder = drawn
     for wanted in study.figures:
@@ -53,6 +54,7 @@ def test_every_figure_of_a_study_is_drawn(drawn):
             np.testing.assert_allclose(table, expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_run_has_a_picture_of_its_own(drawn):
     folder = drawn[1][0][2]
     figures.draw_run(folder, "a run")

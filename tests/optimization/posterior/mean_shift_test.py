@@ -26,6 +26,7 @@ def _widths(models: np.ndarray) -> np.ndarray:
     return bandwidths.silverman(models.T.astype(np.float64), kernels.EPANECHNIKOV)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.7, 2.0])
 def test_the_cluster_mean_is_the_average_of_scikit_learns_modes(scale):
     models = _models(num_clients=9)[:, 18:22]
@@ -38,6 +39,7 @@ def test_the_cluster_mean_is_the_average_of_scikit_learns_modes(scale):
         assert found[column] == pytest.approx(np.mean(modes), abs=2e-3 * width)  # Its steps end at 1e-3 of the width.
 
 
+@pytest.mark.slow
 def test_fedkp_is_scikit_learns_mode_from_the_mean():
     models = _models()
     found = mean_shift.MeanShift(scale=2, t_max=300).fedkp(models).model

@@ -25,6 +25,7 @@ def _random_setting(seed):
     return mechanism, int(draw.integers(10, 2000)), float(10 ** draw.uniform(-0.5, 1.3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_calibrated_noise_spends_just_less_than_the_target(seed):
     mechanism, rounds, target = _random_setting(seed)
@@ -45,6 +46,7 @@ def test_unreachable_targets_are_explained(target, message):
         calibration.calibrate(Mechanism("dpsgd", 0.0, population=100, cohort=100, delta=1e-9), 10, target)
 
 
+@pytest.mark.slow
 def test_a_target_by_pld_buys_no_more_noise_than_it_needs():
     by_rdp, by_pld = (
         Mechanism("dpsgd", 0.0, population=340_000, cohort=64, delta=1e-6, accountant=accountant)

@@ -95,12 +95,14 @@ def adapt(seed, noise_multiplier, count_stddev, rounds):
     return np.array(norms), state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [None, 2])
 def test_the_adaptive_clip_norm_finds_the_quantile(seed):
     norms, _ = adapt(seed, 0.0, 0.0, 30)
     assert norms[-10:].mean() == pytest.approx(scipy.stats.lognorm(0.3).ppf(0.8), rel=0.1)
 
 
+@pytest.mark.slow
 def test_noise_of_adaptive_clipping_follows_the_clip_norm_and_the_published_split():
     total, count_stddev = 0.7, 1.25
     value = sensitivities.split_noise(total, count_stddev)

@@ -11,6 +11,8 @@ import pytest
 
 from optimization.study import interruption
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PACKAGES = ("bandits", "data", "optimization", "scripts")
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}

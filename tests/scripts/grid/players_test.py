@@ -10,6 +10,8 @@ import pytest
 from data.errors import Failure
 from scripts.grid import player, players
 
+pytestmark = pytest.mark.slow
+
 MODULE = "tests.scripts.toy_binary"
 
 

@@ -267,6 +267,7 @@ def test_the_list_names_every_figure(capsys):
     assert any(line.startswith("mab_fl_table2") and "mab_fl_figure13" in line for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", list(plan.SCALES))
 def test_every_arm_of_every_figure_has_flags_that_its_binary_takes(scale):
     for figure in plan.load(scale).values():
