@@ -10,7 +10,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bandits import metrics
 from data.errors import UsageError
@@ -111,7 +111,8 @@ def print_tables(settings: cli.Settings) -> None:
     """
     from optimization.posterior import tables
 
-    cells, folders, tasks = {}, {}, set()
+    cells, tasks = {}, set()
+    folders: dict[tuple[str, str], pathlib.Path] = {}
     for folder in settings.runs.split(","):
         for group, seeds in runs.find(pathlib.Path(cli.user_path(folder))).items():
             read = [runs.read(path) for path in seeds if (path / "metrics.csv").is_file()]
@@ -131,12 +132,11 @@ def print_tables(settings: cli.Settings) -> None:
         raise UsageError(f"--runs: a table is of one task, not of {', '.join(sorted(tasks)) or 'none'}.")
     last = min(int(table["round_num"].iloc[-1]) for seeds in cells.values() for table in seeds)
     rounds, thresholds = tables.PUBLISHED.get(tasks.pop(), ((last,), (0.84, 0.86)))
-    rounds = _numbers(settings, "rounds", int, rounds)
-    thresholds = _numbers(settings, "thresholds", float, thresholds)
-    print(tables.build(cells, rounds, thresholds).to_string())
+    wanted = _numbers(settings, "rounds", int, rounds), _numbers(settings, "thresholds", float, thresholds)
+    print(tables.build(cells, *wanted).to_string())
 
 
-def _numbers(settings: cli.Settings, name: str, kind: type, default: Sequence[float]) -> Sequence[float]:
+def _numbers(settings: cli.Settings, name: str, kind: type, default: Sequence[Any]) -> Sequence[Any]:
     if settings[name] is None:
         return default
     try:

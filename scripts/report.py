@@ -189,7 +189,7 @@ def _curve(band: "pd.DataFrame", is_band: bool) -> dict[str, Any]:
 
     rounds = band.index.to_numpy()
     steps = np.unique(np.diff(rounds))
-    place = {"x": _packed(rounds, "i4")}
+    place: dict[str, Any] = {"x": _packed(rounds, "i4")}
     if len(steps) <= 1:
         place = {"x0": int(rounds[0]), "dx": int(steps[0]) if len(steps) else 1}
     edges = ("mean", "low", "high") if is_band else ("mean",)
@@ -218,8 +218,7 @@ def _table(groups: Mapping[str, Sequence[runs.Run]]) -> str:
     rows = []
     for label, seeds in groups.items():
         for run in seeds:
-            cells = [_name(label, run)]
-            cells += [run.flags.get(flag) for flag in flags]
+            cells = [_name(label, run), *(run.flags.get(flag) for flag in flags)]
             cells.append(int(run.metrics["round_num"].iloc[-1]))
             if has_privacy:
                 assumed = "; ".join(run.privacy.get("epsilon_assumes", ())) or None

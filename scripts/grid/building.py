@@ -95,7 +95,8 @@ def build(
         if repeat > 1:
             raise UsageError("--repeat has no effect with --sweep=seed: leave one out.")
         seeds = tuple(int(text) for text in axes.pop("seed") if _is_seed(text))
-    base, blocks, expandable = list(rest), [axes], [name for name in axes if _is_number(chosen, name, axes[name])]
+    base, expandable = list(rest), [name for name in axes if _is_number(chosen, name, axes[name])]
+    blocks: list[plan.Axes] = [axes]
     if table:
         preset = presets.values(given.preset, studies.presets(chosen.module))
         fixed = {name: value for name, value in preset.items() if name not in given.given}
@@ -109,17 +110,14 @@ def build(
     return plan.Grid(chosen, tuple(base), tuple(itertools.chain(*map(_split, blocks))), seeds, tuple(expandable))
 
 
-def _fitting(
-    table: Published, fixed: Mapping[str, Any], given: frozenset[str], axes: plan.Axes
-) -> list[dict[str, Sequence[str]]]:
+def _fitting(table: Published, fixed: Mapping[str, Any], given: frozenset[str], axes: plan.Axes) -> list[plan.Axes]:
     """Returns the blocks of a published grid that agree with what is fixed, without axes that are given."""
-    blocks = []
+    blocks: list[plan.Axes] = []
     for block in table.blocks:
         texts = {name: [plan.as_text(value) for value in values] for name, values in block.items()}
         names = [name for name, values in texts.items() if plan.is_words(values)]
         if all(plan.as_text(fixed[name]) in texts[name] for name in names if name in fixed):
-            kept = {name: values for name, values in texts.items() if name not in given}
-            blocks.append(kept | axes)
+            blocks.append({name: values for name, values in texts.items() if name not in given} | dict(axes))
     return blocks
 
 

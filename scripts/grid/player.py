@@ -9,8 +9,6 @@ A finished run is marked in its folder; a line about it goes back to who asked.
 import contextlib
 import ctypes
 import gc
-import importlib.util
-import io
 import json
 import os
 import pathlib
@@ -19,7 +17,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from bandits import studies
 from data.errors import Failure, UsageError
@@ -83,7 +81,7 @@ def play(job: Job) -> Result:
 def _run(job: Job) -> Result:
     flags = studies.flag_set(job.module)
     # For config.json: the command that would do the same.
-    sys.argv = [str(importlib.util.find_spec(job.module).origin), *job.arguments]
+    sys.argv = [str(sys.modules[job.module].__file__), *job.arguments]
     try:
         return Result(studies.program(job.module, flags.parse(sys.argv)))
     except UsageError as error:
@@ -109,14 +107,14 @@ def _redirected(path: pathlib.Path) -> Iterator[None]:
                 os.dup2(file.fileno(), stream)
         yield
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        for output in (sys.stdout, sys.stderr):
+            output.flush()
         for stream, kept in before:
             os.dup2(kept, stream)
             os.close(kept)
 
 
-def _serve(jobs: io.TextIOBase, results: io.TextIOBase) -> int:
+def _serve(jobs: TextIO, results: TextIO) -> int:
     """Plays the runs whose lines come in until there are no more; returns the status of one that was stopped."""
     for line in jobs:
         module, arguments, folder, rounds = json.loads(line)

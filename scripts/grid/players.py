@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from data.errors import Failure
 from optimization.study import cli, interruption
@@ -79,7 +79,7 @@ def playing(team: Team, folder: pathlib.Path) -> Iterator[None]:
     """
 
     def leave(signum: int) -> None:
-        raise KeyboardInterrupt if signum == signal.SIGINT else SystemExit(128 + signum)
+        raise KeyboardInterrupt() if signum == signal.SIGINT else SystemExit(128 + signum)
 
     try:
         with interruption.answered(leave):
@@ -131,7 +131,8 @@ class _Player:
 
     def result(self) -> tuple[Job, Result, bool]:
         """Returns how its run ended, and whether the process is still there for another."""
-        job, self.job = self.job, None
+        job: Job = self.job  # type: ignore[assignment]  # Asked of a player that has one.
+        self.job = None
         line = self._process.stdout.readline()
         if line.endswith("\n"):
             result = Result(*json.loads(line))
@@ -240,7 +241,7 @@ class Ray:
                 raise Failure(_NO_CLUSTER.format(address)) from error
         signal.signal(signal.SIGTERM, on_sigterm)  # Ray has put its own in its place.
         self._task = ray.remote(num_cpus=cores, max_retries=_RAY_RETRIES)(_ray_task)
-        self._jobs = {}
+        self._jobs: dict[Any, Job] = {}
 
     def submit(self, job: Job) -> None:
         self._jobs[self._task.remote(job, _environment())] = job

@@ -342,7 +342,7 @@ def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
     known = presets.load(studies.presets(binaries.BINARIES[table["binary"]].module))
     place = table["about"].partition(":")[0]
     for label, flags in table["arms"][0].items():
-        preset = known[re.search(r"--preset=(\S+)", flags)[1]]
+        preset = known[re.findall(r"--preset=(\S+)", flags)[0]]
         for flag in table["searched"]:
             if flag in preset.values and not (label != _INIT and flag.startswith("init_")):
                 yield Published(label, flag, float(preset.values[flag]), place)
