@@ -31,6 +31,8 @@ Where a default is missing here, it is the task's own; config.json in the run's 
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
+_PRETRAINED = ("init", "init_shift")
+
 # Algorithms of run_posterior that are none of their own here, or cannot be.
 _NOT_HERE: Mapping[str, str] = {
     "fedavg": "the mean: use --client_weighting=num_examples",
@@ -57,7 +59,7 @@ def define() -> cli.FlagSet:
     flags.choice(
         "scenario",
         "scratch",
-        ["scratch", "init", "init_shift"],
+        ["scratch", *_PRETRAINED],
         "start from random weights; from a model pre-trained with full feedback on a few clients; or from such a "
         "model whose rewards then change",
     )
@@ -84,6 +86,8 @@ def define() -> cli.FlagSet:
         False,
         "count the training of --initial_model_path as free: no client of it needs protection",
     )
+    flags.belong("initial_model_is_public", initial_model_path=True)
+    flags.belong("dist_shift_type", "population_client_selection", "initial_model_path", scenario=("scratch",))
     flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
 
     flags.group("Bandit")
@@ -94,21 +98,15 @@ def define() -> cli.FlagSet:
         "most deployments that a client lags behind: each acts with the model of a random one of so many earlier ones",
         high=16,
     )
-    for policy, entry in registry.POLICIES.items():
-        for name, parameter in entry.parameters.items():
-            flags.number(
-                f"bandits_{name}",
-                parameter.default,
-                f"{policy}: {parameter.help}",
-                low=parameter.low,
-                high=parameter.high,
-                above=parameter.above,
-            )
+    parameters = {name: registry.POLICIES[entry.policy].parameters for name, entry in registry.BANDITS.items()}
+    flags.parameters("bandits_", "bandits_type", parameters)
     flags.switch(
         "importance_weighting",
         None,
         "weigh each example by 1/propensity, whatever the bandit's default",
     )
+    learners = [name for name, entry in registry.BANDITS.items() if entry.trains and not entry.supervised]
+    flags.belong("importance_weighting", bandits_type=learners)
     flags.choice(
         "cache",
         "round",
@@ -133,10 +131,10 @@ def define() -> cli.FlagSet:
     server_flags.define(flags, "adam")
     aggregation_flags.define(flags)
     flags.choice("model_aggregation", "mean", _MODEL_AGGREGATIONS, "how the clients' models become one")
-    algorithm_flags.define_kernels(flags)
-    algorithm_flags.define_chains(flags)
+    algorithm_flags.define_kernels(flags, "model_aggregation")
+    algorithm_flags.define_chains(flags, "model_aggregation")
 
-    flags.group("Initial training, for --scenario=init and init_shift")
+    flags.group("Initial training", scenario=_PRETRAINED)
     flags.integer(
         "init_clients",
         None,
@@ -154,6 +152,7 @@ def define() -> cli.FlagSet:
     flags.number("init_client_learning_rate", None, "its client learning rate")
 
     task_flags.define_data(flags)
+    flags.belong("init_labels", scenario=_PRETRAINED)
 
     flags.group("Output")
     flags.path("root_output_dir", "runs", "folder of all runs")
@@ -174,15 +173,12 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    published = presets.values(settings.preset, PRESETS)
-    settings = settings.with_defaults(published).settled()
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
-    task_flags.check(settings)
+    settings = settings.settled()
     worker_flags.addresses(settings)
-    settings = settings.with_defaults(task_defaults.of(settings.task_type) | dict(published))
+    settings = settings.filled(task_defaults.of(settings.task_type))
     settings = aggregation_flags.resolve(_resolve_model_aggregation(settings, bandit))
-    selector_flags.check(settings, [settings.client_selection])
     selector_flags.check_privacy(settings, settings.client_selection, is_private=bool(settings.noise_multiplier))
     if settings.client_selection != "uniform":
         if settings.cohort_sampling != "fixed":
@@ -194,10 +190,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.experiment_name is None:
         name = settings.preset or f"{settings.task_type}_{settings.scenario}_{settings.bandits_type}"
         settings = settings.replace(experiment_name=name)
-    weighted = settings.importance_weighting
-    if weighted is None:
-        settings = settings.replace(importance_weighting=bandit.importance_weighted)
-    return task_flags.resolve(settings)
+    return task_flags.resolve(settings.filled({"importance_weighting": bandit.importance_weighted}))
 
 
 def _resolve_model_aggregation(settings: cli.Settings, bandit: registry.BanditEntry) -> cli.Settings:
@@ -228,28 +221,11 @@ def _resolve_model_aggregation(settings: cli.Settings, bandit: registry.BanditEn
 
 def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     """Refuses flags that were given but have no effect with the others."""
-    own = registry.POLICIES[bandit.policy].parameters
-    for policy, entry in registry.POLICIES.items():
-        for name in entry.parameters:
-            if name not in own and f"bandits_{name}" in settings.given:
-                raise UsageError(
-                    f"--bandits_{name} belongs to {policy}, not to --bandits_type={settings.bandits_type}."
-                )
-    if settings.scenario == "scratch":
-        for name in sorted(settings.given):
-            if name.startswith("init_"):
-                raise UsageError(f"--{name} has an effect only with --scenario=init or init_shift.")
-    else:
-        for name in ("dist_shift_type", "population_client_selection", "initial_model_path"):
-            if name in settings.given:
-                raise UsageError(
-                    f"--{name} sets up one step by hand; --scenario={settings.scenario} does both: leave one out."
-                )
-        if bandit.supervised:
-            raise UsageError(
-                f"--scenario={settings.scenario} trains its initial model itself; the bandits after it cannot be "
-                f"--bandits_type={settings.bandits_type}."
-            )
+    if settings.scenario != "scratch" and bandit.supervised:
+        raise UsageError(
+            f"--scenario={settings.scenario} trains its initial model itself; the bandits after it cannot be "
+            f"--bandits_type={settings.bandits_type}."
+        )
     if settings.bandits_type == "init" and settings.scenario == "scratch" and not settings.initial_model_path:
         raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")
     if not bandit.trains and settings.scenario == "scratch":
@@ -258,10 +234,6 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
                 f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains: nothing is "
                 "aggregated, no noise added."
             )
-    if "initial_model_is_public" in settings.given and not settings.initial_model_path:
-        raise UsageError("--initial_model_is_public has an effect only with --initial_model_path.")
-    if settings.importance_weighting is not None and (bandit.supervised or not bandit.trains):
-        raise UsageError(f"--importance_weighting has no effect with --bandits_type={settings.bandits_type}.")
 
 
 def population_range(selection: str | None, population: int) -> range:

@@ -9,24 +9,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-
-@dataclasses.dataclass(frozen=True)
-class Parameter:
-    """A policy's hyperparameter, and its flag `--bandits_<name>`.
-
-    Attributes:
-      default: Value if the flag is not given.
-      help: One line.
-      low: Smallest value.
-      high: Largest value, or None.
-      above: Whether `low` itself is excluded.
-    """
-
-    default: float
-    help: str
-    low: float = 0.0
-    high: float | None = None
-    above: bool = False
+from optimization.study.settings import Parameter
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from bandits.registry import Parameter, PolicyEntry
-from data.errors import UsageError
+from bandits.registry import PolicyEntry
 from optimization.study import cli
+from optimization.study.settings import Parameter
 
 _EPSILON = Parameter(0.1, "probability of an action at random", high=1.0)
 _ALPHA = Parameter(None, "step towards each new reward (default: the sample mean's)", high=1.0, above=True)
@@ -53,34 +53,9 @@ def define(flags: cli.FlagSet, rules: Mapping[str, PolicyEntry], default: str, h
       help_lines: A line for each rule.
     """
     flags.choice("decision_rule", default, {name: help_lines[name] for name in rules}, "what chooses the actions")
-    for name, readers in _readers(rules).items():
-        parameter = rules[readers[0]].parameters[name]
-        flags.number(
-            f"rule_{name}",
-            parameter.default,
-            f"{', '.join(readers)}: {parameter.help}",
-            low=parameter.low,
-            high=parameter.high,
-            above=parameter.above,
-        )
+    flags.parameters("rule_", "decision_rule", {name: entry.parameters for name, entry in rules.items()})
 
 
 def values(settings: cli.Settings, rules: Mapping[str, PolicyEntry]) -> dict[str, float]:
-    """Returns the parameters of the chosen rule, for `rules[settings.decision_rule].build`.
-
-    Raises:
-      UsageError: If a parameter is given that this rule does not read.
-    """
-    own = rules[settings.decision_rule].parameters
-    for name, readers in _readers(rules).items():
-        if name not in own and f"rule_{name}" in settings.given:
-            raise UsageError(
-                f"--rule_{name} belongs to --decision_rule={' or '.join(readers)}, not to {settings.decision_rule}."
-            )
-    return {name: settings[f"rule_{name}"] for name in own}
-
-
-def _readers(rules: Mapping[str, PolicyEntry]) -> dict[str, list[str]]:
-    """Returns the names of the rules that read each parameter."""
-    names = dict.fromkeys(name for entry in rules.values() for name in entry.parameters)
-    return {name: [rule for rule, entry in rules.items() if name in entry.parameters] for name in names}
+    """Returns the parameters of the chosen rule, for `rules[settings.decision_rule].build`."""
+    return {name: settings[f"rule_{name}"] for name in rules[settings.decision_rule].parameters}

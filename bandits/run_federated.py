@@ -229,7 +229,7 @@ def program(settings: cli.Settings) -> int:
     if settings.list_presets:
         print(presets.table(flags.PRESETS, _SHOWN_IN_PRESETS))
         return 0
-    settings = flags.resolve(settings)
+    settings = flags.resolve(presets.applied(settings, flags.PRESETS))
     task = tasks_registry.load(task_flags.options(settings))
     check_against_task(settings, task)
     if settings.initial_model_path:

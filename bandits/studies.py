@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 from optimization.study import cli, frame
+from optimization.study import presets as study_presets
 
 # Modules with a `STUDY`.
 STUDIES: Mapping[str, str] = {
@@ -42,10 +43,10 @@ def plan(module: str, settings: cli.Settings) -> list[cli.Settings]:
     binary = importlib.import_module(module)
     if hasattr(binary, "STUDY"):
         return frame.plan(binary.STUDY, settings)
-    found = binary.flags.resolve(settings)
-    if isinstance(found, cli.Settings):
-        return [found]
-    return list(found.runs) if hasattr(found, "runs") else [setting.settings for setting in found[0]]
+    flags = binary.flags
+    if hasattr(flags, "PRESETS"):
+        settings = study_presets.applied(settings, flags.PRESETS)
+    return list(flags.plan(settings).runs) if hasattr(flags, "plan") else [flags.resolve(settings)]
 
 
 def program(module: str, settings: cli.Settings) -> int:

@@ -63,7 +63,8 @@ def define() -> cli.FlagSet:
     flags.integer("population", None, "clients", low=1)
     flags.integer("clients_per_round", None, "clients of a round; the expected number under Poisson sampling", low=1)
     flags.integer("total_rounds", None, "rounds", low=1)
-    flags.integer("dimension", None, "ddp: parameters of the model", low=1)
+    flags.integer("dimension", None, "parameters of the model", low=1)
+    flags.belong("dimension", aggregator_type=("ddp",))
     aggregation_flags.define(flags, "dpsgd")
     flags.group("What is given: this or --noise_multiplier")
     flags.number(
@@ -109,16 +110,14 @@ def build(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
 
 def _with_aliases(settings: cli.Settings) -> cli.Settings:
     """Returns the settings with the earlier names' values under the names of a run."""
-    values, given = dict(settings), set(settings.given)
     for old, name in _ALIASES.items():
-        if old not in given:
+        if old not in settings.given:
             continue
-        if name in given:
+        if name in settings.given:
             raise UsageError(f"--{old} and --{name} are the same: give one.")
-        is_single_tree = old == "restart_frequency" and not values[old]
-        values[name] = _SINGLE_TREE if is_single_tree else values[old]
-        given.add(name)
-    return cli.Settings(values, frozenset(given))
+        is_single_tree = old == "restart_frequency" and not settings[old]
+        settings = settings.give(**{name: _SINGLE_TREE if is_single_tree else settings[old]})
+    return settings
 
 
 def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
@@ -127,10 +126,8 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
             raise UsageError(f"--{name} is missing: give --population, --clients_per_round and --total_rounds.")
     if settings.noise_multiplier is None and settings.target_epsilon is None:
         raise UsageError("Give one of --noise_multiplier and --target_epsilon, not neither.")
-    settings = settings.replace(noise_multiplier=settings.noise_multiplier or 0.0)
+    settings = settings.settled().replace(noise_multiplier=settings.noise_multiplier or 0.0)
     kind = settings.aggregator_type
-    if kind != "ddp" and "dimension" in settings.given:
-        raise UsageError(f"--dimension has no effect with --aggregator_type={kind}, only with ddp.")
     if kind == "ddp" and settings.dimension is None:
         raise UsageError("--dimension is missing: --aggregator_type=ddp depends on the number of parameters.")
     if kind != "ddp" and settings.clip_norm is None and not settings.adaptive_clipping:

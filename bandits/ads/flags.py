@@ -5,10 +5,11 @@ import pathlib
 from collections.abc import Mapping
 
 from bandits import rule_flags
-from bandits.registry import Chosen, Parameter, PolicyEntry
+from bandits.registry import Chosen, PolicyEntry
 from data import ads
 from data.errors import UsageError
 from optimization.study import cli
+from optimization.study.settings import Parameter
 
 USAGE = """
 Federated multi-armed bandit over ads: clients pull locally, the server averages their value differentials. Beside it
@@ -106,11 +107,14 @@ def define(flags: cli.FlagSet) -> None:
         "draw that noise from --seed, for runs that can be repeated: they guarantee nothing, as who knows the seed can "
         "remove it",
     )
+    flags.belong("insecure_seeded_noise", noise_multiplier=True)
 
     flags.group("Data")
     flags.path("data_file", None, f"table of clicks, 0 or 1 (default: {ads.TABLE} in FEDBANDITS_DATA_DIR)")
     flags.text("rates", None, "instead: click rates of made impressions, separated by commas")
-    flags.integer("impressions_per_client", None, f"of --rates: made for each client (default: {_IMPRESSIONS})", low=1)
+    flags.integer("impressions_per_client", None, f"made for each client (default: {_IMPRESSIONS})", low=1)
+    flags.belong("data_file", rates=False)
+    flags.belong("impressions_per_client", rates=True)
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
@@ -119,26 +123,18 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    rule_flags.values(settings, RULES)
+    settings = settings.settled()
     if settings.rates is not None:
-        if settings.data_file:
-            raise UsageError("--data_file has no effect with --rates, which makes impressions: leave one out.")
         ads.parse_rates(settings.rates)
-        settings = settings.with_defaults({"impressions_per_client": _IMPRESSIONS})
-    elif settings.impressions_per_client is not None:
-        raise UsageError("--impressions_per_client belongs to --rates; a table is divided equally.")
+        settings = settings.filled({"impressions_per_client": _IMPRESSIONS})
     if settings.noise_multiplier is not None and settings.clip_norm is None:
         raise UsageError("--noise_multiplier needs --clip_norm, the unit of the noise.")
-    if settings.insecure_seeded_noise and settings.noise_multiplier is None:
-        raise UsageError("--insecure_seeded_noise has an effect only with --noise_multiplier.")
     if settings.clip_norm is not None and settings.client_weighting != "uniform":
         raise UsageError(
             f"--clip_norm bounds what one client adds to a mean of equals: --client_weighting="
             f"{settings.client_weighting} cannot be given with it."
         )
-    if settings.experiment_name is None:
-        settings = settings.replace(experiment_name=f"ads_{settings.preset or settings.decision_rule}")
-    return settings
+    return settings.filled({"experiment_name": f"ads_{settings.preset or settings.decision_rule}"})
 
 
 def options(settings: cli.Settings) -> AdsOptions:

@@ -62,6 +62,7 @@ def define() -> cli.FlagSet:
     flags.number("client_learning_rate", 0.05, "learning rate on the client, eta", above=True)
     flags.text("learning_rate_drops", None, "rounds, separated by commas, after which it is multiplied")
     flags.number("learning_rate_factor", 0.5, "by this number", high=1.0, above=True)
+    flags.belong("learning_rate_factor", learning_rate_drops=True)
     flags.choice("client_weighting", "uniform", ["uniform", "num_examples"], "weight of a client in the mean")
     takes_mean = "its learning rate; sgd with 1 takes the mean model"
     server_flags.define(flags, "sgd", learning_rate=1.0, learning_rate_help=takes_mean, above=True)
@@ -69,6 +70,7 @@ def define() -> cli.FlagSet:
 
     task_flags.define_data(flags)
     flags.switch("resplit", False, "make the clients anew for each seed: --partition_seed is then --seed")
+    flags.belong("partition_seed", resplit=False)
 
     flags.group("Output")
     flags.path("root_output_dir", "runs", "folder of all runs")
@@ -84,34 +86,37 @@ def define() -> cli.FlagSet:
     return flags
 
 
-def resolve(settings: cli.Settings) -> Plan:
-    """Returns the runs to play, all values filled in and checked.
+def resolve(settings: cli.Settings) -> cli.Settings:
+    """Fills in the task's defaults and checks flags against each other.
 
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    settings = settings.with_defaults(presets.values(settings.preset, PRESETS)).settled()
-    task_flags.check(settings)
-    worker_flags.addresses(settings)
-    settings = task_flags.resolve(settings)
     names = _words("client_selection", settings.client_selection)
     for name in names:
         if name not in selector_flags.SELECTORS:
             raise UsageError(f"--client_selection={name} is not among {', '.join(selector_flags.SELECTORS)}.")
-    selector_flags.check(settings, names)
+    settings = settings.settled()
+    worker_flags.addresses(settings)
+    if settings.resplit and "partition_seed" not in registry.TASKS[settings.task_type].options:
+        raise UsageError(f"--resplit has no effect with --task_type={settings.task_type}, whose clients are given.")
+    settings = task_flags.resolve(settings)
+    numbers("clients_per_round", settings.clients_per_round)
+    numbers("learning_rate_drops", settings.learning_rate_drops)
+    top = settings.preset or f"client_selection_{settings.task_type}_{'_'.join(names)}"
+    return settings.filled({"experiment_name": top})
+
+
+def plan(settings: cli.Settings) -> Plan:
+    """Returns the runs to play.
+
+    Raises:
+      UsageError: See `resolve`.
+    """
+    settings = resolve(settings)
+    names = _words("client_selection", settings.client_selection)
     cohorts = numbers("clients_per_round", settings.clients_per_round)
-    drops = numbers("learning_rate_drops", settings.learning_rate_drops)
-    if "learning_rate_factor" in settings.given and not drops:
-        raise UsageError("--learning_rate_factor has an effect only with --learning_rate_drops.")
-    if settings.resplit:
-        if "partition_seed" not in registry.TASKS[settings.task_type].options:
-            raise UsageError(f"--resplit has no effect with --task_type={settings.task_type}, whose clients are given.")
-        if "partition_seed" in settings.given:
-            raise UsageError("--partition_seed has no effect with --resplit, which takes --seed: leave one out.")
     top = settings.experiment_name
-    if top is None:
-        top = settings.preset or f"client_selection_{settings.task_type}_{'_'.join(names)}"
-        settings = settings.replace(experiment_name=top)
     runs = []
     for cohort, name in itertools.product(cohorts, names):
         for seed in cli.seeds(settings):
@@ -122,7 +127,7 @@ def resolve(settings: cli.Settings) -> Plan:
             one = {"client_selection": name, "clients_per_round": cohort, "seed": seed, "repeat": 1}
             if settings.resplit:
                 one["partition_seed"] = seed
-            runs.append(settings.replace(**one, experiment_name=folder))
+            runs.append(settings.replace(**one, experiment_name=folder).with_own_defaults())
     return Plan(runs, f"{settings.root_output_dir}/{top}")
 
 

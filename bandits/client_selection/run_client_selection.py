@@ -58,7 +58,7 @@ def program(settings: cli.Settings) -> int:
     if settings.list_presets:
         print(presets.table(flags.PRESETS, _SHOWN_IN_PRESETS))
         return 0
-    plan = flags.resolve(settings)
+    plan = flags.plan(presets.applied(settings, flags.PRESETS))
     runs = prepare(plan.runs)
 
     worker_flags.start(settings)

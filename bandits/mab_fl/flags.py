@@ -1,7 +1,8 @@
 """Flags of `run_mab_fl`, and every check that needs no data and no TensorFlow."""
 
 import dataclasses
-import difflib
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from bandits import registry, rule_flags
 from bandits.mab_fl import rewards, studies
@@ -96,7 +97,7 @@ def define() -> cli.FlagSet:
 
     flags.group("Decisions")
     rule_flags.define(flags, RULES, "ucb", rule_flags.HELP | BASELINES)
-    flags.text("fixed_combination", None, "combination of --decision_rule=fixed, such as 0110")
+    flags.text("fixed_combination", None, "the combination, such as 0110")
     flags.choice(
         "combinations",
         "pairs",
@@ -117,6 +118,13 @@ def define() -> cli.FlagSet:
     flags.integer("explore_every", 0, "every so many rounds, try all combinations; 0 for never")
     flags.number("explore_probability", 0.0, "probability that any other round tries all combinations", high=1.0)
     flags.path("warm_start", None, "folder of an earlier run whose mean rewards are the rule's first estimates")
+    choosing = [name for name in RULES if name not in BASELINES]
+    flags.belong("combinations", "propose", "warm_start", decision_rule=choosing)
+    one_by_one = [name for name in choosing if name not in rule_flags.EXTREME]
+    flags.belong("explore_every", "explore_probability", decision_rule=one_by_one)
+    flags.belong("fixed_combination", decision_rule=(FIXED,))
+    flags.belong("combinations", propose=("none",))
+    flags.belong("threshold", reward=("binary",))
 
     flags.group("Rounds")
     flags.integer("total_rounds", 15, "rounds", low=1)
@@ -140,13 +148,15 @@ def define() -> cli.FlagSet:
     flags.number("train_fraction", None, "part of everyone's rows to train on", high=1.0, above=True, below=True)
     flags.number("validation_fraction", None, "part to measure rewards on; the rest is for testing", high=1.0)
     flags.switch("resplit", False, "make or split the data anew for each seed, not once for all")
-    flags.integer("num_workers", None, "generator, writers: participants (default: 4)", low=2)
-    flags.integer("num_rows", None, "generator: rows of all participants together (default: 40000)", low=1, high=10**7)
-    flags.text("positive_labels", None, "writers, tabular: labels that count as class 1, separated by commas")
-    flags.path("data_file", None, "tabular: .csv or .parquet file")
-    flags.text("client_column", None, "tabular: column that names the participant of a row")
-    flags.text("label_column", None, "tabular: column of the class; by default all but the first count as class 1")
-    flags.text("feature_columns", None, "tabular: columns of the features, separated by commas (default: the others)")
+    flags.integer("num_workers", None, "participants (default: 4)", low=2)
+    flags.integer("num_rows", None, "rows of all participants together (default: 40000)", low=1, high=10**7)
+    flags.text("positive_labels", None, "labels that count as class 1, separated by commas")
+    flags.path("data_file", None, ".csv or .parquet file")
+    flags.text("client_column", None, "column that names the participant of a row")
+    flags.text("label_column", None, "column of the class; by default all but the first count as class 1")
+    flags.text("feature_columns", None, "columns of the features, separated by commas (default: the others)")
+    for name, tasks in _TASK_FLAGS.items():
+        flags.belong(name, task_type=tasks)
 
     flags.group("Output")
     flags.path("root_output_dir", "runs", "folder of all runs")
@@ -158,38 +168,49 @@ def define() -> cli.FlagSet:
     return flags
 
 
-def resolve(settings: cli.Settings) -> tuple[list[Setting], studies.Study | None]:
-    """Returns the settings to run, all values filled in and checked, and the study whose figures are drawn.
+class Plan(NamedTuple):
+    """What a command plays.
+
+    Attributes:
+      settings: What to run.
+      study: The study whose figures are drawn, if all of it is played.
+    """
+
+    settings: Sequence[Setting]
+    study: studies.Study | None
+
+    @property
+    def runs(self) -> list[cli.Settings]:
+        """The flags of each setting."""
+        return [one.settings for one in self.settings]
+
+
+def plan(settings: cli.Settings) -> Plan:
+    """Returns what `--preset` asks for, or the flags alone, all values filled in and checked.
+
+    Raises:
+      UsageError: If there is no preset of this name; see also `resolve`.
+    """
+    chosen, study = studies.chosen(settings.preset)
+    return Plan([Setting(resolve(settings.with_defaults(one.values)), one.table, one.name) for one in chosen], study)
+
+
+def resolve(settings: cli.Settings) -> cli.Settings:
+    """Fills in what depends on other flags, and checks flags against each other.
 
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
+    is_binary = settings.decision_rule in rule_flags.BINARY
+    settings = settings.filled({"reward": "binary" if is_binary else "increment"}).settled()
     worker_flags.addresses(settings)
-    if not settings.preset:
-        return [Setting(_resolve_one(settings))], None
-    found = studies.load()
-    name, _, only = settings.preset.partition("/")
-    known = list(found)
-    if name in found:
-        known = [name, *(f"{name}/{setting.name}" for setting in found[name].settings)]
-    if settings.preset not in known:
-        near = difflib.get_close_matches(settings.preset, known, n=3, cutoff=0.3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "--list_presets prints their names."
-        raise UsageError(f"--preset={settings.preset} is not known: {hint}")
-    study = found[name]
-    chosen = [
-        Setting(_resolve_one(settings.with_defaults(setting.values)), setting.table, setting.name)
-        for setting in study.settings
-        if only in ("", setting.name)
-    ]
-    return chosen, None if only else study
-
-
-def _resolve_one(settings: cli.Settings) -> cli.Settings:
-    _check_decisions(settings)
-    for name, owners in _TASK_FLAGS.items():
-        if name in settings.given and settings.task_type not in owners:
-            raise UsageError(f"--{name} belongs to --task_type={' or '.join(owners)}, not to {settings.task_type}.")
+    if settings.decision_rule == FIXED and not settings.fixed_combination:
+        raise UsageError("--decision_rule=fixed needs --fixed_combination, such as 0110.")
+    if is_binary and settings.reward != "binary":
+        raise UsageError(
+            f"--reward={settings.reward} does not fit --decision_rule={settings.decision_rule}, which needs binary "
+            "rewards."
+        )
     for name, what in (
         ("data_file", "the table"),
         ("client_column", "the participants' column"),
@@ -204,14 +225,11 @@ def _resolve_one(settings: cli.Settings) -> cli.Settings:
     if settings.task_type == "generator":
         defaults["num_rows"] = 40_000
     defaults["pretrain_epochs"] = settings.epochs_per_round
-    if settings.reward is None:
-        defaults["reward"] = "binary" if settings.decision_rule in rule_flags.BINARY else "increment"
-    if settings.experiment_name is None:
-        preset = (settings.preset or "").replace("/", "_")
-        defaults["experiment_name"] = preset or f"mab_fl_{settings.task_type}_{settings.decision_rule}"
-    settings = settings.with_defaults({name: value for name, value in defaults.items() if settings[name] is None})
-    if settings.reward == "binary" and settings.threshold is None:
-        settings = settings.replace(threshold=_THRESHOLD)
+    if settings.reward == "binary":
+        defaults["threshold"] = _THRESHOLD
+    preset = (settings.preset or "").replace("/", "_")
+    defaults["experiment_name"] = preset or f"mab_fl_{settings.task_type}_{settings.decision_rule}"
+    settings = settings.filled(defaults)
     if settings.train_fraction + settings.validation_fraction >= 1:
         raise UsageError(
             f"--train_fraction={settings.train_fraction:g} and --validation_fraction={settings.validation_fraction:g} "
@@ -223,31 +241,3 @@ def _resolve_one(settings: cli.Settings) -> cli.Settings:
             f"them a row of --num_rows={settings.num_rows}."
         )
     return settings
-
-
-def _check_decisions(settings: cli.Settings) -> None:
-    """Refuses flags of the decisions that have no effect, or contradict each other."""
-    rule = settings.decision_rule
-    rule_flags.values(settings, RULES)
-    if rule == FIXED and not settings.fixed_combination:
-        raise UsageError("--decision_rule=fixed needs --fixed_combination, such as 0110.")
-    if rule != FIXED and "fixed_combination" in settings.given:
-        raise UsageError(f"--fixed_combination has an effect only with --decision_rule=fixed, not {rule}.")
-    if rule in BASELINES:
-        for name in ("combinations", "propose", "explore_every", "explore_probability", "warm_start"):
-            if name in settings.given:
-                raise UsageError(f"--{name} has no effect with --decision_rule={rule}, which chooses nothing.")
-    if settings.propose != "none" and "combinations" in settings.given:
-        raise UsageError(f"--combinations has no effect with --propose={settings.propose}: leave one out.")
-    if rule in rule_flags.BINARY and settings.reward not in (None, "binary"):
-        raise UsageError(f"--reward={settings.reward} does not fit --decision_rule={rule}, which needs binary rewards.")
-    reward = settings.reward or ("binary" if rule in rule_flags.BINARY else "increment")
-    if settings.threshold is not None and reward != "binary":
-        raise UsageError(
-            f"--threshold={settings.threshold:g} has no effect with the continuous --reward={reward}: give "
-            "--reward=binary, or leave it out."
-        )
-    if rule in rule_flags.EXTREME:
-        for name in ("explore_every", "explore_probability"):
-            if name in settings.given:
-                raise UsageError(f"--{name} has no effect with --decision_rule={rule}: it always tries all.")

@@ -236,7 +236,7 @@ def program(settings: cli.Settings) -> int:
     if settings.list_presets:
         print(studies.text())
         return 0
-    chosen, study = flags.resolve(settings)
+    chosen, study = flags.plan(settings)
     runs = prepare(chosen, study)
     worker_flags.start(settings)
 

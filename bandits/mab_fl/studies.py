@@ -5,11 +5,14 @@ table is a setting, or, where values are lists, a grid of settings.
 """
 
 import dataclasses
+import difflib
 import itertools
 import pathlib
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from data.errors import UsageError
 
 _FOLDER = pathlib.Path(__file__).parent / "presets"
 _STUDY = "study"
@@ -56,6 +59,30 @@ def load() -> dict[str, Study]:
         settings = [one for table, values in tables.items() for one in _grid(table, shared | values)]
         found[path.stem] = Study(about, settings, figures)
     return found
+
+
+def chosen(preset: str | None) -> tuple[Sequence[Setting], Study | None]:
+    """Returns the settings that `--preset` names, STUDY or STUDY/SETTING; without it, one without values.
+
+    Returns:
+      (the settings, the study if they are all of it).
+
+    Raises:
+      UsageError: If there is no preset of this name.
+    """
+    if not preset:
+        return [Setting("", {}, "")], None
+    known = load()
+    name, _, only = preset.partition("/")
+    names = list(known)
+    if name in known:
+        names = [name, *(f"{name}/{setting.name}" for setting in known[name].settings)]
+    if preset not in names:
+        near = difflib.get_close_matches(preset, names, n=3, cutoff=0.3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "--list_presets prints their names."
+        raise UsageError(f"--preset={preset} is not known: {hint}")
+    study = known[name]
+    return [one for one in study.settings if only in ("", one.name)], None if only else study
 
 
 def _grid(table: str, values: Mapping[str, Any]) -> list[Setting]:

@@ -20,27 +20,10 @@ ALGORITHMS: Mapping[str, str] = {
 CHAINS = ("fedpa", "sgld", "fedkppa")  # Clients send what they make of a chain of samples.
 KERNELS = ("fedkp", "fedkp_cluster_mean", "fedkppa")  # The server needs each client's model.
 
-# Flags of some algorithms only.
-_OWNERS: Mapping[str, tuple[str, ...]] = {
-    "burn_in_rounds": CHAINS,
-    "steps_per_sample": CHAINS,
-    "shrinkage": ("fedpa", "fedkppa"),
-    "posterior_samples": ("fedag", "fedbe"),
-    "server_data": ("fedbe",),
-    "distillation_epochs": ("fedbe",),
-    "kernel": KERNELS,
-    "bandwidth": KERNELS,
-    "bandwidth_scale": KERNELS,
-    "kernel_weights": KERNELS,
-    "kernel_bandwidths": KERNELS,
-    "mean_shift_tolerance": KERNELS,
-    "mean_shift_steps": KERNELS,
-}
 
-
-def define_kernels(flags: cli.FlagSet) -> None:
-    """Defines the group of flags of the `KERNELS`."""
-    flags.group("FedKP and FedKPPA")
+def define_kernels(flags: cli.FlagSet, flag: str) -> None:
+    """Defines the group of flags of the `KERNELS`, one of which `flag` can name."""
+    flags.group("FedKP and FedKPPA", **{flag: KERNELS})
     flags.choice("kernel", "epanechnikov", list(kernels.KERNELS), "kernel of the density")
     flags.choice("bandwidth", "silverman", [*bandwidths.RULES, bandwidths.NEAREST], "rule of a parameter's bandwidth")
     flags.number("bandwidth_scale", 1.0, "factor of the bandwidth", above=True)
@@ -57,31 +40,28 @@ def define_kernels(flags: cli.FlagSet) -> None:
     flags.integer("mean_shift_steps", 20, "most steps, t_max", low=1)
 
 
-def define_chains(flags: cli.FlagSet) -> None:
-    """Defines the group of flags of the `CHAINS`."""
-    flags.group("FedPA, FedKPPA and SGLD")
+def define_chains(flags: cli.FlagSet, flag: str) -> None:
+    """Defines the group of flags of the `CHAINS`, one of which `flag` can name."""
+    flags.group("FedPA, FedKPPA and SGLD", **{flag: CHAINS})
     flags.integer("burn_in_rounds", None, "first rounds, in which clients train as in FedAvg (default: half)")
     flags.integer("steps_per_sample", 0, "steps whose models a sample averages, K; 0 for those of an epoch")
-    flags.number("shrinkage", 0.1, "FedPA and FedKPPA: shrinkage of the covariance; with 0 it is the identity")
+    flags.number("shrinkage", 0.1, "shrinkage of the covariance; with 0 it is the identity")
+    flags.belong("shrinkage", **{flag: ("fedpa", "fedkppa")})
 
 
 def resolve(settings: cli.Settings, flag: str) -> cli.Settings:
-    """Refuses flags of other algorithms, and fills in the burn-in.
+    """Fills in the burn-in.
 
     Args:
       settings: Flags, with `total_rounds`.
       flag: The flag that names the algorithm.
 
     Raises:
-      UsageError: On a flag without effect, or a burn-in longer than the run.
+      UsageError: If it is longer than the run.
     """
-    for name, owners in _OWNERS.items():
-        if name in settings.given and settings[flag] not in owners:
-            raise UsageError(f"--{name} belongs to --{flag}={' or '.join(owners)}, not to {settings[flag]}.")
     if settings[flag] not in CHAINS:
         return settings.replace(burn_in_rounds=0)
-    if settings.burn_in_rounds is None:
-        settings = settings.replace(burn_in_rounds=settings.total_rounds // 2)
+    settings = settings.filled({"burn_in_rounds": settings.total_rounds // 2})
     if settings.burn_in_rounds > settings.total_rounds:
         raise UsageError(
             f"--burn_in_rounds={settings.burn_in_rounds} must be at most --total_rounds={settings.total_rounds}."

@@ -38,18 +38,19 @@ def define() -> cli.FlagSet:
     )
     flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
 
-    algorithm_flags.define_kernels(flags)
-    algorithm_flags.define_chains(flags)
+    algorithm_flags.define_kernels(flags, "algorithm")
+    algorithm_flags.define_chains(flags, "algorithm")
 
-    flags.group("FedAG and FedBE")
+    flags.group("FedAG and FedBE", algorithm=("fedag", "fedbe"))
     flags.integer("posterior_samples", 10, "models sampled, for predictions (FedAG) or to distil (FedBE)", low=1)
     flags.text(
         "server_data",
         None,
-        "FedBE: the server's unlabelled examples, clients:N for those of the first N clients, who then do not train, "
+        "the server's unlabelled examples, clients:N for those of the first N clients, who then do not train, "
         "or an .npz file with the array features",
     )
-    flags.integer("distillation_epochs", 20, "FedBE: passes over them", low=1)
+    flags.integer("distillation_epochs", 20, "passes over them", low=1)
+    flags.belong("server_data", "distillation_epochs", algorithm=("fedbe",))
 
     flags.group("Rounds and clients")
     flags.integer("total_rounds", 50, "rounds", low=1)
@@ -105,20 +106,15 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    published = dict(presets.values(settings.preset, PRESETS))
-    if settings.algorithm == "fedopt" and published.get("server_optimizer") == "sgd":
-        # With the others' optimizer, FedOpt would be FedAvg.
-        del published["server_optimizer"], published["server_learning_rate"]
-    settings = settings.with_defaults(published)
     algorithm = settings.algorithm
+    if settings.preset and algorithm == "fedopt":  # With the presets' optimizer, SGD, it would be FedAvg.
+        settings = settings.with_defaults({"server_optimizer": None, "server_learning_rate": None})
     settings = settings.filled({"server_optimizer": "adam" if algorithm == "fedopt" else "sgd"}).settled()
     settings = algorithm_flags.resolve(settings, "algorithm")
-    task_flags.check(settings)
     worker_flags.addresses(settings)
     rate = 1.0 if settings.server_optimizer == "sgd" else _SERVER_LEARNING_RATE
     settings = settings.filled({"server_learning_rate": rate})
     _check_server_data(settings)
-    selector_flags.check(settings, [settings.client_selection])
     if settings.client_selection != "uniform" and settings.client_sampling_alpha is not None:
         raise UsageError("--client_sampling_alpha draws cohorts itself: leave out --client_selection.")
     if (settings.diagnose_round or 0) > settings.total_rounds:

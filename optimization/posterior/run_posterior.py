@@ -114,7 +114,7 @@ def program(settings: cli.Settings) -> int:
     if settings.list_presets:
         print(presets.table(flags.PRESETS, _SHOWN_IN_PRESETS))
         return 0
-    settings = flags.resolve(settings)
+    settings = flags.resolve(presets.applied(settings, flags.PRESETS))
     task = registry.load(task_flags.options(settings))
     check_against_task(settings, task)
     features = server_features(settings, task)

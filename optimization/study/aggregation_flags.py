@@ -17,17 +17,7 @@ TYPES: Mapping[str, str] = {
     "secure_sum": "mean of clipped updates by secure aggregation, which is simulated",
     "ddp": "distributed differential privacy: each client adds its share of the noise, under secure aggregation",
 }
-# Which types read which flags.
 _NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
-_READ_BY = {
-    "noise_multiplier": _NOISY,
-    "target_delta": _NOISY,
-    "accountant": _NOISY,
-    "insecure_seeded_noise": ("dpsgd", "dpftrl", "mf_dpftrl"),
-    "dpftrl_restart_rounds": ("dpftrl",),
-    "mf_bands": ("mf_dpftrl",),
-    "ddp_bits": ("ddp",),
-}
 _OWN_PARAMETERS = {
     "dpftrl": lambda settings, population, cohort, _: {
         "restart_frequency": settings["dpftrl_restart_rounds"] or population // cohort
@@ -38,7 +28,14 @@ _OWN_PARAMETERS = {
     "ddp": lambda settings, population, cohort, dimension: {"bits": settings["ddp_bits"], "dimension": dimension},
 }
 # What has no effect where nothing is trained.
-OF_TRAINING = frozenset(_READ_BY) | {
+OF_TRAINING = {
+    "noise_multiplier",
+    "target_delta",
+    "accountant",
+    "insecure_seeded_noise",
+    "dpftrl_restart_rounds",
+    "mf_bands",
+    "ddp_bits",
     "aggregator_type",
     "client_weighting",
     "adaptive_clipping",
@@ -102,24 +99,29 @@ def define(flags: cli.FlagSet, aggregator_type: str = "mean") -> None:
     flags.integer(
         "dpftrl_restart_rounds",
         None,
-        "dpftrl: rounds of one tree (default: population / cohort, so that by turns a client is in each tree once)",
+        "rounds of one tree (default: population / cohort, so that by turns a client is in each tree once)",
         low=1,
     )
     flags.integer(
         "mf_bands",
         None,
-        f"mf_dpftrl: bands of the factor, rounds over which noise cancels (default: {_BANDS}; by turns at most the "
+        f"bands of the factor, rounds over which noise cancels (default: {_BANDS}; by turns at most the "
         "rounds after which a client comes back)",
         low=1,
         high=10_000,
     )
-    flags.integer("ddp_bits", 20, "ddp: bits of a coordinate of the secure sum", low=1, high=22)
+    flags.integer("ddp_bits", 20, "bits of a coordinate of the secure sum", low=1, high=22)
     flags.switch(
         "insecure_seeded_noise",
         False,
         "draw the privacy noise, and the cohorts, from --seed, for runs that can be repeated: they guarantee nothing, "
         "as who knows the seed can remove the noise",
     )
+    flags.belong("noise_multiplier", "target_delta", "accountant", aggregator_type=_NOISY)
+    flags.belong("insecure_seeded_noise", aggregator_type=("dpsgd", "dpftrl", "mf_dpftrl"))
+    flags.belong("dpftrl_restart_rounds", aggregator_type=("dpftrl",))
+    flags.belong("mf_bands", aggregator_type=("mf_dpftrl",))
+    flags.belong("ddp_bits", aggregator_type=("ddp",))
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
@@ -130,19 +132,14 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     """
     kind = "mean" if settings.aggregator_type == "none" else settings.aggregator_type
     settings = settings.replace(aggregator_type=kind)
-    for name, kinds in _READ_BY.items():
-        if name in settings.given and kind not in kinds:
-            raise UsageError(f"--{name} has an effect only with --aggregator_type={' or '.join(kinds)}, not {kind}.")
-    if settings.adaptive_clipping is None:
-        settings = settings.replace(adaptive_clipping=kind in ("mean", "secure_sum"))
+    settings = settings.filled({"adaptive_clipping": kind in ("mean", "secure_sum")})
     if settings.adaptive_clipping:
         if kind not in _CAN_ADAPT:
             raise UsageError(
                 f"--adaptive_clipping does not go with --aggregator_type={kind}: its noise is tied to one norm over "
                 "rounds. Give --clip_norm alone."
             )
-        defaults = {"clip_norm": _FIRST_CLIP_NORM, "unclip_quantile": _QUANTILE}
-        settings = settings.replace(**{name: value for name, value in defaults.items() if settings[name] is None})
+        settings = settings.filled({"clip_norm": _FIRST_CLIP_NORM, "unclip_quantile": _QUANTILE})
     elif "unclip_quantile" in settings.given:
         raise UsageError("--unclip_quantile has an effect only with --adaptive_clipping.")
     if settings.client_weighting != "uniform" and kind != "mean":

@@ -42,6 +42,7 @@ _DATA_DIR = "FEDBANDITS_DATA_DIR"  # Where the user's data is, if no flag says s
 _NOT_REPEATED = {"--restart", "-restart", "--restart=true"}
 _MOST_REPEATS = 500  # The folders of all runs are claimed beforehand, an open file each.
 _MOST = 2**31 - 1
+_MOST_VALUES = 4  # Of more, with which a flag goes, the others are named, where they are fewer.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,7 @@ class FlagSet:
         if isinstance(values, bool):
             return Owner(flag, values)
         others = [value for value in getattr(self._flags[flag].parser, "enum_values", ()) if value not in values]
-        return Owner(flag, values, others if len(others) < len(values) else ())
+        return Owner(flag, values, others if len(values) > max(_MOST_VALUES, len(others)) else ())
 
     def _note(self, name: str, help_text: str, choices: Mapping[str, str] | None = None) -> None:
         self._groups[-1].flags.append((name, help_text, choices or {}))

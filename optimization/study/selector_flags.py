@@ -7,6 +7,7 @@ from typing import Any
 from data.errors import UsageError
 from optimization.selection import selectors
 from optimization.study import cli
+from optimization.study.settings import Parameter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,38 +17,37 @@ class SelectorEntry:
     Attributes:
       target: The class.
       help: One line.
-      parameters: Its arguments, and the flags that give them.
+      parameters: Its arguments that are numbers; their flags begin with `selection_`.
     """
 
     target: type[selectors.Selector]
     help: str
-    parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    parameters: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
 
-
-_CANDIDATES = {"num_candidates": "selection_candidates"}
 
 SELECTORS: Mapping[str, SelectorEntry] = {
     "uniform": SelectorEntry(selectors.Uniform, "every client alike, without replacement"),
     "rand": SelectorEntry(
         selectors.Rand, "in proportion to the clients' data, with replacement; all places weigh the same in the mean"
     ),
-    "pow_d": SelectorEntry(
-        selectors.PowD, "power of choice: the largest losses of candidates that are polled", _CANDIDATES
-    ),
-    "rpow_d": SelectorEntry(
-        selectors.RpowD, "power of choice by the losses that candidates reported last", _CANDIDATES
-    ),
+    "pow_d": SelectorEntry(selectors.PowD, "power of choice: the largest losses of candidates that are polled"),
+    "rpow_d": SelectorEntry(selectors.RpowD, "power of choice by the losses that candidates reported last"),
     "ucb_cs": SelectorEntry(
         selectors.UcbCs,
         "upper confidence bounds of discounted losses",
-        {"gamma": "selection_gamma", "algorithm_listing": "ucb_variant"},
+        {"gamma": Parameter(0.7, "discount of a round's losses in the next round", high=1.0)},
     ),
     "active_fl": SelectorEntry(
         selectors.ActiveFl,
         "active federated learning: random, in favour of high losses",
-        {f"alpha_{number}": f"selection_alpha_{number}" for number in (1, 2, 3)},
+        {
+            "alpha_1": Parameter(0.75, "part of the clients, of low valuation, left out", high=1.0, below=True),
+            "alpha_2": Parameter(0.01, "weight of a valuation in the exponent"),
+            "alpha_3": Parameter(0.1, "part of the cohort that is drawn uniformly", high=1.0),
+        },
     ),
 }
+_TAKE_CANDIDATES = ("pow_d", "rpow_d")
 
 
 def define(flags: cli.FlagSet, *, with_privacy: bool = False) -> None:
@@ -57,8 +57,8 @@ def define(flags: cli.FlagSet, *, with_privacy: bool = False) -> None:
       flags: Where to.
       with_privacy: Whether the binary can train with differential privacy; see `check_privacy`.
     """
-    flags.integer("selection_candidates", None, "pow_d, rpow_d: candidates, d (default: twice the cohort)", low=1)
-    flags.number("selection_gamma", 0.7, "ucb_cs: discount of a round's losses in the next round", high=1.0)
+    flags.integer("selection_candidates", None, "candidates, d (default: twice the cohort)", low=1)
+    flags.belong("selection_candidates", client_selection=_TAKE_CANDIDATES)
     flags.choice(
         "ucb_variant",
         "equations",
@@ -66,38 +66,17 @@ def define(flags: cli.FlagSet, *, with_privacy: bool = False) -> None:
             "equations": "every client's index anew in each round",
             "algorithm_listing": "only reporting clients' indices; the others' are multiplied by gamma",
         },
-        "ucb_cs: whether the study's equations or its listing counts",
+        "whether the study's equations or its listing counts",
     )
-    flags.number(
-        "selection_alpha_1",
-        0.75,
-        "active_fl: part of the clients, of low valuation, left out",
-        high=1.0,
-        below=True,
-    )
-    flags.number("selection_alpha_2", 0.01, "active_fl: weight of a valuation in the exponent")
-    flags.number("selection_alpha_3", 0.1, "active_fl: part of the cohort that is drawn uniformly", high=1.0)
+    flags.belong("ucb_variant", client_selection=("ucb_cs",))
+    own = {name: entry.parameters for name, entry in SELECTORS.items()}
+    flags.parameters("selection_", "client_selection", own)
     if with_privacy:
         flags.switch(
             "non_private_selection",
             False,
             "with differential privacy, select by losses all the same: the privacy that this spends is not counted",
         )
-
-
-def check(settings: cli.Settings, names: Sequence[str]) -> None:
-    """Refuses parameters that none of these selectors reads.
-
-    Raises:
-      UsageError: Naming the flag and its selectors.
-    """
-    readers: dict[str, list[str]] = {}
-    for name, entry in SELECTORS.items():
-        for flag in entry.parameters.values():
-            readers.setdefault(flag, []).append(name)
-    for flag, owners in readers.items():
-        if flag in settings.given and not set(owners) & set(names):
-            raise UsageError(f"--{flag} belongs to --client_selection={' or '.join(owners)}, not {', '.join(names)}.")
 
 
 def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
@@ -158,17 +137,17 @@ def build(settings: Mapping[str, Any], name: str, sizes: Sequence[int], cohort_s
     Raises:
       UsageError: If cohort, candidates and population do not go together.
     """
-    values = {argument: settings[flag] for argument, flag in SELECTORS[name].parameters.items()}
-    if "algorithm_listing" in values:
+    values = {argument: settings[f"selection_{argument}"] for argument in SELECTORS[name].parameters}
+    if name == "ucb_cs":
         values["algorithm_listing"] = settings["ucb_variant"] == "algorithm_listing"
-    if "num_candidates" in values:
-        if values["num_candidates"] is None:
-            values["num_candidates"] = min(2 * cohort_size, len(sizes))
-        elif not cohort_size <= values["num_candidates"] <= len(sizes):
+    if name in _TAKE_CANDIDATES:
+        candidates = settings["selection_candidates"]
+        if candidates is not None and not cohort_size <= candidates <= len(sizes):
             raise UsageError(
-                f"--selection_candidates={values['num_candidates']} must lie between the cohort of {cohort_size} and "
-                f"the population of {len(sizes)}."
+                f"--selection_candidates={candidates} must lie between the cohort of {cohort_size} and the population "
+                f"of {len(sizes)}."
             )
+        values["num_candidates"] = candidates or min(2 * cohort_size, len(sizes))
     try:
         return SELECTORS[name].target(sizes, cohort_size, **values)
     except ValueError as error:

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization.study import cli
@@ -29,12 +28,12 @@ def define_data(flags: cli.FlagSet) -> None:
     flags.path(
         "public_statistics",
         None,
-        "tabular, stackoverflow_tag, stackexchange_tag: file of means, categories and labels, or of words and tags, "
+        "file of means, categories and labels, or of words and tags, "
         "made elsewhere from public data, such as a run's statistics.json (default: learned from the clients, which no "
         "guarantee of privacy covers)",
     )
 
-    flags.group("Tag prediction: --task_type=stackoverflow_tag and stackexchange_tag")
+    flags.group("Tag prediction")
     flags.integer("num_tags", 50, "most frequent tags, which are the actions", low=2)
     flags.integer("vocabulary_size", 10000, "most frequent words, which are the features", low=1)
     flags.integer("max_words", None, "most distinct words of a post", low=1)
@@ -68,10 +67,10 @@ def define_data(flags: cli.FlagSet) -> None:
             "group": "group normalisation, each example alone",
             "batch": "batch normalisation by the batch at hand, in training and in evaluation",
         },
-        "resnet18: normalisation",
+        "normalisation",
     )
 
-    flags.group("Made clients: --task_type=fashion_mnist, mnist, cifar100 and synthetic")
+    flags.group("Made clients")
     flags.integer("partition_clients", None, "clients (default: 100, synthetic 30)", low=1, high=10**6)
     flags.integer("partition_seed", 0, "seed of the clients, which --seed does not change", high=2**32 - 1)
     flags.number(
@@ -83,7 +82,7 @@ def define_data(flags: cli.FlagSet) -> None:
     flags.number(
         "partition_beta",
         None,
-        "cifar100: deal by its 20 superclasses with --partition_alpha, and within each by its classes with this "
+        "deal by its 20 superclasses with --partition_alpha, and within each by its classes with this "
         "parameter (default: by the 100 classes alone)",
         above=True,
     )
@@ -91,11 +90,11 @@ def define_data(flags: cli.FlagSet) -> None:
     flags.number(
         "synthetic_alpha",
         1.0,
-        "synthetic: variance of the means of clients' models; by its definition it changes no label",
+        "variance of the means of clients' models; by its definition it changes no label",
     )
-    flags.number("synthetic_beta", 1.0, "synthetic: variance of the means of clients' features")
+    flags.number("synthetic_beta", 1.0, "variance of the means of clients' features")
 
-    flags.group("Your own table: --task_type=tabular")
+    flags.group("Your own table")
     flags.path("data_file", None, ".csv or .parquet file")
     flags.text("client_column", None, "column that names the client of a row; rows:N deals the rows to N clients")
     flags.text("label_column", None, "column of the right action, which pays 1")
@@ -103,24 +102,10 @@ def define_data(flags: cli.FlagSet) -> None:
     flags.text("feature_columns", None, "columns of the context, separated by commas (default: the others)")
     flags.integer("init_labels", None, "init_shift: labels that the initial training pays for (default: half)", low=1)
 
-
-def check(settings: cli.Settings) -> None:
-    """Refuses flags of other tasks.
-
-    Raises:
-      UsageError: Naming the flag and its tasks.
-    """
-    own = registry.TASKS[settings.task_type].options
-    for name in sorted(frozenset().union(*(entry.options for entry in registry.TASKS.values())) - own):
-        if name in settings.given:
-            owners = " or ".join(task for task, entry in registry.TASKS.items() if name in entry.options)
-            raise UsageError(f"--{name} belongs to --task_type={owners}, not to {settings.task_type}.")
-    if settings.public_statistics:
-        for name in ("num_tags", "vocabulary_size"):
-            if name in settings.given:
-                raise UsageError(f"--{name} has no effect with --public_statistics, whose words and tags are all used.")
-    if "norm" in settings.given and settings.model != "resnet18":
-        raise UsageError(f"--norm belongs to --model=resnet18, not to {settings.model or 'the default model'}.")
+    for name in frozenset().union(*(entry.options for entry in registry.TASKS.values())):
+        flags.belong(name, task_type=[task for task, entry in registry.TASKS.items() if name in entry.options])
+    flags.belong("num_tags", "vocabulary_size", public_statistics=False)
+    flags.belong("norm", model=("resnet18",))
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:

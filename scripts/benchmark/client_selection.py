@@ -92,7 +92,7 @@ def _synthetic(rounds: int) -> dict[str, float]:
     found = {}
     for name in ("ucb_cs", "pow_d"):
         argv = ["benchmark", f"--client_selection={name}", "--partition_seed=1"]
-        settings = flags.resolve(flags.define().parse(argv)).runs[0]
+        settings = flags.plan(flags.define().parse(argv)).runs[0]
         task = registry.load(task_flags.options(settings))
         run = experiment.Run(settings, task, experiment.Computations(settings, task))
         progress, _ = run.play_round(run.initial_progress(), 1)
@@ -134,7 +134,7 @@ def _fashion_mnist(rounds: int) -> dict[str, float]:
         for position in range(3)
     ]
     argv = ["benchmark", "--task_type=fashion_mnist", "--client_batch_size=64", "--client_steps_per_round=100"]
-    settings = flags.resolve(flags.define().parse(argv)).runs[0]
+    settings = flags.plan(flags.define().parse(argv)).runs[0]
     shape, num_actions, _, hidden = images.TASKS["fashion_mnist"]
     task = tasks.Task(
         clients=None,

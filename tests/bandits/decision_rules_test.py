@@ -420,5 +420,5 @@ def test_flags_reach_the_rule():
 )
 def test_bad_flags_are_refused_by_name(arguments, message):
     with pytest.raises(UsageError) as raised:
-        rule_flags.values(parse(*arguments), rule_flags.RULES)
+        parse(*arguments).settled()
     assert message in str(raised.value)

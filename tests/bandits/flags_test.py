@@ -5,7 +5,7 @@ import pytest
 from bandits import flags, registry
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
-from optimization.study import cli, server_flags
+from optimization.study import cli, presets, server_flags
 
 # The study's README, with the flags of its emnist_chars command.
 PUBLISHED = (
@@ -24,7 +24,7 @@ def _user_folder(monkeypatch, tmp_path):
 
 
 def _resolve(*arguments: str) -> cli.Settings:
-    return flags.resolve(flags.define().parse(["run_federated", *arguments]))
+    return flags.resolve(presets.applied(flags.define().parse(["run_federated", *arguments]), flags.PRESETS))
 
 
 def _refusal(*arguments: str) -> str:
@@ -95,8 +95,9 @@ def test_an_unknown_bandit_is_answered_with_the_known_ones():
     ],
 )
 def test_another_policys_parameter_is_refused(bandit, flag, owner):
+    owners = " or ".join(name for name, entry in registry.BANDITS.items() if entry.policy == owner)
     assert _refusal(f"--bandits_type={bandit}", f"--{flag}=0.5") == (
-        f"--{flag} belongs to {owner}, not to --bandits_type={bandit}."
+        f"--{flag} belongs to --bandits_type={owners}, not to {bandit}."
     )
 
 
@@ -151,7 +152,7 @@ def test_the_chosen_optimizers_hyperparameter_is_taken(optimizer, name):
 )
 def test_an_initial_trainings_flag_is_refused_without_one(argument):
     name = argument.partition("=")[0]
-    assert _refusal(argument) == f"{name} has an effect only with --scenario=init or init_shift."
+    assert _refusal(argument) == f"{name} belongs to --scenario=init or init_shift, not to scratch."
     assert _resolve(argument, "--scenario=init").scenario == "init"
 
 
@@ -162,7 +163,7 @@ def test_an_initial_trainings_flag_is_refused_without_one(argument):
 def test_one_step_by_hand_is_refused_in_a_scenario_that_does_both(scenario, argument):
     name = argument.partition("=")[0]
     assert _refusal(f"--scenario={scenario}", "--task_type=unipen62", argument) == (
-        f"{name} sets up one step by hand; --scenario={scenario} does both: leave one out."
+        f"{name} belongs to --scenario=scratch, not to {scenario}."
     )
     assert _resolve("--task_type=unipen62", argument).given >= {name.removeprefix("--")}
 
@@ -197,7 +198,7 @@ def test_a_quantile_is_refused_without_adaptive_clipping():
 @pytest.mark.parametrize("argument", ["--importance_weighting", "--noimportance_weighting"])
 def test_importance_weighting_is_refused_where_no_log_is_trained(bandit, argument):
     message = _refusal(f"--bandits_type={bandit}", argument, "--initial_model_path=runs/a")
-    assert message == f"--importance_weighting has no effect with --bandits_type={bandit}."
+    assert message == f"--importance_weighting does not belong to --bandits_type={bandit}."
 
 
 # Defaults.
@@ -456,7 +457,7 @@ def test_the_published_programs_bag_of_words_comes_with_its_variant():
 )
 def test_client_selection_that_does_not_go_with_the_rest_is_refused(arguments, message):
     with pytest.raises(UsageError, match=message):
-        flags.resolve(flags.define().parse(["run_federated", *arguments]))
+        flags.resolve(presets.applied(flags.define().parse(["run_federated", *arguments]), flags.PRESETS))
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ BANDITS = ("softmax", "falcon", "greedy", "epsilon_greedy", "init")
 
 
 def _resolve(*arguments: str) -> cli.Settings:
-    return flags.resolve(flags.define().parse(["run_federated", *arguments]))
+    return flags.resolve(presets.applied(flags.define().parse(["run_federated", *arguments]), flags.PRESETS))
 
 
 @pytest.mark.parametrize(("name", "server", "client", "exploration"), ROWS, ids=[row[0] for row in ROWS])

@@ -40,7 +40,7 @@ def aggregator(**values):
     flags.group("")
     flags.integer("seed", 0, "")
     aggregation_flags.define(flags)
-    settings = aggregation_flags.resolve(flags.parse(arguments))
+    settings = aggregation_flags.resolve(flags.parse(arguments).settled())
     mechanism = aggregation_flags.mechanism(settings, 100, 2, 15)
     return aggregators.build(settings, mechanism, tuple(MODEL.shapes.values()))
 

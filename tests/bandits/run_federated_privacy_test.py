@@ -212,5 +212,5 @@ def test_statistics_of_private_clients_are_left_out_of_the_guarantee_unless_they
 def test_sizes_of_statistics_have_no_effect_where_those_are_given():
     arguments = ["run_federated", "--task_type=stackexchange_tag", "--public_statistics=file.json"]
     for flag in ("--num_tags=5", "--vocabulary_size=9"):
-        with pytest.raises(UsageError, match=f"{flag.partition('=')[0]} has no effect with --public_statistics"):
+        with pytest.raises(UsageError, match=f"{flag.partition('=')[0]} does not go with --public_statistics"):
             flags.resolve(flags.define().parse([*arguments, flag]))

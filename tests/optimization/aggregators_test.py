@@ -27,7 +27,7 @@ def build(*arguments: str, cohort: int = 4, shapes=SHAPES, pretraining=None):
     flags.group("")
     flags.integer("seed", 3, "")
     aggregation_flags.define(flags)
-    settings = aggregation_flags.resolve(flags.parse(["test", *arguments]))
+    settings = aggregation_flags.resolve(flags.parse(["test", *arguments]).settled())
     mechanism = aggregation_flags.mechanism(settings, 100, cohort, 4096, pretraining, 1 if pretraining else 0)
     delta_type = tff.to_type(tuple((np.float32, shape) for shape in shapes))
     factory = aggregators.build(settings, mechanism, shapes)

@@ -138,9 +138,9 @@ def test_tensorflow_is_never_imported():
             "--target_epsilon=0.5 is out of reach: a cohort of the whole population",
         ),
         ([*SMALL, "--noise_multiplier=1", "--tolerated_noise=1"], "--tolerated_noise has no effect without"),
-        ([*SMALL, "--noise_multiplier=1", "--bands=4"], "--mf_bands has an effect only with --aggregator_type=mf_dp"),
+        ([*SMALL, "--noise_multiplier=1", "--bands=4"], "--mf_bands belongs to --aggregator_type=mf_dpftrl"),
         ([*SMALL, "--noise_multiplier=1", "--mechanism=ddp"], "--dimension is missing"),
-        ([*SMALL, "--noise_multiplier=1", "--dimension=9"], "--dimension has no effect with --aggregator_type=dpsgd"),
+        ([*SMALL, "--noise_multiplier=1", "--dimension=9"], "--dimension belongs to --aggregator_type=ddp"),
         (
             [*SMALL, "--noise_multiplier=1", "--mechanism=ddp", "--dimension=9", "--clip_norm=1"],
             "--aggregator_type=ddp needs cohorts of a fixed size",

@@ -9,7 +9,7 @@ from optimization.study import cli, presets, selector_flags
 
 
 def resolve(*arguments: str) -> flags.Plan:
-    return flags.resolve(flags.define().parse(["run_client_selection", *arguments]))
+    return flags.plan(presets.applied(flags.define().parse(["run_client_selection", *arguments]), flags.PRESETS))
 
 
 def test_the_default_is_the_study_on_synthetic_data():
@@ -64,6 +64,7 @@ def test_figure_3_has_the_studys_settings():
 def selector_settings(*arguments: str) -> cli.Settings:
     own = cli.FlagSet("usage")
     own.group("Selection")
+    own.text("client_selection", None, "the selectors")
     selector_flags.define(own, with_privacy=True)
     return own.parse(["test", *arguments])
 

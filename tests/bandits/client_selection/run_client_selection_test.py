@@ -92,7 +92,7 @@ def test_communication_is_counted(finished):
 
 def test_metrics_of_all_clients_are_those_of_the_saved_model(finished):
     folder = finished / "run" / "ucb_cs"
-    settings = flags.resolve(parse(finished)).runs[0]
+    settings = flags.plan(parse(finished)).runs[0]
     task = registry.load(task_flags.options(settings))
     with np.load(folder / "model" / "weights.npz") as archive:
         kernel, bias = archive["dense_0/kernel"], archive["dense_0/bias"]
@@ -163,7 +163,7 @@ def test_seeds_and_cohort_sizes_get_folders_of_their_own(tmp_path):
 
 
 def make_run(tmp_path, *arguments: str) -> experiment.Run:
-    settings = flags.resolve(parse(tmp_path, *arguments)).runs[0]
+    settings = flags.plan(parse(tmp_path, *arguments)).runs[0]
     task = registry.load(task_flags.options(settings))
     return experiment.Run(settings, task, experiment.Computations(settings, task))
 
@@ -216,7 +216,7 @@ class _WithEmptyClient(clients.ClientData):
 
 @pytest.mark.parametrize("name", selector_flags.SELECTORS)
 def test_an_empty_client_reports_nothing_and_spoils_nothing(tmp_path, name):
-    settings = flags.resolve(parse(tmp_path, f"--client_selection={name}", "--clients_per_round=6")).runs[0]
+    settings = flags.plan(parse(tmp_path, f"--client_selection={name}", "--clients_per_round=6")).runs[0]
     task = registry.load(task_flags.options(settings))
     task = experiment.tasks.dataclasses.replace(task, clients=_WithEmptyClient(task.clients))
     run = experiment.Run(settings, task, experiment.Computations(settings, task))
@@ -244,7 +244,7 @@ def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_agai
     tff_worker, tmp_path, selector, expected
 ):
     arguments = (f"--client_selection={selector}", "--client_weighting=num_examples")
-    settings = flags.resolve(parse(tmp_path, *arguments)).runs[0]
+    settings = flags.plan(parse(tmp_path, *arguments)).runs[0]
     definition = experiment.Computations(settings, registry.load(task_flags.options(settings))).definition(2)
     mean = definition.aggregator.create(tff.TensorType(np.float32), tff.TensorType(np.float32))
     assert mean.next(mean.initialize(), [0.0, 1.0], [9.0, 1.0]).result == pytest.approx(expected)

@@ -10,7 +10,7 @@ from data import keys, silos
 
 
 def make(*arguments: str, participants: silos.Silos | None = None, earlier=None, network=None) -> experiment.MabFl:
-    settings = flags.resolve(flags.define().parse(["run_mab_fl", *arguments]))[0][0].settings
+    settings = flags.plan(flags.define().parse(["run_mab_fl", *arguments]))[0][0].settings
     participants = participants or run_mab_fl.load_participants(settings)
     target = run_mab_fl.find_target(settings, participants)
     choices = run_mab_fl.find_choices(settings, participants, target)

@@ -12,7 +12,7 @@ ROUNDS = 8
 
 def _make_runs(name: str, folder):
     """Writes the metrics of three seeds of every setting of a study; residuals are -0.1, 0 and 0.1."""
-    chosen, study = flags.resolve(flags.define().parse(["x", f"--preset={name}"]))
+    chosen, study = flags.plan(flags.define().parse(["x", f"--preset={name}"]))
     runs = []
     for setting in chosen:
         for seed in range(3):

@@ -6,7 +6,7 @@ from bandits.mab_fl import flags, studies
 
 
 def resolve(*arguments: str):
-    return flags.resolve(flags.define().parse(["run_mab_fl", *arguments]))
+    return flags.plan(flags.define().parse(["run_mab_fl", *arguments]))
 
 
 def only(*arguments: str):

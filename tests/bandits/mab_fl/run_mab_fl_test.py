@@ -89,7 +89,7 @@ def test_a_second_run_frees_the_firsts_participants(tmp_path, monkeypatch):
 def test_resplit_splits_the_data_anew_for_each_seed(tmp_path):
     seeds = [
         run_mab_fl.load_participants(
-            flags.resolve(flags.define().parse(["x", *SMALL, f"--seed={seed}", *more]))[0][0].settings
+            flags.plan(flags.define().parse(["x", *SMALL, f"--seed={seed}", *more]))[0][0].settings
         )
         for seed, more in ((0, []), (1, []), (1, ["--resplit"]))
     ]

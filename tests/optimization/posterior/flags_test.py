@@ -7,7 +7,7 @@ from optimization.study import presets
 
 
 def resolve(*arguments: str):
-    return flags.resolve(flags.define().parse(["run_posterior", *arguments]))
+    return flags.resolve(presets.applied(flags.define().parse(["run_posterior", *arguments]), flags.PRESETS))
 
 
 def test_defaults_follow_the_algorithm():

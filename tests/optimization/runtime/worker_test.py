@@ -116,7 +116,7 @@ def test_isolation_changes_no_bit(play):
 @pytest.mark.parametrize("kind", AGGREGATORS)
 def test_aggregators_give_the_own_workers_results(contexts, kind):
     parser = aggregation_flags_parser()
-    settings = aggregation_flags.resolve(parser.parse(["test", *AGGREGATORS[kind]]))
+    settings = aggregation_flags.resolve(parser.parse(["test", *AGGREGATORS[kind]]).settled())
     mechanism = aggregation_flags.mechanism(settings, 100, len(COHORT), 4096)
     delta_type = tff.to_type(tuple((np.float32, shape) for shape in SHAPES))
     process = aggregators.build(settings, mechanism, SHAPES).create(delta_type, tff.TensorType(np.float32))

@@ -9,7 +9,7 @@ from optimization.study import aggregation_flags, cli
 def resolve(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("")
     aggregation_flags.define(flags)
-    return aggregation_flags.resolve(flags.parse(["test", *arguments]))
+    return aggregation_flags.resolve(flags.parse(["test", *arguments]).settled())
 
 
 DPSGD = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.5")
@@ -18,13 +18,13 @@ DPSGD = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.5")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--noise_multiplier=1"], "--noise_multiplier has an effect only with --aggregator_type=dpsgd or dpftrl"),
+        (["--noise_multiplier=1"], "--noise_multiplier belongs to --aggregator_type=dpsgd or dpftrl"),
         (["--noise_multiplier=-1"], "--noise_multiplier=-1.0: -1 is not a number of at least 0"),
         (["--clip_norm=-1"], "--clip_norm=-1.0: -1 is not a number above 0"),
         (["--target_delta=1"], "--target_delta=1.0: 1 is not a number above 0 and below 1"),
         (["--target_delta=0"], "--target_delta=0.0: 0 is not a number above 0 and below 1"),
-        (["--target_delta=0.1"], "--target_delta has an effect only with"),
-        (["--insecure_seeded_noise"], "--insecure_seeded_noise has an effect only with"),
+        (["--target_delta=0.1"], "--target_delta belongs to --aggregator_type="),
+        (["--insecure_seeded_noise"], "--insecure_seeded_noise belongs to --aggregator_type="),
         (["--aggregator_type=dpsgd", "--clip_norm=1"], "--aggregator_type=dpsgd needs --noise_multiplier"),
         (
             ["--aggregator_type=dpsgd", "--noise_multiplier=1"],
@@ -37,12 +37,12 @@ DPSGD = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.5")
         ),
         ([*DPSGD, "--client_weighting=num_examples"], "--client_weighting has an effect only with"),
         ([*DPSGD, "--unclip_quantile=0.5"], "--unclip_quantile has an effect only with --adaptive_clipping"),
-        (["--accountant=pld"], "--accountant has an effect only with --aggregator_type=dpsgd or dpftrl"),
+        (["--accountant=pld"], "--accountant belongs to --aggregator_type=dpsgd or dpftrl"),
         (
             ["--aggregator_type=ddp", "--noise_multiplier=1", "--clip_norm=1", "--accountant=pld"],
             "--accountant=pld does not know the losses of --aggregator_type=ddp: use rdp.",
         ),
-        ([*DPSGD, "--mf_bands=3"], "--mf_bands has an effect only with --aggregator_type=mf_dpftrl, not dpsgd"),
+        ([*DPSGD, "--mf_bands=3"], "--mf_bands belongs to --aggregator_type=mf_dpftrl, not to dpsgd"),
         (
             ["--aggregator_type=ddp", "--noise_multiplier=1", "--clip_norm=1", "--cohort_sampling=poisson"],
             "--aggregator_type=ddp needs cohorts of a fixed size",

@@ -12,6 +12,8 @@ _OWNED = {
     "falcon": {"gamma": cli.Parameter(1000.0, "an inverse gap")},
     "exp3": {"gamma": cli.Parameter(0.1, "a part at random", high=1.0, above=True), "share": _SHARE},
     "mixed": {"share": _SHARE},
+    "uniform": {},
+    "softmax": {},
 }
 
 
@@ -30,7 +32,7 @@ def _flag_set() -> cli.FlagSet:
     flags.integer("words", 9, "words to learn")
     flags.belong("words", rate=False)
     flags.switch("tries", False, "try all")
-    flags.belong("tries", policy=["falcon", "exp3", "mixed"])
+    flags.belong("tries", policy=[name for name in _OWNED if name != "greedy"])
     flags.group("Of images", policy=("falcon", "exp3"))
     flags.integer("depth", 2, "layers")
     flags.integer("width", 4, "channels")

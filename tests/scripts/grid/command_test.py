@@ -267,7 +267,7 @@ def test_slurm_gets_what_is_not_finished(play, tmp_path, capfd):
         (["--sweep=kind=odd", "--expand_edges"], "--expand_edges has no effect: no number is swept"),
         (["--lower_is_better"], "--lower_is_better belongs to --metric"),
         (["--ray_address=auto"], "--ray_address belongs to --executor=ray"),
-        (["--executor=slurm_script"], "--workers does not belong to --executor=slurm_script"),
+        (["--executor=slurm_script"], "--workers belongs to --executor=local or ray, not to slurm_script"),
         (["--executor=ray", "--ray_address=auto"], "--workers does not go with --ray_address"),
         (["--early_stop=asha", "--sweep=rate=0.1"], "--early_stop needs --burn_in_rounds"),
         (["--early_stop=asha", "--sweep=total_rounds=1,2"], "--early_stop=asha sets --total_rounds itself"),
@@ -301,7 +301,7 @@ def test_bad_flags_are_answered_before_tensorflow(tmp_path):
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "Usage error: --bandits_temperature belongs to softmax, not to --bandits_type=greedy. "
+        "Usage error: --bandits_temperature belongs to --bandits_type=softmax or softmax_ce, not to greedy. "
         "(run --bandits_type=greedy)\n"
     )
 

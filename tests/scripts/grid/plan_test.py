@@ -107,7 +107,7 @@ def test_values_that_hold_commas_are_separated_by_semicolons():
         (
             [],
             {"sweeps": ["bandits_type=softmax,greedy", "bandits_temperature=0.1"]},
-            "--bandits_temperature belongs to softmax, not to --bandits_type=greedy. .run --bandits_type=greedy --ban",
+            "--bandits_temperature belongs to --bandits_type=softmax or softmax_ce, not to greedy. .run --",
         ),
         ([], {"sweeps": ["client_learning_rate"]}, "--sweep=client_learning_rate must be flag=value,value"),
         ([], {"sweeps": ["client_learning_rate=0.1,,1"]}, "must be flag=value,value"),
