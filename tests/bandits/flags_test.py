@@ -6,6 +6,7 @@ from bandits import flags, registry
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from optimization.study import cli, presets, server_flags
+from optimization.study.settings import Parameter
 
 # The study's README, with the flags of its emnist_chars command.
 PUBLISHED = (
@@ -484,3 +485,36 @@ def test_model_aggregation_by_modes_is_not_clipped_and_by_chains_as_the_mean_is(
     modes, chains = (_resolve(f"--model_aggregation={name}") for name in ("fedkp_cluster_mean", "fedpa"))
     assert (modes.adaptive_clipping, modes.clip_norm, modes.burn_in_rounds) == (False, None, 0)
     assert (chains.adaptive_clipping, chains.clip_norm, chains.burn_in_rounds) == (True, 0.1, 75)
+
+
+def _add_exp3(monkeypatch):
+    """Adds a bandit whose policy has a parameter of FALCON's name, with a default and bounds of its own."""
+    parameters = {"gamma": Parameter(0.1, "part of actions at random", high=1.0, above=True)}
+    policies = registry.POLICIES | {"exp3": registry.PolicyEntry("bandits.policies:Exp3", parameters)}
+    monkeypatch.setattr(registry, "POLICIES", policies)
+    monkeypatch.setattr(registry, "BANDITS", registry.BANDITS | {"exp3": registry.BanditEntry("exp3", "weights")})
+
+
+def test_two_policies_may_share_a_parameters_name(monkeypatch):
+    _add_exp3(monkeypatch)
+    assert _resolve("--bandits_type=exp3").bandits_gamma == 0.1
+    assert _resolve("--bandits_type=exp3", "--bandits_gamma=1").bandits_gamma == 1.0
+    assert _resolve("--bandits_type=falcon", "--bandits_gamma=5").bandits_gamma == 5.0
+    assert _refusal("--bandits_type=exp3", "--bandits_gamma=5") == (
+        "--bandits_gamma=5.0: 5 is not a number above 0 and at most 1, as --bandits_type=exp3 needs."
+    )
+    assert _refusal("--bandits_gamma=0.5") == (
+        "--bandits_gamma belongs to --bandits_type=falcon or falcon_ce or exp3, not to softmax."
+    )
+    assert (
+        "--bandits_gamma: falcon, falcon_ce: inverse of the reward gap still explored; higher is greedier (default: "
+        "1000.0); exp3: part of actions at random (default: 0.1); only for --bandits_type=falcon, falcon_ce, exp3"
+    ) in " ".join(flags.define().help().split())
+
+
+@pytest.mark.parametrize("bandit", registry.BANDITS)
+def test_a_new_policy_changes_no_recorded_value_of_others(monkeypatch, bandit):
+    arguments = [f"--bandits_type={bandit}", "--initial_model_path=runs/a"]
+    before = dict(_resolve(*arguments))
+    _add_exp3(monkeypatch)
+    assert dict(_resolve(*arguments)) == before

@@ -1,0 +1,44 @@
+"""Tests that every binary's flags are resolved once and for all."""
+
+import importlib
+
+import pytest
+
+from bandits import studies
+from optimization.study import presets
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("run_federated", []),
+        ("run_federated", ["--preset=emnist_init_shift_falcon", "--bandits_mu=70"]),
+        ("run_federated", ["--aggregator_type=dpsgd", "--noise_multiplier=1", "--adaptive_clipping"]),
+        ("run_federated", ["--model_aggregation=fedkp", "--bandwidth_scale=0.5"]),
+        ("run_federated", ["--model_aggregation=sgld", "--total_rounds=7", "--client_selection=ucb_cs"]),
+        ("run_federated", ["--task_type=stackexchange_tag", "--data_dir=posts", "--initial_model_path=../runs/a"]),
+        ("run_posterior", ["--algorithm=fedopt"]),
+        ("run_posterior", ["--preset=mnist_alpha_1", "--algorithm=fedopt"]),
+        ("run_posterior", ["--preset=mnist_alpha_1", "--algorithm=fedopt", "--server_optimizer=yogi"]),
+        ("run_posterior", ["--algorithm=fedbe", "--server_data=some/features.npz"]),
+        ("run_client_selection", ["--client_selection=rand,ucb_cs", "--clients_per_round=1,2", "--repeat=2"]),
+        ("run_client_selection", ["--preset=figure_3a"]),
+        ("run_mab_fl", ["--decision_rule=discounted_thompson", "--rule_gamma=0.5"]),
+        (
+            "run_mab_fl",
+            ["--reward=binary", "--task_type=tabular", "--data_file=a", "--client_column=b", "--label_column=c"],
+        ),
+        ("run_ads", ["--rates=0.1,0.2", "--noise_multiplier=1", "--clip_norm=1", "--insecure_seeded_noise"]),
+        ("run_ads", ["--preset=federated_ucb"]),
+    ],
+)
+def test_resolving_twice_changes_nothing(name, arguments):
+    module = studies.STUDIES[name]
+    binary = importlib.import_module(module)
+    study = getattr(binary, "STUDY", None) or binary.flags
+    settings = studies.flag_set(module).parse([name, *arguments])
+    if settings.preset:
+        settings = presets.applied(settings, studies.presets(module))
+    once = study.resolve(settings)
+    assert dict(study.resolve(once)) == dict(once)
+    assert once.given == settings.given
