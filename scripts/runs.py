@@ -123,8 +123,8 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     return content
 
 
-def read_metrics(folder: pathlib.Path) -> "pd.DataFrame":
-    """Reads the `metrics.csv` of a run's folder.
+def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFrame":
+    """Reads the `metrics.csv` of a run's folder; its first rounds alone, if a number is given.
 
     Raises:
       UsageError: If it is missing, damaged, not of a run, or without a finished round.
@@ -145,7 +145,7 @@ def read_metrics(folder: pathlib.Path) -> "pd.DataFrame":
     words = [column for column in table if not pd.api.types.is_numeric_dtype(table[column])]
     if words or not pd.api.types.is_integer_dtype(table["round_num"]) or not table["round_num"].is_unique:
         raise UsageError(f"{path} is damaged: see its column {words[0] if words else 'round_num'}.")
-    return table
+    return table if rounds is None else table[table["round_num"] <= rounds]
 
 
 @functools.cache

@@ -5,7 +5,6 @@ rounds played in turn, so that a machine whose speed drifts slows both alike.
 """
 
 import concurrent.futures
-import json
 import os
 import pathlib
 import statistics
@@ -14,6 +13,7 @@ import time
 from data.errors import UsageError
 from data.tasks import registry
 from optimization.study import cli, files, task_flags
+from scripts.benchmark import measuring, tasks
 
 _USAGE = """
 Benchmarks client selection on this machine.
@@ -30,30 +30,23 @@ def define() -> cli.FlagSet:
     flags.integer("rounds", 30, "measured rounds", low=3)
     flags.integer("population", 1_000_000, "clients to select from", low=1)
     flags.integer("cohort", 64, "clients to select", low=1)
-    flags.text("output", "client_selection_benchmark.json", "JSON file to write")
+    measuring.define_output(flags, "client_selection_benchmark.json")
     return flags
 
 
 def program(settings: cli.Settings) -> None:
     """Runs the benchmark."""
-    path = pathlib.Path(cli.user_path(settings.output))
-    files.check_output("output", path)
+    files.check_output("output", pathlib.Path(settings.output))
     if settings.cohort > settings.population:
         raise UsageError(f"--cohort={settings.cohort} clients cannot be chosen from {settings.population}.")
-    results = {
-        "cores": len(os.sched_getaffinity(0)),
-        "load_average": os.getloadavg()[0],
-        "selection_milliseconds": _selection(settings.population, settings.cohort, settings.rounds),
-    }
+    results = {"selection_milliseconds": _selection(settings.population, settings.cohort, settings.rounds)}
 
     from optimization.runtime import worker
 
     worker.start()
     results["synthetic"] = _synthetic(settings.rounds)
     results["fashion_mnist"] = _fashion_mnist(settings.rounds)
-    files.replace(path, json.dumps(results, indent=2).encode() + b"\n")
-    print(json.dumps(results, indent=2))
-    print(f"Written to {path}.")
+    measuring.tell(results, settings.output)
 
 
 def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
@@ -116,35 +109,23 @@ def _fashion_mnist(rounds: int) -> dict[str, float]:
     import tensorflow as tf
 
     from bandits.client_selection import experiment, flags
-    from data import tasks
-    from data.tasks import images, rewards
     from optimization import supervised
 
     cores = len(os.sched_getaffinity(0))
-    draw = np.random.default_rng(0)
+    task = tasks.fashion_mnist(3)
     inputs = [
         supervised.ClientInput(
-            draw.random((600, 28, 28, 1), dtype=np.float32),
-            draw.integers(0, 10, 600, dtype=np.int32),
+            examples.features,
+            examples.labels,
             np.array([0, position], np.int32),
             np.int32(position),
             np.float32(1),
             np.float32(0.005),
         )
-        for position in range(3)
+        for position, examples in enumerate(map(task.clients.load, range(3)))
     ]
     argv = ["benchmark", "--task_type=fashion_mnist", "--client_batch_size=64", "--client_steps_per_round=100"]
     settings = flags.plan(flags.define().parse(argv)).runs[0]
-    shape, num_actions, _, hidden = images.TASKS["fashion_mnist"]
-    task = tasks.Task(
-        clients=None,
-        held_out=None,
-        num_actions=num_actions,
-        feature_spec=(shape, "float32"),
-        model="mlp",
-        model_arguments={"num_features": 784, "hidden": hidden, "num_outputs": num_actions},
-        rewards={"exact": rewards.exact(num_actions)},
-    )
     computations = experiment.Computations(settings, task)
     definition, rounds_of_three = computations.definition(3), computations.rounds(3)
     state = rounds_of_three.initialize()
@@ -167,10 +148,4 @@ def _fashion_mnist(rounds: int) -> dict[str, float]:
             "plain_tensorflow_one_client_after_another": one_after_another,
             "plain_tensorflow_as_many_clients_as_cores": as_many_as_cores,
         }
-        times: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(rounds + 1):
-            for name, way in ways.items():
-                start = time.perf_counter()
-                way()
-                times[name].append(time.perf_counter() - start)
-    return {name: round(statistics.median(values[1:]), 4) for name, values in times.items()}
+        return measuring.seconds_in_turns(ways, rounds)

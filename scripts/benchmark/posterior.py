@@ -1,15 +1,16 @@
 """Measures time and memory of mean shift over a cohort's models, and of whole rounds. Prints them and writes JSON."""
 
 import functools
-import json
 import os
 import pathlib
 import resource
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from data.errors import UsageError
 from optimization.study import cli, files
+from scripts.benchmark import measuring
 
 _USAGE = """
 Benchmarks FedKP on this machine: normal values, Silverman's bandwidth, at most 20 steps.
@@ -36,7 +37,7 @@ def define() -> cli.FlagSet:
     flags.choice("algorithm", "fedkp_cluster_mean", ["fedkp_cluster_mean", "fedkp"], "what is shifted")
     flags.text("cohorts", "10,20", f"clients of those rounds, separated by commas; each has {_EXAMPLES} examples")
     flags.integer("samples", 0, "samples of a client's chain in those rounds (FedKPPA); 0 for plain SGD", low=0)
-    flags.path("output", "posterior_benchmark.json", "JSON file to write")
+    measuring.define_output(flags, "posterior_benchmark.json")
     flags.belong("clients", "parameters", round_model=False)
     flags.belong("cohorts", "samples", round_model=True)
     return flags
@@ -118,16 +119,11 @@ def measure_round(model, local_work, clients: int, shape: tuple[int, ...], outpu
         "seconds": round(end - start, 2),
         "collecting_seconds": round(collected - start, 2),
         "models_mb": round(models_mb),
-        "peak_mb_beyond_models": round(_peak_mb(processes) - models_mb),
+        "peak_mb_beyond_models": round(measuring.memory_mb(processes, "VmHWM") - models_mb),
     }
 
 
-def _peak_mb(processes: Iterable[int]) -> float:
-    texts = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in processes]
-    return sum(int(text.partition("VmHWM:")[2].split()[0]) for text in texts) / 2**10
-
-
-def _rounds(settings: cli.Settings, cohorts: Iterable[int]) -> list[dict[str, float]]:
+def _rounds(settings: cli.Settings, cohorts: Iterable[int]) -> dict[str, Any]:
     """Measures a round of FedKP, or FedKPPA, of each cohort."""
     from optimization import client_work, models
     from optimization.posterior import algorithms, kernels, mean_shift, samplers
@@ -139,19 +135,20 @@ def _rounds(settings: cli.Settings, cohorts: Iterable[int]) -> list[dict[str, fl
         update = functools.partial(samplers.fedpa_update, shrinkage=0.01)
         work = algorithms.ChainWork(samplers.ChainSgd(0.01, _EXAMPLES, settings.samples), update)
     aggregate = getattr(mean_shift.MeanShift(kernels.KERNELS[settings.kernel]), settings.algorithm)
-    return [measure_round(model, work, clients, shape, outputs, aggregate) for clients in cohorts]
+    measured = [measure_round(model, work, clients, shape, outputs, aggregate) for clients in cohorts]
+    return {f"{settings.round_model} {found['clients']} clients": found for found in measured}
 
 
 def program(settings: cli.Settings) -> None:
     """Runs the benchmark."""
-    settings, path = settings.settled(), pathlib.Path(settings.output)
-    files.check_output("output", path)
-    if cohorts := check(settings):
-        rounds = _rounds(settings, cohorts)
-        for found in rounds:
-            print(", ".join(f"{name} {value}" for name, value in found.items()))
-        files.replace(path, json.dumps(rounds, indent=2).encode() + b"\n")
-        return
+    settings = settings.settled()
+    files.check_output("output", pathlib.Path(settings.output))
+    cohorts = check(settings)
+    measuring.tell(_rounds(settings, cohorts) if cohorts else _mean_shift(settings), settings.output)
+
+
+def _mean_shift(settings: cli.Settings) -> dict[str, Any]:
+    """Measures mean shift alone."""
     import numpy as np
     import psutil
 
@@ -163,7 +160,7 @@ def program(settings: cli.Settings) -> None:
     before = psutil.Process().memory_info().rss
     start, cpu = time.perf_counter(), time.process_time()
     aggregate(models)
-    results = {
+    return {
         "algorithm": settings.algorithm,
         "kernel": settings.kernel,
         "clients": settings.clients,
@@ -172,10 +169,4 @@ def program(settings: cli.Settings) -> None:
         "cpu_seconds": round(time.process_time() - cpu, 2),
         "models_mb": round(models.nbytes / 2**20),
         "peak_mb_beyond_models": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10 - before / 2**20),
-        "cores": len(os.sched_getaffinity(0)),
-        "load_average": round(os.getloadavg()[0], 2),
     }
-    files.replace(path, json.dumps(results, indent=2).encode() + b"\n")
-    for name, value in results.items():
-        print(f"{name:<24}{value}")
-    print(f"\nWritten to {path}.")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from data import clients, tasks, text
-from data.tasks import rewards
+from data.tasks import images, rewards
 
 WORDS, TAGS = 10_000, 50
 
@@ -27,6 +27,26 @@ def emnist(population: int) -> tasks.Task:
         model="cnn",
         model_arguments={"num_outputs": 62},
         rewards={"exact": rewards.exact(62)},
+    )
+
+
+def fashion_mnist(population: int) -> tasks.Task:
+    """Returns Fashion-MNIST's task on clients of 600 examples."""
+
+    def make(draw):
+        features = draw.random((600, 28, 28, 1), dtype=np.float32)
+        return clients.Examples(features, draw.integers(0, 10, 600, dtype=np.int32))
+
+    shape, num_actions, _, hidden = images.TASKS["fashion_mnist"]
+    generated = _clients(population, make)
+    return tasks.Task(
+        clients=generated,
+        held_out=generated,
+        num_actions=num_actions,
+        feature_spec=(shape, "float32"),
+        model="mlp",
+        model_arguments={"num_features": 784, "hidden": hidden, "num_outputs": num_actions},
+        rewards={"exact": rewards.exact(num_actions)},
     )
 
 

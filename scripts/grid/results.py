@@ -80,11 +80,17 @@ def read_value(folder: pathlib.Path, column: str, rounds: int) -> float:
     Raises:
       UsageError: If its metrics are damaged, or have no such column; it names the file.
     """
-    table = runs.read_metrics(folder)
+    table = runs.read_metrics(folder, rounds)
     if column not in table:
         raise UsageError(f"{folder / 'metrics.csv'} has no column {column}.")
-    value = float(table.loc[table["round_num"] <= rounds, column].iloc[-1])
+    value = float(table[column].iloc[-1])
     return value if math.isfinite(value) else math.nan
+
+
+def goodness(values: Sequence[float], *, smallest: bool) -> float:
+    """Returns the mean of a point's seeds, so that more is better; the worst if one is not a number."""
+    mean = sum(values) / len(values)
+    return -math.inf if math.isnan(mean) else -mean if smallest else mean
 
 
 def table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str, folder: pathlib.Path) -> "pd.DataFrame":
@@ -150,9 +156,8 @@ def rank(outcomes: Sequence[Outcome], *, smallest: bool, apart: bool = True) -> 
     for group in groups.values():
         mean = sum(outcome.value for outcome in group) / len(group)
         ranked.setdefault(group[0].run.configuration if apart else "", []).append(Point(tuple(group), mean))
-    sign = 1 if smallest else -1
     for points in ranked.values():
-        points.sort(key=lambda one: (math.isnan(one.mean), -one.rounds, sign * one.mean if one.mean == one.mean else 0))
+        points.sort(key=lambda one: (math.isnan(one.mean), -one.rounds, -goodness([one.mean], smallest=smallest)))
     return ranked
 
 

@@ -144,12 +144,8 @@ class Sweep:
             self.play([run for run in grid.runs() if run.name not in self.outcomes])
 
     def score(self, some: Sequence[Run]) -> float:
-        """Returns the mean metric of a point's seeds, so that more is better; the worst if one has none."""
-        values = [self.outcomes[run.name].value for run in some]
-        mean = sum(values) / len(values)
-        if math.isnan(mean):
-            return -math.inf
-        return -mean if self.smallest else mean
+        """Returns how good a point's seeds are."""
+        return results.goodness([self.outcomes[run.name].value for run in some], smallest=self.smallest)
 
     def ranked(self) -> dict[str, list[results.Point]]:
         """Returns the points of each configuration, the best first."""

@@ -6,7 +6,6 @@ where they were interrupted.
 
 import contextlib
 import dataclasses
-import math
 import os
 import pathlib
 import sys
@@ -110,28 +109,15 @@ def best(
             points.setdefault(run.point, []).append(run)
     candidates = []
     for group in points.values():
-        tables = [_metrics(folder / run.name, run.rounds) for run in group]
+        tables = [runs.read_metrics(folder / run.name, run.rounds) for run in group]
         settings = group[0].settings
         values = {flag: float(settings[flag]) for flag in figure.searched if settings.get(flag) is not None}
         values = {flag: value for flag, value in values.items() if flag in group[0].numbers}
         candidates.append(Found([folder / run.name for run in group], tables, values))
     if not candidates:
         raise LookupError
-    if len(candidates) == 1:
-        return candidates[0]
-    sign = -1 if measure.smallest else 1
-
-    def goodness(one: Found) -> float:
-        seeds = results.measured(measure, one)
-        mean = sign * sum(seeds) / len(seeds)
-        return -math.inf if math.isnan(mean) else mean
-
-    return max(candidates, key=goodness)
-
-
-def _metrics(folder: pathlib.Path, rounds: int):
-    table = runs.read_metrics(folder)
-    return table[table["round_num"] <= rounds]
+    smallest = measure.smallest
+    return max(candidates, key=lambda one: grid_results.goodness(results.measured(measure, one), smallest=smallest))
 
 
 def report(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> None:
