@@ -15,7 +15,7 @@ from bandits import flags, inference, losses, metrics, posterior_process, proces
 from data import clients, keys, tasks
 from optimization import aggregators, client_work, cohorts, models, server, task_model
 from optimization.privacy import mechanisms
-from optimization.runtime import padding, serialization
+from optimization.runtime import serialization
 from optimization.selection import selectors
 from optimization.study import compiled, frame, runner, selector_flags
 
@@ -150,7 +150,6 @@ def cohort_inputs(
         or not the others take part: it needs no secret.
     """
     seed = settings["seed"]
-    spec = task_model.feature_spec(task)
     population = _capped(settings, task)
     period = (round_num - 1) // phase.deploy_every
     acts_at = period if settings["cache"] == "persistent" else round_num
@@ -168,7 +167,7 @@ def cohort_inputs(
         lag = 0
         if most := settings["bandits_deploy_delay"]:
             lag = keys.generator(seed, keys.Purpose.DELAY, period, client).integers(most + 1)
-        features = padding.pack(task.normalise(examples.features), spec)
+        features = task.normalise(examples.features)
         inputs.append(process.ClientInput(features, examples.labels, client_keys, np.int32(lag), np.int32(place)))
     # The worker takes them in this order: with the small ones last, its cores end together.
     return sorted(inputs, key=lambda client: len(client.labels), reverse=True)
@@ -297,7 +296,7 @@ def _evaluator(settings: Mapping[str, Any], task: tasks.Task, definition: proces
 
     @tf.function(input_signature=[weight_specs, definition.feature_spec, definition.label_spec])
     def sums(weights, features, labels):
-        outputs = definition.model.forward(weights, features)
+        outputs = definition.model.forward(weights, models.dense(features))
         action = tf.argmax(outputs, axis=1, output_type=tf.int32)
         rewards = inference.reward_vectors(labels, definition.reward_matrix)
         is_right = tf.gather(labels, action, axis=1, batch_dims=1) > 0 if task.multi_label else tf.equal(labels, action)

@@ -8,7 +8,6 @@ a client the same cache key in all rounds of a period, and it makes the same cac
 """
 
 import dataclasses
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ import tensorflow_federated as tff
 from bandits import inference, losses, policies
 from data import clients
 from optimization import client_work, models, server, supervised
-from optimization.runtime import fusion, padding
+from optimization.runtime import fusion
 
 
 class BanditState(NamedTuple):
@@ -87,7 +86,7 @@ class ClientInput(NamedTuple):
     """What one client brings to a round.
 
     Attributes:
-      features: [examples, ...] contexts, one array or several by name; what `padding.pack` makes of them.
+      features: [examples, ...] contexts, or bags of words.
       labels: int32 [examples] or float32 [examples, labels], known to the environment, not to the policy.
       keys: Its keys.
       delay: int32, deployments that it lags behind.
@@ -143,7 +142,7 @@ class BanditProcess:
     aggregator: tff.aggregators.WeightedAggregationFactory | None
     server_optimizer: tff.learning.optimizers.Optimizer
     deploy_every: int
-    feature_spec: tf.TensorSpec | Mapping[str, tf.TensorSpec]
+    feature_spec: models.FeatureSpec
     label_spec: tf.TensorSpec
     max_delay: int = 0
     cohort_size: int = 0
@@ -153,7 +152,7 @@ class BanditProcess:
         key = tff.TensorType(np.int32, (2,))
         return tff.StructWithPythonType(
             [
-                ("features", tff.types.tensorflow_to_type(padding.packed_spec(self.feature_spec))),
+                ("features", tff.types.tensorflow_to_type(self.feature_spec)),
                 ("labels", tff.types.tensorflow_to_type(self.label_spec)),
                 ("keys", tff.StructWithPythonType([("cache", key), ("training", key)], ClientKeys)),
                 ("delay", tff.TensorType(np.int32)),
@@ -201,7 +200,7 @@ class BanditProcess:
         own = deployed[0]
         if self.max_delay:
             own = tf.switch_case(tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed])
-        features = padding.unpack(client.features, self.feature_spec)
+        features = models.dense(client.features)
         predicted = self.loss.predicted_rewards(self.model.forward(own, features))
         cache = inference.bandit_inference(predicted, rewards, self.policy, client.keys.cache)
         log = {losses.FULL_FEEDBACK: rewards} if self.loss.full_feedback else cache

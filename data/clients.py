@@ -9,33 +9,25 @@ import dataclasses
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tqdm
 
-from data import keys
+from data import keys, text
 
 _CHECKED_END_BYTES = 128 << 20
 
 
-# One array [examples, ...], or several by name.
-Features = np.ndarray | Mapping[str, np.ndarray]
-
-
-def map_features(function: Callable[..., Any], features: Features, *others: Features) -> Any:
-    """Returns `function` of the array, or of each named one."""
-    if isinstance(features, Mapping):
-        return {name: function(array, *(other[name] for other in others)) for name, array in features.items()}
-    return function(features, *others)
+Features = np.ndarray | text.Bags
 
 
 class Examples(NamedTuple):
     """Examples of one client, or held-out ones.
 
     Attributes:
-      features: One array [examples, ...] in the data set's dtype, or several by name.
+      features: One array [examples, ...] in the data set's dtype, or bags of words.
       labels: int32 [examples] class indices, or float32 [examples, labels] of several labels an example.
     """
 
@@ -44,7 +36,8 @@ class Examples(NamedTuple):
 
     def take(self, rows: np.ndarray) -> "Examples":
         """Returns the examples at these row numbers."""
-        return Examples(map_features(lambda array: array[rows], self.features), self.labels[rows])
+        is_text = isinstance(self.features, text.Bags)
+        return Examples(self.features.take(rows) if is_text else self.features[rows], self.labels[rows])
 
 
 class ClientData(abc.ABC):
@@ -159,8 +152,9 @@ def pool(clients: ClientData, max_examples: int, seed: int) -> Examples:
 
 def joined(parts: Sequence[Examples]) -> Examples:
     """Returns all examples of the parts, at least one, in their order."""
-    features = map_features(lambda *arrays: np.concatenate(arrays), *(part.features for part in parts))
-    return Examples(features, np.concatenate([part.labels for part in parts]))
+    features, labels = zip(*parts, strict=True)
+    is_text = isinstance(features[0], text.Bags)
+    return Examples(text.joined(features) if is_text else np.concatenate(features), np.concatenate(labels))
 
 
 def sizes(clients: ClientData, indices: Sequence[int]) -> np.ndarray:
@@ -177,7 +171,7 @@ def sizes(clients: ClientData, indices: Sequence[int]) -> np.ndarray:
 
 
 def _arrays(features: Features) -> list[np.ndarray]:
-    return list(features.values()) if isinstance(features, Mapping) else [features]
+    return list(features) if isinstance(features, text.Bags) else [features]
 
 
 def array_checksum(*features: Features) -> str:

@@ -33,13 +33,11 @@ _POSTS_AT_ONCE = 1 << 16
 class Corpus:
     """Clients, and what was counted to make them.
 
-    Examples have the features `ids` int32 and `values` float32, both [posts, width], as in `data.text`, and labels
-    float32 [posts, tags] that are 1 for each of the post's tags.
+    Features are bags of words, labels float32 [posts, tags] that are 1 for each of the post's tags.
 
     Attributes:
       train: Clients in the order of their names.
       held_out: Other clients, for evaluation.
-      width: Columns of the features of all clients: the most distinct words of a post, at most `max_words`.
       tags: The most frequent tags, from the most to the least frequent.
       tag_counts: int64 [tags], posts of training clients that have the tag.
       vocabulary: The most frequent words, from the most to the least frequent; a word's position is its id.
@@ -48,7 +46,6 @@ class Corpus:
 
     train: clients.ClientData
     held_out: clients.ClientData
-    width: int
     tags: list[str]
     tag_counts: np.ndarray
     vocabulary: list[str]
@@ -119,14 +116,13 @@ def load(
             "needed. Give --keep_untagged, a higher --num_tags, or more posts with --data_dir."
         )
     bags = [_encode(table.words, vocabulary, part, max_words, normalisation) for part in parts]
-    width = max(part.width for part in bags)
     checksum = _checksum(paths)
     train, held_out = (
-        BagClients(bag, labels[part], width, [table.users[user] for user in table.user_of_post[part]], checksum)
+        BagClients(bag, labels[part], [table.users[user] for user in table.user_of_post[part]], checksum)
         for bag, part in zip(bags, parts, strict=True)
     )
     counts = np.array([tag_counts[tag] for tag in tags], np.int64)
-    return Corpus(train, held_out, width, tags, counts, vocabulary, report)
+    return Corpus(train, held_out, tags, counts, vocabulary, report)
 
 
 def describe(report: Mapping[str, int]) -> str:
@@ -161,19 +157,17 @@ def find(data_dir: str | None) -> list[pathlib.Path]:
 class BagClients(clients.ClientData):
     """Clients whose examples are bags of words in memory; a client is a slice of them."""
 
-    def __init__(self, bags: text.Bags, labels: np.ndarray, width: int, owners: Sequence[str], checksum: str):
+    def __init__(self, bags: text.Bags, labels: np.ndarray, owners: Sequence[str], checksum: str):
         """Takes examples of which those of a client lie behind each other.
 
         Args:
           bags: The examples' words.
           labels: bool [examples, labels].
-          width: Columns of the features.
           owners: Name of each example's client.
           checksum: Digest of the source.
         """
         self._bags = bags
         self._labels = labels
-        self._width = width
         sizes = collections.Counter(owners)
         self._client_ids = list(sizes)
         self._bounds = np.cumsum([0, *sizes.values()])
@@ -188,9 +182,8 @@ class BagClients(clients.ClientData):
         return self._checksum
 
     def load(self, index: int) -> clients.Examples:
-        start, end = self._bounds[[index, index + 1]]
-        features = self._bags.posts(start, end).padded(self._width)
-        return clients.Examples(features, self._labels[start:end].astype(np.float32))
+        rows = np.arange(*self._bounds[[index, index + 1]])
+        return clients.Examples(self._bags.take(rows), self._labels[rows].astype(np.float32))
 
 
 class _Column:
@@ -211,10 +204,8 @@ class _Column:
         """Yields (int32 numbers behind each other, int64 how many each post has), of some of these posts at a time."""
         numbers, offsets = np.asarray(self._numbers), np.asarray(self._offsets)
         for first in range(0, len(rows), _POSTS_AT_ONCE):
-            chunk = rows[first : first + _POSTS_AT_ONCE]
-            lengths = offsets[chunk + 1] - offsets[chunk]
-            shift = offsets[chunk] - np.cumsum(lengths) + lengths
-            yield numbers[np.repeat(shift, lengths) + np.arange(lengths.sum())], lengths
+            places, lengths = text.entries(offsets, rows[first : first + _POSTS_AT_ONCE])
+            yield numbers[places], lengths
 
     def counts(self, rows: np.ndarray) -> dict[str, int]:
         """Returns how often each name occurs in these posts, those that do not left out."""
@@ -289,12 +280,8 @@ def _encode(
     words: _Column, vocabulary: Sequence[str], rows: np.ndarray, max_words: int, normalisation: str
 ) -> text.Bags:
     word_id = words.positions(vocabulary)
-    chunks = [text.bags(word_id[numbers], lengths, max_words, normalisation) for numbers, lengths in words.chunks(rows)]
-    sizes = np.concatenate([np.diff(chunk.offsets) for chunk in chunks])
-    return text.Bags(
-        np.concatenate([chunk.ids for chunk in chunks]),
-        np.concatenate([chunk.values for chunk in chunks]),
-        np.concatenate([[0], np.cumsum(sizes)]),
+    return text.joined(
+        [text.bags(word_id[numbers], lengths, max_words, normalisation) for numbers, lengths in words.chunks(rows)]
     )
 
 

@@ -27,8 +27,7 @@ class StackOverflow(NamedTuple):
     """The data set.
 
     Attributes:
-      train: Users before 2018; features `ids` int32 and `values` float32, each [posts, max_words]; labels float32
-        [posts, tags], 1 for each of the post's tags.
+      train: Users before 2018; features are bags of words, labels float32 [posts, tags], 1 for each of the post's tags.
       held_out: Other users.
       statistics: The words and tags, as the data set's own files count them, or given instead.
     """
@@ -95,7 +94,7 @@ def load(
         tokens, titles, tag_lists = ([value.decode() for value in parsed[name].numpy()] for name in names)
         documents = [f"{body} {title}".split() for body, title in zip(tokens, titles, strict=True)]
         labels = text.tag_vectors([tags.split("|") for tags in tag_lists], tag_index)
-        features = text.encode(documents, vocabulary, max_words, normalisation, width=max_words)
+        features = text.encode(documents, vocabulary, max_words, normalisation)
         examples = clients.Examples(features, labels)
         return examples if keep_untagged else examples.take(np.flatnonzero(labels.any(axis=1)))
 

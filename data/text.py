@@ -1,8 +1,7 @@
-"""Posts as bags of words: text becomes word ids once, and a batch of posts two dense arrays.
+"""Posts as bags of words: text becomes word ids once.
 
-A bag is kept ragged (`Bags`), the distinct words of all posts behind each other, so that a post costs as much memory as
-it has words; `Bags.padded` makes of some posts the arrays `ids` and `values` that `optimization.models.bag_of_words`
-takes.
+At rest, and on their way to a worker, the distinct words of several posts lie behind each other (`Bags`), so that a
+post costs as much memory as it has words; at work they are padded, by `optimization.models.dense`.
 """
 
 import itertools
@@ -45,22 +44,31 @@ class Bags(NamedTuple):
     values: np.ndarray
     offsets: np.ndarray
 
-    @property
-    def width(self) -> int:
-        """Distinct words of the longest post, at least 1."""
-        return max(1, int(np.diff(self.offsets).max(initial=0)))
+    def take(self, posts: np.ndarray) -> "Bags":
+        """Returns the posts at these positions."""
+        places, lengths = entries(self.offsets, posts)
+        return Bags(self.ids[places], self.values[places], _offsets(lengths))
 
-    def posts(self, start: int, end: int) -> "Bags":
-        """Returns the posts from `start` up to, not including, `end`."""
-        first, last = self.offsets[[start, end]]
-        return Bags(self.ids[first:last], self.values[first:last], self.offsets[start : end + 1] - first)
 
-    def padded(self, width: int) -> dict[str, np.ndarray]:
-        """Returns `ids` int32 and `values` float32, both [posts, width], padded with 0; no post may be longer."""
-        is_word = np.arange(width) < np.diff(self.offsets)[:, np.newaxis]
-        ids, values = np.zeros(is_word.shape, np.int32), np.zeros(is_word.shape, np.float32)
-        ids[is_word], values[is_word] = self.ids, self.values
-        return {"ids": ids, "values": values}
+def joined(parts: Sequence[Bags]) -> Bags:
+    """Returns all posts of the parts, at least one, in their order."""
+    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+    ids, values = (np.concatenate([part[field] for part in parts]) for field in range(2))
+    return Bags(ids, values, _offsets(lengths))
+
+
+def entries(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns where the entries of some rows lie, of rows that lie behind each other.
+
+    Args:
+      offsets: int64 [all rows + 1], as of `Bags`.
+      rows: int [rows], positions.
+
+    Returns:
+      int64 [entries], and how many each of these rows has, int64 [rows].
+    """
+    lengths = offsets[rows + 1] - offsets[rows]
+    return np.repeat(offsets[rows] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum()), lengths
 
 
 def bags(ids: np.ndarray, lengths: np.ndarray, max_words: int, normalisation: str) -> Bags:
@@ -94,27 +102,23 @@ def bags(ids: np.ndarray, lengths: np.ndarray, max_words: int, normalisation: st
         values = counts / np.bincount(post, counts, num_posts)[post]
     else:
         values = counts / np.sqrt(np.bincount(post, counts**2.0, num_posts))[post]
-    offsets = _offsets(post, num_posts)
+    offsets = _offsets(np.bincount(post, minlength=num_posts))
     if len(post) and np.diff(offsets).max() > max_words:
         order = np.lexsort((word, -counts, post))
         rank = np.arange(len(order)) - offsets[post[order]]
         kept = np.sort(order[rank < max_words])
         post, word, values = post[kept], word[kept], values[kept]
-        offsets = _offsets(post, num_posts)
+        offsets = _offsets(np.bincount(post, minlength=num_posts))
     return Bags(word.astype(np.int32), values.astype(np.float32), offsets)
 
 
-def _offsets(post: np.ndarray, num_posts: int) -> np.ndarray:
-    return np.searchsorted(post, np.arange(num_posts + 1)).astype(np.int64)
+def _offsets(lengths: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 def encode(
-    documents: Sequence[Sequence[str]],
-    vocabulary: Mapping[str, int],
-    max_words: int,
-    normalisation: str,
-    width: int | None = None,
-) -> dict[str, np.ndarray]:
+    documents: Sequence[Sequence[str]], vocabulary: Mapping[str, int], max_words: int, normalisation: str
+) -> Bags:
     """Returns the bags of words of posts, given as words.
 
     Args:
@@ -122,26 +126,13 @@ def encode(
       vocabulary: Word -> id, 0 or more.
       max_words: Most distinct words of a post; see `bags`.
       normalisation: `mean` or `l2`; see `bags`.
-      width: Columns of the result, at least the distinct words of any post. None for as many as these, at least 1; so
-        at most `max_words`.
-
-    Returns:
-      `ids` int32 and `values` float32, both [posts, width], padded with 0.
 
     Raises:
       ValueError: As `bags` does.
     """
     lengths = np.array([len(document) for document in documents], np.int64)
     ids = map(vocabulary.get, itertools.chain.from_iterable(documents), itertools.repeat(-1))
-    counted = bags(np.fromiter(ids, np.int64, int(lengths.sum())), lengths, max_words, normalisation)
-    return counted.padded(counted.width if width is None else width)
-
-
-def trimmed(features: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the features of `encode` without the columns at the right that no post uses; one column stays."""
-    used = np.flatnonzero(features["values"].any(axis=0))
-    width = used[-1] + 1 if len(used) else 1
-    return {name: array[:, :width] for name, array in features.items()}
+    return bags(np.fromiter(ids, np.int64, int(lengths.sum())), lengths, max_words, normalisation)
 
 
 def tag_vectors(tags: Sequence[Sequence[str]], index: Mapping[str, int]) -> np.ndarray:

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from data import keys
+from data import keys, text
 
 Weights = tuple[np.ndarray, ...]
+FeatureSpec = tf.TensorSpec | text.Bags
 
 
 class Terms(NamedTuple):
@@ -36,7 +37,7 @@ class Model:
 
     Attributes:
       shapes: Weight names and shapes, in the order of all weight tuples. All weights are float32.
-      forward: (weights, features [batch, ...], one tensor or several by name) -> outputs float32 [batch, actions].
+      forward: (weights, features [batch, ...], as of `dense`) -> outputs float32 [batch, actions].
       flops: Multiply-adds times two of `forward` per example, convolutions and matrix products only.
       training: (weights, features, int32 [2] key) -> outputs in training, where they are random; None where they are
         those of `forward`.
@@ -269,6 +270,20 @@ def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm
     mean, variance = tf.nn.moments(groups, axes=(1, 3), keepdims=True)
     groups = (groups - mean) * tf.math.rsqrt(variance + _NORM_EPSILON)
     return tf.reshape(groups, shape) * scale + offset
+
+
+def dense(features: tf.Tensor | text.Bags) -> tf.Tensor | dict[str, tf.Tensor]:
+    """Returns features as models take them: bags of words padded, others as they are.
+
+    Of bags these are `ids` int32 and `values` float32, both [posts, words of the longest], padded with 0.
+    """
+    if not isinstance(features, text.Bags):
+        return features
+
+    def padded(words: tf.Tensor) -> tf.Tensor:
+        return tf.RaggedTensor.from_row_splits(words, features.offsets, validate=False).to_tensor()
+
+    return {"ids": padded(features.ids), "values": padded(features.values)}
 
 
 def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:

@@ -7,7 +7,7 @@ vectors are summed, so that the round stays in TFF's MapReduce form.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ class ClientInput(NamedTuple):
     """What one client brings to a round.
 
     Attributes:
-      features: [examples, ...], one array or several by name.
+      features: [examples, ...], or bags of words.
       labels: As the process' `label_spec`.
       key: int32 [2], key of its mini-batches.
       position: int32, its place in the cohort, from 0.
@@ -138,7 +138,7 @@ class SupervisedProcess:
     local_work: client_work.LocalSgd
     aggregator: tff.aggregators.WeightedAggregationFactory
     server_optimizer: tff.learning.optimizers.Optimizer
-    feature_spec: tf.TensorSpec | Mapping[str, tf.TensorSpec]
+    feature_spec: models.FeatureSpec
     label_spec: tf.TensorSpec
     cohort_size: int
     loss: client_work.Loss = cross_entropy
@@ -168,7 +168,7 @@ class SupervisedProcess:
         train = self.local_work.build(self.model, self.loss)
 
         def run(weights, client: ClientInput) -> _ClientOutput:
-            labelled = {"features": client.features, "labels": client.labels}
+            labelled = {"features": models.dense(client.features), "labels": client.labels}
             update = train(weights, labelled, client.key, client.learning_rate)
             examples = tf.shape(client.labels)[0]
             trained = tf.where(update.is_finite, self.local_work.examples_trained(examples), 0)
@@ -246,7 +246,7 @@ class SupervisedProcess:
 
         @tff.tensorflow.computation(self.weights_type, self.client_type)
         def poll(weights, client):
-            value = self.loss(self.model.forward(weights, client.features), {"labels": client.labels})
+            value = self.loss(self.model.forward(weights, models.dense(client.features)), {"labels": client.labels})
             return at_position(value, client.position, num_clients)
 
         @tff.federated_computation(

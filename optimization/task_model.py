@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from data import clients, tasks
+from data import tasks, text
 from optimization import models
 
 
@@ -11,9 +11,12 @@ def build(task: tasks.Task) -> models.Model:
     return getattr(models, task.model)(**task.model_arguments)
 
 
-def feature_spec(task: tasks.Task):
-    """Returns the `tf.TensorSpec` of several examples' features, first axis None, or several by name."""
-    return clients.map_features(lambda spec: tf.TensorSpec((None, *spec[0]), spec[1]), task.feature_spec)
+def feature_spec(task: tasks.Task) -> models.FeatureSpec:
+    """Returns the shape and dtype of several examples' features, first axis None, or those of bags of words."""
+    if isinstance(task.feature_spec, tuple):
+        shape, dtype = task.feature_spec
+        return tf.TensorSpec((None, *shape), dtype)
+    return text.Bags(tf.TensorSpec((None,), tf.int32), tf.TensorSpec((None,)), tf.TensorSpec((None,), tf.int64))
 
 
 def label_spec(task: tasks.Task) -> tf.TensorSpec:

@@ -184,9 +184,7 @@ class Run:
         if most and most < len(ids):
             draw = keys.generator(self._settings["seed"], keys.Purpose.EVALUATION, 0, 0)
             ids = np.sort(draw.choice(ids, most, replace=False))
-        parts = [self._clients.load(int(client)) for client in ids]
-        features = clients.map_features(lambda *arrays: np.concatenate(arrays), *(part.features for part in parts))
-        return ids, clients.Examples(features, np.concatenate([part.labels for part in parts]))
+        return ids, clients.joined([self._clients.load(int(client)) for client in ids])
 
     @functools.cached_property
     def _held_out(self) -> clients.Examples:
@@ -205,7 +203,7 @@ class Run:
             ]
         )
         def measure(weights, features, labels):
-            logits = definition.model.forward(weights, features)
+            logits = definition.model.forward(weights, models.dense(features))
             answer = tf.argmax(logits, axis=1, output_type=tf.int32)
             is_right = labels == answer if labels.dtype.is_integer else tf.gather(labels, answer, batch_dims=1) > 0
             return supervised.example_losses(logits, labels), is_right

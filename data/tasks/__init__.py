@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from data import statistics
+from data import statistics, text
 from data.clients import ClientData, Examples, Features, file_checksum
 from data.errors import UsageError
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
-
-FeatureSpec = tuple[tuple[int | None, ...], str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Task:
       clients: The population.
       held_out: Examples for evaluation, of the same or of other clients.
       num_actions: Actions to choose from.
-      feature_spec: (shape, dtype name) of one example's features, or several by name, after `normalise`.
+      feature_spec: (shape, dtype name) of one example's features, after `normalise`; or `text.Bags`.
       model: Name of a function in `optimization.models`.
       model_arguments: Its arguments.
       rewards: float32 [labels, actions] by phase: `exact` without a shift, `init` in the initial training of a
@@ -42,11 +40,11 @@ class Task:
     clients: ClientData
     held_out: ClientData
     num_actions: int
-    feature_spec: FeatureSpec | Mapping[str, FeatureSpec]
+    feature_spec: tuple[tuple[int, ...], str] | type[text.Bags]
     model: str
     model_arguments: Mapping[str, Any]
     rewards: Mapping[str, np.ndarray]
-    normalise: Callable[[Features], Features] = lambda raw: raw
+    normalise: Callable[[Any], Features] = lambda raw: raw
     report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     multi_label: bool = False
     label_range: tuple[float, float] = (0.0, 1.0)
@@ -69,8 +67,8 @@ class Task:
             last is smaller.
         """
         count = len(examples.labels)
-        parts = -(-count // size) if even else range(size, count, size)
-        for rows in np.array_split(np.arange(count), parts):
+        bounds = range(size, count, size)
+        for rows in np.array_split(np.arange(count), len(bounds) + 1 if even else bounds):
             batch = examples.take(rows)
             yield batch._replace(features=self.normalise(batch.features))
 

@@ -54,16 +54,16 @@ class TaskOptions:
     model: str | None = None
     norm: str = "group"
 
-    partition_clients: int | None = None
+    partition_clients: int = 100
     partition_seed: int = 0
-    partition_alpha: float | None = None
+    partition_alpha: float = 0.3
     partition_beta: float | None = None
     partition_examples: int = 0
     synthetic_alpha: float = 1.0
     synthetic_beta: float = 1.0
 
-    data_file: str | None = None
-    client_column: str | None = None
+    data_file: str = ""
+    client_column: str = ""
     label_column: str | None = None
     reward_columns: str | None = None
     feature_columns: str | None = None

@@ -29,11 +29,10 @@ def load(options: TaskOptions) -> tasks.Task:
         clients=found.train,
         held_out=found.held_out,
         num_actions=num_tags,
-        feature_spec={"ids": ((None,), "int32"), "values": ((None,), "float32")},
+        feature_spec=text.Bags,
         model="bag_of_words",
         model_arguments={"vocabulary_size": len(found.statistics.vocabulary), "num_outputs": num_tags},
         rewards=rewards.tag_rewards(tag_counts, reference_code=options.is_published),
-        normalise=text.trimmed,
         **tasks.learned(options, found.statistics),
         multi_label=True,
     )

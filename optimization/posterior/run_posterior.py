@@ -56,8 +56,7 @@ def server_features(settings: cli.Settings, task: tasks.Task) -> clients.Feature
     if not settings.server_data:
         return None
     if count := flags.server_clients(settings):
-        found = [task.clients.load(index).features for index in range(count)]
-        return task.normalise(clients.map_features(lambda *parts: np.concatenate(parts), *found))
+        return task.normalise(clients.joined([task.clients.load(index) for index in range(count)]).features)
     flag = f"--server_data={settings.server_data}"
     try:
         with np.load(settings.server_data, allow_pickle=False) as archive:

@@ -116,4 +116,5 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 def options(settings: Mapping[str, Any]) -> TaskOptions:
     """Returns what `registry.load` takes."""
-    return TaskOptions(**{field.name: settings[field.name] for field in dataclasses.fields(TaskOptions)})
+    values = {field.name: settings[field.name] for field in dataclasses.fields(TaskOptions)}
+    return TaskOptions(**{name: value for name, value in values.items() if value is not None})

@@ -57,21 +57,20 @@ def stackoverflow(population: int) -> tasks.Task:
         size = int(min(256, 10 + draw.exponential(120)))
         lengths = draw.integers(5, 131, size)
         is_word = np.arange(130) < lengths[:, np.newaxis]
-        ids = np.where(is_word, draw.integers(0, WORDS, (size, 130)), 0).astype(np.int32)
-        values = np.where(is_word, 1 / lengths[:, np.newaxis], 0).astype(np.float32)
+        ids = draw.integers(0, WORDS, (size, 130))[is_word].astype(np.int32)
+        values = np.repeat(1 / lengths, lengths).astype(np.float32)
         labels = (draw.random((size, TAGS)) < 0.03).astype(np.float32)
-        return clients.Examples({"ids": ids, "values": values}, labels)
+        return clients.Examples(text.Bags(ids, values, np.concatenate([[0], np.cumsum(lengths)])), labels)
 
     generated = _clients(population, make)
     return tasks.Task(
         clients=generated,
         held_out=generated,
         num_actions=TAGS,
-        feature_spec={"ids": ((None,), "int32"), "values": ((None,), "float32")},
+        feature_spec=text.Bags,
         model="bag_of_words",
         model_arguments={"vocabulary_size": WORDS, "num_outputs": TAGS},
         rewards={"exact": rewards.exact(TAGS)},
-        normalise=text.trimmed,
         multi_label=True,
     )
 

@@ -6,8 +6,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import losses, policies, process
+from data import text
 from optimization import aggregators, client_work, models
-from optimization.runtime import padding
 from optimization.study import aggregation_flags, cli
 
 NUM_FEATURES, NUM_ACTIONS, BATCH = 4, 3, 4
@@ -298,8 +298,8 @@ def test_a_sparse_bag_of_words_trains_as_the_dense_one():
 
 
 @pytest.mark.parametrize("examples", [3, 0])
-def test_packed_posts_are_acted_on_and_trained_on_as_padded_ones(examples):
-    words = {"ids": tf.TensorSpec((None, None), tf.int32), "values": tf.TensorSpec((None, None))}
+def test_bags_of_words_are_acted_on_and_trained_on_as_padded_posts(examples):
+    bags = text.Bags(np.int32([1, 4, 4, 2, 3]), np.float32([0.5, 0.5, 1, 0.2, 0.3]), np.array([0, 2, 5, 5]))
     posts = {
         "ids": np.array([[1, 4, 0], [4, 2, 3], [0, 0, 0]], np.int32)[:examples],
         "values": np.array([[0.5, 0.5, 0], [1, 0.2, 0.3], [0, 0, 0]], np.float32)[:examples],
@@ -308,10 +308,9 @@ def test_packed_posts_are_acted_on_and_trained_on_as_padded_ones(examples):
     definition = process.dataclasses.replace(make(epochs=2), model=models.bag_of_words(5, NUM_ACTIONS))
     labels, client_keys = tf.constant([0, 1, 2][:examples], tf.int32), make_client(1, 5).keys
     outputs = []
-    for spec, features in [(definition.feature_spec, posts), (words, padding.pack(posts, words))]:
+    for features in (posts, bags.take(np.arange(examples))):
         client = process.ClientInput(tf.nest.map_structure(tf.constant, features), labels, client_keys)
-        packed = process.dataclasses.replace(definition, feature_spec=spec)
-        outputs.append(packed.client_round()((weights,), weights, client))
+        outputs.append(definition.client_round()((weights,), weights, client))
     for found, expected in zip(*map(tf.nest.flatten, outputs), strict=True):
         np.testing.assert_array_equal(found, expected)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data import clients
+from data import clients, text
 
 
 def _examples(count: int) -> clients.Examples:
@@ -132,34 +132,27 @@ def test_pool_is_a_function_of_the_seed():
     assert clients.pool(population, 10, seed=2).labels.tolist() != first
 
 
-def _named_clients(second: int = 8) -> clients.ArrayClients:
-    """Two clients of one and two examples, each with the features `tokens` and `length`."""
-    features = {"tokens": np.array([[7, 0], [5, second], [9, 6]]), "length": np.array([1, 2, 2])}
-    return clients.ArrayClients(clients.Examples(features, np.array([3, 4, 5])), np.array([1, 0, 1]), ["a", "b"])
+def _writers(second: int = 8) -> clients.ArrayClients:
+    """Two clients of one and two posts, of one word and of two."""
+    bags = text.Bags(np.int32([7, 5, second, 9, 6]), np.ones(5, np.float32), np.array([0, 1, 3, 5]))
+    return clients.ArrayClients(clients.Examples(bags, np.array([3, 4, 5])), np.array([1, 0, 1]), ["a", "b"])
 
 
-def test_features_by_name_stay_with_their_client():
-    examples = _named_clients().load(1)
-    assert {name: array.tolist() for name, array in examples.features.items()} == {
-        "tokens": [[7, 0], [9, 6]],
-        "length": [1, 2],
-    }
-    assert examples.labels.tolist() == [3, 5]
+def test_posts_stay_with_their_client():
+    bags, labels = _writers().load(1)
+    assert (bags.ids.tolist(), bags.offsets.tolist(), labels.tolist()) == ([7, 9, 6], [0, 1, 3], [3, 5])
 
 
-def test_features_by_name_are_pooled_row_by_row():
-    pooled = clients.pool(_named_clients(), max_examples=0, seed=0)
-    rows = zip(pooled.labels, pooled.features["tokens"], pooled.features["length"], strict=True)
-    assert {int(label): (tokens.tolist(), int(length)) for label, tokens, length in rows} == {
-        3: ([7, 0], 1),
-        4: ([5, 8], 2),
-        5: ([9, 6], 2),
-    }
+def test_posts_are_pooled_with_their_labels():
+    bags, labels = clients.pool(_writers(), max_examples=0, seed=0)
+    words = np.split(bags.ids, bags.offsets[1:-1])
+    pooled = {int(label): post.tolist() for label, post in zip(labels, words, strict=True)}
+    assert pooled == {3: [7], 4: [5, 8], 5: [9, 6]}
 
 
-def test_the_checksum_sees_features_by_name():
-    assert _named_clients().checksum == _named_clients().checksum
-    assert _named_clients().checksum != _named_clients(second=2).checksum
+def test_the_checksum_sees_the_words_of_posts():
+    assert _writers().checksum == _writers().checksum
+    assert _writers().checksum != _writers(second=2).checksum
 
 
 @pytest.mark.parametrize(

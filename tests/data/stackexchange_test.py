@@ -1,6 +1,7 @@
 """Tests of data.stackexchange: small corpora by hand and, where it is, the real one."""
 
 import gzip
+import itertools
 import json
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from data import clients, posts, stackexchange, statistics
+from data import clients, posts, stackexchange, statistics, text
 from data.errors import UsageError
 
 OPTIONS = {"max_words": 8, "normalisation": "mean"}
@@ -66,14 +67,13 @@ def _load(folder, **options):
 
 def _decoded(corpus, examples):
     """Returns each example's words with their values, and its tags."""
+    bags = examples.features
     return [
         (
-            {corpus.vocabulary[word]: float(value) for word, value in zip(ids, values, strict=True) if value},
+            {corpus.vocabulary[bags.ids[word]]: float(bags.values[word]) for word in range(*span)},
             [corpus.tags[tag] for tag in np.flatnonzero(labels)],
         )
-        for ids, values, labels in zip(
-            examples.features["ids"], examples.features["values"], examples.labels, strict=True
-        )
+        for span, labels in zip(itertools.pairwise(bags.offsets), examples.labels, strict=True)
     ]
 
 
@@ -105,16 +105,12 @@ def test_examples_are_the_posts_by_hand(folder):
                 assert bag == pytest.approx(expected_bag)
 
 
-def test_features_and_labels_have_one_width_and_the_tasks_types(folder):
-    corpus = _load(folder)
-    assert corpus.width == 3
-    examples = corpus.train.load(0)
-    assert {name: (array.dtype.name, array.shape) for name, array in examples.features.items()} == {
-        "ids": ("int32", (2, 3)),
-        "values": ("float32", (2, 3)),
-    }
-    assert (examples.labels.dtype.name, examples.labels.shape) == ("float32", (2, 2))
-    assert _load(folder, max_words=2).train.load(0).features["ids"].shape == (2, 2)
+def test_features_and_labels_have_the_tasks_types(folder):
+    bags, labels = _load(folder).train.load(0)
+    assert [array.dtype.name for array in bags] == ["int32", "float32", "int64"]
+    assert (labels.dtype.name, labels.shape) == ("float32", (2, 2))
+    longest = [np.diff(_load(folder, max_words=most).train.load(0).features.offsets).max() for most in (16, 2)]
+    assert longest == [3, 2]
 
 
 def test_words_and_tags_are_counted_on_training_users_only(folder):
@@ -198,9 +194,9 @@ def test_a_held_out_user_may_be_left_without_an_example(folder):
 
 def test_held_out_clients_pool(folder):
     corpus = _load(folder, held_out_fraction=0.5)
-    pooled = clients.pool(corpus.held_out, 5, seed=0)
-    assert pooled.features["ids"].shape == pooled.features["values"].shape == (5, corpus.width)
-    assert pooled.labels.shape == (5, 2)
+    bags, labels = clients.pool(corpus.held_out, 5, seed=0)
+    assert (bags.offsets.shape, labels.shape) == ((6,), (5, 2))
+    assert bags.ids.shape == bags.values.shape == (bags.offsets[-1],)
 
 
 def test_posts_in_chunks_are_the_same(folder, monkeypatch):
@@ -210,20 +206,20 @@ def test_posts_in_chunks_are_the_same(folder, monkeypatch):
     assert (whole.vocabulary, whole.tags, whole.report) == (chunked.vocabulary, chunked.tags, chunked.report)
     for index in range(len(whole.train)):
         one, other = whole.train.load(index), chunked.train.load(index)
-        np.testing.assert_array_equal(one.features["ids"], other.features["ids"])
-        np.testing.assert_array_equal(one.features["values"], other.features["values"])
+        for found, expected in zip(one.features, other.features, strict=True):
+            np.testing.assert_array_equal(found, expected)
         np.testing.assert_array_equal(one.labels, other.labels)
 
 
-def test_a_post_without_known_words_is_all_zeros(tmp_path):
+def test_a_post_without_known_words_is_empty(tmp_path):
     rows = [(f"s/{user}", "?", "beer" if user < 9 else "...", ["x", "y"]) for user in range(10)]
     corpus = _load(_write(tmp_path / "mine.jsonl", rows))
     bags = {
-        user: part.load(index).features["values"].tolist()
+        user: part.load(index).features.values.tolist()
         for part in (corpus.train, corpus.held_out)
         for index, user in enumerate(part.client_ids)
     }
-    assert bags == {f"s/{user}": [[1.0 if user < 9 else 0.0]] for user in range(10)}
+    assert bags == {f"s/{user}": [1.0] * (user < 9) for user in range(10)}
 
 
 def test_folders_of_sites_are_read_together(tmp_path):
@@ -318,7 +314,7 @@ def test_nothing_slow_is_imported():
 
 def test_the_real_posts(shared_data):
     corpus = stackexchange.load(str(shared_data), max_words=256, normalisation="mean")
-    assert (len(corpus.train), len(corpus.held_out), corpus.width) == (1715, 180, 256)
+    assert (len(corpus.train), len(corpus.held_out)) == (1715, 180)
     assert not set(corpus.train.client_ids) & set(corpus.held_out.client_ids)
     assert len(corpus.tags) == len(set(corpus.tags)) == 50
     assert len(corpus.vocabulary) == len(set(corpus.vocabulary)) == 10_000
@@ -329,6 +325,6 @@ def test_the_real_posts(shared_data):
     assert labels.any(axis=1).all()
     np.testing.assert_array_equal(labels.sum(axis=0), corpus.tag_counts)
     assert (np.diff(corpus.tag_counts) <= 0).all()
-    values = np.concatenate([client.features["values"] for client in examples])
-    assert values.min() == 0
-    assert 0.5 < values.sum(axis=1).mean() <= 1
+    bags = text.joined([client.features for client in examples])
+    assert np.diff(bags.offsets).max() == 256
+    assert 0.5 < bags.values.sum() / len(labels) <= 1

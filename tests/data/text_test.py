@@ -1,6 +1,7 @@
 """Tests of data.text: words and bags computed by hand."""
 
 import collections
+import itertools
 import math
 
 import numpy as np
@@ -38,53 +39,43 @@ def test_most_frequent_orders_by_count_then_by_the_alphabet():
 DOCUMENTS = [["dog", "the", "bird", "the"], ["cat"], ["bird", "bird"], []]
 
 
+def posts(bags: text.Bags) -> list[tuple[list[int], list[float]]]:
+    """Returns each post's word ids, and their values."""
+    return [
+        (bags.ids[start:end].tolist(), bags.values[start:end].tolist())
+        for start, end in itertools.pairwise(bags.offsets)
+    ]
+
+
 def test_mean_divides_by_the_posts_words_in_the_vocabulary():
-    features = text.encode(DOCUMENTS, VOCABULARY, 10, "mean")
-    assert features["ids"].dtype == np.int32
-    assert features["values"].dtype == np.float32
-    np.testing.assert_array_equal(features["ids"], [[0, 2], [1, 0], [0, 0], [0, 0]])
-    np.testing.assert_array_equal(features["values"], [[np.float32(2 / 3), np.float32(1 / 3)], [1, 0], [0, 0], [0, 0]])
+    bags = text.encode(DOCUMENTS, VOCABULARY, 10, "mean")
+    assert [array.dtype for array in bags] == [np.int32, np.float32, np.int64]
+    values = [float(np.float32(2 / 3)), float(np.float32(1 / 3))]
+    assert posts(bags) == [([0, 2], values), ([1], [1]), ([], []), ([], [])]
 
 
 def test_l2_has_norm_one_over_the_words_in_the_vocabulary():
-    features = text.encode(DOCUMENTS, VOCABULARY, 10, "l2")
-    root = math.sqrt(5)
-    np.testing.assert_array_equal(features["ids"], [[0, 2], [1, 0], [0, 0], [0, 0]])
-    np.testing.assert_allclose(features["values"], [[2 / root, 1 / root], [1, 0], [0, 0], [0, 0]], rtol=1e-7)
+    bags = text.encode(DOCUMENTS, VOCABULARY, 10, "l2")
+    assert (bags.ids.tolist(), bags.offsets.tolist()) == ([0, 2, 1], [0, 2, 3, 3, 3])
+    np.testing.assert_allclose(bags.values, [2 / math.sqrt(5), 1 / math.sqrt(5), 1], rtol=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("normalisation", "values"), [("mean", [2 / 5, 1 / 5]), ("l2", [2 / math.sqrt(8), 1 / math.sqrt(8)])]
-)
-def test_the_words_of_highest_value_are_kept_and_ties_go_to_the_lowest_id(normalisation, values):
+@pytest.mark.parametrize(("normalisation", "norm"), [("mean", 5), ("l2", math.sqrt(7))])
+def test_the_words_of_highest_value_are_kept_and_ties_go_to_the_lowest_id(normalisation, norm):
     # Counts 1, 1, 2, 1 of ids 3, 1, 2, 0 beside an unknown word: 2, then 0; left-out words count for the values' sums.
     post = ["sat", "cat", "dog", "the", "dog", "bird"]
-    features = text.encode([post[:3], post], VOCABULARY, 2, normalisation)
-    np.testing.assert_array_equal(features["ids"], [[1, 2], [0, 2]])
-    expected = sorted(values)
-    if normalisation == "l2":
-        expected = [1 / math.sqrt(7), 2 / math.sqrt(7)]
-    np.testing.assert_allclose(features["values"][1], expected, rtol=1e-6)
+    bags = text.encode([post[:3], post], VOCABULARY, 2, normalisation)
+    assert (bags.ids.tolist(), bags.offsets.tolist()) == ([1, 2, 0, 2], [0, 2, 4])
+    np.testing.assert_allclose(bags.values[2:], [1 / norm, 2 / norm], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("documents", "max_words", "width"),
-    [([], 5, 1), ([[]], 5, 1), ([["bird"]], 5, 1), ([["cat"], ["cat", "dog"]], 5, 2), ([list(VOCABULARY)], 3, 3)],
+    ("documents", "vocabulary", "offsets"),
+    [([], VOCABULARY, [0]), ([[]], VOCABULARY, [0, 0]), ([["cat", "dog"]], {}, [0, 0])],
 )
-def test_the_width_is_that_of_the_longest_post(documents, max_words, width):
-    features = text.encode(documents, VOCABULARY, max_words, "mean")
-    assert features["ids"].shape == features["values"].shape == (len(documents), width)
-
-
-def test_a_given_width_is_padded_with_zeros():
-    features = text.encode([["cat"], []], VOCABULARY, 2, "mean", width=3)
-    np.testing.assert_array_equal(features["ids"], [[1, 0, 0], [0, 0, 0]])
-    np.testing.assert_array_equal(features["values"], [[1, 0, 0], [0, 0, 0]])
-
-
-def test_an_empty_vocabulary_encodes_nothing():
-    features = text.encode([["cat", "dog"]], {}, 3, "l2")
-    np.testing.assert_array_equal(features["values"], [[0]])
+def test_without_words_there_is_nothing(documents, vocabulary, offsets):
+    bags = text.encode(documents, vocabulary, 3, "l2")
+    assert (bags.offsets.tolist(), bags.ids.size, bags.values.size) == (offsets, 0, 0)
 
 
 def test_bags_agree_with_counting_one_post_at_a_time():
@@ -92,28 +83,24 @@ def test_bags_agree_with_counting_one_post_at_a_time():
     lengths = draw.integers(0, 40, 60)
     ids = draw.integers(-1, 30, lengths.sum())
     for normalisation in text.NORMALISATIONS:
-        features = text.bags(ids, lengths, 12, normalisation).padded(12)
+        bags = text.bags(ids, lengths, 12, normalisation)
         start = 0
-        for row, length in enumerate(lengths):
+        for length, (bag, values) in zip(lengths, posts(bags), strict=True):
             post = ids[start : start + length].tolist()
             start += length
             counts = collections.Counter(word for word in post if word >= 0)
             norm = counts.total() if normalisation == "mean" else math.sqrt(sum(count**2 for count in counts.values()))
-            best = sorted(sorted(counts, key=lambda word: (-counts[word], word))[:12])
-            padding = [0] * (12 - len(best))
-            assert features["ids"][row].tolist() == best + padding
-            np.testing.assert_allclose(
-                features["values"][row], [counts[word] / norm for word in best] + padding, rtol=1e-6
-            )
+            assert bag == sorted(sorted(counts, key=lambda word: (-counts[word], word))[:12])
+            np.testing.assert_allclose(values, [counts[word] / norm for word in bag], rtol=1e-6)
 
 
-def test_some_posts_are_a_slice_of_the_bags():
+@pytest.mark.parametrize("rows", [[1, 2], [3, 0, 3], [], [2]])
+def test_taken_posts_come_in_their_order_and_join_again(rows):
     bags = text.bags(np.array([5, 5, 7, 1, 0, 2]), np.array([3, 0, 1, 2]), 9, "mean")
-    assert (bags.width, bags.posts(1, 3).width, bags.posts(1, 2).width) == (2, 1, 1)
-    middle = bags.posts(1, 3).padded(2)
-    np.testing.assert_array_equal(middle["ids"], [[0, 0], [1, 0]])
-    np.testing.assert_array_equal(middle["values"], [[0, 0], [1, 0]])
-    assert bags.posts(4, 4).padded(2)["ids"].shape == (0, 2)
+    taken = bags.take(np.array(rows, np.int64))
+    assert posts(taken) == [posts(bags)[row] for row in rows]
+    assert [array.dtype for array in taken] == [array.dtype for array in bags]
+    assert posts(text.joined([taken, bags])) == posts(taken) + posts(bags)
 
 
 @pytest.mark.parametrize(
@@ -129,12 +116,3 @@ def test_tag_vectors_are_multi_hot():
     assert vectors.dtype == np.float32
     np.testing.assert_array_equal(vectors, [[0, 1, 0], [1, 1, 0], [0, 0, 0], [0, 0, 0]])
     assert text.tag_vectors([], {"a": 0}).shape == (0, 1)
-
-
-def test_trimmed_cuts_the_columns_that_no_post_uses():
-    features = text.encode([["cat"], ["cat", "dog", "cat"], []], {"cat": 3, "dog": 0}, 9, "mean", width=5)
-    cut = text.trimmed(features)
-    np.testing.assert_array_equal(cut["ids"], features["ids"][:, :2])
-    np.testing.assert_array_equal(cut["values"], features["values"][:, :2])
-    nothing = text.trimmed({name: array[2:] for name, array in features.items()})
-    assert nothing["ids"].shape == nothing["values"].shape == (1, 1)

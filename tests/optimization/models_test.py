@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data import text
 from optimization import models
 
 MODELS = {
@@ -301,3 +302,33 @@ def test_an_actions_terms_sum_to_its_output():
         for weight, (places, factors) in zip(weights, model.terms(features, actions), strict=True)
     )
     np.testing.assert_allclose(found, [model.forward(weights, features)[0, 2], model.forward(weights, features)[1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("lengths", "ids", "values"),
+    [
+        ([2, 0, 3], [[4, 0, 0], [0, 0, 0], [1, 2, 3]], [[0.5, 0.5, 0], [0, 0, 0], [1, 2, 3]]),
+        ([1], [[4]], [[0.5]]),
+        ([0, 0], np.zeros((2, 0)), np.zeros((2, 0))),
+        ([], np.zeros((0, 0)), np.zeros((0, 0))),
+    ],
+)
+def test_bags_of_words_become_as_wide_as_the_longest(lengths, ids, values):
+    offsets = np.cumsum([0, *lengths])
+    words = np.int32([4, 0, 1, 2, 3]), np.float32([0.5, 0.5, 1, 2, 3])
+    found = models.dense(text.Bags(*(tf.constant(array[: offsets[-1]]) for array in words), tf.constant(offsets)))
+    np.testing.assert_array_equal(found["ids"], ids)
+    np.testing.assert_array_equal(found["values"], values)
+    assert (found["ids"].dtype, found["values"].dtype) == (tf.int32, tf.float32)
+
+
+def test_posts_without_words_have_the_outputs_of_the_bias():
+    model = models.bag_of_words(6, 3)
+    weights = (np.ones((6, 3), np.float32), np.float32([1, 2, 3]))
+    nothing = text.Bags(tf.zeros(0, tf.int32), tf.zeros(0), tf.zeros(3, tf.int64))
+    np.testing.assert_array_equal(model.forward(weights, models.dense(nothing)), [[1, 2, 3]] * 2)
+
+
+def test_other_features_stay_as_they_are():
+    features = tf.zeros((2, 3))
+    assert models.dense(features) is features

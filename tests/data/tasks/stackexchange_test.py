@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from data import tasks
+from data import tasks, text
 from data.errors import UsageError
 from data.tasks import stackexchange
 from data.tasks.options import TaskOptions
@@ -43,7 +43,7 @@ def test_the_task_is_a_linear_model_of_words_with_tags_as_actions(load):
     assert task.multi_label
     assert task.model == "bag_of_words"
     assert task.model_arguments == {"vocabulary_size": 3, "num_outputs": task.num_actions}
-    assert task.feature_spec == {"ids": ((None,), "int32"), "values": ((None,), "float32")}
+    assert task.feature_spec is text.Bags
     assert {matrix.shape for matrix in task.rewards.values()} == {(task.num_actions, task.num_actions)}
 
 
@@ -52,10 +52,8 @@ def test_examples_fit_the_feature_spec_and_the_labels_the_actions(load):
     for part in (task.clients, task.held_out):
         for index in range(len(part)):
             examples = part.load(index)
-            features = task.normalise(examples.features)
-            assert {name: array.dtype.name for name, array in features.items()} == {"ids": "int32", "values": "float32"}
-            assert features["ids"].shape == features["values"].shape
-            assert features["values"].any(axis=0).all()
+            bags = task.normalise(examples.features)
+            assert (len(bags.offsets), bags.offsets[-1]) == (2, len(bags.ids))
             assert examples.labels.shape == (1, task.num_actions)
             assert examples.labels.dtype == np.float32
 
@@ -76,9 +74,9 @@ def test_the_initial_training_pays_for_the_most_frequent_tags(load, variant, pai
 def test_flags_reach_the_data(load):
     task = load(num_tags=5, vocabulary_size=2, max_words=1)
     assert (task.num_actions, task.model_arguments["vocabulary_size"]) == (5, 2)
-    assert task.clients.load(0).features["ids"].shape[1] == 1
-    l2 = load(text_normalisation="l2").clients.load(0).features["values"]
-    np.testing.assert_allclose((l2**2).sum(axis=1), 1, rtol=1e-6)
+    assert task.clients.load(0).features.offsets.tolist() == [0, 1]
+    l2 = load(text_normalisation="l2").clients.load(0).features.values
+    np.testing.assert_allclose((l2**2).sum(), 1, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("keep_untagged", "count"), [(True, 41), (False, 40)])

@@ -28,7 +28,7 @@ def test_runs_that_differ_in_no_option_share_their_task():
         (("--task_type=stackoverflow_tag", "--variant=reference_code"), {"text_normalisation": "l2"}),
         (("--task_type=stackexchange_tag",), {"max_words": 200, "text_normalisation": "l2"}),
         (("--task_type=stackexchange_tag", "--text_normalisation=mean"), {"text_normalisation": "mean"}),
-        (("--task_type=synthetic",), {"partition_clients": 30, "partition_alpha": None}),
+        (("--task_type=synthetic",), {"partition_clients": 30, "norm": "group"}),
         (("--task_type=mnist", "--partition_clients=7"), {"partition_clients": 7, "partition_alpha": 0.3}),
     ],
 )
