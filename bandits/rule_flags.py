@@ -26,7 +26,7 @@ RULES: Mapping[str, PolicyEntry] = {
     "extreme_explore": PolicyEntry(f"{_MODULE}:ExtremeExplore", {"alpha": _ALPHA}),
     "bayesian_extreme_explore": PolicyEntry(f"{_MODULE}:BayesianExtremeExplore"),
 }
-HELP: Mapping[str, str] = {
+HELP = {
     "greedy": "the action with the best estimate",
     "epsilon_greedy": "greedy, or any action with probability epsilon",
     "epsilon_nongreedy": "greedy, or any other action with probability epsilon",

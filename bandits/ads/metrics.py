@@ -1,7 +1,7 @@
 """Metrics of an ad run: each of METRICS for each of LEARNERS, and the privacy spent."""
 
 from bandits.metrics import EPSILON
-from optimization.study.metrics import Metric
+from optimization.study.metrics import Better, Metric
 
 AVERAGE_CLICKS = "average_clicks"
 OPTIMAL_SHARE = "optimal_share"
@@ -10,7 +10,7 @@ REGRET = "regret"
 
 LEARNERS = ("federated", "centralised")
 METRICS = (AVERAGE_CLICKS, OPTIMAL_SHARE, TOTAL_REWARD, REGRET)
-_ABOUT = {
+_ABOUT: dict[str, tuple[str, Better, bool]] = {
     AVERAGE_CLICKS: ("clicks an impression", "up", True),
     OPTIMAL_SHARE: ("share of the best ad", "up", False),
     TOTAL_REWARD: ("clicks so far", "up", False),

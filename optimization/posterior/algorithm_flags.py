@@ -1,12 +1,10 @@
 """The algorithms by name and the flags of some of them, for every binary that aggregates so; needs no TensorFlow."""
 
-from collections.abc import Mapping
-
 from data.errors import UsageError
 from optimization.posterior import bandwidths, kernels
 from optimization.study import cli
 
-ALGORITHMS: Mapping[str, str] = {
+ALGORITHMS = {
     "fedavg": "mean model, weighted by examples (Algorithm 1)",
     "fedopt": "the same mean as a gradient of a server optimizer, by default Adam (Algorithm 2)",
     "fedag": "mean model; predicts with samples of a Gaussian posterior (Algorithm 3)",

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+Better = Literal["up", "down"]
+
 
 class Metric(str):
     """A column of `metrics.csv`: its name, and what is known of it.
@@ -16,14 +18,19 @@ class Metric(str):
       told: Whether its last value stands in tables of runs.
     """
 
-    __slots__ = ("about", "better", "drawn", "evaluated", "marks", "told")
+    about: str
+    better: Better | None
+    evaluated: bool
+    drawn: bool
+    marks: bool
+    told: bool
 
     def __new__(
         cls,
         name: str,
         about: str,
         *,
-        better: Literal["up", "down"] | None = None,
+        better: Better | None = None,
         evaluated: bool = False,
         drawn: bool = False,
         marks: bool = False,

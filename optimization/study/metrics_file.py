@@ -84,7 +84,7 @@ def log(folder: run_folder.RunFolder, columns: Sequence[str], first_round: int) 
     """Returns a run's file, which takes rows that it has lost from TensorBoard's events; see `loggers.MakeLogger`."""
     from optimization.study import events
 
-    def recover(rounds: Sequence[int]) -> Mapping[int, Mapping[str, float]]:
+    def recover(rounds: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
         known = events.read(folder.path, rounds)
         if len(known) == len(rounds):
             folder.record_recovered(rounds)

@@ -116,7 +116,7 @@ class _Benchmark:
         self._main = psutil.Process()
         own = worker.start(threads)
         # The worker, and what passes messages between them.
-        self._processes = [self._main, *(psutil.Process(pid) for pid in {own.pid, own.process.pid})]
+        self._processes = [self._main, *(psutil.Process(pid) for pid in {own.pid, own.process.pid})]  # type: ignore[union-attr]
         arguments = ["benchmark", f"--task_type={task_type}", "--max_examples_per_client=0"]
         self._settings = flags.resolve(flags.define().parse([*arguments, "--max_validation_samples=100"]))
         self._make_task = make_task

@@ -83,7 +83,7 @@ def measure_round(model, local_work, clients: int, shape: tuple[int, ...], outpu
     from optimization.posterior import process
     from optimization.runtime import worker
 
-    processes = (os.getpid(), worker.start().pid)
+    processes = (os.getpid(), worker.start().pid)  # type: ignore[union-attr]  # Its own.
     definition = supervised.SupervisedProcess(
         model=model,
         local_work=local_work,

@@ -5,7 +5,7 @@ import functools
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from data.errors import UsageError
 from optimization.privacy import mechanisms, tuning
@@ -177,8 +177,8 @@ def text(
         for place, point in enumerate(points[:shown], 1):
             values = [outcome.value for outcome in point.outcomes]
             settings = point.outcomes[0].run.settings
-            row = {"rank": place} | {name: plan.as_text(settings[name]) for name in swept if name not in words}
-            row |= {metric: point.mean}
+            row: dict[str, Any] = {"rank": place}
+            row |= {name: plan.as_text(settings[name]) for name in swept if name not in words} | {metric: point.mean}
             if len(values) > 1:
                 row |= {"lowest": min(values), "highest": max(values), "seeds": len(values)}
             rows.append(row | {"rounds": point.rounds})
