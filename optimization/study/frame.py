@@ -166,6 +166,18 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     def label(self, options: OptionsT) -> str:
         """Returns words before the progress bar."""
 
+    def presets_text(self) -> str:
+        """Returns what `--list_presets` prints."""
+        return presets.table(self.presets, self.shown_in_presets)
+
+    def start_worker(self, settings: cli.Settings) -> None:
+        """Makes the worker or workers that the flags name play all runs.
+
+        Raises:
+          Failure: If one does not answer.
+        """
+        worker_flags.start(settings)
+
     def play(self, run: Run[OptionsT, DataT]) -> int | None:
         """Plays, or continues, a run; returns the signal that stopped it, if any."""
         played = play(self, run)
@@ -250,10 +262,10 @@ def open_folder(folder: run_folder.RunFolder, recorded: Mapping[str, Any], data:
 def program(study: Study, settings: cli.Settings) -> int:
     """Plays all runs of a command line; returns 0, or 128 + the signal that stopped it."""
     if settings.list_presets:
-        print(presets.table(study.presets, study.shown_in_presets))
+        print(study.presets_text())
         return 0
     runs = prepare(study, plan(study, settings))
-    worker_flags.start(settings)
+    study.start_worker(settings)
     for run in runs:
         if signum := study.play(run):
             again = run_folder.continuing(settings)

@@ -1,86 +1,125 @@
-"""An experiment binary without TensorFlow, for tests of what plays experiments.
+"""A study without TensorFlow and without a worker, for tests of what plays studies.
 
 Its score after R rounds is R - log10(rate / peak)^2 + seed / 1000, summed up round by round through checkpoints.
 """
 
+import dataclasses
 import math
 import os
 import pathlib
 import signal
 import time
 import types
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from data.errors import UsageError
-from optimization.study import cli, metrics_file, run_folder
+from optimization.study import cli, frame, metrics_file
+from optimization.study.metrics import Metric
+
+SCORE = Metric("score", "Score", better="up")
+THREADS = Metric("threads", "Threads")
 
 
-def define() -> cli.FlagSet:
-    """Returns its flags."""
-    defined = cli.FlagSet("toy")
-    defined.group("Flags")
-    defined.number("rate", 0.1, "a number to search", high=100.0, above=True)
-    defined.number("server_learning_rate", 0.1, "another one")
-    defined.number("client_learning_rate", 0.1, "another one")
-    defined.choice("kind", "plain", ["plain", "odd"], "a word")
-    defined.number("peak", 0.1, "rate of the best score")
-    defined.integer("total_rounds", 4, "rounds", low=1)
-    defined.integer("seed", 0, "seed")
-    defined.text("preset", None, "big, for 100 rounds of rate 2")
-    defined.integer("burn_in_rounds", None, "half of the rounds, unless given")
-    defined.text("waits_for", None, "file without which no round after the second is played")
-    defined.number("fails_at", None, "rate that fails")
-    defined.number("diverges_at", None, "rate whose score is not a number")
-    defined.text("dies_in", None, "folder of marks: the process kills itself in round 2, once a run")
-    defined.text("root_output_dir", "runs", "output")
-    defined.text("experiment_name", "toy", "output")
-    defined.integer("repeat", 1, "runs")
-    defined.integer("max_concurrent_threads", 0, "threads")
-    return defined
+@dataclasses.dataclass(frozen=True)
+class ToyOptions:
+    """What the flags mean: `step` is what a round adds to the score."""
+
+    step: float
+    diverges: bool
+    total_rounds: int
+    seed: int
 
 
-def resolve(settings: cli.Settings) -> cli.Settings:
-    """Fills in what the preset sets."""
-    if settings.preset:
-        settings = settings.with_defaults({"total_rounds": 100, "rate": 2.0})
-    if settings.kind == "odd" and "fails_at" in settings.given:
-        raise UsageError("--fails_at has no effect with --kind=odd.")
-    return settings
+class ToyData(NamedTuple):
+    """No data."""
+
+    checksum: str = "digest"
+    report: Mapping[str, Any] = types.MappingProxyType({})
+    statistics: Mapping[str, Any] = types.MappingProxyType({})
 
 
-flags = types.SimpleNamespace(define=define, resolve=resolve)
+class ToyStudy(frame.Study[ToyOptions, ToyData]):
+    """Plays its rounds itself."""
 
+    usage = "toy"
+    presets = pathlib.Path(__file__).parent / "toy_presets"
+    shown_in_presets = ("rate",)
+    columns = (SCORE, THREADS)
+    headline = ranked_by = SCORE
+    rounds_per_checkpoint = 1
+    name_help = "toy"
 
-def program(settings: cli.Settings) -> int:
-    """Plays a run, from its last checkpoint on."""
-    settings = resolve(settings)
-    folder = run_folder.RunFolder(f"{settings.root_output_dir}/{settings.experiment_name}")
-    folder.open(settings, "digest")
-    if settings.rate == settings.fails_at:
-        raise ValueError("this rate fails")
-    total = np.float64(0)
-    first = 0
-    if found := folder.newest_checkpoint([total], settings.total_rounds):
-        first, (total,) = found
-        print(f"Continuing after round {first}")
-    metrics = metrics_file.MetricsFile(folder.metrics_path, ["round_num", "score", "threads"], first)
-    step = 1 + (settings.seed / 1000 - math.log10(settings.rate / settings.peak) ** 2) / settings.total_rounds
-    for round_num in range(first + 1, settings.total_rounds + 1):
-        while settings.waits_for and round_num > 2 and not os.path.exists(settings.waits_for):
-            time.sleep(0.02)
-        total = np.float64(total + step)
-        if settings.dies_in and round_num == 2:
-            _die_once(pathlib.Path(settings.dies_in) / f"{settings.experiment_name.replace('/', '_')}.died")
-        score = math.nan if settings.rate == settings.diverges_at else total
-        metrics.write({"round_num": round_num, "score": score, "threads": settings.max_concurrent_threads})
-        folder.save_checkpoint(round_num, [total])
-    metrics.close()
-    print(f"pid {os.getpid()}")
-    return 0
+    def define(self, flags: cli.FlagSet) -> None:
+        flags.number("rate", 0.1, "a number to search", high=100.0, above=True)
+        flags.number("server_learning_rate", 0.1, "another one")
+        flags.number("client_learning_rate", 0.1, "another one")
+        flags.choice("kind", "plain", ["plain", "odd"], "a word")
+        flags.number("peak", 0.1, "rate of the best score")
+        flags.integer("total_rounds", 4, "rounds", low=1)
+        flags.integer("burn_in_rounds", None, "half of the rounds, unless given")
+        flags.text("waits_for", None, "file without which no round after the second is played")
+        flags.number("fails_at", None, "rate that fails")
+        flags.number("diverges_at", None, "rate whose score is not a number")
+        flags.text("dies_in", None, "folder of marks: the process kills itself in round 2, once a run")
+
+    def resolve(self, settings: cli.Settings) -> cli.Settings:
+        if settings.kind == "odd" and "fails_at" in settings.given:
+            raise UsageError("--fails_at has no effect with --kind=odd.")
+        return settings.with_defaults({"experiment_name": "toy"})
+
+    def options(self, settings: cli.Settings) -> ToyOptions:
+        gain = settings.seed / 1000 - math.log10(settings.rate / settings.peak) ** 2
+        diverges = settings.rate == settings.diverges_at
+        return ToyOptions(1 + gain / settings.total_rounds, diverges, settings.total_rounds, settings.seed)
+
+    def length(self, options: ToyOptions) -> frame.Length:
+        return frame.Length(options.total_rounds, 0, 1)
+
+    def open(self, options: ToyOptions) -> ToyData:
+        return ToyData()
+
+    def label(self, options: ToyOptions) -> str:
+        return "toy"
+
+    def start_worker(self, settings: cli.Settings) -> None:
+        pass
+
+    def rounds(self, run: frame.Run):
+        raise NotImplementedError
+
+    def play(self, run: frame.Run) -> int | None:
+        settings, options, folder = run.settings, run.options, run.folder
+        if settings.rate == settings.fails_at:
+            raise ValueError("this rate fails")
+        total, first = np.float64(0), 0
+        if checkpoint := folder.newest_checkpoint([total], options.total_rounds):
+            first, (total,) = checkpoint
+            print(f"Continuing after round {first}")
+        log = metrics_file.log(folder, self.columns, first)
+        for round_num in range(first + 1, options.total_rounds + 1):
+            while settings.waits_for and round_num > 2 and not os.path.exists(settings.waits_for):
+                time.sleep(0.02)
+            total = np.float64(total + options.step)
+            if settings.dies_in and round_num == 2:
+                _die_once(pathlib.Path(settings.dies_in) / f"{settings.experiment_name.replace('/', '_')}.died")
+            score = math.nan if options.diverges else total
+            log.write({"round_num": round_num, SCORE: score, THREADS: settings.max_concurrent_threads, "seconds": 0})
+            folder.save_checkpoint(round_num, [total])
+        log.close()
+        print(f"pid {os.getpid()}")
+        return None
 
 
 def _die_once(mark: pathlib.Path) -> None:
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+STUDY = ToyStudy()
+
+if __name__ == "__main__":
+    frame.main(STUDY)

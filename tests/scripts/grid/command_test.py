@@ -277,8 +277,11 @@ def test_slurm_gets_what_is_not_finished(play, tmp_path, capfd):
 )
 def test_bad_usage_is_refused_before_anything_is_written(play, tmp_path, monkeypatch, arguments, message):
     if "burn_in" in message:
-        flags = importlib.import_module(TOY.module).flags
-        monkeypatch.setattr(flags, "resolve", lambda given: given.replace(burn_in_rounds=given.total_rounds // 2))
+        toy = importlib.import_module(TOY.module).ToyStudy
+        resolve = toy.resolve
+        monkeypatch.setattr(
+            toy, "resolve", lambda *given: resolve(*given).replace(burn_in_rounds=given[1].total_rounds // 2)
+        )
     with pytest.raises(UsageError, match=message):
         play(*arguments)
     assert list(tmp_path.iterdir()) == []

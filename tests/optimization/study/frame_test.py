@@ -1,0 +1,232 @@
+"""Tests of optimization.study.frame, with a toy study whose rounds are NumPy's: no TensorFlow Federated, no worker."""
+
+import dataclasses
+import json
+import pathlib
+import signal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bandits import studies
+from data.errors import Failure, UsageError
+from optimization.study import cli, frame, runner
+from optimization.study.metrics import Metric
+
+WEIGHT = Metric("toy/weight", "the weight", better="up")
+ERROR = Metric("toy/error", "its error", better="down", evaluated=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    seed: int
+    rate: float
+    clients: int
+    total_rounds: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    clients: int
+    report: dict[str, Any] = dataclasses.field(default_factory=dict)
+    statistics: dict[str, Any] = dataclasses.field(default_factory=lambda: {"mean": 1.0})
+
+    @property
+    def checksum(self) -> str:
+        return f"{self.clients} clients"
+
+
+class Rounds(runner.Rounds):
+    def __init__(self, options: Options):
+        self._options = options
+
+    def initial_state(self):
+        return np.float64(self._options.seed)
+
+    def play_round(self, state, round_num):
+        if self._options.rate == 0.5 and round_num == 2:
+            signal.raise_signal(signal.SIGTERM)
+        weight = state + self._options.rate
+        return weight, {WEIGHT: weight}
+
+    def evaluate(self, state):
+        return {ERROR: abs(10 - state)}
+
+    def model(self, state):
+        return {"weight": np.asarray(state, np.float32)}
+
+
+class Toy(frame.Study[Options, Data]):
+    usage = "A toy."
+    shown_in_presets = ("rate",)
+    columns = (WEIGHT, ERROR)
+    headline = ranked_by = WEIGHT
+    rounds_per_checkpoint = 2
+    name_help = "toy_RATE"
+
+    def __init__(self, presets: pathlib.Path):
+        self.presets = presets
+        self.opened: list[int] = []
+        self.reported: list[list[str]] = []
+
+    def define(self, flags: cli.FlagSet) -> None:
+        flags.text("rate", "0.25", "what a round adds, one or several")
+        flags.integer("clients", 3, "clients")
+        flags.integer("total_rounds", 4, "rounds", low=1)
+
+    def variants(self, settings):
+        ((_, settings),) = super().variants(settings)
+        rates = str(settings.rate).split(",")
+        settings = settings.with_defaults({"experiment_name": "toys"}) if len(rates) > 1 else settings
+        return [(f"rate_{rate}" if len(rates) > 1 else "", settings.replace(rate=rate)) for rate in rates]
+
+    def resolve(self, settings: cli.Settings) -> cli.Settings:
+        if float(settings.rate) > 1:
+            raise UsageError(f"--rate={settings.rate} is above 1.")
+        name = settings.experiment_name or f"toy_{settings.rate}"
+        return settings.replace(rate=float(settings.rate), experiment_name=name)
+
+    def options(self, settings: cli.Settings) -> Options:
+        return Options(settings.seed, settings.rate, settings.clients, settings.total_rounds)
+
+    def length(self, options: Options) -> frame.Length:
+        return frame.Length(options.total_rounds, 2, 2)
+
+    def data_key(self, options: Options) -> Any:
+        return options.clients
+
+    def open(self, options: Options) -> Data:
+        self.opened.append(options.clients)
+        return Data(options.clients)
+
+    def check(self, options: Options, data: Data) -> None:
+        if data.clients == 13:
+            raise UsageError("--clients=13 is unlucky.")
+
+    def rounds(self, run: frame.Run) -> Rounds:
+        return Rounds(run.options)
+
+    def label(self, options: Options) -> str:
+        return f"rate {options.rate}"
+
+    def start_worker(self, settings: cli.Settings) -> None:
+        if settings.clients == 7:
+            raise Failure("No worker.")
+
+    def report(self, runs) -> None:
+        self.reported.append([run.folder.path.name for run in runs])
+
+
+@pytest.fixture
+def study(tmp_path):
+    presets = tmp_path / "presets"
+    presets.mkdir()
+    (presets / "all.toml").write_text('[slow]\nabout = "A study, 1"\nrate = "0.125"\n')
+    return Toy(presets)
+
+
+@pytest.fixture
+def play(study, tmp_path):
+    def start(*arguments: str) -> int:
+        argv = ["toy", f"--root_output_dir={tmp_path / 'runs'}", *arguments]
+        return frame.program(study, frame.flag_set(study).parse(argv))
+
+    return start
+
+
+def _plan(study, *arguments: str) -> list[tuple[str, int, float]]:
+    planned = frame.plan(study, frame.flag_set(study).parse(["toy", *arguments]))
+    return [(one.experiment_name, one.seed, one.rate) for one in planned]
+
+
+def test_one_command_is_one_run(study):
+    assert _plan(study) == [("toy_0.25", 0, 0.25)]
+
+
+def test_repeats_are_seeds_in_folders_of_their_own(study):
+    assert _plan(study, "--repeat=2", "--seed=3", "--experiment_name=a") == [
+        ("a/seed_3", 3, 0.25),
+        ("a/seed_4", 4, 0.25),
+    ]
+
+
+def test_variants_are_folders_with_all_seeds_in_each(study):
+    assert _plan(study, "--rate=0.1,0.2", "--repeat=2") == [
+        ("toys/rate_0.1/seed_0", 0, 0.1),
+        ("toys/rate_0.1/seed_1", 1, 0.1),
+        ("toys/rate_0.2/seed_0", 0, 0.2),
+        ("toys/rate_0.2/seed_1", 1, 0.2),
+    ]
+
+
+def test_a_preset_sets_what_no_flag_gives(study):
+    assert _plan(study, "--preset=slow") == [("toy_0.125", 0, 0.125)]
+    assert _plan(study, "--preset=slow", "--rate=0.5") == [("toy_0.5", 0, 0.5)]
+
+
+def test_presets_are_listed_and_nothing_is_played(study, play, capsys):
+    assert play("--list_presets") == 0
+    assert capsys.readouterr().out.split() == ["slow", "A", "study,", "1", "rate", "0.125"]
+    assert study.opened == []
+
+
+def test_runs_leave_their_folders_and_are_reported_together(study, play, tmp_path):
+    assert play("--repeat=2", "--experiment_name=a") == 0
+    folder = tmp_path / "runs" / "a" / "seed_1"
+    table = pd.read_csv(folder / "metrics.csv")
+    assert list(table.columns) == ["round_num", WEIGHT, ERROR, "seconds"]
+    assert table[WEIGHT].tolist() == [1.25, 1.5, 1.75, 2.0]
+    assert table[ERROR].dropna().tolist() == [8.5, 8.0]
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["flags"]["seed"], config["flags"]["repeat"], config["data_checksum"]) == (1, 1, "3 clients")
+    assert json.loads((folder / "statistics.json").read_text()) == {"mean": 1.0}
+    assert np.load(folder / "model" / "weights.npz")["weight"] == 2.0
+    assert study.reported == [["seed_0", "seed_1"]]
+
+
+def test_data_is_opened_once_for_runs_that_share_it(study, play):
+    play("--repeat=3")
+    assert study.opened == [3]
+
+
+def test_a_bad_last_variant_is_refused_before_any_folder_is_made(play, tmp_path):
+    with pytest.raises(UsageError, match="--rate=2 is above 1"):
+        play("--rate=0.1,2")
+    with pytest.raises(UsageError, match="--clients=13 is unlucky"):
+        play("--clients=13")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_that_is_stopped_says_how_to_go_on_and_does(study, play, tmp_path, capsys):
+    assert play("--rate=0.5") == 128 + signal.SIGTERM
+    where = tmp_path / "runs" / "toy_0.5"
+    assert f"Stopped; what was done is saved. The same command continues {where}.\n" in capsys.readouterr().err
+    assert not (where / "model" / "weights.npz").exists()
+    assert study.reported == []
+    assert play("--rate=0.5") == 0
+    assert pd.read_csv(where / "metrics.csv")["round_num"].tolist() == [1, 2, 3, 4]
+
+
+def test_other_settings_do_not_continue_a_folder(play):
+    play("--experiment_name=a")
+    with pytest.raises(UsageError, match=r"--rate was 0\.25, is 0\.1"):
+        play("--experiment_name=a", "--rate=0.1")
+
+
+def test_a_worker_that_does_not_answer_ends_the_command(play):
+    with pytest.raises(Failure, match="No worker"):
+        play("--clients=7")
+
+
+@pytest.mark.parametrize("name", ["run_ads"])
+def test_every_study_says_what_the_frame_needs(name):
+    study = studies.load(name)
+    assert study.headline in study.columns
+    assert study.ranked_by in study.columns
+    assert study.ranked_by.better in ("up", "down")
+    assert len(set(study.columns)) == len(study.columns)
+    assert all(column.about for column in study.columns)
+    assert list(study.presets.glob("*.toml"))
+    assert "--rounds_per_checkpoint" in frame.flag_set(study).help()
