@@ -200,7 +200,8 @@ class Run:
                 tuple(tf.TensorSpec(shape) for shape in definition.model.shapes.values()),
                 definition.feature_spec,
                 definition.label_spec,
-            ]
+            ],
+            autograph=False,
         )
         def measure(weights, features, labels):
             logits = definition.model.forward(weights, models.dense(features))

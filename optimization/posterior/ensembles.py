@@ -66,7 +66,7 @@ def predict(model: models_lib.Model, ensemble: Iterable[np.ndarray], features, b
       float32 [examples, classes], rows that sum to 1.
     """
 
-    @tf.function
+    @tf.function(autograph=False)
     def probabilities(vector, batch):
         return tf.nn.softmax(model.forward(vectors.unflatten(vector, model.shapes), batch))
 
@@ -115,7 +115,7 @@ class Distillation:
         features, targets = tf.nest.map_structure(tf.constant, (features, targets))
         variables = [tf.Variable(weight) for weight in vectors.unflatten(tf.constant(start), model.shapes)]
 
-        @tf.function
+        @tf.function(autograph=False)
         def step(rows, learning_rate):
             batch = tf.nest.map_structure(lambda values: tf.gather(values, rows), features)
             with tf.GradientTape() as tape:

@@ -102,7 +102,7 @@ class Computations:
         definition = self.definition(self.algorithm.client_work)
         weight_specs = tuple(tf.TensorSpec(shape) for shape in self.model.shapes.values())
 
-        @tf.function(input_signature=[weight_specs, definition.feature_spec])
+        @tf.function(input_signature=[weight_specs, definition.feature_spec], autograph=False)
         def log_probabilities(weights, features):
             return tf.nn.log_softmax(self.model.forward(weights, features))
 

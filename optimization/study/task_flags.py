@@ -24,7 +24,7 @@ def define_data(flags: cli.FlagSet) -> None:
         "folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment; for what can be downloaded, the "
         "cache folder)",
     )
-    flags.path("cache_dir", None, "folder for downloads (default: ~/.cache/federated_bandits)")
+    flags.path("cache_dir", None, "folder for downloads and compiled rounds (default: ~/.cache/federated_bandits)")
     flags.path(
         "public_statistics",
         None,
