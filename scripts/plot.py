@@ -26,7 +26,6 @@ Draws the rewards, or another metric, of several runs in one picture; or prints 
   plot --runs=runs/digits_scratch_softmax,runs/digits_scratch_greedy --output=compare.png,compare.pdf
   plot --tables --runs=runs/my_study
 """
-_FORMATS = (".png", ".pdf", ".svg")
 _MOST_MARKS = 40  # More lines would hide the curves.
 _WINDOW = 5  # Rounds of the moving average of what is drawn by default.
 
@@ -68,9 +67,7 @@ def program(settings: cli.Settings) -> None:
         return
     outputs = [pathlib.Path(cli.user_path(output)) for output in settings.output.split(",")]
     for output in outputs:
-        if output.suffix not in _FORMATS:
-            raise UsageError(f"--output: {output.name} is not a {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}.")
-        files.check_output("output", output)
+        files.check_output("output", output, files.PICTURES)
     folders = [pathlib.Path(cli.user_path(run)) for run in settings.runs.split(",")]
     labels = settings.labels.split(",") if settings.labels else runs.labels(folders)
     if len(labels) != len(folders):

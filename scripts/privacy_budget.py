@@ -52,7 +52,6 @@ _OF_THE_RUN = (
 )
 _TABLE_FACTORS = (0.25, 0.5, 1, 2, 4)
 _GROWTH_FACTORS = (10, 100)
-_PICTURES = (".png", ".svg", ".pdf")
 
 
 def define() -> cli.FlagSet:
@@ -74,11 +73,12 @@ def define() -> cli.FlagSet:
     flags.number(
         "tolerated_noise",
         None,
-        "with --target_epsilon: noise multiplier at which training still works with this cohort; looks for the larger "
+        "noise multiplier at which training still works with this cohort; looks for the larger "
         "cohort that reaches the target when its noise multiplier grows with it",
         above=True,
     )
-    flags.text("plot", None, "picture of epsilon against rounds to write: .png, .svg or .pdf")
+    flags.belong("tolerated_noise", target_epsilon=True)
+    flags.path("plot", None, "picture of epsilon against rounds to write: .png, .svg or .pdf")
     flags.group("Earlier names of flags")
     for name in ("cohort", "rounds", "bands"):
         flags.integer(name, None, f"the same as --{_ALIASES[name]}", low=1)
@@ -98,13 +98,9 @@ def build(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     settings = _with_aliases(settings)
     if settings.noise_multiplier is not None and settings.target_epsilon is not None:
         raise UsageError("Give one of --noise_multiplier and --target_epsilon, not both.")
-    if settings.tolerated_noise is not None and settings.target_epsilon is None:
-        raise UsageError("--tolerated_noise has no effect without --target_epsilon.")
+    settings = settings.settled()
     if settings.plot:
-        picture = pathlib.Path(cli.user_path(settings.plot))
-        if picture.suffix not in _PICTURES:
-            raise UsageError(f"--plot={settings.plot} must end in {', '.join(_PICTURES)}.")
-        files.check_output("plot", picture)
+        files.check_output("plot", pathlib.Path(settings.plot), files.PICTURES)
     return _of_run(settings) if settings.run else _of_flags(settings)
 
 
@@ -126,7 +122,7 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
             raise UsageError(f"--{name} is missing: give --population, --clients_per_round and --total_rounds.")
     if settings.noise_multiplier is None and settings.target_epsilon is None:
         raise UsageError("Give one of --noise_multiplier and --target_epsilon, not neither.")
-    settings = settings.settled().replace(noise_multiplier=settings.noise_multiplier or 0.0)
+    settings = settings.replace(noise_multiplier=settings.noise_multiplier or 0.0)
     kind = settings.aggregator_type
     if kind == "ddp" and settings.dimension is None:
         raise UsageError("--dimension is missing: --aggregator_type=ddp depends on the number of parameters.")
@@ -171,9 +167,8 @@ def program(settings: cli.Settings) -> None:
     _print_rows([("neighbours", "sampling", "RDP", "order", "PLD", ""), *map(_guarantee_row, report["guarantees"])])
     _print_tables(mechanism, rounds)
     if settings.plot:
-        output = cli.user_path(settings.plot)
-        _draw(mechanism, rounds, output)
-        print(f"\n{output}")
+        _draw(mechanism, rounds, settings.plot)
+        print(f"\n{settings.plot}")
 
 
 def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> mechanisms.Mechanism:

@@ -46,7 +46,7 @@ def define() -> cli.FlagSet:
     flags = cli.FlagSet(_USAGE, positional="folders")
     flags.group("Flags")
     flags.text("runs", None, "more folders, separated by commas")
-    flags.text("output", "report.html", "page to write")
+    flags.path("output", "report.html", "page to write")
     flags.text("title", "Runs", "title")
     return flags
 
@@ -56,10 +56,8 @@ def program(settings: cli.Settings) -> int:
     named = [*settings.folders, *(settings.runs.split(",") if settings.runs else [])]
     if not all(named) or not named:
         raise UsageError("No run is named: give run folders, as in: report runs/a runs/b.")
-    output = pathlib.Path(cli.user_path(settings.output))
-    if output.suffix != ".html":
-        raise UsageError(f"--output: {output.name} is no .html file.")
-    files.check_output("output", output)
+    output = pathlib.Path(settings.output)
+    files.check_output("output", output, (".html",))
     found: dict[pathlib.Path, list[pathlib.Path]] = {}
     problems = []
     for folder in named:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import pathlib
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from data.errors import Failure, UsageError
@@ -101,12 +101,22 @@ def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dp
         figure.savefig(file, format=path.suffix.removeprefix("."), dpi=dpi)
 
 
-def check_output(flag: str, path: pathlib.Path) -> None:
+PICTURES = (".png", ".pdf", ".svg")
+
+
+def check_output(flag: str, path: pathlib.Path, formats: Sequence[str] = ()) -> None:
     """Refuses a file that cannot be written, before what it is to hold is computed.
+
+    Args:
+      flag: Who names it.
+      path: The file.
+      formats: Endings of which it must have one.
 
     Raises:
       UsageError: Naming the flag.
     """
+    if formats and path.suffix not in formats:
+        raise UsageError(f"--{flag}: {path.name} is no {' or '.join(formats)} file.")
     if not path.parent.is_dir():
         raise UsageError(f"--{flag}: there is no folder {path.parent}.")
     if path.is_dir():

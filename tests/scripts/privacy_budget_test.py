@@ -137,7 +137,7 @@ def test_tensorflow_is_never_imported():
             [*SMALL, "--target_epsilon=0.5", "--tolerated_noise=0.01"],
             "--target_epsilon=0.5 is out of reach: a cohort of the whole population",
         ),
-        ([*SMALL, "--noise_multiplier=1", "--tolerated_noise=1"], "--tolerated_noise has no effect without"),
+        ([*SMALL, "--noise_multiplier=1", "--tolerated_noise=1"], "--tolerated_noise belongs to --target_epsilon"),
         ([*SMALL, "--noise_multiplier=1", "--bands=4"], "--mf_bands belongs to --aggregator_type=mf_dpftrl"),
         ([*SMALL, "--noise_multiplier=1", "--mechanism=ddp"], "--dimension is missing"),
         ([*SMALL, "--noise_multiplier=1", "--dimension=9"], "--dimension belongs to --aggregator_type=ddp"),
@@ -161,7 +161,7 @@ def test_tensorflow_is_never_imported():
             ],
             "--target_epsilon=1 is out of reach: no noise helps, because the training is one without noise",
         ),
-        ([*SMALL, "--noise_multiplier=1", "--plot=budget.txt"], "--plot=budget.txt must end in .png"),
+        ([*SMALL, "--noise_multiplier=1", "--plot=budget.txt"], "--plot: budget.txt is no .png or .pdf or .svg file"),
         (
             [*SMALL, "--noise_multiplier=1", "--plot=nowhere/budget.png"],
             "--plot: there is no folder",
