@@ -29,6 +29,39 @@ class Fractions(NamedTuple):
     validation: float
 
 
+@dataclasses.dataclass(frozen=True)
+class SiloOptions:
+    """Everything that decides who the participants are; equal options, equal ones. Each task reads some of it.
+
+    Attributes:
+      task_type: `generator`, `heart_disease`, `tabular`, `mnist_writers` or `unipen62`.
+      train_fraction: Part of everyone's rows to train on.
+      validation_fraction: Part to measure on; the rest is for testing.
+      seed: Seed of generated data, and of the split.
+      num_workers: Generator, writers: participants.
+      num_rows: Generator: rows of all participants together.
+      data_dir: Folder of hospitals or writers; None for its usual place.
+      data_file: Table: its file.
+      client_column: Table: column that says whose row it is.
+      label_column: Table: column of the class.
+      feature_columns: Table: columns of the features, separated by commas; None for the others.
+      positive_labels: Table, writers: labels that count as 1, separated by commas; None for the usual ones.
+    """
+
+    task_type: str
+    train_fraction: float
+    validation_fraction: float
+    seed: int = 0
+    num_workers: int = 4
+    num_rows: int = 40_000
+    data_dir: str | None = None
+    data_file: str = ""
+    client_column: str = ""
+    label_column: str = ""
+    feature_columns: str | None = None
+    positive_labels: str | None = None
+
+
 class Silo(NamedTuple):
     """One participant's rows: features float32 or uint8 [rows, ...], labels int32 [rows] in {0, 1}."""
 
@@ -54,6 +87,24 @@ class Silos:
     checksum: str
     report: Mapping[str, Any]
     normalise: Callable[[np.ndarray], np.ndarray] = lambda features: features
+
+
+def load(options: SiloOptions) -> Silos:
+    """Opens the participants' data.
+
+    Raises:
+      UsageError: If it is not there, or not what it has to be.
+    """
+    how = Fractions(options.train_fraction, options.validation_fraction), options.seed
+    positive = [name.strip() for name in options.positive_labels.split(",")] if options.positive_labels else None
+    if options.task_type == "generator":
+        return generated(options.num_workers, options.num_rows, *how)
+    if options.task_type == "heart_disease":
+        return heart_disease(options.data_dir, *how)
+    if options.task_type == "tabular":
+        names = options.client_column, options.label_column, options.feature_columns
+        return table(options.data_file, *names, positive, *how)
+    return writers(options.data_dir, options.task_type, options.num_workers, positive, *how)
 
 
 def generated(num_participants: int, num_rows: int, fractions: Fractions, seed: int) -> Silos:

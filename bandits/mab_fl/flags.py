@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from bandits import registry, rule_flags
 from bandits.mab_fl import rewards, studies
+from data import silos
 from data.errors import UsageError
 from optimization.study import cli, run_folder, worker_flags
 
@@ -44,8 +45,6 @@ _TASK_FLAGS = {
     "label_column": ("tabular",),
     "feature_columns": ("tabular",),
 }
-# Flags that decide which data is opened.
-DATA_FLAGS = ("task_type", "train_fraction", "validation_fraction", *_TASK_FLAGS)
 _THRESHOLD = 0.025
 _C = 0.05  # Table 3's; increases of the AUC are small.
 
@@ -241,3 +240,10 @@ def resolve(settings: cli.Settings) -> cli.Settings:
             f"them a row of --num_rows={settings.num_rows}."
         )
     return settings
+
+
+def silo_options(settings: cli.Settings) -> silos.SiloOptions:
+    """Returns what says which participants are opened."""
+    values = {field.name: settings[field.name] for field in dataclasses.fields(silos.SiloOptions)}
+    values["seed"] = settings.seed if settings.resplit else 0
+    return silos.SiloOptions(**{name: value for name, value in values.items() if value is not None})

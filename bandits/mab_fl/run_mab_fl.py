@@ -48,32 +48,6 @@ class Run:
     folder: run_folder.RunFolder
 
 
-def load_participants(settings: cli.Settings) -> silos.Silos:
-    """Opens the data of `--task_type`.
-
-    Raises:
-      UsageError: If it is not there, or not what it has to be.
-    """
-    fractions = silos.Fractions(settings.train_fraction, settings.validation_fraction)
-    seed = settings.seed if settings.resplit else 0
-    positive = [name.strip() for name in settings.positive_labels.split(",")] if settings.positive_labels else None
-    if settings.task_type == "generator":
-        return silos.generated(settings.num_workers, settings.num_rows, fractions, seed)
-    if settings.task_type == "heart_disease":
-        return silos.heart_disease(settings.data_dir, fractions, seed)
-    if settings.task_type == "tabular":
-        return silos.table(
-            settings.data_file,
-            settings.client_column,
-            settings.label_column,
-            settings.feature_columns,
-            positive,
-            fractions,
-            seed,
-        )
-    return silos.writers(settings.data_dir, settings.task_type, settings.num_workers, positive, fractions, seed)
-
-
 def find_target(settings: cli.Settings, participants: silos.Silos) -> int:
     """Returns the target's index, once it is clear that its AUC can be measured and that all participants can train.
 
@@ -168,7 +142,7 @@ def read_earlier(settings: cli.Settings, choices: Sequence[str]) -> dict[str, fl
 
 def prepare(chosen: Sequence[flags.Setting], study: studies.Study | None) -> list[Run]:
     """Opens data and folders of all runs."""
-    opened: dict[tuple, silos.Silos] = {}
+    opened: dict[silos.SiloOptions, silos.Silos] = {}
     checked = []
     for setting in chosen:
         one = setting.settings
@@ -177,10 +151,10 @@ def prepare(chosen: Sequence[flags.Setting], study: studies.Study | None) -> lis
             name += f"/{setting.name}" if study else ""
             name += f"/seed_{seed}" if one.repeat > 1 else ""
             mine = one.replace(seed=seed, experiment_name=name, repeat=1)
-            data_key = (mine.resplit and seed, *(mine[flag] for flag in flags.DATA_FLAGS))
-            if data_key not in opened:
-                opened[data_key] = load_participants(mine)
-            participants = opened[data_key]
+            options = flags.silo_options(mine)
+            if options not in opened:
+                opened[options] = silos.load(options)
+            participants = opened[options]
             target = find_target(mine, participants)
             mine = mine.replace(target=participants.names[target])
             choices = find_choices(mine, participants, target)

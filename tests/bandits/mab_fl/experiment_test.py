@@ -11,7 +11,7 @@ from data import keys, silos
 
 def make(*arguments: str, participants: silos.Silos | None = None, earlier=None, network=None) -> experiment.MabFl:
     settings = flags.plan(flags.define().parse(["run_mab_fl", *arguments]))[0][0].settings
-    participants = participants or run_mab_fl.load_participants(settings)
+    participants = participants or silos.load(flags.silo_options(settings))
     target = run_mab_fl.find_target(settings, participants)
     choices = run_mab_fl.find_choices(settings, participants, target)
     rounds = experiment.MabFl(settings, participants, target, choices, earlier or {})
@@ -120,7 +120,7 @@ def test_extreme_explore_averages_every_combination_from_the_same_local_models(t
 @pytest.fixture(scope="module")
 def generated():
     """The generator's 40,000 rows, 1% of them for training."""
-    return run_mab_fl.load_participants(make().settings)
+    return silos.load(flags.silo_options(make().settings))
 
 
 def test_extreme_explore_adopts_the_known_pair_in_over_90_percent_of_rounds_after_the_first_two(tff_worker, generated):

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from bandits.mab_fl import flags, metrics, run_mab_fl, studies
+from data import silos
 
 pytestmark = pytest.mark.slow
 
@@ -71,29 +72,28 @@ def test_another_seed_gives_another_run_and_the_same_data(finished, tmp_path):
 
 
 def test_a_second_run_frees_the_firsts_participants(tmp_path, monkeypatch):
-    gone, load = [], run_mab_fl.load_participants
+    gone, load = [], silos.load
 
-    def load_participants(settings):
-        participants = load(settings)
-        weakref.finalize(participants, gone.append, settings.client_learning_rate)
+    def load_and_watch(options):
+        participants = load(options)
+        weakref.finalize(participants, gone.append, options)
         return participants
 
-    monkeypatch.setattr(run_mab_fl, "load_participants", load_participants)
-    for rate in (0.1, 0.2):
+    monkeypatch.setattr(silos, "load", load_and_watch)
+    for count, rate in enumerate((0.1, 0.2), 1):
         name = f"--experiment_name=at_{rate}"
         assert play(tmp_path, "--total_rounds=1", name, f"--client_learning_rate={rate}") == 0
         gc.collect()
-    assert gone == [0.1, 0.2]
+        assert len(gone) == count
 
 
 def test_resplit_splits_the_data_anew_for_each_seed(tmp_path):
-    seeds = [
-        run_mab_fl.load_participants(
-            flags.plan(flags.define().parse(["x", *SMALL, f"--seed={seed}", *more]))[0][0].settings
-        )
+    given = [
+        flags.silo_options(flags.plan(flags.define().parse(["x", *SMALL, f"--seed={seed}", *more]))[0][0].settings)
         for seed, more in ((0, []), (1, []), (1, ["--resplit"]))
     ]
-    assert seeds[0].checksum == seeds[1].checksum != seeds[2].checksum
+    assert given[0] == given[1] != given[2]
+    assert silos.load(given[0]).checksum != silos.load(given[2]).checksum
 
 
 def test_an_early_stopped_run_is_finished_and_its_folder_says_so(tmp_path, monkeypatch):
