@@ -13,11 +13,12 @@ import tensorflow as tf
 
 from bandits import flags, inference, losses, metrics, posterior_process, process, registry, shared_process
 from data import clients, keys, tasks
-from optimization import aggregators, client_work, cohorts, models, server, task_model
+from optimization import aggregators, client_work, cohorts, models, options, server, task_model
+from optimization.posterior import options as posterior_options
 from optimization.privacy import mechanisms
 from optimization.runtime import serialization
-from optimization.selection import selectors
-from optimization.study import compiled, frame, runner, selector_flags
+from optimization.selection import selected
+from optimization.study import compiled, frame, runner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,14 +30,13 @@ class Phase:
       population: Indices of the clients that take part.
       rewards: Key of `Task.rewards`.
       total_rounds: Rounds.
-      cohort_size: Clients per round.
+      cohorts: How clients are drawn, if no selector chooses them.
       deploy_every: Rounds between deployments.
-      server_optimizer: Its name.
-      server_learning_rate: Its learning rate.
+      server_optimizer: The server's.
       client_learning_rate: The clients'.
-      takes_server_flags: Whether the hyperparameters of `--server_optimizer` are this phase's, or the defaults are.
-      client_selection: How cohorts are chosen; uniform ones follow `--cohort_sampling`.
-      model_aggregation: How a cohort's models become one; `mean` follows `--aggregator_type`.
+      aggregation: How their updates become one.
+      selection: How cohorts are chosen; uniform ones follow `cohorts`.
+      posterior: How a cohort's models become one, where it is no `aggregation`.
       spent_rounds: Where the bandit never trains, the rounds of the earlier training, which alone are accounted.
     """
 
@@ -44,14 +44,13 @@ class Phase:
     population: range
     rewards: str
     total_rounds: int
-    cohort_size: int
+    cohorts: options.Cohorts
     deploy_every: int
-    server_optimizer: str
-    server_learning_rate: float
+    server_optimizer: options.ServerOptimizer
     client_learning_rate: float
-    takes_server_flags: bool = True
-    client_selection: str = "uniform"
-    model_aggregation: str = "mean"
+    aggregation: options.Aggregation
+    selection: selected.Selection = selected.UNIFORM
+    posterior: posterior_options.Posterior | None = None
     spent_rounds: int = 0
 
     def accounted(self, round_num: int) -> int:
@@ -105,24 +104,15 @@ def build_process(
         loss=build_loss(settings, bandit, task.num_actions),
         reward_matrix=task.rewards[phase.rewards],
         local_sgd=local_sgd if bandit.trains else None,
-        aggregator=aggregators.build(
-            {
-                **settings,
-                "client_weighting": selector_flags.weighting(phase.client_selection, settings["client_weighting"]),
-            },
-            mechanism,
-            tuple(model.shapes.values()),
-        )
+        aggregator=aggregators.build(phase.aggregation, mechanism, tuple(model.shapes.values()))
         if bandit.trains
         else None,
-        server_optimizer=server.build(
-            settings if phase.takes_server_flags else {}, phase.server_optimizer, phase.server_learning_rate
-        ),
+        server_optimizer=server.build(phase.server_optimizer),
         deploy_every=phase.deploy_every,
         feature_spec=task_model.feature_spec(task),
         label_spec=task_model.label_spec(task),
         max_delay=settings["bandits_deploy_delay"],
-        cohort_size=phase.cohort_size if phase.client_selection != "uniform" else 0,
+        cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
     )
 
 
@@ -145,7 +135,7 @@ def cohort_inputs(
       task: The task.
       phase: The phase.
       round_num: The round.
-      drawn: int [clients], the cohort's positions in the phase's population; None draws it by `--cohort_sampling`.
+      drawn: int [clients], the cohort's positions in the phase's population; None draws it as `phase.cohorts` says.
       cohort_seed: Seed of that draw; None for `--seed`. Whatever else is drawn is a client's own, and the same whether
         or not the others take part: it needs no secret.
     """
@@ -156,7 +146,7 @@ def cohort_inputs(
     inputs = []
     if drawn is None:
         own_seed = seed if cohort_seed is None else cohort_seed
-        drawn = cohorts.draw(settings["cohort_sampling"], len(phase.population), phase.cohort_size, own_seed, round_num)
+        drawn = cohorts.draw(phase.cohorts, len(phase.population), own_seed, round_num)
     for place, position in enumerate(drawn):
         client = phase.population[position]
         examples = population.load(client)
@@ -173,12 +163,12 @@ def cohort_inputs(
     return sorted(inputs, key=lambda client: len(client.labels), reverse=True)
 
 
-def build_selector(settings: Mapping[str, Any], task: tasks.Task, phase: Phase) -> selectors.Selector | None:
-    """Returns the client selector of a phase, which counts every client's examples; None for uniform cohorts."""
-    if phase.client_selection == "uniform":
+def build_selected(settings: Mapping[str, Any], task: tasks.Task, phase: Phase) -> selected.SelectedCohorts | None:
+    """Returns the selected cohorts of a phase, which counts every client's examples; None for uniform ones."""
+    if phase.selection.is_uniform:
         return None
     sizes = clients.sizes(_capped(settings, task), phase.population)
-    return selector_flags.build(settings, phase.client_selection, sizes, phase.cohort_size)
+    return selected.SelectedCohorts(phase.selection.build(sizes, phase.cohorts.size), settings["seed"])
 
 
 def build(
@@ -200,13 +190,13 @@ def build(
     definition = build_process(settings, task, phase, mechanism)
     if initial_weights is None:
         initial_weights = definition.model.initial_weights(settings["seed"])
-    if phase.model_aggregation == "mean":
-        tff_process = shared_process.build(settings, task, phase, definition, initial_weights)
+    if phase.posterior is None:
+        tff_process = shared_process.build(settings["cache_dir"], task, phase, definition, initial_weights)
         process_of = lambda round_num: tff_process  # noqa: E731
     else:
-        process_of = posterior_process.build(settings, definition, initial_weights)
+        process_of = posterior_process.build(phase.posterior, definition, initial_weights)
     evaluate = _evaluator(settings, task, definition)
-    selector = build_selector(settings, task, phase)
+    selection = build_selected(settings, task, phase)
     client_type = definition.client_type()
 
     def written_inputs(round_num: int, cohort_seed: int | None) -> list[process.ClientInput]:
@@ -214,51 +204,47 @@ def build(
         return serialization.written_ahead(inputs, client_type)
 
     prepare = cohorts.PreparedAhead(written_inputs, phase.total_rounds)
-    poll_key = shared_process.key(settings, task, phase)
-
-    def select(progress: Progress, round_num: int) -> tuple[np.ndarray, Any]:
-        def poll(ids: np.ndarray) -> np.ndarray:
-            inputs = cohort_inputs(settings, task, phase, round_num, ids)
-            losses_of = compiled.kept(("poll", len(ids), *poll_key), lambda: definition.build_loss_poll(len(ids)))
-            return losses_of(progress.server.deployed, progress.server.weights, inputs)
-
-        draw = keys.generator(settings["seed"], keys.Purpose.COHORT, round_num)
-        drawn, _, selection = selectors.choose(selector, progress.selection, draw, poll)
-        return drawn, selection
+    poll_key = shared_process.key(task, phase, definition)
 
     def play_round(progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
-        drawn, selection = select(progress, round_num) if selector else (None, ())
-        if drawn is None:
-            own_seed = progress.cohort_seed
-            inputs = prepare(round_num, cohorts.as_integer(own_seed) if len(own_seed) else None)
-        else:
+        def poll(ids: np.ndarray) -> np.ndarray:
+            inputs = cohort_inputs(settings, task, phase, round_num, ids)
+            losses_of = compiled.kept(("poll", len(ids), poll_key), lambda: definition.build_loss_poll(len(ids)))
+            return losses_of(progress.server.deployed, progress.server.weights, inputs)
+
+        if selection:
+            drawn, _, learned = selection.choose(progress.selection, round_num, poll)
             inputs = cohort_inputs(settings, task, phase, round_num, drawn)
+        else:
+            own_seed, learned = progress.cohort_seed, ()
+            inputs = prepare(round_num, cohorts.as_integer(own_seed) if len(own_seed) else None)
         state, counts = process_of(round_num).next(progress.server, inputs)
-        if selector:
-            local = selectors.LocalLosses(counts.client_losses, counts.client_deviations)
-            selection = selector.observe(selection, *selectors.reported(drawn, local))
+        if selection:
+            learned = selection.observe(learned, drawn, counts.client_losses, counts.client_deviations)
         total, rounds = progress.reward_total, progress.reward_rounds
         if counts.examples:
             total, rounds = total + float(counts.reward_sum) / int(counts.examples), rounds + 1
         row = _report(counts, total, rounds, settings["client_epochs_per_round"])
         if phase.bandit.trains:
-            row[metrics.CLIP_NORM] = aggregators.clip_norm(settings, progress.server.aggregator, counts.aggregator)
+            row[metrics.CLIP_NORM] = aggregators.clip_norm(
+                phase.aggregation, progress.server.aggregator, counts.aggregator
+            )
             row[metrics.CLIPPED_CLIENTS] = aggregators.clipped_clients(counts.aggregator)
         # By PLD it takes as long as a short round.
         if mechanism.accountant == "rdp" or frame.Length(
             phase.total_rounds, settings["rounds_per_eval"], 0
         ).ends_in_evaluation(round_num):
             row[metrics.EPSILON] = mechanism.epsilon(phase.accounted(round_num))
-        return Progress(state, np.float64(total), np.int64(rounds), selection, progress.cohort_seed), row
+        return Progress(state, np.float64(total), np.int64(rounds), learned, progress.cohort_seed), row
 
-    has_secret_cohorts = phase.bandit.trains and mechanism.rests_on_cohorts and not selector
-    secrets = aggregators.secrets_in_state(settings, mechanism) if phase.bandit.trains else []
+    has_secret_cohorts = phase.bandit.trains and mechanism.rests_on_cohorts and not selection
+    secrets = aggregators.secrets_in_state(phase.aggregation, mechanism) if phase.bandit.trains else []
     return runner.Experiment(
         initial_state=lambda: Progress(
             server=process_of(1).initialize(),
             reward_total=np.float64(0),
             reward_rounds=np.int64(0),
-            selection=selector.initial_state() if selector else (),
+            selection=selection.selector.initial_state() if selection else (),
             cohort_seed=cohorts.secret_seed() if has_secret_cohorts else (),
         ),
         play_round=play_round,

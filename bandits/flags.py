@@ -7,7 +7,7 @@ from typing import Any
 
 from bandits import registry, task_defaults
 from data.errors import UsageError
-from optimization.posterior import algorithm_flags
+from optimization.posterior import algorithm_flags, options
 from optimization.study import (
     aggregation_flags,
     cli,
@@ -234,6 +234,13 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
                 f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains: nothing is "
                 "aggregated, no noise added."
             )
+
+
+def posterior(settings: cli.Settings) -> options.Posterior | None:
+    """Returns how the clients' models become one; None for the aggregation of their updates."""
+    if settings.model_aggregation == "mean":
+        return None
+    return algorithm_flags.options(settings, "model_aggregation")
 
 
 def population_range(selection: str | None, population: int) -> range:

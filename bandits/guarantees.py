@@ -94,19 +94,19 @@ def of_phase(
     """
     count = len(phase.population)
     if not phase.bandit.trains:
-        return before or Trained(mechanisms.Mechanism("none", 0.0, population=count, cohort=phase.cohort_size), 0)
+        return before or Trained(mechanisms.Mechanism("none", 0.0, population=count, cohort=phase.cohorts.size), 0)
     checksum = population_checksum(task_flags.options(settings), task)
     apart = before is not None and before.is_apart(checksum, phase.population)
     mechanism = aggregation_flags.mechanism(
-        settings,
+        phase.aggregation,
+        phase.cohorts,
         count,
-        phase.cohort_size,
         dimension,
         before and before.mechanism,
         before.rounds if before else 0,
         disjoint=apart,
         apart_from=task.private_statistics,
-        voided=selector_flags.voids(phase.client_selection),
+        voided=selector_flags.voids(phase.selection),
     )
     own = (phase.population.start, phase.population.stop)
     if before is None:

@@ -7,7 +7,7 @@ computation and the server's and not, as the mean's, one that compiles to the Ma
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 
 from bandits import process
 from optimization import models
-from optimization.posterior import algorithms, vectors
+from optimization.posterior import algorithms, options, vectors
 from optimization.posterior import process as posterior_process
 
 
@@ -70,17 +70,16 @@ class CollectedRounds:
 
 
 def build(
-    settings: Mapping[str, Any], definition: process.BanditProcess, initial_weights: models.Weights
+    posterior: options.Posterior, definition: process.BanditProcess, initial_weights: models.Weights
 ) -> Callable[[int], Any]:
-    """Returns the function round number, from 1 -> process of that round, by `--model_aggregation`.
+    """Returns the function round number, from 1 -> process of that round.
 
     Args:
-      settings: Flags; `burn_in_rounds` have the clients' plain training.
-      definition: The rounds; its `local_sgd` is replaced.
+      posterior: The algorithm.
+      definition: The rounds; its `local_sgd` is the clients' training in burn-in rounds.
       initial_weights: theta_0.
     """
-    values = {**settings, "algorithm": settings["model_aggregation"], "client_momentum": 0.0}
-    algorithm = algorithms.build(values, definition.model)
+    algorithm = algorithms.build(posterior, definition.local_sgd, definition.model)
 
     @functools.cache
     def rounds_of(work):

@@ -19,6 +19,7 @@ from bandits import flags, guarantees, metrics, registry
 from data import tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
+from optimization import options
 from optimization.study import (
     aggregation_flags,
     cli,
@@ -26,6 +27,7 @@ from optimization.study import (
     presets,
     run_folder,
     selector_flags,
+    server_flags,
     task_flags,
     worker_flags,
 )
@@ -62,18 +64,21 @@ def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
                 f"--init_clients={settings.init_clients} leaves none of the task's {population} clients to the bandits."
             )
     bandit = registry.BANDITS[settings.bandits_type]
-    voided = selector_flags.voids(settings.client_selection)
+    selection = selector_flags.options(settings)
+    voided = selector_flags.voids(selection)
     trainings = [(available, settings.clients_per_round, voided, settings.total_rounds if bandit.trains else 0)]
     if settings.scenario != "scratch":
         initial = settings.init_clients
         trainings.insert(0, (initial, min(settings.clients_per_round, initial), "", settings.init_rounds))
+    aggregation = aggregation_flags.options(settings)
     warnings: list[str] = []
     for clients, cohort, reason, rounds in trainings:
-        mechanism = aggregation_flags.mechanism(settings, clients, cohort, 1, voided=reason)
+        cohorts = options.Cohorts(cohort, settings.cohort_sampling)
+        mechanism = aggregation_flags.mechanism(aggregation, cohorts, clients, 1, voided=reason)
         warnings += mechanism.warnings(rounds) if rounds else ()
     for warning in dict.fromkeys(warnings):
         print(f"Warning: {warning}", file=sys.stderr)
-    selector_flags.build(settings, settings.client_selection, [1] * available, settings.clients_per_round)
+    selector_flags.check_population(selection, available, settings.clients_per_round)
     shifts = settings.scenario == "init_shift" or settings.dist_shift_type
     if shifts and "init" not in task.rewards:
         raise UsageError(f"--task_type={settings.task_type} has no reward shift to study: its rewards are one matrix.")
@@ -106,6 +111,7 @@ def plan(settings: cli.Settings, task: tasks.Task) -> "list[experiment.Phase]":
 
     bandit = registry.BANDITS[settings.bandits_type]
     population = flags.population_range(settings.population_client_selection, len(task.clients))
+    aggregation, selection = aggregation_flags.options(settings), selector_flags.options(settings)
     phases = []
     if settings.scenario != "scratch":
         initial, population = (
@@ -118,12 +124,13 @@ def plan(settings: cli.Settings, task: tasks.Task) -> "list[experiment.Phase]":
                 population=initial,
                 rewards="init" if settings.scenario == "init_shift" else "exact",
                 total_rounds=settings.init_rounds,
-                cohort_size=min(settings.clients_per_round, len(initial)),
+                cohorts=options.Cohorts(min(settings.clients_per_round, len(initial)), settings.cohort_sampling),
                 deploy_every=1,
-                server_optimizer=settings.init_server_optimizer,
-                server_learning_rate=settings.init_server_learning_rate,
+                server_optimizer=options.ServerOptimizer(
+                    settings.init_server_optimizer, settings.init_server_learning_rate
+                ),
                 client_learning_rate=settings.init_client_learning_rate,
-                takes_server_flags=False,
+                aggregation=aggregation,
             )
         )
     phases.append(
@@ -132,13 +139,15 @@ def plan(settings: cli.Settings, task: tasks.Task) -> "list[experiment.Phase]":
             population=population,
             rewards=_rewards(settings, bandit),
             total_rounds=settings.total_rounds,
-            cohort_size=settings.clients_per_round,
+            cohorts=options.Cohorts(settings.clients_per_round, settings.cohort_sampling),
             deploy_every=settings.bandits_deploy_freq,
-            server_optimizer=settings.server_optimizer,
-            server_learning_rate=settings.server_learning_rate,
+            server_optimizer=server_flags.options(settings),
             client_learning_rate=settings.client_learning_rate,
-            client_selection=settings.client_selection,
-            model_aggregation=settings.model_aggregation,
+            aggregation=dataclasses.replace(
+                aggregation, client_weighting=selection.weighting(aggregation.client_weighting)
+            ),
+            selection=selection,
+            posterior=flags.posterior(settings),
         )
     )
     return phases

@@ -5,7 +5,7 @@ their numbers are those of a process of their own.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,6 @@ from optimization.runtime import kept_rounds
 from optimization.study import compiled
 
 _RATE = "learning_rate"  # Where TFF's optimizers keep it in their states.
-_IN_STATE = {"seed", "server_learning_rate", "init_server_learning_rate", "total_rounds"}
 
 
 class SharedProcess(NamedTuple):
@@ -52,7 +51,7 @@ class SharedProcess(NamedTuple):
 
 
 def build(
-    settings: Mapping[str, Any],
+    cache_dir: str | None,
     task: tasks.Task,
     phase: Any,
     definition: process.BanditProcess,
@@ -61,21 +60,29 @@ def build(
     """Returns the process of a phase, built before if possible.
 
     Args:
-      settings: Flags.
+      cache_dir: Folder of what programs keep for later ones; None for `download.cache_folder`'s own.
       task: The task.
       phase: The `experiment.Phase`.
       definition: What defines its rounds.
       initial_weights: theta_0.
     """
-    if settings["aggregator_type"] != "mean":  # Two runs never share their noise.
+    if phase.aggregation.kind != "mean":  # Two runs never share their noise.
         return definition.build(initial_weights)
-    own_key = ("rounds", *key(settings, task, phase))
-    folder = download.cache_folder(settings["cache_dir"]) / "rounds"
+    own_key = ("rounds", key(task, phase, definition))
+    folder = download.cache_folder(cache_dir) / "rounds"
     shared = compiled.kept(own_key, lambda: kept_rounds.process(folder, repr(own_key), definition.build))
-    return SharedProcess(shared, definition, initial_weights, phase.server_learning_rate)
+    return SharedProcess(shared, definition, initial_weights, phase.server_optimizer.learning_rate)
 
 
-def key(settings: Mapping[str, Any], task: tasks.Task, phase: Any) -> tuple[str, str]:
-    """Returns a key of the phases that differ from this one in nothing but their state; arguments as of `build`."""
-    one = dataclasses.replace(phase, total_rounds=0, server_learning_rate=0.0)
-    return compiled.run_key(settings, task.checksum, _IN_STATE), repr(one)
+def key(task: tasks.Task, phase: Any, definition: process.BanditProcess) -> Hashable:
+    """Returns a key of the rounds that differ from these in nothing but their state; arguments as of `build`."""
+    parts = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
+    parts |= {
+        "model": (task.model, repr(task.model_arguments)),
+        "reward_matrix": (definition.reward_matrix.shape, definition.reward_matrix.tobytes()),
+        "aggregator": phase.aggregation,
+        "server_optimizer": dataclasses.replace(phase.server_optimizer, learning_rate=0.0),
+        "feature_spec": repr(definition.feature_spec),
+        "label_spec": repr(definition.label_spec),
+    }
+    return tuple(parts.items())

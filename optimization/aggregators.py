@@ -1,4 +1,4 @@
-"""How a cohort's deltas become one: TensorFlow Federated's and TensorFlow Privacy's own factories, chosen by flags.
+"""How a cohort's deltas become one: TensorFlow Federated's and TensorFlow Privacy's own factories.
 
 Every factory here takes (deltas, weights) of the clients; all but the weighted mean ignore the weights. A clip norm
 is an L2 norm over the whole delta, never per layer.
@@ -14,6 +14,7 @@ import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
 from data import keys
+from optimization import options
 from optimization.privacy import dp_queries, mechanisms, sensitivities
 from optimization.runtime import private
 
@@ -23,20 +24,20 @@ _SECURE_COUNT = tff.aggregators.SecureSumFactory(upper_bound_threshold=1, lower_
 
 
 def build(
-    settings: Mapping[str, Any], mechanism: mechanisms.Mechanism, shapes: Sequence[tuple[int, ...]]
+    aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, shapes: Sequence[tuple[int, ...]]
 ) -> tff.aggregators.WeightedAggregationFactory:
-    """Returns the factory of `--aggregator_type`.
+    """Returns the factory of an aggregation.
 
     Args:
-      settings: Flags of `aggregation_flags`, resolved.
-      mechanism: `aggregation_flags.mechanism` of the same flags: what adds noise here is what is accounted.
+      aggregation: What is wanted.
+      mechanism: Its `aggregation_flags.mechanism`: what adds noise here is what is accounted.
       shapes: Shapes of a delta's tensors, all float32.
     """
-    kind = settings["aggregator_type"]
-    if kind == "mean" and settings["client_weighting"] == "num_examples":
-        return _NothingOfNobody(_clipped(settings, tff.aggregators.MeanFactory(no_nan_division=True)))
+    kind = aggregation.kind
+    if kind == "mean" and aggregation.client_weighting == "num_examples":
+        return _NothingOfNobody(_clipped(aggregation, tff.aggregators.MeanFactory(no_nan_division=True)))
     if kind == "mean":
-        unweighted = _clipped(settings, tff.aggregators.UnweightedMeanFactory())
+        unweighted = _clipped(aggregation, tff.aggregators.UnweightedMeanFactory())
     elif kind == "secure_sum":
         # Secure sums carry integers: coordinates are quantized over a range that follows them, as TFF's default does.
         unweighted = tff.aggregators.UnweightedMeanFactory(
@@ -51,7 +52,7 @@ def build(
             ),
             count_sum_factory=_SECURE_COUNT,
         )
-        unweighted = _clipped(settings, unweighted, secure=True)
+        unweighted = _clipped(aggregation, unweighted, secure=True)
     elif kind == "ddp":
         unweighted = tff.aggregators.UnweightedMeanFactory(
             value_sum_factory=private.DistributedDpSumFactory(
@@ -65,7 +66,7 @@ def build(
             count_sum_factory=_SECURE_COUNT,
         )
     else:
-        query = _SUM_QUERIES[kind](settings, mechanism, tuple(tf.TensorSpec(shape) for shape in shapes))
+        query = _SUM_QUERIES[kind](aggregation, mechanism, tuple(tf.TensorSpec(shape) for shape in shapes))
         mean = tfp.NormalizedQuery(query, denominator=float(mechanism.cohort))
         unweighted = tff.aggregators.DifferentiallyPrivateFactory(mean)
     weighted = tff.aggregators.as_weighted_aggregator(unweighted)
@@ -109,34 +110,34 @@ class _NothingOfNobody(tff.aggregators.WeightedAggregationFactory):
         return tff.templates.AggregationProcess(inner.initialize, next_round)
 
 
-def _clipped(settings: Mapping[str, Any], mean, *, secure: bool = False):
+def _clipped(aggregation: options.Aggregation, mean, *, secure: bool = False):
     """Returns a mean of deltas clipped to a fixed norm, or one that follows a quantile of their norms without noise."""
-    norm = settings["clip_norm"]
+    norm = aggregation.clip_norm
     if norm is None:
         return mean
-    if settings["adaptive_clipping"]:
+    if aggregation.unclip_quantile is not None:
         norm = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
             initial_estimate=norm,
-            target_quantile=settings["unclip_quantile"],
+            target_quantile=aggregation.unclip_quantile,
             learning_rate=_QUANTILE_LEARNING_RATE,
             secure_estimation=secure,
         )
     return tff.aggregators.clipping_factory(norm, mean, clipped_count_sum_factory=_SECURE_COUNT if secure else None)
 
 
-def _dpsgd(settings: Mapping[str, Any], mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
+def _dpsgd(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
     """DP-FedAvg (McMahan et al. 2018): Gaussian noise on the sum of deltas clipped to a fixed or adaptive norm."""
     del specs
-    is_seeded = settings["insecure_seeded_noise"]
-    seeds = tuple(_noise_seed(settings, mechanism, which) for which in (0, 1)) if is_seeded else None
-    if not settings["adaptive_clipping"]:
+    is_seeded = aggregation.noise_seed is not None
+    seeds = tuple(_noise_seed(aggregation, mechanism, which) for which in (0, 1)) if is_seeded else None
+    if aggregation.unclip_quantile is None:
         stddev = mechanism.noise_multiplier * mechanism.clip_norm
         return dp_queries.gaussian_sum(mechanism.clip_norm, stddev, seeds and seeds[0])
     count_noise = sensitivities.COUNT_NOISE_SHARE * mechanism.cohort if mechanism.noise_multiplier else 0.0
     return dp_queries.adaptive_clip_sum(
         initial_l2_norm_clip=mechanism.clip_norm,
         noise_multiplier=sensitivities.split_noise(mechanism.noise_multiplier, count_noise),
-        target_unclipped_quantile=settings["unclip_quantile"],
+        target_unclipped_quantile=aggregation.unclip_quantile,
         learning_rate=_QUANTILE_LEARNING_RATE,
         clipped_count_stddev=count_noise,
         expected_num_records=float(mechanism.cohort),
@@ -144,61 +145,61 @@ def _dpsgd(settings: Mapping[str, Any], mechanism: mechanisms.Mechanism, specs) 
     )
 
 
-def _dpftrl(settings: Mapping[str, Any], mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
+def _dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
     """DP-FTRL (Kairouz, McMahan et al. 2021): noise by tree aggregation, with a new tree at times."""
     tree = dp_queries.tree_sum(
         mechanism.clip_norm,
         mechanism.noise_multiplier,
         specs,
-        noise_seed=_noise_seed(settings, mechanism),
+        noise_seed=_noise_seed(aggregation, mechanism),
         max_rounds=mechanism.restart_frequency,
     )
     return tfp.RestartQuery(tree, tfp.restart_query.PeriodicRoundRestartIndicator(mechanism.restart_frequency))
 
 
-def _mf_dpftrl(settings: Mapping[str, Any], mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
+def _mf_dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
     return dp_queries.BandedSumQuery(
         mechanism.clip_norm,
         mechanism.noise_multiplier * mechanism.clip_norm,
         mechanism.bands,
         specs,
-        _noise_seed(settings, mechanism),
+        _noise_seed(aggregation, mechanism),
     )
 
 
 _SUM_QUERIES = {"dpsgd": _dpsgd, "dpftrl": _dpftrl, "mf_dpftrl": _mf_dpftrl}
 
 
-def _noise_seed(settings: Mapping[str, Any], mechanism: mechanisms.Mechanism, which: int = 0) -> int:
+def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, which: int = 0) -> int:
     """Returns the seed of noise that later rounds draw again: the system's entropy, unless told otherwise.
 
     Args:
-      settings: Flags.
+      aggregation: What is wanted.
       mechanism: What is accounted; noise of a training and of one on top of its model must not be the same.
       which: Number of the noise, where there are several.
     """
-    if not settings["insecure_seeded_noise"]:
+    if aggregation.noise_seed is None:
         return secrets.randbits(62)
-    return keys.integer_key(settings["seed"], keys.Purpose.NOISE, mechanism.phase, which)
+    return keys.integer_key(aggregation.noise_seed, keys.Purpose.NOISE, mechanism.phase, which)
 
 
-def secrets_in_state(settings: Mapping[str, Any], mechanism: mechanisms.Mechanism) -> list[str]:
+def secrets_in_state(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism) -> list[str]:
     """Returns what in the aggregator's state must not be known, in words."""
     is_drawn_again = mechanism.kind in ("dpftrl", "mf_dpftrl") and mechanism.noise_multiplier > 0
-    return ["the seed of the noise"] if is_drawn_again and not settings["insecure_seeded_noise"] else []
+    return ["the seed of the noise"] if is_drawn_again and aggregation.noise_seed is None else []
 
 
-def clip_norm(settings: Mapping[str, Any], state_before: Any, measurements: Any) -> float | None:
+def clip_norm(aggregation: options.Aggregation, state_before: Any, measurements: Any) -> float | None:
     """Returns the norm that a round clipped to, or None if it did not.
 
     Args:
-      settings: Flags.
+      aggregation: What is wanted.
       state_before: The aggregator's state at the start of the round.
       measurements: The aggregator's measurements of the round.
     """
-    if settings["clip_norm"] is None or not settings["adaptive_clipping"]:
-        return settings["clip_norm"]
-    if settings["aggregator_type"] == "dpsgd":
+    if aggregation.clip_norm is None or aggregation.unclip_quantile is None:
+        return aggregation.clip_norm
+    if aggregation.kind == "dpsgd":
         return float(state_before.query_state.numerator_state.sum_state.l2_norm_clip)
     return float(measurements["clipping_norm"])
 

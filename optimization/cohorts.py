@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from data import keys
+from optimization import options
 
 SAMPLINGS: Mapping[str, str] = {
     "fixed": "a fixed number, uniformly without replacement",
@@ -17,26 +18,25 @@ SAMPLINGS: Mapping[str, str] = {
 }
 
 
-def draw(sampling: str, population: int, cohort_size: int, seed: int, round_num: int) -> np.ndarray:
+def draw(cohort: options.Cohorts, population: int, seed: int, round_num: int) -> np.ndarray:
     """Draws a round's cohort.
 
     Args:
-      sampling: One of `SAMPLINGS`.
+      cohort: How.
       population: Clients to draw from.
-      cohort_size: Clients of a round; under Poisson sampling the expected number.
       seed: Seed of the run, or a secret one.
       round_num: The round, from 1.
 
     Returns:
       int [clients], positions in the population; may be empty under Poisson sampling.
     """
-    if sampling == "cyclic":
+    if cohort.sampling == "cyclic":
         order = keys.generator(seed, keys.Purpose.COHORT, 0).permutation(population)
-        return order[(np.arange(cohort_size) + (round_num - 1) * cohort_size) % population]
+        return order[(np.arange(cohort.size) + (round_num - 1) * cohort.size) % population]
     generator = keys.generator(seed, keys.Purpose.COHORT, round_num)
-    if sampling == "poisson":
-        return np.flatnonzero(generator.random(population) < cohort_size / population)
-    return generator.choice(population, cohort_size, replace=False)
+    if cohort.sampling == "poisson":
+        return np.flatnonzero(generator.random(population) < cohort.size / population)
+    return generator.choice(population, cohort.size, replace=False)
 
 
 def secret_seed() -> np.ndarray:

@@ -3,13 +3,10 @@
 Reddi et al. 2021, Algorithm 2; Agarwal et al. 2023, Algorithm 3, lines 6-7.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization.study import server_flags
+from optimization import options
 
 OPTIMIZERS = {
     "adagrad": tff.learning.optimizers.build_adagrad,
@@ -19,16 +16,9 @@ OPTIMIZERS = {
 }
 
 
-def build(settings: Mapping[str, Any], name: str, learning_rate: float) -> tff.learning.optimizers.Optimizer:
-    """Returns an optimizer with the hyperparameters that were given for it.
-
-    Args:
-      settings: Flags, see `server_flags`; none for an optimizer with its defaults.
-      name: Of the optimizer.
-      learning_rate: Its learning rate.
-    """
-    values = {key: settings.get(f"server_{name}_{key}") for key in server_flags.HYPERPARAMETERS[name]}
-    return OPTIMIZERS[name](learning_rate, **{key: value for key, value in values.items() if value is not None})
+def build(optimizer: options.ServerOptimizer) -> tff.learning.optimizers.Optimizer:
+    """Returns TFF's optimizer."""
+    return OPTIMIZERS[optimizer.name](optimizer.learning_rate, **dict(optimizer.hyperparameters))
 
 
 def server_step(

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization import cohorts
+from optimization import cohorts, options
 from optimization.privacy import calibration, mechanisms, sensitivities
 from optimization.study import aggregation_flags, cli, files, run_folder
 from scripts import runs
@@ -129,9 +129,9 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     if kind != "ddp" and settings.clip_norm is None and not settings.adaptive_clipping:
         settings = settings.replace(clip_norm=1.0)  # The noise is in clip norms.
     settings = aggregation_flags.resolve(settings)
-    found = aggregation_flags.mechanism(
-        settings, settings.population, settings.clients_per_round, settings.dimension or 1
-    )
+    cohort = options.Cohorts(settings.clients_per_round, settings.cohort_sampling)
+    aggregation = aggregation_flags.options(settings)
+    found = aggregation_flags.mechanism(aggregation, cohort, settings.population, settings.dimension or 1)
     return found, settings.total_rounds
 
 

@@ -11,6 +11,7 @@ from bandits import decision_rules
 from bandits.ads import flags, metrics, process
 from data import ads, keys
 from optimization import aggregators
+from optimization.options import Aggregation, Cohorts
 from optimization.privacy import mechanisms
 from optimization.study import aggregation_flags, compiled, runner
 
@@ -46,47 +47,23 @@ class Progress(NamedTuple):
     centralised: Totals
 
 
-def aggregation(options: flags.AdsOptions) -> dict[str, Any]:
-    """Returns the settings of `aggregators.build`: a mean of shards, or of clipped clients, with noise if asked."""
-    seeded = options.is_noise_seeded
-    return {
-        "aggregator_type": "mean" if options.noise_multiplier is None else "dpsgd",
-        "client_weighting": "num_examples" if options.clip_norm is None else "uniform",
-        "clip_norm": options.clip_norm,
-        "adaptive_clipping": False,
-        "noise_multiplier": options.noise_multiplier,
-        "insecure_seeded_noise": seeded,
-        "seed": options.seed if seeded else None,
-    }
-
-
-def mechanism(options: flags.AdsOptions) -> mechanisms.Mechanism:
-    """Returns what is accounted: every round releases a sum over all clients."""
-    noise_multiplier = options.noise_multiplier
-    return mechanisms.Mechanism(
-        kind="none" if noise_multiplier is None else "dpsgd",
-        noise_multiplier=noise_multiplier or 0.0,
-        population=options.num_clients,
-        cohort=options.num_clients,
-        voided=aggregation_flags.SEEDED_NOISE if noise_multiplier and options.is_noise_seeded else "",
-    )
-
-
 def build_process(
     rule: decision_rules.DecisionRule,
     num_actions: int,
     weigh_exploration: bool,
-    aggregation_items: tuple[tuple[str, Any], ...],
-    accounted: mechanisms.Mechanism,
+    aggregation: Aggregation,
+    mechanism: mechanisms.Mechanism,
 ) -> tff.templates.IterativeProcess:
-    """Returns the federation's process; the last arguments are what `aggregation`, as pairs, and `mechanism` return."""
+    """Returns the federation's process."""
 
     def build() -> tff.templates.IterativeProcess:
         shape = process.start_model(rule, num_actions).shape
-        factory = aggregators.build(dict(aggregation_items), accounted, [shape])
+        factory = aggregators.build(aggregation, mechanism, [shape])
         return process.AdsProcess(rule, num_actions, factory, weigh_exploration).build()
 
-    return compiled.kept(("ads", rule, num_actions, weigh_exploration, aggregation_items, accounted), build)
+    if mechanism.noise_multiplier:  # Two runs never share their noise.
+        return build()
+    return compiled.kept(("ads", rule, num_actions, weigh_exploration, aggregation, mechanism), build)
 
 
 def build_centralised(rule: decision_rules.DecisionRule) -> Callable:
@@ -147,17 +124,18 @@ class AdsRounds(runner.Rounds):
         self._options, self._impressions = options, impressions
         self._num_clients, _, self._num_actions = impressions.clicks.shape
         self._rule = options.rule.build()
-        self.mechanism = mechanism(options)
+        everyone = Cohorts(options.num_clients)
+        self.mechanism = aggregation_flags.mechanism(options.aggregation, everyone, options.num_clients, 1)
         self._process = build_process(
             self._rule,
             self._num_actions,
             options.weigh_exploration,
-            tuple(aggregation(options).items()),
+            options.aggregation,
             self.mechanism,
         )
         self._pull_central = build_centralised(self._rule)
         # Clipping is of one client's differential, not of a shard's.
-        self._shard_size = _CLIENTS_PER_SHARD if options.clip_norm is None else 1
+        self._shard_size = _CLIENTS_PER_SHARD if options.aggregation.clip_norm is None else 1
 
     def initial_state(self) -> Progress:
         """Returns the state before round 1: nobody has pulled."""

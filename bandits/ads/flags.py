@@ -8,6 +8,7 @@ from bandits import rule_flags
 from bandits.registry import Chosen, PolicyEntry
 from data import ads
 from data.errors import UsageError
+from optimization.options import Aggregation
 from optimization.study import cli
 from optimization.study.settings import Parameter
 
@@ -55,9 +56,7 @@ class AdsOptions:
       total_rounds: Rounds.
       local_pulls: Pulls of a client in a round.
       num_clients: Clients; all take part in every round.
-      clip_norm: L2 norm that a client's differential is clipped to, or None.
-      noise_multiplier: Standard deviation of the noise on the clipped sum, in clip norms, or None.
-      is_noise_seeded: Whether the noise comes from the seed.
+      aggregation: A mean of differentials, of shards of clients or of clipped ones, with noise or without.
       data_file: Table of clicks, or None.
       rates: Click rates of made impressions instead; empty for a table.
       impressions_per_client: Of these.
@@ -72,9 +71,7 @@ class AdsOptions:
     total_rounds: int
     local_pulls: int
     num_clients: int
-    clip_norm: float | None
-    noise_multiplier: float | None
-    is_noise_seeded: bool
+    aggregation: Aggregation
     data_file: str | None
     rates: tuple[float, ...]
     impressions_per_client: int | None
@@ -148,9 +145,13 @@ def options(settings: cli.Settings) -> AdsOptions:
         total_rounds=settings.total_rounds,
         local_pulls=settings.local_pulls,
         num_clients=settings.clients,
-        clip_norm=settings.clip_norm,
-        noise_multiplier=settings.noise_multiplier,
-        is_noise_seeded=settings.insecure_seeded_noise,
+        aggregation=Aggregation(
+            kind="mean" if settings.noise_multiplier is None else "dpsgd",
+            client_weighting="num_examples" if settings.clip_norm is None else "uniform",
+            clip_norm=settings.clip_norm,
+            noise_multiplier=settings.noise_multiplier or 0.0,
+            noise_seed=settings.seed if settings.insecure_seeded_noise else None,
+        ),
         data_file=settings.data_file,
         rates=tuple(ads.parse_rates(settings.rates)) if settings.rates else (),
         impressions_per_client=settings.impressions_per_client,

@@ -18,8 +18,8 @@ import tensorflow_federated as tff
 from bandits.client_selection import flags, metrics
 from data import clients, keys, tasks
 from optimization import client_work, models, server, supervised, task_model
-from optimization.selection import selectors
-from optimization.study import compiled, runner, selector_flags
+from optimization.selection import selected
+from optimization.study import compiled, runner, selector_flags, server_flags
 
 
 class Progress(NamedTuple):
@@ -46,29 +46,28 @@ class Computations:
           settings: Flags; those of the training count.
           task: One of the runs' tasks: they differ in their clients only.
         """
-        self._settings = settings
         self._task = task
-        shape = (task.model, task.model_arguments, task.feature_spec)
-        self._key = compiled.run_key(settings, task.checksum), repr(shape)
+        shape = (task.model, task.model_arguments, task.feature_spec, task.multi_label)
+        self._optimizer = server_flags.options(settings)
+        self._work = client_work.LocalSgd(
+            settings["client_learning_rate"], settings["client_batch_size"], steps=settings["client_steps_per_round"]
+        )
+        self._weighting = selector_flags.options(settings).weighting(settings["client_weighting"])
+        self._key = repr(shape), self._optimizer, self._work, self._weighting
         self.model: models.Model = task_model.build(task)
 
     def definition(self, num_clients: int) -> supervised.SupervisedProcess:
         """Returns what defines rounds of so many clients."""
-        task, settings = self._task, self._settings
-        weighting = selector_flags.weighting(settings["client_selection"], settings["client_weighting"])
-        if weighting == "num_examples":
+        task = self._task
+        if self._weighting == "num_examples":
             mean = tff.aggregators.MeanFactory(no_nan_division=True)
         else:
             mean = tff.aggregators.as_weighted_aggregator(tff.aggregators.UnweightedMeanFactory())
         return supervised.SupervisedProcess(
             model=self.model,
-            local_work=client_work.LocalSgd(
-                settings["client_learning_rate"],
-                settings["client_batch_size"],
-                steps=settings["client_steps_per_round"],
-            ),
+            local_work=self._work,
             aggregator=mean,
-            server_optimizer=server.build(settings, settings["server_optimizer"], settings["server_learning_rate"]),
+            server_optimizer=server.build(self._optimizer),
             feature_spec=task_model.feature_spec(task),
             label_spec=task_model.label_spec(task),
             cohort_size=num_clients,
@@ -108,9 +107,8 @@ class Run:
         self._computations = computations
         self._clients = clients.CappedClients(task.clients, settings["max_examples_per_client"], settings["seed"])
         self._sizes = clients.sizes(self._clients, range(len(self._clients)))
-        self.selector = selector_flags.build(
-            settings, settings["client_selection"], self._sizes, settings["clients_per_round"]
-        )
+        self.selector = selector_flags.options(settings).build(self._sizes, settings["clients_per_round"])
+        self._selected = selected.SelectedCohorts(self.selector, settings["seed"])
         self._drops = flags.numbers("learning_rate_drops", settings["learning_rate_drops"])
 
     @property
@@ -132,18 +130,15 @@ class Run:
 
     def play_round(self, progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
         """Plays one round."""
-        selector, state = self.selector, progress.selector
-        draw = keys.generator(self._settings["seed"], keys.Purpose.COHORT, round_num)
 
         def poll(ids: np.ndarray) -> np.ndarray:
             return self._computations.poll(len(ids))(progress.server.weights, self._inputs(ids, round_num))
 
-        cohort, polled, state = selectors.choose(selector, state, draw, poll)
+        cohort, polled, state = self._selected.choose(progress.selector, round_num, poll)
         server_state, counts = self._computations.rounds(len(cohort)).next(
             progress.server, self._inputs(cohort, round_num)
         )
-        local = selectors.LocalLosses(counts.client_losses, counts.client_deviations)
-        state = selector.observe(state, *selectors.reported(cohort, local))
+        state = self._selected.observe(state, cohort, counts.client_losses, counts.client_deviations)
         members = np.unique(cohort)
         selections = progress.selections.copy()
         selections[members] += 1

@@ -43,7 +43,7 @@ def prepare(runs: Sequence[cli.Settings]) -> list[tuple[cli.Settings, tasks.Task
             raise UsageError(
                 f"--clients_per_round={settings.clients_per_round} is more than the task's {population} clients."
             )
-        selector_flags.build(settings, settings.client_selection, [1] * population, settings.clients_per_round)
+        selector_flags.check_population(selector_flags.options(settings), population, settings.clients_per_round)
     prepared = []
     for settings in runs:
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{settings.experiment_name}")
@@ -64,9 +64,8 @@ def program(settings: cli.Settings) -> int:
     worker_flags.start(settings)
     from bandits.client_selection import experiment
 
-    computations = experiment.Computations(*runs[0][:2])
     for one, task, folder in runs:
-        if signum := play(experiment.Run(one, task, computations), one, folder):
+        if signum := play(experiment.Run(one, task, experiment.Computations(one, task)), one, folder):
             told = f"Stopped in {folder.path}; what was done is saved. {run_folder.continuing(one)} it."
             print(told, file=sys.stderr)
             return 128 + signum

@@ -1,7 +1,11 @@
 """The algorithms by name and the flags of some of them, for every binary that aggregates so; needs no TensorFlow."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from data.errors import UsageError
-from optimization.posterior import bandwidths, kernels
+from optimization.posterior import bandwidths, kernels, mean_shift
+from optimization.posterior import options as options_lib
 from optimization.study import cli
 
 ALGORITHMS = {
@@ -65,3 +69,29 @@ def resolve(settings: cli.Settings, flag: str) -> cli.Settings:
             f"--burn_in_rounds={settings.burn_in_rounds} must be at most --total_rounds={settings.total_rounds}."
         )
     return settings
+
+
+def options(settings: Mapping[str, Any], flag: str) -> options_lib.Posterior:
+    """Returns the algorithm of flags, resolved.
+
+    Args:
+      settings: Flags.
+      flag: The flag that names the algorithm.
+    """
+    own = ("posterior_samples", "distillation_epochs")  # Where there is FedAG or FedBE.
+    return options_lib.Posterior(
+        name=settings[flag],
+        burn_in_rounds=settings["burn_in_rounds"],
+        steps_per_sample=settings["steps_per_sample"],
+        shrinkage=settings["shrinkage"],
+        mean_shift=mean_shift.MeanShift(
+            kernel=kernels.KERNELS[settings["kernel"]],
+            bandwidth=settings["bandwidth"],
+            scale=settings["bandwidth_scale"],
+            tolerance=settings["mean_shift_tolerance"],
+            t_max=settings["mean_shift_steps"],
+        ),
+        kernel_weights=settings["kernel_weights"],
+        kernel_bandwidths=settings["kernel_bandwidths"],
+        **{name: settings[name] for name in own if name in settings},
+    )

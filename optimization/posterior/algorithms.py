@@ -6,13 +6,13 @@ as the thesis' algorithms do. To all of them a diverged client is one with a zer
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from optimization import client_work, models
-from optimization.posterior import ensembles, kernels, mean_shift, process, samplers, vectors
+from optimization.posterior import ensembles, mean_shift, options, process, samplers, vectors
 
 NO_DEVIATION = np.zeros(0, np.float32)
 
@@ -40,11 +40,11 @@ class ChainWork:
 
     Attributes:
       chain: The chain.
-      update: What the client sends of it.
+      shrinkage: Of the samples' covariance, where the client sends FedPA's update; None for the samples' average.
     """
 
     chain: samplers.ChainSgd
-    update: Callable[..., client_work.ClientUpdate]
+    shrinkage: float | None = None
 
     def examples_trained(self, num_examples):
         """Returns how many examples all mini-batches of a client of this size have together."""
@@ -56,7 +56,10 @@ class ChainWork:
 
         def train(weights, examples, key, learning_rate=None) -> client_work.ClientUpdate:
             del learning_rate
-            return self.update(run(weights, examples, key), model.shapes)
+            chain = run(weights, examples, key)
+            if self.shrinkage is None:
+                return samplers.sgld_update(chain, model.shapes)
+            return samplers.fedpa_update(chain, model.shapes, self.shrinkage)
 
         return train
 
@@ -82,48 +85,37 @@ class Algorithm:
         return self.burn_in_work if round_num <= self.burn_in_rounds else self.client_work
 
 
-def build(settings: Mapping[str, Any], model: models.Model, server_features=None) -> Algorithm:
-    """Returns the algorithm of `--algorithm`.
+def build(
+    posterior: options.Posterior, sgd: client_work.LocalSgd, model: models.Model, server_features=None
+) -> Algorithm:
+    """Returns an algorithm.
 
     Args:
-      settings: Flags.
+      posterior: Which, and its hyperparameters.
+      sgd: The clients' plain training, whose steps are also those of their chains.
       model: The model.
       server_features: FedBE's unlabelled examples, as the model takes them.
     """
-    name = settings["algorithm"]
-    training = (settings["client_learning_rate"], settings["client_batch_size"])
-    common = {"epochs": settings["client_epochs_per_round"], "momentum": settings["client_momentum"]}
-    sgd = client_work.LocalSgd(*training, **common)
-    work, burn_in_rounds = sgd, 0
+    name, work, burn_in_rounds = posterior.name, sgd, 0
     if name in ("fedpa", "fedkppa", "sgld"):
         chain = samplers.ChainSgd(
-            *training, **common, steps_per_sample=settings["steps_per_sample"], langevin=name == "sgld"
+            learning_rate=sgd.learning_rate,
+            batch_size=sgd.batch_size,
+            epochs=sgd.epochs,
+            momentum=sgd.momentum,
+            steps_per_sample=posterior.steps_per_sample,
+            langevin=name == "sgld",
         )
-        work = ChainWork(chain, samplers.sgld_update if name == "sgld" else _fedpa_update(settings["shrinkage"]))
-        burn_in_rounds = settings["burn_in_rounds"]
+        work = ChainWork(chain, None if name == "sgld" else posterior.shrinkage)
+        burn_in_rounds = posterior.burn_in_rounds
     aggregate = None
     if name == "fedag":
         aggregate = _fedag
     elif name == "fedbe":
-        aggregate = _fedbe(settings, model, server_features)
+        aggregate = _fedbe(posterior, model, server_features)
     elif name in ("fedkp", "fedkp_cluster_mean", "fedkppa"):
-        aggregate = _fedkp(settings)
+        aggregate = _fedkp(posterior)
     return Algorithm(sgd, work, burn_in_rounds, aggregate)
-
-
-def build_mean_shift(settings: Mapping[str, Any]) -> mean_shift.MeanShift:
-    """Returns the mean shift of the kernel flags."""
-    return mean_shift.MeanShift(
-        kernel=kernels.KERNELS[settings["kernel"]],
-        bandwidth=settings["bandwidth"],
-        scale=settings["bandwidth_scale"],
-        tolerance=settings["mean_shift_tolerance"],
-        t_max=settings["mean_shift_steps"],
-    )
-
-
-def _fedpa_update(shrinkage: float) -> Callable[..., client_work.ClientUpdate]:
-    return lambda chain, shapes: samplers.fedpa_update(chain, shapes, shrinkage)
 
 
 def _fedag(weights: np.ndarray, updates: process.CohortUpdates, generator: np.random.Generator) -> ServerUpdate:
@@ -132,23 +124,23 @@ def _fedag(weights: np.ndarray, updates: process.CohortUpdates, generator: np.ra
     return ServerUpdate(posterior.mean, posterior.deviation)
 
 
-def _fedbe(settings: Mapping[str, Any], model: models.Model, server_features) -> Aggregate:
-    distillation = ensembles.Distillation(epochs=settings["distillation_epochs"])
+def _fedbe(posterior: options.Posterior, model: models.Model, server_features) -> Aggregate:
+    distillation = ensembles.Distillation(epochs=posterior.distillation_epochs)
 
     def aggregate(weights, updates, generator) -> ServerUpdate:
         clients = updates.deltas
         clients += weights
         distilled, _ = ensembles.fedbe(
-            model, clients, server_features, settings["posterior_samples"], distillation, generator
+            model, clients, server_features, posterior.posterior_samples, distillation, generator
         )
         return ServerUpdate(distilled - weights)
 
     return aggregate
 
 
-def _fedkp(settings: Mapping[str, Any]) -> Aggregate:
-    shift = build_mean_shift(settings)
-    shifted = shift.fedkp if settings["algorithm"] == "fedkp" else shift.fedkp_cluster_mean
+def _fedkp(posterior: options.Posterior) -> Aggregate:
+    shift = posterior.mean_shift
+    shifted = shift.fedkp if posterior.name == "fedkp" else shift.fedkp_cluster_mean
 
     def aggregate(weights, updates, generator) -> ServerUpdate:
         del weights, generator
@@ -156,8 +148,8 @@ def _fedkp(settings: Mapping[str, Any]) -> Aggregate:
         return ServerUpdate(
             shifted(
                 updates.deltas,
-                sizes if settings["kernel_weights"] == "num_examples" else None,
-                mean_shift.size_factors(sizes) if settings["kernel_bandwidths"] == "num_examples" else None,
+                sizes if posterior.kernel_weights == "num_examples" else None,
+                mean_shift.size_factors(sizes) if posterior.kernel_bandwidths == "num_examples" else None,
             ).model
         )
 

@@ -16,10 +16,20 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from data import clients, keys, partition, tasks
-from optimization import client_work, cohorts, models, server, supervised, task_model
-from optimization.posterior import algorithms, bandwidths, diagnostics, ensembles, flags, metrics, process, vectors
-from optimization.selection import selectors
-from optimization.study import cli, compiled, runner, selector_flags
+from optimization import client_work, cohorts, models, options, server, supervised, task_model
+from optimization.posterior import (
+    algorithm_flags,
+    algorithms,
+    bandwidths,
+    diagnostics,
+    ensembles,
+    flags,
+    metrics,
+    process,
+    vectors,
+)
+from optimization.selection import selected
+from optimization.study import cli, compiled, runner, selector_flags, server_flags
 
 _DRAWN_PARAMETERS = 3
 
@@ -51,40 +61,42 @@ class Computations:
           task: The task.
           server_features: FedBE's unlabelled examples, as the model takes them, or None.
         """
-        self._settings = settings
         self._task = task
+        self._optimizer, self._cohort_size = server_flags.options(settings), settings["clients_per_round"]
         shape = (task.model, task.model_arguments, task.feature_spec)
-        self._key = compiled.run_key(settings, task.checksum), repr(shape)
+        self._key = repr(shape), self._optimizer, self._cohort_size
         self.model: models.Model = task_model.build(task)
-        self.algorithm = algorithms.build(settings, self.model, server_features)
+        self.posterior = algorithm_flags.options(settings, "algorithm")
+        sgd = client_work.LocalSgd(
+            settings["client_learning_rate"],
+            settings["client_batch_size"],
+            epochs=settings["client_epochs_per_round"],
+            momentum=settings["client_momentum"],
+        )
+        self.algorithm = algorithms.build(self.posterior, sgd, self.model, server_features)
 
     def definition(self, work: client_work.LocalSgd | algorithms.ChainWork) -> supervised.SupervisedProcess:
         """Returns what defines rounds of this client work."""
-        settings, task = self._settings, self._task
+        task = self._task
         return supervised.SupervisedProcess(
             model=self.model,
             local_work=work,
             aggregator=tff.aggregators.MeanFactory(no_nan_division=True),
-            server_optimizer=server.build(settings, settings["server_optimizer"], settings["server_learning_rate"]),
+            server_optimizer=server.build(self._optimizer),
             feature_spec=task_model.feature_spec(task),
             label_spec=task_model.label_spec(task),
-            cohort_size=settings["clients_per_round"],
+            cohort_size=self._cohort_size,
         )
 
     def mean_rounds(self, work) -> tff.templates.IterativeProcess:
         """Returns rounds that end in the mean; their initial weights are of seed 0."""
         return compiled.kept(
-            ("rounds", *self._key_of(work)), lambda: self.definition(work).build(self.model.initial_weights(0))
+            ("rounds", self._key, work), lambda: self.definition(work).build(self.model.initial_weights(0))
         )
 
     def collection(self, work) -> Callable[..., process.CohortUpdates]:
         """Returns the clients' part of other rounds."""
-        return compiled.kept(
-            ("collection", *self._key_of(work)), lambda: process.build_collection(self.definition(work))
-        )
-
-    def _key_of(self, work) -> tuple[tuple[str, str], bool]:
-        return self._key, work == self.algorithm.burn_in_work
+        return compiled.kept(("collection", self._key, work), lambda: process.build_collection(self.definition(work)))
 
     @functools.cached_property
     def server_step(self):
@@ -129,20 +141,21 @@ class Run:
         self.model, self._algorithm = computations.model, computations.algorithm
         held_out = clients.pool(task.held_out, settings["max_validation_samples"], settings["seed"])
         self._held_out = self._mixed(held_out, 0)
-        self._selector = self._build_selector()
+        self._selection = selector_flags.options(settings)
+        self._selected = self._build_selected()
 
     def _mixed(self, examples: clients.Examples, round_num: int) -> clients.Examples:
         """Returns the examples shuffled: where a model normalises over a batch, each should be like the whole."""
         draw = keys.generator(self._settings["seed"], keys.Purpose.EVALUATION, round_num, 1)
         return examples.take(draw.permutation(len(examples.labels)))
 
-    def _build_selector(self) -> selectors.Selector | None:
-        """Returns the client selector, which counts every client's examples; None for uniform cohorts."""
-        name, first = self._settings["client_selection"], flags.server_clients(self._settings)
-        if name == "uniform":
+    def _build_selected(self) -> selected.SelectedCohorts | None:
+        """Returns the selected cohorts, which counts every client's examples; None for uniform ones."""
+        if self._selection.is_uniform:
             return None
-        sizes = clients.sizes(self._clients, range(first, len(self._clients)))
-        return selector_flags.build(self._settings, name, sizes, self._settings["clients_per_round"])
+        sizes = clients.sizes(self._clients, range(flags.server_clients(self._settings), len(self._clients)))
+        selector = self._selection.build(sizes, self._settings["clients_per_round"])
+        return selected.SelectedCohorts(selector, self._settings["seed"])
 
     def initial_progress(self) -> Progress:
         """Returns the state before round 1."""
@@ -153,24 +166,23 @@ class Run:
         else:
             state = process.initial_state(self._computations.definition(work), weights)
         deviation = algorithms.NO_DEVIATION
-        if self._settings["algorithm"] == "fedag":
+        if self._computations.posterior.name == "fedag":
             deviation = np.zeros_like(algorithms.flat(state.weights))
-        selection = self._selector.initial_state() if self._selector else ()
+        selection = self._selected.selector.initial_state() if self._selected else ()
         return Progress(state, deviation, np.full((metrics.WINDOW, len(metrics.MEASURED)), np.nan), selection)
 
     def _select(self, progress: Progress, round_num: int) -> tuple[np.ndarray, Any]:
         """Returns the clients of a round and the selector's state, which knows those polled for it."""
-        if not self._selector:
+        if not self._selected:
             return self.cohort(round_num), ()
-        first, selection = flags.server_clients(self._settings), progress.selection
-        draw = keys.generator(self._settings["seed"], keys.Purpose.COHORT, round_num)
+        first = flags.server_clients(self._settings)
 
         def poll(ids: np.ndarray) -> np.ndarray:
             examples = [self._clients.load(first + int(client)) for client in ids]
             inputs = self._inputs(first + ids, examples, round_num)
             return self._computations.poll(len(ids))(progress.server.weights, inputs)
 
-        chosen, _, selection = selectors.choose(self._selector, selection, draw, poll)
+        chosen, _, selection = self._selected.choose(progress.selection, round_num, poll)
         return first + chosen, selection
 
     def cohort(self, round_num: int) -> np.ndarray:
@@ -179,7 +191,7 @@ class Run:
         population, size = len(self._clients) - first, self._settings["clients_per_round"]
         seed, alpha = self._settings["seed"], self._settings["client_sampling_alpha"]
         if alpha is None:
-            return first + cohorts.draw("fixed", population, size, seed, round_num)
+            return first + cohorts.draw(options.Cohorts(size), population, seed, round_num)
         return first + partition.dirichlet_cohort(population, size, alpha, seed, round_num)
 
     def play_round(self, progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
@@ -197,9 +209,8 @@ class Run:
             deviation = progress.deviation
         else:
             state, deviation, row, local = self._posterior_round(progress, inputs, work, round_num)
-        if self._selector:
-            members = ids - flags.server_clients(self._settings)
-            selection = self._selector.observe(selection, *selectors.reported(members, local))
+        if self._selected:
+            selection = self._selected.observe(selection, ids - flags.server_clients(self._settings), *local)
         ensemble = self._ensemble(state.weights, deviation, round_num)
         everyone = self._mixed(clients.joined(examples), round_num)
         measured = self._measured(ensemble, self._held_out) + self._measured(ensemble, everyone)
@@ -212,7 +223,7 @@ class Run:
         self, ids: np.ndarray, examples: Sequence[clients.Examples], round_num: int
     ) -> list[supervised.ClientInput]:
         seed = self._settings["seed"]
-        is_weighted = selector_flags.weighting(self._settings["client_selection"], "num_examples") == "num_examples"
+        is_weighted = self._selection.weighting("num_examples") == "num_examples"
         return [
             supervised.ClientInput(
                 features=self._task.normalise(one.features),
@@ -227,7 +238,7 @@ class Run:
 
     def _mean_round(self, state, inputs, work) -> tuple[supervised.SupervisedState, dict[str, Any], Any]:
         state, counts = self._computations.mean_rounds(work).next(state, inputs)
-        local = selectors.LocalLosses(np.asarray(counts.client_losses), np.asarray(counts.client_deviations))
+        local = counts.client_losses, counts.client_deviations
         row = {
             metrics.LOSS: _mean(counts.loss_sum, counts.trained_examples),
             metrics.UPDATE_NORM: float(counts.update_norm),
@@ -252,7 +263,7 @@ class Run:
             metrics.NONFINITE_CLIENTS: int(updates.nonfinite.sum()),
         }
         with np.errstate(divide="ignore", invalid="ignore"):
-            local = selectors.LocalLosses(updates.loss_sums / updates.trained_examples, updates.deviations)
+            local = updates.loss_sums / updates.trained_examples, updates.deviations
         return self._computations.server_step(progress.server, update.delta), update.deviation, row, local
 
     def _ensemble(self, weights: models.Weights, deviation: np.ndarray, round_num: int) -> list[models.Weights]:
@@ -261,7 +272,7 @@ class Run:
             return [tuple(weights)]
         generator = keys.generator(self._settings["seed"], keys.Purpose.EVALUATION, round_num, 0)
         posterior = ensembles.GaussianPosterior(algorithms.flat(weights), deviation, 0)
-        samples = posterior.samples(self._settings["posterior_samples"], generator)
+        samples = posterior.samples(self._computations.posterior.posterior_samples, generator)
         return [vectors.unflatten(tf.constant(sample), self.model.shapes) for sample in samples]
 
     def _measured(self, ensemble: Sequence[models.Weights], examples: clients.Examples) -> list[float]:
@@ -290,8 +301,10 @@ class Run:
         stem = f"diagnosis_round_{round_num}"
         normality = diagnostics.normality(trained)
         np.savez(self._folder / f"{stem}.npz", **normality._asdict())
-        diagnostics.draw_normality({self._settings["algorithm"]: normality}, self._folder / f"{stem}_normality.png")
-        shift = algorithms.build_mean_shift(self._settings)
+        diagnostics.draw_normality(
+            {self._computations.posterior.name: normality}, self._folder / f"{stem}_normality.png"
+        )
+        shift = self._computations.posterior.mean_shift
         if shift.bandwidth == bandwidths.NEAREST:  # It has no one density.
             shift = dataclasses.replace(shift, bandwidth="silverman")
         # The last layer's, as the thesis draws: its biases come last.

@@ -44,7 +44,7 @@ def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
         if population < len(task.clients):
             of_task = f"{of_task} without those of --server_data={settings.server_data}"
         raise UsageError(f"--clients_per_round={settings.clients_per_round} is more than {of_task}.")
-    selector_flags.build(settings, settings.client_selection, [1] * population, settings.clients_per_round)
+    selector_flags.check_population(selector_flags.options(settings), population, settings.clients_per_round)
 
 
 def server_features(settings: cli.Settings, task: tasks.Task) -> clients.Features | None:

@@ -1,163 +1,19 @@
-"""Client selection: which clients train in the next round, from the local losses that earlier rounds reported.
+"""Client selectors: which clients train in the next round, from the local losses that earlier rounds reported.
 
-One interface for every experiment: `select` gives a cohort, `observe` learns the losses that it reported; both are
-pure. States are named tuples of NumPy arrays whose shapes and dtypes never change, so that they can be checkpointed.
-Names, parameters and flags are in `optimization.study.selector_flags`.
+Their names, parameters and flags are in `optimization.study.selector_flags`.
 
 Equations and algorithm numbers without another source: Cho, Gupta, Joshi and Yagan, "Bandit-based
 Communication-Efficient Client Selection Strategies for Federated Learning", 2020. In a selector's documentation, m is
 the size of the cohort, D_k the number of client k's examples, p_k = D_k / sum D its share of the data.
 """
 
-import abc
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-
-class LocalLosses(NamedTuple):
-    """What clients report of their local steps.
-
-    Attributes:
-      mean: float [clients], mean of each one's mini-batch losses.
-      deviation: float [clients], their standard deviation.
-    """
-
-    mean: np.ndarray
-    deviation: np.ndarray
-
-
-class Reports(NamedTuple):
-    """What a round's cohort reported, for `Selector.observe`.
-
-    Attributes:
-      ids: int [clients], distinct, those with a loss to report.
-      losses: Theirs.
-      silent: int [clients], distinct, those without: they had no example, or diverged.
-    """
-
-    ids: np.ndarray
-    losses: LocalLosses
-    silent: np.ndarray
-
-
-def reported(cohort: np.ndarray, losses: LocalLosses) -> Reports:
-    """Returns the reports of a cohort.
-
-    Args:
-      cohort: int [places], the clients.
-      losses: Of each place; not finite where the client has none.
-    """
-    ids, places = np.unique(cohort, return_index=True)
-    has_loss = np.isfinite(losses.mean[places]) & np.isfinite(losses.deviation[places])
-    return Reports(ids[has_loss], LocalLosses(*(np.asarray(part)[places[has_loss]] for part in losses)), ids[~has_loss])
-
-
-def choose(
-    selector: "Selector", state: Any, draw: np.random.Generator, poll: Callable[[np.ndarray], np.ndarray]
-) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Chooses a round's cohort, after a poll if the selector wants one.
-
-    Args:
-      selector: The selector.
-      state: Its state.
-      draw: The round's draws.
-      poll: Takes int [clients] and returns each one's loss, float [clients]; not finite for one without an answer.
-
-    Returns:
-      int64 [cohort_size], the cohort; int64 [clients], those polled; the state that knows what they answered.
-    """
-    polled = selector.candidates(state, draw)
-    if len(polled):
-        losses = np.asarray(poll(polled))
-        answers = np.isfinite(losses)
-        state = selector.observe_poll(state, polled[answers], losses[answers])
-    return selector.select(state, draw), polled, state
-
-
-class Selector(abc.ABC):
-    """Chooses cohorts.
-
-    Attributes:
-      uses_losses: Whether choices depend on reported losses, and so on the clients' data.
-      repeats: Whether a client may take several places of a cohort.
-    """
-
-    uses_losses: ClassVar[bool] = True
-    repeats: ClassVar[bool] = False
-
-    def __init__(self, sizes: npt.ArrayLike, cohort_size: int):
-        """Takes the population.
-
-        Args:
-          sizes: int [clients], examples of each client. But for `Uniform`, one without any is chosen last.
-          cohort_size: Clients of a round, m.
-
-        Raises:
-          ValueError: If the cohort does not fit the population, or nobody has an example.
-        """
-        self._sizes = np.asarray(sizes, np.float64)
-        if self._sizes.ndim != 1 or not np.isfinite(self._sizes).all() or (self._sizes < 0).any():
-            raise ValueError("The sizes of clients must be a vector of numbers of at least 0.")
-        if not self._sizes.any():
-            raise ValueError("No client has an example.")
-        self.population = len(self._sizes)
-        if not 1 <= cohort_size <= self.population:
-            raise ValueError(f"A cohort of {cohort_size} cannot be chosen from {self.population} clients.")
-        self.cohort_size = cohort_size
-        self.shares = self._sizes / self._sizes.sum()
-        self._empty = np.flatnonzero(self._sizes == 0)
-        self._with_data = np.flatnonzero(self._sizes)
-
-    def initial_state(self) -> Any:
-        """Returns the state before the first round."""
-        return ()
-
-    def candidates(self, state: Any, draw: np.random.Generator) -> np.ndarray:
-        """Returns int64 [clients], whose current loss has to be polled before `select`; for most selectors nobody's."""
-        del state, draw
-        return np.zeros(0, np.int64)
-
-    def observe_poll(self, state: Any, ids: np.ndarray, losses: np.ndarray) -> Any:
-        """Returns the state that knows the polled losses.
-
-        Args:
-          state: State.
-          ids: int [clients], the candidates that answered.
-          losses: float [clients], the current model's mean loss on all examples of each.
-
-        Raises:
-          ValueError: If a loss is not finite.
-        """
-        raise NotImplementedError(f"{type(self).__name__} polls nobody.")
-
-    @abc.abstractmethod
-    def select(self, state: Any, draw: np.random.Generator) -> np.ndarray:
-        """Returns int64 [cohort_size], the clients of the next round; ties are broken uniformly at random.
-
-        Args:
-          state: State.
-          draw: The round's keyed generator, after `candidates` took its draws from it.
-        """
-
-    def observe(self, state: Any, ids: np.ndarray, losses: LocalLosses, silent: Sequence[int] | np.ndarray = ()) -> Any:
-        """Returns the state after a round.
-
-        Args:
-          state: State.
-          ids: int [clients], distinct, the clients that reported: some of a cohort may have vanished.
-          losses: What they reported.
-          silent: int [clients], distinct, clients of the cohort that were tried and reported nothing. They count as
-            tried, with a loss of 0: one that always diverges would else be tried for ever, as one never seen.
-
-        Raises:
-          ValueError: If a loss is not finite.
-        """
-        del ids, silent
-        _check_losses(losses.mean)
-        return state
+from optimization.selection.selector import LocalLosses, Selector, check_losses
 
 
 class Uniform(Selector):
@@ -190,8 +46,11 @@ class Rand(Selector):
 class _FromCandidates(Selector):
     """The clients with the largest losses among d candidates, drawn with probabilities p_k without replacement."""
 
-    def __init__(self, sizes: npt.ArrayLike, cohort_size: int, num_candidates: int):
+    def __init__(self, sizes: npt.ArrayLike, cohort_size: int, num_candidates: int | None = None):
+        """Takes d; by default it is twice the cohort, where there are so many clients."""
         super().__init__(sizes, cohort_size)
+        if num_candidates is None:
+            num_candidates = min(2 * cohort_size, self.population)
         if not cohort_size <= num_candidates <= self.population:
             raise ValueError(
                 f"{num_candidates} candidates for a cohort of {cohort_size} from {self.population} clients: must lie "
@@ -227,7 +86,7 @@ class PowD(_FromCandidates):
         return self._draw_candidates(draw)
 
     def observe_poll(self, state, ids, losses):
-        _check_losses(losses)
+        check_losses(losses)
         # Those who did not answer go last, and anyone else's ids fill what is then left of the fixed shape.
         others = np.setdiff1d(np.arange(self.num_candidates + len(ids)) % self.population, ids)
         missing = self.num_candidates - len(ids)
@@ -329,8 +188,8 @@ class UcbCs(Selector):
         return _largest(state.listed, self.cohort_size, draw)
 
     def observe(self, state, ids, losses, silent=()):
-        _check_losses(losses.mean)
-        _check_losses(losses.deviation)
+        check_losses(losses.mean)
+        check_losses(losses.deviation)
         loss_sums, counts = self.gamma * state.loss_sums, self.gamma * state.counts
         loss_sums[ids] += losses.mean
         tried = np.concatenate([ids, silent]).astype(np.int64)
@@ -383,15 +242,10 @@ class ActiveFl(Selector):
         return _with_last(state, ids, losses, silent)
 
 
-def _check_losses(losses: np.ndarray) -> None:
-    if not np.isfinite(losses).all():
-        raise ValueError(f"Reported losses must be finite; got {np.asarray(losses)}.")
-
-
 def _with_last(
     state: LastLosses, ids: np.ndarray, losses: LocalLosses, silent: Sequence[int] | np.ndarray
 ) -> LastLosses:
-    _check_losses(losses.mean)
+    check_losses(losses.mean)
     after = state.losses.copy()
     after[ids] = losses.mean
     after[np.asarray(silent, np.int64)] = 0

@@ -5,6 +5,7 @@ from typing import Any
 
 from data.errors import UsageError
 from optimization import cohorts
+from optimization import options as options_lib
 from optimization.privacy import mechanisms, sensitivities
 from optimization.study import cli
 
@@ -18,15 +19,6 @@ TYPES: Mapping[str, str] = {
     "ddp": "distributed differential privacy: each client adds its share of the noise, under secure aggregation",
 }
 _NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
-_OWN_PARAMETERS = {
-    "dpftrl": lambda settings, population, cohort, _: {
-        "restart_frequency": settings["dpftrl_restart_rounds"] or population // cohort
-    },
-    "mf_dpftrl": lambda settings, population, cohort, _: {
-        "bands": settings["mf_bands"] or _default_bands(settings["cohort_sampling"], population // cohort)
-    },
-    "ddp": lambda settings, population, cohort, dimension: {"bits": settings["ddp_bits"], "dimension": dimension},
-}
 # What has no effect where nothing is trained.
 OF_TRAINING = {
     "noise_multiplier",
@@ -45,7 +37,7 @@ OF_TRAINING = {
 _CAN_ADAPT = ("mean", "dpsgd", "secure_sum")
 _BANDS = 8
 # Why such noise guarantees nothing, as the words after "because".
-SEEDED_NOISE = "its noise comes from --seed (--insecure_seeded_noise): who knows the seed can remove it"
+_SEEDED_NOISE = "its noise comes from --seed (--insecure_seeded_noise): who knows the seed can remove it"
 _FIRST_CLIP_NORM = 0.1
 _QUANTILE = 0.8
 
@@ -160,14 +152,39 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     return settings
 
 
-def _default_bands(sampling: str, return_time: int) -> int:
-    return min(_BANDS, return_time) if sampling == "cyclic" else _BANDS
+def options(settings: Mapping[str, Any]) -> options_lib.Aggregation:
+    """Returns the aggregation of flags, resolved."""
+    kind = settings["aggregator_type"]
+    return options_lib.Aggregation(
+        kind=kind,
+        client_weighting=settings["client_weighting"],
+        clip_norm=settings["clip_norm"],
+        unclip_quantile=settings["unclip_quantile"] if settings["adaptive_clipping"] else None,
+        noise_multiplier=settings["noise_multiplier"] if kind in _NOISY else 0.0,
+        noise_seed=settings.get("seed", 0) if settings["insecure_seeded_noise"] else None,
+        target_delta=settings["target_delta"],
+        accountant=settings["accountant"],
+        restart_rounds=settings["dpftrl_restart_rounds"],
+        bands=settings["mf_bands"],
+        bits=settings["ddp_bits"],
+    )
+
+
+def _own_parameters(
+    aggregation: options_lib.Aggregation, cohort: options_lib.Cohorts, return_time: int, dimension: int
+) -> dict[str, int]:
+    """Returns what only mechanisms of this kind have."""
+    if aggregation.kind == "dpftrl":
+        return {"restart_frequency": aggregation.restart_rounds or return_time}
+    if aggregation.kind == "mf_dpftrl":
+        return {"bands": aggregation.bands or (min(_BANDS, return_time) if cohort.sampling == "cyclic" else _BANDS)}
+    return {"bits": aggregation.bits, "dimension": dimension} if aggregation.kind == "ddp" else {}
 
 
 def mechanism(
-    settings: Mapping[str, Any],
+    aggregation: options_lib.Aggregation,
+    cohort: options_lib.Cohorts,
     population: int,
-    cohort_size: int,
     dimension: int,
     pretraining: mechanisms.Mechanism | None = None,
     pretraining_rounds: int = 0,
@@ -179,9 +196,9 @@ def mechanism(
     """Returns what is accounted.
 
     Args:
-      settings: Flags, resolved.
-      population: Clients that cohorts are drawn from.
-      cohort_size: Clients of a round, or their expected number.
+      aggregation: How updates become one.
+      cohort: How cohorts are drawn.
+      population: Clients that they are drawn from.
       dimension: Parameters of the model.
       pretraining: Mechanism of an earlier training on private clients.
       pretraining_rounds: Its rounds.
@@ -192,31 +209,30 @@ def mechanism(
     Raises:
       UsageError: If the flags do not fit the population or each other.
     """
-    kind = settings["aggregator_type"]
-    noise_multiplier = settings["noise_multiplier"] if kind in _NOISY else 0.0
-    if cohort_size > population:
+    kind, noise_multiplier = aggregation.kind, aggregation.noise_multiplier
+    if cohort.size > population:
         raise UsageError(
-            f"--clients_per_round={cohort_size} is more than the {population} clients that take part: "
+            f"--clients_per_round={cohort.size} is more than the {population} clients that take part: "
             f"give at most {population}."
         )
     try:
-        if kind == "dpsgd" and settings["adaptive_clipping"]:
-            sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * cohort_size)
+        if kind == "dpsgd" and aggregation.unclip_quantile is not None:
+            sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * cohort.size)
         found = mechanisms.Mechanism(
             kind=kind if kind in _NOISY else "none",
             noise_multiplier=noise_multiplier,
             population=population,
-            cohort=cohort_size,
-            sampling=settings["cohort_sampling"],
-            delta=settings["target_delta"],
-            accountant=settings["accountant"],
+            cohort=cohort.size,
+            sampling=cohort.sampling,
+            delta=aggregation.target_delta,
+            accountant=aggregation.accountant,
             pretraining=pretraining,
             pretraining_rounds=pretraining_rounds,
             pretraining_disjoint=disjoint,
             apart_from=tuple(apart_from),
-            voided=(voided or seeded_noise(settings)) if noise_multiplier else "",
-            clip_norm=settings["clip_norm"] or 1.0,
-            **_OWN_PARAMETERS.get(kind, lambda *_: {})(settings, population, cohort_size, dimension),
+            voided=(voided or _seeded_noise(aggregation)) if noise_multiplier else "",
+            clip_norm=aggregation.clip_norm or 1.0,
+            **_own_parameters(aggregation, cohort, population // cohort.size, dimension),
         )
         found.epsilon(1)  # Some combinations turn out to be impossible only here.
     except ValueError as error:
@@ -224,6 +240,6 @@ def mechanism(
     return found
 
 
-def seeded_noise(settings: Mapping[str, Any]) -> str:
+def _seeded_noise(aggregation: options_lib.Aggregation) -> str:
     """Returns why `--insecure_seeded_noise` guarantees nothing, as the words after "because"; empty without it."""
-    return SEEDED_NOISE if settings["insecure_seeded_noise"] else ""
+    return "" if aggregation.noise_seed is None else _SEEDED_NOISE

@@ -1,11 +1,11 @@
 """Client selectors by name, with their flags, for every binary that selects clients; needs no TensorFlow."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from data.errors import UsageError
-from optimization.selection import selectors
+from optimization.selection import selected, selector, selectors
 from optimization.study import cli
 from optimization.study.settings import Parameter
 
@@ -20,7 +20,7 @@ class SelectorEntry:
       parameters: Its arguments that are numbers; their flags begin with `selection_`.
     """
 
-    target: type[selectors.Selector]
+    target: type[selector.Selector]
     help: str
     parameters: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
 
@@ -108,47 +108,34 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
         )
 
 
-def weighting(name: str, client_weighting: str) -> str:
-    """Returns how clients weigh in a mean: who is drawn in proportion to its examples is not weighted by them again.
-
-    Args:
-      name: The selector.
-      client_weighting: What was asked for, `uniform` or `num_examples`.
-    """
-    return "uniform" if SELECTORS[name].target.repeats else client_weighting
-
-
-def voids(name: str) -> str:
-    """Returns why noise guarantees nothing under this selector, as the words after "because"; empty if it does."""
-    if not SELECTORS[name].target.uses_losses:
+def voids(selection: selected.Selection) -> str:
+    """Returns why noise guarantees nothing under a selection, as the words after "because"; empty if it does."""
+    if not selection.selector.uses_losses:
         return ""
     return "clients are chosen by their losses (--non_private_selection), and the privacy that this spends is not known"
 
 
-def build(settings: Mapping[str, Any], name: str, sizes: Sequence[int], cohort_size: int) -> selectors.Selector:
-    """Returns a selector.
-
-    Args:
-      settings: Flags of `define`.
-      name: Its name.
-      sizes: int [clients], examples of each client.
-      cohort_size: Clients of a round.
-
-    Raises:
-      UsageError: If cohort, candidates and population do not go together.
-    """
+def options(settings: Mapping[str, Any]) -> selected.Selection:
+    """Returns the selection of flags with one `--client_selection`."""
+    name = settings["client_selection"]
     values = {argument: settings[f"selection_{argument}"] for argument in SELECTORS[name].parameters}
     if name == "ucb_cs":
         values["algorithm_listing"] = settings["ucb_variant"] == "algorithm_listing"
     if name in _TAKE_CANDIDATES:
-        candidates = settings["selection_candidates"]
-        if candidates is not None and not cohort_size <= candidates <= len(sizes):
-            raise UsageError(
-                f"--selection_candidates={candidates} must lie between the cohort of {cohort_size} and the population "
-                f"of {len(sizes)}."
-            )
-        values["num_candidates"] = candidates or min(2 * cohort_size, len(sizes))
-    try:
-        return SELECTORS[name].target(sizes, cohort_size, **values)
-    except ValueError as error:
-        raise UsageError(f"--client_selection={name}: {error}") from error
+        values["num_candidates"] = settings["selection_candidates"]
+    return selected.Selection(name, SELECTORS[name].target, tuple(values.items()))
+
+
+def check_population(selection: selected.Selection, population: int, cohort_size: int) -> None:
+    """Refuses a selection that does not fit the clients.
+
+    Raises:
+      UsageError: If cohort, candidates and population do not go together.
+    """
+    candidates = dict(selection.parameters).get("num_candidates")
+    if candidates is not None and not cohort_size <= candidates <= population:
+        raise UsageError(
+            f"--selection_candidates={candidates} must lie between the cohort of {cohort_size} and the population of "
+            f"{population}."
+        )
+    selection.build([1] * population, cohort_size)

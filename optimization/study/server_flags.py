@@ -1,7 +1,9 @@
 """Flags of the server optimizer, shared by the experiment binaries. Nothing here imports TFF."""
 
 from collections.abc import Mapping
+from typing import Any
 
+from optimization import options as options_lib
 from optimization.study import cli
 
 # Hyperparameters of each optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
@@ -41,3 +43,11 @@ def define(
         for owner, own in HYPERPARAMETERS.items()
     }
     flags.parameters("server_", "server_optimizer", parameters)
+
+
+def options(settings: Mapping[str, Any]) -> options_lib.ServerOptimizer:
+    """Returns the optimizer with the hyperparameters that were given for it."""
+    name = settings["server_optimizer"]
+    values = {key: settings[f"server_{name}_{key}"] for key in HYPERPARAMETERS[name]}
+    given = tuple((key, value) for key, value in values.items() if value is not None)
+    return options_lib.ServerOptimizer(name, settings["server_learning_rate"], given)

@@ -54,14 +54,14 @@ def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
     import numpy as np
 
     from bandits.client_selection import flags
-    from optimization.selection import selectors
+    from optimization.selection.selector import LocalLosses
     from optimization.study import selector_flags
 
     settings = flags.define().parse(["benchmark"])
     sizes = np.random.default_rng(0).lognormal(4, 2, population).astype(int) + 50
     found = {}
     for name in selector_flags.SELECTORS:
-        selector = selector_flags.build(settings, name, sizes, cohort)
+        selector = selector_flags.options(settings.replace(client_selection=name)).build(sizes, cohort)
         state, times = selector.initial_state(), []
         for round_num in range(rounds):
             draw = np.random.default_rng(round_num)
@@ -73,7 +73,8 @@ def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
             start = time.perf_counter()
             chosen = np.unique(selector.select(state, draw))
             times.append(seconds + time.perf_counter() - start)
-            state = selector.observe(state, chosen, selectors.LocalLosses(np.ones(len(chosen)), np.ones(len(chosen))))
+            ones = np.ones(len(chosen))
+            state = selector.observe(state, chosen, LocalLosses(ones, ones))
         found[name] = round(1000 * statistics.median(times), 1)
     return found
 

@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UsageError
+from optimization import options
 from optimization.runtime import worker_process
-from optimization.study import cli, files
+from optimization.study import aggregation_flags, cli, files
 from scripts.benchmark import measuring, tasks
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _emnist(settings: cli.Settings, cohorts: Sequence[int], populations: Sequenc
     bench = _Benchmark(settings.max_concurrent_threads, populations[0], "emnist_chars", tasks.emnist, 0.1)
     main = bench.depth(cohorts[0], settings.rounds)
     few = max(3, settings.rounds // 3)
-    private = bench.rounds(cohorts[0], few, aggregator_type="dpsgd", adaptive_clipping=False, noise_multiplier=0.1)
+    private = bench.rounds(cohorts[0], few, kind="dpsgd", unclip_quantile=None, noise_multiplier=0.1)
     results = {"main": main, "dpsgd_seconds_per_round": private["seconds_per_round"], "cohorts": {}, "populations": {}}
     for cohort in cohorts:
         found = main if cohort == cohorts[0] else bench.rounds(cohort, few)
@@ -125,11 +126,11 @@ class _Benchmark:
             population=range(population),
             rewards="exact",
             total_rounds=10**6,  # As in a run, the next round's clients are always prepared ahead.
-            cohort_size=1,
+            cohorts=options.Cohorts(1),
             deploy_every=10,
-            server_optimizer="adam",
-            server_learning_rate=0.002,
+            server_optimizer=options.ServerOptimizer("adam", 0.002),
             client_learning_rate=client_learning_rate,
+            aggregation=aggregation_flags.options(self._settings),
         )
         self.population(population)
 
@@ -140,10 +141,10 @@ class _Benchmark:
 
     def _described(self, cohort: int, **private: Any) -> tuple[Any, ...]:
         """Returns what describes rounds to `experiment`: settings, task, phase and mechanism."""
-        from optimization.study import aggregation_flags
-
-        phase, settings = dataclasses.replace(self._phase, cohort_size=cohort), self._settings.replace(**private)
-        return settings, self._task, phase, aggregation_flags.mechanism(settings, len(phase.population), cohort, 1)
+        aggregation = dataclasses.replace(self._phase.aggregation, **private)
+        phase = dataclasses.replace(self._phase, cohorts=options.Cohorts(cohort), aggregation=aggregation)
+        mechanism = aggregation_flags.mechanism(aggregation, phase.cohorts, len(phase.population), 1)
+        return self._settings, self._task, phase, mechanism
 
     def definition(self, cohort: int) -> "BanditProcess":
         """Returns what defines rounds of so many clients."""
@@ -172,7 +173,7 @@ class _Benchmark:
           cohort: Clients of a round.
           rounds: How many are measured.
           before_each: Called before each, with its number.
-          **private: Flags of the aggregation.
+          **private: What is other in the aggregation.
         """
         from bandits import metrics
 

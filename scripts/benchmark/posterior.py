@@ -1,6 +1,5 @@
 """Measures time and memory of mean shift over a cohort's models, and of whole rounds. Prints them and writes JSON."""
 
-import functools
 import os
 import pathlib
 import resource
@@ -132,8 +131,7 @@ def _rounds(settings: cli.Settings, cohorts: Iterable[int]) -> dict[str, Any]:
     model = models.cnn(outputs) if settings.round_model == "cnn" else models.resnet18(shape, outputs)
     work = client_work.LocalSgd(0.01, _EXAMPLES, epochs=1)
     if settings.samples:
-        update = functools.partial(samplers.fedpa_update, shrinkage=0.01)
-        work = algorithms.ChainWork(samplers.ChainSgd(0.01, _EXAMPLES, settings.samples), update)
+        work = algorithms.ChainWork(samplers.ChainSgd(0.01, _EXAMPLES, settings.samples), shrinkage=0.01)
     aggregate = getattr(mean_shift.MeanShift(kernels.KERNELS[settings.kernel]), settings.algorithm)
     measured = [measure_round(model, work, clients, shape, outputs, aggregate) for clients in cohorts]
     return {f"{settings.round_model} {found['clients']} clients": found for found in measured}

@@ -43,9 +43,9 @@ def definition(**values) -> process.BanditProcess:
 
 
 def rounds(*arguments: str, **values):
-    argv = ["run_federated", "--client_batch_size=4", "--client_epochs_per_round=2", *arguments]
+    argv = ["run_federated", *arguments]
     settings = flags.resolve(flags.define().parse(argv))
-    return posterior_process.build(settings, definition(**values), INITIAL)
+    return posterior_process.build(flags.posterior(settings), definition(**values), INITIAL)
 
 
 def play(process_of, cohorts):

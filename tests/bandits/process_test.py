@@ -7,7 +7,7 @@ import tensorflow_federated as tff
 
 from bandits import losses, policies, process
 from data import text
-from optimization import aggregators, client_work, models
+from optimization import aggregators, client_work, models, options
 from optimization.study import aggregation_flags, cli
 
 NUM_FEATURES, NUM_ACTIONS, BATCH = 4, 3, 4
@@ -40,9 +40,9 @@ def aggregator(**values):
     flags.group("")
     flags.integer("seed", 0, "")
     aggregation_flags.define(flags)
-    settings = aggregation_flags.resolve(flags.parse(arguments).settled())
-    mechanism = aggregation_flags.mechanism(settings, 100, 2, 15)
-    return aggregators.build(settings, mechanism, tuple(MODEL.shapes.values()))
+    aggregation = aggregation_flags.options(aggregation_flags.resolve(flags.parse(arguments).settled()))
+    mechanism = aggregation_flags.mechanism(aggregation, options.Cohorts(2), 100, 15)
+    return aggregators.build(aggregation, mechanism, tuple(MODEL.shapes.values()))
 
 
 def make(

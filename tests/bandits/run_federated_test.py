@@ -21,6 +21,7 @@ import tensorflow_federated as tff
 from bandits import experiment, flags, metrics, run_federated
 from data.errors import UsageError
 from data.tasks import registry
+from optimization import options
 from optimization.study import aggregation_flags, task_flags
 
 pytestmark = pytest.mark.slow
@@ -244,8 +245,9 @@ def definitions(*arguments: str):
     """Returns what defines the rounds of each phase."""
     settings = flags.resolve(flags.define().parse(["run_federated", *SMALL, *arguments]))
     task = registry.load(task_flags.options(settings))
-    mechanism = aggregation_flags.mechanism(settings, 60, 4, 1)
-    return [experiment.build_process(settings, task, phase, mechanism) for phase in run_federated.plan(settings, task)]
+    phases = run_federated.plan(settings, task)
+    mechanism = aggregation_flags.mechanism(phases[0].aggregation, options.Cohorts(4), 60, 1)
+    return [experiment.build_process(settings, task, phase, mechanism) for phase in phases]
 
 
 def test_the_initial_trainings_server_optimizer_takes_no_hyperparameter_of_the_bandits():

@@ -7,26 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import flags, process, run_federated, shared_process
+from bandits import flags, losses, policies, process, run_federated, shared_process
+from optimization import client_work, options
 from optimization.runtime import kept_rounds
 from optimization.study import compiled
 
 SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
-SETTINGS = {
-    "aggregator_type": "mean",
-    "cache_dir": None,
-    "client_learning_rate": 0.1,
-    "preset": None,
-    "seed": 0,
-    "total_rounds": 5,
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class _Phase:
-    total_rounds: int = 5
-    server_learning_rate: float = 0.1
-    client_learning_rate: float = 0.1
+TASK = types.SimpleNamespace(model="mlp", model_arguments={"num_features": 4})
+PHASE = types.SimpleNamespace(server_optimizer=options.ServerOptimizer("adam", 0.1), aggregation=options.Aggregation())
 
 
 @pytest.fixture(autouse=True)
@@ -35,31 +23,53 @@ def _nothing_kept(monkeypatch):
 
 
 def _builds(monkeypatch, *runs):
-    """Returns how many processes are built for runs, each given as (settings, phase, checksum of the data)."""
+    """Returns how many processes are built for runs, each given as what is other in its task, phase and definition."""
     built = []
     monkeypatch.setattr(kept_rounds, "process", lambda folder, key, build: build())
-    definition = types.SimpleNamespace(build=lambda *weights: built.append(weights))
-    for settings, phase, checksum in runs:
-        task = types.SimpleNamespace(checksum=checksum)
-        shared_process.build(SETTINGS | settings, task, phase, definition, ())
+
+    class Definition(process.BanditProcess):
+        def build(self, *weights):
+            built.append(weights)
+
+    definition = Definition(
+        model=None,
+        policy=policies.Softmax(0.5),
+        loss=losses.SupervisedLoss(),
+        reward_matrix=np.eye(3, dtype=np.float32),
+        local_sgd=client_work.LocalSgd(0.1, 4, 1),
+        aggregator=None,
+        server_optimizer=None,
+        deploy_every=2,
+        feature_spec=None,
+        label_spec=None,
+    )
+    for task, phase, changes in runs:
+        one = types.SimpleNamespace(**vars(TASK) | task), types.SimpleNamespace(**vars(PHASE) | phase)
+        shared_process.build(None, *one, dataclasses.replace(definition, **changes), ())
     return len(built)
 
 
-def test_runs_that_differ_in_seed_server_rate_and_length_share_a_process(monkeypatch):
-    other = {"seed": 1, "total_rounds": 9, "server_learning_rate": 0.2, "preset": "so", "root_output_dir": "x"}
-    assert _builds(monkeypatch, ({}, _Phase(), "a"), (other, _Phase(9, 0.2), "a")) == 1
+def test_runs_that_differ_in_their_server_rate_share_a_process(monkeypatch):
+    assert _builds(monkeypatch, ({}, {}, {}), ({}, {"server_optimizer": options.ServerOptimizer("adam", 0.2)}, {})) == 1
 
 
 @pytest.mark.parametrize(
     "other",
-    [({"client_batch_size": 8}, _Phase(), "a"), ({}, _Phase(client_learning_rate=0.2), "a"), ({}, _Phase(), "b")],
+    [
+        ({"model_arguments": {"num_features": 5}}, {}, {}),
+        ({}, {"server_optimizer": options.ServerOptimizer("adam", 0.1, (("beta_1", 0.8),))}, {}),
+        ({}, {"aggregation": options.Aggregation(clip_norm=0.1)}, {}),
+        ({}, {}, {"local_sgd": client_work.LocalSgd(0.2, 4, 1)}),
+        ({}, {}, {"policy": policies.Softmax(0.6)}),
+        ({}, {}, {"reward_matrix": np.ones((3, 3), np.float32)}),
+    ],
 )
 def test_runs_that_compute_something_else_do_not_share(monkeypatch, other):
-    assert _builds(monkeypatch, ({}, _Phase(), "a"), other) == 2
+    assert _builds(monkeypatch, ({}, {}, {}), other) == 2
 
 
 def test_runs_with_noise_never_share(monkeypatch):
-    noisy = ({"aggregator_type": "dpftrl"}, _Phase(), "a")
+    noisy = ({}, {"aggregation": options.Aggregation("dpftrl")}, {})
     assert _builds(monkeypatch, noisy, noisy) == 2
 
 

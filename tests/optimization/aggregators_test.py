@@ -4,7 +4,7 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization import aggregators
+from optimization import aggregators, options
 from optimization.privacy import mechanisms
 from optimization.study import aggregation_flags, cli
 
@@ -27,11 +27,13 @@ def build(*arguments: str, cohort: int = 4, shapes=SHAPES, pretraining=None):
     flags.group("")
     flags.integer("seed", 3, "")
     aggregation_flags.define(flags)
-    settings = aggregation_flags.resolve(flags.parse(["test", *arguments]).settled())
-    mechanism = aggregation_flags.mechanism(settings, 100, cohort, 4096, pretraining, 1 if pretraining else 0)
+    aggregation = aggregation_flags.options(aggregation_flags.resolve(flags.parse(["test", *arguments]).settled()))
+    mechanism = aggregation_flags.mechanism(
+        aggregation, options.Cohorts(cohort), 100, 4096, pretraining, 1 if pretraining else 0
+    )
     delta_type = tff.to_type(tuple((np.float32, shape) for shape in shapes))
-    factory = aggregators.build(settings, mechanism, shapes)
-    return settings, factory.create(delta_type, tff.TensorType(np.float32))
+    factory = aggregators.build(aggregation, mechanism, shapes)
+    return aggregation, factory.create(delta_type, tff.TensorType(np.float32))
 
 
 def build_kind(kind: str, *arguments: str, **others):
@@ -47,11 +49,11 @@ def play(process, state, deltas):
 
 
 def test_dp_fedavg_divides_the_sum_of_clipped_deltas_by_the_expected_cohort(tff_worker):
-    settings, process = build("--aggregator_type=dpsgd", "--noise_multiplier=0", "--clip_norm=0.32")
+    aggregation, process = build("--aggregator_type=dpsgd", "--noise_multiplier=0", "--clip_norm=0.32")
     state = process.initialize()
     output = play(process, state, [DELTA, DELTA, ZERO])
     np.testing.assert_allclose(flat(output.result), 2 * 0.005 / 4, rtol=1e-5)
-    assert aggregators.clip_norm(settings, state, output.measurements) == 0.32
+    assert aggregators.clip_norm(aggregation, state, output.measurements) == 0.32
     assert aggregators.clipped_clients(output.measurements) is None
 
 
@@ -90,22 +92,22 @@ def test_seeded_noise_is_another_in_each_training_and_for_each_seed(tff_worker, 
 
 
 def test_the_reported_clip_norm_is_the_one_that_the_round_used(tff_worker):
-    settings, process = build("--aggregator_type=dpsgd", "--noise_multiplier=0", "--adaptive_clipping")
+    aggregation, process = build("--aggregator_type=dpsgd", "--noise_multiplier=0", "--adaptive_clipping")
     state, norms = process.initialize(), []
     for _ in range(2):
         output = play(process, state, [DELTA] * 4)
-        norms.append(aggregators.clip_norm(settings, state, output.measurements))
+        norms.append(aggregators.clip_norm(aggregation, state, output.measurements))
         np.testing.assert_allclose(np.linalg.norm(flat(output.result)), norms[-1], rtol=1e-4)
         state = output.state
     assert norms == pytest.approx([0.1, 0.1 * np.exp(0.2 * 0.8)], rel=1e-5)
 
 
 def test_a_secure_sum_is_the_clipped_mean_to_its_grid(tff_worker):
-    settings, process = build("--aggregator_type=secure_sum", "--clip_norm=0.32")
+    aggregation, process = build("--aggregator_type=secure_sum", "--clip_norm=0.32")
     state = process.initialize()
     output = play(process, state, [DELTA, ZERO])
     np.testing.assert_allclose(flat(output.result), 0.0025, atol=1e-6)
-    assert aggregators.clip_norm(settings, state, output.measurements) == pytest.approx(0.32)
+    assert aggregators.clip_norm(aggregation, state, output.measurements) == pytest.approx(0.32)
     assert aggregators.clipped_clients(output.measurements) == 1
 
 
@@ -130,20 +132,20 @@ def test_state_that_was_saved_continues_as_if_it_had_not_been(tff_worker, kind):
 
 @pytest.mark.parametrize("kind", ["dpsgd", "dpsgd_adaptive", "dpftrl", "mf_dpftrl"])
 def test_an_empty_cohort_still_releases_noise(tff_worker, kind):
-    settings, process = build_kind(kind)
+    aggregation, process = build_kind(kind)
     output = play(process, process.initialize(), [])
     result = flat(output.result)
     assert np.isfinite(result).all()
     assert result.std() > 0
-    assert np.isfinite(aggregators.clip_norm(settings, output.state, output.measurements))
+    assert np.isfinite(aggregators.clip_norm(aggregation, output.state, output.measurements))
 
 
 @pytest.mark.parametrize("kind", ["mean", "secure_sum"])
 def test_without_noise_an_empty_cohort_leaves_the_state_and_has_no_result(tff_worker, kind):
-    settings, process = build_kind(kind)
+    aggregation, process = build_kind(kind)
     before = play(process, process.initialize(), [DELTA] * 4).state
     output = play(process, before, [])
     assert np.isnan(flat(output.result)).all()
     for found, expected in zip(tf.nest.flatten(output.state), tf.nest.flatten(before), strict=True):
         np.testing.assert_array_equal(found, expected)
-    assert aggregators.clip_norm(settings, before, output.measurements) == pytest.approx(0.1 * np.exp(0.16))
+    assert aggregators.clip_norm(aggregation, before, output.measurements) == pytest.approx(0.1 * np.exp(0.16))

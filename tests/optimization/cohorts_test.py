@@ -3,28 +3,28 @@ import collections
 import numpy as np
 import pytest
 
-from optimization import cohorts
+from optimization import cohorts, options
 
 
 @pytest.mark.parametrize("sampling", cohorts.SAMPLINGS)
 def test_equal_seeds_draw_equal_cohorts_and_rounds_differ(sampling):
-    first = cohorts.draw(sampling, 200, 30, 4, 1)
-    np.testing.assert_array_equal(first, cohorts.draw(sampling, 200, 30, 4, 1))
-    assert not np.array_equal(first, cohorts.draw(sampling, 200, 30, 4, 2))
-    assert not np.array_equal(first, cohorts.draw(sampling, 200, 30, 5, 1))
+    first = cohorts.draw(options.Cohorts(30, sampling), 200, 4, 1)
+    np.testing.assert_array_equal(first, cohorts.draw(options.Cohorts(30, sampling), 200, 4, 1))
+    assert not np.array_equal(first, cohorts.draw(options.Cohorts(30, sampling), 200, 4, 2))
+    assert not np.array_equal(first, cohorts.draw(options.Cohorts(30, sampling), 200, 5, 1))
 
 
 @pytest.mark.parametrize("sampling", cohorts.SAMPLINGS)
 def test_no_client_is_drawn_twice_in_a_round(sampling):
     for round_num in range(1, 30):
-        drawn = cohorts.draw(sampling, 50, 20, 0, round_num)
+        drawn = cohorts.draw(options.Cohorts(20, sampling), 50, 0, round_num)
         assert len(set(drawn.tolist())) == len(drawn)
         assert drawn.min() >= 0
         assert drawn.max() < 50
 
 
 def test_poisson_cohorts_have_binomial_sizes_and_treat_clients_alike():
-    drawn = [cohorts.draw("poisson", 40, 8, 1, round_num) for round_num in range(1, 2001)]
+    drawn = [cohorts.draw(options.Cohorts(8, "poisson"), 40, 1, round_num) for round_num in range(1, 2001)]
     sizes = np.array([len(cohort) for cohort in drawn])
     assert sizes.mean() == pytest.approx(8, abs=4 * np.sqrt(40 * 0.2 * 0.8 / 2000))
     assert sizes.var() == pytest.approx(40 * 0.2 * 0.8, rel=0.15)
@@ -33,11 +33,11 @@ def test_poisson_cohorts_have_binomial_sizes_and_treat_clients_alike():
 
 
 def test_a_poisson_cohort_can_be_empty():
-    assert min(len(cohorts.draw("poisson", 10, 1, 0, round_num)) for round_num in range(1, 40)) == 0
+    assert min(len(cohorts.draw(options.Cohorts(1, "poisson"), 10, 0, round_num)) for round_num in range(1, 40)) == 0
 
 
 def test_by_turns_every_client_comes_back_after_population_over_cohort_rounds():
-    rounds = [cohorts.draw("cyclic", 23, 5, 3, round_num).tolist() for round_num in range(1, 47)]
+    rounds = [cohorts.draw(options.Cohorts(5, "cyclic"), 23, 3, round_num).tolist() for round_num in range(1, 47)]
     seen = collections.defaultdict(list)
     for round_num, cohort in enumerate(rounds):
         for client in cohort:

@@ -4,7 +4,7 @@ import pytest
 
 from bandits.client_selection import flags
 from data.errors import UsageError
-from optimization.selection import selectors
+from optimization.selection import selected, selectors
 from optimization.study import cli, presets, selector_flags
 
 
@@ -64,36 +64,38 @@ def test_figure_3_has_the_studys_settings():
 def selector_settings(*arguments: str) -> cli.Settings:
     own = cli.FlagSet("usage")
     own.group("Selection")
-    own.text("client_selection", None, "the selectors")
+    own.choice("client_selection", "uniform", list(selector_flags.SELECTORS), "whose")
     selector_flags.define(own, with_privacy=True)
     return own.parse(["test", *arguments])
 
 
+def selection(name: str, *arguments: str) -> selected.Selection:
+    return selector_flags.options(selector_settings(f"--client_selection={name}", *arguments).settled())
+
+
 def test_candidates_are_twice_the_cohort_where_the_population_has_them():
-    settings = selector_settings()
-    assert selector_flags.build(settings, "pow_d", [1] * 30, 3).num_candidates == 6
-    assert selector_flags.build(settings, "rpow_d", [1] * 5, 3).num_candidates == 5
+    assert selection("pow_d").build([1] * 30, 3).num_candidates == 6
+    assert selection("rpow_d").build([1] * 5, 3).num_candidates == 5
 
 
 def test_the_flags_reach_the_selectors():
-    settings = selector_settings("--selection_gamma=0.4", "--ucb_variant=algorithm_listing", "--selection_alpha_3=0.6")
-    ucb = selector_flags.build(settings, "ucb_cs", [1, 2], 1)
+    ucb = selection("ucb_cs", "--selection_gamma=0.4", "--ucb_variant=algorithm_listing").build([1, 2], 1)
     assert isinstance(ucb, selectors.UcbCs)
     assert (ucb.gamma, ucb.algorithm_listing) == (0.4, True)
-    active = selector_flags.build(settings, "active_fl", [1, 2], 1)
+    active = selection("active_fl", "--selection_alpha_3=0.6").build([1, 2], 1)
     assert (active.alpha_1, active.alpha_2, active.alpha_3) == (0.75, 0.01, 0.6)
 
 
 @pytest.mark.parametrize("candidates", [1, 6])
 def test_candidates_that_do_not_fit_are_refused(candidates):
-    settings = selector_settings(f"--selection_candidates={candidates}")
+    chosen = selection("pow_d", f"--selection_candidates={candidates}")
     with pytest.raises(UsageError, match=f"--selection_candidates={candidates} must lie between the cohort of 2"):
-        selector_flags.build(settings, "pow_d", [1] * 5, 2)
+        selector_flags.check_population(chosen, 5, 2)
 
 
 def test_a_cohort_larger_than_the_population_is_refused():
     with pytest.raises(UsageError, match="A cohort of 6 cannot be chosen from 5 clients"):
-        selector_flags.build(selector_settings(), "rand", [1] * 5, 6)
+        selector_flags.check_population(selection("rand"), 5, 6)
 
 
 @pytest.mark.parametrize(

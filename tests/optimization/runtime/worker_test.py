@@ -17,10 +17,10 @@ import tensorflow_federated as tff
 from bandits import experiment, flags, registry
 from data.errors import Failure
 from data.tasks import registry as tasks_registry
-from optimization import aggregators, client_work, models, supervised
+from optimization import aggregators, client_work, models, options, supervised
 from optimization.posterior import process as posterior
 from optimization.runtime import cohort_parts, connection, worker, worker_process
-from optimization.study import aggregation_flags, cli, task_flags
+from optimization.study import aggregation_flags, cli, selector_flags, task_flags
 
 SHAPES = ((200, 2), (96,))
 DRAW = np.random.default_rng(5)
@@ -81,8 +81,19 @@ def play():
     """Plays three rounds in the context at hand: their rows, the final weights, and what the selection learned."""
     settings = flags.resolve(flags.define().parse(["test", "--client_selection=ucb_cs", "--clients_per_round=5"]))
     task = tasks_registry.load(task_flags.options(settings))
-    phase = experiment.Phase(registry.BANDITS["softmax"], range(60), "exact", 3, 5, 2, "adam", 0.01, 0.1, "ucb_cs")
-    mechanism = aggregation_flags.mechanism(settings, 60, 5, 1)
+    phase = experiment.Phase(
+        registry.BANDITS["softmax"],
+        range(60),
+        "exact",
+        total_rounds=3,
+        cohorts=options.Cohorts(5),
+        deploy_every=2,
+        server_optimizer=options.ServerOptimizer("adam", 0.01),
+        client_learning_rate=0.1,
+        aggregation=aggregation_flags.options(settings),
+        selection=selector_flags.options(settings),
+    )
+    mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, 60, 1)
 
     def rounds():
         rounds = experiment.build(settings, task, phase, mechanism, None)
@@ -116,10 +127,12 @@ def test_isolation_changes_no_bit(play):
 @pytest.mark.parametrize("kind", AGGREGATORS)
 def test_aggregators_give_the_own_workers_results(contexts, kind):
     parser = aggregation_flags_parser()
-    settings = aggregation_flags.resolve(parser.parse(["test", *AGGREGATORS[kind]]).settled())
-    mechanism = aggregation_flags.mechanism(settings, 100, len(COHORT), 4096)
+    aggregation = aggregation_flags.options(
+        aggregation_flags.resolve(parser.parse(["test", *AGGREGATORS[kind]]).settled())
+    )
+    mechanism = aggregation_flags.mechanism(aggregation, options.Cohorts(len(COHORT)), 100, 4096)
     delta_type = tff.to_type(tuple((np.float32, shape) for shape in SHAPES))
-    process = aggregators.build(settings, mechanism, SHAPES).create(delta_type, tff.TensorType(np.float32))
+    process = aggregators.build(aggregation, mechanism, SHAPES).create(delta_type, tff.TensorType(np.float32))
     initial = process.initialize()
     weights = [float(size) for size in range(1, 8)]
 

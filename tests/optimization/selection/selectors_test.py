@@ -8,8 +8,8 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from optimization.selection import selectors
-from optimization.selection.selectors import LocalLosses
+from optimization.selection import selected, selectors
+from optimization.selection.selector import LocalLosses
 
 SIZES = np.array([10, 40, 20, 5, 25])
 ALL = {
@@ -213,23 +213,15 @@ def test_active_fl_fills_its_uniform_places_with_others():
     assert scipy.stats.chisquare(np.bincount(chosen[:, 1], minlength=3)).pvalue > 0.01
 
 
-def test_clients_report_once_and_only_finite_losses():
-    local = LocalLosses(np.array([0.5, np.nan, 0.25, 0.5]), np.array([0.1, 0.1, np.inf, 0.1]))
-    ids, found, silent = selectors.reported(np.array([7, 3, 2, 7]), local)
-    assert (ids.tolist(), found.mean.tolist(), found.deviation.tolist()) == ([7], [0.5], [0.1])
-    assert silent.tolist() == [2, 3]
-
-
 @pytest.mark.parametrize("name", ["ucb_cs", "ucb_cs_listing", "rpow_d", "active_fl"])
 def test_a_client_that_always_diverges_is_not_the_one_always_chosen(name):
-    selector, state, draw, chosen = ALL[name]([10] * 5, 2), None, np.random.default_rng(0), np.zeros(5, int)
-    state = selector.initial_state()
+    selector, draw, chosen = ALL[name]([10] * 5, 2), np.random.default_rng(0), np.zeros(5, int)
+    state, cohorts = selector.initial_state(), selected.SelectedCohorts(selector, seed=0)
     for round_num in range(200):
         cohort = choose(selector, state, draw)
         chosen[cohort] += 1
         mean = np.where(cohort == 0, np.nan, 1 + 1 / (1 + round_num))
-        report = selectors.reported(cohort, LocalLosses(mean, np.where(cohort == 0, np.nan, 0.3)))
-        state = selector.observe(state, *report)
+        state = cohorts.observe(state, cohort, mean, np.where(cohort == 0, np.nan, 0.3))
     assert 1 <= chosen[0] <= 60  # Chance alone would choose it 80 times.
 
 

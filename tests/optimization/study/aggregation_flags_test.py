@@ -3,6 +3,7 @@ import re
 import pytest
 
 from data.errors import UsageError
+from optimization import options
 from optimization.study import aggregation_flags, cli
 
 
@@ -10,6 +11,12 @@ def resolve(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("")
     aggregation_flags.define(flags)
     return aggregation_flags.resolve(flags.parse(["test", *arguments]).settled())
+
+
+def mechanism(*arguments: str, cohort_size: int = 50, population: int = 1000):
+    settings = resolve(*arguments)
+    cohorts = options.Cohorts(cohort_size, settings.cohort_sampling)
+    return aggregation_flags.mechanism(aggregation_flags.options(settings), cohorts, population, 7)
 
 
 DPSGD = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.5")
@@ -66,25 +73,22 @@ def test_none_is_the_mean():
 
 
 def test_the_mechanism_is_that_of_the_flags():
-    found = aggregation_flags.mechanism(
-        resolve(*DPSGD, "--cohort_sampling=poisson", "--target_delta=1e-5"), 1000, 50, 7
-    )
+    found = mechanism(*DPSGD, "--cohort_sampling=poisson", "--target_delta=1e-5")
     assert (found.kind, found.noise_multiplier, found.clip_norm, found.sampling) == ("dpsgd", 1.0, 0.5, "poisson")
     assert (found.population, found.cohort, found.delta) == (1000, 50, 1e-5)
-    assert aggregation_flags.mechanism(resolve(*DPSGD), 1000, 50, 7).delta == pytest.approx(1000**-1.1)
+    assert mechanism(*DPSGD).delta == pytest.approx(1000**-1.1)
 
 
 def test_without_noise_nothing_is_guaranteed():
-    silent = resolve("--aggregator_type=dpsgd", "--noise_multiplier=0", "--clip_norm=1")
-    for settings in (resolve(), silent, resolve("--aggregator_type=secure_sum")):
-        assert aggregation_flags.mechanism(settings, 1000, 50, 7).epsilon(3) == float("inf")
+    silent = ("--aggregator_type=dpsgd", "--noise_multiplier=0", "--clip_norm=1")
+    for arguments in ((), silent, ("--aggregator_type=secure_sum",)):
+        assert mechanism(*arguments).epsilon(3) == float("inf")
 
 
 def test_a_tree_lasts_as_long_as_a_clients_turn():
     arguments = ["--aggregator_type=dpftrl", "--noise_multiplier=1", "--clip_norm=1"]
-    assert aggregation_flags.mechanism(resolve(*arguments), 1000, 30, 7).restart_frequency == 33
-    chosen = resolve(*arguments, "--dpftrl_restart_rounds=5")
-    assert aggregation_flags.mechanism(chosen, 1000, 30, 7).restart_frequency == 5
+    assert mechanism(*arguments, cohort_size=30).restart_frequency == 33
+    assert mechanism(*arguments, "--dpftrl_restart_rounds=5", cohort_size=30).restart_frequency == 5
 
 
 @pytest.mark.parametrize(
@@ -96,14 +100,12 @@ def test_a_tree_lasts_as_long_as_a_clients_turn():
     ],
 )
 def test_bands_span_no_more_than_a_clients_return_unless_told(arguments, expected):
-    settings = resolve("--aggregator_type=mf_dpftrl", "--noise_multiplier=1", "--clip_norm=1", *arguments)
-    assert aggregation_flags.mechanism(settings, 1000, 300, 7).bands == expected
+    banded = ("--aggregator_type=mf_dpftrl", "--noise_multiplier=1", "--clip_norm=1")
+    assert mechanism(*banded, *arguments, cohort_size=300).bands == expected
 
 
 def test_the_accountant_is_that_of_the_flags():
-    by_rdp, by_pld = (
-        aggregation_flags.mechanism(resolve(*DPSGD, f"--accountant={name}"), 1000, 50, 7) for name in ("rdp", "pld")
-    )
+    by_rdp, by_pld = (mechanism(*DPSGD, f"--accountant={name}") for name in ("rdp", "pld"))
     assert by_pld.epsilon(20) == by_pld.report(20)["guarantees"][0]["epsilon_pld"] < by_rdp.epsilon(20)
 
 
@@ -116,9 +118,9 @@ def test_the_accountant_is_that_of_the_flags():
 )
 def test_noise_that_does_not_fit_the_cohort_is_refused(arguments, message):
     with pytest.raises(UsageError, match=message):
-        aggregation_flags.mechanism(resolve(*arguments), 1000, 20, 7)
+        mechanism(*arguments, cohort_size=20)
 
 
 def test_a_cohort_above_the_population_is_refused():
     with pytest.raises(UsageError, match="--clients_per_round=20 is more than the 10 clients that take part"):
-        aggregation_flags.mechanism(resolve(), 10, 20, 7)
+        mechanism(cohort_size=20, population=10)

@@ -1,0 +1,65 @@
+"""What the flags of a study choose, as small frozen dataclasses; nothing here imports TensorFlow.
+
+Flags modules make them, everything below takes them. Equal ones, which have equal hashes, compute the same.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerOptimizer:
+    """An optimizer on the server.
+
+    Attributes:
+      name: One of `server.OPTIMIZERS`.
+      learning_rate: Its learning rate.
+      hyperparameters: (name, value) of those that do not have their default.
+    """
+
+    name: str
+    learning_rate: float
+    hyperparameters: tuple[tuple[str, float], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Cohorts:
+    """How a round's clients are drawn.
+
+    Attributes:
+      size: Clients of a round; under Poisson sampling the expected number.
+      sampling: One of `cohorts.SAMPLINGS`.
+    """
+
+    size: int
+    sampling: str = "fixed"
+
+
+@dataclasses.dataclass(frozen=True)
+class Aggregation:
+    """How a cohort's deltas become one, and what noise is added.
+
+    Attributes:
+      kind: `mean`, `secure_sum`, or a kind of `mechanisms.Mechanism` with noise.
+      client_weighting: Weight of a client in the mean, `uniform` or `num_examples`.
+      clip_norm: L2 norm that a delta is clipped to, with `unclip_quantile` only at first; None for none.
+      unclip_quantile: Quantile of the deltas' norms that the clip norm follows; None for one that stays.
+      noise_multiplier: Standard deviation of the noise on the sum, in clip norms.
+      noise_seed: Seed of the noise, which then guarantees nothing; None for the system's entropy.
+      target_delta: Delta of the reported epsilon; None for the mechanism's own.
+      accountant: One of `mechanisms.ACCOUNTANTS`.
+      restart_rounds: For `dpftrl`, rounds of one tree; None for those in which, by turns, each client comes once.
+      bands: For `mf_dpftrl`, rounds over which noise cancels; None for a number that fits the cohorts.
+      bits: For `ddp`, bits of a coordinate of the sum.
+    """
+
+    kind: str = "mean"
+    client_weighting: str = "uniform"
+    clip_norm: float | None = None
+    unclip_quantile: float | None = None
+    noise_multiplier: float = 0.0
+    noise_seed: int | None = None
+    target_delta: float | None = None
+    accountant: str = "rdp"
+    restart_rounds: int | None = None
+    bands: int | None = None
+    bits: int = 20
