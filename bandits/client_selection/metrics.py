@@ -1,32 +1,34 @@
-"""Names of the columns of a client-selection run's `metrics.csv`, and what is measured of all clients' losses."""
+"""Metrics of a client-selection run, and what is measured of all clients' losses."""
 
 import numpy as np
 
-LOSS = "train/loss"  # Mean training loss per example of the round's mini-batches, before each step.
-UPDATE_NORM = "train/update_norm"  # L2 norm of the aggregated update.
-LEARNING_RATE = "train/learning_rate"
-EMPTY_CLIENTS = "train/empty_clients"
-NONFINITE_CLIENTS = "train/nonfinite_clients"
-MODEL_TRANSFERS = "communication/model_transfers"  # Models sent to clients and updates sent back.
-LOSS_POLLS = "communication/loss_polls"  # Clients asked for their exact loss; the model sent for it is counted above.
-GLOBAL_LOSS = "eval/global_loss"  # Training loss of all clients, each weighted by its data.
-JAIN_INDEX = "eval/jain_index"  # Fairness of the clients' training losses.
-WORST_DECILE_LOSS = "eval/worst_decile_loss"  # Mean of the largest tenth of them.
-ACCURACY = "eval/accuracy"  # On held-out examples.
+from optimization.study.metrics import Metric, declared
 
-COLUMNS = (
-    LOSS,
-    UPDATE_NORM,
-    LEARNING_RATE,
-    EMPTY_CLIENTS,
-    NONFINITE_CLIENTS,
-    MODEL_TRANSFERS,
-    LOSS_POLLS,
-    GLOBAL_LOSS,
-    JAIN_INDEX,
-    WORST_DECILE_LOSS,
-    ACCURACY,
+LOSS = Metric("train/loss", "Training loss per example of the round's mini-batches, before each step", better="down")
+UPDATE_NORM = Metric("train/update_norm", "L2 norm of the aggregated update")
+LEARNING_RATE = Metric("train/learning_rate", "Learning rate of the clients")
+EMPTY_CLIENTS = Metric("train/empty_clients", "Clients without an example")
+NONFINITE_CLIENTS = Metric("train/nonfinite_clients", "Clients whose training diverged")
+MODEL_TRANSFERS = Metric(
+    "communication/model_transfers", "Models sent to clients, those for polls too, and updates sent back", better="down"
 )
+LOSS_POLLS = Metric("communication/loss_polls", "Clients asked for their exact loss", better="down")
+GLOBAL_LOSS = Metric(
+    "eval/global_loss",
+    "Training loss of all clients, each weighted by its data",
+    better="down",
+    evaluated=True,
+    told=True,
+)
+JAIN_INDEX = Metric(
+    "eval/jain_index", "Fairness of the clients' training losses", better="up", evaluated=True, told=True
+)
+WORST_DECILE_LOSS = Metric(
+    "eval/worst_decile_loss", "Mean of the largest tenth of the clients' losses", better="down", evaluated=True
+)
+ACCURACY = Metric("eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, told=True)
+
+COLUMNS = declared(vars())
 
 
 def jain_index(losses: np.ndarray) -> float:

@@ -1,29 +1,19 @@
-"""Names of the columns of MAB-FL's `metrics.csv`; AUCs are the target's."""
+"""Metrics of MAB-FL; AUCs are the target's."""
 
-ACTION = "action"  # Row of `combinations.csv` that became the global model; TUNING in the target's own rounds.
-TRIED = "tried"  # Combinations that were averaged and measured.
-LOCAL_AUC = "local_auc"  # Validation, the target's own model after training.
-GLOBAL_AUC = "global_auc"  # Validation, the global model after averaging.
-OVER_TARGET = "increase_over_target"  # The latter minus the former.
-OVER_PREVIOUS = "increase_over_previous"  # The global model minus that of the round before.
-REWARD = "reward"  # Of the action.
-BEST_AUC = "best_auc"  # Validation, the best global model so far.
-NONFINITE = "nonfinite_workers"  # Participants whose training diverged.
-COMMUNICATIONS = "communications"  # Exchanges between server and participants so far.
-TEST_AUC = "test_auc"  # The global model.
+from optimization.study.metrics import Metric, declared
 
 TUNING = -1
 
-COLUMNS = (
-    ACTION,
-    TRIED,
-    LOCAL_AUC,
-    GLOBAL_AUC,
-    OVER_TARGET,
-    OVER_PREVIOUS,
-    REWARD,
-    BEST_AUC,
-    NONFINITE,
-    COMMUNICATIONS,
-    TEST_AUC,
-)
+ACTION = Metric("action", f"Row of combinations.csv that became the global model; {TUNING} in the target's own rounds")
+TRIED = Metric("tried", "Combinations that were averaged and measured")
+LOCAL_AUC = Metric("local_auc", "Validation, the target's own model after training", better="up")
+GLOBAL_AUC = Metric("global_auc", "Validation, the global model after averaging", better="up")
+OVER_TARGET = Metric("increase_over_target", "The global model's AUC minus the target's own", better="up")
+OVER_PREVIOUS = Metric("increase_over_previous", "The global model's AUC minus that of the round before", better="up")
+REWARD = Metric("reward", "Reward of the action", better="up")
+BEST_AUC = Metric("best_auc", "Validation, the best global model so far", better="up", told=True)
+NONFINITE = Metric("nonfinite_workers", "Participants whose training diverged")
+COMMUNICATIONS = Metric("communications", "Exchanges between server and participants so far", better="down")
+TEST_AUC = Metric("test_auc", "Test, the global model", better="up", told=True)
+
+COLUMNS = declared(vars())

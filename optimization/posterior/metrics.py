@@ -1,4 +1,4 @@
-"""Names of the columns of a run's `metrics.csv`, and what is made of them."""
+"""Metrics of a run, and what is made of them."""
 
 from collections.abc import Sequence
 
@@ -6,20 +6,31 @@ import numpy as np
 import pandas as pd
 from sklearn import metrics as sklearn_metrics
 
-LOSS = "train/loss"  # Mean training loss per example of the round's mini-batches, before each step.
-UPDATE_NORM = "train/update_norm"  # L2 norm of the aggregated update.
-EXAMPLES = "train/examples"
-EMPTY_CLIENTS = "train/empty_clients"
-NONFINITE_CLIENTS = "train/nonfinite_clients"
+from optimization.study.metrics import Metric
+
+LOSS = Metric("train/loss", "Training loss per example of the round's mini-batches, before each step", better="down")
+UPDATE_NORM = Metric("train/update_norm", "L2 norm of the aggregated update")
+EXAMPLES = Metric("train/examples", "Examples of the cohort")
+EMPTY_CLIENTS = Metric("train/empty_clients", "Clients without an example")
+NONFINITE_CLIENTS = Metric("train/nonfinite_clients", "Clients whose training diverged")
 TRAINING = (LOSS, UPDATE_NORM, EXAMPLES, EMPTY_CLIENTS, NONFINITE_CLIENTS)
 
 # Of the server's model after the round: on validation data (eval), and on the training data of the round's cohort.
-SETS = ("eval", "cohort")
+SETS = {"eval": "validation data", "cohort": "the cohort's training data"}
 MEASURES = ("accuracy", "loss", "recall", "precision")  # Recall and precision are means over the labels that occur.
-MEASURED = tuple(f"{part}/{measure}" for part in SETS for measure in MEASURES)
-RUNNING = tuple(f"running/{name}" for name in MEASURED)  # Means over the last ten rounds.
 WINDOW = 10
-ACCURACY = "eval/accuracy"
+
+
+def _measured(part: str, measure: str, window: int = 0) -> Metric:
+    """Returns a measure of a set, of one round or as a mean over the last ones."""
+    about = f"{measure.capitalize()} on {SETS[part]}{f', mean of {window} rounds' if window else ''}"
+    better, name = "down" if measure == "loss" else "up", f"{'running/' if window else ''}{part}/{measure}"
+    return Metric(name, about, better=better, told=name == "eval/accuracy")
+
+
+MEASURED = tuple(_measured(part, measure) for part in SETS for measure in MEASURES)
+RUNNING = tuple(_measured(part, measure, WINDOW) for part in SETS for measure in MEASURES)
+ACCURACY, RUNNING_ACCURACY = MEASURED[0], RUNNING[0]
 
 COLUMNS = (*TRAINING, *MEASURED, *RUNNING)
 
