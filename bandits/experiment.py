@@ -16,7 +16,7 @@ from data import clients, keys, tasks
 from optimization import aggregators, client_work, cohorts, models, options, server, task_model
 from optimization.posterior import options as posterior_options
 from optimization.privacy import mechanisms
-from optimization.runtime import serialization
+from optimization.runtime import rounds
 from optimization.selection import selected
 from optimization.study import compiled, frame, runner
 
@@ -201,9 +201,9 @@ def build(
 
     def written_inputs(round_num: int, cohort_seed: int | None) -> list[process.ClientInput]:
         inputs = cohort_inputs(settings, task, phase, round_num, cohort_seed=cohort_seed)
-        return serialization.written_ahead(inputs, client_type)
+        return rounds.written_ahead(inputs, client_type)
 
-    prepare = cohorts.PreparedAhead(written_inputs, phase.total_rounds)
+    prepare = cohorts.PreparedAhead(written_inputs, phase.total_rounds, rounds.at_hand().computing)
     poll_key = shared_process.key(task, phase, definition)
 
     def play_round(progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:

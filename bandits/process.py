@@ -17,7 +17,7 @@ import tensorflow_federated as tff
 from bandits import inference, losses, policies
 from data import clients
 from optimization import client_work, models, server, supervised
-from optimization.runtime import fusion
+from optimization.runtime import rounds
 
 
 class BanditState(NamedTuple):
@@ -315,7 +315,7 @@ class BanditProcess:
             )
             return tff.federated_zip(new_state), tff.federated_zip(metrics)
 
-        return fusion.fused(tff.templates.IterativeProcess(initialize, next_round))
+        return rounds.fused(tff.templates.IterativeProcess(initialize, next_round))
 
 
 # What a round reports as sums over its clients.

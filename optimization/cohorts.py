@@ -49,8 +49,6 @@ def as_integer(seed: np.ndarray) -> int:
     return int.from_bytes(np.asarray(seed).astype("<u4").tobytes(), "little")
 
 
-# Set while a worker has all that it computes on.
-worker_computes = threading.Event()
 _PATIENCE_SECONDS = 1.0
 
 
@@ -63,28 +61,30 @@ class PreparedAhead:
     returns or raises; rounds may come in any order.
     """
 
-    def __init__(self, prepare: Callable[..., Any], total_rounds: int):
+    def __init__(self, prepare: Callable[..., Any], total_rounds: int, computing: threading.Event):
         """Prepares nothing yet.
 
         Args:
           prepare: Reads the clients of a round; called in another thread, too.
           total_rounds: The last round.
+          computing: Set by the worker when it has all that it needs for a call.
         """
         self._prepare = prepare
         self._total_rounds = total_rounds
+        self._computing = computing
         self._pool = concurrent.futures.ThreadPoolExecutor(1)
         self._ahead: dict[int, concurrent.futures.Future] = {}
 
     def __call__(self, round_num: int, *others: Any) -> Any:
-        worker_computes.set()
+        self._computing.set()
         ready = self._ahead.pop(round_num, None)
         prepared = ready.result() if ready else self._prepare(round_num, *others)
         self._ahead.clear()
         if round_num < self._total_rounds:
-            worker_computes.clear()
+            self._computing.clear()
             self._ahead[round_num + 1] = self._pool.submit(self._prepare_next, round_num + 1, *others)
         return prepared
 
     def _prepare_next(self, round_num: int, *others: Any) -> Any:
-        worker_computes.wait(_PATIENCE_SECONDS)
+        self._computing.wait(_PATIENCE_SECONDS)
         return self._prepare(round_num, *others)

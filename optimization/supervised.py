@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 
 from data import clients
 from optimization import client_work, models, server
-from optimization.runtime import fusion
+from optimization.runtime import rounds
 
 
 class SupervisedState(NamedTuple):
@@ -235,7 +235,7 @@ class SupervisedProcess:
             new_state = SupervisedState(step[0], step[1], aggregate.state)
             return tff.federated_zip(new_state), tff.federated_zip(metrics)
 
-        return fusion.fused(tff.templates.IterativeProcess(initialize, next_round))
+        return rounds.fused(tff.templates.IterativeProcess(initialize, next_round))
 
     def build_loss_poll(self, num_clients: int) -> tff.Computation:
         """Returns the computation (weights, clients) -> float32 [num_clients], exact losses at the clients' positions.

@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 
 from optimization import models, server, supervised
 from optimization.posterior import vectors
-from optimization.runtime import cohort_parts
+from optimization.runtime import rounds
 
 
 class CohortUpdates(NamedTuple):
@@ -102,7 +102,7 @@ def collect(each: tff.Computation, shared: Sequence[Any], cohort: Sequence[Any])
             value[rows[index]] = part
         others[index] = result[1]
 
-    cohort_parts.each_client(each, shared, cohort, take)
+    rounds.at_hand().each_client(each, shared, cohort, take)
     kept = np.flatnonzero(values.examples)
     for row, found in enumerate(kept):
         if row != found:

@@ -17,11 +17,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import tensorflow_federated as tff
-from tensorflow_federated.python.common_libs import structure
-from tensorflow_federated.python.core.impl.executors import cardinalities_utils
 
 from data.errors import Failure
-from optimization.runtime import connection, kept_rounds
+from optimization.runtime import connection, kept_rounds, serialization
 
 # A worker holds what each client returns until the part is summed, which grows like the server's state: with Adam, that
 # is two thirds of it. 64 clients of EMNIST's CNN (27 MB of state) are one part, 512 are seven.
@@ -44,23 +42,33 @@ class CohortPartsContext(tff.framework.SyncContext):
 
     The number of parts depends on the workers at the start, the cohort and the state's size. A part of a worker that
     is lost is played again by another; when the last is lost, `Failure` names it.
+
+    Attributes:
+      computing: Set whenever a worker has all that it needs for a call; who waits for that clears it before.
     """
 
-    def __init__(self, workers: Sequence[Worker], concurrent_calls: int = _ASSUMED_CALLS):
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        concurrent_calls: int = _ASSUMED_CALLS,
+        computing: threading.Event | None = None,
+    ):
         """Takes the workers.
 
         Args:
           workers: At least one.
           concurrent_calls: Clients that a worker computes at the same time.
+          computing: What the workers set when they have all that they need for a call; None if they do not.
         """
         self._workers = list(workers)
         self._concurrent_calls = concurrent_calls
         self._least_parts = len(workers)
+        self.computing = computing or threading.Event()
 
     def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
         """Runs a computation."""
         parameter = comp.type_signature.parameter
-        clients = _num_clients(arg, parameter)
+        clients = serialization.num_clients(arg, parameter) if parameter else 0
         wanted = max(self._least_parts, math.ceil(clients * _server_bytes(parameter) / _PART_BYTES))
         parts = min(wanted, clients)
         form = _compile_mergeable(comp) if parts > 1 else None
@@ -75,10 +83,10 @@ class CohortPartsContext(tff.framework.SyncContext):
         self._on_all(play, parts)
         merged = sums[0]
         for part in range(1, parts):
-            merged = self._on_one(form.merge, structure.Struct.unnamed(merged, sums[part]))
+            merged = self._on_one(form.merge, tff.structure.Struct.unnamed(merged, sums[part]))
         # The server's step needs no client any more.
         server = _take(arg, parameter, slice(0))
-        return self._on_one(form.after_merge, structure.Struct.unnamed(server, merged))
+        return self._on_one(form.after_merge, tff.structure.Struct.unnamed(server, merged))
 
     def each_client(
         self,
@@ -87,7 +95,16 @@ class CohortPartsContext(tff.framework.SyncContext):
         clients: Sequence[Any],
         take: Callable[[int, Any], None],
     ) -> None:
-        """Computes on every client of a cohort; see `each_client` below."""
+        """Computes on every client of a cohort, a bounded part at a time.
+
+        TFF's aggregations copy what they collect for every client, and return it in one message of at most 2 GB.
+
+        Args:
+          computation: (*shared at the server, values at clients) -> results at clients.
+          shared: What all clients are given.
+          clients: The cohort.
+          take: Called with each client's index and its result, in any order and thread.
+        """
         compiled = _compile(computation)
         bytes_of_one = max(1, _server_bytes(computation.type_signature.result.member))
         size = max(1, _RESULT_BYTES // bytes_of_one, min(self._concurrent_calls, _MOST_RESULT_BYTES // bytes_of_one))
@@ -95,7 +112,7 @@ class CohortPartsContext(tff.framework.SyncContext):
 
         def play(worker: Worker, part: int) -> None:
             first, end = bounds[part]
-            found = worker.invoke(compiled, structure.Struct.unnamed(*shared, clients[first:end]))
+            found = worker.invoke(compiled, tff.structure.Struct.unnamed(*shared, clients[first:end]))
             for index, result in enumerate(found, first):
                 take(index, result)
 
@@ -136,22 +153,6 @@ class CohortPartsContext(tff.framework.SyncContext):
                 f"{error} No other is left. Checkpoints are kept: the same command continues after the last."
             ) from error
         print(f"Warning: {error} The others play its part of the cohort from now on.", file=sys.stderr, flush=True)
-
-
-def each_client(
-    computation: tff.Computation, shared: Sequence[Any], clients: Sequence[Any], take: Callable[[int, Any], None]
-) -> None:
-    """Computes on every client of a cohort, on this process's workers, a bounded part at a time.
-
-    TFF's aggregations copy what they collect for every client, and return it in one message of at most 2 GB.
-
-    Args:
-      computation: (*shared at the server, values at clients) -> results at clients.
-      shared: What all clients are given.
-      clients: The cohort.
-      take: Called with each client's index and its result, in any order and thread.
-    """
-    tff.framework.get_context_stack().current.each_client(computation, shared, clients, take)
 
 
 def _work(play: Callable[[Worker, int], None], worker: Worker, waiting: collections.deque, failures: dict) -> None:
@@ -220,15 +221,11 @@ def _without_secure_sums(computation):
     return tff.framework.ConcreteComputation.with_type(plain, computation.type_signature)  # Keeps Python's containers.
 
 
-def _num_clients(arg: Any, parameter: tff.Type | None) -> int:
-    return cardinalities_utils.infer_cardinalities(arg, parameter).get(tff.CLIENTS, 0) if parameter else 0
-
-
 def _take(value: Any, type_spec: tff.Type, clients: slice) -> Any:
     """Returns an argument with only these of its clients."""
     if isinstance(type_spec, tff.StructType):
-        parts = zip(structure.from_container(value), structure.iter_elements(type_spec), strict=True)
-        return structure.Struct((name, _take(part, part_type, clients)) for part, (name, part_type) in parts)
+        parts = serialization.parts(value, type_spec)
+        return tff.structure.Struct((name, _take(part, part_type, clients)) for name, part, part_type in parts)
     if isinstance(type_spec, tff.FederatedType) and type_spec.placement is tff.CLIENTS and not type_spec.all_equal:
         return value[clients]
     return value
@@ -237,7 +234,7 @@ def _take(value: Any, type_spec: tff.Type, clients: slice) -> Any:
 def _server_bytes(type_spec: tff.Type | None) -> int:
     """Returns the size of what an argument holds at the server; axes without a size count as one."""
     if isinstance(type_spec, tff.StructType):
-        return sum(_server_bytes(part) for _, part in structure.iter_elements(type_spec))
+        return sum(_server_bytes(part) for part in type_spec)
     if isinstance(type_spec, tff.FederatedType):
         return 0 if type_spec.placement is tff.CLIENTS else _server_bytes(type_spec.member)
     if isinstance(type_spec, tff.TensorType):

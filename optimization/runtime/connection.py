@@ -5,15 +5,13 @@ and with it the seeds of privacy noise), the data of the cohort's simulated clie
 Who reaches a worker's port can run code there. Across networks that are not trusted, tunnel it.
 """
 
-import functools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
 import tensorflow_federated as tff
-from tensorflow_federated.python.core.environments.tensorflow_frontend import tensorflow_computation
 
 from data.errors import Failure
 from optimization.runtime import executor
@@ -38,46 +36,20 @@ def channel(address: str) -> grpc.Channel:
     return grpc.insecure_channel(address, _OPTIONS)
 
 
-class _Executors(tff.framework.ResourceManagingExecutorFactory):
-    """Keeps an executor a cohort size until it has had its share of computations."""
-
-    def create_executor(self, cardinalities):
-        remote = super().create_executor(cardinalities)
-        if not remote.is_full:
-            return remote
-        self.clean_up_executor(cardinalities)
-        return super().create_executor(cardinalities)
-
-
-def context(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecutionContext:
-    """Returns a context that runs compiled computations on a worker."""
-    last = executor.LastResult()
-
-    def create(cardinalities):
-        remote = executor.Executor(stub, last)
-        remote.set_cardinalities({tff.CLIENTS: 0, **cardinalities})
-        return remote
-
-    return tff.framework.SyncExecutionContext(
-        executor_fn=_Executors(create),
-        transform_result=tensorflow_computation.transform_result,
-    )
-
-
-class RemoteWorker:
+class RemoteWorker(executor.Executor):
     """A worker on another machine. TFF alone would wait for a lost one without limit."""
 
-    def __init__(self, address: str):
+    def __init__(self, address: str, on_call: Callable[[], None]):
         self.address = address
         self._lost: str | None = None
         self._channel = channel(address)
-        self._stub = tff.framework.RemoteExecutorGrpcStub(self._channel)
-        self._context = context(self)
+        self._connected = tff.framework.RemoteExecutorGrpcStub(self._channel)
+        super().__init__(self._connected, on_call)
 
     @property
     def is_ready(self) -> bool:
         """Whether it has answered."""
-        return self._stub.is_ready
+        return self._connected.is_ready
 
     def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
         """Runs a compiled computation there.
@@ -85,23 +57,14 @@ class RemoteWorker:
         Raises:
           WorkerLostError: If the worker cannot be reached any more.
         """
-        return self._context.invoke(computation, argument)
-
-    def __getattr__(self, name: str):
-        """Stands in for TFF's stub: its remote calls, but a worker out of reach is lost instead of tried again."""
-        return functools.partial(self._call, name, getattr(self.__dict__["_stub"], name))
-
-    def _call(self, name: str, call, request):
         try:
             if self._lost is None:
-                return call(request)
-        except (tff.framework.RetryableError, ValueError) as error:  # Unreachable; or closed by `_watch`.
+                return super().invoke(computation, argument)
+        except tff.framework.RetryableError as error:
             self._lose(error.details() if isinstance(error, grpc.Call) else str(error))
-        except grpc.RpcError as error:
-            if self._lost is None and error.code() != grpc.StatusCode.CANCELLED:
+        except (grpc.RpcError, ValueError):
+            if self._lost is None:  # Else `_watch` has closed the channel.
                 raise
-        if name.startswith("dispose"):  # Nothing is left there to dispose of.
-            return None
         raise WorkerLostError(f"The TFF worker {self.address} was lost ({self._lost}).")
 
     def _lose(self, why: str) -> None:
@@ -127,13 +90,13 @@ class RemoteWorker:
                 time.sleep(_PING_EVERY_SECONDS)
 
 
-def connect(addresses: Sequence[str]) -> list[RemoteWorker]:
-    """Returns the workers at these addresses, each of which has answered.
+def connect(addresses: Sequence[str], on_call: Callable[[], None] = lambda: None) -> list[RemoteWorker]:
+    """Returns the workers at these addresses, each of which has answered; for `on_call` see `executor.Executor`.
 
     Raises:
       Failure: If one does not within ten seconds.
     """
-    workers = [RemoteWorker(address) for address in addresses]
+    workers = [RemoteWorker(address, on_call) for address in addresses]
     deadline = time.monotonic() + _START_SECONDS
     for worker in workers:
         while not worker.is_ready:

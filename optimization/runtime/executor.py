@@ -1,155 +1,181 @@
-"""TFF's executor for a worker, but with less for a round to wait for."""
+"""Has a worker compute: TFF's remote calls in TFF's order, but with less for a round to wait for.
 
+TFF's own executor sends every argument and every computation anew, and disposes of what they were before it goes on.
+"""
+
+import collections
 import concurrent.futures
-import contextlib
-import dataclasses
 import itertools
-import weakref
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow_federated as tff
-from tensorflow_federated.proto.v0 import executor_pb2
-from tensorflow_federated.python.common_libs import structure, tracing
-from tensorflow_federated.python.core.environments.tensorflow_frontend import tensorflow_computation
-from tensorflow_federated.python.core.impl.executors import remote_executor, value_serialization
 
-from optimization import cohorts
-from optimization.runtime import serialization
+from optimization.runtime import private, serialization
 
-_KEPT_COMPUTATIONS = 8
+_MOST_EXECUTORS = 10
 _MOST_COMPUTATIONS = 6  # A worker keeps the sessions, some megabytes each, of all that an executor ever had.
-_disposals = concurrent.futures.ThreadPoolExecutor(1)
-# TFF would log how long each of a round's hundreds of values takes to be sent, which takes longer than to send it.
-tracing.set_tracing_providers([])
 
 
-@dataclasses.dataclass
-class LastResult:
-    """What the last call of a worker gave, if it can be an argument of the next: one for all executors of the worker.
+class _AtWorker(NamedTuple):
+    """An executor at the worker, which is for cohorts of one size.
 
     Attributes:
-      at_worker: The result there; None without one.
-      found: The same here, once it has come.
+      name: Its id there.
+      computations: What it holds, by Python's id: the computation, so that no other one gets that id, and its id there.
     """
 
-    at_worker: remote_executor.RemoteValue | None = None
-    found: Any = None
+    name: private.calls.ExecutorId
+    computations: dict[int, tuple[tff.framework.ConcreteComputation, private.calls.ValueRef]]
 
 
-class Executor(remote_executor.RemoteExecutor):
-    """Writes arguments itself, sends a computation once, and disposes of values while the program goes on.
+class _Result(NamedTuple):
+    """What a call gave, there and here."""
 
-    The server's state that a round returns stays at the worker too: a next round from that very state is not sent it.
+    executor: _AtWorker
+    reference: private.calls.ValueRef
+    type_spec: tff.Type
+    value: Any
+
+
+class Executor:
+    """Runs compiled computations on a worker.
+
+    It sends a computation once, and disposes of values while the program goes on. The server's state that a round
+    returns stays at the worker too: a next round from that very state is not sent it.
     """
 
-    def __init__(self, stub: tff.framework.RemoteExecutorStub, last: LastResult):
-        super().__init__(stub)
-        self._computations: dict[int, tuple[tff.framework.ConcreteComputation, executor_pb2.ValueRef]] = {}
-        self._last = last
-        self._sent = 0
-        self._disposal: weakref.finalize | None = None
+    def __init__(self, stub: tff.framework.RemoteExecutorStub, on_call: Callable[[], None] = lambda: None):
+        """Sends nothing yet.
 
-    @property
-    def is_full(self) -> bool:
-        """Whether to take another executor for the next call, so that the worker forgets what this one computed."""
-        return self._sent >= _MOST_COMPUTATIONS
+        Args:
+          stub: The worker's remote calls.
+          on_call: Called when the worker has all that it needs for a call.
+        """
+        self._stub = stub
+        self._on_call = on_call
+        self._executors: collections.OrderedDict[int, _AtWorker] = collections.OrderedDict()
+        self._last: _Result | None = None
+        self._disposals = concurrent.futures.ThreadPoolExecutor(1)
 
-    def set_cardinalities(self, cardinalities) -> None:
-        """Makes the executor at the worker; see `tff.framework.RemoteExecutor`."""
-        super().set_cardinalities(cardinalities)
-        # TFF forgets executors of cohort sizes it has not seen for a while, and leaves them at the worker.
-        request = executor_pb2.DisposeExecutorRequest(executor=self._executor_id)
-        self._disposal = weakref.finalize(self, _in_background, self._stub.dispose_executor, request)
-        self._disposal.atexit = False
+    def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
+        """Returns what a computation returns for an argument.
 
-    def _clear_executor(self) -> None:
-        if self._disposal:
-            self._disposal.detach()  # Twice would count for another executor of this cohort size.
-        self._computations.clear()
-        self._last.at_worker = self._last.found = None
-        super()._clear_executor()
+        Raises:
+          TypeError, ValueError: If the argument is not of its type.
+          tff.framework.RetryableError: If the worker is out of reach.
+        """
+        parameter = computation.type_signature.parameter
+        cohort_size = 0 if parameter is None else serialization.num_clients(argument, parameter)
+        try:
+            return self._call(self._executor(cohort_size), computation, argument)
+        except Exception:
+            if cohort_size in self._executors:
+                self._forget(cohort_size)
+            raise
 
-    async def create_value(self, value: Any, type_spec: tff.Type | None = None) -> remote_executor.RemoteValue:
-        """Sends a value; see `tff.framework.RemoteExecutor`."""
-        if isinstance(value, tff.framework.ConcreteComputation):
-            return self._computation(value, type_spec)
-        if not isinstance(type_spec, tff.FederatedType):
-            return await super().create_value(tensorflow_computation.transform_args(value), type_spec)
-        self._check_has_executor_id()
-        if (index := next(self._same_at_worker(value, type_spec), None)) is not None:
-            return await self.create_selection(self._last.at_worker, index)
-        request = executor_pb2.CreateValueRequest(executor=self._executor_id)
-        serialization.write(request.value, value, type_spec)
-        response = self._stub.create_value(request)
-        return remote_executor.RemoteValue(response.value_ref, type_spec, self)
+    def _executor(self, cohort_size: int) -> _AtWorker:
+        """Returns the executor at the worker, with room for one more computation."""
+        executor = self._executors.get(cohort_size)
+        if executor and len(executor.computations) == _MOST_COMPUTATIONS:
+            self._forget(cohort_size).exception()  # Before that, the worker would give the same one again.
+        if cohort_size not in self._executors:
+            if len(self._executors) == _MOST_EXECUTORS:
+                self._forget(next(iter(self._executors)))
+            request = private.calls.GetExecutorRequest()
+            request.cardinalities.add(cardinality=cohort_size).placement.uri = tff.CLIENTS.uri
+            self._executors[cohort_size] = _AtWorker(self._stub.get_executor(request).executor, {})
+        self._executors.move_to_end(cohort_size)
+        return self._executors[cohort_size]
 
-    async def create_call(self, comp, arg=None) -> remote_executor.RemoteValue:
-        """Has the worker compute; see `tff.framework.RemoteExecutor`."""
-        cohorts.worker_computes.set()
-        result = await super().create_call(comp, arg)
-        self._last.found, self._last.at_worker = None, result if _comes_back(comp.type_signature) else None
-        return result
+    def _forget(self, cohort_size: int) -> concurrent.futures.Future:
+        """Has the worker forget an executor and all that it holds; returns what is done when it has."""
+        executor = self._executors.pop(cohort_size)
+        if self._last and self._last.executor is executor:
+            self._last = None
+        request = private.calls.DisposeExecutorRequest(executor=executor.name)
+        return self._disposals.submit(self._stub.dispose_executor, request)
 
-    async def _compute(self, value_ref: executor_pb2.ValueRef, type_spec: tff.Type) -> Any:
-        found = await super()._compute(value_ref, type_spec)
-        if self._last.at_worker is not None and self._last.at_worker.reference is value_ref:
-            self._last.found = found
-        return found
+    def _call(self, executor: _AtWorker, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
+        signature, sent = computation.type_signature, []
+        request = private.calls.CreateCallRequest(
+            executor=executor.name, function_ref=self._sent_once(executor, computation)
+        )
+        if signature.parameter is not None:
+            request.argument_ref.CopyFrom(self._send(executor, argument, signature.parameter, sent))
+        self._on_call()
+        reference = self._stub.create_call(request).value_ref
+        if self._last:
+            self._dispose(self._last.executor, [self._last.reference])
+            self._last = None
+        answer = self._stub.compute(private.calls.ComputeRequest(executor=executor.name, value_ref=reference))
+        result = serialization.read(answer.value, signature.result)
+        if isinstance(signature.result, tff.StructType):
+            self._last = _Result(executor, reference, signature.result, result)
+        else:
+            sent.append(reference)
+        self._dispose(executor, sent)
+        return tff.types.type_to_py_container(result, signature.result)
 
-    def _same_at_worker(self, value: Any, type_spec: tff.FederatedType) -> Iterator[int]:
-        """Yields which parts of the last call's result a value is, array for array."""
-        last = self._last
-        if last.found is None or last.at_worker._executor is not self or not type_spec.all_equal:
-            return
-        for index, (_, part_type) in enumerate(structure.iter_elements(last.at_worker.type_signature)):
-            if part_type == type_spec:
-                leaves = (serialization.leaves(one, type_spec.member) for one in (last.found[index], value))
-                if all(found is given and _never_changes(found) for found, given in itertools.zip_longest(*leaves)):
-                    yield index
-
-    def _computation(self, computation, type_spec: tff.Type) -> remote_executor.RemoteValue:
+    def _sent_once(self, executor: _AtWorker, computation: tff.framework.ConcreteComputation) -> private.calls.ValueRef:
         """Returns the worker's copy of a computation, which keeps it ready for the next round."""
-        self._check_has_executor_id()
-        if id(computation) not in self._computations:
-            if len(self._computations) == _KEPT_COMPUTATIONS:
-                _, reference = self._computations.pop(next(iter(self._computations)))
-                self._dispose(reference, self._executor_id)
-            request = executor_pb2.CreateValueRequest(executor=self._executor_id)
-            request.value.CopyFrom(value_serialization.serialize_value(computation, type_spec)[0])
-            self._sent += 1
-            # Held with the computation, so that no other one gets its id.
-            self._computations[id(computation)] = computation, self._stub.create_value(request).value_ref
-        return _Kept(self._computations[id(computation)][1], type_spec, self)
+        if id(computation) not in executor.computations:
+            message, _ = tff.framework.serialize_value(computation, computation.type_signature)
+            request = private.calls.CreateValueRequest(executor=executor.name, value=message)
+            executor.computations[id(computation)] = computation, self._stub.create_value(request).value_ref
+        return executor.computations[id(computation)][1]
 
-    def _dispose(self, value_ref: executor_pb2.ValueRef, value_executor_id: executor_pb2.ExecutorId) -> None:
-        if value_executor_id == self._executor_id:
-            request = executor_pb2.DisposeRequest(executor=value_executor_id, value_ref=[value_ref])
-            _in_background(self._stub.dispose, request)
+    def _send(self, executor: _AtWorker, value: Any, type_spec: tff.Type, sent: list) -> private.calls.ValueRef:
+        """Sends a value, a struct of arguments part by part, and notes in `sent` what then is there."""
+        if isinstance(value, tff.structure.Struct) and isinstance(type_spec, tff.StructType):
+            request = private.calls.CreateStructRequest(executor=executor.name)
+            for name, part, part_type in serialization.parts(value, type_spec):
+                request.element.add(name=name, value_ref=self._send(executor, part, part_type, sent))
+            reference = self._stub.create_struct(request).value_ref
+        elif (index := self._place_in_last(executor, value, type_spec)) is not None:
+            request = private.calls.CreateSelectionRequest(
+                executor=executor.name, source_ref=self._last.reference, index=index
+            )
+            reference = self._stub.create_selection(request).value_ref
+        else:
+            request = private.calls.CreateValueRequest(executor=executor.name)
+            serialization.write(request.value, value, type_spec)
+            reference = self._stub.create_value(request).value_ref
+        sent.append(reference)
+        return reference
+
+    def _place_in_last(self, executor: _AtWorker, value: Any, type_spec: tff.Type) -> int | None:
+        """Returns which part of the last call's result a value is, array for array."""
+        last = self._last
+        if not (last and last.executor is executor and isinstance(type_spec, tff.FederatedType)):
+            return None
+        for index, (part, part_type) in enumerate(zip(last.value, last.type_spec, strict=True)):
+            if part_type == type_spec:
+                pairs = itertools.zip_longest(*(serialization.leaves(one, type_spec.member) for one in (part, value)))
+                if all(found is given and _never_changes(found) for found, given in pairs):
+                    return index
+        return None
+
+    def _dispose(self, executor: _AtWorker, references: list[private.calls.ValueRef]) -> None:
+        request = private.calls.DisposeRequest(executor=executor.name, value_ref=references)
+        self._disposals.submit(self._stub.dispose, request)
 
 
-class _Kept(remote_executor.RemoteValue):
-    """A value that stays at the worker when this object is gone."""
+def tffs_own(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecutionContext:
+    """Returns what TFF itself has in place of an `Executor`."""
 
-    def __init__(self, value_ref: executor_pb2.ValueRef, type_spec: tff.Type, executor: Executor):
-        self._value_ref = value_ref
-        self._type_signature = type_spec
-        self._executor = executor
+    def create(cardinalities):
+        remote = tff.framework.RemoteExecutor(stub)
+        remote.set_cardinalities({tff.CLIENTS: 0, **cardinalities})
+        return remote
 
-
-def _comes_back(signature: tff.FunctionType) -> bool:
-    """Whether a computation returns, as a part of its result, what it also takes."""
-    if not isinstance(signature.parameter, tff.StructType) or not isinstance(signature.result, tff.StructType):
-        return False
-    taken = [part for _, part in structure.iter_elements(signature.parameter)]
-    return any(part in taken for _, part in structure.iter_elements(signature.result))
+    return tff.framework.SyncExecutionContext(
+        tff.framework.ResourceManagingExecutorFactory(create),
+        transform_args=tff.tensorflow.transform_args,
+        transform_result=tff.tensorflow.transform_result,
+    )
 
 
 def _never_changes(leaf: Any) -> bool:
     return not isinstance(leaf, np.ndarray) or not leaf.flags.writeable
-
-
-def _in_background(call: Callable[[Any], Any], request: Any) -> None:
-    with contextlib.suppress(RuntimeError):  # The program is ending, and its worker with it.
-        _disposals.submit(call, request)

@@ -10,24 +10,18 @@ import tensorflow_privacy as tfp
 from google._upb import _message
 from tensorflow_federated.proto.v0 import computation_pb2, executor_pb2
 from tensorflow_federated.python.aggregators import distributed_dp
-from tensorflow_federated.python.common_libs import tracing
 from tensorflow_federated.python.core.impl.types import type_transformations
 
-# Messages of computations and types, and of a worker's calls and values.
+# Messages of computations and their types, and of a worker's calls and values.
 computations, calls = computation_pb2, executor_pb2
-DistributedDpSumFactory = distributed_dp.DistributedDpSumFactory
 # (type, function (part) -> (part, whether it is another)) -> (type, whether it is another), from the leaves up.
 transform_type = type_transformations.transform_type_postorder
+DistributedDpSumFactory = distributed_dp.DistributedDpSumFactory
 
 
 def allow_deep_messages() -> None:
     """Lets messages nest deeper than the hundred levels of protobuf's default, as aggregators inside aggregators do."""
     _message.SetAllowOversizeProtos(True)
-
-
-def trace_nothing() -> None:
-    """Keeps TFF from logging how long it takes to send each of a round's hundreds of values: longer than to send it."""
-    tracing.set_tracing_providers([])
 
 
 def replace_sums(

@@ -3,25 +3,32 @@
 TFF's own serialization copies an array for every container around it, which takes longer than a short round.
 """
 
-import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow_federated as tff
-from tensorflow_federated.proto.v0 import executor_pb2
-from tensorflow_federated.python.common_libs import structure
-from tensorflow_federated.python.core.environments.tensorflow_frontend import tensorflow_computation
-from tensorflow_federated.python.core.impl.compiler import array
-from tensorflow_federated.python.core.impl.executors import value_serialization
-from tensorflow_federated.python.core.impl.types import dtype_utils, type_serialization
+
+from optimization.runtime import private
 
 # Rounds with more than this take long anyway, and the messages would take memory.
 _MOST_AHEAD_BYTES = 64 * 1000**2
 _SCALARS = {"int32": "int32_list", "int64": "int64_list", "float32": "float32_list", "float64": "float64_list"}
 
 
-def write(message: executor_pb2.Value, value: Any, type_spec: tff.Type) -> None:
+class Cohort(list):
+    """Values of clients, with messages of them that `write` only copies; not to be changed."""
+
+    def __init__(self, values: Sequence[Any], messages: Sequence[private.calls.Value] = ()):
+        super().__init__(values)
+        self.messages = messages
+
+    def __getitem__(self, index):
+        found = super().__getitem__(index)
+        return Cohort(found, self.messages[index]) if isinstance(index, slice) else found
+
+
+def write(message: private.calls.Value, value: Any, type_spec: tff.Type) -> None:
     """Writes a value into an empty message.
 
     Args:
@@ -32,21 +39,19 @@ def write(message: executor_pb2.Value, value: Any, type_spec: tff.Type) -> None:
     Raises:
       TypeError, ValueError: If the value is not of that type.
     """
-    if isinstance(value, _Written) and value.message is not None:
-        message.CopyFrom(value.message)
-    elif isinstance(type_spec, tff.FederatedType):
-        for member in [value] if type_spec.all_equal else value:
-            write(message.federated.value.add(), member, type_spec.member)
-        message.federated.type.CopyFrom(type_serialization.serialize_type(type_spec).federated)
+    if isinstance(type_spec, tff.FederatedType):
+        if isinstance(value, Cohort) and value.messages:
+            message.federated.value.extend(value.messages)
+        else:
+            for member in [value] if type_spec.all_equal else value:
+                write(message.federated.value.add(), member, type_spec.member)
+        message.federated.type.CopyFrom(tff.types.serialize_type(type_spec).federated)
     elif isinstance(type_spec, tff.StructType):
         message.struct.SetInParent()  # One without elements is not absent.
-        for part, (name, part_type) in zip(_parts(value, type_spec), structure.iter_elements(type_spec), strict=True):
-            element = message.struct.element.add()
-            if name:
-                element.name = name
-            write(element.value, part, part_type)
+        for name, part, part_type in parts(value, type_spec):
+            write(message.struct.element.add(name=name).value, part, part_type)
     elif _is_plain(value, type_spec):
-        message.array.dtype = dtype_utils.to_proto(type_spec.dtype.type)
+        message.array.dtype = tff.types.serialize_type(type_spec).tensor.dtype
         message.array.shape.SetInParent()
         if value.ndim:
             message.array.shape.dim.extend(value.shape)
@@ -54,53 +59,73 @@ def write(message: executor_pb2.Value, value: Any, type_spec: tff.Type) -> None:
         else:
             getattr(message.array, _SCALARS[value.dtype.name]).value.append(value.item())
     else:
-        value = tensorflow_computation.transform_args(value)
-        message.CopyFrom(value_serialization.serialize_value(value, type_spec)[0])
+        message.CopyFrom(tff.framework.serialize_value(tff.tensorflow.transform_args(value), type_spec)[0])
 
 
-class _Written:
-    """Added to the class of a value whose message may exist."""
+def read(message: private.calls.Value, type_spec: tff.Type) -> Any:
+    """Returns a message's value, as TFF's own serialization does. Arrays cannot be changed.
 
-    message: executor_pb2.Value | None = None
+    TFF logs how long each part takes, and that takes longer.
+    """
+    if isinstance(type_spec, tff.FederatedType):
+        members = [read(member, type_spec.member) for member in message.federated.value]
+        return members[0] if type_spec.all_equal else members
+    if isinstance(type_spec, tff.StructType):
+        names, elements = tff.structure.name_list_with_nones(type_spec), message.struct.element
+        values = [read(element.value, part_type) for element, part_type in zip(elements, type_spec, strict=True)]
+        return tff.structure.Struct(zip(names, values, strict=True))
+    if message.array.content:
+        return np.frombuffer(message.array.content, type_spec.dtype).reshape(message.array.shape.dim)
+    if isinstance(type_spec, tff.TensorType) and not type_spec.shape and type_spec.dtype.name in _SCALARS:
+        return type_spec.dtype.type(*getattr(message.array, _SCALARS[type_spec.dtype.name]).value)
+    return tff.framework.deserialize_value(message, type_spec)[0]
 
 
-_written_class = functools.cache(lambda cls: type(cls.__name__, (cls, _Written), {}))
-
-
-def written_ahead(values: Sequence[NamedTuple], type_spec: tff.Type) -> list[NamedTuple]:
-    """Returns equal values that `write` only copies, or, if they are large, the values themselves.
+def written_ahead(values: Sequence[Any], type_spec: tff.Type) -> list[Any]:
+    """Returns values that `write` only copies where clients' are asked for, unless they are large.
 
     Args:
-      values: Named tuples of arrays, which stay as they are.
+      values: Each client's: structures of arrays, which may not be changed any more.
       type_spec: The type of each.
     """
     if sum(getattr(leaf, "nbytes", 0) for value in values for leaf in leaves(value, type_spec)) > _MOST_AHEAD_BYTES:
         return list(values)
-    ahead = []
-    for value in values:
-        copy = _written_class(type(value))(*value)
-        copy.message = executor_pb2.Value()
-        write(copy.message, value, type_spec)
-        ahead.append(copy)
-    return ahead
+    messages = [private.calls.Value() for _ in values]
+    for message, value in zip(messages, values, strict=True):
+        write(message, value, type_spec)
+    return Cohort(values, messages)
+
+
+def num_clients(value: Any, type_spec: tff.Type) -> int:
+    """Returns how many clients an argument is about; 0 if it is about none."""
+    if isinstance(type_spec, tff.StructType):
+        return max((num_clients(part, part_type) for _, part, part_type in parts(value, type_spec)), default=0)
+    return len(value) if isinstance(type_spec, tff.FederatedType) and not type_spec.all_equal else 0
 
 
 def leaves(value: Any, type_spec: tff.Type) -> Iterator[Any]:
     """Yields a structure's arrays and scalars, or what stands for them."""
     if isinstance(type_spec, tff.StructType):
-        for part, (_, part_type) in zip(_parts(value, type_spec), structure.iter_elements(type_spec), strict=True):
+        for _, part, part_type in parts(value, type_spec):
             yield from leaves(part, part_type)
     else:
         yield value
 
 
-def _parts(value: Any, type_spec: tff.StructType) -> Iterable[Any]:
+def parts(value: Any, type_spec: tff.StructType) -> Iterator[tuple[str | None, Any, tff.Type]]:
+    """Yields name, value and type of a structure's parts.
+
+    Raises:
+      ValueError: If it has other parts than its type.
+    """
+    names = tff.structure.name_list_with_nones(type_spec)
     if isinstance(value, Mapping):
-        names = structure.name_list(type_spec)
         if set(value) != set(names):
             raise ValueError(f"Expected parts named {names}, found {list(value)}.")
-        return [value[name] for name in names]
-    return value if isinstance(value, tuple) else structure.from_container(value)
+        value = [value[name] for name in names]
+    elif not isinstance(value, tuple):
+        value = tff.structure.from_container(value)
+    return zip(names, value, type_spec, strict=True)
 
 
 def _is_plain(value: Any, type_spec: tff.Type) -> bool:
@@ -110,5 +135,7 @@ def _is_plain(value: Any, type_spec: tff.Type) -> bool:
         and isinstance(value, (np.ndarray, np.generic))
         and value.dtype == type_spec.dtype
         and (value.dtype.kind in "biuf" if value.ndim else value.dtype.name in _SCALARS)
-        and array.is_compatible_shape(value, type_spec.shape)
+        and type_spec.shape is not None
+        and len(type_spec.shape) == value.ndim
+        and all(known in (None, size) for known, size in zip(type_spec.shape, value.shape, strict=True))
     )

@@ -49,6 +49,7 @@ FREE_FLAGS = {
     _RESTART,
     "root_output_dir",
     "rounds_per_checkpoint",
+    "runtime",
     "tff_workers",
 }
 

@@ -34,6 +34,15 @@ def define(flags: cli.FlagSet) -> None:
         },
         "how this program's own worker runs",
     )
+    flags.choice(
+        "runtime",
+        "fast",
+        {
+            "fast": "this program's calls, which a short round waits for less",
+            "tff": "TFF's own, to see whether odd numbers or errors come from the former",
+        },
+        "what has this program's own worker compute; the numbers are the same",
+    )
 
 
 def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -41,7 +50,7 @@ def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
     Raises:
       UsageError: If they are not HOST:PORT, or `--max_concurrent_threads` is given, which is theirs to say, or
-        isolation is required, which they do not have.
+        isolation is required, which they do not have, or TFF's own runtime, which would wait for a lost one for ever.
     """
     if settings["tff_workers"] is None:
         return ()
@@ -56,6 +65,8 @@ def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
         raise UsageError(
             "--max_concurrent_threads has no effect with --tff_workers: give it to scripts.tff_worker instead."
         )
+    if settings["runtime"] == "tff":
+        raise UsageError("--runtime=tff is for this program's own worker: leave --tff_workers out.")
     if settings["isolation"] == "required":
         raise UsageError(
             "--isolation=required is for this program's own worker: those of --tff_workers listen on all addresses. "
@@ -100,4 +111,4 @@ def start(settings: Mapping[str, Any]) -> None:
         gc.enable()
     if is_first:
         gc.freeze()
-    worker.start(settings["max_concurrent_threads"], remote, settings["isolation"])
+    worker.start(settings["max_concurrent_threads"], remote, settings["isolation"], settings["runtime"])

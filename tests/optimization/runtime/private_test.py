@@ -1,38 +1,52 @@
-"""Every private symbol that the program relies on is there.
+"""Every private symbol that the program relies on is there, and one module alone uses it.
 
 With another version of TFF, TensorFlow Privacy or protobuf this is the test to look at first.
 """
 
+import ast
 import importlib
 import inspect
+import pathlib
+from collections.abc import Iterator
 
 import pytest
 import tensorflow_privacy as tfp
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+CALLS = "tensorflow_federated.proto.v0.executor_pb2"
 PRIVATE = "optimization/runtime/private.py"
 # What is called, with the names of what it is given; None where it does not say what it takes.
 FUNCTIONS = {
     "google._upb._message.SetAllowOversizeProtos": None,
+    "tensorflow_federated.proto.v0.computation_pb2.Computation": None,
     "tensorflow_federated.python.aggregators.distributed_dp.DistributedDpSumFactory": [
         *("noise_multiplier", "expected_clients_per_round", "bits", "l2_clip", "mechanism", "rotation_type")
     ],
-    "tensorflow_federated.python.common_libs.tracing.set_tracing_providers": ["tracing_providers"],
     "tensorflow_federated.python.core.impl.types.type_transformations.transform_type_postorder": [
         *("type_signature", "transform_fn")
     ],
 }
+# The messages of a worker's calls and values, with their fields.
 MESSAGES = {
-    "tensorflow_federated.proto.v0.computation_pb2.Computation": [],
-    "tensorflow_federated.proto.v0.executor_pb2.ComputeRequest": ["executor", "value_ref"],
-    "tensorflow_federated.proto.v0.executor_pb2.CreateValueRequest": ["executor", "value"],
-    "tensorflow_federated.proto.v0.executor_pb2.DisposeExecutorRequest": ["executor"],
-    "tensorflow_federated.proto.v0.executor_pb2.DisposeRequest": ["executor", "value_ref"],
-    "tensorflow_federated.proto.v0.executor_pb2.Value": ["array", "federated", "struct"],
-    "tensorflow_federated.proto.v0.executor_pb2.ValueRef": ["id"],
+    "ComputeRequest": ["executor", "value_ref"],
+    "ComputeResponse": ["value"],
+    "CreateCallRequest": ["argument_ref", "executor", "function_ref"],
+    "CreateSelectionRequest": ["executor", "index", "source_ref"],
+    "CreateStructRequest": ["element", "executor"],
+    "CreateValueRequest": ["executor", "value"],
+    "DisposeExecutorRequest": ["executor"],
+    "DisposeRequest": ["executor", "value_ref"],
+    "ExecutorId": ["id"],
+    "GetExecutorRequest": ["cardinalities"],
+    "GetExecutorResponse": ["executor"],
+    "Value": ["array", "federated", "struct"],
+    "ValueRef": ["id"],
 }
 # Of TensorFlow Privacy's query of adaptive clipping: its sums, and what is read of each.
 SUMS = ["_sum_query", "_quantile_estimator_query._below_estimate_query._numerator"]
 PARAMETERS = ["_l2_norm_clip", "_stddev"]
+# Documented all the same: of named tuples, enumerations, and the operating system.
+DOCUMENTED = {"_asdict", "_exit", "_fields", "_make", "_replace", "_value_"}
 
 
 def found(path: str) -> object:
@@ -51,10 +65,10 @@ def test_a_function_is_there_and_takes_what_it_is_given(path):
     assert not missing, f"{path} does not take {sorted(missing)} any more"
 
 
-@pytest.mark.parametrize("path", MESSAGES)
-def test_a_message_is_there_and_has_its_fields(path):
-    missing = set(MESSAGES[path]) - set(found(path).DESCRIPTOR.fields_by_name)
-    assert not missing, f"{path} has no {sorted(missing)} any more"
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_is_there_and_has_its_fields(name):
+    missing = set(MESSAGES[name]) - set(found(f"{CALLS}.{name}").DESCRIPTOR.fields_by_name)
+    assert not missing, f"{CALLS}.{name} has no {sorted(missing)} any more"
 
 
 @pytest.mark.parametrize("path", SUMS)
@@ -63,3 +77,52 @@ def test_a_sum_of_adaptive_clipping_is_where_it_is_replaced(path):
     for name in [*path.split("."), *PARAMETERS]:
         assert name in vars(part), f"TensorFlow Privacy's {type(part).__name__} has no {name} any more"
         part = part if name in PARAMETERS else vars(part)[name]
+
+
+def modules() -> dict[str, ast.Module]:
+    """Returns the parsed modules by their paths."""
+    rooms = [ROOT / room for room in ("bandits", "data", "optimization", "scripts", "tests")]
+    files = [file for room in rooms for file in sorted(room.rglob("*.py"))]
+    return {file.relative_to(ROOT).as_posix(): ast.parse(file.read_text()) for file in files}
+
+
+def imports(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def is_private(name: str) -> bool:
+    parts = name.split(".")
+    return name.startswith(("tensorflow_federated.p", "tensorflow_privacy.p")) or any(
+        part.startswith("_") and not part.startswith("__") for part in parts
+    )
+
+
+def test_only_one_module_imports_what_is_private():
+    found = {path for path, module in modules().items() if any(map(is_private, imports(module)))}
+    assert found == {PRIVATE}
+
+
+def test_only_one_module_uses_private_attributes_of_others():
+    nodes = [(path, node) for path, module in modules().items() for node in ast.walk(module)]
+    attributes = [(path, node) for path, node in nodes if isinstance(node, ast.Attribute)]
+    own = {node.name for _, node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    own |= {node.id for _, node in nodes if isinstance(node, ast.Name)}
+    own |= {
+        node.attr for _, node in attributes if ast.unparse(node.value) == "self" and isinstance(node.ctx, ast.Store)
+    }
+    others = {(path, node.attr) for path, node in attributes if node.attr not in own | DOCUMENTED}
+    used = {(path, name) for path, name in others if name.startswith("_") and not name.endswith("__")}
+    assert used == {(PRIVATE, name) for name in {*".".join(SUMS).split("."), *PARAMETERS}}
+
+
+def test_all_that_is_private_is_tested():
+    parsed = modules()
+    private = {name for name in imports(parsed[PRIVATE]) if is_private(name)}
+    assert private == {CALLS} | {path.rpartition(".")[0] for path in FUNCTIONS}
+    nodes = [node for module in parsed.values() for node in ast.walk(module) if isinstance(node, ast.Attribute)]
+    messages = {node.attr for node in nodes if ast.unparse(node.value) == "private.calls"}
+    assert messages == MESSAGES.keys()

@@ -19,7 +19,7 @@ from data.errors import Failure
 from data.tasks import registry as tasks_registry
 from optimization import aggregators, client_work, models, options, supervised
 from optimization.posterior import process as posterior
-from optimization.runtime import cohort_parts, connection, worker, worker_process
+from optimization.runtime import cohort_parts, connection, executor, rounds, worker, worker_process
 from optimization.study import aggregation_flags, cli, selector_flags, task_flags
 
 SHAPES = ((200, 2), (96,))
@@ -76,6 +76,10 @@ def assert_close(found, expected, tolerance: float = 1e-5) -> None:
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
+def bits(results) -> list[bytes]:
+    return [np.asarray(leaf).tobytes() for leaf in tf.nest.flatten(results)]
+
+
 @pytest.fixture(scope="module")
 def play():
     """Plays three rounds in the context at hand: their rows, the final weights, and what the selection learned."""
@@ -95,15 +99,15 @@ def play():
     )
     mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, 60, 1)
 
-    def rounds():
-        rounds = experiment.build(settings, task, phase, mechanism, None)
-        state, rows = rounds.initial_state(), []
+    def played():
+        study = experiment.build(settings, task, phase, mechanism, None)
+        state, rows = study.initial_state(), []
         for round_num in range(1, 4):
-            state, row = rounds.play_round(state, round_num)
+            state, row = study.play_round(state, round_num)
             rows.append(row)
         return rows, state.server.weights, state.selection
 
-    return rounds
+    return played
 
 
 def test_metrics_of_bandits_are_those_of_the_own_worker(contexts, play):
@@ -116,12 +120,44 @@ def test_metrics_of_bandits_are_those_of_the_own_worker(contexts, play):
 def test_isolation_changes_no_bit(play):
     results = []
     for isolate in ("auto", "off"):
-        context, own = worker._own(0, isolate)
+        context, own = worker._own(0, isolate, "fast")
         assert own.address.startswith("localhost:") or isolate == "auto"
         with on(context):
-            results.append(tf.nest.flatten(play()))
-    isolated, open_to_all = ([np.asarray(leaf).tobytes() for leaf in leaves] for leaves in results)
+            results.append(bits(play()))
+    isolated, open_to_all = results
     assert isolated == open_to_all
+
+
+@pytest.fixture(scope="module")
+def play_supervised(definition, cohort):
+    """Plays three rounds of supervised training in the context at hand."""
+    process = definition.build((np.ones((3, 4), np.float32), np.zeros(4, np.float32)))
+
+    def played():
+        state, reports = process.initialize(), []
+        for _ in range(3):
+            state, report = process.next(state, rounds.written_ahead(cohort, definition.client_type))
+            reports.append(report)
+        return state, reports
+
+    return played
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bandits", "supervised"])
+def test_tffs_own_runtime_gives_equal_bits_and_close_ones_in_parts(play, play_supervised, kind, monkeypatch):
+    played = {"bandits": play, "supervised": play_supervised}[kind]
+    (fast, own), (tffs, its_own) = (worker._own(0, "auto", runtime) for runtime in ("fast", "tff"))
+    assert own is its_own  # As isolated.
+    assert isinstance(fast._workers[0], executor.Executor)
+    assert isinstance(tffs._workers[0], tff.framework.SyncExecutionContext)
+    with on(fast):
+        expected = played()
+    with on(tffs):
+        assert bits(played()) == bits(expected)
+    monkeypatch.setattr(cohort_parts, "_PART_BYTES", 1)
+    with on(tffs):
+        assert_close(played(), expected)
 
 
 @pytest.mark.parametrize("kind", AGGREGATORS)
@@ -162,9 +198,8 @@ def aggregation_flags_parser() -> cli.FlagSet:
 
 
 @pytest.fixture(scope="module")
-def collection(contexts):
-    """What collects updates, a model, and a cohort."""
-    definition = supervised.SupervisedProcess(
+def definition():
+    return supervised.SupervisedProcess(
         model=models.mlp(3, (), 4),
         local_work=client_work.LocalSgd(1e9, 4, steps=5),
         aggregator=tff.aggregators.as_weighted_aggregator(tff.aggregators.UnweightedMeanFactory()),
@@ -173,7 +208,11 @@ def collection(contexts):
         label_spec=tf.TensorSpec((None,), tf.int32),
         cohort_size=6,
     )
-    cohort = [
+
+
+@pytest.fixture(scope="module")
+def cohort():
+    return [
         supervised.ClientInput(
             features=DRAW.normal(size=(size, 3)).astype(np.float32),
             labels=DRAW.integers(0, 4, size).astype(np.int32),
@@ -184,6 +223,11 @@ def collection(contexts):
         )
         for place, size in enumerate((5, 1, 0, 8, 3, 2))
     ]
+
+
+@pytest.fixture(scope="module")
+def collection(contexts, definition, cohort):
+    """What collects updates, a model, and a cohort."""
     weights = (np.ones((3, 4), np.float32), np.zeros(4, np.float32))
     return posterior.build_collection(definition), weights, cohort
 
@@ -395,6 +439,15 @@ def test_something_else_at_an_address_is_named(monkeypatch):
         address = f"localhost:{other.getsockname()[1]}"
         with pytest.raises(Failure, match=f"What listens at {address} .--tff_workers. is no TFF worker"):
             connection.connect([address])
+
+
+def test_different_numbers_of_clients_are_refused(contexts):
+    clients = tff.FederatedType(np.float32, tff.CLIENTS)
+    sums = tff.federated_computation(
+        lambda one, other: tff.federated_sum(tff.federated_map(_product, (one, other))), clients, clients
+    )
+    with on(contexts[1]), pytest.raises(Exception, match="clients"):
+        sums([1.0, 2.0], [3.0])
 
 
 def test_an_error_of_the_computation_itself_is_not_the_workers(contexts):

@@ -110,6 +110,7 @@ def test_a_run_may_not_shrink(folder):
         "max_concurrent_threads",
         "root_output_dir",
         "rounds_per_checkpoint",
+        "runtime",
         "tff_workers",
     ],
 )

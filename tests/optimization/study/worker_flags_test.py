@@ -65,6 +65,21 @@ def test_workers_elsewhere_cannot_be_isolated_as_required():
         worker_flags.addresses(parse("--tff_workers=one:1", "--isolation=required"))
 
 
+def test_workers_elsewhere_are_not_for_tffs_own_runtime():
+    with pytest.raises(UsageError, match="--runtime=tff is for this program's own worker"):
+        worker_flags.addresses(parse("--tff_workers=one:1", "--runtime=tff"))
+
+
+def test_the_own_worker_is_started_with_the_runtime(monkeypatch):
+    started = []
+    monkeypatch.setattr(
+        runtime, "worker", types.SimpleNamespace(start=lambda *given: started.append(given)), raising=False
+    )
+    monkeypatch.setattr(worker_process, "own", lambda *given: started.append(given))
+    worker_flags.start(parse("--runtime=tff", "--max_concurrent_threads=3"))
+    assert started == [(3, "auto"), (3, (), "auto", "tff")]
+
+
 @pytest.mark.parametrize(("isolate", "lines"), [("auto", 1), ("off", 0)])
 def test_the_risk_of_workers_elsewhere_is_named(monkeypatch, capsys, isolate, lines):
     started = []
@@ -73,7 +88,7 @@ def test_the_risk_of_workers_elsewhere_is_named(monkeypatch, capsys, isolate, li
     with socket.create_server(("localhost", 0)) as server:
         address = f"localhost:{server.getsockname()[1]}"
         worker_flags.start(parse(f"--tff_workers={address}", f"--isolation={isolate}"))
-    assert started == [(0, (address,), isolate)]
+    assert started == [(0, (address,), isolate, "fast")]
     warnings = capsys.readouterr().err.splitlines()
     assert len(warnings) == lines
     assert all("who reaches the ports of --tff_workers can run code there" in line for line in warnings)

@@ -1,4 +1,4 @@
-"""Tests of rounds in MapReduce form."""
+"""What the rest of the program asks of the runtime."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization.runtime import fusion
+from optimization.runtime import rounds
 
 
 class _Metrics(NamedTuple):
@@ -42,12 +42,12 @@ def process(tff_worker):
 
 
 def test_a_fused_round_computes_what_the_round_does(process):
-    rounds = fusion.fused(process)
-    state, metrics = rounds.next(state=rounds.initialize(), clients=[1, 2, 6])
+    fused = rounds.fused(process)
+    state, metrics = fused.next(state=fused.initialize(), clients=[1, 2, 6])
     assert (state, metrics) == (3 + 18, _Metrics(18, 6.0))
-    assert rounds.next(state, [0])[0] == 42
+    assert fused.next(state, [0])[0] == 42
 
 
 def test_types_stay_as_they_were(process):
-    assert fusion.fused(process).next.type_signature.is_identical_to(process.next.type_signature)
-    assert isinstance(fusion.fused(process).next(3, [1])[1], _Metrics)
+    assert rounds.fused(process).next.type_signature.is_identical_to(process.next.type_signature)
+    assert isinstance(rounds.fused(process).next(3, [1])[1], _Metrics)
