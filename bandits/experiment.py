@@ -278,10 +278,9 @@ def _mean(total: float, count: int) -> float:
 def _evaluator(settings: Mapping[str, Any], task: tasks.Task, definition: process.BanditProcess):
     """Returns weights -> accuracy and reward of their greedy policy on the held-out examples."""
     held_out = clients.pool(task.held_out, settings["max_validation_samples"], settings["seed"])
-    weight_specs = tuple(tf.TensorSpec(shape) for shape in definition.model.shapes.values())
+    specs = [definition.model.specs, definition.feature_spec, definition.label_spec]
 
-    # Autograph would take half a second to change nothing.
-    @tf.function(input_signature=[weight_specs, definition.feature_spec, definition.label_spec], autograph=False)
+    @tf.function(input_signature=specs, autograph=False)  # Autograph would take half a second to change nothing.
     def sums(weights, features, labels):
         outputs = definition.model.forward(weights, models.dense(features))
         action = tf.argmax(outputs, axis=1, output_type=tf.int32)

@@ -228,7 +228,7 @@ class BanditProcess:
         Args:
           num_clients: Clients to poll.
         """
-        weights_type = tff.to_type(tuple((np.float32, shape) for shape in self.model.shapes.values()))
+        weights_type = tff.types.tensorflow_to_type(self.model.specs)
         deployed_type = tff.to_type((weights_type,) * (1 + self.max_delay))
 
         @tff.tensorflow.computation(deployed_type, weights_type, self.client_type())
@@ -254,18 +254,17 @@ class BanditProcess:
         Args:
           initial_weights: float32 arrays in the model's order, theta_0; None for zeros, which a caller replaces.
         """
-        weights_type = tff.to_type(tuple((np.float32, shape) for shape in self.model.shapes.values()))
+        weights_type = tff.types.tensorflow_to_type(self.model.specs)
         aggregation = self.local_sgd and self.aggregator.create(weights_type, tff.TensorType(np.float32))
-        specs = tuple(tf.TensorSpec(shape) for shape in self.model.shapes.values())
 
         @tff.tensorflow.computation
         def initial_server():
             if initial_weights is None:
-                weights = tuple(tf.zeros(spec.shape) for spec in specs)
+                weights = tuple(tf.zeros(shape) for shape in self.model.shapes.values())
             else:
                 weights = tuple(tf.constant(weight) for weight in initial_weights)
             deployed = (weights,) * (1 + self.max_delay)
-            return tf.constant(0), weights, deployed, self.server_optimizer.initialize(specs)
+            return tf.constant(0), weights, deployed, self.server_optimizer.initialize(self.model.specs)
 
         @tff.federated_computation
         def initialize():

@@ -51,6 +51,11 @@ class Model:
     training: Callable[[Sequence[tf.Tensor], tf.Tensor, tf.Tensor], tf.Tensor] | None = None
     terms: Callable[[tf.Tensor, tf.Tensor], Sequence[Terms]] | None = None
 
+    @property
+    def specs(self) -> tuple[tf.TensorSpec, ...]:
+        """Shapes and dtype of the weights."""
+        return tuple(tf.TensorSpec(shape) for shape in self.shapes.values())
+
     def initial_weights(self, seed: int) -> Weights:
         """Draws Glorot-uniform kernels, biases and offsets of zero and scales of one, Keras' defaults.
 

@@ -146,7 +146,7 @@ class SupervisedProcess:
     @property
     def weights_type(self) -> tff.Type:
         """TFF type of the model."""
-        return tff.to_type(tuple((np.float32, shape) for shape in self.model.shapes.values()))
+        return tff.types.tensorflow_to_type(self.model.specs)
 
     @property
     def client_type(self) -> tff.Type:
@@ -197,12 +197,11 @@ class SupervisedProcess:
         """
         weights_type = self.weights_type
         aggregation = self.aggregator.create(weights_type, tff.TensorType(np.float32))
-        specs = tuple(tf.TensorSpec(shape) for shape in self.model.shapes.values())
 
         @tff.tensorflow.computation
         def initial_server():
             weights = tuple(tf.constant(weight) for weight in initial_weights)
-            return weights, self.server_optimizer.initialize(specs)
+            return weights, self.server_optimizer.initialize(self.model.specs)
 
         @tff.federated_computation
         def initialize():

@@ -189,15 +189,9 @@ class Run:
     def _measure(self) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
         """The function (weights, features, labels) -> each example's loss, and whether its prediction is right."""
         definition = self._computations.definition(1)
+        specs = [definition.model.specs, definition.feature_spec, definition.label_spec]
 
-        @tf.function(
-            input_signature=[
-                tuple(tf.TensorSpec(shape) for shape in definition.model.shapes.values()),
-                definition.feature_spec,
-                definition.label_spec,
-            ],
-            autograph=False,
-        )
+        @tf.function(input_signature=specs, autograph=False)
         def measure(weights, features, labels):
             logits = definition.model.forward(weights, models.dense(features))
             answer = tf.argmax(logits, axis=1, output_type=tf.int32)

@@ -112,9 +112,8 @@ class Computations:
     def log_probabilities(self):
         """The function (weights, features) -> float32 [examples, classes]."""
         definition = self.definition(self.algorithm.client_work)
-        weight_specs = tuple(tf.TensorSpec(shape) for shape in self.model.shapes.values())
 
-        @tf.function(input_signature=[weight_specs, definition.feature_spec], autograph=False)
+        @tf.function(input_signature=[self.model.specs, definition.feature_spec], autograph=False)
         def log_probabilities(weights, features):
             return tf.nn.log_softmax(self.model.forward(weights, features))
 

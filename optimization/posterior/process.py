@@ -129,8 +129,7 @@ def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., 
 
 def initial_state(definition: supervised.SupervisedProcess, weights: models.Weights) -> supervised.SupervisedState:
     """Returns the server's state before round 1, without an aggregator's."""
-    specs = tuple(tf.TensorSpec(shape) for shape in definition.model.shapes.values())
-    optimizer = tf.nest.map_structure(_array, definition.server_optimizer.initialize(specs))
+    optimizer = tf.nest.map_structure(_array, definition.server_optimizer.initialize(definition.model.specs))
     return supervised.SupervisedState(tuple(weights), optimizer, ())
 
 
