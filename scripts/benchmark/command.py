@@ -94,8 +94,9 @@ def _stackoverflow(settings: cli.Settings, cohorts: Sequence[int], populations: 
     model = dataclasses.replace(definition.model, forward=dense, terms=None)
     process = dataclasses.replace(definition, model=model).build(model.initial_weights(0))
     state = process.initialize()
-    ways = {"dense_seconds_per_round": lambda: process.next(state, bench.inputs(cohorts[0]))}
-    sent = sum(np.asarray(leaf).nbytes for leaf in tf.nest.flatten(bench.inputs(cohorts[0])))
+    inputs = bench.inputs(cohorts[0])
+    ways = {"dense_seconds_per_round": lambda: process.next(state, inputs)}
+    sent = sum(np.asarray(leaf).nbytes for leaf in tf.nest.flatten(inputs))
     # The clients on their way there; on its way back the state: the model, the deployed one, and Adam's two moments.
     moved = sent + 4 * (tasks.WORDS + 1) * tasks.TAGS * 4
     slow = measuring.seconds_in_turns(ways, min(5, settings.rounds))
