@@ -55,10 +55,10 @@ class CollectedRounds:
         before = algorithms.flat(state.weights)
         delta = np.full_like(before, 0 if len(updates.examples) else np.nan)
         if updates.examples.any():
-            delta = self._aggregate(before, updates.with_examples(), None).delta
+            delta = self._aggregate(before, updates.with_examples(), None).delta  # type: ignore[arg-type]
         step = self._server_round(state, vectors.unflatten(tf.constant(delta), self._shapes))
         metrics = process.RoundMetrics(**self._sums(summed), update_norm=step[4], deployed=step[5], aggregator=())
-        return process.BanditState(*step[:4], state.aggregator), metrics
+        return process.BanditState._make((*step[:4], state.aggregator)), metrics
 
     def _sums(self, summed: Sequence[Sequence[Any]]) -> dict[str, Any]:
         """Returns the sums over clients, one after the other as in TFF's aggregations."""

@@ -129,10 +129,10 @@ def _dpsgd(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, sp
     """DP-FedAvg (McMahan et al. 2018): Gaussian noise on the sum of deltas clipped to a fixed or adaptive norm."""
     del specs
     is_seeded = aggregation.noise_seed is not None
-    seeds = tuple(_noise_seed(aggregation, mechanism, which) for which in (0, 1)) if is_seeded else None
+    seeds = (_noise_seed(aggregation, mechanism, 0), _noise_seed(aggregation, mechanism, 1)) if is_seeded else None
     if aggregation.unclip_quantile is None:
         stddev = mechanism.noise_multiplier * mechanism.clip_norm
-        return dp_queries.gaussian_sum(mechanism.clip_norm, stddev, seeds and seeds[0])
+        return dp_queries.gaussian_sum(mechanism.clip_norm, stddev, seeds[0] if seeds else None)
     count_noise = sensitivities.COUNT_NOISE_SHARE * mechanism.cohort if mechanism.noise_multiplier else 0.0
     return dp_queries.adaptive_clip_sum(
         initial_l2_norm_clip=mechanism.clip_norm,

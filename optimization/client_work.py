@@ -7,7 +7,7 @@ initialiser runs, and a gradient step works in place.
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -34,6 +34,14 @@ class ClientUpdate(NamedTuple):
     loss_sum: tf.Tensor
     is_finite: tf.Tensor
     loss_deviation: tf.Tensor
+
+
+class ClientWork(Protocol):
+    """A client's training: `LocalSgd`, or what stands in its place."""
+
+    def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor: ...
+
+    def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]: ...
 
 
 @dataclasses.dataclass(frozen=True)

@@ -135,7 +135,7 @@ class SupervisedProcess:
     """
 
     model: models.Model
-    local_work: client_work.LocalSgd
+    local_work: client_work.ClientWork
     aggregator: tff.aggregators.WeightedAggregationFactory
     server_optimizer: tff.learning.optimizers.Optimizer
     feature_spec: models.FeatureSpec

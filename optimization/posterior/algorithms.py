@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from optimization import client_work, models
+from optimization.client_work import ClientWork
 from optimization.posterior import ensembles, mean_shift, options, process, samplers, vectors
 
 NO_DEVIATION = np.zeros(0, np.float32)
@@ -75,12 +76,12 @@ class Algorithm:
       aggregate: How the server makes one update; None for the mean weighted by examples.
     """
 
-    burn_in_work: client_work.LocalSgd
-    client_work: client_work.LocalSgd | ChainWork
+    burn_in_work: ClientWork
+    client_work: ClientWork
     burn_in_rounds: int = 0
     aggregate: Aggregate | None = None
 
-    def work_of(self, round_num: int) -> client_work.LocalSgd | ChainWork:
+    def work_of(self, round_num: int) -> ClientWork:
         """Returns the clients' training in a round, from 1."""
         return self.burn_in_work if round_num <= self.burn_in_rounds else self.client_work
 
@@ -96,19 +97,20 @@ def build(
       model: The model.
       server_features: FedBE's unlabelled examples, as the model takes them.
     """
-    name, work, burn_in_rounds = posterior.name, sgd, 0
+    name, burn_in_rounds = posterior.name, 0
+    work: ClientWork = sgd
     if name in ("fedpa", "fedkppa", "sgld"):
         chain = samplers.ChainSgd(
             learning_rate=sgd.learning_rate,
             batch_size=sgd.batch_size,
-            epochs=sgd.epochs,
+            epochs=sgd.epochs,  # type: ignore[arg-type]
             momentum=sgd.momentum,
             steps_per_sample=posterior.steps_per_sample,
             langevin=name == "sgld",
         )
         work = ChainWork(chain, None if name == "sgld" else posterior.shrinkage)
         burn_in_rounds = posterior.burn_in_rounds
-    aggregate = None
+    aggregate: Aggregate | None = None
     if name == "fedag":
         aggregate = _fedag
     elif name == "fedbe":

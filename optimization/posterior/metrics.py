@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from sklearn import metrics as sklearn_metrics
 
-from optimization.study.metrics import Metric
+from optimization.study.metrics import Better, Metric
 
 LOSS = Metric("train/loss", "Training loss per example of the round's mini-batches, before each step", better="down")
 UPDATE_NORM = Metric("train/update_norm", "L2 norm of the aggregated update")
@@ -24,7 +24,8 @@ WINDOW = 10
 def _measured(part: str, measure: str, window: int = 0) -> Metric:
     """Returns a measure of a set, of one round or as a mean over the last ones."""
     about = f"{measure.capitalize()} on {SETS[part]}{f', mean of {window} rounds' if window else ''}"
-    better, name = "down" if measure == "loss" else "up", f"{'running/' if window else ''}{part}/{measure}"
+    better: Better = "down" if measure == "loss" else "up"
+    name = f"{'running/' if window else ''}{part}/{measure}"
     return Metric(name, about, better=better, told=name == "eval/accuracy")
 
 

@@ -224,7 +224,7 @@ def mechanism(
             population=population,
             cohort=cohort.size,
             sampling=cohort.sampling,
-            delta=aggregation.target_delta,
+            delta=aggregation.target_delta,  # type: ignore[arg-type]
             accountant=aggregation.accountant,
             pretraining=pretraining,
             pretraining_rounds=pretraining_rounds,

@@ -28,9 +28,14 @@ class Data(Protocol):
       statistics: What was learned of it before any round, for `statistics.json`; empty if nothing.
     """
 
-    checksum: str
-    report: Mapping[str, Any]
-    statistics: Mapping[str, Any]
+    @property
+    def checksum(self) -> str: ...
+
+    @property
+    def report(self) -> Mapping[str, Any]: ...
+
+    @property
+    def statistics(self) -> Mapping[str, Any]: ...
 
 
 OptionsT = TypeVar("OptionsT")

@@ -168,7 +168,7 @@ def run(
                 saved = round_num
         if saved < round_num:
             save()
-        return Outcome(state, round_num, received[0] if received and goes_on() else None)
+    return Outcome(state, round_num, received[0] if received and goes_on() else None)
 
 
 def _progress(total_rounds: int, first: int, label: str) -> tqdm.tqdm:

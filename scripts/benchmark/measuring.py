@@ -52,7 +52,7 @@ def machine() -> dict[str, Any]:
 
 def tell(results: Mapping[str, Any], output: str) -> None:
     """Prints results, a number a line, and writes them with the machine's description as JSON."""
-    results = {"machine": machine()} | results
+    results = {"machine": machine(), **results}
     files.replace(pathlib.Path(output), json.dumps(results, indent=2).encode() + b"\n")
     for words, value in _leaves(results):
         print(f"{words:<80}{value}")
