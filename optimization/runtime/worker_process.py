@@ -5,9 +5,11 @@ SIGKILL; Ctrl-C at the terminal does not reach it; and it holds no stream of the
 it, nobody else reaches its port: see `isolation`.
 """
 
+import contextlib
 import ctypes
 import dataclasses
 import functools
+import gc
 import importlib.util
 import os
 import pathlib
@@ -15,6 +17,7 @@ import signal
 import subprocess
 import sys
 import urllib.parse
+from collections.abc import Iterator
 
 import portpicker
 
@@ -133,6 +136,19 @@ def _command(port: int, max_concurrent_calls: int) -> tuple[list[str], dict[str,
         **{f"MALLOC_{name}": str(value) for name, (_, value) in _MALLOC.items()},
     )
     return [str(binary), f"--port={port}", f"--max_concurrent_computation_calls={calls}"], environment
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Has TFF imported within it in two thirds of the time: what that makes is never searched for garbage."""
+    is_first = "tensorflow_federated" not in sys.modules
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+    if is_first:
+        gc.freeze()
 
 
 def keep_freed_memory() -> None:

@@ -1,6 +1,5 @@
 """Flags that say where TFF's computations run, shared by all experiment binaries. Nothing here imports TFF."""
 
-import gc
 import re
 import socket
 import sys
@@ -103,12 +102,7 @@ def start(settings: Mapping[str, Any]) -> None:
             file=sys.stderr,
         )
 
-    is_first = "tensorflow_federated" not in sys.modules
-    gc.disable()  # The many objects that imports make all stay: to look for garbage among them takes a third longer.
-    try:
+    with worker_process.importing():
         from optimization.runtime import worker
-    finally:
-        gc.enable()
-    if is_first:
-        gc.freeze()
+
     worker.start(settings["max_concurrent_threads"], remote, settings["isolation"], settings["runtime"])

@@ -111,8 +111,9 @@ class _Benchmark:
 
         worker_process.own(threads)
 
-        from bandits import experiment, flags, registry
-        from optimization.runtime import worker
+        with worker_process.importing():
+            from bandits import experiment, flags, registry
+            from optimization.runtime import worker
 
         self._experiment = experiment
         self._main = psutil.Process()
