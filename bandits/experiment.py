@@ -19,6 +19,7 @@ from optimization.privacy import mechanisms
 from optimization.runtime import rounds
 from optimization.selection import selected
 from optimization.study import compiled, frame, runner
+from optimization.study.metrics import mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,20 +260,16 @@ def _report(counts: process.RoundMetrics, reward_total: float, reward_rounds: in
     """Returns one row of `metrics.csv`; a mean over nothing is not a number."""
     examples = int(counts.examples)
     return {
-        metrics.ROUND_REWARD: _mean(counts.reward_sum, examples),
-        metrics.AVERAGE_REWARD: _mean(reward_total, int(reward_rounds)),
-        metrics.ROUND_PROBABILITY: _mean(counts.propensity_sum, examples),
+        metrics.ROUND_REWARD: mean(counts.reward_sum, examples),
+        metrics.AVERAGE_REWARD: mean(reward_total, int(reward_rounds)),
+        metrics.ROUND_PROBABILITY: mean(counts.propensity_sum, examples),
         metrics.DEPLOYED: int(counts.deployed),
-        metrics.LOSS: _mean(counts.loss_sum, int(counts.trained_examples) * epochs),
+        metrics.LOSS: mean(counts.loss_sum, int(counts.trained_examples) * epochs),
         metrics.UPDATE_NORM: float(counts.update_norm),
         metrics.EXAMPLES: examples,
         metrics.EMPTY_CLIENTS: int(counts.empty_clients),
         metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
     }
-
-
-def _mean(total: float, count: int) -> float:
-    return float(total) / count if count else float("nan")
 
 
 def _evaluator(settings: Mapping[str, Any], task: tasks.Task, definition: process.BanditProcess):

@@ -5,6 +5,9 @@ Flags modules make them, everything below takes them. Equal ones, which have equ
 
 import dataclasses
 
+from data.tasks.options import TaskOptions
+from optimization.selection.selected import Selection
+
 
 @dataclasses.dataclass(frozen=True)
 class ServerOptimizer:
@@ -63,3 +66,36 @@ class Aggregation:
     restart_rounds: int | None = None
     bands: int | None = None
     bits: int = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """Supervised training of a task by cohorts.
+
+    Attributes:
+      seed: Of every draw.
+      task: The task.
+      total_rounds: Rounds.
+      cohort_size: Clients of a round.
+      selection: How they are chosen.
+      max_examples_per_client: Cap on a client's examples; 0 for none.
+      batch_size: Examples of a client's mini-batch.
+      learning_rate: Of its steps.
+      server_optimizer: The server's.
+      eval_batch_size: Examples of an evaluation batch.
+      max_validation_samples: Most held-out examples; 0 for all.
+      rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
+    """
+
+    seed: int
+    task: TaskOptions
+    total_rounds: int
+    cohort_size: int
+    selection: Selection
+    max_examples_per_client: int
+    batch_size: int
+    learning_rate: float
+    server_optimizer: ServerOptimizer
+    eval_batch_size: int
+    max_validation_samples: int
+    rounds_per_checkpoint: int

@@ -1,7 +1,7 @@
 """Figures and the table of client-selection runs, from their `metrics.csv` and `clients.csv`."""
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib
@@ -36,20 +36,18 @@ _FINAL = {
     "accuracy": metrics.ACCURACY,
 }
 _PER_ROUND = {"model_transfers": metrics.MODEL_TRANSFERS, "loss_polls": metrics.LOSS_POLLS}
-_CURVES = {metrics.GLOBAL_LOSS: "global loss", metrics.ACCURACY: "test accuracy"}
+_CURVES = (metrics.GLOBAL_LOSS, metrics.ACCURACY)
 _BINS = 20
 
 
-def read(runs: Sequence[tuple[Mapping[str, Any], pathlib.Path]]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def read(runs: Mapping[pathlib.Path, Mapping[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Returns all rounds and all clients of finished runs, with columns `selector`, `cohort` and `seed`.
 
     Args:
-      runs: Flags and folder of each.
+      runs: By folder, these three.
     """
     rounds, clients = [], []
-    for settings, folder in runs:
-        names = {"selector": settings["client_selection"], "cohort": settings["clients_per_round"]}
-        names["seed"] = settings["seed"]
+    for folder, names in runs.items():
         rounds.append(pd.read_csv(folder / "metrics.csv").assign(**names))
         clients.append(pd.read_csv(folder / "clients.csv").assign(**names))
     return pd.concat(rounds, ignore_index=True), pd.concat(clients, ignore_index=True)
@@ -93,7 +91,7 @@ def draw_convergence(rounds: pd.DataFrame, output: pathlib.Path, title: str) -> 
     grid = figure.subplots(2, len(cohorts), sharex=True, sharey="row", squeeze=False)
     for column, cohort in enumerate(cohorts):
         chosen = evaluated[evaluated["cohort"] == cohort]
-        for row, (name, label) in enumerate(_CURVES.items()):
+        for row, name in enumerate(_CURVES):
             axes = grid[row, column]
             for index, (selector, one) in enumerate(chosen.groupby("selector", sort=False)):
                 by_round = one.groupby("round_num")[name]
@@ -104,7 +102,7 @@ def draw_convergence(rounds: pd.DataFrame, output: pathlib.Path, title: str) -> 
                 )
             axes.grid(alpha=0.3)
             if column == 0:
-                axes.set_ylabel(label)
+                axes.set_ylabel(name.about)
         grid[0, column].set_title(f"{cohort} clients a round" if cohort > 1 else "1 client a round")
         grid[1, column].set_xlabel("round")
     losses = evaluated[metrics.GLOBAL_LOSS]

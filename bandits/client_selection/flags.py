@@ -1,15 +1,16 @@
 """Flags of `run_client_selection`, and every check that needs no data and no TensorFlow."""
 
+import dataclasses
 import itertools
 import pathlib
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from data.errors import UsageError
 from data.tasks import registry
-from optimization.study import cli, presets, run_folder, selector_flags, server_flags, task_flags, worker_flags
+from optimization.options import Training
+from optimization.study import cli, presets, selector_flags, server_flags, task_flags, training_flags
 
-_USAGE = """
+USAGE = """
 Which clients should train? Federated training whose clients are chosen at random or by their losses.
 
   run_client_selection                                    # Synthetic(1,1), UCB-CS
@@ -23,31 +24,31 @@ drawn together. Where a default is missing here, it is the task's own; config.js
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
 
-class Plan(NamedTuple):
-    """What a command plays.
+@dataclasses.dataclass(frozen=True)
+class SelectionOptions(Training):
+    """What the flags mean.
 
     Attributes:
-      runs: Flags of each selector's, cohort size's and seed's run.
-      folder: Folder of all of them.
+      steps: Mini-batch steps of a client in a round.
+      learning_rate_drops: Rounds after which the learning rate is multiplied.
+      learning_rate_factor: By this number.
+      client_weighting: Weight of a client in the mean, `uniform` or `num_examples`.
+      rounds_per_eval: Rounds between evaluations; 0 for only the last.
+      max_eval_clients: Most clients whose losses are evaluated; 0 for all.
     """
 
-    runs: Sequence[cli.Settings]
-    folder: str
+    steps: int
+    learning_rate_drops: tuple[int, ...]
+    learning_rate_factor: float
+    client_weighting: str
+    rounds_per_eval: int
+    max_eval_clients: int
 
 
-def define() -> cli.FlagSet:
-    """Returns the flags of `run_client_selection`."""
-    flags = cli.FlagSet(_USAGE)
-    flags.group("What is studied")
-    presets.define(flags)
+def define(flags: cli.FlagSet) -> None:
+    """Defines the study's own flags."""
     task_flags.define_choice(flags, default="synthetic")
-    flags.choice(
-        "variant",
-        "paper",
-        ["paper", "reference_code"],
-        "for tasks of the contextual bandits' study: whose text counts where it and its program differ",
-    )
-    flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
+    task_flags.define_variant(flags)
 
     flags.group("Client selection")
     known = "; ".join(f"{name}, {entry.help}" for name, entry in selector_flags.SELECTORS.items())
@@ -68,82 +69,74 @@ def define() -> cli.FlagSet:
     server_flags.define(flags, "sgd", learning_rate=1.0, learning_rate_help=takes_mean, above=True)
     flags.integer("max_examples_per_client", None, "cap on a client's examples, a seeded choice; 0 for none")
 
+    flags.group("Evaluation")
+    flags.integer("rounds_per_eval", 5, "rounds between evaluations; 0 for only the last")
+    flags.integer("max_eval_clients", 1000, "most clients whose losses are evaluated, a seeded choice; 0 for all")
+    training_flags.define_evaluation(flags, batch_size=4096)
+
     task_flags.define_data(flags)
     flags.switch("resplit", False, "make the clients anew for each seed: --partition_seed is then --seed")
     flags.belong("partition_seed", resplit=False)
 
-    flags.group("Output")
-    flags.path("root_output_dir", "runs", "folder of all runs")
-    flags.folder("experiment_name", "name of this run's folder (default: client_selection_task_selector)")
-    flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
-    flags.integer("rounds_per_eval", 5, "rounds between evaluations; 0 for only the last")
-    flags.integer("eval_batch_size", 4096, "examples of an evaluation batch", low=1)
-    flags.integer("max_eval_clients", 1000, "most clients whose losses are evaluated, a seeded choice; 0 for all")
-    flags.integer("max_validation_samples", 10000, "most held-out examples; 0 for all")
-    flags.integer("rounds_per_checkpoint", 100, "rounds between checkpoints; 0 for only the last")
-    run_folder.define(flags)
-    worker_flags.define(flags)
-    return flags
 
-
-def resolve(settings: cli.Settings) -> cli.Settings:
-    """Fills in the task's defaults and checks flags against each other.
+def variants(settings: cli.Settings) -> list[tuple[str, cli.Settings]]:
+    """Returns the settings of each cohort size and selector, with the names of their folders.
 
     Raises:
-      UsageError: On a flag without effect, or values that do not go together.
+      UsageError: On names or numbers that are none, or a flag that belongs to no selector that is compared.
     """
+    settings = presets.applied(settings, PRESETS)
     names = _words("client_selection", settings.client_selection)
     for name in names:
         if name not in selector_flags.SELECTORS:
             raise UsageError(f"--client_selection={name} is not among {', '.join(selector_flags.SELECTORS)}.")
-    settings = settings.settled()
-    worker_flags.addresses(settings)
-    if settings.resplit and "partition_seed" not in registry.TASKS[settings.task_type].options:
-        raise UsageError(f"--resplit has no effect with --task_type={settings.task_type}, whose clients are given.")
-    settings = task_flags.resolve(settings)
-    numbers("clients_per_round", settings.clients_per_round)
-    numbers("learning_rate_drops", settings.learning_rate_drops)
+    cohorts = _numbers("clients_per_round", settings.clients_per_round)
     top = settings.preset or f"client_selection_{settings.task_type}_{'_'.join(names)}"
-    return settings.filled({"experiment_name": top})
+    settings = settings.settled().filled({"experiment_name": top})
+    compared = []
+    for cohort, name in itertools.product(cohorts, names):
+        folders = [f"m_{cohort}"] * (len(cohorts) > 1) + [name] * (len(names) > 1)
+        compared.append(("/".join(folders), settings.replace(client_selection=name, clients_per_round=cohort)))
+    return compared
 
 
-def plan(settings: cli.Settings) -> Plan:
-    """Returns the runs to play.
+def resolve(settings: cli.Settings) -> cli.Settings:
+    """Fills in the defaults of one run's selector and task; see `variants`.
 
     Raises:
-      UsageError: See `resolve`.
+      UsageError: If `--learning_rate_drops` are no rounds, or the task has no clients to make anew.
     """
-    settings = resolve(settings)
-    names = _words("client_selection", settings.client_selection)
-    cohorts = numbers("clients_per_round", settings.clients_per_round)
-    top = settings.experiment_name
-    runs = []
-    for cohort, name in itertools.product(cohorts, names):
-        for seed in cli.seeds(settings):
-            folder = top
-            folder += f"/m_{cohort}" if len(cohorts) > 1 else ""
-            folder += f"/{name}" if len(names) > 1 else ""
-            folder += f"/seed_{seed}" if settings.repeat > 1 else ""
-            one = {"client_selection": name, "clients_per_round": cohort, "seed": seed, "repeat": 1}
-            if settings.resplit:
-                one["partition_seed"] = seed
-            runs.append(settings.replace(**one, experiment_name=folder).with_own_defaults())
-    return Plan(runs, f"{settings.root_output_dir}/{top}")
+    _numbers("learning_rate_drops", settings.learning_rate_drops)
+    if settings.resplit:
+        if "partition_seed" not in registry.TASKS[settings.task_type].options:
+            raise UsageError(f"--resplit has no effect with --task_type={settings.task_type}, whose clients are given.")
+        settings = settings.replace(partition_seed=settings.seed)
+    return task_flags.resolve(settings.with_own_defaults())
 
 
-def numbers(flag: str, text: str | None) -> list[int]:
-    """Returns the whole numbers of a flag, separated by commas.
+def options(settings: cli.Settings) -> SelectionOptions:
+    """Returns what resolved flags mean."""
+    return SelectionOptions(
+        **vars(training_flags.options(settings)),
+        steps=settings.client_steps_per_round,
+        learning_rate_drops=tuple(_numbers("learning_rate_drops", settings.learning_rate_drops)),
+        learning_rate_factor=settings.learning_rate_factor,
+        client_weighting=settings.client_weighting,
+        rounds_per_eval=settings.rounds_per_eval,
+        max_eval_clients=settings.max_eval_clients,
+    )
+
+
+def _numbers(flag: str, text: str | None) -> list[int]:
+    """Returns the different whole numbers of a flag, separated by commas; those of None are none.
 
     Raises:
       UsageError: If one is none, or below 1.
     """
-    if text is None:
-        return []
-    _words(flag, text)
-    return cli.whole_numbers(flag, text)
+    return cli.whole_numbers(flag, ",".join(_words(flag, text))) if text is not None else []
 
 
-def _words(flag: str, text: str) -> list[str]:
+def _words(flag: str, text: str) -> Sequence[str]:
     words = [word.strip() for word in text.split(",")]
     if len(set(words)) < len(words) or "" in words:
         raise UsageError(f"--{flag}={text} must be different values, separated by commas.")

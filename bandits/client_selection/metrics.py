@@ -2,13 +2,14 @@
 
 import numpy as np
 
+from optimization.study import training_metrics
 from optimization.study.metrics import Metric, declared
 
-LOSS = Metric("train/loss", "Training loss per example of the round's mini-batches, before each step", better="down")
-UPDATE_NORM = Metric("train/update_norm", "L2 norm of the aggregated update")
+LOSS = training_metrics.LOSS
+UPDATE_NORM = training_metrics.UPDATE_NORM
 LEARNING_RATE = Metric("train/learning_rate", "Learning rate of the clients")
-EMPTY_CLIENTS = Metric("train/empty_clients", "Clients without an example")
-NONFINITE_CLIENTS = Metric("train/nonfinite_clients", "Clients whose training diverged")
+EMPTY_CLIENTS = training_metrics.EMPTY_CLIENTS
+NONFINITE_CLIENTS = training_metrics.NONFINITE_CLIENTS
 MODEL_TRANSFERS = Metric(
     "communication/model_transfers", "Models sent to clients, those for polls too, and updates sent back", better="down"
 )

@@ -84,11 +84,11 @@ class Played:
     """How a run's rounds ended.
 
     Attributes:
-      rounds: What was played.
+      rounds: What was played, as the study's own class.
       outcome: How far.
     """
 
-    rounds: "runner.Rounds"
+    rounds: Any
     outcome: "runner.Outcome"
 
 

@@ -53,3 +53,8 @@ def declared(module: Mapping[str, Any]) -> tuple[Metric, ...]:
       module: What `vars()` returns there.
     """
     return tuple(dict.fromkeys(value for value in module.values() if isinstance(value, Metric)))
+
+
+def mean(total: Any, count: Any) -> float:
+    """Returns a quotient of numbers; NaN over nothing."""
+    return float(total) / int(count) if count else float("nan")

@@ -15,6 +15,12 @@ def define_choice(flags: cli.FlagSet, default: str = "digits") -> None:
     flags.choice("task_type", default, tasks, "data, model and rewards")
 
 
+def define_variant(flags: cli.FlagSet) -> None:
+    """Defines `--variant` for studies in which only tasks of another one have any."""
+    told = "for tasks of the contextual bandits' study: whose text counts where it and its program differ"
+    flags.choice("variant", "paper", ["paper", "reference_code"], told)
+
+
 def define_data(flags: cli.FlagSet) -> None:
     """Defines the groups of flags that say where a task's data is and what is made of it."""
     flags.group("Data")

@@ -11,8 +11,7 @@ import statistics
 import time
 
 from data.errors import UsageError
-from data.tasks import registry
-from optimization.study import cli, files, task_flags
+from optimization.study import cli, files, frame
 from scripts.benchmark import measuring, tasks
 
 _USAGE = """
@@ -53,11 +52,12 @@ def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
     """Returns each selector's median milliseconds of `candidates` and `select` together, after losses were observed."""
     import numpy as np
 
-    from bandits.client_selection import flags
+    from bandits.client_selection import run_client_selection
     from optimization.selection.selector import LocalLosses
     from optimization.study import selector_flags
 
-    settings = flags.define().parse(["benchmark"])
+    study = run_client_selection.STUDY
+    settings = frame.flag_set(study).parse(["benchmark"])
     sizes = np.random.default_rng(0).lognormal(4, 2, population).astype(int) + 50
     found = {}
     for name in selector_flags.SELECTORS:
@@ -79,17 +79,22 @@ def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
     return found
 
 
+def _rounds(*flags: str, task=None):
+    """Returns the rounds of one run of the study with these flags, and with this task instead of the flags'."""
+    from bandits.client_selection import experiment, run_client_selection
+
+    study = run_client_selection.STUDY
+    (settings,) = frame.plan(study, frame.flag_set(study).parse(["benchmark", *flags]))
+    options = study.options(settings)
+    return experiment.SelectionRounds(options, task or study.open(options))
+
+
 def _synthetic(rounds: int) -> dict[str, float]:
     """Returns median seconds of a round of Synthetic(1,1) with three clients, and of an evaluation."""
-    from bandits.client_selection import experiment, flags
-
     found = {}
     for name in ("ucb_cs", "pow_d"):
-        argv = ["benchmark", f"--client_selection={name}", "--partition_seed=1"]
-        settings = flags.plan(flags.define().parse(argv)).runs[0]
-        task = registry.load(task_flags.options(settings))
-        run = experiment.Run(settings, task, experiment.Computations(settings, task))
-        progress, _ = run.play_round(run.initial_progress(), 1)
+        run = _rounds(f"--client_selection={name}", "--partition_seed=1")
+        progress, _ = run.play_round(run.initial_state(), 1)
         run.evaluate(progress)
         times, evaluations = [], []
         for round_num in range(2, rounds + 2):
@@ -109,7 +114,6 @@ def _fashion_mnist(rounds: int) -> dict[str, float]:
     import numpy as np
     import tensorflow as tf
 
-    from bandits.client_selection import experiment, flags
     from optimization import supervised
 
     cores = len(os.sched_getaffinity(0))
@@ -125,10 +129,9 @@ def _fashion_mnist(rounds: int) -> dict[str, float]:
         )
         for position, examples in enumerate(map(task.clients.load, range(3)))
     ]
-    argv = ["benchmark", "--task_type=fashion_mnist", "--client_batch_size=64", "--client_steps_per_round=100"]
-    settings = flags.plan(flags.define().parse(argv)).runs[0]
-    computations = experiment.Computations(settings, task)
-    definition, rounds_of_three = computations.definition(3), computations.rounds(3)
+    flags = ("--task_type=fashion_mnist", "--client_batch_size=64", "--client_steps_per_round=100")
+    work = (run := _rounds(*flags, task=task)).work
+    definition, rounds_of_three = run.definition(work, 3), run.mean_rounds(work, 3)
     state = rounds_of_three.initialize()
     weights = tuple(tf.constant(weight) for weight in state.weights)
     trainers = [tf.function(definition.client_round()) for _ in range(cores)]

@@ -158,9 +158,13 @@ def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) 
     if figure.own_figures == "client_losses":
         from bandits.client_selection import figures
 
-        runs_of = [(runs.read(path), path) for one in found.values() for path in one.folders]
+        names = {"selector": "client_selection", "cohort": "clients_per_round", "seed": "seed"}
+        told = {}
+        for path in (path for one in found.values() for path in one.folders):
+            flags = runs.read(path).flags
+            told[path] = {name: flags[flag] for name, flag in names.items()}
         path = folder / f"{figure.name}_clients.png"
-        figures.draw_client_losses(figures.read([(run.flags, path) for run, path in runs_of])[1], path, title)
+        figures.draw_client_losses(figures.read(told)[1], path, title)
         return path.name
     if figure.own_figures == "study":
         from bandits.mab_fl import figures, flags, studies

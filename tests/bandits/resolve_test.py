@@ -35,10 +35,13 @@ from optimization.study import presets
 def test_resolving_twice_changes_nothing(name, arguments):
     module = studies.STUDIES[name]
     binary = importlib.import_module(module)
-    study = getattr(binary, "STUDY", None) or binary.flags
     settings = studies.flag_set(module).parse([name, *arguments])
-    if settings.preset:
-        settings = presets.applied(settings, studies.presets(module))
-    once = study.resolve(settings)
-    assert dict(study.resolve(once)) == dict(once)
-    assert once.given == settings.given
+    if hasattr(binary, "STUDY"):
+        study, variants = binary.STUDY, [variant for _, variant in binary.STUDY.variants(settings)]
+    else:
+        settings = presets.applied(settings, studies.presets(module)) if settings.preset else settings
+        study, variants = binary.flags, [settings]
+    for variant in variants:
+        once = study.resolve(variant)
+        assert dict(study.resolve(once)) == dict(once)
+        assert once.given == settings.given

@@ -10,7 +10,7 @@ from bandits.client_selection import figures, metrics
 @pytest.fixture
 def runs(tmp_path):
     """Two selectors, two cohort sizes, two seeds, three rounds."""
-    written = []
+    written = {}
     for number, (selector, cohort, seed) in enumerate(
         (selector, cohort, seed) for cohort in (1, 2) for selector in ("rand", "pow_d") for seed in (0, 1)
     ):
@@ -25,8 +25,7 @@ def runs(tmp_path):
         pd.DataFrame({"client": ["a", "b", "c"], "examples": 5, "selections": 1, "loss": [0.5, 1.5, None]}).to_csv(
             folder / "clients.csv", index=False
         )
-        settings = {"client_selection": selector, "clients_per_round": cohort, "seed": seed}
-        written.append((settings, folder))
+        written[folder] = {"selector": selector, "cohort": cohort, "seed": seed}
     return written
 
 

@@ -3,23 +3,24 @@
 import pytest
 
 from bandits.client_selection import flags
+from bandits.client_selection.run_client_selection import STUDY
 from data.errors import UsageError
 from optimization.selection import selected, selectors
-from optimization.study import cli, presets, selector_flags
+from optimization.study import cli, frame, presets, selector_flags
 
 
-def resolve(*arguments: str) -> flags.Plan:
-    return flags.plan(presets.applied(flags.define().parse(["run_client_selection", *arguments]), flags.PRESETS))
+def resolve(*arguments: str) -> list[cli.Settings]:
+    return frame.plan(STUDY, frame.flag_set(STUDY).parse(["run_client_selection", *arguments]))
 
 
 def test_the_default_is_the_study_on_synthetic_data():
-    (run,) = resolve().runs
+    (run,) = resolve()
     assert (run.task_type, run.client_selection, run.clients_per_round) == ("synthetic", "ucb_cs", 3)
     assert (run.partition_clients, run.experiment_name) == (30, "client_selection_synthetic_ucb_cs")
 
 
 def test_selectors_cohorts_and_seeds_are_crossed():
-    runs = resolve("--client_selection=rand,pow_d", "--clients_per_round=1,2", "--repeat=2", "--experiment_name=x").runs
+    runs = resolve("--client_selection=rand,pow_d", "--clients_per_round=1,2", "--repeat=2", "--experiment_name=x")
     assert [run.experiment_name for run in runs] == [
         f"x/m_{cohort}/{name}/seed_{seed}" for cohort in (1, 2) for name in ("rand", "pow_d") for seed in (0, 1)
     ]
@@ -29,33 +30,33 @@ def test_selectors_cohorts_and_seeds_are_crossed():
 
 
 def test_resplit_makes_the_clients_from_the_seed():
-    assert [run.partition_seed for run in resolve("--repeat=3", "--seed=4", "--resplit").runs] == [4, 5, 6]
+    assert [run.partition_seed for run in resolve("--repeat=3", "--seed=4", "--resplit")] == [4, 5, 6]
 
 
 def test_the_tasks_own_partition_is_the_default_and_its_hyperparameters_are_not():
-    (run,) = resolve("--task_type=fashion_mnist").runs
+    (run,) = resolve("--task_type=fashion_mnist")
     assert (run.partition_clients, run.partition_alpha) == (100, 0.3)
-    (run,) = resolve("--task_type=stackoverflow_tag").runs
+    (run,) = resolve("--task_type=stackoverflow_tag")
     assert (run.max_examples_per_client, run.client_learning_rate, run.total_rounds) == (256, 0.05, 800)
 
 
 @pytest.mark.parametrize("name", presets.load(flags.PRESETS))
 def test_every_preset_resolves(name):
-    plan = resolve(f"--preset={name}")
-    assert len(plan.runs) == (120 if name == "figure_1" else 40)
-    assert plan.folder.endswith(f"runs/{name}")
-    assert all(run.learning_rate_factor == 0.5 for run in plan.runs)
+    runs = resolve(f"--preset={name}")
+    assert len(runs) == (120 if name == "figure_1" else 40)
+    assert all(run.experiment_name.startswith(f"{name}/") for run in runs)
+    assert all(run.learning_rate_factor == 0.5 for run in runs)
 
 
 def test_figure_1_has_the_studys_settings():
-    run = resolve("--preset=figure_1").runs[0]
+    run = resolve("--preset=figure_1")[0]
     assert (run.client_batch_size, run.client_steps_per_round, run.client_learning_rate) == (50, 30, 0.05)
     assert (run.learning_rate_drops, run.total_rounds, run.selection_gamma) == ("300,600", 800, 0.7)
 
 
 def test_figure_3_has_the_studys_settings():
     for name, alpha in (("figure_3a", 2.0), ("figure_3b", 0.3)):
-        run = resolve(f"--preset={name}").runs[0]
+        run = resolve(f"--preset={name}")[0]
         assert (run.client_batch_size, run.client_steps_per_round, run.client_learning_rate) == (64, 100, 0.005)
         assert (run.partition_alpha, run.partition_clients, run.clients_per_round) == (alpha, 100, 3)
         assert run.learning_rate_drops == "150"

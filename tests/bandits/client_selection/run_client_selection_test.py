@@ -1,5 +1,6 @@
 """Whole runs on small synthetic data: files, communication, reproducible, resumable; and the rounds themselves."""
 
+import dataclasses
 import gc
 import os
 import pathlib
@@ -13,10 +14,11 @@ import pandas as pd
 import pytest
 import tensorflow_federated as tff
 
-from bandits.client_selection import experiment, flags, metrics, run_client_selection
+from bandits.client_selection import experiment, metrics
+from bandits.client_selection.run_client_selection import STUDY
 from data import clients, keys
 from data.tasks import registry
-from optimization.study import selector_flags, task_flags
+from optimization.study import frame, selector_flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SMALL = (
@@ -31,11 +33,11 @@ SMALL = (
 
 def parse(folder: pathlib.Path, *arguments: str):
     argv = ["run_client_selection", f"--root_output_dir={folder}", "--experiment_name=run", *SMALL, *arguments]
-    return flags.define().parse(argv)
+    return frame.flag_set(STUDY).parse(argv)
 
 
 def play(folder: pathlib.Path, *arguments: str) -> int:
-    return run_client_selection.program(parse(folder, *arguments))
+    return frame.program(STUDY, parse(folder, *arguments))
 
 
 def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
@@ -92,8 +94,7 @@ def test_communication_is_counted(finished):
 
 def test_metrics_of_all_clients_are_those_of_the_saved_model(finished):
     folder = finished / "run" / "ucb_cs"
-    settings = flags.plan(parse(finished)).runs[0]
-    task = registry.load(task_flags.options(settings))
+    task = registry.load(only_options(parse(finished)).task)
     with np.load(folder / "model" / "weights.npz") as archive:
         kernel, bias = archive["dense_0/kernel"], archive["dense_0/bias"]
 
@@ -128,17 +129,19 @@ def test_a_resumed_run_equals_an_uninterrupted_one(finished, tmp_path, name):
 
 _KILLED = """
 import os, signal, sys
-from bandits.client_selection import experiment, flags, run_client_selection
+from bandits.client_selection import experiment, run_client_selection
+from optimization.study import frame
 
-whole = experiment.Run.play_round
+whole = experiment.SelectionRounds.play_round
 
 def until_the_third(self, progress, round_num):
     if round_num == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return whole(self, progress, round_num)
 
-experiment.Run.play_round = until_the_third
-run_client_selection.program(flags.define().parse(sys.argv))
+experiment.SelectionRounds.play_round = until_the_third
+study = run_client_selection.STUDY
+frame.program(study, frame.flag_set(study).parse(sys.argv))
 """
 
 
@@ -155,17 +158,21 @@ def test_a_killed_run_resumed_equals_an_uninterrupted_one(finished, tmp_path):
 def test_seeds_and_cohort_sizes_get_folders_of_their_own(tmp_path):
     arguments = ("--client_selection=uniform", "--clients_per_round=1,3", "--repeat=2", "--resplit", "--total_rounds=1")
     argv = ["run_client_selection", f"--root_output_dir={tmp_path}", "--experiment_name=run", SMALL[0], *arguments]
-    assert run_client_selection.program(flags.define().parse([*argv, "--client_steps_per_round=2"])) == 0
+    assert frame.program(STUDY, frame.flag_set(STUDY).parse([*argv, "--client_steps_per_round=2"])) == 0
     found = {str(path.parent.relative_to(tmp_path / "run")) for path in (tmp_path / "run").rglob("metrics.csv")}
     assert found == {f"m_{cohort}/seed_{seed}" for cohort in (1, 3) for seed in (0, 1)}
     sizes = [pd.read_csv(tmp_path / f"run/m_1/seed_{seed}/clients.csv")["examples"].sum() for seed in (0, 1)]
     assert sizes[0] != sizes[1]
 
 
-def make_run(tmp_path, *arguments: str) -> experiment.Run:
-    settings = flags.plan(parse(tmp_path, *arguments)).runs[0]
-    task = registry.load(task_flags.options(settings))
-    return experiment.Run(settings, task, experiment.Computations(settings, task))
+def only_options(settings):
+    (one,) = frame.plan(STUDY, settings)
+    return STUDY.options(one)
+
+
+def make_run(tmp_path, *arguments: str, change_task=lambda task: task) -> experiment.SelectionRounds:
+    options = only_options(parse(tmp_path, *arguments))
+    return experiment.SelectionRounds(options, change_task(registry.load(options.task)))
 
 
 def test_a_second_run_frees_the_firsts_task(tmp_path):
@@ -173,7 +180,7 @@ def test_a_second_run_frees_the_firsts_task(tmp_path):
     for rate in (0.1, 0.2):
         run = make_run(tmp_path, "--client_selection=pow_d", f"--client_learning_rate={rate}")
         weakref.finalize(run._task.clients, gone.append, rate)
-        run.play_round(run.initial_progress(), 1)
+        run.play_round(run.initial_state(), 1)
         del run
         gc.collect()
     assert gone == [0.1, 0.2]
@@ -181,8 +188,10 @@ def test_a_second_run_frees_the_firsts_task(tmp_path):
 
 def test_the_selector_sees_the_losses_of_the_round(tmp_path):
     run = make_run(tmp_path)
-    progress, row = run.play_round(run.initial_progress(), 1)
-    cohort = run.selector.select(run.selector.initial_state(), keys.generator(0, keys.Purpose.COHORT, 1))
+    progress, row = run.play_round(run.initial_state(), 1)
+    cohort = run.selected.selector.select(
+        run.selected.selector.initial_state(), keys.generator(0, keys.Purpose.COHORT, 1)
+    )
     assert np.flatnonzero(progress.selections).tolist() == sorted(cohort)
     assert np.flatnonzero(progress.selector.counts).tolist() == sorted(cohort)
     np.testing.assert_allclose(progress.selector.loss_sums[cohort].mean(), row[metrics.LOSS], rtol=1e-5)
@@ -191,8 +200,8 @@ def test_the_selector_sees_the_losses_of_the_round(tmp_path):
 
 def test_a_client_taken_twice_is_sent_one_model_and_reports_once(tmp_path):
     run = make_run(tmp_path, "--client_selection=rand", "--partition_clients=1", "--clients_per_round=1")
-    run.selector.cohort_size = 2
-    progress, row = run.play_round(run.initial_progress(), 1)
+    run.selected.selector.cohort_size = 2
+    progress, row = run.play_round(run.initial_state(), 1)
     assert progress.selections.tolist() == [1]
     assert row[metrics.MODEL_TRANSFERS] == 2
 
@@ -216,11 +225,11 @@ class _WithEmptyClient(clients.ClientData):
 
 @pytest.mark.parametrize("name", selector_flags.SELECTORS)
 def test_an_empty_client_reports_nothing_and_spoils_nothing(tmp_path, name):
-    settings = flags.plan(parse(tmp_path, f"--client_selection={name}", "--clients_per_round=6")).runs[0]
-    task = registry.load(task_flags.options(settings))
-    task = experiment.tasks.dataclasses.replace(task, clients=_WithEmptyClient(task.clients))
-    run = experiment.Run(settings, task, experiment.Computations(settings, task))
-    progress = run.initial_progress()
+    def change(task):
+        return dataclasses.replace(task, clients=_WithEmptyClient(task.clients))
+
+    run = make_run(tmp_path, f"--client_selection={name}", "--clients_per_round=6", change_task=change)
+    progress = run.initial_state()
     for round_num in (1, 2):
         progress, row = run.play_round(progress, round_num)
     assert row[metrics.NONFINITE_CLIENTS] == 0
@@ -234,8 +243,10 @@ def test_an_empty_client_reports_nothing_and_spoils_nothing(tmp_path, name):
 )
 def test_other_choices_run(tmp_path, arguments):
     argv = [f"--root_output_dir={tmp_path}", "--experiment_name=run", "--total_rounds=2", "--client_steps_per_round=2"]
-    settings = flags.define().parse(["run_client_selection", *argv, *arguments, "--client_weighting=num_examples"])
-    assert run_client_selection.program(settings) == 0
+    settings = frame.flag_set(STUDY).parse(
+        ["run_client_selection", *argv, *arguments, "--client_weighting=num_examples"]
+    )
+    assert frame.program(STUDY, settings) == 0
     assert table(tmp_path)[metrics.LOSS].notna().all()
 
 
@@ -243,10 +254,8 @@ def test_other_choices_run(tmp_path, arguments):
 def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_again(
     tff_worker, tmp_path, selector, expected
 ):
-    arguments = (f"--client_selection={selector}", "--client_weighting=num_examples")
-    settings = flags.plan(parse(tmp_path, *arguments)).runs[0]
-    definition = experiment.Computations(settings, registry.load(task_flags.options(settings))).definition(2)
-    mean = definition.aggregator.create(tff.TensorType(np.float32), tff.TensorType(np.float32))
+    run = make_run(tmp_path, f"--client_selection={selector}", "--client_weighting=num_examples")
+    mean = run.definition(run.work, 2).aggregator.create(tff.TensorType(np.float32), tff.TensorType(np.float32))
     assert mean.next(mean.initialize(), [0.0, 1.0], [9.0, 1.0]).result == pytest.approx(expected)
 
 
