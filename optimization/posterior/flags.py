@@ -1,13 +1,16 @@
 """Flags of `run_posterior`, and every check that needs no data and no TensorFlow."""
 
+import dataclasses
 import pathlib
 import re
 
 from data.errors import UsageError
+from optimization.options import Training
 from optimization.posterior import algorithm_flags
-from optimization.study import cli, presets, run_folder, selector_flags, server_flags, task_flags, worker_flags
+from optimization.posterior.options import Posterior
+from optimization.study import cli, selector_flags, server_flags, task_flags, training_flags
 
-_USAGE = """
+USAGE = """
 What do a cohort's models say together? Federated training whose server takes the mean, or a mode, of a posterior.
 
   run_posterior                                             # digits, FedKP with clustering: about a minute
@@ -23,20 +26,36 @@ _SERVER_LEARNING_RATE = 0.01  # Of the adaptive optimizers; SGD's is 1, which ta
 _SERVER_CLIENTS = re.compile(r"clients:(\d+)")
 
 
-def define() -> cli.FlagSet:
-    """Returns the flags of `run_posterior`."""
-    flags = cli.FlagSet(_USAGE)
-    flags.group("What is studied")
-    presets.define(flags)
+@dataclasses.dataclass(frozen=True)
+class PosteriorOptions(Training):
+    """What the flags mean.
+
+    Attributes:
+      posterior: The algorithm.
+      server_clients: How many clients give their examples to the server, and do not train.
+      server_file: The server's examples from elsewhere, or None.
+      client_sampling_alpha: Dirichlet parameter of how often clients take part; None for all alike.
+      epochs: Passes of a client over its examples.
+      momentum: Of its steps.
+      thresholds: Of the running means, whose first rounds are told.
+      diagnose_round: The round whose cohort's models are tested for normality and drawn, or None.
+    """
+
+    posterior: Posterior
+    server_clients: int
+    server_file: str | None
+    client_sampling_alpha: float | None
+    epochs: int
+    momentum: float
+    thresholds: tuple[float, ...]
+    diagnose_round: int | None
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the study's own flags."""
     task_flags.define_choice(flags)
     flags.choice("algorithm", "fedkp_cluster_mean", algorithm_flags.ALGORITHMS, "how a cohort's models become one")
-    flags.choice(
-        "variant",
-        "paper",
-        ["paper", "reference_code"],
-        "for tasks of the contextual bandits' study: whose text counts where it and its program differ",
-    )
-    flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
+    task_flags.define_variant(flags)
 
     algorithm_flags.define_kernels(flags, "algorithm")
     algorithm_flags.define_chains(flags, "algorithm")
@@ -79,12 +98,7 @@ def define() -> cli.FlagSet:
         above=True,
     )
 
-    task_flags.define_data(flags)
-
-    flags.group("Output")
-    flags.path("root_output_dir", "runs", "folder of all runs")
-    flags.folder("experiment_name", "name of this run's folder (default: posterior_task_algorithm)")
-    flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
+    flags.group("Evaluation")
     flags.text("thresholds", "0.84,0.86", "count the rounds until the running means reach these, separated by commas")
     flags.integer(
         "diagnose_round",
@@ -92,12 +106,9 @@ def define() -> cli.FlagSet:
         "test how normal the models of this round's cohort are, and draw their densities",
         low=1,
     )
-    flags.integer("eval_batch_size", 512, "examples of an evaluation batch", low=1)
-    flags.integer("max_validation_samples", 10000, "most held-out examples; 0 for all")
-    flags.integer("rounds_per_checkpoint", 25, "rounds between checkpoints; 0 for only the last")
-    run_folder.define(flags)
-    worker_flags.define(flags)
-    return flags
+    training_flags.define_evaluation(flags, batch_size=512)
+
+    task_flags.define_data(flags)
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
@@ -111,7 +122,6 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         settings = settings.with_defaults({"server_optimizer": None, "server_learning_rate": None})
     settings = settings.filled({"server_optimizer": "adam" if algorithm == "fedopt" else "sgd"}).settled()
     settings = algorithm_flags.resolve(settings, "algorithm")
-    worker_flags.addresses(settings)
     rate = 1.0 if settings.server_optimizer == "sgd" else _SERVER_LEARNING_RATE
     settings = settings.filled({"server_learning_rate": rate})
     _check_server_data(settings)
@@ -123,13 +133,28 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         )
     if settings.diagnose_round and settings.clients_per_round < 2:
         raise UsageError("--diagnose_round needs --clients_per_round=2 or more: one model has no distribution.")
-    thresholds(settings)
-    if settings.experiment_name is None:
-        name = f"{settings.preset or f'posterior_{settings.task_type}'}_{algorithm}"
-        settings = settings.replace(experiment_name=name)
-    if settings.server_data and server_clients(settings) == 0:
+    _thresholds(settings.thresholds)
+    name = f"{settings.preset or f'posterior_{settings.task_type}'}_{algorithm}"
+    settings = settings.filled({"experiment_name": name})
+    if settings.server_data and not _server_clients(settings):
         settings = settings.replace(server_data=cli.user_path(settings.server_data))
     return task_flags.resolve(settings)
+
+
+def options(settings: cli.Settings) -> PosteriorOptions:
+    """Returns what resolved flags mean."""
+    server_clients = _server_clients(settings)
+    return PosteriorOptions(
+        **vars(training_flags.options(settings)),
+        posterior=algorithm_flags.options(settings, "algorithm"),
+        server_clients=server_clients,
+        server_file=None if server_clients else settings.server_data,
+        client_sampling_alpha=settings.client_sampling_alpha,
+        epochs=settings.client_epochs_per_round,
+        momentum=settings.client_momentum,
+        thresholds=_thresholds(settings.thresholds),
+        diagnose_round=settings.diagnose_round,
+    )
 
 
 def _check_server_data(settings: cli.Settings) -> None:
@@ -137,26 +162,20 @@ def _check_server_data(settings: cli.Settings) -> None:
         return
     if not settings.server_data:
         raise UsageError("--algorithm=fedbe needs --server_data: clients:N, or an .npz file with the array features.")
-    if not settings.server_data.endswith(".npz") and server_clients(settings) == 0:
+    if not settings.server_data.endswith(".npz") and _server_clients(settings) == 0:
         raise UsageError(f"--server_data={settings.server_data} must be clients:N with N above 0, or an .npz file.")
 
 
-def server_clients(settings: cli.Settings) -> int:
-    """Returns how many clients give their examples to the server; 0 if none does."""
+def _server_clients(settings: cli.Settings) -> int:
     match = _SERVER_CLIENTS.fullmatch(settings.server_data or "")
     return int(match[1]) if match else 0
 
 
-def thresholds(settings: cli.Settings) -> list[float]:
-    """Returns the numbers of `--thresholds`.
-
-    Raises:
-      UsageError: If one is not in (0, 1].
-    """
+def _thresholds(text: str) -> tuple[float, ...]:
     try:
-        found = [float(word) for word in settings.thresholds.split(",")]
+        numbers = tuple(map(float, text.split(",")))
     except ValueError:
-        found = [0.0]
-    if not all(0 < value <= 1 for value in found):
-        raise UsageError(f"--thresholds={settings.thresholds} must be numbers above 0 up to 1, separated by commas.")
-    return found
+        numbers = (0.0,)
+    if not all(0 < number <= 1 for number in numbers):
+        raise UsageError(f"--thresholds={text} must be numbers above 0 up to 1, separated by commas.")
+    return numbers

@@ -1,42 +1,41 @@
 """Metrics of a run, and what is made of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from sklearn import metrics as sklearn_metrics
 
+from optimization.study import training_metrics
 from optimization.study.metrics import Better, Metric
 
-LOSS = Metric("train/loss", "Training loss per example of the round's mini-batches, before each step", better="down")
-UPDATE_NORM = Metric("train/update_norm", "L2 norm of the aggregated update")
-EXAMPLES = Metric("train/examples", "Examples of the cohort")
-EMPTY_CLIENTS = Metric("train/empty_clients", "Clients without an example")
-NONFINITE_CLIENTS = Metric("train/nonfinite_clients", "Clients whose training diverged")
-TRAINING = (LOSS, UPDATE_NORM, EXAMPLES, EMPTY_CLIENTS, NONFINITE_CLIENTS)
+LOSS = training_metrics.LOSS
+UPDATE_NORM = training_metrics.UPDATE_NORM
+EXAMPLES = training_metrics.EXAMPLES
+EMPTY_CLIENTS = training_metrics.EMPTY_CLIENTS
+NONFINITE_CLIENTS = training_metrics.NONFINITE_CLIENTS
 
-# Of the server's model after the round: on validation data (eval), and on the training data of the round's cohort.
+# Of the server's model after the round.
 SETS = {"eval": "validation data", "cohort": "the cohort's training data"}
-MEASURES = ("accuracy", "loss", "recall", "precision")  # Recall and precision are means over the labels that occur.
-WINDOW = 10
-
-
-def _measured(part: str, measure: str, window: int = 0) -> Metric:
-    """Returns a measure of a set, of one round or as a mean over the last ones."""
-    about = f"{measure.capitalize()} on {SETS[part]}{f', mean of {window} rounds' if window else ''}"
-    better: Better = "down" if measure == "loss" else "up"
-    name = f"{'running/' if window else ''}{part}/{measure}"
-    return Metric(name, about, better=better, told=name == "eval/accuracy")
-
-
-MEASURED = tuple(_measured(part, measure) for part in SETS for measure in MEASURES)
-RUNNING = tuple(_measured(part, measure, WINDOW) for part in SETS for measure in MEASURES)
+# Recall and precision are means over the labels that occur.
+MEASURES: Mapping[str, Better] = {"accuracy": "up", "loss": "down", "recall": "up", "precision": "up"}
+WINDOW = 10  # Rounds of a running mean.
+MEASURED = tuple(
+    Metric(
+        name := f"{part}/{measure}", f"{measure.capitalize()} on {data}", better=better, told=name == "eval/accuracy"
+    )
+    for part, data in SETS.items()
+    for measure, better in MEASURES.items()
+)
+RUNNING = tuple(
+    Metric(f"running/{one}", f"{one.about}, mean of {WINDOW} rounds", better=one.better) for one in MEASURED
+)
 ACCURACY, RUNNING_ACCURACY = MEASURED[0], RUNNING[0]
 
-COLUMNS = (*TRAINING, *MEASURED, *RUNNING)
+COLUMNS = (LOSS, UPDATE_NORM, EXAMPLES, EMPTY_CLIENTS, NONFINITE_CLIENTS, *MEASURED, *RUNNING)
 
 _RESULTS = {
-    "accuracy": "running/eval/accuracy",
+    "accuracy": RUNNING_ACCURACY,
     "training accuracy": "running/cohort/accuracy",
     "precision": "running/eval/precision",
     "recall": "running/eval/recall",

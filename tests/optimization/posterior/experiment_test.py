@@ -11,7 +11,9 @@ import tensorflow_federated as tff
 
 from data import clients, tasks
 from optimization import models
-from optimization.posterior import algorithm_flags, algorithms, experiment, flags, metrics, vectors
+from optimization.posterior import algorithm_flags, algorithms, experiment, flags, metrics, server_data, vectors
+from optimization.posterior.run_posterior import STUDY
+from optimization.study import compiled, frame
 
 SIZES = (4, 6, 5, 9)
 
@@ -34,20 +36,27 @@ def make_task(sizes=SIZES) -> tasks.Task:
     )
 
 
-def make_run(folder, *arguments: str, sizes=SIZES, server_features=None) -> experiment.Run:
+def options(*arguments: str) -> flags.PosteriorOptions:
     argv = ["run_posterior", "--clients_per_round=4", "--total_rounds=2", "--client_learning_rate=0.1", *arguments]
-    settings = flags.resolve(flags.define().parse(argv))
-    task = make_task(sizes)
-    return experiment.Run(settings, task, experiment.Computations(settings, task, server_features), folder)
+    (settings,) = frame.plan(STUDY, frame.flag_set(STUDY).parse(argv))
+    return STUDY.options(settings)
 
 
-def test_runs_of_other_seeds_share_computations_and_no_state(tff_worker, tmp_path):
-    argv = ["run_posterior", "--algorithm=fedpa", "--clients_per_round=4", "--total_rounds=2"]
-    settings, task = flags.resolve(flags.define().parse(argv)), make_task()
-    shared = experiment.Computations(settings, task, None)
-    found = [play(experiment.Run(settings.replace(seed=seed), task, shared, tmp_path), 2)[0] for seed in (3, 4)]
-    other = settings.replace(seed=4)
-    alone, _ = play(experiment.Run(other, task, experiment.Computations(other, task, None), tmp_path), 2)
+def make_run(folder, *arguments: str, sizes=SIZES, server_features=None) -> experiment.PosteriorRounds:
+    task = server_data.ServedTask(**vars(make_task(sizes)), server_features=server_features)
+    return experiment.PosteriorRounds(options(*arguments), task, folder)
+
+
+def test_runs_of_other_seeds_share_computations_and_no_state(tff_worker, tmp_path, monkeypatch):
+    built = []
+    monkeypatch.setattr(compiled, "_kept", kept := collections.OrderedDict())
+    found = []
+    for seed in (3, 4):
+        found.append(play(make_run(tmp_path, "--algorithm=fedpa", f"--seed={seed}"), 2)[0])
+        built.append(len(kept))
+    assert built[0] == built[1]
+    kept.clear()
+    alone, _ = play(make_run(tmp_path, "--algorithm=fedpa", "--seed=4"), 2)
     np.testing.assert_array_equal(found[1], alone)
     assert (found[0] != found[1]).any()
 
@@ -64,8 +73,8 @@ def test_a_second_run_frees_the_firsts_task(tff_worker, tmp_path, name):
     assert gone == [0.1, 0.2]
 
 
-def play(run: experiment.Run, rounds: int = 1):
-    progress, row = run.initial_progress(), {}
+def play(run: experiment.PosteriorRounds, rounds: int = 1):
+    progress, row = run.initial_state(), {}
     for round_num in range(1, rounds + 1):
         progress, row = run.play_round(progress, round_num)
     return algorithms.flat(progress.server.weights), row
@@ -76,7 +85,7 @@ def test_every_algorithm_plays_two_rounds(tff_worker, tmp_path, name):
     features = np.random.default_rng(1).normal(size=(10, 4)).astype(np.float32)
     more = ["--server_data=clients:1", "--distillation_epochs=1", "--clients_per_round=3"] if name == "fedbe" else []
     run = make_run(tmp_path, f"--algorithm={name}", *more, server_features=features)
-    before = algorithms.flat(run.initial_progress().server.weights)
+    before = algorithms.flat(run.initial_state().server.weights)
     after, row = play(run, 2)
     assert np.isfinite(after).all()
     assert np.abs(after - before).max() > 1e-3
@@ -170,7 +179,7 @@ def play_five(folder, fourth, *arguments: str):
     population = run._task.clients
     load = population.load
     population.load = lambda index: fourth(load) if index == 3 else load(index)
-    before = algorithms.flat(run.initial_progress().server.weights)
+    before = algorithms.flat(run.initial_state().server.weights)
     after, row = play(run)
     return after - before, row
 
@@ -216,7 +225,7 @@ def test_ucb_cs_first_sees_everyone_but_the_servers_clients(tff_worker, tmp_path
     arguments = ("--algorithm=fedbe", "--server_data=clients:1", "--client_selection=ucb_cs", "--clients_per_round=1")
     features = np.random.default_rng(1).normal(size=(10, 4)).astype(np.float32)
     run = make_run(tmp_path, *arguments, "--distillation_epochs=1", "--total_rounds=3", server_features=features)
-    progress, examples = run.initial_progress(), []
+    progress, examples = run.initial_state(), []
     for round_num in (1, 2, 3):
         progress, row = run.play_round(progress, round_num)
         examples.append(row[metrics.EXAMPLES])

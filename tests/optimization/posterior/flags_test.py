@@ -3,11 +3,13 @@
 import pytest
 
 from optimization.posterior import flags
-from optimization.study import presets
+from optimization.posterior.run_posterior import STUDY
+from optimization.study import frame, presets
 
 
 def resolve(*arguments: str):
-    return flags.resolve(presets.applied(flags.define().parse(["run_posterior", *arguments]), flags.PRESETS))
+    (settings,) = frame.plan(STUDY, frame.flag_set(STUDY).parse(["run_posterior", *arguments]))
+    return settings
 
 
 def test_defaults_follow_the_algorithm():

@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from optimization.posterior import flags, metrics, run_posterior
+from optimization.posterior import metrics
+from optimization.posterior.run_posterior import STUDY
+from optimization.study import frame
 
 pytestmark = pytest.mark.slow
 
@@ -15,7 +17,7 @@ SMALL = ("--clients_per_round=5", "--client_epochs_per_round=1", "--burn_in_roun
 
 def play(folder: pathlib.Path, name: str, *arguments: str) -> pathlib.Path:
     argv = ["run_posterior", f"--root_output_dir={folder}", f"--experiment_name={name}", *SMALL, *arguments]
-    assert run_posterior.program(flags.define().parse(argv)) == 0
+    assert frame.program(STUDY, frame.flag_set(STUDY).parse(argv)) == 0
     return folder / name
 
 

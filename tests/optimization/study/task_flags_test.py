@@ -6,13 +6,14 @@ import pytest
 
 from data.tasks import registry
 from data.tasks.options import TaskOptions
-from optimization.posterior import flags
-from optimization.study import task_flags
+from optimization.posterior.run_posterior import STUDY
+from optimization.study import frame
 
 
 def options(*arguments: str) -> TaskOptions:
     """Returns the options of a task for one of the binaries."""
-    return task_flags.options(flags.resolve(flags.define().parse(["run_posterior", *arguments])))
+    (settings,) = frame.plan(STUDY, frame.flag_set(STUDY).parse(["run_posterior", *arguments]))
+    return STUDY.options(settings).task
 
 
 def test_runs_that_differ_in_no_option_share_their_task():

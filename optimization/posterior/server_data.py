@@ -1,0 +1,48 @@
+"""What a server has of its own: FedBE's unlabelled examples."""
+
+import dataclasses
+
+import numpy as np
+
+from data import clients, tasks
+from data.errors import UsageError
+from optimization.posterior.flags import PosteriorOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class ServedTask(tasks.Task):
+    """A task whose server may have examples, too.
+
+    Attributes:
+      server_features: The server's unlabelled examples, as the model takes them, or None.
+    """
+
+    server_features: clients.Features | None = None
+
+
+def features(options: PosteriorOptions, task: tasks.Task) -> clients.Features | None:
+    """Returns the features of `--server_data`, as the model takes them; None without this flag.
+
+    Raises:
+      UsageError: If they cannot be read, or are not like the task's.
+    """
+    if count := min(options.server_clients, len(task.clients)):
+        return task.normalise(clients.joined([task.clients.load(index) for index in range(count)]).features)
+    if not options.server_file:
+        return None
+    flag, of_task = f"--server_data={options.server_file}", f"--task_type={options.task.task_type}"
+    try:
+        with np.load(options.server_file, allow_pickle=False) as archive:
+            features = archive["features"]
+    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
+        raise UsageError(f"{flag} is not a readable .npz file with the array features ({error}).") from error
+    own = task.held_out.load(0).features
+    if not isinstance(own, np.ndarray) or features.shape[1:] != own.shape[1:] or not len(features):
+        raise UsageError(f"{flag} holds features {features.shape}; {of_task} has others.")
+    if features.dtype.kind not in "iuf" or not np.isfinite(features).all():
+        raise UsageError(f"{flag} holds features that are no finite numbers.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        kept = features.astype(own.dtype)
+    if not np.allclose(kept, features, rtol=1e-6):
+        raise UsageError(f"{flag} holds features that are no {own.dtype}, which {of_task} has.")
+    return task.normalise(kept)
