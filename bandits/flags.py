@@ -1,25 +1,17 @@
 """Flags of the main experiment, and every check that needs no data and no TensorFlow."""
 
 import pathlib
-import re
 from collections.abc import Mapping
-from typing import Any
 
 from bandits import registry, task_defaults
+from bandits.options import BanditOptions, InitialTraining
 from data.errors import UsageError
-from optimization.posterior import algorithm_flags, options
-from optimization.study import (
-    aggregation_flags,
-    cli,
-    presets,
-    run_folder,
-    selector_flags,
-    server_flags,
-    task_flags,
-    worker_flags,
-)
+from optimization.options import Cohorts, ServerOptimizer
+from optimization.posterior import algorithm_flags
+from optimization.posterior import options as posterior_options
+from optimization.study import aggregation_flags, cli, selector_flags, server_flags, task_flags
 
-_USAGE = """
+USAGE = """
 Federated contextual bandits: clients act with a deployed model, train on what they saw, and the server averages.
 
   run_federated                                          # digits, softmax: about a minute
@@ -47,13 +39,10 @@ _MODEL_AGGREGATIONS: Mapping[str, str] = (
 )
 
 
-def define() -> cli.FlagSet:
-    """Returns the flags of `run_federated`."""
-    flags = cli.FlagSet(_USAGE)
+def define(flags: cli.FlagSet) -> None:
+    """Defines the study's own flags."""
     bandits = {name: entry.help for name, entry in registry.BANDITS.items()}
 
-    flags.group("What is studied")
-    presets.define(flags)
     task_flags.define_choice(flags)
     flags.choice("bandits_type", "softmax", bandits, "how clients choose actions, and the loss they train")
     flags.choice(
@@ -88,7 +77,6 @@ def define() -> cli.FlagSet:
     )
     flags.belong("initial_model_is_public", initial_model_path=True)
     flags.belong("dist_shift_type", "population_client_selection", "initial_model_path", scenario=("scratch",))
-    flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
 
     flags.group("Bandit")
     flags.integer("bandits_deploy_freq", None, "rounds between deployments of the trained model", low=1)
@@ -154,17 +142,10 @@ def define() -> cli.FlagSet:
     task_flags.define_data(flags)
     flags.belong("init_labels", scenario=_PRETRAINED)
 
-    flags.group("Output")
-    flags.path("root_output_dir", "runs", "folder of all runs")
-    flags.folder("experiment_name", "name of this run's folder (default: task_scenario_bandit)")
-    flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
+    flags.group("Evaluation")
     flags.integer("rounds_per_eval", None, "rounds between evaluations on held-out data; 0 for only the last")
     flags.integer("eval_batch_size", 512, "examples of an evaluation batch", low=1)
     flags.integer("max_validation_samples", 10000, "most held-out examples; 0 for all")
-    flags.integer("rounds_per_checkpoint", None, "rounds between checkpoints; 0 for only the last")
-    run_folder.define(flags)
-    worker_flags.define(flags)
-    return flags
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
@@ -176,7 +157,6 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
     settings = settings.settled()
-    worker_flags.addresses(settings)
     settings = settings.filled(task_defaults.of(settings.task_type))
     settings = aggregation_flags.resolve(_resolve_model_aggregation(settings, bandit))
     selector_flags.check_privacy(settings, settings.client_selection, is_private=bool(settings.noise_multiplier))
@@ -236,30 +216,61 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
             )
 
 
-def posterior(settings: cli.Settings) -> options.Posterior | None:
+def posterior(settings: cli.Settings) -> posterior_options.Posterior | None:
     """Returns how the clients' models become one; None for the aggregation of their updates."""
     if settings.model_aggregation == "mean":
         return None
     return algorithm_flags.options(settings, "model_aggregation")
 
 
-def population_range(selection: str | None, population: int) -> range:
-    """Returns the client indices that `--population_client_selection` names.
+def options(settings: cli.Settings) -> BanditOptions:
+    """Returns what resolved flags mean."""
+    bandit = registry.BANDITS[settings.bandits_type]
+    policy = registry.POLICIES[bandit.policy]
+    is_published = settings.variant == "reference_code"
+    has_initial, shifts = settings.scenario != "scratch", settings.scenario == "init_shift"
+    rewards = settings.dist_shift_type or ("bandits" if shifts else "exact")
+    return BanditOptions(
+        seed=settings.seed,
+        task=task_flags.options(settings),
+        name=settings.bandits_type,
+        bandit=bandit,
+        policy=policy.chosen({name: settings[f"bandits_{name}"] for name in policy.parameters}),
+        importance_weighting=settings.importance_weighting,
+        published_weights=settings.bandits_epsilon if is_published and bandit.policy == "epsilon_greedy" else None,
+        initial=_initial(settings, "init" if shifts else "exact") if has_initial else None,
+        initial_model_path=settings.initial_model_path,
+        is_initial_model_public=settings.initial_model_is_public,
+        population=settings.population_client_selection,
+        # What the published program pays a bandit that is never trained.
+        rewards="exact" if is_published and not bandit.trains else rewards,
+        has_shift=shifts or bool(settings.dist_shift_type),
+        total_rounds=settings.total_rounds,
+        cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling),
+        selection=selector_flags.options(settings),
+        deploy_every=settings.bandits_deploy_freq,
+        max_delay=settings.bandits_deploy_delay,
+        keeps_cache=settings.cache == "persistent",
+        max_examples_per_client=settings.max_examples_per_client,
+        client_batch_size=settings.client_batch_size,
+        client_epochs=settings.client_epochs_per_round,
+        client_learning_rate=settings.client_learning_rate,
+        server_optimizer=server_flags.options(settings),
+        aggregation=aggregation_flags.options(settings),
+        posterior=posterior(settings),
+        eval_batch_size=settings.eval_batch_size,
+        max_validation_samples=settings.max_validation_samples,
+        rounds_per_eval=settings.rounds_per_eval,
+        rounds_per_checkpoint=settings.rounds_per_checkpoint,
+    )
 
-    Raises:
-      UsageError: If it is not START-END with START < END <= population.
-    """
-    if selection is None:
-        return range(population)
-    match = re.fullmatch(r"(\d+)-(\d+)", selection)
-    if not match or not int(match[1]) < int(match[2]) <= population:
-        raise UsageError(
-            f"--population_client_selection={selection} must be START-END with START < END <= {population}, "
-            "the task's number of clients."
-        )
-    return range(int(match[1]), int(match[2]))
 
-
-def policy_values(settings: Mapping[str, Any], bandit: registry.BanditEntry) -> dict[str, float]:
-    """Returns the values of the bandit's policy's parameters."""
-    return {name: settings[f"bandits_{name}"] for name in registry.POLICIES[bandit.policy].parameters}
+def _initial(settings: cli.Settings, rewards: str) -> InitialTraining:
+    return InitialTraining(
+        bandit=registry.BANDITS["supervised_mse"],
+        num_clients=settings.init_clients,
+        rewards=rewards,
+        total_rounds=settings.init_rounds,
+        server_optimizer=ServerOptimizer(settings.init_server_optimizer, settings.init_server_learning_rate),
+        client_learning_rate=settings.init_client_learning_rate,
+    )

@@ -8,17 +8,14 @@ import dataclasses
 import hashlib
 import json
 import pathlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bandits.options import BanditOptions, Phase
 from data import tasks
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization.privacy import mechanisms
-from optimization.study import aggregation_flags, run_folder, selector_flags, task_flags
-
-if TYPE_CHECKING:
-    from bandits import experiment
+from optimization.study import aggregation_flags, run_folder, selector_flags
 
 # Options of tasks that do not say who the clients are: places of files, whose contents are in the checksum, and models.
 _NOT_OF_CLIENTS = {"data_file", "public_statistics", "model", "norm", "init_labels"}
@@ -59,11 +56,11 @@ def population_checksum(options: TaskOptions, task: tasks.Task) -> str:
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:16]
 
 
-def of_initial_model(settings: Mapping[str, Any]) -> Trained | None:
-    """Returns the training behind `--initial_model_path`; None without such a model, or if it is public."""
-    if not settings["initial_model_path"] or settings["initial_model_is_public"]:
+def of_initial_model(chosen: BanditOptions) -> Trained | None:
+    """Returns the training behind the initial model of another run; None without such a model, or if it is public."""
+    if not chosen.initial_model_path or chosen.is_initial_model_public:
         return None
-    path = run_folder.find_model(settings["initial_model_path"]).parent.parent / run_folder.PRIVACY_FILE
+    path = run_folder.find_model(chosen.initial_model_path).parent.parent / run_folder.PRIVACY_FILE
     return Trained(*mechanisms.load(path), *_recorded_clients(path))
 
 
@@ -77,13 +74,11 @@ def _recorded_clients(path: pathlib.Path) -> tuple[str, tuple[tuple[int, int], .
         return "", ()
 
 
-def of_phase(
-    settings: Mapping[str, Any], task: tasks.Task, phase: "experiment.Phase", dimension: int, before: Trained | None
-) -> Trained:
+def of_phase(options: TaskOptions, task: tasks.Task, phase: Phase, dimension: int, before: Trained | None) -> Trained:
     """Returns what a phase is accounted as, after `phase.total_rounds`.
 
     Args:
-      settings: Flags.
+      options: What the task is made of.
       task: The task.
       phase: The phase.
       dimension: Parameters of the model.
@@ -95,7 +90,7 @@ def of_phase(
     count = len(phase.population)
     if not phase.bandit.trains:
         return before or Trained(mechanisms.Mechanism("none", 0.0, population=count, cohort=phase.cohorts.size), 0)
-    checksum = population_checksum(task_flags.options(settings), task)
+    checksum = population_checksum(options, task)
     apart = before is not None and before.is_apart(checksum, phase.population)
     mechanism = aggregation_flags.mechanism(
         phase.aggregation,

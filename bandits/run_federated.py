@@ -1,7 +1,7 @@
 """Runs a federated contextual bandit; see `--help`.
 
-From flags to results: `bandits.flags` checks the flags, the task's data is opened, the run's folder is claimed, and
-only then TensorFlow Federated is imported and the rounds are played.
+The way of a command: `bandits.flags` checks the flags and says what they mean (`bandits.options`), the task is opened,
+the run's folder claimed, and only then TensorFlow Federated is imported and the rounds of `bandits.experiment` played.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -12,204 +12,150 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 import dataclasses
 import math
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bandits import flags, guarantees, metrics, registry
+from bandits.options import BanditOptions, Phase, phases
 from data import tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
-from optimization import options
-from optimization.study import (
-    aggregation_flags,
-    cli,
-    frame,
-    presets,
-    run_folder,
-    selector_flags,
-    server_flags,
-    task_flags,
-    worker_flags,
-)
+from data.tasks.options import TaskOptions
+from optimization.study import aggregation_flags, cli, frame, run_folder, selector_flags
 
 if TYPE_CHECKING:
     from bandits import experiment
+    from optimization.study import runner
 
 _INIT_FOLDER = "init"
-_SHOWN_IN_PRESETS = (
-    "server_learning_rate",
-    "client_learning_rate",
-    "bandits_temperature",
-    "bandits_mu",
-    "bandits_gamma",
-    "bandits_epsilon",
-    "clip_norm",
-    "noise_multiplier",
-)
 
 
-def check_against_task(settings: cli.Settings, task: tasks.Task) -> None:
-    """Checks flags that depend on the data.
+class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
+    """Agarwal, McMahan and Xu 2023: exploration policies on devices, one reward model, generalized FedAvg."""
 
-    Raises:
-      UsageError: If they do not fit it.
-    """
-    population = len(task.clients)
-    selected = flags.population_range(settings.population_client_selection, population)
-    available = len(selected)
-    if settings.scenario != "scratch":
-        available -= settings.init_clients
-        if available <= 0:
-            raise UsageError(
-                f"--init_clients={settings.init_clients} leaves none of the task's {population} clients to the bandits."
+    usage = flags.USAGE
+    presets = flags.PRESETS
+    shown_in_presets = (
+        "server_learning_rate",
+        "client_learning_rate",
+        "bandits_temperature",
+        "bandits_mu",
+        "bandits_gamma",
+        "bandits_epsilon",
+        "clip_norm",
+        "noise_multiplier",
+    )
+    columns = metrics.COLUMNS
+    headline = ranked_by = metrics.AVERAGE_REWARD
+    rounds_per_checkpoint = None
+    name_help = "task_scenario_bandit"
+
+    def define(self, flag_set: cli.FlagSet) -> None:
+        flags.define(flag_set)
+
+    def resolve(self, settings: cli.Settings) -> cli.Settings:
+        return flags.resolve(settings)
+
+    def options(self, settings: cli.Settings) -> BanditOptions:
+        return flags.options(settings)
+
+    def data_key(self, options: BanditOptions) -> TaskOptions:
+        return options.task
+
+    def open(self, options: BanditOptions) -> tasks.Task:
+        return tasks_registry.load(options.task)
+
+    def check(self, options: BanditOptions, task: tasks.Task) -> None:
+        warnings: list[str] = []
+        for phase in phases(options, task):
+            mechanism = aggregation_flags.mechanism(
+                phase.aggregation,
+                phase.cohorts,
+                len(phase.population),
+                1,
+                voided=selector_flags.voids(phase.selection),
             )
-    bandit = registry.BANDITS[settings.bandits_type]
-    selection = selector_flags.options(settings)
-    voided = selector_flags.voids(selection)
-    trainings = [(available, settings.clients_per_round, voided, settings.total_rounds if bandit.trains else 0)]
-    if settings.scenario != "scratch":
-        initial = settings.init_clients
-        trainings.insert(0, (initial, min(settings.clients_per_round, initial), "", settings.init_rounds))
-    aggregation = aggregation_flags.options(settings)
-    warnings: list[str] = []
-    for clients, cohort, reason, rounds in trainings:
-        cohorts = options.Cohorts(cohort, settings.cohort_sampling)
-        mechanism = aggregation_flags.mechanism(aggregation, cohorts, clients, 1, voided=reason)
-        warnings += mechanism.warnings(rounds) if rounds else ()
-    for warning in dict.fromkeys(warnings):
-        print(f"Warning: {warning}", file=sys.stderr)
-    selector_flags.check_population(selection, available, settings.clients_per_round)
-    shifts = settings.scenario == "init_shift" or settings.dist_shift_type
-    if shifts and "init" not in task.rewards:
-        raise UsageError(f"--task_type={settings.task_type} has no reward shift to study: its rewards are one matrix.")
-    low, high = task.reward_range(_rewards(settings, bandit))
+            warnings += mechanism.warnings(phase.total_rounds) if phase.bandit.trains else ()
+            selector_flags.check_population(phase.selection, len(phase.population), phase.cohorts.size)
+        if options.has_shift and "init" not in task.rewards:
+            raise UsageError(
+                f"--task_type={options.task.task_type} has no reward shift to study: its rewards are one matrix."
+            )
+        _check_rewards(options, task)
+        parameters = dict(options.policy.parameters)
+        if options.bandit.policy == "falcon" and parameters["mu"] < task.num_actions - 1:
+            warnings.append(
+                f"--bandits_mu={parameters['mu']:g} can give the other actions more than probability 1, which is then "
+                f"scaled to 1; {task.num_actions - 1} is the smallest mu that never needs this."
+            )
+        if options.initial_model_path:
+            run_folder.read_model(options.initial_model_path)
+        for warning in dict.fromkeys(warnings):
+            print(f"Warning: {warning}", file=sys.stderr)
+
+    def play(self, run: frame.Run) -> int | None:
+        from bandits import experiment
+        from optimization import task_model
+
+        options, task = run.options, run.data
+        shapes = task_model.build(task).shapes
+        dimension = sum(math.prod(shape) for shape in shapes.values())
+        path = options.initial_model_path
+        weights = run_folder.load_model(path, shapes) if path else None
+        trained = guarantees.of_initial_model(options)
+        *_, last = planned = phases(options, task)
+        for phase in planned:
+            folder = run.folder
+            if phase is last:
+                phase = dataclasses.replace(phase, spent_rounds=trained.rounds if trained else 0)
+            else:
+                folder = run_folder.RunFolder(run.folder.path / _INIT_FOLDER)
+                frame.open_folder(folder, run.settings, task)
+            trained = guarantees.of_phase(options.task, task, phase, dimension, trained)
+            rounds = experiment.BanditRounds(options, task, phase, trained.mechanism, weights)
+            outcome = frame.play(self, rounds, folder, rounds.length, label=phase.label)
+            _tell(options, phase, trained, folder, rounds, outcome)
+            if outcome.signum:
+                return outcome.signum
+            weights = outcome.state.server.weights
+        return None
+
+
+def _check_rewards(options: BanditOptions, task: tasks.Task) -> None:
+    """Refuses rewards that are no probabilities where the loss is a cross entropy."""
+    bandit = options.bandit
+    low, high = task.reward_range(options.rewards)
     if bandit.cross_entropy and not 0 <= low <= high <= 1:
         squared = dataclasses.replace(bandit, cross_entropy=False, help="")
         other = next(name for name, entry in registry.BANDITS.items() if dataclasses.replace(entry, help="") == squared)
         raise UsageError(
-            f"--bandits_type={settings.bandits_type} takes rewards for probabilities, but here they reach from {low:g} "
-            f"to {high:g}: use {other}, which takes any."
-        )
-    if bandit.policy == "falcon" and settings.bandits_mu < task.num_actions - 1:
-        print(
-            f"Warning: --bandits_mu={settings.bandits_mu:g} can give the other actions more than probability 1, which "
-            f"is then scaled to 1; {task.num_actions - 1} is the smallest mu that never needs this.",
-            file=sys.stderr,
+            f"--bandits_type={options.name} takes rewards for probabilities, but here they reach from {low:g} to "
+            f"{high:g}: use {other}, which takes any."
         )
 
 
-def _rewards(settings: cli.Settings, bandit: registry.BanditEntry) -> str:
-    """Returns the key of the bandits' rewards in `Task.rewards`."""
-    if not bandit.trains and settings.variant == "reference_code":
-        return "exact"
-    return settings.dist_shift_type or ("bandits" if settings.scenario == "init_shift" else "exact")
+def _tell(
+    options: BanditOptions,
+    phase: Phase,
+    trained: guarantees.Trained,
+    folder: run_folder.RunFolder,
+    rounds: "experiment.BanditRounds",
+    outcome: "runner.Outcome",
+) -> None:
+    """Writes and prints what a phase gave, also of one that was stopped."""
+    from bandits import figures
 
-
-def plan(settings: cli.Settings, task: tasks.Task) -> "list[experiment.Phase]":
-    """Returns the phases of a run: an initial training, if the scenario has one, and the bandits."""
-    from bandits import experiment
-
-    bandit = registry.BANDITS[settings.bandits_type]
-    population = flags.population_range(settings.population_client_selection, len(task.clients))
-    aggregation, selection = aggregation_flags.options(settings), selector_flags.options(settings)
-    phases = []
-    if settings.scenario != "scratch":
-        initial, population = (
-            population[: settings.init_clients],
-            population[settings.init_clients :],
-        )
-        phases.append(
-            experiment.Phase(
-                bandit=registry.BANDITS["supervised_mse"],
-                population=initial,
-                rewards="init" if settings.scenario == "init_shift" else "exact",
-                total_rounds=settings.init_rounds,
-                cohorts=options.Cohorts(min(settings.clients_per_round, len(initial)), settings.cohort_sampling),
-                deploy_every=1,
-                server_optimizer=options.ServerOptimizer(
-                    settings.init_server_optimizer, settings.init_server_learning_rate
-                ),
-                client_learning_rate=settings.init_client_learning_rate,
-                aggregation=aggregation,
-            )
-        )
-    phases.append(
-        experiment.Phase(
-            bandit=bandit,
-            population=population,
-            rewards=_rewards(settings, bandit),
-            total_rounds=settings.total_rounds,
-            cohorts=options.Cohorts(settings.clients_per_round, settings.cohort_sampling),
-            deploy_every=settings.bandits_deploy_freq,
-            server_optimizer=server_flags.options(settings),
-            client_learning_rate=settings.client_learning_rate,
-            aggregation=dataclasses.replace(
-                aggregation, client_weighting=selection.weighting(aggregation.client_weighting)
-            ),
-            selection=selection,
-            posterior=flags.posterior(settings),
-        )
-    )
-    return phases
-
-
-def run(settings: cli.Settings, task: tasks.Task, folder: run_folder.RunFolder) -> int:
-    """Plays all phases of one run and returns the exit status."""
-    from optimization import task_model
-
-    shapes = task_model.build(task).shapes
-    weights = None
-    if settings.initial_model_path:
-        weights = run_folder.load_model(settings.initial_model_path, shapes)
-    dimension = sum(math.prod(shape) for shape in shapes.values())
-    phases = plan(settings, task)
-    trained = guarantees.of_initial_model(settings)
-    for phase in phases[:-1]:
-        initial = run_folder.RunFolder(folder.path / _INIT_FOLDER)
-        run_folder.open_for_task(initial, settings, task)
-        trained = guarantees.of_phase(settings, task, phase, dimension, trained)
-        weights, signum = _play(settings, task, phase, trained, initial, None, "Initial training")
-        if signum:
-            return _stopped(settings, folder, "in the initial training", signum)
-    phase = dataclasses.replace(phases[-1], spent_rounds=trained.rounds if trained else 0)
-    trained = guarantees.of_phase(settings, task, phase, dimension, trained)
-    weights, signum = _play(settings, task, phase, trained, folder, weights, settings.bandits_type)
-    if signum:
-        return _stopped(settings, folder, "before its last round", signum)
-    return 0
-
-
-def _play(settings, task, phase, trained, folder, weights, label):
-    """Plays one phase; returns its final weights and the signal that stopped it, if any."""
-    from bandits import experiment
-    from optimization import task_model
-    from optimization.study import runner
-
-    rounds = experiment.build(settings, task, phase, trained.mechanism, weights)
-    outcome = runner.run(
-        rounds,
-        folder,
-        frame.Length(phase.total_rounds, settings.rounds_per_eval, settings.rounds_per_checkpoint),
-        metrics.COLUMNS,
-        headline=metrics.AVERAGE_REWARD,
-        label=label,
-    )
-    weights = outcome.state.server.weights
     spent = trained.report(phase.accounted(outcome.round_num))
     folder.write_json(run_folder.PRIVACY_FILE, spent)
     if outcome.round_num:
-        from bandits import figures
-
-        figures.draw_run(folder.metrics_path, folder.path / "reward.png", f"{settings.task_type}: {label}")
+        title = f"{options.task.task_type}: {phase.label}"
+        figures.draw_run(folder.metrics_path, folder.path / "reward.png", title)
     if outcome.signum is None:
-        folder.save_model(list(task_model.build(task).shapes), weights)
-        print(_summary(label, folder, spent["summary"]))
+        print(_summary(phase.label, folder, spent["summary"]))
     if rounds.secrets:
         held = " and ".join(rounds.secrets)
         print(f"Keep {folder.path}/checkpoints secret: it holds {held}, which protects the clients.")
     if len(outcome.state.cohort_seed):
         print("The cohorts are not drawn from --seed, and so not paired between runs of one seed.")
-    return weights, outcome.signum
 
 
 def _summary(label: str, folder: run_folder.RunFolder, spent: str) -> str:
@@ -225,38 +171,7 @@ def _summary(label: str, folder: run_folder.RunFolder, spent: str) -> str:
     )
 
 
-def _stopped(settings: cli.Settings, folder: run_folder.RunFolder, where: str, signum: int) -> int:
-    print(
-        f"Stopped {where}; what was done is saved. {run_folder.continuing(settings)} {folder.path}.",
-        file=sys.stderr,
-    )
-    return 128 + signum
-
-
-def program(settings: cli.Settings) -> int:
-    """Runs `--repeat` runs after another; returns the first exit status that is not 0."""
-    if settings.list_presets:
-        print(presets.table(flags.PRESETS, _SHOWN_IN_PRESETS))
-        return 0
-    settings = flags.resolve(presets.applied(settings, flags.PRESETS))
-    task = tasks_registry.load(task_flags.options(settings))
-    check_against_task(settings, task)
-    if settings.initial_model_path:
-        run_folder.read_model(settings.initial_model_path)
-    runs: Sequence[tuple[cli.Settings, run_folder.RunFolder]] = []
-    for seed in cli.seeds(settings):
-        name = settings.experiment_name if settings.repeat == 1 else f"{settings.experiment_name}/seed_{seed}"
-        one = settings.replace(seed=seed, experiment_name=name, repeat=1)
-        folder = run_folder.RunFolder(f"{settings.root_output_dir}/{name}")
-        run_folder.open_for_task(folder, one, task)
-        runs.append((one, folder))
-
-    worker_flags.start(settings)
-    for one, folder in runs:
-        if status := run(one, task, folder):
-            return status
-    return 0
-
+STUDY = BanditStudy()
 
 if __name__ == "__main__":
-    cli.main(flags.define(), program)
+    frame.main(STUDY)

@@ -43,13 +43,12 @@ class RemoteWorker(executor.Executor):
         self.address = address
         self._lost: str | None = None
         self._channel = channel(address)
-        self._connected = tff.framework.RemoteExecutorGrpcStub(self._channel)
-        super().__init__(self._connected, on_call)
+        super().__init__(tff.framework.RemoteExecutorGrpcStub(self._channel), on_call)
 
     @property
     def is_ready(self) -> bool:
         """Whether it has answered."""
-        return self._connected.is_ready
+        return self._stub.is_ready
 
     def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
         """Runs a compiled computation there.

@@ -98,7 +98,8 @@ class Executor:
         return self._disposals.submit(self._stub.dispose_executor, request)
 
     def _call(self, executor: _AtWorker, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
-        signature, sent = computation.type_signature, []
+        signature = computation.type_signature
+        sent: list[private.calls.ValueRef] = []
         request = private.calls.CreateCallRequest(
             executor=executor.name, function_ref=self._sent_once(executor, computation)
         )
@@ -133,11 +134,8 @@ class Executor:
             for name, part, part_type in serialization.parts(value, type_spec):
                 request.element.add(name=name, value_ref=self._send(executor, part, part_type, sent))
             reference = self._stub.create_struct(request).value_ref
-        elif (index := self._place_in_last(executor, value, type_spec)) is not None:
-            request = private.calls.CreateSelectionRequest(
-                executor=executor.name, source_ref=self._last.reference, index=index
-            )
-            reference = self._stub.create_selection(request).value_ref
+        elif (selection := self._selection(executor, value, type_spec)) is not None:
+            reference = self._stub.create_selection(selection).value_ref
         else:
             request = private.calls.CreateValueRequest(executor=executor.name)
             serialization.write(request.value, value, type_spec)
@@ -145,16 +143,22 @@ class Executor:
         sent.append(reference)
         return reference
 
-    def _place_in_last(self, executor: _AtWorker, value: Any, type_spec: tff.Type) -> int | None:
-        """Returns which part of the last call's result a value is, array for array."""
+    def _selection(
+        self, executor: _AtWorker, value: Any, type_spec: tff.Type
+    ) -> private.calls.CreateSelectionRequest | None:
+        """Returns what selects the part of the last call's result that a value is, array for array."""
         last = self._last
-        if not (last and last.executor is executor and isinstance(type_spec, tff.FederatedType)):
+        if last is None or last.executor is not executor:
+            return None
+        if not isinstance(type_spec, tff.FederatedType) or not type_spec.all_equal:
             return None
         for index, (part, part_type) in enumerate(zip(last.value, last.type_spec, strict=True)):
             if part_type == type_spec:
                 pairs = itertools.zip_longest(*(serialization.leaves(one, type_spec.member) for one in (part, value)))
                 if all(found is given and _never_changes(found) for found, given in pairs):
-                    return index
+                    return private.calls.CreateSelectionRequest(
+                        executor=executor.name, source_ref=last.reference, index=index
+                    )
         return None
 
     def _dispose(self, executor: _AtWorker, references: list[private.calls.ValueRef]) -> None:

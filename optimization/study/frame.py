@@ -139,13 +139,13 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
           UsageError: If it is not there, or not sound.
         """
 
-    @abc.abstractmethod
     def rounds(self, run: Run[OptionsT, DataT]) -> "runner.Rounds":
-        """Returns what the loop plays."""
+        """Returns what the loop plays; this, `length` and `label` are what `play` asks for, unless it is another."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def length(self, options: OptionsT) -> Length:
         """Returns how many rounds there are."""
+        raise NotImplementedError
 
     def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
         """Returns the settings that a command compares, with the names of their folders; by default it is one."""
@@ -167,9 +167,9 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         del run_settings
         return {}
 
-    @abc.abstractmethod
     def label(self, options: OptionsT) -> str:
         """Returns words before the progress bar."""
+        raise NotImplementedError
 
     def presets_text(self) -> str:
         """Returns what `--list_presets` prints."""
@@ -185,7 +185,8 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
 
     def play(self, run: Run[OptionsT, DataT]) -> int | None:
         """Plays, or continues, a run; returns the signal that stopped it, if any."""
-        played = play(self, run)
+        rounds = self.rounds(run)
+        played = Played(rounds, play(self, rounds, run.folder, self.length(run.options), label=self.label(run.options)))
         self.finish(run, played)
         return played.outcome.signum
 
@@ -280,22 +281,16 @@ def program(study: Study, settings: cli.Settings) -> int:
     return 0
 
 
-def play(study: Study, run: Run) -> Played:
-    """Plays, or continues, a run's rounds in its folder, and saves its model when it is finished."""
+def play(
+    study: Study, rounds: "runner.Rounds", folder: run_folder.RunFolder, length: Length, *, label: str
+) -> "runner.Outcome":
+    """Plays, or continues, rounds in a folder, and saves the model there when they are finished."""
     from optimization.study import runner
 
-    rounds = study.rounds(run)
-    outcome = runner.run(
-        rounds,
-        run.folder,
-        study.length(run.options),
-        study.columns,
-        headline=study.headline,
-        label=study.label(run.options),
-    )
+    outcome = runner.run(rounds, folder, length, study.columns, headline=study.headline, label=label)
     if outcome.signum is None and (weights := rounds.model(outcome.state)):
-        run.folder.save_model(list(weights), list(weights.values()))
-    return Played(rounds, outcome)
+        folder.save_model(list(weights), list(weights.values()))
+    return outcome
 
 
 def main(study: Study) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from data.errors import UsageError
 from optimization import options
 from optimization.runtime import worker_process
-from optimization.study import aggregation_flags, cli, files
+from optimization.study import aggregation_flags, cli, files, frame
 from scripts.benchmark import measuring, tasks
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ class _Benchmark:
         worker_process.own(threads)
 
         with worker_process.importing():
-            from bandits import experiment, flags, registry
+            from bandits import experiment, flags, run_federated
+            from bandits.options import phases
             from optimization.runtime import worker
 
         self._experiment = experiment
@@ -120,20 +121,20 @@ class _Benchmark:
         own = worker.start(threads)
         # The worker, and what passes messages between them.
         self._processes = [self._main, *(psutil.Process(pid) for pid in {own.pid, own.process.pid})]  # type: ignore[union-attr]
-        arguments = ["benchmark", f"--task_type={task_type}", "--max_examples_per_client=0"]
-        self._settings = flags.resolve(flags.define().parse([*arguments, "--max_validation_samples=100"]))
-        self._make_task = make_task
-        self._phase = experiment.Phase(
-            bandit=registry.BANDITS["softmax"],
-            population=range(population),
-            rewards="exact",
-            total_rounds=10**6,  # As in a run, the next round's clients are always prepared ahead.
-            cohorts=options.Cohorts(1),
-            deploy_every=10,
-            server_optimizer=options.ServerOptimizer("adam", 0.002),
-            client_learning_rate=client_learning_rate,
-            aggregation=aggregation_flags.options(self._settings),
-        )
+        arguments = [
+            f"--task_type={task_type}",
+            "--max_examples_per_client=0",
+            "--max_validation_samples=100",
+            "--total_rounds=1000000",  # As in a run, the next round's clients are always prepared ahead.
+            "--clients_per_round=1",
+            "--bandits_deploy_freq=10",
+            "--server_learning_rate=0.002",
+            f"--client_learning_rate={client_learning_rate}",
+        ]
+        settings = frame.flag_set(run_federated.STUDY).parse(["benchmark", *arguments])
+        self._chosen = flags.options(flags.resolve(settings))
+        self._make_task, self._task = make_task, make_task(population)
+        (self._phase,) = phases(self._chosen, self._task)
         self.population(population)
 
     def population(self, population: int) -> None:
@@ -142,11 +143,11 @@ class _Benchmark:
         self._phase = dataclasses.replace(self._phase, population=range(population))
 
     def _described(self, cohort: int, **private: Any) -> tuple[Any, ...]:
-        """Returns what describes rounds to `experiment`: settings, task, phase and mechanism."""
+        """Returns what describes rounds to `experiment`: options, task, phase and mechanism."""
         aggregation = dataclasses.replace(self._phase.aggregation, **private)
         phase = dataclasses.replace(self._phase, cohorts=options.Cohorts(cohort), aggregation=aggregation)
         mechanism = aggregation_flags.mechanism(aggregation, phase.cohorts, len(phase.population), 1)
-        return self._settings, self._task, phase, mechanism
+        return self._chosen, self._task, phase, mechanism
 
     def definition(self, cohort: int) -> "BanditProcess":
         """Returns what defines rounds of so many clients."""
@@ -154,7 +155,8 @@ class _Benchmark:
 
     def inputs(self, cohort: int, round_num: int = 1) -> list:
         """Returns one round's client inputs."""
-        return self._experiment.cohort_inputs(*self._described(cohort)[:3], round_num)
+        rounds = self._experiment.BanditRounds(*self._described(cohort), None)
+        return rounds.inputs(rounds.cohort(round_num), round_num)
 
     def _memory_mb(self, field: str) -> float:
         return measuring.memory_mb([process.pid for process in self._processes], field)
@@ -179,7 +181,7 @@ class _Benchmark:
         """
         from bandits import metrics
 
-        experiment = self._experiment.build(*self._described(cohort, **private), None)
+        experiment = self._experiment.BanditRounds(*self._described(cohort, **private), None)
         state, _ = experiment.play_round(experiment.initial_state(), 1)
         first = time.time() - self._main.create_time()
         times, cpus, memory, examples = [], [], [], []

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bandits import flags, registry
+from bandits import flags, options, registry, run_federated
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
-from optimization.study import cli, presets, server_flags
+from optimization.study import cli, frame, server_flags
 from optimization.study.settings import Parameter
 
 # The study's README, with the flags of its emnist_chars command.
@@ -25,7 +25,8 @@ def _user_folder(monkeypatch, tmp_path):
 
 
 def _resolve(*arguments: str) -> cli.Settings:
-    return flags.resolve(presets.applied(flags.define().parse(["run_federated", *arguments]), flags.PRESETS))
+    (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["test", *arguments]))
+    return settings
 
 
 def _refusal(*arguments: str) -> str:
@@ -292,7 +293,7 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
 
 
 def test_every_default_of_a_task_is_a_flags():
-    known = set(flags.define().parse(["run_federated"]))
+    known = set(frame.flag_set(run_federated.STUDY).parse(["run_federated"]))
     for task in tasks_registry.TASKS:
         assert set(_resolve(f"--task_type={task}")) == known
 
@@ -386,7 +387,7 @@ def test_the_published_command_line_means_what_it_meant():
 
 
 def test_help_names_every_flag_task_and_bandit():
-    flag_set = flags.define()
+    flag_set = frame.flag_set(run_federated.STUDY)
     text = flag_set.help()
     names = [f"--{name}: " for name in flag_set.parse(["run_federated"])]
     for wanted in [*names, *tasks_registry.TASKS, *registry.BANDITS]:
@@ -401,13 +402,13 @@ def test_help_names_every_flag_task_and_bandit():
     [(None, range(10)), ("0-10", range(10)), ("3-4", range(3, 4)), ("2-9", range(2, 9))],
 )
 def test_a_selection_is_from_start_up_to_not_including_end(selection, expected):
-    assert flags.population_range(selection, 10) == expected
+    assert options.population_range(selection, 10) == expected
 
 
 @pytest.mark.parametrize("selection", ["", "5", "3-3", "4-3", "0-11", "-1-4", "a-b", "1-2-3", " 1-2", "1.0-2"])
 def test_another_selection_is_refused_with_the_number_of_clients(selection):
     with pytest.raises(UsageError) as caught:
-        flags.population_range(selection, 10)
+        options.population_range(selection, 10)
     assert str(caught.value) == (
         f"--population_client_selection={selection} must be START-END with START < END <= 10, "
         "the task's number of clients."
@@ -429,8 +430,9 @@ def test_another_selection_is_refused_with_the_number_of_clients(selection):
     ],
 )
 def test_policy_values_are_the_bandits_own_parameters(bandit, values):
-    settings = flags.define().parse(["run_federated"])
-    assert flags.policy_values(settings, registry.BANDITS[bandit]) == values
+    scenario = ["--scenario=init"] if bandit == "init" else []
+    chosen = flags.options(_resolve(f"--bandits_type={bandit}", *scenario))
+    assert dict(chosen.policy.parameters) == values
 
 
 def test_a_flag_of_another_task_is_refused():
@@ -458,7 +460,7 @@ def test_the_published_programs_bag_of_words_comes_with_its_variant():
 )
 def test_client_selection_that_does_not_go_with_the_rest_is_refused(arguments, message):
     with pytest.raises(UsageError, match=message):
-        flags.resolve(presets.applied(flags.define().parse(["run_federated", *arguments]), flags.PRESETS))
+        _resolve(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -509,7 +511,7 @@ def test_two_policies_may_share_a_parameters_name(monkeypatch):
     assert (
         "--bandits_gamma: falcon, falcon_ce: inverse of the reward gap still explored; higher is greedier (default: "
         "1000.0); exp3: part of actions at random (default: 0.1); only for --bandits_type=falcon, falcon_ce, exp3"
-    ) in " ".join(flags.define().help().split())
+    ) in " ".join(frame.flag_set(run_federated.STUDY).help().split())
 
 
 @pytest.mark.parametrize("bandit", registry.BANDITS)

@@ -5,9 +5,10 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import flags, losses, policies, posterior_process, process
+from bandits import flags, losses, policies, posterior_process, process, run_federated
 from optimization import client_work, models
 from optimization.posterior import kernels, mean_shift, vectors
+from optimization.study import frame
 
 MODEL = models.mlp(4, (), 3)
 INITIAL = MODEL.initial_weights(0)
@@ -44,7 +45,7 @@ def definition(**values) -> process.BanditProcess:
 
 def rounds(*arguments: str, **values):
     argv = ["run_federated", *arguments]
-    settings = flags.resolve(flags.define().parse(argv))
+    settings = flags.resolve(frame.flag_set(run_federated.STUDY).parse(argv))
     return posterior_process.build(flags.posterior(settings), definition(**values), INITIAL)
 
 

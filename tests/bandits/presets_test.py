@@ -4,7 +4,7 @@ import pytest
 
 from bandits import flags, run_federated
 from data.errors import UsageError
-from optimization.study import cli, presets
+from optimization.study import cli, frame, presets
 
 # name, server learning rate, client learning rate, exploration parameters.
 ROWS = [
@@ -63,7 +63,8 @@ BANDITS = ("softmax", "falcon", "greedy", "epsilon_greedy", "init")
 
 
 def _resolve(*arguments: str) -> cli.Settings:
-    return flags.resolve(presets.applied(flags.define().parse(["run_federated", *arguments]), flags.PRESETS))
+    (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["test", *arguments]))
+    return settings
 
 
 @pytest.mark.parametrize(("name", "server", "client", "exploration"), ROWS, ids=[row[0] for row in ROWS])
@@ -126,7 +127,7 @@ def test_an_unknown_preset_is_answered_with_near_ones():
 
 
 def test_the_list_names_every_preset_with_its_figure(capsys):
-    run_federated.program(flags.define().parse(["run_federated", "--list_presets"]))
+    frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", "--list_presets"]))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(presets.load(flags.PRESETS))
     assert any(line.startswith("emnist_scratch_softmax ") and "Table 1, Figure 1(a)" in line for line in lines)

@@ -12,6 +12,7 @@ import pytest
 from bandits import flags, metrics, run_federated
 from data.errors import UsageError
 from optimization.privacy import mechanisms
+from optimization.study import frame
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,7 @@ NOISY = {
 def play(folder: pathlib.Path, *arguments: str) -> int:
     """Runs in this process, with its worker."""
     argv = ["run_federated", f"--root_output_dir={folder}", "--experiment_name=run", *SMALL, *arguments]
-    return run_federated.program(flags.define().parse(argv))
+    return frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(argv))
 
 
 def table(folder: pathlib.Path) -> pd.DataFrame:
@@ -173,7 +174,7 @@ def test_noise_flags_without_any_training_are_an_error():
     arguments = ["run_federated", "--bandits_type=init", "--initial_model_path=somewhere"]
     for flag in (*DPSGD, "--insecure_seeded_noise", "--target_delta=1e-5"):
         with pytest.raises(UsageError, match=f"{flag.partition('=')[0]} has no effect with --bandits_type=init"):
-            flags.resolve(flags.define().parse([*arguments, flag]))
+            flags.resolve(frame.flag_set(run_federated.STUDY).parse([*arguments, flag]))
 
 
 def test_noise_that_the_initial_training_cannot_have_is_refused_before_anything_is_made(tmp_path):
@@ -213,4 +214,4 @@ def test_sizes_of_statistics_have_no_effect_where_those_are_given():
     arguments = ["run_federated", "--task_type=stackexchange_tag", "--public_statistics=file.json"]
     for flag in ("--num_tags=5", "--vocabulary_size=9"):
         with pytest.raises(UsageError, match=f"{flag.partition('=')[0]} does not go with --public_statistics"):
-            flags.resolve(flags.define().parse([*arguments, flag]))
+            flags.resolve(frame.flag_set(run_federated.STUDY).parse([*arguments, flag]))

@@ -19,10 +19,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import experiment, flags, metrics, run_federated
+from bandits import options as bandit_options
 from data.errors import UsageError
 from data.tasks import registry
 from optimization import options
-from optimization.study import aggregation_flags, task_flags
+from optimization.study import aggregation_flags, frame
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +34,7 @@ SMALL = ("--total_rounds=5", "--clients_per_round=4", "--bandits_deploy_freq=2",
 def play(folder: pathlib.Path, *arguments: str) -> int:
     """Runs in this process, with its worker."""
     argv = ["run_federated", f"--root_output_dir={folder}", "--experiment_name=run", *SMALL, *arguments]
-    return run_federated.program(flags.define().parse(argv))
+    return frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(argv))
 
 
 def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
@@ -241,13 +242,19 @@ def test_a_second_run_frees_the_firsts_task(tmp_path, monkeypatch, arguments):
         assert len(gone) == count
 
 
+def opened(*arguments: str):
+    """Returns what flags mean, and their task."""
+    settings = flags.resolve(frame.flag_set(run_federated.STUDY).parse(["run_federated", *SMALL, *arguments]))
+    chosen = flags.options(settings)
+    return chosen, run_federated.STUDY.open(chosen)
+
+
 def definitions(*arguments: str):
     """Returns what defines the rounds of each phase."""
-    settings = flags.resolve(flags.define().parse(["run_federated", *SMALL, *arguments]))
-    task = registry.load(task_flags.options(settings))
-    phases = run_federated.plan(settings, task)
+    chosen, task = opened(*arguments)
+    phases = bandit_options.phases(chosen, task)
     mechanism = aggregation_flags.mechanism(phases[0].aggregation, options.Cohorts(4), 60, 1)
-    return [experiment.build_process(settings, task, phase, mechanism) for phase in phases]
+    return [experiment.build_process(chosen, task, phase, mechanism) for phase in phases]
 
 
 def test_the_initial_trainings_server_optimizer_takes_no_hyperparameter_of_the_bandits():
@@ -273,32 +280,30 @@ def test_the_initial_trainings_server_optimizer_takes_no_hyperparameter_of_the_b
     ],
 )
 def test_cross_entropy_takes_rewards_of_at_most_1(bandit, other):
-    settings = flags.resolve(flags.define().parse(["run_federated", f"--bandits_type={bandit}", *SMALL]))
-    task = registry.load(task_flags.options(settings))
-    run_federated.check_against_task(settings, task)
+    chosen, task = opened(f"--bandits_type={bandit}")
+    run_federated.STUDY.check(chosen, task)
     rare = dataclasses.replace(task, multi_label=True, rewards={"exact": np.diag(np.linspace(1, 7.25, 10))})
     with pytest.raises(UsageError) as caught:
-        run_federated.check_against_task(settings, rare)
+        run_federated.STUDY.check(chosen, rare)
     assert str(caught.value) == (
         f"--bandits_type={bandit} takes rewards for probabilities, but here they reach from 0 to 7.25: use {other}, "
         "which takes any."
     )
-    run_federated.check_against_task(settings.replace(bandits_type=other), rare)
+    run_federated.STUDY.check(opened(f"--bandits_type={other}")[0], rare)
 
 
 def test_cross_entropy_takes_rewards_of_at_least_0():
-    settings = flags.resolve(flags.define().parse(["run_federated", "--bandits_type=softmax_ce", *SMALL]))
-    task = dataclasses.replace(registry.load(task_flags.options(settings)), multi_label=True, label_range=(-0.5, 1.0))
+    chosen, task = opened("--bandits_type=softmax_ce")
+    task = dataclasses.replace(task, multi_label=True, label_range=(-0.5, 1.0))
     with pytest.raises(UsageError, match=r"they reach from -0\.5 to 1: use softmax"):
-        run_federated.check_against_task(settings, task)
+        run_federated.STUDY.check(chosen, task)
 
 
 @pytest.mark.parametrize(("bandit", "population"), [("softmax", 58), ("init", 2)])
 def test_warnings_of_privacy_are_about_what_trains(capsys, bandit, population):
     private = ("--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=1", "--target_delta=1e-5")
-    flags_given = [*SMALL, *private, f"--bandits_type={bandit}", "--scenario=init", "--init_clients=2"]
-    settings = flags.resolve(flags.define().parse(["run_federated", *flags_given, "--cohort_sampling=cyclic"]))
-    run_federated.check_against_task(settings, registry.load(task_flags.options(settings)))
+    scenario = (f"--bandits_type={bandit}", "--scenario=init", "--init_clients=2", "--cohort_sampling=cyclic")
+    run_federated.STUDY.check(*opened(*private, *scenario))
     warned = {int(line.split()[4]) for line in capsys.readouterr().err.splitlines() if "population" in line}
     assert warned == {2, population}
 

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import flags, losses, policies, process, run_federated, shared_process
+from bandits import losses, policies, process, run_federated, shared_process
 from optimization import client_work, options
 from optimization.runtime import kept_rounds
-from optimization.study import compiled
+from optimization.study import compiled, frame
 
 SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
 TASK = types.SimpleNamespace(model="mlp", model_arguments={"num_features": 4})
@@ -83,7 +83,8 @@ def play(tff_worker, monkeypatch, tmp_path):
 
     def run(name, *arguments):
         where = (f"--root_output_dir={tmp_path}", f"--experiment_name={name}", f"--cache_dir={tmp_path / 'cache'}")
-        assert run_federated.program(flags.define().parse(["run_federated", *SMALL, *where, *arguments])) == 0
+        settings = frame.flag_set(run_federated.STUDY).parse(["run_federated", *SMALL, *where, *arguments])
+        assert frame.program(run_federated.STUDY, settings) == 0
         metrics = pd.read_csv(tmp_path / name / "metrics.csv").drop(columns="seconds")
         with np.load(tmp_path / name / "model" / "weights.npz") as weights:
             return metrics, dict(weights)

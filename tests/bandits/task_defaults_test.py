@@ -2,8 +2,9 @@
 
 import pytest
 
-from bandits import flags, task_defaults
+from bandits import flags, run_federated, task_defaults
 from data.tasks import registry
+from optimization.study import frame
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ from data.tasks import registry
     ],
 )
 def test_flags_that_are_not_given_follow_the_task(arguments, expected):
-    settings = flags.resolve(flags.define().parse(["run_federated", *arguments]))
+    settings = flags.resolve(frame.flag_set(run_federated.STUDY).parse(["run_federated", *arguments]))
     assert {name: settings[name] for name in expected} == expected
 
 

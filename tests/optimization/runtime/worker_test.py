@@ -14,13 +14,13 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import experiment, flags, registry
+from bandits import experiment, flags, run_federated
+from bandits import options as bandit_options
 from data.errors import Failure
-from data.tasks import registry as tasks_registry
 from optimization import aggregators, client_work, models, options, supervised
 from optimization.posterior import process as posterior
 from optimization.runtime import cohort_parts, connection, executor, rounds, worker, worker_process
-from optimization.study import aggregation_flags, cli, selector_flags, task_flags
+from optimization.study import aggregation_flags, cli, frame
 
 SHAPES = ((200, 2), (96,))
 DRAW = np.random.default_rng(5)
@@ -83,24 +83,14 @@ def bits(results) -> list[bytes]:
 @pytest.fixture(scope="module")
 def play():
     """Plays three rounds in the context at hand: their rows, the final weights, and what the selection learned."""
-    settings = flags.resolve(flags.define().parse(["test", "--client_selection=ucb_cs", "--clients_per_round=5"]))
-    task = tasks_registry.load(task_flags.options(settings))
-    phase = experiment.Phase(
-        registry.BANDITS["softmax"],
-        range(60),
-        "exact",
-        total_rounds=3,
-        cohorts=options.Cohorts(5),
-        deploy_every=2,
-        server_optimizer=options.ServerOptimizer("adam", 0.01),
-        client_learning_rate=0.1,
-        aggregation=aggregation_flags.options(settings),
-        selection=selector_flags.options(settings),
-    )
+    argv = ["test", "--client_selection=ucb_cs", "--clients_per_round=5", "--total_rounds=3", "--bandits_deploy_freq=2"]
+    chosen = flags.options(flags.resolve(frame.flag_set(run_federated.STUDY).parse(argv)))
+    task = run_federated.STUDY.open(chosen)
+    (phase,) = bandit_options.phases(chosen, task)
     mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, 60, 1)
 
     def played():
-        study = experiment.build(settings, task, phase, mechanism, None)
+        study = experiment.BanditRounds(chosen, task, phase, mechanism, None)
         state, rows = study.initial_state(), []
         for round_num in range(1, 4):
             state, row = study.play_round(state, round_num)

@@ -1,0 +1,207 @@
+"""What `run_federated`'s flags mean, and the phases of a run; nothing here imports TensorFlow."""
+
+import dataclasses
+import re
+
+from bandits.registry import BanditEntry, Chosen
+from data import tasks
+from data.errors import UsageError
+from data.tasks.options import TaskOptions
+from optimization import options
+from optimization.posterior import options as posterior_options
+from optimization.selection import selected
+
+
+@dataclasses.dataclass(frozen=True)
+class InitialTraining:
+    """The training with full feedback that comes before the bandits.
+
+    Attributes:
+      bandit: Policy and loss.
+      num_clients: Clients that it uses: the population's first ones.
+      rewards: Key of `Task.rewards`.
+      total_rounds: Its rounds.
+      server_optimizer: The server's.
+      client_learning_rate: The clients'.
+    """
+
+    bandit: BanditEntry
+    num_clients: int
+    rewards: str
+    total_rounds: int
+    server_optimizer: options.ServerOptimizer
+    client_learning_rate: float
+
+
+@dataclasses.dataclass(frozen=True)
+class BanditOptions:
+    """What all flags mean.
+
+    Attributes:
+      seed: Of every draw.
+      task: Which task is opened.
+      name: What `--bandits_type` calls policy and loss.
+      bandit: Policy and loss.
+      policy: The policy with its parameters.
+      importance_weighting: Whether each example weighs 1 / propensity.
+      published_weights: Epsilon, where weights are those of the published program; None where not.
+      initial: The training before the bandits, or None.
+      initial_model_path: Folder of the run whose model is the initial one, or None.
+      is_initial_model_public: Whether no client of that run needs protection.
+      population: `START-END`, the clients that take part; None for all.
+      rewards: Key of `Task.rewards` for the bandits.
+      has_shift: Whether rewards change between an initial training and the bandits.
+      total_rounds: Rounds of the bandits.
+      cohorts: How clients are drawn, if no selector chooses them.
+      selection: How cohorts are chosen; uniform ones follow `cohorts`.
+      deploy_every: Rounds between deployments.
+      max_delay: Most deployments that a client lags behind.
+      keeps_cache: Whether a client acts once a deployment (Algorithm 1) instead of in each round (Algorithm 4).
+      max_examples_per_client: Cap on a client's examples; 0 for none.
+      client_batch_size: Examples of a mini-batch.
+      client_epochs: Passes of a client over its log.
+      client_learning_rate: Of the clients' SGD.
+      server_optimizer: The server's.
+      aggregation: How a cohort's updates become one.
+      posterior: How a cohort's models become one, where that is no `aggregation`.
+      eval_batch_size: Examples of an evaluation batch.
+      max_validation_samples: Most held-out examples; 0 for all.
+      rounds_per_eval: Rounds between evaluations; 0 for only the last.
+      rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
+    """
+
+    seed: int
+    task: TaskOptions
+    name: str
+    bandit: BanditEntry
+    policy: Chosen
+    importance_weighting: bool
+    published_weights: float | None
+    initial: InitialTraining | None
+    initial_model_path: str | None
+    is_initial_model_public: bool
+    population: str | None
+    rewards: str
+    has_shift: bool
+    total_rounds: int
+    cohorts: options.Cohorts
+    selection: selected.Selection
+    deploy_every: int
+    max_delay: int
+    keeps_cache: bool
+    max_examples_per_client: int
+    client_batch_size: int
+    client_epochs: int
+    client_learning_rate: float
+    server_optimizer: options.ServerOptimizer
+    aggregation: options.Aggregation
+    posterior: posterior_options.Posterior | None
+    eval_batch_size: int
+    max_validation_samples: int
+    rounds_per_eval: int
+    rounds_per_checkpoint: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """What one sequence of rounds does.
+
+    Attributes:
+      label: What it is called.
+      bandit: Policy and loss.
+      population: Indices of the clients that take part.
+      rewards: Key of `Task.rewards`.
+      total_rounds: Rounds.
+      cohorts: How clients are drawn, if no selector chooses them.
+      deploy_every: Rounds between deployments.
+      server_optimizer: The server's.
+      client_learning_rate: The clients'.
+      aggregation: How their updates become one.
+      selection: How cohorts are chosen; uniform ones follow `cohorts`.
+      posterior: How a cohort's models become one, where it is no `aggregation`.
+      spent_rounds: Where the bandit never trains, the rounds of the earlier training, which alone are accounted.
+    """
+
+    label: str
+    bandit: BanditEntry
+    population: range
+    rewards: str
+    total_rounds: int
+    cohorts: options.Cohorts
+    deploy_every: int
+    server_optimizer: options.ServerOptimizer
+    client_learning_rate: float
+    aggregation: options.Aggregation
+    selection: selected.Selection = selected.UNIFORM
+    posterior: posterior_options.Posterior | None = None
+    spent_rounds: int = 0
+
+    def accounted(self, round_num: int) -> int:
+        """Returns the rounds whose privacy is spent after some rounds of this phase."""
+        return round_num if self.bandit.trains else self.spent_rounds
+
+
+def phases(chosen: BanditOptions, task: tasks.Task) -> list[Phase]:
+    """Returns the phases of a run: the initial training, if it has one, and the bandits.
+
+    Raises:
+      UsageError: If the task has too few clients.
+    """
+    population = population_range(chosen.population, len(task.clients))
+    found = []
+    if initial := chosen.initial:
+        first, population = population[: initial.num_clients], population[initial.num_clients :]
+        if not population:
+            raise UsageError(
+                f"--init_clients={initial.num_clients} leaves none of the task's {len(task.clients)} clients to the "
+                "bandits."
+            )
+        found.append(
+            Phase(
+                label="Initial training",
+                bandit=initial.bandit,
+                population=first,
+                rewards=initial.rewards,
+                total_rounds=initial.total_rounds,
+                cohorts=dataclasses.replace(chosen.cohorts, size=min(chosen.cohorts.size, len(first))),
+                deploy_every=1,
+                server_optimizer=initial.server_optimizer,
+                client_learning_rate=initial.client_learning_rate,
+                aggregation=chosen.aggregation,
+            )
+        )
+    weighting = chosen.selection.weighting(chosen.aggregation.client_weighting)
+    found.append(
+        Phase(
+            label=chosen.name,
+            bandit=chosen.bandit,
+            population=population,
+            rewards=chosen.rewards,
+            total_rounds=chosen.total_rounds,
+            cohorts=chosen.cohorts,
+            deploy_every=chosen.deploy_every,
+            server_optimizer=chosen.server_optimizer,
+            client_learning_rate=chosen.client_learning_rate,
+            aggregation=dataclasses.replace(chosen.aggregation, client_weighting=weighting),
+            selection=chosen.selection,
+            posterior=chosen.posterior,
+        )
+    )
+    return found
+
+
+def population_range(selection: str | None, count: int) -> range:
+    """Returns the client indices that `START-END` names, of so many; all for None.
+
+    Raises:
+      UsageError: If it is not START-END with START < END <= count.
+    """
+    if selection is None:
+        return range(count)
+    match = re.fullmatch(r"(\d+)-(\d+)", selection)
+    if not match or not int(match[1]) < int(match[2]) <= count:
+        raise UsageError(
+            f"--population_client_selection={selection} must be START-END with START < END <= {count}, the task's "
+            "number of clients."
+        )
+    return range(int(match[1]), int(match[2]))
