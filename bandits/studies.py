@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from optimization.study import cli, frame
 from optimization.study import presets as study_presets
+from optimization.study.metrics import Metric
 
 # Modules with a `STUDY`.
 STUDIES: Mapping[str, str] = {
@@ -19,6 +20,9 @@ STUDIES: Mapping[str, str] = {
     "run_ads": "bandits.ads.run_ads",
     "run_posterior": "optimization.posterior.run_posterior",
 }
+
+# Of those that have none yet.
+_RANKED_BY = {"bandits.mab_fl.run_mab_fl": "best_auc"}
 
 
 def load(name: str) -> frame.Study:
@@ -55,9 +59,17 @@ def program(module: str, settings: cli.Settings) -> int:
     return frame.program(binary.STUDY, settings) if hasattr(binary, "STUDY") else binary.program(settings) or 0
 
 
-def columns(module: str) -> Sequence[str]:
+def columns(module: str) -> Sequence[Metric]:
     """Returns the columns of a binary's `metrics.csv`."""
     binary = importlib.import_module(module)
     if hasattr(binary, "STUDY"):
         return binary.STUDY.columns
     return importlib.import_module(f"{module.rpartition('.')[0]}.metrics").COLUMNS
+
+
+def ranked_by(module: str) -> Metric:
+    """Returns the metric by which a grid of a binary's runs ranks."""
+    binary = importlib.import_module(module)
+    if hasattr(binary, "STUDY"):
+        return binary.STUDY.ranked_by
+    return next(metric for metric in columns(module) if metric == _RANKED_BY[module])

@@ -157,8 +157,7 @@ def declared() -> Mapping[str, Metric]:
     found: dict[str, Metric] = {}
     for study in studies.STUDIES.values():
         for metric in studies.columns(study):
-            if isinstance(metric, Metric):
-                found.setdefault(metric, metric)
+            found.setdefault(metric, metric)
     return found | {SECONDS: SECONDS}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scripts.grid import binaries
+from bandits import studies
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 _ROOMS = ("bandits", "data", "optimization", "scripts", "tests")
@@ -95,4 +95,4 @@ def test_continuous_integration_tests_a_target_of_each_room_and_runs_each_study(
     assert {f"{package}:{name}" for package, name in played} <= targets.keys()
     rooms = {file.parent.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("*_test.py")}
     assert {package for package, _ in played if package.startswith("tests")} == rooms
-    assert set(binaries.BINARIES) <= {name for _, name in played}
+    assert set(studies.STUDIES) <= {name for _, name in played}

@@ -23,7 +23,7 @@ class Published:
 
     Attributes:
       about: What it is.
-      binary: Name in BINARIES.
+      binary: Name in `studies.STUDIES`.
       flags: Flags that it fixes, and their values.
       blocks: Flags and values to try: an axis of a single value is a word that names a configuration.
       expand: Flags that were widened where the best lay on an edge.
@@ -64,7 +64,7 @@ def build(
       rest: Flags of the runs.
       sweeps: Values of `--sweep`, as `flag=v1,v2`; values that hold commas are separated by semicolons.
       repeat: Consecutive seeds of every point.
-      binary: Name in BINARIES; None for the grid's, or the first.
+      binary: Name in `studies.STUDIES`; None for the grid's, or the first.
       grid: A published grid; what is given beside it wins.
 
     Raises:
@@ -76,8 +76,8 @@ def build(
     table = known[grid] if grid else None
     if table and binary not in (None, table.binary):
         raise UsageError(f"--grid={grid} is a grid of --binary={table.binary}, not {binary}.")
-    chosen = binaries.BINARIES[binary or (table.binary if table else next(iter(binaries.BINARIES)))]
-    given = binaries.parse(chosen.module, rest)
+    chosen = studies.STUDIES[binary or (table.binary if table else next(iter(studies.STUDIES)))]
+    given = binaries.parse(chosen, rest)
     axes = _sweeps(sweeps)
     for name in axes:
         if name in given.given:
@@ -85,7 +85,7 @@ def build(
         if name in _OWN:
             raise UsageError(f"--sweep={name}: the grid sets this flag of its runs itself.")
     if given.get("list_presets"):
-        raise UsageError(f"--list_presets is a flag of {chosen.module}.")
+        raise UsageError(f"--list_presets is a flag of {chosen}.")
     if given.get("restart"):
         raise UsageError(
             "--restart starts single runs over: give it with the command that config.json in the run's folder holds."
@@ -98,7 +98,7 @@ def build(
     base, expandable = list(rest), [name for name in axes if _is_number(chosen, name, axes[name])]
     blocks: list[plan.Axes] = [axes]
     if table:
-        preset = presets.values(given.preset, studies.presets(chosen.module))
+        preset = presets.values(given.preset, studies.presets(chosen))
         fixed = {name: value for name, value in preset.items() if name not in given.given}
         fixed |= {name: given[name] for name in given.given}
         added = {name: value for name, value in table.flags.items() if name not in fixed and name not in axes}
@@ -149,8 +149,8 @@ def _is_seed(text: str) -> bool:
     return True
 
 
-def _is_number(binary: binaries.Binary, name: str, values: Sequence[str]) -> bool:
+def _is_number(binary: str, name: str, values: Sequence[str]) -> bool:
     """Returns whether a flag takes any number, so that values can be added."""
     if plan.is_words(values):
         return False
-    return isinstance(binaries.parse(binary.module, [f"--{name}={values[0]}"])[name], float)
+    return isinstance(binaries.parse(binary, [f"--{name}={values[0]}"])[name], float)

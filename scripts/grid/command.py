@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from bandits import studies
 from data.errors import UsageError
 from optimization.study import cli, files, run_folder
+from optimization.study.metrics import Metric
 from scripts import runs
 from scripts.grid import binaries, building, plan, players, results
 from scripts.grid.plan import Run
@@ -35,7 +36,7 @@ def define() -> cli.FlagSet:
     """Returns the flags of `grid`; those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
     flags.group("What is run")
-    flags.choice("binary", None, list(binaries.BINARIES), "experiment (default: run_federated, or the grid's)")
+    flags.choice("binary", None, list(studies.STUDIES), "experiment (default: run_federated, or the grid's)")
     flags.texts("sweep", "flag=value,value: values to try of a run's flag; may be given for several flags")
     known = "; ".join(f"{name}, {grid.about}" for name, grid in building.published().items())
     flags.text("grid", None, f"a published grid: {known}. Flags and sweeps given beside it win")
@@ -43,7 +44,7 @@ def define() -> cli.FlagSet:
 
     flags.group("What is searched")
     flags.text("metric", None, "column of metrics.csv whose value after the last round ranks (default: the binary's)")
-    flags.switch("lower_is_better", None, "whether the smallest value of --metric is the best")
+    flags.switch("lower_is_better", None, "whether the smallest value of --metric is the best (default: as declared)")
     flags.belong("lower_is_better", metric=True)
     flags.switch("expand_edges", False, "add values where the best point of a configuration lies on an edge, and again")
     flags.integer("expand_steps", 5, "most values that this adds to one side", low=1)
@@ -107,7 +108,7 @@ def report(sweep: Sweep, swept: Sequence[str], folder: pathlib.Path) -> int:
     return 1 if failed else 0
 
 
-def claim(folder: pathlib.Path, binary: binaries.Binary, blocks: Sequence[plan.Axes] = ()):
+def claim(folder: pathlib.Path, binary: str, blocks: Sequence[plan.Axes] = ()):
     """Makes a grid's folder, and returns its lock, which is held while it is open.
 
     Raises:
@@ -120,7 +121,7 @@ def claim(folder: pathlib.Path, binary: binaries.Binary, blocks: Sequence[plan.A
         (folder / "runs").mkdir(exist_ok=True)
     content = {
         "format": run_folder.FORMAT,
-        "binary": binary.module,
+        "binary": binary,
         "blocks": blocks,
         "command": cli.command_line(),
     }
@@ -128,17 +129,18 @@ def claim(folder: pathlib.Path, binary: binaries.Binary, blocks: Sequence[plan.A
     return lock
 
 
-def check_metric(settings: cli.Settings, binary: binaries.Binary) -> None:
-    """Refuses a metric that the binary does not have.
+def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
+    """Returns the metric that ranks, and whether less of it is better.
 
     Raises:
-      UsageError: Naming those that it has.
+      UsageError: On a metric that the binary does not have; it names those that it has.
     """
-    if settings.metric is None:
-        return
-    columns = studies.columns(binary.module)
-    if settings.metric not in columns:
-        raise UsageError(f"--metric={settings.metric} is no column of {binary.module}: {', '.join(columns)}.")
+    metrics = {metric: metric for metric in studies.columns(binary)}
+    name = settings.metric or studies.ranked_by(binary)
+    if name not in metrics:
+        raise UsageError(f"--metric={name} is no column of {binary}: {', '.join(metrics)}.")
+    is_down = metrics[name].better == "down"
+    return metrics[name], is_down if settings.lower_is_better is None else settings.lower_is_better
 
 
 def program(settings: cli.Settings) -> int:
@@ -153,8 +155,8 @@ def program(settings: cli.Settings) -> int:
     )
     if not settings.sweep and not settings.grid:
         raise UsageError("--sweep is missing: give a flag and the values to try, as client_learning_rate=0.1,1.")
-    check_metric(settings, grid.binary)
-    given = binaries.parse(grid.binary.module, settings.run_flags)
+    ranked_by(settings, grid.binary)
+    given = binaries.parse(grid.binary, settings.run_flags)
     cores = len(os.sched_getaffinity(0))
     if "max_concurrent_threads" in given.given:
         cores = given.max_concurrent_threads or cores
@@ -193,8 +195,8 @@ def write_script(grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cor
 def play(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
     """Plays the runs and reports; returns the exit status."""
     team = players.build(settings, cores)
-    smallest = grid.binary.smallest if settings.metric is None else bool(settings.lower_is_better)
-    sweep = Sweep(folder / "runs", team, settings.metric or grid.binary.metric, smallest=smallest)
+    metric, smallest = ranked_by(settings, grid.binary)
+    sweep = Sweep(folder / "runs", team, metric, smallest=smallest)
     with players.playing(team, folder), contextlib.closing(sweep):
         if settings.early_stop:
             sweep.play_halving(some, settings.reduction_factor, settings.workers)

@@ -80,7 +80,7 @@ class Grid:
     """What is run.
 
     Attributes:
-      binary: The experiment binary.
+      binary: Module of the experiment binary.
       base: Flags that all runs share, as arguments.
       blocks: Flags and the values to try, as text; points are the cross product of each block. Words are single: each
         combination of them is a configuration.
@@ -90,7 +90,7 @@ class Grid:
       known: Names of points by their keys, where they were named before, perhaps by a grid that swept other flags.
     """
 
-    binary: binaries.Binary
+    binary: str
     base: tuple[str, ...]
     blocks: tuple[Axes, ...]
     seeds: tuple[int, ...]
@@ -137,9 +137,7 @@ class Grid:
                 for seed in self.seeds:
                     arguments = (*self.base, *words, f"--{_SEED}={seed}")
                     settings = self._resolve(arguments, words)
-                    runs.append(
-                        Run(self.binary.module, point, seed, _configuration(block), numbers, arguments, settings)
-                    )
+                    runs.append(Run(self.binary, point, seed, _configuration(block), numbers, arguments, settings))
         return self.renamed(runs)
 
     def _key(self, words: Sequence[str]) -> tuple[str, str]:
@@ -150,7 +148,7 @@ class Grid:
             left_out |= {_ROUNDS}
         # Without what is not set: a flag that is new to the binary leaves the keys of runs without it as they were.
         values = {name: value for name, value in settings.items() if name not in left_out and value is not None}
-        canonical = json.dumps([self.binary.module, values], sort_keys=True)
+        canonical = json.dumps([self.binary, values], sort_keys=True)
         key = hashlib.sha256(canonical.encode()).hexdigest()[:_KEY_LENGTH]
         swept = [word.removeprefix("--").partition("=")[0] for word in words]
         name = ",".join(f"{flag}={as_text(settings[flag])}" for flag in swept) or "run"
@@ -158,7 +156,7 @@ class Grid:
 
     def _resolve(self, arguments: Sequence[str], words: Sequence[str]) -> cli.Settings:
         try:
-            return binaries.resolve(self.binary.module, arguments)
+            return binaries.resolve(self.binary, arguments)
         except UsageError as error:
             raise UsageError(f"{error} (run {shlex.join(words)})" if words else str(error)) from error
 
@@ -195,7 +193,7 @@ class Grid:
 
     def _takes(self, name: str, value: float) -> bool:
         try:
-            binaries.parse(self.binary.module, [f"--{name}={as_text(value)}"])
+            binaries.parse(self.binary, [f"--{name}={as_text(value)}"])
         except UsageError:
             return False
         return True

@@ -11,11 +11,12 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
+from bandits import studies
 from data.errors import UsageError
 from optimization.study import cli, files
 from scripts import runs
-from scripts.grid import binaries, players
 from scripts.grid import command as grid
+from scripts.grid import players
 from scripts.grid import results as grid_results
 from scripts.grid.plan import Run
 from scripts.grid.sweep import Sweep
@@ -69,9 +70,9 @@ def play(
     """
     by_arm = figure.runs(repeat, base, folder)
     some = {run.name: run for group in by_arm.values() for run in group}
-    binary = binaries.BINARIES[figure.binary]
     measure = figure.measures[0]
-    with contextlib.closing(Sweep(folder, team, binary.metric, smallest=binary.smallest)) as sweep:
+    metric = studies.ranked_by(studies.STUDIES[figure.binary])
+    with contextlib.closing(Sweep(folder, team, metric, smallest=metric.better == "down")) as sweep:
         sweep.play(list(some.values()))
     label_of = {run.name: label for label, group in by_arm.items() for run in group}
     errors = {
@@ -167,9 +168,10 @@ def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) 
         figures.draw_client_losses(figures.read(told)[1], path, title)
         return path.name
     if figure.own_figures == "study":
-        from bandits.mab_fl import figures, flags, studies
+        from bandits.mab_fl import figures, flags
+        from bandits.mab_fl import studies as mab_fl
 
-        study = studies.load()[figure.study]
+        study = mab_fl.load()[figure.study]
         if figure.stand_in:
             words = f"\n{results.stand_in(figure)}"
             drawn = [dict(one) | ({"title": one["title"] + words} if "title" in one else {}) for one in study.figures]
@@ -202,7 +204,7 @@ def program(settings: cli.Settings) -> int:
     for figure in chosen:  # A mistake is told before anything is played.
         figure.check()
     failed = []
-    with grid.claim(folder, binaries.BINARIES[chosen[0].binary]):
+    with grid.claim(folder, studies.STUDIES[chosen[0].binary]):
         team = players.build(settings, cores)
         with players.playing(team, folder):
             for figure in chosen:

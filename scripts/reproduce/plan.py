@@ -15,7 +15,7 @@ from typing import Any
 from bandits import studies
 from data.errors import UsageError
 from optimization.study import cli, presets
-from scripts.grid import binaries, building
+from scripts.grid import building
 from scripts.grid import plan as grid_plan
 
 PAPER, SMALL = "paper", "small"
@@ -143,7 +143,7 @@ class Figure:
       text: Authors and year.
       about: What it is.
       also: Other names of it.
-      binary: Name in `binaries.BINARIES`.
+      binary: Name in `studies.STUDIES`.
       arms: What is run.
       repeat: Seeds.
       measures: What is taken of each run; the first decides searches.
@@ -339,7 +339,7 @@ def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
     """Yields the values of searched flags that the arms' presets have: presets are the rows of published tables."""
     if "searched" not in table:
         return
-    known = presets.load(studies.presets(binaries.BINARIES[table["binary"]].module))
+    known = presets.load(studies.presets(studies.STUDIES[table["binary"]]))
     place = table["about"].partition(":")[0]
     for label, flags in table["arms"][0].items():
         preset = known[re.findall(r"--preset=(\S+)", flags)[0]]

@@ -17,16 +17,16 @@ import pytest
 from bandits import studies
 from data.errors import UsageError
 from scripts import runs
-from scripts.grid import binaries
 from scripts.grid import command as grid
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-TOY = binaries.Binary("tests.scripts.toy_binary", "score")
+TOY = "tests.scripts.toy_binary"
 _MAIN = """
 import sys
 from optimization.study import cli
-from scripts.grid import binaries, command
-binaries.BINARIES["toy"] = binaries.Binary("tests.scripts.toy_binary", "score")
+from bandits import studies
+from scripts.grid import command
+studies.STUDIES["toy"] = "tests.scripts.toy_binary"
 cli.main(command.define(), command.program)
 """
 
@@ -34,7 +34,7 @@ cli.main(command.define(), command.program)
 @pytest.fixture
 def play(tmp_path, monkeypatch):
     """Plays a grid of the toy in this process and returns its exit status."""
-    monkeypatch.setitem(binaries.BINARIES, "toy", TOY)
+    monkeypatch.setitem(studies.STUDIES, "toy", TOY)
 
     def start(*arguments: str) -> int:
         own = ("--binary=toy", f"--root_output_dir={tmp_path}", "--experiment_name=g", "--workers=1")
@@ -277,7 +277,7 @@ def test_slurm_gets_what_is_not_finished(play, tmp_path, capfd):
 )
 def test_bad_usage_is_refused_before_anything_is_written(play, tmp_path, monkeypatch, arguments, message):
     if "burn_in" in message:
-        toy = importlib.import_module(TOY.module).ToyStudy
+        toy = importlib.import_module(TOY).ToyStudy
         resolve = toy.resolve
         monkeypatch.setattr(
             toy, "resolve", lambda *given: resolve(*given).replace(burn_in_rounds=given[1].total_rounds // 2)
@@ -291,6 +291,19 @@ def test_a_metric_that_the_binary_does_not_have_is_refused():
     arguments = ["--binary=run_ads", "--rates=0.1,0.2", "--sweep=local_pulls=5,10", "--metric=reward"]
     with pytest.raises(UsageError, match=r"--metric=reward is no column of bandits\.ads\.run_ads: federated_average"):
         grid.program(grid.define().parse(["grid", *arguments]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), ("federated_total_reward", False)),
+        (("--metric=federated_regret",), ("federated_regret", True)),
+        (("--metric=federated_regret", "--nolower_is_better"), ("federated_regret", False)),
+    ],
+)
+def test_a_metric_ranks_as_its_study_declares_it_unless_told_otherwise(arguments, expected):
+    settings = grid.define().parse(["grid", *arguments])
+    assert grid.ranked_by(settings, "bandits.ads.run_ads") == expected
 
 
 def test_bad_flags_are_answered_before_tensorflow(tmp_path):

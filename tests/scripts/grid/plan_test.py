@@ -174,7 +174,7 @@ def test_a_published_grid_holds_all_combinations_for_each_algorithm(name):
         for server, client, values in itertools.product(servers, clients, choices)
     }
     assert found == wanted
-    settings = binaries.resolve(grid.binary.module, (*grid.base, "--bandits_type=greedy"))
+    settings = binaries.resolve(grid.binary, (*grid.base, "--bandits_type=greedy"))
     fixed = (64, 16, 1, "adam", 256 if name.endswith("so") else 0)
     names = ("clients_per_round", "client_batch_size", "client_epochs_per_round", "server_optimizer")
     assert (*(settings[flag] for flag in names), settings.max_examples_per_client) == fixed

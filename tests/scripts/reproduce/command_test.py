@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 from matplotlib import figure as figures
 
+from bandits import studies
 from data.errors import UsageError
-from scripts.grid import binaries
 from scripts.reproduce import command as reproduce
 from scripts.reproduce import pictures, plan, results
 from scripts.reproduce.plan import Arm, Claim, Figure, Measure, Published
 from scripts.reproduce.results import AGREES, DISAGREES, UNCHECKED, Found, Value
 
-TOY = binaries.Binary("tests.scripts.toy_binary", "score")
+TOY = "tests.scripts.toy_binary"
 SCORE = Measure("score", "score")
 LOSS = Measure("loss", "loss", smallest=True)
 
@@ -55,7 +55,7 @@ def _found(tmp_path, label: str, *seeds: dict) -> Found:
 @pytest.fixture
 def play(tmp_path, monkeypatch):
     """Reproduces toy figures in this process and returns the exit status."""
-    monkeypatch.setitem(binaries.BINARIES, "toy", TOY)
+    monkeypatch.setitem(studies.STUDIES, "toy", TOY)
 
     def start(figure: Figure, *arguments: str) -> int:
         monkeypatch.setattr(plan, "load", lambda scale: {figure.name: figure})
