@@ -79,6 +79,7 @@ class Silos:
       silos: Their rows, in the order of the names.
       checksum: Digest of the source.
       report: What was read, in JSON's types.
+      statistics: Nothing: none are learned before the rounds.
       normalise: Features as they are kept -> float32 [rows, features].
     """
 
@@ -86,7 +87,8 @@ class Silos:
     silos: tuple[Silo, ...]
     checksum: str
     report: Mapping[str, Any]
-    normalise: Callable[[np.ndarray], np.ndarray] = lambda features: features
+    statistics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    normalise: Callable[[Any], np.ndarray] = lambda features: features
 
 
 def load(options: SiloOptions) -> Silos:

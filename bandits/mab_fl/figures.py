@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from bandits.mab_fl import flags, metrics, splines, studies
-from optimization.study import cli, files
+from bandits.mab_fl import metrics, splines, studies
+from optimization.study import files
 
 matplotlib.use("Agg")
 
@@ -22,9 +22,12 @@ _STATIONARY = "stationary"
 def _read(folder: pathlib.Path) -> pd.DataFrame:
     """Returns a run's rounds, with the code of each round's combination in the column `combination`."""
     rounds = pd.read_csv(folder / "metrics.csv")
-    codes = pd.read_csv(folder / "combinations.csv", dtype={"combination": str})["combination"]
-    rounds["combination"] = rounds[metrics.ACTION].map(codes).fillna("tuning")
+    rounds["combination"] = rounds[metrics.ACTION].map(_learned(folder)["combination"]).fillna("tuning")
     return rounds
+
+
+def _learned(folder: pathlib.Path) -> pd.DataFrame:
+    return pd.read_csv(folder / "combinations.csv", dtype={"combination": str})
 
 
 def draw_run(folder: pathlib.Path, title: str) -> None:
@@ -39,20 +42,31 @@ def draw_run(folder: pathlib.Path, title: str) -> None:
     files.save_picture(figure, folder / "curve.png", dpi=120)
 
 
-def draw_study(
-    study: studies.Study, runs: Sequence[tuple[flags.Setting, cli.Settings, pathlib.Path]], folder: pathlib.Path
-) -> None:
+def result(folder: pathlib.Path) -> dict[str, Any]:
+    """Returns a finished run's columns of `results.csv`."""
+    rounds, learned = _read(folder), _learned(folder)
+    last, best = rounds.iloc[-1], rounds.loc[rounds[metrics.GLOBAL_AUC].idxmax()]
+    favourite = learned.loc[learned["adoptions"].idxmax()]
+    return {
+        "rounds": int(last["round_num"]),
+        "best_round": int(best["round_num"]),
+        "validation_auc": last[metrics.BEST_AUC],
+        "test_auc": best[metrics.TEST_AUC],
+        "favourite": favourite["combination"],
+        "favourite_share": favourite["adoptions"] / learned["adoptions"].sum(),
+        "communications": int(last[metrics.COMMUNICATIONS]),
+    }
+
+
+def draw_study(study: studies.Study, runs: Mapping[pathlib.Path, Mapping[str, Any]], folder: pathlib.Path) -> None:
     """Draws all figures of a study.
 
     Args:
       study: The study.
-      runs: Setting, flags and folder of each run.
+      runs: By the folder of each run, what tells its rounds apart: columns and their values.
       folder: Where to.
     """
-    parts = []
-    for setting, settings, path in runs:
-        varied = {name: settings[name] for name in _VARIED if settings[name] is not None}
-        parts.append(_read(path).assign(table=setting.table, setting=setting.name, seed=settings.seed, **varied))
+    parts = [_read(path).assign(**columns) for path, columns in runs.items()]
     rounds = pd.concat(parts, ignore_index=True)
     for arguments in study.figures:
         options = dict(arguments)
@@ -61,10 +75,6 @@ def draw_study(
         for name, value in options.pop("where", {}).items():
             selected = selected[selected[name] == value]
         _KINDS[kind](selected, folder / file, title, **options)
-
-
-# Flags that figures may tell apart.
-_VARIED = frozenset({"rule_epsilon", "rule_alpha", "rule_c", "rule_gamma", "threshold", "epochs_per_round"})
 
 
 def boxes(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence[str], x: str, colour: str) -> None:

@@ -1,16 +1,20 @@
 """Flags of `run_mab_fl`, and every check that needs no data and no TensorFlow."""
 
+import csv
 import dataclasses
-from collections.abc import Sequence
-from typing import NamedTuple
+import json
+import math
+import pathlib
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from bandits import registry, rule_flags
 from bandits.mab_fl import rewards, studies
 from data import silos
 from data.errors import UsageError
-from optimization.study import cli, run_folder, worker_flags
+from optimization.study import cli
 
-_USAGE = """
+USAGE = """
 Who should a target participant learn with? A bandit chooses the combination that is averaged, round by round.
 
   run_mab_fl                                              # generated participants of which 0110 is the best pair
@@ -50,6 +54,7 @@ _C = 0.05  # Table 3's; increases of the AUC are small.
 
 # A baseline is a greedy rule with a single combination to choose.
 FIXED, TARGET_ALONE, FEDAVG = "fixed", "target_alone", "fedavg"
+PAIRS, COSINE_CLUSTERS = "pairs", "cosine_clusters"
 BASELINES = {
     FIXED: "no choice: --fixed_combination in every round",
     TARGET_ALONE: "no choice: the target trains by itself",
@@ -69,44 +74,85 @@ RULES = {name: _small_c(entry) for name, entry in rule_flags.RULES.items()} | {
 }
 
 
+# Flags that figures may tell apart.
+_VARIED = ("rule_epsilon", "rule_alpha", "rule_c", "rule_gamma", "threshold", "epochs_per_round")
+
+
 @dataclasses.dataclass(frozen=True)
-class Setting:
-    """One setting to run.
+class MabFlOptions:
+    """What the flags mean.
 
     Attributes:
-      settings: All flags.
-      table: Its table in the preset, or empty.
-      name: Its name in the preset, or empty.
+      seed: Of every draw but the data's.
+      setting: Name of the study's setting that is played, or empty.
+      silos: Who the participants are.
+      target: Name of the target; None for the data's own.
+      decision_rule: Name of the decision rule, or baseline.
+      rule: The decision rule.
+      explore_every: Every so many rounds, all combinations are tried; 0 for never.
+      explore_probability: Probability that another round tries them.
+      tries_all: Whether a round may try all combinations.
+      choices: What is chosen from: a value of `--combinations` or `--propose`, or a baseline.
+      fixed_combination: The combination of FIXED, or None.
+      reward: What an increase is worth.
+      compare_with: A key of `rewards.BASELINES`.
+      warm_start: Folder of the run that `earlier` comes from, or None.
+      earlier: (combination, mean reward) of that run, which are the rule's first estimates.
+      total_rounds: Rounds, without the target's own.
+      epochs_per_round: Passes of a participant over its training rows in a round.
+      pretrain_epochs: More of them in round 1.
+      client_batch_size: Rows of a mini-batch.
+      client_learning_rate: Learning rate of SGD.
+      target_weight: Weight of the target in every average; None for by training rows.
+      early_stopping: Whether a run ends when the spline of the validation AUC falls.
+      tuning_rounds: Rounds after the last, in which the target tunes the best model by itself.
+      rounds_per_checkpoint: Rounds between checkpoints.
     """
 
-    settings: cli.Settings
-    table: str = ""
-    name: str = ""
+    seed: int
+    setting: str
+    silos: silos.SiloOptions
+    target: str | None
+    decision_rule: str
+    rule: registry.Chosen
+    explore_every: int
+    explore_probability: float
+    tries_all: bool
+    choices: str
+    fixed_combination: str | None
+    reward: rewards.Reward
+    compare_with: str
+    warm_start: str | None
+    earlier: tuple[tuple[str, float], ...]
+    total_rounds: int
+    epochs_per_round: int
+    pretrain_epochs: int
+    client_batch_size: int
+    client_learning_rate: float
+    target_weight: float | None
+    early_stopping: bool
+    tuning_rounds: int
+    rounds_per_checkpoint: int
 
 
-def define() -> cli.FlagSet:
-    """Returns the flags of `run_mab_fl`."""
-    flags = cli.FlagSet(_USAGE)
-    flags.group("What is studied")
-    flags.text("preset", None, "a study, or one of its settings, by name; flags given beside it win")
-    flags.switch("list_presets", False, "print the names of all studies and settings, and end")
+def define(flags: cli.FlagSet) -> None:
+    """Defines the study's own flags."""
     flags.choice("task_type", "generator", TASKS, "the participants and their data")
     flags.text("target", None, "participant to personalise for (default: worker_2 of the generator, else the first)")
-    flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
 
     flags.group("Decisions")
     rule_flags.define(flags, RULES, "ucb", rule_flags.HELP | BASELINES)
     flags.text("fixed_combination", None, "the combination, such as 0110")
     flags.choice(
         "combinations",
-        "pairs",
-        {"pairs": "the target with one other participant", "all": "all that hold the target"},
+        PAIRS,
+        {PAIRS: "the target with one other participant", "all": "all that hold the target"},
         "what is chosen from",
     )
     flags.choice(
         "propose",
         "none",
-        {"none": "--combinations", "cosine_clusters": "clusters of similar model updates that hold the target"},
+        {"none": "--combinations", COSINE_CLUSTERS: "clusters of similar model updates that hold the target"},
         "who makes the list of combinations; for many participants, clusters",
     )
     flags.choice("reward", None, rewards.KINDS, "what an increase is worth (default: as the rule needs)")
@@ -157,42 +203,6 @@ def define() -> cli.FlagSet:
     for name, tasks in _TASK_FLAGS.items():
         flags.belong(name, task_type=tasks)
 
-    flags.group("Output")
-    flags.path("root_output_dir", "runs", "folder of all runs")
-    flags.folder("experiment_name", "name of this run's folder (default: mab_fl_task_rule)")
-    flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
-    flags.integer("rounds_per_checkpoint", 5, "rounds between checkpoints; 0 for only the last")
-    run_folder.define(flags)
-    worker_flags.define(flags)
-    return flags
-
-
-class Plan(NamedTuple):
-    """What a command plays.
-
-    Attributes:
-      settings: What to run.
-      study: The study whose figures are drawn, if all of it is played.
-    """
-
-    settings: Sequence[Setting]
-    study: studies.Study | None
-
-    @property
-    def runs(self) -> list[cli.Settings]:
-        """The flags of each setting."""
-        return [one.settings for one in self.settings]
-
-
-def plan(settings: cli.Settings) -> Plan:
-    """Returns what `--preset` asks for, or the flags alone, all values filled in and checked.
-
-    Raises:
-      UsageError: If there is no preset of this name; see also `resolve`.
-    """
-    chosen, study = studies.chosen(settings.preset)
-    return Plan([Setting(resolve(settings.with_defaults(one.values)), one.table, one.name) for one in chosen], study)
-
 
 def resolve(settings: cli.Settings) -> cli.Settings:
     """Fills in what depends on other flags, and checks flags against each other.
@@ -202,7 +212,6 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     """
     is_binary = settings.decision_rule in rule_flags.BINARY
     settings = settings.filled({"reward": "binary" if is_binary else "increment"}).settled()
-    worker_flags.addresses(settings)
     if settings.decision_rule == FIXED and not settings.fixed_combination:
         raise UsageError("--decision_rule=fixed needs --fixed_combination, such as 0110.")
     if is_binary and settings.reward != "binary":
@@ -242,8 +251,69 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     return settings
 
 
-def silo_options(settings: cli.Settings) -> silos.SiloOptions:
+def options(settings: cli.Settings) -> MabFlOptions:
+    """Returns what resolved flags mean; reads what `--warm_start` names.
+
+    Raises:
+      UsageError: If that holds no estimates, or those of other rewards.
+    """
+    rule = settings.decision_rule
+    choices = settings.combinations if settings.propose == "none" else settings.propose
+    derived = {
+        "setting": (settings.preset or "").partition("/")[2],
+        "silos": _silo_options(settings),
+        "rule": RULES[rule].chosen(rule_flags.values(settings, RULES)),
+        "tries_all": bool(rule in rule_flags.EXTREME or settings.explore_every or settings.explore_probability),
+        "choices": rule if rule in BASELINES else choices,
+        "reward": rewards.Reward(settings.reward, settings.threshold),
+        "earlier": _earlier(settings),
+    }
+    names = [field.name for field in dataclasses.fields(MabFlOptions) if field.name not in derived]
+    return MabFlOptions(**{name: settings[name] for name in names}, **derived)
+
+
+def check_earlier(options: MabFlOptions, choices: Collection[str]) -> None:
+    """Checks that `--warm_start` knows one of the combinations.
+
+    Raises:
+      UsageError: If it does not.
+    """
+    if options.warm_start and not set(dict(options.earlier)) & set(choices):
+        raise UsageError(f"--warm_start={options.warm_start} knows none of the combinations {', '.join(choices)}.")
+
+
+def varied(setting: studies.Setting, flag_values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what figures tell a run's rounds apart by: columns and their values."""
+    flags = {name: flag_values[name] for name in _VARIED if flag_values[name] is not None}
+    return {"table": setting.table, "setting": setting.name, "seed": flag_values["seed"], **flags}
+
+
+def _silo_options(settings: cli.Settings) -> silos.SiloOptions:
     """Returns what says which participants are opened."""
     values = {field.name: settings[field.name] for field in dataclasses.fields(silos.SiloOptions)}
     values["seed"] = settings.seed if settings.resplit else 0
     return silos.SiloOptions(**{name: value for name, value in values.items() if value is not None})
+
+
+def _earlier(settings: cli.Settings) -> tuple[tuple[str, float], ...]:
+    if not settings.warm_start:
+        return ()
+    folder = pathlib.Path(settings.warm_start)
+    try:
+        with open(folder / "combinations.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        means = {row["combination"]: float(row["mean_reward"]) for row in rows if row["mean_reward"]}
+        before = json.loads((folder / "config.json").read_text())["flags"]
+        differing = [name for name in ("reward", "threshold", "compare_with") if before[name] != settings[name]]
+        if not all(map(math.isfinite, means.values())):
+            raise ValueError("not finite")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"--warm_start={settings.warm_start} holds no estimates: name the folder of a finished run."
+        ) from error
+    for name in differing:
+        raise UsageError(
+            f"--warm_start: that run had --{name}={before[name]}, this one has {settings[name]}; their rewards cannot "
+            "be compared."
+        )
+    return tuple(means.items())

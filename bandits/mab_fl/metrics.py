@@ -14,6 +14,6 @@ REWARD = Metric("reward", "Reward of the action", better="up")
 BEST_AUC = Metric("best_auc", "Validation, the best global model so far", better="up", told=True)
 NONFINITE = Metric("nonfinite_workers", "Participants whose training diverged")
 COMMUNICATIONS = Metric("communications", "Exchanges between server and participants so far", better="down")
-TEST_AUC = Metric("test_auc", "Test, the global model", better="up", told=True)
+TEST_AUC = Metric("test_auc", "Test, the global model", better="up", evaluated=True, told=True)
 
 COLUMNS = declared(vars())

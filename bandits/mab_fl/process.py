@@ -28,7 +28,7 @@ class GlobalModel(NamedTuple):
     """
 
     candidates: tuple
-    chosen: int
+    chosen: np.int32
 
 
 class ParticipantInput(NamedTuple):

@@ -37,7 +37,7 @@ class Reward:
         """
         increase = np.asarray(after, np.float64) - before
         if self.kind == "binary":
-            return np.where(increase > self.threshold, 1.0, 0.0)
+            return np.where(increase > (self.threshold or 0.0), 1.0, 0.0)
         if self.kind == "percentage":
             return increase / max(before, _LOWEST_AUC)
         return increase

@@ -1,61 +1,33 @@
-"""Runs MAB-FL, personalised federated learning by combination; see `--help`.
-
-Flags are checked, the participants' data opened and the runs' folders claimed before TensorFlow Federated is imported.
-All runs of a command share one TFF worker and its compiled computations.
-"""
+"""Runs MAB-FL, personalised federated learning by combination; see `--help`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
 
     interruption.install()
 
-import csv
-import dataclasses
-import json
+import os
 import pathlib
-import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from bandits.mab_fl import combinations, flags, studies
+from bandits.mab_fl import combinations, flags, metrics, studies
+from bandits.mab_fl.flags import MabFlOptions
 from data import silos
 from data.errors import UsageError
-from optimization.study import cli, files, run_folder, worker_flags
+from optimization.study import cli, files, frame
+
+if TYPE_CHECKING:
+    from bandits.mab_fl import experiment
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """One run, ready to be played.
-
-    Attributes:
-      setting: Its setting.
-      settings: Its flags, with its own seed.
-      participants: All participants' rows.
-      target: Index of the target.
-      choices: Combinations to choose from; empty if they are to be proposed.
-      earlier: Mean rewards of `--warm_start`.
-      folder: Its folder.
-    """
-
-    setting: flags.Setting
-    settings: cli.Settings
-    participants: silos.Silos
-    target: int
-    choices: Sequence[str]
-    earlier: Mapping[str, float]
-    folder: run_folder.RunFolder
-
-
-def find_target(settings: cli.Settings, participants: silos.Silos) -> int:
+def find_target(options: MabFlOptions, participants: silos.Silos) -> int:
     """Returns the target's index, once it is clear that its AUC can be measured and that all participants can train.
 
     Raises:
       UsageError: If the target is no participant, or rows or classes are missing.
     """
-    default = silos.GENERATED_TARGET if settings.task_type == "generator" else participants.names[0]
-    name = settings.target or default
+    default = silos.GENERATED_TARGET if options.silos.task_type == "generator" else participants.names[0]
+    name = options.target or default
     if name not in participants.names:
         raise UsageError(f"--target={name} is not among the participants {', '.join(participants.names)}.")
     target = participants.names.index(name)
@@ -75,28 +47,28 @@ def find_target(settings: cli.Settings, participants: silos.Silos) -> int:
     return target
 
 
-def find_choices(settings: cli.Settings, participants: silos.Silos, target: int) -> list[str]:
+def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) -> list[str]:
     """Returns the combinations to choose from; none if they are to be proposed.
 
     Raises:
       UsageError: If they are too many, or `--fixed_combination` is none.
     """
     count = len(participants.names)
-    if settings.decision_rule == flags.TARGET_ALONE:
+    if options.choices == flags.TARGET_ALONE:
         return [combinations.code([target], count)]
-    if settings.decision_rule == flags.FEDAVG:
+    if options.choices == flags.FEDAVG:
         return ["1" * count]
-    if settings.decision_rule == flags.FIXED:
-        fixed = settings.fixed_combination
+    if options.choices == flags.FIXED:
+        fixed = options.fixed_combination or ""
         if len(fixed) != count or set(fixed) - set("01") or fixed[target] != "1":
             raise UsageError(
                 f"--fixed_combination={fixed} must be a 0 or 1 for each of {', '.join(participants.names)}, with a 1 "
                 f"for the target {participants.names[target]}."
             )
         return [fixed]
-    if settings.propose != "none":
+    if options.choices == flags.COSINE_CLUSTERS:
         return []
-    if settings.combinations == "pairs":
+    if options.choices == flags.PAIRS:
         return combinations.pairs(target, count)
     if count > combinations.MAX_PARTICIPANTS_FOR_ALL:
         raise UsageError(
@@ -108,135 +80,108 @@ def find_choices(settings: cli.Settings, participants: silos.Silos, target: int)
     return combinations.all_with(target, count)
 
 
-def read_earlier(settings: cli.Settings, choices: Sequence[str]) -> dict[str, float]:
-    """Returns the mean rewards of `--warm_start`, by combination.
+class MabFlStudy(frame.Study[MabFlOptions, silos.Silos]):
+    """MAB-FL: a bandit chooses whom a target participant is averaged with. A preset is a study of many settings."""
 
-    Raises:
-      UsageError: If the folder holds none, of other rewards, or of no combination that can be chosen.
-    """
-    if not settings.warm_start:
-        return {}
-    folder = pathlib.Path(settings.warm_start)
-    try:
-        with open(folder / "combinations.csv", newline="") as file:
-            rows = list(csv.DictReader(file))
-        found = {row["combination"]: float(row["mean_reward"]) for row in rows if row["mean_reward"]}
-        before = json.loads((folder / "config.json").read_text())["flags"]
-        differing = [name for name in ("reward", "threshold", "compare_with") if before[name] != settings[name]]
-        if not np.isfinite([*found.values()]).all():
-            raise ValueError("not finite")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"--warm_start={settings.warm_start} holds no estimates: name the folder of a finished run."
-        ) from error
-    if differing:
-        name = differing[0]
-        raise UsageError(
-            f"--warm_start: that run had --{name}={before[name]}, this one has {settings[name]}; their rewards cannot "
-            "be compared."
-        )
-    if choices and not set(found) & set(choices):
-        raise UsageError(f"--warm_start={settings.warm_start} knows none of the combinations {', '.join(choices)}.")
-    return found
+    usage = flags.USAGE
+    presets = studies.PRESETS
+    shown_in_presets = ()
+    columns = metrics.COLUMNS
+    headline = metrics.GLOBAL_AUC
+    ranked_by = metrics.BEST_AUC
+    rounds_per_checkpoint = 5
+    name_help = "the preset's, or mab_fl_TASK_RULE"
 
+    def define(self, flag_set: cli.FlagSet) -> None:
+        flags.define(flag_set)
 
-def prepare(chosen: Sequence[flags.Setting], study: studies.Study | None) -> list[Run]:
-    """Opens data and folders of all runs."""
-    opened: dict[silos.SiloOptions, silos.Silos] = {}
-    checked = []
-    for setting in chosen:
-        one = setting.settings
-        for seed in cli.seeds(one):
-            name = one.experiment_name
-            name += f"/{setting.name}" if study else ""
-            name += f"/seed_{seed}" if one.repeat > 1 else ""
-            mine = one.replace(seed=seed, experiment_name=name, repeat=1)
-            options = flags.silo_options(mine)
-            if options not in opened:
-                opened[options] = silos.load(options)
-            participants = opened[options]
-            target = find_target(mine, participants)
-            mine = mine.replace(target=participants.names[target])
-            choices = find_choices(mine, participants, target)
-            checked.append((setting, mine, participants, target, choices, read_earlier(mine, choices)))
-    runs = []
-    for setting, mine, *rest in checked:
-        folder = run_folder.RunFolder(f"{mine.root_output_dir}/{mine.experiment_name}")
+    def presets_text(self) -> str:
+        return studies.text()
+
+    def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
+        chosen, study = studies.chosen(settings.preset)
+        if study is None:
+            return [("", settings.with_defaults(one.values)) for one in chosen]
+        whole = settings.filled({"experiment_name": settings.preset})
+        return [
+            (one.name, whole.with_defaults(one.values).replace(preset=f"{settings.preset}/{one.name}"))
+            for one in chosen
+        ]
+
+    def resolve(self, settings: cli.Settings) -> cli.Settings:
+        return flags.resolve(settings)
+
+    def options(self, settings: cli.Settings) -> MabFlOptions:
+        return flags.options(settings)
+
+    def length(self, options: MabFlOptions) -> frame.Length:
+        return frame.Length(options.total_rounds + options.tuning_rounds, 1, options.rounds_per_checkpoint)
+
+    def data_key(self, options: MabFlOptions) -> silos.SiloOptions:
+        return options.silos
+
+    def open(self, options: MabFlOptions) -> silos.Silos:
+        return silos.load(options.silos)
+
+    def check(self, options: MabFlOptions, participants: silos.Silos) -> None:
+        if choices := find_choices(options, participants, find_target(options, participants)):
+            flags.check_earlier(options, choices)
+
+    def recorded(self, options: MabFlOptions, participants: silos.Silos) -> Mapping[str, Any]:
+        target = participants.names[find_target(options, participants)]
         # The target's own rounds begin after the last: with them, a run cannot be made longer.
-        fixed = {"tuning_begins_after": mine.total_rounds} if mine.tuning_rounds else {}
-        folder.open({**mine, **fixed}, rest[0].checksum, rest[0].report)
-        runs.append(Run(setting, mine, *rest, folder))
-    return runs
+        begins = {"tuning_begins_after": options.total_rounds} if options.tuning_rounds else {}
+        return {"target": target, **begins}
+
+    def rounds(self, run: frame.Run) -> "experiment.MabFlRounds":
+        from bandits.mab_fl import experiment
+
+        target = find_target(run.options, run.data)
+        return experiment.MabFlRounds(run.options, run.data, target, find_choices(run.options, run.data, target))
+
+    def label(self, options: MabFlOptions) -> str:
+        return options.setting or options.decision_rule
+
+    def finish(self, run: frame.Run, played: frame.Played) -> None:
+        if played.outcome.signum:
+            return
+        from bandits.mab_fl import figures
+
+        folder, options = run.folder.path, run.options
+        files.replace(folder / "combinations.csv", played.rounds.combinations_csv(played.outcome.state))
+        if not options.setting:
+            target = run.data.names[played.rounds.target]
+            figures.draw_run(folder, f"{options.silos.task_type}, target {target}")
+        row = figures.result(folder)
+        print(
+            f"{self.label(options)}, seed {options.seed}: {row['rounds']} rounds, best model of round "
+            f"{row['best_round']} with test AUC {row['test_auc']:.4f}; combination {row['favourite']} in "
+            f"{row['favourite_share']:.0%} of rounds; {row['communications']} communications.",
+            flush=True,
+        )
+
+    def report(self, runs: Sequence[frame.Run]) -> None:
+        import pandas as pd
+
+        from bandits.mab_fl import figures
+
+        top = pathlib.Path(os.path.commonpath([run.folder.path for run in runs]))
+        if len(runs) > 1:
+            results = pd.DataFrame(
+                {"setting": self.label(run.options), "seed": run.options.seed} | figures.result(run.folder.path)
+                for run in runs
+            )
+            files.replace(top / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
+            summary = results.groupby("setting", sort=False)["test_auc"].agg(["mean", "std", "count"])
+            print(summary.to_string(float_format="{:.4f}".format))
+        if study := studies.whole(runs[0].settings.preset, {run.options.setting for run in runs}):
+            settings = {one.name: one for one in study.settings}
+            varied = {run.folder.path: flags.varied(settings[run.options.setting], run.settings) for run in runs}
+            figures.draw_study(study, varied, top)
+        print(f"Results in {top}")
 
 
-def play(run: Run) -> tuple[dict[str, Any], int | None]:
-    """Plays one run; returns its row of `results.csv`, and the signal that stopped it, if any."""
-    from bandits.mab_fl import experiment, figures
-
-    mab_fl = experiment.MabFl(run.settings, run.participants, run.target, run.choices, run.earlier)
-    if run.settings.propose != "none":
-        choices = mab_fl.propose()
-        mab_fl = dataclasses.replace(mab_fl, choices=choices, earlier=read_earlier(run.settings, choices))
-    outcome = experiment.play(mab_fl, run.folder, run.setting.name or run.settings.decision_rule)
-    if outcome.signum is not None:
-        return {}, outcome.signum
-    progress = outcome.state
-    test_auc = mab_fl.test_auc(progress.best_weights)
-    favourite = int(np.argmax(progress.adoptions))
-    row = {
-        "setting": run.setting.name or run.settings.decision_rule,
-        "seed": run.settings.seed,
-        "rounds": outcome.round_num,
-        "best_round": int(progress.best_round),
-        "validation_auc": float(progress.best_auc),
-        "test_auc": test_auc,
-        "favourite": mab_fl.choices[favourite],
-        "favourite_share": progress.adoptions[favourite] / progress.adoptions.sum(),
-        "communications": int(progress.communications),
-    }
-    if not run.setting.name:
-        figures.draw_run(run.folder.path, f"{run.settings.task_type}, target {run.settings.target}")
-    print(
-        f"{row['setting']}, seed {row['seed']}: {outcome.round_num} rounds, best model of round {row['best_round']} "
-        f"with test AUC {test_auc:.4f}; combination {row['favourite']} in {row['favourite_share']:.0%} of rounds; "
-        f"{row['communications']} communications.",
-        flush=True,
-    )
-    return row, None
-
-
-def program(settings: cli.Settings) -> int:
-    """Runs all settings and seeds; returns 0, or 128 + the signal that stopped it."""
-    if settings.list_presets:
-        print(studies.text())
-        return 0
-    chosen, study = flags.plan(settings)
-    runs = prepare(chosen, study)
-    worker_flags.start(settings)
-
-    import pandas as pd
-
-    from bandits.mab_fl import figures
-
-    rows = []
-    for run in runs:
-        row, signum = play(run)
-        if signum is not None:
-            told = f"Stopped in {run.folder.path}; what was done is saved. {run_folder.continuing(run.settings)} it."
-            print(told, file=sys.stderr)
-            return 128 + signum
-        rows.append(row)
-    top = pathlib.Path(chosen[0].settings.root_output_dir) / chosen[0].settings.experiment_name
-    if len(runs) > 1:
-        results = pd.DataFrame(rows)
-        files.replace(top / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
-        summary = results.groupby("setting", sort=False)["test_auc"].agg(["mean", "std", "count"])
-        print(summary.to_string(float_format="{:.4f}".format))
-    if study:
-        figures.draw_study(study, [(run.setting, run.settings, run.folder.path) for run in runs], top)
-    print(f"Results in {top}")
-    return 0
-
+STUDY = MabFlStudy()
 
 if __name__ == "__main__":
-    cli.main(flags.define(), program)
+    frame.main(STUDY)

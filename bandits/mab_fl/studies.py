@@ -9,12 +9,12 @@ import difflib
 import itertools
 import pathlib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
 
-_FOLDER = pathlib.Path(__file__).parent / "presets"
+PRESETS = pathlib.Path(__file__).parent / "presets"
 _STUDY = "study"
 _FIGURES = "figures"
 
@@ -52,7 +52,7 @@ class Study:
 def load() -> dict[str, Study]:
     """Returns all studies by name."""
     found = {}
-    for path in sorted(_FOLDER.glob("*.toml")):
+    for path in sorted(PRESETS.glob("*.toml")):
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
         shared, figures = tables.pop(_STUDY), tables.pop(_FIGURES, [])
         about = shared.pop("about")
@@ -83,6 +83,12 @@ def chosen(preset: str | None) -> tuple[Sequence[Setting], Study | None]:
         raise UsageError(f"--preset={preset} is not known: {hint}")
     study = known[name]
     return [one for one in study.settings if only in ("", one.name)], None if only else study
+
+
+def whole(preset: str | None, names: Collection[str]) -> Study | None:
+    """Returns the study of a preset, if these names are those of all its settings."""
+    study = load().get((preset or "").partition("/")[0])
+    return study if study and {one.name for one in study.settings} == set(names) else None
 
 
 def _grid(table: str, values: Mapping[str, Any]) -> list[Setting]:

@@ -162,9 +162,9 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
           UsageError: If they do not fit it.
         """
 
-    def recorded(self, run_settings: cli.Settings) -> Mapping[str, Any]:
-        """Returns what a continuation must have in common beside the flags, to be recorded with them."""
-        del run_settings
+    def recorded(self, options: OptionsT, data: DataT) -> Mapping[str, Any]:
+        """Returns what is recorded as flags that the data fills in, or that a continuation must have in common."""
+        del options, data
         return {}
 
     def label(self, options: OptionsT) -> str:
@@ -249,7 +249,7 @@ def prepare(study: Study, planned: Sequence[cli.Settings]) -> list[Run]:
     runs = []
     for settings, options, data in checked:
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{settings.experiment_name}")
-        open_folder(folder, {**settings, **study.recorded(settings)}, data)
+        open_folder(folder, {**settings, **study.recorded(options, data)}, data)
         runs.append(Run(settings, options, data, folder))
     return runs
 

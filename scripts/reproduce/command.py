@@ -167,9 +167,10 @@ def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) 
         path = folder / f"{figure.name}_clients.png"
         figures.draw_client_losses(figures.read(told)[1], path, title)
         return path.name
-    if figure.own_figures == "study":
-        from bandits.mab_fl import figures, flags
+    if figure.own_figures == "study" and figure.study:
         from bandits.mab_fl import studies as mab_fl
+        from bandits.mab_fl.figures import draw_study
+        from bandits.mab_fl.flags import varied
 
         study = mab_fl.load()[figure.study]
         if figure.stand_in:
@@ -177,12 +178,10 @@ def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) 
             drawn = [dict(one) | ({"title": one["title"] + words} if "title" in one else {}) for one in study.figures]
             study = dataclasses.replace(study, figures=drawn)
         settings = {one.name: one for one in study.settings}
-        given = []
-        for label, one in found.items():
-            for path in one.folders:
-                values = cli.Settings(runs.read(path).flags, frozenset())
-                given.append((flags.Setting(values, settings[label].table, label), values, path))
-        figures.draw_study(study, given, folder)
+        drawn_runs = {
+            path: varied(settings[label], runs.read(path).flags) for label, one in found.items() for path in one.folders
+        }
+        draw_study(study, drawn_runs, folder)
         return ", ".join(one["file"] for one in study.figures)
     return ""
 

@@ -1,5 +1,7 @@
 """Rounds of Algorithm 7: against NumPy on logistic regression, and which participants are found on generated data."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import sklearn.metrics
@@ -7,21 +9,24 @@ import tensorflow as tf
 
 from bandits.mab_fl import combinations, experiment, flags, metrics, model, process, run_mab_fl
 from data import keys, silos
+from optimization.study import frame
 
 
-def make(*arguments: str, participants: silos.Silos | None = None, earlier=None, network=None) -> experiment.MabFl:
-    settings = flags.plan(flags.define().parse(["run_mab_fl", *arguments]))[0][0].settings
-    participants = participants or silos.load(flags.silo_options(settings))
-    target = run_mab_fl.find_target(settings, participants)
-    choices = run_mab_fl.find_choices(settings, participants, target)
-    rounds = experiment.MabFl(settings, participants, target, choices, earlier or {})
-    if network:
-        rounds.__dict__["classifier"] = network
-    return rounds
+def plan(*arguments: str) -> flags.MabFlOptions:
+    (settings,) = frame.plan(run_mab_fl.STUDY, frame.flag_set(run_mab_fl.STUDY).parse(["run_mab_fl", *arguments]))
+    return flags.options(settings)
 
 
-def play(rounds: experiment.MabFl, num_rounds: int) -> tuple[experiment.Progress, list]:
-    progress, rows = rounds.initial_progress(), []
+def make(*arguments: str, participants: silos.Silos | None = None, hidden=model.HIDDEN, **replaced):
+    options = dataclasses.replace(plan(*arguments), **replaced)
+    participants = participants or silos.load(options.silos)
+    target = run_mab_fl.find_target(options, participants)
+    choices = run_mab_fl.find_choices(options, participants, target)
+    return experiment.MabFlRounds(options, participants, target, choices, hidden)
+
+
+def play(rounds: experiment.MabFlRounds, num_rounds: int) -> tuple[experiment.Progress, list]:
+    progress, rows = rounds.initial_state(), []
     for round_num in range(1, num_rounds + 1):
         progress, row = rounds.play_round(progress, round_num)
         rows.append(row)
@@ -52,7 +57,6 @@ def auc(weights, examples) -> float:
 )
 def test_three_rounds_equal_algorithm_7_in_numpy(tff_worker, reward, compare_with):
     participants = silos.generated(3, 600, silos.Fractions(0.1, 0.4), 0)
-    network = model.BinaryClassifier(153, ())
     threshold = ["--threshold=0.01"] if reward == "binary" else []
     rounds = make(
         "--decision_rule=epsilon_greedy",
@@ -66,11 +70,11 @@ def test_three_rounds_equal_algorithm_7_in_numpy(tff_worker, reward, compare_wit
         "--pretrain_epochs=1",
         "--target_weight=0.6",
         participants=participants,
-        network=network,
+        hidden=(),
     )
     progress, rows = play(rounds, 3)
 
-    kernel, bias = (weight.astype(float) for weight in network.initial_weights(0))
+    kernel, bias = (weight.astype(float) for weight in model.BinaryClassifier(153, ()).initial_weights(0))
     previous, sums, counts = 0.5, np.zeros(2), np.zeros(2)
     target = participants.silos[1]
     for round_num, row in enumerate(rows, start=1):
@@ -99,17 +103,14 @@ def test_three_rounds_equal_algorithm_7_in_numpy(tff_worker, reward, compare_wit
 
 def test_extreme_explore_averages_every_combination_from_the_same_local_models(tff_worker):
     """The round's measures equal those of rounds with each fixed combination, and the best average is adopted."""
-    rounds = make("--decision_rule=extreme_explore", "--combinations=all", "--num_workers=3", "--pretrain_epochs=0")
+    small = ("--num_workers=3", "--pretrain_epochs=0")
+    participants = silos.load(plan(*small).silos)
+    rounds = make("--decision_rule=extreme_explore", "--combinations=all", *small, participants=participants)
     progress, (row,) = play(rounds, 1)
     alone = {}
     for combination in rounds.choices:
-        one = make(
-            "--decision_rule=fixed",
-            f"--fixed_combination={combination}",
-            "--num_workers=3",
-            "--pretrain_epochs=0",
-            participants=rounds.participants,
-        )
+        fixed = ("--decision_rule=fixed", f"--fixed_combination={combination}")
+        one = make(*fixed, *small, participants=participants)
         alone[combination] = play(one, 1)[1][0][metrics.GLOBAL_AUC]
     rewards = np.array(list(alone.values())) - row[metrics.LOCAL_AUC]
     np.testing.assert_allclose(progress.rule.values, rewards, atol=1e-5)
@@ -120,7 +121,7 @@ def test_extreme_explore_averages_every_combination_from_the_same_local_models(t
 @pytest.fixture(scope="module")
 def generated():
     """The generator's 40,000 rows, 1% of them for training."""
-    return silos.load(flags.silo_options(make().settings))
+    return silos.load(plan().silos)
 
 
 def test_extreme_explore_adopts_the_known_pair_in_over_90_percent_of_rounds_after_the_first_two(tff_worker, generated):
@@ -152,7 +153,7 @@ def test_extra_rounds_of_extreme_explore_come_by_schedule(tff_worker, generated)
 
 def test_the_best_model_so_far_is_kept(tff_worker, generated):
     rounds = make("--decision_rule=fixed", "--fixed_combination=0101", participants=generated)
-    progress, rows = rounds.initial_progress(), []
+    progress, rows = rounds.initial_state(), []
     seen = {}
     for round_num in range(1, 7):
         progress, row = rounds.play_round(progress, round_num)
@@ -174,7 +175,7 @@ def test_tuning_continues_from_the_best_model_with_the_target_alone(tff_worker, 
     np.testing.assert_array_equal(tuned.rule.values, progress.rule.values)
     # By hand: the target alone, from the best model, with the round's key.
     alone = make("--decision_rule=target_alone", "--pretrain_epochs=0", participants=generated)
-    start = alone.initial_progress()
+    start = alone.initial_state()
     start = start._replace(server=process.GlobalModel(tuple(w[np.newaxis] for w in progress.best_weights), np.int32(0)))
     expected, _ = alone.play_round(start, 4)
     for weight, other in zip(rounds.global_weights(tuned), alone.global_weights(expected), strict=True):
@@ -187,18 +188,22 @@ def test_early_stopping_ends_after_the_spline_falls_and_the_tuning_is_done(tff_w
     falling = np.append(np.full(22, np.nan), 0.9 - 0.02 * np.arange(10))
     progress, _ = rounds.play_round(progress._replace(history=falling), 2)
     assert progress.stopped_after == 2
+    assert not rounds.is_finished(progress, 2)
     progress, row = rounds.play_round(progress, 3)
     assert row[metrics.ACTION] == metrics.TUNING
-    with pytest.raises(experiment.StoppedEarly) as stopped:
-        rounds.play_round(progress, 4)
-    assert stopped.value.round_num == 3
+    assert rounds.is_finished(progress, 3)
+
+
+def test_without_early_stopping_only_the_last_round_is_the_last(generated):
+    rounds = make("--total_rounds=2", participants=generated)
+    assert not rounds.is_finished(rounds.initial_state(), 2)
 
 
 @pytest.mark.parametrize("rule", ["ucb", "thompson"])
 def test_a_warm_start_counts_earlier_means_as_one_reward(rule):
     reward = ("--reward=binary",)
-    rounds = make(f"--decision_rule={rule}", *reward, earlier={"0110": 0.75, "1100": 0.5})
-    state = rounds.initial_progress().rule
+    rounds = make(f"--decision_rule={rule}", *reward, earlier=(("0110", 0.75), ("1100", 0.5)))
+    state = rounds.initial_state().rule
     first, second = state
     expected = ([0.5, 0.75, 0], [1, 1, 0]) if rule == "ucb" else ([0.5, 0.75, 0], [0.5, 0.25, 0])
     np.testing.assert_array_equal(first, expected[0])
@@ -206,15 +211,10 @@ def test_a_warm_start_counts_earlier_means_as_one_reward(rule):
 
 
 def test_fifty_participants_get_few_proposals_that_hold_the_target(tff_worker):
-    rounds = make(
-        "--propose=cosine_clusters",
-        "--num_workers=50",
-        "--num_rows=10000",
-        "--train_fraction=0.5",
-        "--epochs_per_round=1",
-        "--validation_fraction=0.2",
-    )
-    proposals = rounds.propose()
-    assert 1 < len(proposals) <= combinations.MAX_PROPOSALS
-    assert all(len(code) == 50 and code[rounds.target] == "1" for code in proposals)
-    assert rounds.propose() == proposals
+    arguments = ("--propose=cosine_clusters", "--num_workers=50", "--num_rows=10000", "--train_fraction=0.5")
+    arguments += ("--epochs_per_round=1", "--validation_fraction=0.2")
+    rounds = make(*arguments)
+    assert 1 < len(rounds.choices) <= combinations.MAX_PROPOSALS
+    assert all(len(code) == 50 and code[rounds.target] == "1" for code in rounds.choices)
+    assert rounds.initial_state().communications == 2 * 50
+    assert make(*arguments).choices == rounds.choices

@@ -5,16 +5,15 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from bandits.mab_fl import figures, flags, metrics, studies
+from bandits.mab_fl import figures, metrics, studies
 
 ROUNDS = 8
 
 
-def _make_runs(name: str, folder):
+def _make_runs(study: studies.Study, folder):
     """Writes the metrics of three seeds of every setting of a study; residuals are -0.1, 0 and 0.1."""
-    chosen, study = flags.plan(flags.define().parse(["x", f"--preset={name}"]))
-    runs = []
-    for setting in chosen:
+    runs = {}
+    for setting in study.settings:
         for seed in range(3):
             path = folder / setting.name / f"seed_{seed}"
             path.mkdir(parents=True)
@@ -24,15 +23,15 @@ def _make_runs(name: str, folder):
             rounds[metrics.GLOBAL_AUC] = 0.6 + 0.01 * rounds["round_num"] + 0.1 * (seed - 1)
             rounds[metrics.TEST_AUC] = 0.6 + 0.01 * np.sin(rounds["round_num"]) + 0.01 * seed
             rounds.to_csv(path / "metrics.csv", index=False)
-            (path / "combinations.csv").write_text("action,combination\n0,0110\n1,1100\n")
-            runs.append((setting, setting.settings.replace(seed=seed), path))
-    return study, runs
+            (path / "combinations.csv").write_text("action,combination,adoptions\n0,0110,3\n1,1100,5\n")
+            runs[path] = {"table": setting.table, "setting": setting.name, "seed": seed, **setting.values}
+    return runs
 
 
 @pytest.fixture(scope="module", params=list(studies.load()))
 def drawn(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp(request.param)
-    study, runs = _make_runs(request.param, folder)
+    folder, study = tmp_path_factory.mktemp(request.param), studies.load()[request.param]
+    runs = _make_runs(study, folder)
     figures.draw_study(study, runs, folder)
     return study, runs, folder
 
@@ -56,6 +55,22 @@ def test_every_figure_of_a_study_is_drawn(drawn):
 
 @pytest.mark.slow
 def test_a_run_has_a_picture_of_its_own(drawn):
-    folder = drawn[1][0][2]
+    folder = next(iter(drawn[1]))
     figures.draw_run(folder, "a run")
     assert (folder / "curve.png").stat().st_size > 5000
+
+
+def test_a_result_is_that_of_the_best_round_and_the_most_adopted_combination(tmp_path):
+    table = {"round_num": [1, 2, 3], metrics.GLOBAL_AUC: [0.6, 0.9, 0.9], metrics.BEST_AUC: [0.6, 0.9, 0.9]}
+    table |= {metrics.TEST_AUC: [0.5, 0.7, 0.8], metrics.ACTION: [0, 1, -1], metrics.COMMUNICATIONS: [6, 12, 12]}
+    pd.DataFrame(table).to_csv(tmp_path / "metrics.csv", index=False)
+    (tmp_path / "combinations.csv").write_text("action,combination,adoptions\n0,0110,1\n1,1100,3\n")
+    assert figures.result(tmp_path) == {
+        "rounds": 3,
+        "best_round": 2,
+        "validation_auc": 0.9,
+        "test_auc": 0.7,
+        "favourite": "1100",
+        "favourite_share": 0.75,
+        "communications": 12,
+    }

@@ -1,18 +1,23 @@
-"""Tests of bandits.mab_fl.flags."""
+"""Tests of bandits.mab_fl.flags, and of the runs that presets are."""
+
+import json
 
 import pytest
 
-from bandits.mab_fl import flags, studies
+from bandits.mab_fl import flags, run_mab_fl, studies
+from data.errors import UsageError
+from optimization.study import frame
+
+STUDY = run_mab_fl.STUDY
 
 
-def resolve(*arguments: str):
-    return flags.plan(flags.define().parse(["run_mab_fl", *arguments]))
+def plan(*arguments: str):
+    return frame.plan(STUDY, frame.flag_set(STUDY).parse(["run_mab_fl", *arguments]))
 
 
 def only(*arguments: str):
-    chosen, _ = resolve(*arguments)
-    assert len(chosen) == 1
-    return chosen[0].settings
+    (settings,) = plan(*arguments)
+    return settings
 
 
 def test_defaults_are_the_thesis_generator_with_ucb():
@@ -41,18 +46,48 @@ class TestPresets:
 
     @pytest.mark.parametrize("name", list(studies.load()))
     def test_every_setting_of_a_study_resolves_and_only_names_flags(self, name):
-        chosen, study = resolve(f"--preset={name}")
-        assert len(chosen) == len(study.settings)
-        known = set(chosen[0].settings)
-        for setting, one in zip(study.settings, chosen, strict=True):
-            assert set(setting.values) <= known
-            assert one.settings.repeat == 10
-            flags.define().parse(["run_mab_fl", *(f"--{key}={value}" for key, value in setting.values.items())])
+        study = studies.load()[name]
+        runs = plan(f"--preset={name}")
+        assert len(runs) == 10 * len(study.settings)
+        assert [run.experiment_name for run in runs[:2]] == [
+            f"{name}/{study.settings[0].name}/seed_{seed}" for seed in (0, 1)
+        ]
+        for setting, run in zip(study.settings, runs[::10], strict=True):
+            assert {key: run[key] for key in setting.values if key != "repeat"} == {
+                key: value for key, value in setting.values.items() if key != "repeat"
+            }
+            assert flags.options(run).setting == setting.name
+            frame.flag_set(STUDY).parse(["x", *(f"--{key}={value}" for key, value in setting.values.items())])
 
     def test_one_setting_of_a_study_can_be_run(self):
-        settings = only("--preset=table3/ucb_recency_c=0.05_alpha=0.75", "--repeat=2")
-        assert (settings.rule_c, settings.rule_alpha, settings.repeat) == (0.05, 0.75, 2)
+        settings = plan("--preset=table3/ucb_recency_c=0.05_alpha=0.75", "--repeat=2")[1]
+        assert (settings.rule_c, settings.rule_alpha, settings.seed) == (0.05, 0.75, 1)
+        assert settings.experiment_name == "table3_ucb_recency_c=0.05_alpha=0.75/seed_1"
+        assert flags.options(settings).setting == "ucb_recency_c=0.05_alpha=0.75"
 
     def test_flags_beside_a_preset_win(self):
-        chosen, _ = resolve("--preset=epochs", "--total_rounds=3")
-        assert {setting.settings.total_rounds for setting in chosen} == {3}
+        assert {run.total_rounds for run in plan("--preset=epochs", "--total_rounds=3")} == {3}
+
+    def test_a_near_miss_is_told_what_there_is(self):
+        with pytest.raises(UsageError, match="--preset=tabel3 is not known: did you mean table3"):
+            plan("--preset=tabel3")
+
+    def test_figures_are_drawn_of_whole_studies(self):
+        study = studies.load()["hospitals"]
+        names = {one.name for one in study.settings}
+        assert studies.whole("hospitals/fedavg", names) == study
+        assert studies.whole("hospitals/fedavg", names - {study.settings[0].name}) is None
+        assert studies.whole(None, {""}) is None
+
+
+def test_a_folder_records_the_target_that_the_data_fills_in_and_when_tuning_begins(tmp_path):
+    arguments = (f"--root_output_dir={tmp_path}", "--num_rows=4000", "--tuning_rounds=2")
+    (run,) = frame.prepare(STUDY, plan(*arguments))
+    recorded = json.loads(run.folder.config_path.read_text())["flags"]
+    flags_of_run = {name: value for name, value in run.settings.items() if name != "restart"}
+    assert recorded == flags_of_run | {"target": "worker_2", "tuning_begins_after": 15}
+
+
+def test_settings_that_share_their_participants_open_them_once(tmp_path):
+    runs = frame.prepare(STUDY, plan(f"--root_output_dir={tmp_path}", "--num_rows=4000", "--repeat=2"))
+    assert runs[0].data is runs[1].data

@@ -11,18 +11,20 @@ import pytest
 
 from bandits.mab_fl import flags, metrics, run_mab_fl, studies
 from data import silos
+from optimization.study import frame
 
 pytestmark = pytest.mark.slow
 
 DATA = ("--num_rows=1200", "--train_fraction=0.05", "--pretrain_epochs=0")
 SMALL = (*DATA, "--epochs_per_round=1", "--total_rounds=6")
+STUDY = run_mab_fl.STUDY
 RULE = ("--decision_rule=thompson", "--explore_probability=0.3")
 
 
 def play(folder: pathlib.Path, *arguments: str) -> int:
     """Runs in this process, with its worker."""
     argv = ["run_mab_fl", f"--root_output_dir={folder}", "--experiment_name=run", *SMALL, *arguments]
-    return run_mab_fl.program(flags.define().parse(argv))
+    return frame.program(STUDY, frame.flag_set(STUDY).parse(argv))
 
 
 def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
@@ -89,7 +91,7 @@ def test_a_second_run_frees_the_firsts_participants(tmp_path, monkeypatch):
 
 def test_resplit_splits_the_data_anew_for_each_seed(tmp_path):
     given = [
-        flags.silo_options(flags.plan(flags.define().parse(["x", *SMALL, f"--seed={seed}", *more]))[0][0].settings)
+        flags.options(frame.plan(STUDY, frame.flag_set(STUDY).parse(["x", *SMALL, f"--seed={seed}", *more]))[0]).silos
         for seed, more in ((0, []), (1, []), (1, ["--resplit"]))
     ]
     assert given[0] == given[1] != given[2]
@@ -105,6 +107,16 @@ def test_an_early_stopped_run_is_finished_and_its_folder_says_so(tmp_path, monke
         assert list(table(tmp_path)["round_num"]) == [1, 2, 3, 4]
         assert table(tmp_path)[metrics.ACTION].iloc[-1] == metrics.TUNING
         assert (tmp_path / "run" / "model" / "weights.npz").exists()
+        assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["round_00000004.npz"]
+
+
+def test_an_early_stopped_run_does_not_go_on_when_it_is_made_longer(tmp_path, monkeypatch):
+    from bandits.mab_fl import splines
+
+    monkeypatch.setattr(splines, "is_falling", lambda history: len(history) == 3)
+    for total_rounds in (6, 7):
+        assert play(tmp_path, "--early_stopping", f"--total_rounds={total_rounds}") == 0
+        assert list(table(tmp_path)["round_num"]) == [1, 2, 3]
 
 
 def test_a_run_with_tuning_cannot_be_made_longer(tmp_path):
@@ -147,9 +159,9 @@ panels = "rule_c"
 
 def test_a_study_runs_all_its_settings_and_draws_its_figures(tmp_path, monkeypatch):
     (tmp_path / "mine.toml").write_text(_STUDY)
-    monkeypatch.setattr(studies, "_FOLDER", tmp_path)
+    monkeypatch.setattr(studies, "PRESETS", tmp_path)
     argv = ["x", f"--root_output_dir={tmp_path}", "--preset=mine", *DATA, "--total_rounds=2"]
-    assert run_mab_fl.program(flags.define().parse(argv)) == 0
+    assert frame.program(STUDY, frame.flag_set(STUDY).parse(argv)) == 0
     assert (tmp_path / "mine" / "curves.png").exists()
     results = pd.read_csv(tmp_path / "mine" / "results.csv")
     assert list(results["setting"]) == ["ucb_c=0.01", "ucb_c=0.01", "ucb_c=0.1", "ucb_c=0.1"]

@@ -220,7 +220,7 @@ def test_a_worker_that_does_not_answer_ends_the_command(play):
         play("--clients=7")
 
 
-@pytest.mark.parametrize("name", ["run_ads"])
+@pytest.mark.parametrize("name", ["run_ads", "run_client_selection", "run_mab_fl", "run_posterior"])
 def test_every_study_says_what_the_frame_needs(name):
     study = studies.load(name)
     assert study.headline in study.columns
