@@ -16,7 +16,7 @@ import tensorflow as tf
 import tqdm
 
 from optimization.study import events, interruption, metrics_file, run_folder
-from optimization.study.frame import Length
+from optimization.study.length import Length
 from optimization.study.loggers import MakeLogger
 
 State = Any
