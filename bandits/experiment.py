@@ -143,7 +143,7 @@ class BanditRounds(runner.Rounds):
         total, rounds = state.reward_total, state.reward_rounds
         if counts.examples:
             total, rounds = total + float(counts.reward_sum) / int(counts.examples), rounds + 1
-        row = _report(counts, total, rounds, self._chosen.client_epochs)
+        row = _report(counts, float(total), int(rounds), self._chosen.client_epochs)
         phase = self._phase
         if phase.bandit.trains:
             before = state.server.aggregator

@@ -97,7 +97,7 @@ def of_phase(options: TaskOptions, task: tasks.Task, phase: Phase, dimension: in
         phase.cohorts,
         count,
         dimension,
-        before and before.mechanism,
+        before.mechanism if before else None,
         before.rounds if before else 0,
         disjoint=apart,
         apart_from=task.private_statistics,
@@ -105,7 +105,7 @@ def of_phase(options: TaskOptions, task: tasks.Task, phase: Phase, dimension: in
     )
     own = (phase.population.start, phase.population.stop)
     if before is None:
-        ranges = (own,)
+        ranges: tuple[tuple[int, int], ...] = (own,)
     else:  # Without a common population, nobody can be told apart any more.
         ranges = (*before.clients, own) if before.clients and before.checksum == checksum else ()
     return Trained(mechanism, phase.total_rounds, checksum, ranges)

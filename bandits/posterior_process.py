@@ -79,7 +79,7 @@ def build(
       definition: The rounds; its `local_sgd` is the clients' training in burn-in rounds.
       initial_weights: theta_0.
     """
-    algorithm = algorithms.build(posterior, definition.local_sgd, definition.model)
+    algorithm = algorithms.build(posterior, definition.local_sgd, definition.model)  # type: ignore[arg-type]
 
     @functools.cache
     def rounds_of(work):

@@ -255,7 +255,8 @@ class BanditProcess:
           initial_weights: float32 arrays in the model's order, theta_0; None for zeros, which a caller replaces.
         """
         weights_type = tff.types.tensorflow_to_type(self.model.specs)
-        aggregation = self.local_sgd and self.aggregator.create(weights_type, tff.TensorType(np.float32))
+        weight_type = tff.TensorType(np.float32)
+        aggregation = self.aggregator.create(weights_type, weight_type) if self.aggregator and self.local_sgd else None
 
         @tff.tensorflow.computation
         def initial_server():

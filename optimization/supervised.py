@@ -82,7 +82,7 @@ class RoundMetrics(NamedTuple):
 
 class _ClientOutput(NamedTuple):
     delta: tuple
-    weight: float
+    weight: np.float32
     examples: int
     loss_sum: float
     trained_examples: int

@@ -59,7 +59,7 @@ class AdsOptions:
       aggregation: A mean of differentials, of shards of clients or of clipped ones, with noise or without.
       data_file: Table of clicks, or None.
       rates: Click rates of made impressions instead; empty for a table.
-      impressions_per_client: Of these.
+      impressions_per_client: Of these; 0 without.
       rounds_per_checkpoint: Rounds between checkpoints.
     """
 
@@ -74,7 +74,7 @@ class AdsOptions:
     aggregation: Aggregation
     data_file: str | None
     rates: tuple[float, ...]
-    impressions_per_client: int | None
+    impressions_per_client: int
     rounds_per_checkpoint: int
 
 
@@ -154,6 +154,6 @@ def options(settings: cli.Settings) -> AdsOptions:
         ),
         data_file=settings.data_file,
         rates=tuple(ads.parse_rates(settings.rates)) if settings.rates else (),
-        impressions_per_client=settings.impressions_per_client,
+        impressions_per_client=settings.impressions_per_client or 0,
         rounds_per_checkpoint=settings.rounds_per_checkpoint,
     )

@@ -87,10 +87,10 @@ class FlagSet:
           **owners: By flag, these values; True for any, False for none.
         """
         for name in names:
-            declared = self._owners[name]
+            known = self._owners[name]
             for flag, values in owners.items():
-                before = declared.get(flag, values)
-                declared[flag] = values if before is values else [value for value in before if value in values]
+                before = known.get(flag, values)
+                known[flag] = values if before is values else [one for one in before if one in values]  # type: ignore
 
     def _owners_of(self, name: str) -> list[Owner]:
         return [self._owner(flag, values) for flag, values in self._owners[name].items()]

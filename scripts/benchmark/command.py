@@ -142,7 +142,7 @@ class _Benchmark:
         self._task = self._make_task(population)
         self._phase = dataclasses.replace(self._phase, population=range(population))
 
-    def _described(self, cohort: int, **private: Any) -> tuple[Any, ...]:
+    def _described(self, cohort: int, **private: Any) -> tuple[Any, Any, Any, Any]:
         """Returns what describes rounds to `experiment`: options, task, phase and mechanism."""
         aggregation = dataclasses.replace(self._phase.aggregation, **private)
         phase = dataclasses.replace(self._phase, cohorts=options.Cohorts(cohort), aggregation=aggregation)

@@ -129,7 +129,7 @@ def _rounds(settings: cli.Settings, cohorts: Iterable[int]) -> dict[str, Any]:
 
     shape, outputs = ((28, 28, 1), 10) if settings.round_model == "cnn" else ((32, 32, 3), 100)
     model = models.cnn(outputs) if settings.round_model == "cnn" else models.resnet18(shape, outputs)
-    work = client_work.LocalSgd(0.01, _EXAMPLES, epochs=1)
+    work: client_work.ClientWork = client_work.LocalSgd(0.01, _EXAMPLES, epochs=1)
     if settings.samples:
         work = algorithms.ChainWork(samplers.ChainSgd(0.01, _EXAMPLES, settings.samples), shrinkage=0.01)
     aggregate = getattr(mean_shift.MeanShift(kernels.KERNELS[settings.kernel]), settings.algorithm)

@@ -79,7 +79,7 @@ def _clients(population: int, make: Callable[[np.random.Generator], clients.Exam
     """Returns clients that are made, from their index, when they are read."""
 
     class Generated(clients.ClientData):
-        client_ids = range(population)
+        client_ids = range(population)  # type: ignore[assignment]
         checksum = "generated"
 
         def load(self, index: int) -> clients.Examples:
