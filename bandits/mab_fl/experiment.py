@@ -246,9 +246,9 @@ class MabFlRounds(runner.Rounds):
         return _built(definition).next(server, inputs)
 
     def _input(self, participant: int, shares: np.ndarray, round_num: int) -> process.ParticipantInput:
-        validation = [part if participant == self.target else part[:0] for part in self._validation_rows]
+        features, labels = (part if participant == self.target else part[:0] for part in self._validation_rows)
         key = keys.tensorflow_key(self._options.seed, keys.Purpose.TRAINING, round_num, int(participant))
-        return process.ParticipantInput(*self._training_rows[participant], *validation, shares, key)
+        return process.ParticipantInput(*self._training_rows[participant], features, labels, shares, key)
 
     def _communications(self, tried: Sequence[int], tries_all: bool) -> int:
         if self._options.choices == flags.TARGET_ALONE:
