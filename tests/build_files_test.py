@@ -50,7 +50,10 @@ def _targets() -> dict[str, tuple[set[str], set[str]]]:
 
 
 def _imports(path: str) -> Iterator[str]:
-    """Yields the project's files that a module, or a program that a test holds as a text, imports when it runs."""
+    """Yields the project's files that a module, or a program that a test holds as a text, imports when it runs.
+
+    A text that is a module's name, or `module:Class`, is an import that comes later, as in registries.
+    """
     waiting: list[ast.AST] = [ast.parse((ROOT / path).read_text())]
     while waiting:
         node = waiting.pop()
@@ -59,10 +62,14 @@ def _imports(path: str) -> Iterator[str]:
         waiting += ast.iter_child_nodes(node)
         if isinstance(node, ast.Constant) and path.endswith("_test.py"):
             waiting += map(ast.parse, re.findall(r"^from [\w.]+ import [\w, ]+$", str(node.value), re.MULTILINE))
-        names = [alias.name for alias in getattr(node, "names", []) if isinstance(alias, ast.alias)]
+        names = []
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"\w+(\.\w+)+(:\w+)?", str(node.value)):
+            names = [str(node.value).partition(":")[0]]
         if isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{name}" for name in names] + [node.module]
-        for name in names if isinstance(node, ast.Import | ast.ImportFrom) else []:
+            names = [f"{node.module}.{name}" for name in names] + [str(node.module)]
+        for name in names:
             file = name.replace(".", "/")
             yield from (found for found in (f"{file}.py", f"{file}/__init__.py") if (ROOT / found).is_file())
 
