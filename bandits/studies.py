@@ -9,7 +9,6 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 from optimization.study import cli, frame
-from optimization.study import presets as study_presets
 from optimization.study.metrics import Metric
 
 # Modules with a `STUDY`.
@@ -21,55 +20,37 @@ STUDIES: Mapping[str, str] = {
     "run_posterior": "optimization.posterior.run_posterior",
 }
 
-# Of those that have none yet.
-_RANKED_BY = {"bandits.mab_fl.run_mab_fl": "best_auc"}
 
-
-def load(name: str) -> frame.Study:
-    """Returns a study by its binary's name."""
-    return importlib.import_module(STUDIES[name]).STUDY
+def load(module: str) -> frame.Study:
+    """Returns a study by its binary's module."""
+    return importlib.import_module(module).STUDY
 
 
 def presets(module: str) -> pathlib.Path:
     """Returns the folder of a binary's presets."""
-    binary = importlib.import_module(module)
-    return binary.STUDY.presets if hasattr(binary, "STUDY") else binary.flags.PRESETS
+    return load(module).presets
 
 
 def flag_set(module: str) -> cli.FlagSet:
     """Returns the flags of a binary."""
-    binary = importlib.import_module(module)
-    return frame.flag_set(binary.STUDY) if hasattr(binary, "STUDY") else binary.flags.define()
+    return frame.flag_set(load(module))
 
 
 def plan(module: str, settings: cli.Settings) -> list[cli.Settings]:
     """Returns the flags of each run of a binary's command; see `frame.plan`."""
-    binary = importlib.import_module(module)
-    if hasattr(binary, "STUDY"):
-        return frame.plan(binary.STUDY, settings)
-    flags = binary.flags
-    if hasattr(flags, "PRESETS"):
-        settings = study_presets.applied(settings, flags.PRESETS)
-    return list(flags.plan(settings).runs) if hasattr(flags, "plan") else [flags.resolve(settings)]
+    return frame.plan(load(module), settings)
 
 
 def program(module: str, settings: cli.Settings) -> int:
     """Plays a binary's runs; see `frame.program`."""
-    binary = importlib.import_module(module)
-    return frame.program(binary.STUDY, settings) if hasattr(binary, "STUDY") else binary.program(settings) or 0
+    return frame.program(load(module), settings)
 
 
 def columns(module: str) -> Sequence[Metric]:
     """Returns the columns of a binary's `metrics.csv`."""
-    binary = importlib.import_module(module)
-    if hasattr(binary, "STUDY"):
-        return binary.STUDY.columns
-    return importlib.import_module(f"{module.rpartition('.')[0]}.metrics").COLUMNS
+    return load(module).columns
 
 
 def ranked_by(module: str) -> Metric:
     """Returns the metric by which a grid of a binary's runs ranks."""
-    binary = importlib.import_module(module)
-    if hasattr(binary, "STUDY"):
-        return binary.STUDY.ranked_by
-    return next(metric for metric in columns(module) if metric == _RANKED_BY[module])
+    return load(module).ranked_by

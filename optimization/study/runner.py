@@ -58,23 +58,6 @@ class Rounds(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
-class Experiment:
-    """Rounds as functions: what studies outside the frame have."""
-
-    initial_state: Any
-    play_round: Any
-    evaluate: Any
-    columns: Sequence[str]
-    headline: str
-    secrets: Sequence[str] = ()
-
-    def is_finished(self, state: State, round_num: int) -> bool:
-        """Returns whether the run ends after this round: never."""
-        del state, round_num
-        return False
-
-
-@dataclasses.dataclass(frozen=True)
 class Outcome:
     """How a run ended.
 

@@ -1,11 +1,9 @@
 """Tests that every binary's flags are resolved once and for all."""
 
-import importlib
-
 import pytest
 
 from bandits import studies
-from optimization.study import presets
+from optimization.study import frame
 
 
 @pytest.mark.parametrize(
@@ -33,15 +31,9 @@ from optimization.study import presets
     ],
 )
 def test_resolving_twice_changes_nothing(name, arguments):
-    module = studies.STUDIES[name]
-    binary = importlib.import_module(module)
-    settings = studies.flag_set(module).parse([name, *arguments])
-    if hasattr(binary, "STUDY"):
-        study, variants = binary.STUDY, [variant for _, variant in binary.STUDY.variants(settings)]
-    else:
-        settings = presets.applied(settings, studies.presets(module)) if settings.preset else settings
-        study, variants = binary.flags, [settings]
-    for variant in variants:
+    study = studies.load(studies.STUDIES[name])
+    settings = frame.flag_set(study).parse([name, *arguments])
+    for _, variant in study.variants(settings):
         once = study.resolve(variant)
         assert dict(study.resolve(once)) == dict(once)
         assert once.given == settings.given

@@ -220,9 +220,9 @@ def test_a_worker_that_does_not_answer_ends_the_command(play):
         play("--clients=7")
 
 
-@pytest.mark.parametrize("name", ["run_ads", "run_client_selection", "run_mab_fl", "run_posterior"])
-def test_every_study_says_what_the_frame_needs(name):
-    study = studies.load(name)
+@pytest.mark.parametrize("module", studies.STUDIES.values())
+def test_every_study_says_what_the_frame_needs(module):
+    study = studies.load(module)
     assert study.headline in study.columns
     assert study.ranked_by in study.columns
     assert study.ranked_by.better in ("up", "down")
