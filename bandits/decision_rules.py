@@ -128,7 +128,7 @@ class _ValueRule(DecisionRule):
 
     def __post_init__(self):
         if self.alpha is not None:
-            _check_range("alpha", self.alpha, above=True)
+            check_range("alpha", self.alpha, above=True)
 
     def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> ValueState:
         shape = _state_shape(num_actions, batch_shape)
@@ -187,7 +187,7 @@ class EpsilonGreedy(Greedy):
 
     def __post_init__(self):
         super().__post_init__()
-        _check_range("epsilon", self.epsilon)
+        check_range("epsilon", self.epsilon)
 
     def select(self, state: ValueState, key: Array) -> tf.Tensor:
         return select_epsilon_greedy(state.values, self.epsilon, key, spares_greedy=self.spares_greedy)
@@ -222,7 +222,7 @@ class Ucb(_ValueRule):
         super().__post_init__()
         if not (math.isfinite(self.c) and self.c > 0):
             raise ValueError(f"c must be a number above 0; got {self.c}.")
-        _check_range("gamma", self.gamma, above=True)
+        check_range("gamma", self.gamma, above=True)
         if self.alpha is not None and self.gamma < 1:
             raise ValueError("gamma and alpha are two ways to forget: give one of them.")
 
@@ -252,7 +252,7 @@ class Thompson(DecisionRule):
     gamma: float = 1.0
 
     def __post_init__(self):
-        _check_range("gamma", self.gamma, above=True)
+        check_range("gamma", self.gamma, above=True)
 
     def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> BetaState:
         shape = _state_shape(num_actions, batch_shape)
@@ -311,50 +311,6 @@ class BayesianExtremeExplore(Thompson):
         return True
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WithExploreRounds(DecisionRule):
-    """A rule with extra rounds of Extreme Explore (section 8.4).
-
-    Attributes:
-      rule: The rule of all other rounds.
-      every: Every so many rounds is one; 0 for none by schedule.
-      probability: Probability that any other round is one, in [0, 1].
-
-    Raises:
-      ValueError: If `every` is negative or the probability outside [0, 1].
-    """
-
-    rule: DecisionRule
-    every: int = 0
-    probability: float = 0.0
-
-    def __post_init__(self):
-        if self.every < 0:
-            raise ValueError(f"every must be at least 0; got {self.every}.")
-        _check_range("probability", self.probability)
-
-    def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> Any:
-        return self.rule.init(num_actions, batch_shape)
-
-    def estimates(self, state: Any) -> tf.Tensor:
-        return self.rule.estimates(state)
-
-    def select(self, state: Any, key: Array) -> tf.Tensor:
-        return self.rule.select(state, key)
-
-    def _learn(self, state: Any, tried: tf.Tensor, rewards: tf.Tensor) -> Any:
-        return self.rule._learn(state, tried, rewards)
-
-    def _checked(self, reward: Array) -> tf.Tensor:
-        return self.rule._checked(reward)
-
-    def explores_all(self, round_num: int, key: Array) -> bool:
-        if self.rule.explores_all(round_num, key) or (self.every and round_num % self.every == 0):
-            return True
-        own_key = tf.random.experimental.stateless_fold_in(key, 1)  # The same key may select the action.
-        return bool(tf.random.stateless_uniform((), own_key) < self.probability)
-
-
 def best_action(scores: Array, key: Array) -> tf.Tensor:
     """Returns int32 [...], the action with the highest score, uniformly at random among several.
 
@@ -408,6 +364,11 @@ def _state_shape(num_actions: int, batch_shape: tuple[int, ...]) -> tuple[int, .
     return (*batch_shape, num_actions)
 
 
-def _check_range(name: str, value: float, *, above: bool = False) -> None:
+def check_range(name: str, value: float, *, above: bool = False) -> None:
+    """Refuses a parameter that is not in [0, 1], or with `above` (0, 1].
+
+    Raises:
+      ValueError: Naming it.
+    """
     if not (0 < value <= 1 if above else 0 <= value <= 1):
         raise ValueError(f"{name} must lie in {'(' if above else '['}0, 1]; got {value}.")

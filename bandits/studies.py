@@ -5,11 +5,9 @@ imported for a name.
 """
 
 import importlib
-import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from optimization.study import cli, frame
-from optimization.study.metrics import Metric
 
 # Modules with a `STUDY`.
 STUDIES: Mapping[str, str] = {
@@ -26,11 +24,6 @@ def load(module: str) -> frame.Study:
     return importlib.import_module(module).STUDY
 
 
-def presets(module: str) -> pathlib.Path:
-    """Returns the folder of a binary's presets."""
-    return load(module).presets
-
-
 def flag_set(module: str) -> cli.FlagSet:
     """Returns the flags of a binary."""
     return frame.flag_set(load(module))
@@ -44,13 +37,3 @@ def plan(module: str, settings: cli.Settings) -> list[cli.Settings]:
 def program(module: str, settings: cli.Settings) -> int:
     """Plays a binary's runs; see `frame.program`."""
     return frame.program(load(module), settings)
-
-
-def columns(module: str) -> Sequence[Metric]:
-    """Returns the columns of a binary's `metrics.csv`."""
-    return load(module).columns
-
-
-def ranked_by(module: str) -> Metric:
-    """Returns the metric by which a grid of a binary's runs ranks."""
-    return load(module).ranked_by

@@ -156,7 +156,7 @@ def declared() -> Mapping[str, Metric]:
     """
     found: dict[str, Metric] = {}
     for study in studies.STUDIES.values():
-        for metric in studies.columns(study):
+        for metric in studies.load(study).columns:
             found.setdefault(metric, metric)
     return found | {SECONDS: SECONDS}
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import decision_rules
-from bandits.mab_fl import combinations, flags, metrics, model, process, splines
+from bandits.mab_fl import combinations, explore_rounds, flags, metrics, model, process, splines
 from data import clients, keys, silos
 from optimization import client_work, models
 from optimization.study import compiled, runner
@@ -105,7 +105,7 @@ class MabFlRounds(runner.Rounds):
         self._classifier = model.BinaryClassifier(test_features.shape[1], hidden)
         self._rule = options.rule.build()
         if options.explore_every or options.explore_probability:
-            self._rule = decision_rules.WithExploreRounds(
+            self._rule = explore_rounds.WithExploreRounds(
                 rule=self._rule, every=options.explore_every, probability=options.explore_probability
             )
         self._num_averaged = 1

@@ -21,7 +21,6 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from data import tasks
 from data.errors import Failure, UsageError
 from optimization.study import cli, files
 
@@ -299,17 +298,6 @@ class RunFolder:
             path.parent.mkdir(exist_ok=True)
         files.save_arrays(path, dict(zip(names, weights, strict=True)))
         return path
-
-
-def open_for_task(folder: RunFolder, settings: Mapping[str, Any], task: tasks.Task) -> None:
-    """Opens a run's folder, and writes there what was learned from the clients' data before the run.
-
-    Raises:
-      UsageError: If it cannot be written, or holds another configuration's run.
-    """
-    folder.open(settings, task.checksum, task.report)
-    if task.statistics:
-        folder.write_json(STATISTICS_FILE, task.statistics)
 
 
 def _kind(leaf: Any) -> tuple[tuple[int, ...], np.dtype]:

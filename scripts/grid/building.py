@@ -98,7 +98,7 @@ def build(
     base, expandable = list(rest), [name for name in axes if _is_number(chosen, name, axes[name])]
     blocks: list[plan.Axes] = [axes]
     if table:
-        preset = presets.values(given.preset, studies.presets(chosen))
+        preset = presets.values(given.preset, studies.load(chosen).presets)
         fixed = {name: value for name, value in preset.items() if name not in given.given}
         fixed |= {name: given[name] for name in given.given}
         added = {name: value for name, value in table.flags.items() if name not in fixed and name not in axes}

@@ -135,8 +135,8 @@ def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
     Raises:
       UsageError: On a metric that the binary does not have; it names those that it has.
     """
-    metrics = {metric: metric for metric in studies.columns(binary)}
-    name = settings.metric or studies.ranked_by(binary)
+    metrics = {metric: metric for metric in studies.load(binary).columns}
+    name = settings.metric or studies.load(binary).ranked_by
     if name not in metrics:
         raise UsageError(f"--metric={name} is no column of {binary}: {', '.join(metrics)}.")
     is_down = metrics[name].better == "down"

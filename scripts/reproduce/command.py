@@ -71,7 +71,7 @@ def play(
     by_arm = figure.runs(repeat, base, folder)
     some = {run.name: run for group in by_arm.values() for run in group}
     measure = figure.measures[0]
-    metric = studies.ranked_by(studies.STUDIES[figure.binary])
+    metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
     with contextlib.closing(Sweep(folder, team, metric, smallest=metric.better == "down")) as sweep:
         sweep.play(list(some.values()))
     label_of = {run.name: label for label, group in by_arm.items() for run in group}

@@ -339,7 +339,7 @@ def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
     """Yields the values of searched flags that the arms' presets have: presets are the rows of published tables."""
     if "searched" not in table:
         return
-    known = presets.load(studies.presets(studies.STUDIES[table["binary"]]))
+    known = presets.load(studies.load(studies.STUDIES[table["binary"]]).presets)
     place = table["about"].partition(":")[0]
     for label, flags in table["arms"][0].items():
         preset = known[re.findall(r"--preset=(\S+)", flags)[0]]

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bandits import decision_rules, rule_flags
 from bandits.ads import rules as ads_rules
+from bandits.mab_fl import explore_rounds
 from data.errors import UsageError
 from optimization.study import cli
 
@@ -25,7 +26,7 @@ RULES = {
     "discounted_thompson": decision_rules.Thompson(gamma=0.8),
     "extreme_explore": decision_rules.ExtremeExplore(),
     "bayesian_extreme_explore": decision_rules.BayesianExtremeExplore(),
-    "with_explore_rounds": decision_rules.WithExploreRounds(rule=decision_rules.Ucb(), every=3, probability=0.2),
+    "with_explore_rounds": explore_rounds.WithExploreRounds(rule=decision_rules.Ucb(), every=3, probability=0.2),
     "gradient_epsilon": ads_rules.GradientEpsilon(),
     "federated_ucb": ads_rules.FederatedUcb(),
 }
@@ -283,19 +284,19 @@ def test_a_discount_counts_an_extreme_round_as_one_step():
 
 
 def test_extra_rounds_come_by_schedule():
-    rule = decision_rules.WithExploreRounds(rule=decision_rules.Ucb(), every=3)
+    rule = explore_rounds.WithExploreRounds(rule=decision_rules.Ucb(), every=3)
     assert [rule.explores_all(number, key(number)) for number in range(1, 8)] == [False, False, True] * 2 + [False]
 
 
 def test_extra_rounds_come_with_their_probability():
-    rule = decision_rules.WithExploreRounds(rule=decision_rules.Ucb(), probability=0.25)
+    rule = explore_rounds.WithExploreRounds(rule=decision_rules.Ucb(), probability=0.25)
     rounds = sum(rule.explores_all(number, one) for number, one in enumerate(key(9, 800), 1))
     assert scipy.stats.binomtest(rounds, 800, 0.25).pvalue > 1e-4
 
 
 def test_extra_rounds_leave_the_rule_as_it_is():
     inner = decision_rules.Thompson(gamma=0.9)
-    rule = decision_rules.WithExploreRounds(rule=inner, every=3)
+    rule = explore_rounds.WithExploreRounds(rule=inner, every=3)
     state = after(rule, SOME_STEPS)
     assert all(np.array_equal(*pair) for pair in zip(arrays(state), arrays(after(inner, SOME_STEPS)), strict=True))
     assert [int(rule.select(state, one)) for one in key(1, 9)] == [int(inner.select(state, one)) for one in key(1, 9)]
@@ -372,9 +373,9 @@ def test_epsilons_regret_grows_by_its_exploration(rule, share):
         (lambda: decision_rules.Ucb(gamma=0.5, alpha=0.5), "gamma and alpha are two ways to forget"),
         (lambda: decision_rules.Thompson(gamma=1.5), r"gamma must lie in \(0, 1\]; got 1.5"),
         (lambda: decision_rules.Greedy(initial_value=math.nan), "initial_value must be finite"),
-        (lambda: decision_rules.WithExploreRounds(rule=decision_rules.Ucb(), every=-1), "every must be at least 0"),
+        (lambda: explore_rounds.WithExploreRounds(rule=decision_rules.Ucb(), every=-1), "every must be at least 0"),
         (
-            lambda: decision_rules.WithExploreRounds(rule=decision_rules.Ucb(), probability=2.0),
+            lambda: explore_rounds.WithExploreRounds(rule=decision_rules.Ucb(), probability=2.0),
             r"probability must lie in \[0, 1\]; got 2.0",
         ),
     ],
