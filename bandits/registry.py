@@ -14,15 +14,17 @@ from optimization.study.settings import Parameter
 
 @dataclasses.dataclass(frozen=True)
 class PolicyEntry:
-    """An exploration policy.
+    """An exploration policy, or a decision rule.
 
     Attributes:
-      target: `module:Class` of a `bandits.policies.Policy`.
+      target: `module:Class` of a `bandits.policies.Policy` or `bandits.decision_rules.DecisionRule`.
       parameters: The class' arguments.
+      help: One line; policies have theirs in BANDITS.
     """
 
     target: str
     parameters: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
+    help: str = ""
 
     def build(self, values: Mapping[str, float]):
         """Returns the policy, from values of its parameters."""

@@ -12,30 +12,29 @@ _GAMMA = Parameter(0.75, "weight of a reward relative to that of the next; 1 dis
 _C = Parameter(1.0, "weight of the confidence interval", above=True)
 _INITIAL = Parameter(0.0, "estimate of an action never executed; above all rewards: optimistic start", low=-1e6)
 
-_EPSILON_GREEDY = {"epsilon": _EPSILON, "initial_value": _INITIAL, "alpha": _ALPHA}
-
+_GREEDY = {"initial_value": _INITIAL, "alpha": _ALPHA}
+_EXPLORING = {"epsilon": _EPSILON} | _GREEDY
 _MODULE = "bandits.decision_rules"
 RULES: Mapping[str, PolicyEntry] = {
-    "greedy": PolicyEntry(f"{_MODULE}:Greedy", {"initial_value": _INITIAL, "alpha": _ALPHA}),
-    "epsilon_greedy": PolicyEntry(f"{_MODULE}:EpsilonGreedy", _EPSILON_GREEDY),
-    "epsilon_nongreedy": PolicyEntry(f"{_MODULE}:EpsilonNonGreedy", _EPSILON_GREEDY),
-    "ucb": PolicyEntry(f"{_MODULE}:Ucb", {"c": _C, "alpha": _ALPHA}),
-    "discounted_ucb": PolicyEntry(f"{_MODULE}:Ucb", {"c": _C, "gamma": _GAMMA}),
-    "thompson": PolicyEntry(f"{_MODULE}:Thompson"),
-    "discounted_thompson": PolicyEntry(f"{_MODULE}:Thompson", {"gamma": _GAMMA}),
-    "extreme_explore": PolicyEntry(f"{_MODULE}:ExtremeExplore", {"alpha": _ALPHA}),
-    "bayesian_extreme_explore": PolicyEntry(f"{_MODULE}:BayesianExtremeExplore"),
-}
-HELP = {
-    "greedy": "the action with the best estimate",
-    "epsilon_greedy": "greedy, or any action with probability epsilon",
-    "epsilon_nongreedy": "greedy, or any other action with probability epsilon",
-    "ucb": "upper confidence bound",
-    "discounted_ucb": "upper confidence bound of discounted rewards",
-    "thompson": "Thompson sampling of binary rewards",
-    "discounted_thompson": "Thompson sampling of discounted binary rewards",
-    "extreme_explore": "every action every round",
-    "bayesian_extreme_explore": "every action every round, Beta posteriors of binary rewards",
+    "greedy": PolicyEntry(f"{_MODULE}:Greedy", _GREEDY, "the action with the best estimate"),
+    "epsilon_greedy": PolicyEntry(
+        f"{_MODULE}:EpsilonGreedy", _EXPLORING, "greedy, or any action with probability epsilon"
+    ),
+    "epsilon_nongreedy": PolicyEntry(
+        f"{_MODULE}:EpsilonNonGreedy", _EXPLORING, "greedy, or any other action with probability epsilon"
+    ),
+    "ucb": PolicyEntry(f"{_MODULE}:Ucb", {"c": _C, "alpha": _ALPHA}, "upper confidence bound"),
+    "discounted_ucb": PolicyEntry(
+        f"{_MODULE}:Ucb", {"c": _C, "gamma": _GAMMA}, "upper confidence bound of discounted rewards"
+    ),
+    "thompson": PolicyEntry(f"{_MODULE}:Thompson", {}, "Thompson sampling of binary rewards"),
+    "discounted_thompson": PolicyEntry(
+        f"{_MODULE}:Thompson", {"gamma": _GAMMA}, "Thompson sampling of discounted binary rewards"
+    ),
+    "extreme_explore": PolicyEntry(f"{_MODULE}:ExtremeExplore", {"alpha": _ALPHA}, "every action every round"),
+    "bayesian_extreme_explore": PolicyEntry(
+        f"{_MODULE}:BayesianExtremeExplore", {}, "every action every round, Beta posteriors of binary rewards"
+    ),
 }
 # Rules whose rewards must be 0 or 1.
 BINARY = frozenset({"thompson", "discounted_thompson", "bayesian_extreme_explore"})
@@ -43,16 +42,16 @@ BINARY = frozenset({"thompson", "discounted_thompson", "bayesian_extreme_explore
 EXTREME = frozenset({"extreme_explore", "bayesian_extreme_explore"})
 
 
-def define(flags: cli.FlagSet, rules: Mapping[str, PolicyEntry], default: str, help_lines: Mapping[str, str]) -> None:
+def define(flags: cli.FlagSet, rules: Mapping[str, PolicyEntry], default: str) -> None:
     """Defines `--decision_rule`, and `--rule_NAME` for every parameter of the rules, in the current group.
 
     Args:
       flags: Where to.
       rules: RULES, or the binary's choice of them and its own.
       default: Default rule.
-      help_lines: A line for each rule.
     """
-    flags.choice("decision_rule", default, {name: help_lines[name] for name in rules}, "what chooses the actions")
+    choices = {name: entry.help for name, entry in rules.items()}
+    flags.choice("decision_rule", default, choices, "what chooses the actions")
     flags.parameters("rule_", "decision_rule", {name: entry.parameters for name, entry in rules.items()})
 
 

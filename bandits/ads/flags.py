@@ -26,8 +26,13 @@ _OWN_RULES = {
         "bandits.ads.rules:GradientEpsilon",
         dict(rule_flags.RULES["epsilon_greedy"].parameters)
         | {"epsilon_step": Parameter(0.02, "step of epsilon along the gradient of the expected reward")},
+        "epsilon-greedy whose epsilon is learned and averaged too",
     ),
-    "federated_ucb": PolicyEntry("bandits.ads.rules:FederatedUcb", rule_flags.RULES["ucb"].parameters),
+    "federated_ucb": PolicyEntry(
+        "bandits.ads.rules:FederatedUcb",
+        rule_flags.RULES["ucb"].parameters,
+        "upper confidence bound whose interval is averaged too",
+    ),
 }
 # An impression shows one ad, so rules that execute every action each time have no place here.
 RULES: Mapping[str, PolicyEntry] = {
@@ -35,10 +40,6 @@ RULES: Mapping[str, PolicyEntry] = {
 } | _OWN_RULES
 # What a client knows of its executions starts anew with each round, and these rules with it.
 _TRIES_ALL_FIRST = frozenset({"ucb", "discounted_ucb"})
-_HELP = rule_flags.HELP | {
-    "gradient_epsilon": "epsilon-greedy whose epsilon is learned and averaged too",
-    "federated_ucb": "upper confidence bound whose interval is averaged too",
-}
 _IMPRESSIONS = 100
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
@@ -80,7 +81,7 @@ class AdsOptions:
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
-    rule_flags.define(flags, RULES, "epsilon_greedy", _HELP)
+    rule_flags.define(flags, RULES, "epsilon_greedy")
     flags.choice(
         "client_weighting",
         "uniform",

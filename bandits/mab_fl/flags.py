@@ -70,7 +70,7 @@ def _small_c(entry: registry.PolicyEntry) -> registry.PolicyEntry:
 
 
 RULES = {name: _small_c(entry) for name, entry in rule_flags.RULES.items()} | {
-    name: registry.PolicyEntry(rule_flags.RULES["greedy"].target) for name in BASELINES
+    name: registry.PolicyEntry(rule_flags.RULES["greedy"].target, help=told) for name, told in BASELINES.items()
 }
 
 
@@ -141,7 +141,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.text("target", None, "participant to personalise for (default: worker_2 of the generator, else the first)")
 
     flags.group("Decisions")
-    rule_flags.define(flags, RULES, "ucb", rule_flags.HELP | BASELINES)
+    rule_flags.define(flags, RULES, "ucb")
     flags.text("fixed_combination", None, "the combination, such as 0110")
     flags.choice(
         "combinations",

@@ -388,16 +388,18 @@ def test_parameters_outside_their_range_are_refused(make, message):
 def parse(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("")
     flags.group("")
-    rule_flags.define(flags, rule_flags.RULES, "ucb", rule_flags.HELP)
+    rule_flags.define(flags, rule_flags.RULES, "ucb")
     return flags.parse(["program", *arguments])
 
 
 @pytest.mark.parametrize("name", rule_flags.RULES)
 def test_every_name_builds_its_rule(name):
     settings = parse(f"--decision_rule={name}")
-    rule = rule_flags.RULES[name].build(rule_flags.values(settings, rule_flags.RULES))
+    entry = rule_flags.RULES[name]
+    rule = entry.build(rule_flags.values(settings, rule_flags.RULES))
     assert isinstance(rule.init(3), decision_rules.BetaState) == (name in rule_flags.BINARY)
     assert rule.explores_all(1, key(0)) == (name in rule_flags.EXTREME)
+    assert entry.help
 
 
 def test_flags_reach_the_rule():
