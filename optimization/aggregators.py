@@ -104,8 +104,8 @@ class _NothingOfNobody(tff.aggregators.WeightedAggregationFactory):
         def next_round(state, value, weight):
             output = inner.next(state, value, weight)
             num_clients = tff.federated_sum(tff.federated_map(one, weight))
-            found = tff.federated_map(result_of, (num_clients, state, output.state, output.result))
-            return tff.templates.MeasuredProcessOutput(found[0], found[1], output.measurements)
+            chosen = tff.federated_map(result_of, (num_clients, state, output.state, output.result))
+            return tff.templates.MeasuredProcessOutput(chosen[0], chosen[1], output.measurements)
 
         return tff.templates.AggregationProcess(inner.initialize, next_round)
 

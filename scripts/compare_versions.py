@@ -71,19 +71,19 @@ def _is_same(setting: version_runs.Setting, old: version_runs.Side, new: version
     """Plays and compares a setting, and prints a line on it."""
     try:
         before = old.play(setting)
-        found = list(differences(before, new.play(setting)))
+        differing = list(differences(before, new.play(setting)))
         if setting.is_resumed:
             handed = differences(before, new.play(setting, begun_by=old))
-            found += [(f"begun by the old one: {where}", size) for where, size in handed]
+            differing += [(f"begun by the old one: {where}", size) for where, size in handed]
     except Failure as error:
         print(f"{setting.name}: failed: {error}", flush=True)
         return False
     unexpected = [
         where
-        for where, size in found
+        for where, size in differing
         if size > setting.tolerance and not set(setting.expected) & set(where.replace(",", "").split())
     ]
-    told = f"same, but for what is expected: {setting.reason}" if found else "same"
+    told = f"same, but for what is expected: {setting.reason}" if differing else "same"
     if unexpected:
         more = [f"and {len(unexpected) - _SHOWN} more"] if len(unexpected) > _SHOWN else []
         told = f"differs: {'; '.join(unexpected[:_SHOWN] + more)}"

@@ -137,13 +137,13 @@ def _numbers(settings: cli.Settings, name: str, kind: type, default: Sequence[An
     if settings[name] is None:
         return default
     try:
-        found = [kind(word) for word in settings[name].split(",")]
+        numbers = [kind(word) for word in settings[name].split(",")]
     except ValueError:
-        found = [0]
-    if min(found) <= 0 or (kind is float and max(found) > 1):
+        numbers = [0]
+    if min(numbers) <= 0 or (kind is float and max(numbers) > 1):
         wanted = "whole numbers above 0" if kind is int else "numbers above 0 up to 1"
         raise UsageError(f"--{name}={settings[name]} must be {wanted}, separated by commas.")
-    return found
+    return numbers
 
 
 def draw(

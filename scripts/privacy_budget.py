@@ -131,8 +131,8 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     settings = aggregation_flags.resolve(settings)
     cohort = options.Cohorts(settings.clients_per_round, settings.cohort_sampling)
     aggregation = aggregation_flags.options(settings)
-    found = aggregation_flags.mechanism(aggregation, cohort, settings.population, settings.dimension or 1)
-    return found, settings.total_rounds
+    mechanism = aggregation_flags.mechanism(aggregation, cohort, settings.population, settings.dimension or 1)
+    return mechanism, settings.total_rounds
 
 
 def _of_run(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
@@ -192,11 +192,11 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
             sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * mechanism.cohort)
         except ValueError as error:
             raise UsageError(f"--target_epsilon={target:g}: {error}") from error
-    found = dataclasses.replace(mechanism, noise_multiplier=_round_up(noise_multiplier))
-    assumed = ", if Poisson" if found.analyses[0].assumed else ""
+    rounded = dataclasses.replace(mechanism, noise_multiplier=_round_up(noise_multiplier))
+    assumed = ", if Poisson" if rounded.analyses[0].assumed else ""
     print(
         f"Smallest noise multiplier for epsilon {target:g}{assumed}, with a cohort of {mechanism.cohort:,}: "
-        f"{found.noise_multiplier:g}"
+        f"{rounded.noise_multiplier:g}"
     )
     if grown:
         print(
@@ -205,7 +205,7 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
             f"{settings.tolerated_noise:g} with {mechanism.cohort:,}."
         )
     print()
-    return found
+    return rounded
 
 
 def _round_up(value: float) -> float:

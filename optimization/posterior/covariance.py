@@ -33,8 +33,8 @@ def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
         """Folds (start, centred samples, their mean's part, *given) -> given over chunks of the parameters."""
 
         def step(start, *before):
-            own = mean[start : start + _CHUNK]
-            return start + _CHUNK, *body(start, samples[:, start : start + _CHUNK] - own, own, *before)
+            means = mean[start : start + _CHUNK]
+            return start + _CHUNK, *body(start, samples[:, start : start + _CHUNK] - means, means, *before)
 
         return tf.while_loop(lambda start, *_: start < size, step, (tf.constant(0), *given), parallel_iterations=1)[1:]
 

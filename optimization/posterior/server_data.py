@@ -36,13 +36,13 @@ def features(options: PosteriorOptions, task: tasks.Task) -> clients.Features | 
             features = archive["features"]
     except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
         raise UsageError(f"{flag} is not a readable .npz file with the array features ({error}).") from error
-    own = task.held_out.load(0).features
-    if not isinstance(own, np.ndarray) or features.shape[1:] != own.shape[1:] or not len(features):
+    held_out = task.held_out.load(0).features
+    if not isinstance(held_out, np.ndarray) or features.shape[1:] != held_out.shape[1:] or not len(features):
         raise UsageError(f"{flag} holds features {features.shape}; {of_task} has others.")
     if features.dtype.kind not in "iuf" or not np.isfinite(features).all():
         raise UsageError(f"{flag} holds features that are no finite numbers.")
     with np.errstate(over="ignore", invalid="ignore"):
-        kept = features.astype(own.dtype)
+        kept = features.astype(held_out.dtype)
     if not np.allclose(kept, features, rtol=1e-6):
-        raise UsageError(f"{flag} holds features that are no {own.dtype}, which {of_task} has.")
+        raise UsageError(f"{flag} holds features that are no {held_out.dtype}, which {of_task} has.")
     return task.normalise(kept)

@@ -72,8 +72,8 @@ def build(
                 for alpha in alphas:
                     seeds = cells.get((algorithm, alpha), ())
                     skipped = title.endswith("%") and "Loss" in measure
-                    found = [] if skipped else [value(seed, column) for seed in seeds]
-                    row[title, alpha] = _text(found, form)
+                    values = [] if skipped else [value(seed, column) for seed in seeds]
+                    row[title, alpha] = _text(values, form)
     table = pd.DataFrame.from_dict(rows, orient="index")
     table.index = pd.MultiIndex.from_tuples(rows)
     table.columns = pd.MultiIndex.from_tuples(table.columns, names=["", "alpha"])
@@ -81,8 +81,8 @@ def build(
 
 
 def _at(table: pd.DataFrame, column: str, round_num: int) -> float:
-    found = table.loc[table["round_num"] == round_num, column]
-    return float(found.iloc[0]) if len(found) else np.nan
+    rows = table.loc[table["round_num"] == round_num, column]
+    return float(rows.iloc[0]) if len(rows) else np.nan
 
 
 def _text(values: Sequence[float], form: str) -> str:

@@ -104,16 +104,16 @@ class Analysis:
 
     def epsilon(self, rounds: int, delta: float) -> tuple[float, float]:
         """Returns the RDP epsilon and the order that it comes from, among dp-accounting's default orders."""
-        found = [
+        epsilons = [
             rdp.compute_epsilon(releases.ORDERS, part.divergences(count), delta) for part, count in self._parts(rounds)
         ]
-        epsilon, order = max(found)
+        epsilon, order = max(epsilons)
         return float(epsilon), float(order)
 
     def pld_epsilon(self, rounds: int, delta: float) -> float | None:
         """Returns the PLD epsilon, at most 0.1% above that of a grid without steps; None where there is none."""
-        found = [part._composed_pld_epsilon(count, delta) for part, count in self._parts(rounds)]
-        return None if None in found else max(epsilon for epsilon in found if epsilon is not None)
+        epsilons = [part._composed_pld_epsilon(count, delta) for part, count in self._parts(rounds)]
+        return None if None in epsilons else max(epsilon for epsilon in epsilons if epsilon is not None)
 
     def _composed_pld_epsilon(self, rounds: int, delta: float) -> float | None:
         scale = self.epsilon(rounds, delta)[0]
@@ -131,8 +131,8 @@ class Analysis:
         return float(finer) if np.isfinite(finer) else None
 
     def _has_losses(self, rounds: int, delta: float) -> bool:
-        own = self.release.has_losses(self.amount(rounds), delta)
-        return own and (not self.earlier or self.earlier[0]._has_losses(self.earlier[1], delta))
+        is_known = self.release.has_losses(self.amount(rounds), delta)
+        return is_known and (not self.earlier or self.earlier[0]._has_losses(self.earlier[1], delta))
 
     def _losses(self, rounds: int, grid: float) -> releases.Losses:
         amount = self.amount(rounds)

@@ -134,22 +134,22 @@ class Mechanism:
         """Returns the ways to account this mechanism, the headline first; none if it guarantees nothing."""
         if self.reason:
             return ()
-        own = analyses.of(self)
+        ways = analyses.of(self)
         if not (self.pretraining and self.pretraining_rounds):
-            return own
+            return ways
         before = {one.replaces: one for one in reversed(self.pretraining.analyses)}
         return tuple(
             one.after(before[one.replaces], self.pretraining_rounds, disjoint=self.pretraining_disjoint)
-            for one in own
+            for one in ways
             if one.replaces in before
         )
 
     @property
     def reason(self) -> str:
         """Why nothing is guaranteed, as the words after "because"; empty if something is."""
-        own = self.voided or ("" if self.noise_multiplier else "there is no noise")
-        if own or not (self.pretraining and self.pretraining_rounds and self.pretraining.reason):
-            return own
+        cause = self.voided or ("" if self.noise_multiplier else "there is no noise")
+        if cause or not (self.pretraining and self.pretraining_rounds and self.pretraining.reason):
+            return cause
         return f"in the earlier training on private clients {self.pretraining.reason}"
 
     @property
@@ -171,22 +171,22 @@ class Mechanism:
         """Returns what weakens the guarantee after some rounds, or could easily strengthen it; empty without one."""
         if not self.analyses:
             return ()
-        found = []
+        told = []
         if self.delta > _MOST_DELTA:
-            found.append(
+            told.append(
                 f"delta {self.delta:.3g} is above {_MOST_DELTA:g}: what may fail that often is no guarantee. {_UNIT}"
             )
         if self.population < _LEAST_POPULATION:
-            found.append(f"a population of {self.population} is too small to hide in: this is no guarantee. {_UNIT}")
+            told.append(f"a population of {self.population} is too small to hide in: this is no guarantee. {_UNIT}")
         if self.kind == "dpsgd" and self.analyses[0].assumed:
-            found.append("cohorts have a fixed size, and epsilon assumes others: give --cohort_sampling=poisson.")
+            told.append("cohorts have a fixed size, and epsilon assumes others: give --cohort_sampling=poisson.")
         if self.kind in ("dpftrl", "mf_dpftrl") and self.sampling != "cyclic":
             moved = math.sqrt(analyses.of(self)[0].amount(rounds))
-            found.append(
+            told.append(
                 f"a client may be in every cohort, and its absence then moves what {rounds:,} rounds release by "
                 f"{moved:.4g} clip norms: give --cohort_sampling=cyclic."
             )
-        return tuple(found)
+        return tuple(told)
 
     def report(self, rounds: int) -> dict[str, Any]:
         """Returns what a run's `privacy.json` says after some rounds; None stands for no guarantee."""
@@ -256,8 +256,8 @@ def load(path: pathlib.Path) -> tuple[Mechanism, int]:
     Without one, or with one of an earlier program, which did not record what voids a guarantee, nothing is guaranteed.
     """
     try:
-        found = json.loads(path.read_text())
-        return _mechanism(found["mechanism"]), int(found["rounds"])
+        report = json.loads(path.read_text())
+        return _mechanism(report["mechanism"]), int(report["rounds"])
     except (OSError, ValueError, KeyError, TypeError):
         return Mechanism("none", 0.0, population=1, cohort=1, voided="what it spent is not known"), 1
 

@@ -201,9 +201,9 @@ def amplified_divergences(rate: float, divergences: Callable[[np.ndarray], np.nd
         if order == 1:
             return 0.0
         drawn = np.arange(2, order + 1)
-        own = divergences(drawn)
-        terms = math.log(2) + (drawn - 1) * own
-        terms[0] = min(terms[0], math.log(4) + own[0] + np.log(-np.expm1(-own[0])))
+        of_drawn = divergences(drawn)
+        terms = math.log(2) + (drawn - 1) * of_drawn
+        terms[0] = min(terms[0], math.log(4) + of_drawn[0] + np.log(-np.expm1(-of_drawn[0])))
         log_choices = special.gammaln(order + 1) - special.gammaln(drawn + 1) - special.gammaln(order - drawn + 1)
         return np.logaddexp(0.0, special.logsumexp(terms + log_choices + drawn * math.log(rate)))
 

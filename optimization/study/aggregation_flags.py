@@ -218,7 +218,7 @@ def mechanism(
     try:
         if kind == "dpsgd" and aggregation.unclip_quantile is not None:
             sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * cohort.size)
-        found = mechanisms.Mechanism(
+        mechanism = mechanisms.Mechanism(
             kind=kind if kind in _NOISY else "none",
             noise_multiplier=noise_multiplier,
             population=population,
@@ -234,10 +234,10 @@ def mechanism(
             clip_norm=aggregation.clip_norm or 1.0,
             **_own_parameters(aggregation, cohort, population // cohort.size, dimension),
         )
-        found.epsilon(1)  # Some combinations turn out to be impossible only here.
+        mechanism.epsilon(1)  # Some combinations turn out to be impossible only here.
     except ValueError as error:
         raise UsageError(f"--noise_multiplier={noise_multiplier:g} with --aggregator_type={kind}: {error}") from error
-    return found
+    return mechanism
 
 
 def _seeded_noise(aggregation: options_lib.Aggregation) -> str:

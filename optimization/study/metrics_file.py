@@ -37,14 +37,14 @@ class MetricsFile(loggers.Logger):
         self._columns = list(columns)
         rows = _read(path, self._columns, last_round)
         if missing := [number for number in range(1, last_round + 1) if number not in rows]:
-            found = recover(missing)
-            if lost := [number for number in missing if number not in found]:
+            recovered = recover(missing)
+            if lost := [number for number in missing if number not in recovered]:
                 raise Failure(
                     f"{path} lacks the rows of the rounds {spans(lost)}, which are not among the TensorBoard events "
                     "beside it either. Put a copy of one of them back; or give --restart, which starts over and moves "
                     "the old files aside."
                 )
-            rows |= _texts(found, rows, self._columns)
+            rows |= _texts(recovered, rows, self._columns)
         text = io.StringIO()
         self._writer(text).writeheader()
         self._writer(text).writerows(rows[number] for number in sorted(rows))

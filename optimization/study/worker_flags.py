@@ -53,12 +53,12 @@ def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """
     if settings["tff_workers"] is None:
         return ()
-    found = tuple(settings["tff_workers"].split(","))
-    for address in found:
+    addresses = tuple(settings["tff_workers"].split(","))
+    for address in addresses:
         match = _ADDRESS.fullmatch(address)
         if not match or not 0 < int(match[2]) < 1 << 16:
             raise UsageError(f"--tff_workers: {address!r} must be HOST:PORT, such as 10.0.0.2:9001.")
-        if found.count(address) > 1:
+        if addresses.count(address) > 1:
             raise UsageError(f"--tff_workers names {address} twice.")
     if settings["max_concurrent_threads"]:
         raise UsageError(
@@ -71,7 +71,7 @@ def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
             "--isolation=required is for this program's own worker: those of --tff_workers listen on all addresses. "
             "Leave one of both out."
         )
-    return found
+    return addresses
 
 
 def start(settings: Mapping[str, Any]) -> None:

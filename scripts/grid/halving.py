@@ -42,8 +42,8 @@ class Halving:
           scores: Larger is better, for what has finished; equal ones rank by the points' order.
         """
         for rung in reversed(range(self.rungs - 1)):
-            found = sorted((-score, point) for (point, at), score in scores.items() if at == rung)
-            for _, point in found[: len(found) // self.factor]:
+            ranked = sorted((-score, point) for (point, at), score in scores.items() if at == rung)
+            for _, point in ranked[: len(ranked) // self.factor]:
                 if (point, rung + 1) not in self.started:
                     return self._start((point, rung + 1))
         begun = sum(rung == 0 for _, rung in self.started)

@@ -284,8 +284,8 @@ def _ray_task(job: Job, environment: dict[str, str]) -> Result:
 def _environment() -> dict[str, str]:
     """Returns the variables that a run's flags depend on."""
     names = (_DATA_DIR, "TF_CPP_MIN_LOG_LEVEL")
-    given = {name: os.environ[name] for name in names if name in os.environ}
-    return given | {_WORKING_DIR: os.environ.get(_WORKING_DIR, os.getcwd())}
+    passed_on = {name: os.environ[name] for name in names if name in os.environ}
+    return passed_on | {_WORKING_DIR: os.environ.get(_WORKING_DIR, os.getcwd())}
 
 
 def write_slurm_script(folder: pathlib.Path, jobs: Sequence[Job], cores: int) -> pathlib.Path:

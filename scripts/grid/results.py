@@ -114,8 +114,8 @@ def table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str, folder
             | {"command": _command(folder / outcome.run.name), "error": outcome.error}
         )
     # What no run sets says nothing.
-    found = pd.DataFrame(rows)
-    return found.drop(columns=[name for name in found if name not in (metric, "error") and found[name].isna().all()])
+    table = pd.DataFrame(rows)
+    return table.drop(columns=[name for name in table if name not in (metric, "error") and table[name].isna().all()])
 
 
 def _command(folder: pathlib.Path) -> str | None:
@@ -193,16 +193,16 @@ def text(
 def privacy_told(outcomes: Sequence[Outcome], folder: pathlib.Path) -> str:
     """Returns what the search has cost the clients' privacy, of the runs that say what they spent; empty for none."""
     paths = [folder / outcome.run.name / run_folder.PRIVACY_FILE for outcome in outcomes]
-    found = [mechanisms.load(path) for path in paths if path.exists()]
-    told = tuning.describe(found)
-    missing = len(paths) - len(found)
+    reports = [mechanisms.load(path) for path in paths if path.exists()]
+    told = tuning.describe(reports)
+    missing = len(paths) - len(reports)
     return f"{told} Not counted: {missing} runs without a {run_folder.PRIVACY_FILE}." if told and missing else told
 
 
 def learning_rates(swept: Sequence[str]) -> tuple[str, str] | None:
     """Returns the two swept learning rates, the server's first; None if there are not two."""
-    found = sorted((name for name in swept if name.endswith("learning_rate")), key=lambda name: "server" not in name)
-    return (found[0], found[1]) if len(found) == 2 else None
+    rates = sorted((name for name in swept if name.endswith("learning_rate")), key=lambda name: "server" not in name)
+    return (rates[0], rates[1]) if len(rates) == 2 else None
 
 
 def cells(points: Sequence[Point], axes: tuple[str, str]) -> dict[tuple[float, float], float]:
