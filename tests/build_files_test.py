@@ -103,3 +103,10 @@ def test_continuous_integration_tests_a_target_of_each_room_and_runs_each_study(
     rooms = {file.parent.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("*_test.py")}
     assert {package for package, _ in played if package.startswith("tests")} == rooms
     assert set(studies.STUDIES) <= {name for _, name in played}
+
+
+def test_what_plays_bad_invocations_depends_on_all_programs(targets):
+    _, deps = targets["tests:bad_invocations_test"]
+    named = set(re.findall(r"^\[(\w+)\]$", (ROOT / "tests/bad_invocations.txt").read_text(), re.MULTILINE))
+    assert "bandits:studies" in deps
+    assert named - set(studies.STUDIES) <= {dep.rpartition(":")[2] for dep in deps}
