@@ -500,6 +500,8 @@ def _add_exp3(monkeypatch):
 
 
 def test_two_policies_may_share_a_parameters_name(monkeypatch):
+    few = {name: registry.BANDITS[name] for name in ("softmax", "falcon", "falcon_ce")}
+    monkeypatch.setattr(registry, "BANDITS", few)
     _add_exp3(monkeypatch)
     assert _resolve("--bandits_type=exp3").bandits_gamma == 0.1
     assert _resolve("--bandits_type=exp3", "--bandits_gamma=1").bandits_gamma == 1.0
