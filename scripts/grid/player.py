@@ -128,7 +128,15 @@ def _serve(jobs: TextIO, results: TextIO) -> int:
 
 def _one(module: str, *arguments: str) -> int:
     """Plays the run of a command line; returns its status."""
-    settings = binaries.resolve(module, arguments)
+    try:
+        try:
+            studies.load(module)
+        except (ImportError, AttributeError) as error:
+            raise UsageError(f"{module} is no experiment: {', '.join(studies.STUDIES.values())} are.") from error
+        settings = binaries.resolve(module, arguments)
+    except UsageError as error:
+        print(f"Usage error: {error}", file=sys.stderr)
+        return 2
     folder = pathlib.Path(settings.root_output_dir) / settings.experiment_name
     result = play(Job(module, arguments, str(folder), settings.total_rounds))
     if result.message:
@@ -140,6 +148,9 @@ def main() -> int:
     """Plays the run on the command line, or those that come in on stdin."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+    if {"--help", "-help", "-h"} & set(sys.argv[1:]):
+        print(__doc__)
+        return 0
     if len(sys.argv) > 1:
         return _one(*sys.argv[1:])
     # The kernel ends this process, and so TFF's worker, when the grid is gone without having said so.

@@ -1,0 +1,27 @@
+"""Tests of scripts.grid.player; `players_test` has it play."""
+
+import sys
+
+import pytest
+
+from scripts.grid import player
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["bandits.run_federated", "--rounds=4"], "Usage error: Unknown command line flag 'rounds'"),
+        (["no.such.module"], "Usage error: no.such.module is no experiment: bandits.run_federated, "),
+        (["json", "--rate=1"], "Usage error: json is no experiment: "),
+    ],
+)
+def test_a_task_that_is_no_run_is_told_in_a_line(monkeypatch, capsys, arguments, told):
+    monkeypatch.setattr(sys, "argv", ["grid_worker", *arguments])
+    assert player.main() == 2
+    assert capsys.readouterr().err.startswith(told)
+
+
+def test_its_help_says_what_it_takes(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["grid_worker", "--help"])
+    assert player.main() == 0
+    assert "grid_worker bandits.run_federated" in capsys.readouterr().out
