@@ -28,7 +28,10 @@ def cache_folder(cache_dir: str | None) -> pathlib.Path:
     if cache_dir:
         return pathlib.Path(cache_dir)
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return pathlib.Path(base).expanduser() / "federated_bandits"
+    try:
+        return pathlib.Path(base).expanduser() / "federated_bandits"
+    except RuntimeError:  # A user without a home, as in a container.
+        return pathlib.Path("/nonexistent")
 
 
 def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Path:

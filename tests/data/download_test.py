@@ -299,3 +299,12 @@ def test_the_default_cache_folder_is_in_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert download.cache_folder(None) == tmp_path / ".cache" / "federated_bandits"
+
+
+def test_a_user_without_a_home_has_no_cache_folder_that_can_be_made(monkeypatch):
+    def expanduser(path):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(pathlib.Path, "expanduser", expanduser)
+    assert download.cache_folder(None) == pathlib.Path("/nonexistent")
