@@ -70,14 +70,25 @@ def build(
         return definition.build(initial_weights)
     own_key = ("rounds", key(task, phase, definition))
     folder = download.cache_folder(cache_dir) / "rounds"
-    shared = compiled.kept(own_key, lambda: kept_rounds.process(folder, repr(own_key), definition.build))
+
+    def find() -> tff.templates.IterativeProcess:
+        if not kept_rounds.is_versioned(*_parts(definition)):
+            return definition.build()
+        return kept_rounds.process(folder, repr(own_key), definition.build)
+
+    shared = compiled.kept(own_key, find)
     return SharedProcess(shared, definition, initial_weights, phase.server_optimizer.learning_rate)
+
+
+def _parts(definition: process.BanditProcess) -> tuple:
+    return definition.policy, definition.loss, definition.local_sgd
 
 
 def key(task: tasks.Task, phase: Any, definition: process.BanditProcess) -> Hashable:
     """Returns a key of the rounds that differ from these in nothing but their state; arguments as of `build`."""
     parts = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
     parts |= {
+        "types": tuple(map(type, _parts(definition))),  # Two modules may have a class of one name.
         "model": (task.model, repr(task.model_arguments)),
         "reward_matrix": (definition.reward_matrix.shape, definition.reward_matrix.tobytes()),
         "aggregator": phase.aggregation,

@@ -35,6 +35,11 @@ _PROJECT = ("bandits", "data", "optimization")
 _places: weakref.WeakKeyDictionary[tff.Computation, tuple[pathlib.Path, str]] = weakref.WeakKeyDictionary()
 
 
+def is_versioned(*parts: object) -> bool:
+    """Returns whether the classes of all parts are of modules whose sources tell a version from others."""
+    return all(type(part).__module__.partition(".")[0] in (*_PROJECT, "builtins") for part in parts)
+
+
 def process(
     folder: pathlib.Path, key: str, build: Callable[[], tff.templates.IterativeProcess]
 ) -> tff.templates.IterativeProcess:
@@ -132,7 +137,8 @@ def _write(path: pathlib.Path, computations: Sequence[tff.Computation]) -> None:
         if computations and _is_own(path.parent.lstat()):
             with files.whole(path, 0o600) as file:
                 file.write(_digest(path, content) + b"\n" + content)
-            for oldest in sorted(path.parent.iterdir(), key=lambda one: one.stat().st_mtime)[:-_MOST]:
+            kept = path.parent.glob("[0-9a-f]" * len(path.name))  # The user's other files are none of them.
+            for oldest in sorted(kept, key=lambda one: one.stat().st_mtime)[:-_MOST]:
                 oldest.unlink()
 
 

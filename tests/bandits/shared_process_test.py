@@ -22,16 +22,12 @@ def _nothing_kept(monkeypatch):
     monkeypatch.setattr(compiled, "_kept", type(compiled._kept)())
 
 
-def _builds(monkeypatch, *runs):
-    """Returns how many processes are built for runs, each given as what is other in its task, phase and definition."""
-    built = []
-    monkeypatch.setattr(kept_rounds, "process", lambda folder, key, build: build())
-
+def _definition(build=lambda weights: None):
     class Definition(process.BanditProcess):
         def build(self, *weights):
-            built.append(weights)
+            return build(weights)
 
-    definition = Definition(
+    return Definition(
         model=None,
         policy=policies.Softmax(0.5),
         loss=losses.SupervisedLoss(),
@@ -43,6 +39,14 @@ def _builds(monkeypatch, *runs):
         feature_spec=None,
         label_spec=None,
     )
+
+
+def _builds(monkeypatch, *runs):
+    """Returns how many processes are built for runs, each given as what is other in its task, phase and definition."""
+    built = []
+    monkeypatch.setattr(kept_rounds, "process", lambda folder, key, build: build())
+
+    definition = _definition(built.append)
     for task, phase, changes in runs:
         one = types.SimpleNamespace(**vars(TASK) | task), types.SimpleNamespace(**vars(PHASE) | phase)
         shared_process.build(None, *one, dataclasses.replace(definition, **changes), ())
@@ -66,6 +70,20 @@ def test_runs_that_differ_in_their_server_rate_share_a_process(monkeypatch):
 )
 def test_runs_that_compute_something_else_do_not_share(monkeypatch, other):
     assert _builds(monkeypatch, ({}, {}, {}), other) == 2
+
+
+def test_rounds_of_classes_outside_the_project_are_not_kept_on_disk(monkeypatch):
+    class Softmax(policies.Softmax):  # Whose source no version tells.
+        pass
+
+    asked = []
+    own = _definition(), dataclasses.replace(_definition(), policy=Softmax(0.5))
+    keys = [repr(shared_process.key(TASK, PHASE, definition)) for definition in own]
+    assert keys[0] != keys[1]
+    monkeypatch.setattr(kept_rounds, "process", lambda folder, key, build: asked.append(key))
+    for definition in own:
+        shared_process.build(None, TASK, PHASE, definition, ())
+    assert len(asked) == 1
 
 
 def test_runs_with_noise_never_share(monkeypatch):

@@ -208,6 +208,16 @@ def test_what_was_not_asked_for_longest_goes(folder, monkeypatch):
     assert len(list(folder.iterdir())) == 2
 
 
+def test_files_of_other_programs_are_left_alone(folder, monkeypatch):
+    monkeypatch.setattr(kept_rounds, "_MOST", 1)
+    builds(folder, "a")
+    (folder / "notes.txt").touch()
+    os.utime(folder / "notes.txt", (0, 0))
+    builds(folder, "b")
+    assert (folder / "notes.txt").exists()
+    assert len(list(folder.iterdir())) == 2
+
+
 def test_where_nothing_can_be_kept_everything_works(tmp_path):
     (tmp_path / "file").touch()
     assert builds(tmp_path / "file" / "rounds", "key", "key") == 2
