@@ -22,6 +22,8 @@ from optimization.posterior import process as posterior
 from optimization.runtime import cohort_parts, connection, executor, rounds, worker, worker_process
 from optimization.study import aggregation_flags, cli, frame
 
+pytestmark = pytest.mark.slow
+
 SHAPES = ((200, 2), (96,))
 DRAW = np.random.default_rng(5)
 COHORT = [tuple(DRAW.normal(0, 0.02 * size, shape).astype(np.float32) for shape in SHAPES) for size in range(1, 8)]

@@ -16,6 +16,8 @@ from optimization import runtime
 from optimization.runtime import isolation, worker_process
 from optimization.study import cli, worker_flags
 
+pytestmark = pytest.mark.slow
+
 
 def parse(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("")

@@ -26,6 +26,8 @@ import sys
 from optimization.study import cli
 from bandits import studies
 from scripts.grid import command
+
+pytestmark = pytest.mark.slow
 studies.STUDIES["toy"] = "tests.scripts.toy_binary"
 cli.main(command.define(), command.program)
 """

@@ -15,6 +15,8 @@ from scripts.reproduce import pictures, plan, results
 from scripts.reproduce.plan import Arm, Claim, Figure, Measure, Published
 from scripts.reproduce.results import AGREES, DISAGREES, UNCHECKED, Found, Value
 
+pytestmark = pytest.mark.slow
+
 TOY = "tests.scripts.toy_binary"
 SCORE = Measure("score", "score")
 LOSS = Measure("loss", "loss", smallest=True)
