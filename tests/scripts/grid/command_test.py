@@ -19,6 +19,8 @@ from data.errors import UsageError
 from scripts import runs
 from scripts.grid import command as grid
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TOY = "tests.scripts.toy_binary"
 _MAIN = """
@@ -26,8 +28,6 @@ import sys
 from optimization.study import cli
 from bandits import studies
 from scripts.grid import command
-
-pytestmark = pytest.mark.slow
 studies.STUDIES["toy"] = "tests.scripts.toy_binary"
 cli.main(command.define(), command.program)
 """
