@@ -1,4 +1,4 @@
-"""Imports go one way, and what is below the flags knows none."""
+"""Imports go one way, and what is below the flags knows none. Not for Bazel, which hides what is no dep."""
 
 import ast
 import pathlib

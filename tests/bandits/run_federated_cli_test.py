@@ -54,7 +54,7 @@ def test_a_sound_command_line_goes_on_to_tensorflow(run):
 def test_help_is_printed_on_stdout_with_status_0(run):
     done = run("--help")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "--bandits_temperature: softmax: temperature (beta); lower is greedier (default: 0.05)" in done.stdout
+    assert "--bandits_temperature: temperature (beta); lower is greedier (default: 0.05); only for" in done.stdout
 
 
 def test_the_published_command_line_stops_at_the_missing_download(refusal, tmp_path):
