@@ -365,7 +365,7 @@ def versions() -> dict[str, str]:
 
 def _git_commit() -> str | None:
     """Returns the project's commit, marked when the tree has changes; None outside a checkout."""
-    root = pathlib.Path(__file__).resolve().parent.parent
+    root = pathlib.Path(__file__).resolve().parents[2]
     command = [
         "git",
         "-C",
