@@ -9,8 +9,10 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from bandits import studies
 from data.errors import Failure, UsageError
 from optimization.study import cli
+from optimization.study.metrics import formers
 from scripts import version_runs, version_speed
 
 if TYPE_CHECKING:
@@ -26,8 +28,12 @@ Plays an older checkout and this one on this machine, and compares tables, weigh
 What was played stays in --output, and is not played again unless the sources have changed. Exit status 1: not the same.
 """
 _SHOWN = 3  # Differences of a setting.
-# Columns of tables that have another name since, by the older one.
-RENAMED: dict[str, str] = {}
+# Metrics that have another name since, by the older one.
+RENAMED: dict[str, str] = {
+    former: name
+    for module in studies.STUDIES.values()
+    for former, name in formers(studies.load(module).columns).items()
+}
 
 
 def define() -> cli.FlagSet:
@@ -100,7 +106,7 @@ def differences(old: pathlib.Path, new: pathlib.Path) -> Iterator[tuple[str, flo
     import numpy as np
     import pandas as pd
 
-    before, after = _values(old, RENAMED), _values(new, {})
+    before, after = _values(old, RENAMED), _values(new, RENAMED)
     if not before:
         yield "there is nothing to compare", np.inf
     for place in dict.fromkeys((*before, *after)):
@@ -130,9 +136,10 @@ def _values(folder: pathlib.Path, renamed: Mapping[str, str]) -> "dict[tuple[str
 
     found = {}
     for path in sorted(folder.rglob("*.csv")):
+        names = renamed if path.name == "metrics.csv" else {}
         for name, column in pd.read_csv(path, float_precision="round_trip").items():
             if "seconds" not in name:
-                found[str(path.relative_to(folder)), renamed.get(name, name)] = column.to_numpy()
+                found[str(path.relative_to(folder)), names.get(name, name)] = column.to_numpy()
     for path in sorted(folder.rglob("*.npz")):
         with np.load(path, allow_pickle=False) as archive:
             found |= {(str(path.relative_to(folder)), name): archive[name] for name in archive.files}

@@ -88,6 +88,8 @@ def program(settings: cli.Settings) -> None:
             raise UsageError(f"--runs: {folder} holds no metrics.csv; has the run begun?")
     tables = {label: [runs.read_metrics(path) for path in paths] for label, paths in zip(labels, seeds, strict=True)}
     column = settings.metric or (metrics.AVERAGE_REWARD if settings.running_average else metrics.ROUND_REWARD)
+    if all(column not in table for group in tables.values() for table in group):
+        column = runs.former_names().get(column, column)
     window, words = 1, runs.about(column)
     if column == metrics.ROUND_REWARD and not settings.metric:
         window, words = _WINDOW, f"{words} (mean of {_WINDOW} rounds)"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bandits import studies
 from data.errors import UsageError
 from optimization.study import run_folder
-from optimization.study.metrics import SECONDS, Metric
+from optimization.study.metrics import SECONDS, Metric, by_todays_names, formers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,6 +138,8 @@ def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFra
         table = pd.read_csv(io.StringIO(text[: text.rfind("\n") + 1]))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} is not readable ({getattr(error, 'strerror', None) or error}).") from error
+    for study in studies.STUDIES.values():
+        table.columns = by_todays_names(table.columns, studies.load(study).columns)
     if "round_num" not in table:
         raise UsageError(f"{path} has no column round_num: it is not the metrics of a run.")
     if table.empty:
@@ -159,6 +161,11 @@ def declared() -> Mapping[str, Metric]:
         for metric in studies.load(study).columns:
             found.setdefault(metric, metric)
     return found | {SECONDS: SECONDS}
+
+
+def former_names() -> dict[str, str]:
+    """Returns the columns that had another name in earlier programs, by that name."""
+    return formers(declared().values())
 
 
 def about(column: str) -> str:

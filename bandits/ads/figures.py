@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from bandits.ads import metrics
 from data.errors import UsageError
 from optimization.study import cli, files
+from optimization.study.metrics import by_todays_names
 
 if TYPE_CHECKING:
     import os
@@ -35,7 +36,9 @@ def read(path: pathlib.Path) -> "pd.DataFrame":
     """Returns the table of a `metrics.csv`."""
     import pandas as pd
 
-    return pd.read_csv(path)
+    table = pd.read_csv(path)
+    table.columns = by_todays_names(table.columns, metrics.COLUMNS)
+    return table
 
 
 def draw(tables: "Mapping[str, Sequence[pd.DataFrame]]", output: "str | os.PathLike", best_rate: float) -> None:

@@ -22,7 +22,8 @@ def column(learner: str, metric: str) -> Metric:
     """Returns a learner's column."""
     about, better, told = _ABOUT[metric]
     told = told and learner == LEARNERS[0]
-    return Metric(f"{learner}_{metric}", f"{about}, {learner}", better=better, told=told)
+    former = f"{learner}_{metric}"
+    return Metric(f"{learner}/{metric}", f"{about}, {learner}", better=better, told=told, formerly=former)
 
 
 COLUMNS = (*(column(learner, metric) for learner in LEARNERS for metric in METRICS), EPSILON)

@@ -12,6 +12,7 @@ import scipy.stats
 
 from bandits.mab_fl import metrics, splines, studies
 from optimization.study import files
+from optimization.study.metrics import by_todays_names
 
 matplotlib.use("Agg")
 
@@ -22,6 +23,7 @@ _STATIONARY = "stationary"
 def _read(folder: pathlib.Path) -> pd.DataFrame:
     """Returns a run's rounds, with the code of each round's combination in the column `combination`."""
     rounds = pd.read_csv(folder / "metrics.csv")
+    rounds.columns = by_todays_names(rounds.columns, metrics.COLUMNS)
     rounds["combination"] = rounds[metrics.ACTION].map(_learned(folder)["combination"]).fillna("tuning")
     return rounds
 

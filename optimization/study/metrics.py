@@ -1,6 +1,6 @@
 """How a study declares its metrics: once, for `metrics.csv`, TensorBoard, reports, plots and grids."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 Better = Literal["up", "down"]
@@ -16,6 +16,7 @@ class Metric(str):
       drawn: Whether it is drawn before the others, and even where it never changes.
       marks: Whether it is 1 in rounds that plots mark, and 0 in others.
       told: Whether its last value stands in tables of runs.
+      formerly: Its name in the tables of earlier programs, if that was another.
     """
 
     about: str
@@ -24,6 +25,7 @@ class Metric(str):
     drawn: bool
     marks: bool
     told: bool
+    formerly: str
 
     def __new__(
         cls,
@@ -35,11 +37,12 @@ class Metric(str):
         drawn: bool = False,
         marks: bool = False,
         told: bool = False,
+        formerly: str = "",
     ) -> "Metric":
         """Declares it."""
         metric = super().__new__(cls, name)
         metric.about, metric.better, metric.evaluated = about, better, evaluated
-        metric.drawn, metric.marks, metric.told = drawn, marks, told
+        metric.drawn, metric.marks, metric.told, metric.formerly = drawn, marks, told, formerly
         return metric
 
 
@@ -53,6 +56,17 @@ def declared(module: Mapping[str, Any]) -> tuple[Metric, ...]:
       module: What `vars()` returns there.
     """
     return tuple(dict.fromkeys(value for value in module.values() if isinstance(value, Metric)))
+
+
+def formers(columns: Iterable[Any]) -> dict[str, str]:
+    """Returns the metrics among columns that had another name, by that name."""
+    return {column.formerly: column for column in columns if isinstance(column, Metric) and column.formerly}
+
+
+def by_todays_names(header: Iterable[str], columns: Iterable[Any]) -> list[str]:
+    """Returns the header of a `metrics.csv` by the names of today's columns, where an earlier program wrote it."""
+    header, names = list(header), formers(columns)
+    return [names.get(name, name) for name in header] if names.keys() <= set(header) else header
 
 
 def mean(total: Any, count: Any) -> float:

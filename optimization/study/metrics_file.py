@@ -12,6 +12,7 @@ from typing import Any
 
 from data.errors import Failure
 from optimization.study import files, loggers, run_folder
+from optimization.study.metrics import by_todays_names, formers
 
 Recover = Callable[[Sequence[int]], Mapping[int, Mapping[str, float]]]
 
@@ -85,7 +86,11 @@ def log(folder: run_folder.RunFolder, columns: Sequence[str], first_round: int) 
     from optimization.study import events
 
     def recover(rounds: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
-        known = events.read(folder.path, rounds)
+        names = formers(columns)
+        known = {
+            number: {names.get(name, name): value for name, value in row.items()}
+            for number, row in events.read(folder.path, rounds).items()
+        }
         if len(known) == len(rounds):
             folder.record_recovered(rounds)
             print(
@@ -105,7 +110,7 @@ def _read(path: pathlib.Path, columns: Sequence[str], last_round: int) -> dict[i
     except FileNotFoundError:
         return {}
     header, *lines = [line.removesuffix("\r").split(",") for line in text.split("\n")[:-1]] or [[]]
-    if header != list(columns):
+    if by_todays_names(header, columns) != list(columns):
         return {}
     numbers = {str(number): number for number in range(1, last_round + 1)}
     rows = {}

@@ -30,7 +30,11 @@ def define_data(flags: cli.FlagSet) -> None:
         "folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment; for what can be downloaded, the "
         "cache folder)",
     )
-    flags.path("cache_dir", None, "folder for downloads and compiled rounds (default: ~/.cache/federated_bandits)")
+    flags.path(
+        "cache_dir",
+        None,
+        "folder for downloads, and for compiled rounds of run_federated (default: ~/.cache/federated_bandits)",
+    )
     flags.path(
         "public_statistics",
         None,

@@ -135,12 +135,12 @@ def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
     Raises:
       UsageError: On a metric that the binary does not have; it names those that it has.
     """
-    metrics = {metric: metric for metric in studies.load(binary).columns}
+    columns = studies.load(binary).columns
     name = settings.metric or studies.load(binary).ranked_by
-    if name not in metrics:
-        raise UsageError(f"--metric={name} is no column of {binary}: {', '.join(metrics)}.")
-    is_down = metrics[name].better == "down"
-    return metrics[name], is_down if settings.lower_is_better is None else settings.lower_is_better
+    metric = next((metric for metric in columns if name in (metric, metric.formerly)), None)
+    if metric is None:
+        raise UsageError(f"--metric={name} is no column of {binary}: {', '.join(columns)}.")
+    return metric, metric.better == "down" if settings.lower_is_better is None else settings.lower_is_better
 
 
 def program(settings: cli.Settings) -> int:

@@ -13,7 +13,7 @@ from data.errors import Failure
 from optimization.study import interruption
 from scripts import compare_versions, version_runs, version_speed
 
-TABLE = "round_num,reward,kind,eval/accuracy,seconds\n1,0.5,a,,3.5\n2,0.25,b,0.75,{seconds}\n"
+TABLE = "round_num,score,kind,eval/accuracy,seconds\n1,0.5,a,,3.5\n2,0.25,b,0.75,{seconds}\n"
 # Its rounds count up from what it finds; what a round is worth depends on its sources and on the older ones' rounds.
 PROGRAM = """#!{python}
 import os, pathlib, sys
@@ -53,8 +53,8 @@ def test_what_is_the_same_has_no_differences(folders):
 @pytest.mark.parametrize(
     ("was", "now", "where", "size"),
     [
-        ("2,0.25", "2,0.375", "seed_3/metrics.csv reward from round 2, by up to 0.12", 0.125),
-        ("0.25", "0.25000000000000006", "seed_3/metrics.csv reward from round 2, by up to 5.6e-17", 2.0**-54),
+        ("2,0.25", "2,0.375", "seed_3/metrics.csv score from round 2, by up to 0.12", 0.125),
+        ("0.25", "0.25000000000000006", "seed_3/metrics.csv score from round 2, by up to 5.6e-17", 2.0**-54),
         ("a,,3.5", "a,0.5,3.5", "seed_3/metrics.csv eval/accuracy from round 1, by up to inf", math.inf),
         ("2,0.25,b", "2,0.25,c", "seed_3/metrics.csv kind from round 2, by up to inf", math.inf),
         ("kind", "sort", "seed_3/metrics.csv kind is missing", math.inf),
@@ -93,16 +93,16 @@ def test_whole_numbers_too_large_for_a_float_are_told_apart(tmp_path):
 
 def test_a_column_with_another_name_is_compared_under_it(folders, monkeypatch):
     path = folders[1] / "seed_3" / "metrics.csv"
-    path.write_text(path.read_text().replace("reward", "bandits/reward").replace("0.25", "0.5"))
-    monkeypatch.setitem(compare_versions.RENAMED, "reward", "bandits/reward")
+    path.write_text(path.read_text().replace("score", "bandits/score").replace("0.25", "0.5"))
+    monkeypatch.setitem(compare_versions.RENAMED, "score", "bandits/score")
     found = list(compare_versions.differences(*folders))
-    assert found == [("seed_3/metrics.csv bandits/reward from round 2, by up to 0.25", 0.25)]
+    assert found == [("seed_3/metrics.csv bandits/score from round 2, by up to 0.25", 0.25)]
 
 
 def test_a_run_that_is_missing_is_told(folders, tmp_path):
     (folders[1] / "seed_3" / "metrics.csv").unlink()
     found = [where for where, _ in compare_versions.differences(*folders)]
-    assert "seed_3/metrics.csv reward is missing" in found
+    assert "seed_3/metrics.csv score is missing" in found
     assert list(compare_versions.differences(tmp_path / "none", folders[0])) != []
     assert list(compare_versions.differences(tmp_path / "none", tmp_path / "none")) == [
         ("there is nothing to compare", math.inf)

@@ -99,16 +99,16 @@ def test_the_table_has_the_flags_that_differ_and_every_command_is_told(two_runs)
 
 def test_metrics_of_any_study_are_shown_as_they_are_declared(two_runs):
     table = pd.read_csv(two_runs / "one" / "metrics.csv")
-    table["federated_regret"] = table["centralised_regret"] = [3.0, 4.5]
+    table["federated/regret"] = table["centralised/regret"] = [3.0, 4.5]
     table.to_csv(two_runs / "one" / "metrics.csv", index=False)
     _, page = _report(two_runs, two_runs / "one")
     titles = {panel["column"]: panel["title"] for panel in _data(page)["panels"]}
-    assert titles["federated_regret"] == "regret so far, federated (federated_regret)"
+    assert titles["federated/regret"] == "regret so far, federated (federated/regret)"
     assert titles["seconds"] == "Seconds a round (seconds)"
     assert titles["other/metric"] == "other/metric"
     heads = re.findall(r"<th><button>(.*?)</button>", page)
-    assert "federated_regret" in heads
-    assert "centralised_regret" not in heads
+    assert "federated/regret" in heads
+    assert "centralised/regret" not in heads
 
 
 def test_long_curves_are_thinned_to_their_last_round(tmp_path):

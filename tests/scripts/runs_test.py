@@ -6,6 +6,7 @@ import pathlib
 import pandas as pd
 import pytest
 
+from bandits import studies
 from data.errors import UsageError
 from scripts import runs
 
@@ -86,3 +87,13 @@ def test_a_band_is_the_mean_and_the_range_of_finite_values():
     assert band.to_dict("list") == {"mean": [2.0, 4.0], "low": [1.0, 2.0], "high": [3.0, 6.0]}
     assert list(band.index) == [1, 2]
     assert list(runs.band([first[:2], second], "reward", window=2)["mean"]) == [2.0, 3.0]
+
+
+def test_tables_of_earlier_programs_are_read_by_todays_names(tmp_path):
+    columns = studies.load("bandits.ads.run_ads").columns
+    former = [column.formerly or column for column in columns]
+    pd.DataFrame([[1, *range(len(former))]], columns=["round_num", *former]).to_csv(
+        tmp_path / "metrics.csv", index=False
+    )
+    assert list(runs.read_metrics(tmp_path).columns) == ["round_num", *columns]
+    assert runs.former_names()["federated_regret"] == "federated/regret"

@@ -152,7 +152,7 @@ rule_c = [0.01, 0.1]
 [[figures]]
 kind = "curves"
 file = "curves.png"
-value = "global_auc"
+value = "eval/global_auc"
 panels = "rule_c"
 """
 

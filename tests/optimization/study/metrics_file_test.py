@@ -11,6 +11,7 @@ import pytest
 
 from data.errors import Failure
 from optimization.study import metrics_file
+from optimization.study.metrics import Metric
 
 COLUMNS = ["round_num", "loss", "reward"]
 
@@ -173,3 +174,13 @@ def test_a_full_disk_is_named_and_keeps_the_rows_before(three_rows, monkeypatch)
 @pytest.mark.parametrize(("numbers", "text"), [([], ""), ([4], "4"), ([1, 2, 3, 5, 7, 8], "1-3, 5, 7-8")])
 def test_numbers_are_told_in_spans(numbers, text):
     assert metrics_file.spans(numbers) == text
+
+
+def test_a_table_of_an_earlier_program_goes_on_by_todays_names(tmp_path):
+    columns = ["round_num", Metric("eval/auc", "AUC", formerly="auc"), "loss"]
+    path = tmp_path / "metrics.csv"
+    path.write_text("round_num,auc,loss\n1,0.5,2\n2,0.75,1\n")
+    metrics = metrics_file.MetricsFile(path, columns, 1)
+    metrics.write({"round_num": 2, "eval/auc": 0.625, "loss": 1})
+    metrics.close()
+    assert path.read_text() == "round_num,eval/auc,loss\n1,0.5,2\n2,0.625,1\n"

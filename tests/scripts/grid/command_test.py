@@ -291,16 +291,16 @@ def test_bad_usage_is_refused_before_anything_is_written(play, tmp_path, monkeyp
 
 def test_a_metric_that_the_binary_does_not_have_is_refused():
     arguments = ["--binary=run_ads", "--rates=0.1,0.2", "--sweep=local_pulls=5,10", "--metric=reward"]
-    with pytest.raises(UsageError, match=r"--metric=reward is no column of bandits\.ads\.run_ads: federated_average"):
+    with pytest.raises(UsageError, match=r"--metric=reward is no column of bandits\.ads\.run_ads: federated/average"):
         grid.program(grid.define().parse(["grid", *arguments]))
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((), ("federated_total_reward", False)),
-        (("--metric=federated_regret",), ("federated_regret", True)),
-        (("--metric=federated_regret", "--nolower_is_better"), ("federated_regret", False)),
+        ((), ("federated/total_reward", False)),
+        (("--metric=federated/regret",), ("federated/regret", True)),
+        (("--metric=federated_regret", "--nolower_is_better"), ("federated/regret", False)),
     ],
 )
 def test_a_metric_ranks_as_its_study_declares_it_unless_told_otherwise(arguments, expected):
@@ -343,5 +343,5 @@ def test_an_experiment_killed_in_mid_run_ends_with_the_numbers_of_its_own_binary
     paths = (tmp_path / "directly" / "metrics.csv", folder / "metrics.csv")
     wanted, found = (pd.read_csv(path).drop(columns="seconds") for path in paths)
     pd.testing.assert_frame_equal(found, wanted, check_exact=True)
-    total = wanted["federated_total_reward"].iloc[-1]
-    assert _results(tmp_path, ("status", "federated_total_reward")) == [("finished", total)]
+    total = wanted["federated/total_reward"].iloc[-1]
+    assert _results(tmp_path, ("status", "federated/total_reward")) == [("finished", total)]
