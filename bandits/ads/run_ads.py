@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MOST_CLICKS = 10**9
 
 
-class AdsStudy(frame.Study[AdsOptions, ads.Impressions]):
+class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
     """Federated MAB: epsilon-greedy and other decision rules on devices, value differentials averaged."""
 
     usage = flags.USAGE

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bandits.client_selection import experiment
 
 
-class ClientSelectionStudy(frame.Study[SelectionOptions, tasks.Task]):
+class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
     """Cho et al. 2020: federated training whose clients are chosen at random or by their losses."""
 
     usage = flags.USAGE

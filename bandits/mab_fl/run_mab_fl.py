@@ -80,7 +80,7 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
     return combinations.all_with(target, count)
 
 
-class MabFlStudy(frame.Study[MabFlOptions, silos.Silos]):
+class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     """MAB-FL: a bandit chooses whom a target participant is averaged with. A preset is a study of many settings."""
 
     usage = flags.USAGE

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from optimization.posterior import experiment
 
 
-class PosteriorStudy(frame.Study[PosteriorOptions, ServedTask]):
+class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
     """Johansson and Gullbrandson 2022: the server makes a posterior's mean, or mode, of a cohort's models."""
 
     usage = flags.USAGE

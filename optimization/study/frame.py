@@ -74,7 +74,7 @@ class Played:
 
 
 class Study(abc.ABC, Generic[OptionsT, DataT]):
-    """What a study says of itself. Nothing of it but `rounds` and what comes after may import TensorFlow.
+    """What a study says of itself. Nothing of it but `play` and what comes after may import TensorFlow.
 
     Attributes:
       usage: First lines of `--help`.
@@ -120,13 +120,9 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
           UsageError: If it is not there, or not sound.
         """
 
-    def rounds(self, run: Run[OptionsT, DataT]) -> "runner.Rounds":
-        """Returns what the loop plays; this, `length` and `label` are what `play` asks for, unless it is another."""
-        raise NotImplementedError
-
-    def length(self, options: OptionsT) -> Length:
-        """Returns how many rounds there are."""
-        raise NotImplementedError
+    @abc.abstractmethod
+    def play(self, run: Run[OptionsT, DataT]) -> int | None:
+        """Plays, or continues, a run; returns the signal that stopped it, if any."""
 
     def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
         """Returns the settings that a command compares, with the names of their folders; by default it is one."""
@@ -148,10 +144,6 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         del options, data
         return {}
 
-    def label(self, options: OptionsT) -> str:
-        """Returns words before the progress bar."""
-        raise NotImplementedError
-
     def presets_text(self) -> str:
         """Returns what `--list_presets` prints."""
         return presets.table(self.presets, self.shown_in_presets)
@@ -164,8 +156,27 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         """
         worker_flags.start(settings)
 
+    def report(self, runs: Sequence[Run[OptionsT, DataT]]) -> None:
+        """Writes and prints what all runs gave, once all are finished."""
+
+
+class PlainStudy(Study[OptionsT, DataT]):
+    """A study whose runs are one sequence of rounds each."""
+
+    @abc.abstractmethod
+    def rounds(self, run: Run[OptionsT, DataT]) -> "runner.Rounds":
+        """Returns what the loop plays."""
+
+    @abc.abstractmethod
+    def length(self, options: OptionsT) -> Length:
+        """Returns how many rounds there are."""
+
+    @abc.abstractmethod
+    def label(self, options: OptionsT) -> str:
+        """Returns words before the progress bar."""
+
     def play(self, run: Run[OptionsT, DataT]) -> int | None:
-        """Plays, or continues, a run; returns the signal that stopped it, if any."""
+        """Plays, or continues, a run; see `Study.play`."""
         rounds = self.rounds(run)
         played = Played(rounds, play(self, rounds, run.folder, self.length(run.options), label=self.label(run.options)))
         self.finish(run, played)
@@ -173,9 +184,6 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
 
     def finish(self, run: Run[OptionsT, DataT], played: Played) -> None:
         """Writes and prints what a run gave, also of one that was stopped."""
-
-    def report(self, runs: Sequence[Run[OptionsT, DataT]]) -> None:
-        """Writes and prints what all runs gave, once all are finished."""
 
 
 def flag_set(study: Study) -> cli.FlagSet:

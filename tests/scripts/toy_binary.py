@@ -75,20 +75,11 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
         diverges = settings.rate == settings.diverges_at
         return ToyOptions(1 + gain / settings.total_rounds, diverges, settings.total_rounds, settings.seed)
 
-    def length(self, options: ToyOptions) -> frame.Length:
-        return frame.Length(options.total_rounds, 0, 1)
-
     def open(self, options: ToyOptions) -> ToyData:
         return ToyData()
 
-    def label(self, options: ToyOptions) -> str:
-        return "toy"
-
     def start_worker(self, settings: cli.Settings) -> None:
         pass
-
-    def rounds(self, run: frame.Run):
-        raise NotImplementedError
 
     def play(self, run: frame.Run) -> int | None:
         settings, options, folder = run.settings, run.options, run.folder

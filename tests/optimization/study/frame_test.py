@@ -58,7 +58,7 @@ class Rounds(runner.Rounds):
         return {"weight": np.asarray(state, np.float32)}
 
 
-class Toy(frame.Study[Options, Data]):
+class Toy(frame.PlainStudy[Options, Data]):
     usage = "A toy."
     shown_in_presets = ("rate",)
     columns = (WEIGHT, ERROR)
