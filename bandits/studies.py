@@ -5,9 +5,10 @@ imported for a name.
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from optimization.study import cli, frame
+from optimization.study.metrics import Metric
 
 # Modules with a `STUDY`.
 STUDIES: Mapping[str, str] = {
@@ -22,6 +23,11 @@ STUDIES: Mapping[str, str] = {
 def load(module: str) -> frame.Study:
     """Returns a study by its binary's module."""
     return importlib.import_module(module).STUDY
+
+
+def columns() -> list[Sequence[Metric]]:
+    """Returns the columns of each study's `metrics.csv`."""
+    return [load(module).columns for module in STUDIES.values()]
 
 
 def flag_set(module: str) -> cli.FlagSet:

@@ -120,7 +120,7 @@ def page(groups: Mapping[str, Sequence[runs.Run]], title: str, problems: Sequenc
 
 
 def _name(label: str, run: runs.Run) -> str:
-    return f"{label}/{run.path.name}" if run.path.name.startswith("seed_") else label
+    return f"{label}/{run.folder.name}" if run.folder.name.startswith("seed_") else label
 
 
 def _styles(groups: Mapping[str, Sequence[runs.Run]]) -> list[dict[str, str]]:

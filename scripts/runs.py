@@ -1,153 +1,44 @@
-"""Reads run folders, of any experiment binary, for `plot` and `report`."""
+"""Run folders, of any experiment binary, as scripts ask for them."""
 
-import dataclasses
 import functools
-import io
-import json
-import os
 import pathlib
-import re
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from bandits import studies
-from data.errors import UsageError
-from optimization.study import run_folder
-from optimization.study.metrics import SECONDS, Metric, by_todays_names, formers
+from optimization.study import results
+from optimization.study.curves import COLOURS, band, draw
+from optimization.study.metrics import SECONDS, Metric, formers
+from optimization.study.results import Run, find, labels, newest_command, read_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Okabe and Ito's colours, told apart by colour-blind readers; without yellow, which is lost on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_LINE_STYLES = ("-", "--", "-.", ":")
-_DEPTH = 2  # How far below a named folder runs are looked for.
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """What a run's folder says.
-
-    Attributes:
-      path: The folder.
-      metrics: `metrics.csv`, numbers only, a row a finished round.
-      flags: All flags.
-      command: The command line, quoted for a shell.
-      privacy: `privacy.json`, empty without one.
-    """
-
-    path: pathlib.Path
-    metrics: "pd.DataFrame"
-    flags: Mapping[str, Any]
-    command: str
-    privacy: Mapping[str, Any]
-
-
-def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
-    """Returns the runs in a folder by what they are called; NAME/seed_N, which differ in their seed, are all NAME's.
-
-    Raises:
-      UsageError: If there is none.
-    """
-    found = _find(folder, _DEPTH)
-    if not found:
-        raise UsageError(f"{folder} holds no metrics.csv; is it a run's folder?")
-    return found
-
-
-def _find(folder: pathlib.Path, depth: int) -> dict[pathlib.Path, list[pathlib.Path]]:
-    folders = sorted(path for path in folder.glob("*") if path.is_dir())
-    if seeds := [path for path in folders if _is_seed(path)]:
-        return {folder: sorted(seeds, key=lambda path: int(path.name.removeprefix("seed_")))}
-    if any((folder / name).is_file() for name in ("metrics.csv", "config.json")):
-        return {folder.parent if _is_seed(folder) else folder: [folder]}
-    return {name: runs for path in folders if depth for name, runs in _find(path, depth - 1).items()}
-
-
-def _is_seed(folder: pathlib.Path) -> bool:
-    return re.fullmatch(r"seed_\d+", folder.name) is not None
-
-
-def labels(folders: Iterable[pathlib.Path]) -> list[str]:
-    """Returns the folders' names, or as much of their paths as tells them apart."""
-    folders = list(folders)
-    names = [folder.name for folder in folders]
-    if len(set(names)) == len(set(folders)):
-        return names
-    return [os.path.relpath(folder, os.path.commonpath(folders)) for folder in folders]
+__all__ = (
+    "COLOURS",
+    "Run",
+    "about",
+    "band",
+    "declared",
+    "draw",
+    "find",
+    "former_names",
+    "labels",
+    "newest_command",
+    "read",
+    "read_json",
+    "read_metrics",
+)
 
 
 def read(folder: pathlib.Path) -> Run:
-    """Reads a run's folder.
-
-    Raises:
-      UsageError: If a file is missing, damaged or not of a run; it names the file.
-    """
-    config = read_json(folder / "config.json")
-    flags, command = config.get("flags"), newest_command(config)
-    if not isinstance(flags, dict) or not command:
-        raise UsageError(f"{folder / 'config.json'} does not have a run's flags and command: was another program here?")
-    privacy = folder / run_folder.PRIVACY_FILE
-    return Run(
-        path=folder,
-        metrics=read_metrics(folder),
-        flags=flags,
-        command=command,
-        privacy=read_json(privacy) if privacy.exists() else {},
-    )
-
-
-def newest_command(config: Mapping[str, Any]) -> str:
-    """Returns the command of a run's last start, which belongs to its flags; empty if none is recorded."""
-    later = config.get("continuations")
-    last = later[-1] if isinstance(later, list) and later else config
-    command = last.get("command") if isinstance(last, dict) else None
-    if isinstance(command, list):  # As up to format 1.
-        return shlex.join(map(str, command))
-    return command if isinstance(command, str) else ""
-
-
-def read_json(path: pathlib.Path) -> dict[str, Any]:
-    """Reads a JSON object.
-
-    Raises:
-      UsageError: If the file is missing or damaged; it names the file.
-    """
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is not readable ({getattr(error, 'strerror', None) or error}).") from error
-    if not isinstance(content, dict):
-        raise UsageError(f"{path} is damaged: it is no JSON object.")
-    return content
+    """Reads the folder of a run of whatever study; see `results.read`."""
+    return results.read(folder, studies.columns())
 
 
 def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFrame":
-    """Reads the `metrics.csv` of a run's folder; its first rounds alone, if a number is given.
-
-    Raises:
-      UsageError: If it is missing, damaged, not of a run, or without a finished round.
-    """
-    import pandas as pd
-
-    path = folder / "metrics.csv"
-    try:
-        text = path.read_text()
-        # A crash can leave the last line half written.
-        table = pd.read_csv(io.StringIO(text[: text.rfind("\n") + 1]))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is not readable ({getattr(error, 'strerror', None) or error}).") from error
-    for study in studies.STUDIES.values():
-        table.columns = by_todays_names(table.columns, studies.load(study).columns)
-    if "round_num" not in table:
-        raise UsageError(f"{path} has no column round_num: it is not the metrics of a run.")
-    if table.empty:
-        raise UsageError(f"{path} has no finished round yet.")
-    words = [column for column in table if not pd.api.types.is_numeric_dtype(table[column])]
-    if words or not pd.api.types.is_integer_dtype(table["round_num"]) or not table["round_num"].is_unique:
-        raise UsageError(f"{path} is damaged: see its column {words[0] if words else 'round_num'}.")
-    return table if rounds is None else table[table["round_num"] <= rounds]
+    """Reads the `metrics.csv` of such a folder; see `results.read_metrics`."""
+    return results.read_metrics(folder, studies.columns(), rounds)
 
 
 @functools.cache
@@ -157,8 +48,8 @@ def declared() -> Mapping[str, Metric]:
     Columns of `metrics.csv` that are none, as those of other programs and earlier versions, are known by name alone.
     """
     found: dict[str, Metric] = {}
-    for study in studies.STUDIES.values():
-        for metric in studies.load(study).columns:
+    for columns in studies.columns():
+        for metric in columns:
             found.setdefault(metric, metric)
     return found | {SECONDS: SECONDS}
 
@@ -171,44 +62,3 @@ def former_names() -> dict[str, str]:
 def about(column: str) -> str:
     """Returns what a column says, as its study declares it; else its name."""
     return declared()[column].about if column in declared() else column
-
-
-def band(tables: "Sequence[pd.DataFrame]", column: str, window: int = 1) -> "pd.DataFrame":
-    """Returns the mean, lowest and highest value over the seeds of one run, by round.
-
-    Args:
-      tables: Metrics of each seed.
-      column: What to take of them.
-      window: Rounds of the moving average that is taken of each seed first.
-
-    Returns:
-      Columns `mean`, `low` and `high`; index: rounds at which a seed has a finite value.
-    """
-    import numpy as np
-    import pandas as pd
-
-    curves = [table.set_index("round_num")[column].replace([np.inf, -np.inf], np.nan) for table in tables]
-    if window > 1:
-        curves = [curve.rolling(window, min_periods=1).mean() for curve in curves]
-    together = pd.concat(curves, axis=1).sort_index().dropna(how="all")
-    values = together.to_numpy(float)
-    edges = {"mean": np.nanmean(values, axis=1), "low": np.nanmin(values, axis=1), "high": np.nanmax(values, axis=1)}
-    return pd.DataFrame(edges, index=together.index)
-
-
-def draw(axes, tables: "Sequence[pd.DataFrame]", column: str, label: str, place: int, window: int = 1) -> None:
-    """Draws a metric of one run over its rounds; several seeds become their mean and range.
-
-    Args:
-      axes: Matplotlib's, to draw in.
-      tables: Metrics of each seed.
-      column: What is drawn.
-      label: Its name in the legend.
-      place: Number of the curve in the picture, which gives its look.
-      window: Rounds of the moving average that is drawn instead of single rounds.
-    """
-    curve, colour = band(tables, column, window), COLOURS[place % len(COLOURS)]
-    line, marker = _LINE_STYLES[place % len(_LINE_STYLES)], "o" if len(curve) == 1 else None
-    axes.plot(curve["mean"], label=label, linestyle=line, marker=marker, color=colour)
-    if len(tables) > 1:
-        axes.fill_between(curve.index, curve["low"], curve["high"], alpha=0.2, linewidth=0, color=colour)

@@ -1,0 +1,151 @@
+"""What runs leave behind: reads run folders, of any study and any earlier format."""
+
+import dataclasses
+import io
+import json
+import os
+import pathlib
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from data.errors import UsageError
+from optimization.study import run_folder
+from optimization.study.metrics import Metric, by_todays_names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_DEPTH = 2  # How far below a named folder runs are looked for.
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What a run's folder says.
+
+    Attributes:
+      folder: The folder.
+      metrics: `metrics.csv`, numbers only, a row a finished round.
+      flags: All flags.
+      command: The command line, quoted for a shell.
+      privacy: `privacy.json`, empty without one.
+    """
+
+    folder: pathlib.Path
+    metrics: "pd.DataFrame"
+    flags: Mapping[str, Any]
+    command: str
+    privacy: Mapping[str, Any]
+
+
+def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
+    """Returns the runs in a folder by what they are called; NAME/seed_N, which differ in their seed, are all NAME's.
+
+    Raises:
+      UsageError: If there is none.
+    """
+    found = _find(folder, _DEPTH)
+    if not found:
+        raise UsageError(f"{folder} holds no metrics.csv; is it a run's folder?")
+    return found
+
+
+def _find(folder: pathlib.Path, depth: int) -> dict[pathlib.Path, list[pathlib.Path]]:
+    folders = sorted(path for path in folder.glob("*") if path.is_dir())
+    if seeds := [path for path in folders if _is_seed(path)]:
+        return {folder: sorted(seeds, key=lambda path: int(path.name.removeprefix("seed_")))}
+    if any((folder / name).is_file() for name in ("metrics.csv", "config.json")):
+        return {folder.parent if _is_seed(folder) else folder: [folder]}
+    return {name: runs for path in folders if depth for name, runs in _find(path, depth - 1).items()}
+
+
+def _is_seed(folder: pathlib.Path) -> bool:
+    return re.fullmatch(r"seed_\d+", folder.name) is not None
+
+
+def labels(folders: Iterable[pathlib.Path]) -> list[str]:
+    """Returns the folders' names, or as much of their paths as tells them apart."""
+    folders = list(folders)
+    names = [folder.name for folder in folders]
+    if len(set(names)) == len(set(folders)):
+        return names
+    return [os.path.relpath(folder, os.path.commonpath(folders)) for folder in folders]
+
+
+def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]]) -> Run:
+    """Reads a run's folder.
+
+    Args:
+      folder: The folder.
+      studies: The columns of the studies whose run it may be: an earlier program's may have other names.
+
+    Raises:
+      UsageError: If a file is missing, damaged or not of a run; it names the file.
+    """
+    config = read_json(folder / "config.json")
+    flags, command = config.get("flags"), newest_command(config)
+    if not isinstance(flags, dict) or not command:
+        raise UsageError(f"{folder / 'config.json'} does not have a run's flags and command: was another program here?")
+    privacy = folder / run_folder.PRIVACY_FILE
+    return Run(
+        folder=folder,
+        metrics=read_metrics(folder, studies),
+        flags=flags,
+        command=command,
+        privacy=read_json(privacy) if privacy.exists() else {},
+    )
+
+
+def newest_command(config: Mapping[str, Any]) -> str:
+    """Returns the command of a run's last start, which belongs to its flags; empty if none is recorded."""
+    later = config.get("continuations")
+    last = later[-1] if isinstance(later, list) and later else config
+    command = last.get("command") if isinstance(last, dict) else None
+    if isinstance(command, list):  # As up to format 1.
+        return shlex.join(map(str, command))
+    return command if isinstance(command, str) else ""
+
+
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+    """Reads a JSON object.
+
+    Raises:
+      UsageError: If the file is missing or damaged; it names the file.
+    """
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is not readable ({getattr(error, 'strerror', None) or error}).") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"{path} is damaged: it is no JSON object.")
+    return content
+
+
+def read_metrics(
+    folder: pathlib.Path, studies: Iterable[Sequence[Metric]], rounds: int | None = None
+) -> "pd.DataFrame":
+    """Reads the `metrics.csv` of a run's folder; its first rounds alone, if a number is given; see `read`.
+
+    Raises:
+      UsageError: If it is missing, damaged, not of a run, or without a finished round.
+    """
+    import pandas as pd
+
+    path = folder / "metrics.csv"
+    try:
+        text = path.read_text()
+        # A crash can leave the last line half written.
+        table = pd.read_csv(io.StringIO(text[: text.rfind("\n") + 1]))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is not readable ({getattr(error, 'strerror', None) or error}).") from error
+    for columns in studies:
+        table.columns = by_todays_names(table.columns, columns)
+    if "round_num" not in table:
+        raise UsageError(f"{path} has no column round_num: it is not the metrics of a run.")
+    if table.empty:
+        raise UsageError(f"{path} has no finished round yet.")
+    words = [column for column in table if not pd.api.types.is_numeric_dtype(table[column])]
+    if words or not pd.api.types.is_integer_dtype(table["round_num"]) or not table["round_num"].is_unique:
+        raise UsageError(f"{path} is damaged: see its column {words[0] if words else 'round_num'}.")
+    return table if rounds is None else table[table["round_num"] <= rounds]
