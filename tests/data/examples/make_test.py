@@ -1,0 +1,31 @@
+"""Tests of data.examples.make and of the table that it made."""
+
+import numpy as np
+
+from data import tabular
+from data.examples import make
+
+
+def test_the_table_is_what_the_script_makes():
+    assert make.table() == make.PATH.read_bytes()
+
+
+def test_the_table_is_small():
+    assert make.PATH.stat().st_size <= 50_000
+
+
+def test_the_table_has_25_clients_3_labels_numbers_and_a_category():
+    table = tabular.load(str(make.PATH), make.CLIENT, make.LABEL)
+    assert (len(table.train), len(table.held_out)) == (20, 5)
+    assert table.action_names == ("class_0", "class_1", "class_2")
+    assert table.feature_names[0] == "alcohol"
+    assert [name for name in table.feature_names if "=" in name] == ["colour=deep", "colour=medium", "colour=pale"]
+    assert len(table.feature_names) == 15
+
+
+def test_clients_differ_in_their_labels_and_none_is_empty():
+    train = tabular.load(str(make.PATH), make.CLIENT, make.LABEL).train
+    counts = np.array([np.bincount(train.load(client).labels, minlength=3) for client in range(len(train))])
+    assert set(counts.sum(axis=1)) == {7, 8}
+    assert (counts.max(axis=1) >= 6).sum() >= 3
+    assert (counts.max(axis=1) <= 4).sum() >= 3
