@@ -17,7 +17,7 @@ from optimization.study.metrics import Metric, by_todays_names
 if TYPE_CHECKING:
     import pandas as pd
 
-_DEPTH = 2  # How far below a named folder runs are looked for.
+_ASIDE = re.compile(r"before_restart_\d+")  # What `--restart` moved aside.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,24 +40,38 @@ class Run:
 
 
 def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
-    """Returns the runs in a folder by what they are called; NAME/seed_N, which differ in their seed, are all NAME's.
+    """Returns the runs in a folder, at any depth, by what they are called.
+
+    NAME/seed_N, which differ in their seed, are all NAME's. Nothing below a run is a run of its own: neither its first
+    phase nor what `--restart` moved aside.
 
     Raises:
       UsageError: If there is none.
     """
-    found = _find(folder, _DEPTH)
+    found = _find(folder, frozenset())
     if not found:
         raise UsageError(f"{folder} holds no metrics.csv; is it a run's folder?")
     return found
 
 
-def _find(folder: pathlib.Path, depth: int) -> dict[pathlib.Path, list[pathlib.Path]]:
-    folders = sorted(path for path in folder.glob("*") if path.is_dir())
-    if seeds := [path for path in folders if _is_seed(path)]:
+def _find(folder: pathlib.Path, above: frozenset[tuple[int, int]]) -> dict[pathlib.Path, list[pathlib.Path]]:
+    """Returns the runs in a folder; `above` are the folders that lead to it, which a link could lead back to."""
+    try:
+        with os.scandir(folder) as entries:
+            found = {entry.name: entry.is_dir() for entry in entries}
+    except OSError:
+        return {}
+    names = sorted(name for name, is_folder in found.items() if is_folder and not name.startswith("."))
+    if seeds := [folder / name for name in names if _is_seed(folder / name)]:
         return {folder: sorted(seeds, key=lambda path: int(path.name.removeprefix("seed_")))}
-    if any((folder / name).is_file() for name in ("metrics.csv", "config.json")):
+    if any(found.get(name) is False for name in ("metrics.csv", "config.json")):
         return {folder.parent if _is_seed(folder) else folder: [folder]}
-    return {name: runs for path in folders if depth for name, runs in _find(path, depth - 1).items()}
+    status = folder.stat()
+    here = (status.st_dev, status.st_ino)
+    if here in above:
+        return {}
+    below = (folder / name for name in names if not _ASIDE.fullmatch(name))
+    return {name: runs for path in below for name, runs in _find(path, above | {here}).items()}
 
 
 def _is_seed(folder: pathlib.Path) -> bool:

@@ -70,6 +70,16 @@ def test_seeds_belong_together_in_the_order_of_their_numbers(tmp_path):
     assert runs.find(seeds[1]) == {seeds[1].parent: [seeds[1]]}
 
 
+def test_runs_are_found_at_any_depth_but_not_below_runs(tmp_path):
+    seeds = [_write(tmp_path / "grids" / "one" / "runs" / "lr=0.1-0123456789ab" / f"seed_{seed}") for seed in (0, 1)]
+    deep = _write(tmp_path / "a" / "b" / "c" / "d" / "run")
+    _write(deep / "before_restart_1")
+    _write(tmp_path / "stopped" / "before_restart_1")
+    _write(tmp_path / ".hidden" / "run")
+    (tmp_path / "a" / "b" / "round").symlink_to(tmp_path / "a")
+    assert runs.find(tmp_path) == {deep: [deep], seeds[0].parent: seeds}
+
+
 def test_a_folder_without_runs_is_named(tmp_path):
     with pytest.raises(UsageError, match=f"{tmp_path} holds no metrics.csv"):
         runs.find(tmp_path)

@@ -1,4 +1,4 @@
-"""Tests of scripts.report."""
+"""Tests of scripts.report.command."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ import pytest
 from bandits import metrics
 from data.errors import UsageError
 from optimization.privacy import mechanisms
-from scripts import report
+from scripts.report import command as report
 
 _CHROMIUM = pathlib.Path("/usr/bin/chromium")
 _CHROMEDRIVER = pathlib.Path("/usr/bin/chromedriver")

@@ -1,38 +1,22 @@
-"""Writes a page about runs, of any experiment binary, to read in a browser: `python -m scripts.report RUN_FOLDER...`.
-
-The page holds all it needs, Plotly's library too, and loads nothing from a network.
-"""
-
-if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization.study import interruption
-
-    interruption.install()
+"""The page about runs: what they gave, their curves and their commands, in one HTML file that needs no network."""
 
 import base64
 import html
 import json
 import pathlib
 import string
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits import metrics
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import files
 from optimization.study.metrics import SECONDS
 from scripts import runs
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_USAGE = """
-Writes one HTML page about runs: their curves, a sortable table and their commands.
-
-  report runs/digits_scratch_softmax runs/digits_scratch_greedy --output=report.html
-
-Each argument is a run's folder, a folder of seeds (NAME/seed_N), drawn as one band, or a folder that holds such.
-"""
 _PRIVACY = ("epsilon", "epsilon assumes", "epsilon, proven")
 # Flags that say where a run is and how it is executed, not what it computes.
 _PLACES = {"experiment_name", "root_output_dir", "repeat"}
@@ -41,47 +25,45 @@ _CURVE_POINTS = 1000
 _PAGE_POINTS = 1_500_000  # 8 MB of base64.
 
 
-def define() -> cli.FlagSet:
-    """Returns the flags of `report`."""
-    flags = cli.FlagSet(_USAGE, positional="folders")
-    flags.group("Flags")
-    flags.text("runs", None, "more folders, separated by commas")
-    flags.path("output", "report.html", "page to write")
-    flags.text("title", "Runs", "title")
-    return flags
+def write(folders: Iterable[pathlib.Path], output: pathlib.Path, title: str = "Runs") -> list[str]:
+    """Writes the page about all runs below some folders, whole; also while they are played, and more than once.
+
+    Args:
+      folders: Runs, or folders that hold runs at any depth. Runs without a finished round are left out.
+      output: Page to write.
+      title: Its title.
+
+    Returns:
+      What could not be read, a sentence each; the page names it, too.
+
+    Raises:
+      Failure: If the page cannot be written.
+    """
+    groups, problems = read(folders)
+    files.replace(output, page(groups, title, problems).encode())
+    return problems
 
 
-def program(settings: cli.Settings) -> int:
-    """Reads the runs, writes the page and returns the exit status: 1 if a run could not be read."""
-    named = [*settings.folders, *(settings.runs.split(",") if settings.runs else [])]
-    if not all(named) or not named:
-        raise UsageError("No run is named: give run folders, as in: report runs/a runs/b.")
-    output = pathlib.Path(settings.output)
-    files.check_output("output", output, (".html",))
+def read(folders: Iterable[pathlib.Path]) -> tuple[dict[str, list[runs.Run]], list[str]]:
+    """Returns the seeds of each run below some folders, by its label, and what could not be read."""
     found: dict[pathlib.Path, list[pathlib.Path]] = {}
     problems = []
-    for folder in named:
+    for folder in folders:
         try:
-            for name, paths in runs.find(pathlib.Path(cli.user_path(folder))).items():
+            for name, paths in runs.find(folder).items():
                 together = found.setdefault(name, [])
                 together += [path for path in paths if path not in together]
         except UsageError as error:
             problems.append(str(error))
     groups: dict[str, list[runs.Run]] = {}
-    for label, paths in zip(runs.labels(found), found.values(), strict=True):
+    for label, paths in zip(runs.labels(found) if found else (), found.values(), strict=True):
         for path in paths:
             try:
                 run = runs.read(path)
                 groups.setdefault(label, []).append(run)
             except UsageError as error:
                 problems.append(str(error))
-    if not groups:
-        raise UsageError(" ".join(problems))
-    files.replace(output, page(groups, settings.title, problems).encode())
-    for problem in problems:
-        print(f"Left out: {problem}", file=sys.stderr)
-    print(output)
-    return 1 if problems else 0
+    return groups, problems
 
 
 def page(groups: Mapping[str, Sequence[runs.Run]], title: str, problems: Sequence[str] = ()) -> str:
@@ -102,7 +84,7 @@ def page(groups: Mapping[str, Sequence[runs.Run]], title: str, problems: Sequenc
     if problems:
         items = "".join(f"<li>{html.escape(problem)}</li>" for problem in problems)
         summary.append(f'<div class="problems">Left out:<ul>{items}</ul></div>')
-    template = string.Template((pathlib.Path(__file__).parent / "report_template.html").read_text(encoding="utf-8"))
+    template = string.Template((pathlib.Path(__file__).parent / "template.html").read_text(encoding="utf-8"))
     return template.substitute(
         title=html.escape(title),
         plotly=offline.get_plotlyjs(),
@@ -240,7 +222,3 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f'<td data-value="{value!r}">{value:.5g}</td>'
     return f"<td>{html.escape(str(value))}</td>"
-
-
-if __name__ == "__main__":
-    cli.main(define(), program)

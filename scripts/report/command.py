@@ -1,0 +1,46 @@
+"""Writes a page about runs, of any experiment binary, to read in a browser: `python -m scripts.report RUN_FOLDER...`.
+
+The page holds all it needs, Plotly's library too, and loads nothing from a network.
+"""
+
+import pathlib
+import sys
+
+from data.errors import UsageError
+from optimization.study import cli, files
+from scripts.report import page
+
+_USAGE = """
+Writes one HTML page about runs: their results, curves and commands.
+
+  report runs/digits_scratch_softmax runs/digits_scratch_greedy --output=report.html
+
+Each argument is a run's folder, or a folder that holds runs at any depth, such as a grid's.
+"""
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `report`."""
+    flags = cli.FlagSet(_USAGE, positional="folders")
+    flags.group("Flags")
+    flags.text("runs", None, "more folders, separated by commas")
+    flags.path("output", "report.html", "page to write")
+    flags.text("title", "Runs", "title")
+    return flags
+
+
+def program(settings: cli.Settings) -> int:
+    """Reads the runs, writes the page and returns the exit status: 1 if a run could not be read."""
+    named = [*settings.folders, *(settings.runs.split(",") if settings.runs else [])]
+    if not all(named) or not named:
+        raise UsageError("No run is named: give run folders, as in: report runs/a runs/b.")
+    output = pathlib.Path(settings.output)
+    files.check_output("output", output, (".html",))
+    found, problems = page.read(pathlib.Path(cli.user_path(folder)) for folder in named)
+    if not found:
+        raise UsageError(" ".join(problems))
+    files.replace(output, page.page(found, settings.title, problems).encode())
+    for problem in problems:
+        print(f"Left out: {problem}", file=sys.stderr)
+    print(output)
+    return 1 if problems else 0
