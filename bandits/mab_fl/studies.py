@@ -5,14 +5,13 @@ table is a setting, or, where values are lists, a grid of settings.
 """
 
 import dataclasses
-import difflib
 import itertools
 import pathlib
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from data.errors import UsageError
+from optimization.study import cli
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 _STUDY = "study"
@@ -78,9 +77,7 @@ def chosen(preset: str | None) -> tuple[Sequence[Setting], Study | None]:
     if name in known:
         names = [name, *(f"{name}/{setting.name}" for setting in known[name].settings)]
     if preset not in names:
-        near = difflib.get_close_matches(preset, names, n=3, cutoff=0.3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "--list_presets prints their names."
-        raise UsageError(f"--preset={preset} is not known: {hint}")
+        raise cli.unknown("preset", preset, names, "--list_presets prints their names.")
     study = known[name]
     return [one for one in study.settings if only in ("", one.name)], None if only else study
 

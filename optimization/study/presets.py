@@ -1,4 +1,4 @@
-"""Published settings by name: TOML files in a folder `presets/` beside each experiment binary, read by `--preset`."""
+"""Flags in files: published settings by name, in a folder `presets/` beside each experiment binary, and one's own."""
 
 import dataclasses
 import pathlib
@@ -6,9 +6,12 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from data.errors import UsageError
 from optimization.study import cli
 
-_SHARED = "shared"
+_SHARED, _ABOUT = "shared", "about"
+# What says where the values come from, or what to do, not what is run.
+_NOT_IN_FILES = ("config", "list_presets", "restart")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +28,14 @@ class Preset:
 
 
 def define(flags: cli.FlagSet) -> None:
-    """Defines `--preset` and `--list_presets`."""
+    """Defines `--preset`, `--config` and `--list_presets`."""
     flags.text("preset", None, "a published setting by name; flags given beside it win")
+    flags.file(
+        "config",
+        read,
+        "your own TOML file of flags, a line flag = value each, texts in quotes; flags of the command line win over "
+        "it, and it over --preset, which it may name itself. Relative paths in it start in the working directory",
+    )
     flags.switch("list_presets", False, "print the names of all presets, and end")
 
 
@@ -37,9 +46,30 @@ def load(folder: pathlib.Path) -> dict[str, Preset]:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
         shared = tables.pop(_SHARED, {})
         for name, values in tables.items():
-            about = values.pop("about")
+            about = values.pop(_ABOUT)
             found[name] = Preset(about, shared | values)
     return found
+
+
+def read(path: str) -> Mapping[str, Any]:
+    """Returns the flags and values of one's own file; `about` in it is a note.
+
+    Raises:
+      UsageError: If it cannot be read, is no TOML, has headings, or flags that belong to the command line.
+    """
+    try:
+        values = tomllib.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"it cannot be read ({error.strerror}).") from error
+    except ValueError as error:
+        raise UsageError(f"it is no TOML ({error}): write a line flag = value each, texts in quotes.") from error
+    values.pop(_ABOUT, None)
+    for name, value in values.items():
+        if isinstance(value, dict):
+            raise UsageError(f"[{name}] is a heading: a config has lines flag = value alone.")
+        if name in _NOT_IN_FILES:
+            raise UsageError(f"{name} stands on the command line alone, not in a file.")
+    return values
 
 
 def values(name: str | None, folder: pathlib.Path) -> Mapping[str, Any]:

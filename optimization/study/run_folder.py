@@ -40,6 +40,7 @@ _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-acc
 # continuation.
 FREE_FLAGS = {
     "cache_dir",
+    "config",
     "data_dir",
     "experiment_name",
     "isolation",

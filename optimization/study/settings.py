@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
@@ -100,19 +100,25 @@ class Settings(Mapping[str, Any]):
         given: frozenset[str],
         owners: Mapping[str, Sequence[Owner]] | None = None,
         parameters: Mapping[str, tuple[str, Mapping[str, Parameter]]] | None = None,
+        checked: Callable[[str, Any], Any] = lambda _, value: value,
+        from_file: frozenset[str] = frozenset(),
     ):
         """Takes the flags' values.
 
         Args:
           values: By flag.
-          given: Flags of the command line.
+          given: Flags of the command line, and of the file that it names.
           owners: By flag, what it belongs to.
           parameters: By flag, another one, and what the flag is for its values.
+          checked: Takes a flag and a value that did not come from the command line; returns it as the flag's.
+          from_file: Those of them that the file gives.
         """
         self._values = dict(values)
         self.given = given
+        self.from_file = from_file
         self._owners = owners or {}
         self._parameters = parameters or {}
+        self._checked = checked
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -131,15 +137,24 @@ class Settings(Mapping[str, Any]):
 
     def replace(self, **values: Any) -> "Settings":
         """Returns a copy with some values changed, and the same flags counted as given."""
-        return Settings({**self._values, **values}, self.given, self._owners, self._parameters)
+        return self._with(values, self.given)
 
     def give(self, **values: Any) -> "Settings":
         """Returns a copy with some values changed, whose flags count as given."""
-        return Settings({**self._values, **values}, self.given | set(values), self._owners, self._parameters)
+        return self._with(values, self.given | set(values))
+
+    def _with(self, values: Mapping[str, Any], given: frozenset[str]) -> "Settings":
+        values = {**self._values, **values}
+        return Settings(values, given, self._owners, self._parameters, self._checked, self.from_file)
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> "Settings":
-        """Returns a copy in which flags that were not given take these values."""
-        return self.replace(**{name: value for name, value in defaults.items() if name not in self.given})
+        """Returns a copy in which flags that were not given take these values.
+
+        Raises:
+          UsageError: If one of all these is not a flag's, or not as the command line would take it.
+        """
+        values = {name: self._checked(name, value) for name, value in defaults.items()}
+        return self.replace(**{name: value for name, value in values.items() if name not in self.given})
 
     def filled(self, defaults: Mapping[str, Any]) -> "Settings":
         """Returns a copy in which flags without a value take these."""

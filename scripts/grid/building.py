@@ -80,7 +80,7 @@ def build(
     given = binaries.parse(chosen, rest)
     axes = _sweeps(sweeps)
     for name in axes:
-        if name in given.given:
+        if name in given.given - given.from_file:
             raise UsageError(f"--{name} is given, and swept: leave one out.")
         if name in _OWN:
             raise UsageError(f"--sweep={name}: the grid sets this flag of its runs itself.")

@@ -135,7 +135,7 @@ class Grid:
                 found[key] = words
                 point = f"{name}-{key}"
                 for seed in self.seeds:
-                    arguments = (*self.base, *words, f"--{_SEED}={seed}")
+                    arguments = binaries.without_file(self.binary, (*self.base, *words, f"--{_SEED}={seed}"))
                     settings = self._resolve(arguments, words)
                     runs.append(Run(self.binary, point, seed, _configuration(block), numbers, arguments, settings))
         return self.renamed(runs)

@@ -10,7 +10,7 @@ from scripts.grid import player
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["bandits.run_federated", "--rounds=4"], "Usage error: Unknown command line flag 'rounds'"),
+        (["bandits.run_federated", "--rounds=4"], "Usage error: --rounds is not known"),
         (["no.such.module"], "Usage error: no.such.module is no experiment: bandits.run_federated, "),
         (["json", "--rate=1"], "Usage error: json is no experiment: "),
     ],

@@ -1,0 +1,59 @@
+"""Tests of optimization.study.presets."""
+
+import json
+
+import pytest
+
+from bandits import studies
+from bandits.mab_fl import studies as mab_fl_studies
+from data.errors import UsageError
+from optimization.study import frame, presets
+
+
+@pytest.mark.parametrize("module", studies.STUDIES.values())
+def test_every_published_setting_is_taken_as_flags_are(module):
+    study = studies.load(module)
+    if module == studies.STUDIES["run_mab_fl"]:
+        settings = [one.values for each in mab_fl_studies.load().values() for one in each.settings]
+    else:
+        settings = [preset.values for preset in presets.load(study.presets).values()]
+    flags = frame.flag_set(study)
+    assert settings
+    for values in settings:
+        assert {name: flags.checked(name, value) for name, value in values.items()} == values
+
+
+def _plan(tmp_path, text: str, *arguments: str):
+    (tmp_path / "my.toml").write_text(text)
+    module = studies.STUDIES["run_federated"]
+    flags = studies.flag_set(module).parse(["x", f"--config={tmp_path / 'my.toml'}", *arguments])
+    return studies.plan(module, flags)
+
+
+def test_the_command_line_wins_over_the_config_and_the_config_over_its_preset(tmp_path):
+    text = 'about = "mine"\npreset = "emnist_scratch_softmax"\ntotal_rounds = 7\nclients_per_round = 3\nrepeat = 2\n'
+    first, second = _plan(tmp_path, text, "--clients_per_round=4")
+    assert (first.total_rounds, first.clients_per_round, first.task_type) == (7, 4, "emnist_chars")
+    assert (first.experiment_name, first.seed, second.seed) == ("emnist_scratch_softmax/seed_0", 0, 1)
+    (alone,) = _plan(tmp_path, text, "--preset=emnist_scratch_greedy", "--repeat=1")
+    assert (alone.bandits_type, alone.total_rounds) == ("greedy", 7)
+
+
+def test_a_config_holds_what_the_flags_would(tmp_path):
+    (by_file,) = _plan(tmp_path, 'bandits_type = "falcon"\nbandits_mu = 12\nseed = 3\n')
+    (by_flags,) = _plan(tmp_path, "", "--bandits_type=falcon", "--bandits_mu=12", "--seed=3")
+    assert json.dumps(dict(by_file)) == json.dumps(dict(by_flags))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('config = "other.toml"', "config stands on the command line alone, not in a file."),
+        ("restart = true", "restart stands on the command line alone, not in a file."),
+        ("list_presets = true", "list_presets stands on the command line alone, not in a file."),
+    ],
+)
+def test_a_bad_config_is_refused(tmp_path, text, message):
+    with pytest.raises(UsageError) as caught:
+        _plan(tmp_path, text)
+    assert str(caught.value).removeprefix(f"{tmp_path / 'my.toml'}: ") == message
