@@ -105,7 +105,7 @@ def define(flags: cli.FlagSet) -> None:
 
     flags.group("Rounds and clients")
     flags.integer("total_rounds", None, "rounds of the bandit", low=1)
-    flags.integer("clients_per_round", None, "clients in a cohort", low=1)
+    flags.integer("clients_per_round", None, "clients in a cohort (default: the task's, at most all clients)", low=1)
     flags.integer("max_examples_per_client", None, "cap on a client's examples, a seeded choice; 0 for none")
     flags.integer("client_batch_size", None, "examples of a mini-batch", low=1)
     flags.integer("client_epochs_per_round", None, "passes of a client over its cache", low=1)

@@ -64,6 +64,9 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     def open(self, options: BanditOptions) -> tasks.Task:
         return tasks_registry.load(options.task)
 
+    def population(self, options: BanditOptions, task: tasks.Task) -> int:
+        return len(phases(options, task)[-1].population)
+
     def check(self, options: BanditOptions, task: tasks.Task) -> None:
         warnings: list[str] = []
         for phase in phases(options, task):

@@ -74,11 +74,12 @@ def from_table(path: str, num_clients: int, seed: int) -> Impressions:
     """
     import pandas as pd
 
-    frame, _ = table_file.read(path)
+    table = table_file.read(path)
+    frame = table.frame
     numbers = frame.apply(pd.to_numeric, errors="coerce")
     is_sound = numbers.isin((0, 1)).all(axis=1).to_numpy()
     if not is_sound.all():
-        raise UsageError(_unsound(path, frame, numbers, int(np.flatnonzero(~is_sound)[0])))
+        raise UsageError(_unsound(table, numbers, int(np.flatnonzero(~is_sound)[0])))
     if len(frame.columns) < 2:
         raise UsageError(f"--data_file={path} has a single ad: there is nothing to choose.")
     if len(frame) < num_clients:
@@ -91,8 +92,9 @@ def from_table(path: str, num_clients: int, seed: int) -> Impressions:
     )
 
 
-def _unsound(path: str, frame, numbers, row: int) -> str:
-    where = f"{table_file.place(path, row)} of {path}"
+def _unsound(table: table_file.Table, numbers, row: int) -> str:
+    frame = table.frame
+    where = f"{table.place(row)} of {table.path}"
     before = numbers.iloc[:row].sum()
     if row == len(frame) - 1 and (numbers.iloc[row] == before).sum() >= 2:
         return f"{where} holds the totals of its columns, which is no impression: delete that row."

@@ -1,23 +1,31 @@
-"""Columns of a table as features: numbers standardised, everything else one-hot.
+"""Columns of a table as features: numbers standardised, dates as days, hour and weekday, everything else one-hot.
 
+A column is of numbers, or of dates, if at least 90% of its cells are; the others are then refused, and not guessed at.
 All that is learned (means, deviations, categories, which columns have gaps) is learned from training rows, or comes
 from elsewhere.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from data import statistics, table_file
+from data import dates, statistics, table_file
 from data.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    Parsed: TypeAlias = np.ndarray | dates.Moments | pd.Series  # Numbers, dates, or text.
+
+_MOSTLY = 0.9
 _MISSING_AMONG_NUMBERS = ("?", "None")  # The former in UCI's files.
-_MISSING_CATEGORY = "<missing>"
-Learned = Mapping[str, statistics.Numbers | statistics.Categories | None]
+MISSING_CATEGORY = "<missing>"
+# In a smaller table, years or ranks are easily consecutive, and names of a true category all distinct: of 200 equally
+# frequent ones, 50 rows have 48 distinct in one table of 20.
+_FEW_ROWS = 50
+_NEARLY_ALL = 0.95
+Learned = Mapping[str, statistics.OfColumn | None]
 
 
 class Encoded(NamedTuple):
@@ -26,7 +34,7 @@ class Encoded(NamedTuple):
     Attributes:
       values: float32 [rows, features].
       names: Of the features, such as `age`, `age is missing` and `color=red`.
-      imputed: Missing numbers of each column that has some.
+      imputed: Missing numbers, or dates, of each column that has some.
       missing_as_category: Missing categories of each column that has some.
       left_out: Columns of which nothing is known.
     """
@@ -38,41 +46,59 @@ class Encoded(NamedTuple):
     left_out: list[str]
 
 
-def learn(frame: "pd.DataFrame", is_train: np.ndarray) -> Learned:
+def _by_row(cells: "pd.Series") -> str:
+    return table_file.Table("", cells.to_frame()).cells(cells)
+
+
+def learn(
+    frame: "pd.DataFrame",
+    is_train: np.ndarray,
+    *,
+    categories: Collection[str] = (),
+    named: Collection[str] = (),
+    told: "Callable[[pd.Series], str]" = _by_row,
+) -> Learned:
     """Returns what training rows say about each column; None for one that has no value there.
 
     Args:
       frame: The columns.
       is_train: bool [rows].
+      categories: Columns of categories, whatever they hold.
+      named: Columns that were asked for by name: identifiers among them are categories.
+      told: Returns cells and their places, for messages.
 
     Raises:
-      UsageError: If a column has more than 1000 categories.
+      UsageError: If some cells of a column of numbers, or of dates, are none; or if a column is of text that is
+        distinct in nearly all rows, or has more than 1000 categories.
     """
-    learned: dict[str, statistics.Numbers | statistics.Categories | None] = {}
+    learned: dict[str, statistics.OfColumn | None] = {}
     for name in frame.columns:
-        column = _parsed(frame[name])
-        seen = column[is_train]
-        if seen.isna().all():
-            learned[name] = None
-        elif column.dtype == np.float64:
-            learned[name] = _numbers(seen.to_numpy())
+        parsed = text(frame[name]) if name in categories else _parsed(frame[name], told)
+        if isinstance(parsed, np.ndarray):
+            learned[name] = _numbers(parsed[is_train])
+        elif isinstance(parsed, dates.Moments):
+            learned[name] = _dates(parsed, is_train)
         else:
-            learned[name] = _categories(column, seen)
+            learned[name] = _categories(parsed, parsed[is_train], is_wanted=name in named or name in categories)
     return learned
 
 
-def encode(frame: "pd.DataFrame", learned: Learned) -> Encoded:
+def encode(frame: "pd.DataFrame", learned: Learned, *, told: "Callable[[pd.Series], str]" = _by_row) -> Encoded:
     """Returns the columns as features.
 
     A missing or infinite number becomes the mean, and its column gets a second feature, 1 where a number is missing, if
-    it is known to lack some. A missing category is a category. One that is not known is all zeros.
+    it is known to lack some. A date is the number of days since 1970, which are treated so too; where there are times,
+    sine and cosine of the hour on a clock of 24; and a category of seven, the weekday. Hour and weekday are those that
+    are written, days go by UTC if there are time zones. A missing category is a category. One that is not known is all
+    zeros, as are hour and weekday of a missing date.
 
     Args:
       frame: The columns.
       learned: What is known of each.
+      told: Returns cells and their places, for messages.
 
     Raises:
-      UsageError: If a column of numbers has none.
+      UsageError: If a column of numbers, or of dates, holds something else.
     """
     encoded = Encoded(np.zeros((len(frame), 0), np.float32), [], {}, {}, [])
     blocks = [encoded.values]
@@ -81,24 +107,59 @@ def encode(frame: "pd.DataFrame", learned: Learned) -> Encoded:
         if known is None:
             encoded.left_out.append(name)
             continue
-        if isinstance(known, statistics.Numbers):
-            numbers = _as_numbers(frame[name])
-            is_missing, counts = np.isnan(numbers), encoded.imputed
-            if is_missing.all() and frame[name].notna().any():
-                raise UsageError(
-                    f"--public_statistics has a mean of column {name!r}, which holds no number here: these are "
-                    "statistics of another table."
-                )
-            blocks.append(_standardised(numbers, known))
-            encoded.names.extend([name, f"{name} is missing"][: blocks[-1].shape[1]])
-        else:
+        if isinstance(known, statistics.Categories):
             written = text(frame[name])
             is_missing, counts = np.asarray(written.isna()), encoded.missing_as_category
             blocks.append(_one_hot(written, known.categories))
             encoded.names.extend(f"{name}={category}" for category in known.categories)
+        else:
+            parsed, counts = _of_kind(frame[name], known, told), encoded.imputed
+            days = parsed.days if isinstance(parsed, dates.Moments) else parsed
+            is_missing = np.isnan(days)
+            if isinstance(known, statistics.Dates):
+                as_numbers = statistics.Numbers(known.mean_days, known.deviation_days, known.has_missing)
+            else:
+                as_numbers = known
+            blocks.append(_standardised(days, as_numbers))
+            encoded.names.extend([name, f"{name} is missing"][: blocks[-1].shape[1]])
+            if isinstance(known, statistics.Dates) and isinstance(parsed, dates.Moments):
+                blocks.append(_clock_and_week(parsed, known))
+                encoded.names.extend([f"{name} hour sine", f"{name} hour cosine"] * known.has_times)
+                encoded.names.extend(f"{name}={day}" for day in dates.WEEKDAYS)
         if is_missing.any():
             counts[name] = int(is_missing.sum())
     return encoded._replace(values=np.concatenate(blocks, axis=1))
+
+
+def check_no_row_numbers(frame: "pd.DataFrame") -> None:
+    """Refuses columns that number the rows: whole numbers, all distinct and consecutive in some order.
+
+    Raises:
+      UsageError: If there is one, in a table of at least 50 rows.
+    """
+    for name in frame.columns if len(frame) >= _FEW_ROWS else ():
+        if (numbers := _whole_numbers(frame[name])) is None or numbers.max() - numbers.min() != len(numbers) - 1:
+            continue
+        if len(np.unique(numbers)) == len(numbers):
+            raise UsageError(
+                f"Column {name!r} numbers the rows, from {numbers.min()} to {numbers.max()}, which is an identifier "
+                f"and no feature: leave it out with --ignore_columns={name}, or ask for it by naming the features "
+                "with --feature_columns."
+            )
+
+
+def _whole_numbers(column: "pd.Series") -> np.ndarray | None:
+    """Returns int64 [rows], or None if anything but a whole number, written without decimals, is there."""
+    import pandas as pd
+
+    if column.isna().any():
+        return None
+    if pd.api.types.is_integer_dtype(column.dtype):
+        return column.to_numpy(np.int64)
+    if column.dtype == object or pd.api.types.is_string_dtype(column.dtype):
+        written = column.map(str).str.strip()
+        return written.to_numpy(np.int64) if written.str.fullmatch(r"[+-]?\d{1,18}").all() else None
+    return None
 
 
 def text(column: "pd.Series") -> "pd.Series":
@@ -115,7 +176,8 @@ def text(column: "pd.Series") -> "pd.Series":
 def names(column: "pd.Series") -> "pd.Series":
     """Returns the text of a column of names; if the others are numbers, what is no number is missing."""
     written = text(column)
-    return written.where(_parsed(written).notna())
+    numbers, others = _numbers_and_others(written)
+    return written.where(~np.isnan(numbers)) if others.empty and not np.isnan(numbers).all() else written
 
 
 def ordered(written: "pd.Series") -> list[str]:
@@ -134,27 +196,65 @@ def codes(written: "pd.Series", categories: Sequence[str]) -> np.ndarray:
     return pd.Categorical(written, categories=list(categories)).codes.astype(np.int32)
 
 
-def _parsed(column: "pd.Series") -> "pd.Series":
-    """Returns float64 numbers, or text where there is anything else; NaN where a value is missing or infinite."""
+def _parsed(column: "pd.Series", told: "Callable[[pd.Series], str]") -> "Parsed":
+    """Returns float64 numbers, NaN where one is missing or infinite; or dates; or else text."""
     import pandas as pd
 
-    if pd.api.types.is_bool_dtype(column.dtype) or isinstance(column.dtype, pd.CategoricalDtype):
+    kind = column.dtype
+    if pd.api.types.is_bool_dtype(kind) or isinstance(kind, pd.CategoricalDtype):
         return text(column)
-    if not pd.api.types.is_numeric_dtype(column.dtype):
-        written = text(column)
-        column = pd.to_numeric(written, errors="coerce")
-        others = written[column.isna() & written.notna()]
-        if column.isna().all() or not others.isin(_MISSING_AMONG_NUMBERS).all():
-            return written
-    return pd.Series(_finite(column), column.index)
+    if pd.api.types.is_datetime64_any_dtype(kind):
+        return dates.of_datetimes(column)
+    if pd.api.types.is_timedelta64_dtype(kind):
+        column = column.dt.total_seconds() / 86400
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return _finite(column)
+    written = text(column)
+    numbers, others = _numbers_and_others(written)
+    found = written.notna().sum() - written.isin(_MISSING_AMONG_NUMBERS).sum()
+    if found and found - len(others) >= _MOSTLY * found:
+        _check_none(others, found, "numbers", told)
+        return numbers
+    if read := dates.of_texts(written.mask(written.isin(_MISSING_AMONG_NUMBERS)), _MOSTLY):
+        _check_none(read[1], found, "dates", told)
+        return read[0]
+    return written
 
 
-def _as_numbers(column: "pd.Series") -> np.ndarray:
-    """Returns float64 [rows], NaN for what is no finite number."""
+def _check_none(others: "pd.Series", found: int, what: str, told: "Callable[[pd.Series], str]") -> None:
+    """Refuses cells that are none of what a column is of."""
+    if others.empty:
+        return
+    words = ",".join(f'"{word}"' if "," in word else word for word in others.drop_duplicates()[:3])
+    raise UsageError(
+        f"Column {others.name!r} is of {what} in all but {len(others)} of {found} cells: {told(others)}. Say "
+        f"--missing_values='{words}' if such cells are missing, or --category_columns={others.name} if all are "
+        "categories."
+    )
+
+
+def _of_kind(column: "pd.Series", known: statistics.OfColumn, told: "Callable[[pd.Series], str]") -> "Parsed":
+    """Returns a column's numbers or dates, as its statistics say."""
+    what, kind = ("mean", np.ndarray) if isinstance(known, statistics.Numbers) else ("mean date", dates.Moments)
+    parsed = _parsed(column, told)
+    if isinstance(parsed, kind):
+        return parsed
+    if text(column).notna().any():
+        raise UsageError(
+            f"--public_statistics has a {what} of column {column.name!r}, which holds something else: these are "
+            "statistics of another table."
+        )
+    missing = np.full(len(column), np.nan)
+    return missing if kind is np.ndarray else dates.Moments(missing, missing, np.full(len(column), -1))
+
+
+def _numbers_and_others(written: "pd.Series") -> "tuple[np.ndarray, pd.Series]":
+    """Returns float64 [rows], NaN for what is no finite number, and the cells that are neither that nor a gap."""
     import pandas as pd
 
-    is_text = pd.api.types.is_bool_dtype(column.dtype) or not pd.api.types.is_numeric_dtype(column.dtype)
-    return _finite(pd.to_numeric(text(column), errors="coerce") if is_text else column)
+    numbers = pd.to_numeric(written, errors="coerce")
+    others = written[numbers.isna() & written.notna()]
+    return _finite(numbers), others[~others.isin(_MISSING_AMONG_NUMBERS)]
 
 
 def _finite(column: "pd.Series") -> np.ndarray:
@@ -162,14 +262,24 @@ def _finite(column: "pd.Series") -> np.ndarray:
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
-def _numbers(seen: np.ndarray) -> statistics.Numbers:
+def _numbers(seen: np.ndarray) -> statistics.Numbers | None:
     """Returns what the training rows' numbers, NaN where one is missing, say about a column."""
     there = seen[~np.isnan(seen)]
+    if not len(there):
+        return None
     has_missing = len(there) < len(seen)
     if there.min() == there.max():  # The deviation of equal numbers need not come out as 0.
         return statistics.Numbers(float(there[0]), 0.0, has_missing)
     scale = np.abs(there).max()  # Squares of large numbers overflow.
     return statistics.Numbers(float(np.mean(there / scale) * scale), float(np.std(there / scale) * scale), has_missing)
+
+
+def _dates(moments: dates.Moments, is_train: np.ndarray) -> statistics.Dates | None:
+    days = _numbers(moments.days[is_train])
+    if days is None:
+        return None
+    has_times = bool((moments.hours[is_train] > 0).any())
+    return statistics.Dates(days.mean, days.deviation, days.has_missing, has_times)
 
 
 def _standardised(numbers: np.ndarray, known: statistics.Numbers) -> np.ndarray:
@@ -187,17 +297,34 @@ def _standardised(numbers: np.ndarray, known: statistics.Numbers) -> np.ndarray:
     return np.stack(features, axis=1).astype(np.float32)
 
 
-def _categories(written: "pd.Series", seen: "pd.Series") -> statistics.Categories:
-    """Returns the categories of training rows, those of all rows being not too many."""
-    if (distinct := written.nunique()) > statistics.MAX_CATEGORIES:
+def _clock_and_week(moments: dates.Moments, known: statistics.Dates) -> np.ndarray:
+    """Returns float32 [rows, 7], or [rows, 9] with the hour on a circle before the weekdays; 0 for a missing date."""
+    angles = np.nan_to_num(moments.hours) / 24 * 2 * np.pi
+    is_there = ~np.isnan(moments.days)
+    clock = [np.sin(angles) * is_there, np.cos(angles) * is_there] * known.has_times
+    week = [moments.weekdays == day for day in range(len(dates.WEEKDAYS))]
+    return np.stack([*clock, *week], axis=1).astype(np.float32)
+
+
+def _categories(written: "pd.Series", seen: "pd.Series", *, is_wanted: bool) -> statistics.Categories | None:
+    """Returns the categories of training rows, those of all rows being not too many, nor nearly as many as rows."""
+    distinct, found = written.nunique(), written.notna().sum()
+    what = f"Column {written.name!r} is text with {distinct} distinct values"
+    if distinct > statistics.MAX_CATEGORIES:
         raise UsageError(
-            f"Column {written.name!r} is text with {distinct} distinct values, more than {statistics.MAX_CATEGORIES}: "
-            "leave it out by naming the other columns with --feature_columns."
+            f"{what}, more than {statistics.MAX_CATEGORIES}: leave it out with --ignore_columns={written.name}."
         )
-    return statistics.Categories(tuple(ordered(seen) + [_MISSING_CATEGORY] * bool(seen.isna().any())))
+    if not is_wanted and found >= _FEW_ROWS and distinct >= _NEARLY_ALL * found:
+        raise UsageError(
+            f"{what} in {found} rows, which is an identifier and no feature: leave it out with "
+            f"--ignore_columns={written.name}, or ask for it with --category_columns={written.name}."
+        )
+    if seen.isna().all():
+        return None
+    return statistics.Categories(tuple(ordered(seen) + [MISSING_CATEGORY] * bool(seen.isna().any())))
 
 
 def _one_hot(written: "pd.Series", categories: Sequence[str]) -> np.ndarray:
     """Returns float32 [rows, categories]."""
-    chosen = codes(written.fillna(_MISSING_CATEGORY), categories)
+    chosen = codes(written.fillna(MISSING_CATEGORY), categories)
     return (chosen[:, np.newaxis] == np.arange(len(categories))).astype(np.float32)

@@ -8,6 +8,7 @@ import numpy as np
 from data import clients
 from data.errors import UsageError
 
+EXAMPLES = pathlib.Path(__file__).parent / "examples"
 _HOW_TO_NAME = "name its folder with --data_dir or FEDBANDITS_DATA_DIR."
 _UNDAMAGED = "--data_dir must hold the undamaged file."
 
@@ -42,6 +43,23 @@ def place(data_dir: str | None, wanted: str) -> pathlib.Path:
     if not named:
         raise UsageError(f"This task reads {wanted}: {_HOW_TO_NAME}")
     return pathlib.Path(named)
+
+
+def find_table(path: str, name: str, data_dir: str | None) -> str:
+    """Returns a table's path: as it is given, else below the data folder, else among the examples of this project.
+
+    Args:
+      path: Absolute path of the file as the user gave it.
+      name: The same, relative to where the user is.
+      data_dir: Value of the flag; None or empty for the environment's.
+
+    Returns:
+      The first that is a file; `path` if none is.
+    """
+    folders = [folder for folder in (data_dir or os.environ.get("FEDBANDITS_DATA_DIR"), EXAMPLES) if folder]
+    is_below = not os.path.isabs(name) and not name.startswith(os.pardir)
+    places = [os.path.join(folder, name) for folder in folders if is_below]
+    return next((place for place in [path, *places] if os.path.isfile(place)), path)
 
 
 def arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data import clients, columns, files, handwriting, keys, table_file
+from data import clients, columns, files, handwriting, keys, table_file, table_log, table_report, table_roles
 from data.errors import UsageError
 
 GENERATED_TARGET = "worker_2"
@@ -45,6 +45,9 @@ class SiloOptions:
       client_column: Table: column that says whose row it is.
       label_column: Table: column of the class.
       feature_columns: Table: columns of the features, separated by commas; None for the others.
+      ignore_columns: Table: columns that are left out, separated by commas.
+      category_columns: Table: features that are categories, whatever they hold.
+      missing_values: Table: texts that are missing values besides the usual ones.
       positive_labels: Table, writers: labels that count as 1, separated by commas; None for the usual ones.
     """
 
@@ -59,6 +62,9 @@ class SiloOptions:
     client_column: str = ""
     label_column: str = ""
     feature_columns: str | None = None
+    ignore_columns: str | None = None
+    category_columns: str | None = None
+    missing_values: str | None = None
     positive_labels: str | None = None
 
 
@@ -104,8 +110,11 @@ def load(options: SiloOptions) -> Silos:
     if options.task_type == "heart_disease":
         return heart_disease(options.data_dir, *how)
     if options.task_type == "tabular":
-        names = options.client_column, options.label_column, options.feature_columns
-        return table(options.data_file, *names, positive, *how)
+        chosen = {"feature_columns", "ignore_columns", "category_columns"}
+        wanted = table_roles.Wanted(
+            options.client_column, options.label_column, **{name: getattr(options, name) for name in chosen}
+        )
+        return table(options.data_file, wanted, positive, *how, options.missing_values)
     return writers(options.data_dir, options.task_type, options.num_workers, positive, *how)
 
 
@@ -156,47 +165,37 @@ def heart_disease(data_dir: str | None, fractions: Fractions, seed: int) -> Silo
       UsageError: If `heart_disease_4sites.csv` is missing or not readable.
     """
     path = files.find(data_dir, "heart_disease_4sites.csv")
-    return table(str(path), "site", "target", None, None, fractions, seed)
+    return table(str(path), table_roles.Wanted("site", "target"), None, fractions, seed)
 
 
 def table(
     path: str,
-    client_column: str,
-    label_column: str,
-    feature_columns: str | None,
+    wanted: table_roles.Wanted,
     positive_labels: Sequence[str] | None,
     fractions: Fractions,
     seed: int,
+    missing_values: str | None = None,
 ) -> Silos:
     """Reads a table with a participant column; see `columns.encode` for how columns become features.
 
     Rows without a participant or a label are dropped. Everything learned of the columns is learned from training rows.
 
     Args:
-      path: A .csv or .parquet file.
-      client_column: Column that says whose row it is.
-      label_column: Column of the class.
-      feature_columns: Columns separated by commas; None for all that are left.
+      path: The file, see `table_file.read`.
+      wanted: What its columns are for; participants and classes are columns.
       positive_labels: Classes that count as 1; None for all but the first.
       fractions: Training and validation parts.
       seed: Seed of the split.
+      missing_values: Texts, separated by commas, that are missing values besides the usual ones.
 
     Raises:
-      UsageError: If the file or a column is missing, or not what it has to be.
+      UsageError: If the file or a column is missing, or not what it has to be; or if it is the log of a bandit.
     """
-    frame, _ = table_file.read(path, [client_column, label_column])
-    wanted = [name.strip() for name in feature_columns.split(",")] if feature_columns else []
-    for flag, name in (
-        ("--client_column", client_column),
-        ("--label_column", label_column),
-        *(("--feature_columns", name) for name in wanted),
-    ):
-        if name not in frame.columns:
-            raise UsageError(
-                f"{flag}: there is no column {name!r} in {path}; its columns are {', '.join(frame.columns)}."
-            )
-    if len({client_column, label_column, *wanted}) < 2 + len(wanted):
-        raise UsageError("--client_column, --label_column and --feature_columns must name different columns.")
+    read = table_file.read(path, wanted.text_columns, missing_values)
+    frame, roles = read.frame, table_roles.of(list(read.frame.columns), path, wanted)
+    client_column, label_column = str(roles.client), str(roles.label)
+    table_log.check(frame[roles.suspected], roles.guessed, path)
+    columns.check_no_row_numbers(frame[roles.guessed_numbers])
     num_rows = len(frame)
     frame = frame.assign(**{name: columns.names(frame[name]) for name in (client_column, label_column)})
     frame = frame.dropna(subset=[client_column, label_column])
@@ -215,18 +214,23 @@ def table(
     ]
     is_train = np.zeros(len(frame), bool)
     is_train[np.concatenate([train for train, _, _ in parts])] = True
-    features = frame[wanted or frame.columns.drop([client_column, label_column])]
-    encoded = columns.encode(features, columns.learn(features, is_train))
+    features = frame[roles.features]
+    learned = columns.learn(features, is_train, categories=roles.categories, named=roles.named, told=read.cells)
+    encoded = columns.encode(features, learned, told=read.cells)
     if not encoded.names:
         raise UsageError(f"{path} leaves no feature: --feature_columns must name a column with values.")
     examples = clients.Examples(encoded.values, labels)
     return Silos(
         names=tuple(names),
         silos=tuple(Silo(*(examples.take(rows) for rows in triple)) for triple in parts),
-        checksum=clients.file_checksum(path),
+        checksum=read.checksum,
         report={
             "rows": len(frame),
             "dropped_rows": num_rows - len(frame),
+            "clients": len(names),
+            "form": dict(read.form),
+            "missing_values": dict(read.missing),
+            "columns": table_report.of_columns(read, roles, len(names), len(classes), learned, encoded),
             "positive_labels": positive,
             "imputed": encoded.imputed,
             "missing_as_category": encoded.missing_as_category,

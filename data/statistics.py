@@ -32,6 +32,23 @@ class Numbers:
 
 
 @dataclasses.dataclass(frozen=True)
+class Dates:
+    """A column of dates.
+
+    Attributes:
+      mean_days: Of the dates that are there, in days since 1970 began.
+      deviation_days: Likewise, at least 0; 0 for dates that are all the same.
+      has_missing: Whether some are missing.
+      has_times: Whether one has a time of day other than midnight.
+    """
+
+    mean_days: float
+    deviation_days: float
+    has_missing: bool
+    has_times: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class Categories:
     """A column of categories.
 
@@ -40,6 +57,9 @@ class Categories:
     """
 
     categories: tuple[str, ...]
+
+
+OfColumn = Numbers | Dates | Categories
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +71,7 @@ class OfTable:
       labels: Rows of each label, in the order of the actions; empty for a table of rewards.
     """
 
-    columns: Mapping[str, Numbers | Categories | None]
+    columns: Mapping[str, OfColumn | None]
     labels: Mapping[str, int]
 
     def in_words(self) -> tuple[str, ...]:
@@ -147,7 +167,7 @@ def _check_counts(path: str, what: str, counts: Any) -> None:
     _check(is_right, path, f'"{what}" is no object of counts')
 
 
-def _column(path: str, name: str, column: Any) -> Numbers | Categories | None:
+def _column(path: str, name: str, column: Any) -> OfColumn | None:
     if column is None:
         return None
     keys = set(column) if isinstance(column, dict) else set()
@@ -156,10 +176,16 @@ def _column(path: str, name: str, column: Any) -> Numbers | Categories | None:
         is_right = _are_names(names) and len(names) <= MAX_CATEGORIES
         _check(is_right, path, f"column {name!r} has no list of at most {MAX_CATEGORIES} different categories")
         return Categories(tuple(names))
-    fields = {field.name for field in dataclasses.fields(Numbers)}
-    _check(keys == fields, path, f"column {name!r} has neither {', '.join(sorted(fields))} nor categories")
-    numbers = column["mean"], column["deviation"]
-    are_finite = all(type(number) in (int, float) and abs(number) <= sys.float_info.max for number in numbers)
-    _check(are_finite and numbers[1] >= 0, path, f"column {name!r} has no finite mean and deviation of at least 0")
-    _check(type(column["has_missing"]) is bool, path, f"column {name!r}: has_missing is neither true nor false")
-    return Numbers(float(numbers[0]), float(numbers[1]), column["has_missing"])
+    for kind in (Numbers, Dates):
+        mean, deviation, *switches = (field.name for field in dataclasses.fields(kind))
+        if keys == {mean, deviation, *switches}:
+            numbers = column[mean], column[deviation]
+            are_finite = all(type(number) in (int, float) and abs(number) <= sys.float_info.max for number in numbers)
+            is_right = are_finite and numbers[1] >= 0
+            _check(is_right, path, f"column {name!r} has no finite mean and deviation of at least 0")
+            for switch in switches:
+                _check(type(column[switch]) is bool, path, f"column {name!r}: {switch} is neither true nor false")
+            return kind(float(numbers[0]), float(numbers[1]), *(column[switch] for switch in switches))
+    fields = ", ".join(sorted(field.name for field in dataclasses.fields(Numbers)))
+    _check(False, path, f"column {name!r} has neither {fields}, nor those of dates, nor categories")
+    return None

@@ -1,112 +1,151 @@
 """Tables from CSV and Parquet files, as pandas frames."""
 
 import csv
-import gzip
-import itertools
+import dataclasses
+import hashlib
 import pathlib
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from data import clients, csv_file
 from data.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet")
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 # pandas' own list without "None", which is as likely a category.
 MISSING = ("", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null")
 
 
-def read(path: str, text_columns: Sequence[str] = ()) -> "tuple[pd.DataFrame, list[str]]":
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table as it was read.
+
+    Attributes:
+      path: Where it comes from, as messages name it.
+      frame: Its rows, numbered from 0. It goes without columns that have no name: row numbers that pandas and R write.
+      nameless: Those columns.
+      form: What was found out of how a CSV file is written: `encoding`, `separator` and `decimal`.
+      missing: How many cells hold each of the texts that were said to be missing values.
+      lines: int [rows], the line in which each row begins; None where a table has none.
+      checksum: Digest of the source, and of what is missing in it.
+    """
+
+    path: str
+    frame: "pd.DataFrame"
+    nameless: tuple[str, ...] = ()
+    form: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    missing: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    lines: np.ndarray | None = None
+    checksum: str = ""
+
+    def place(self, row: int) -> str:
+        """Returns where a row of the frame stands, for messages."""
+        return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
+
+    def cells(self, column: "pd.Series", most: int = 3) -> str:
+        """Returns what some cells hold and where they stand, for messages; of many, the first ones."""
+        told = ", ".join(f"{value!r} ({self.place(row)})" for row, value in column.iloc[:most].items())
+        return f"{told} and {len(column) - most} more" if len(column) > most else told
+
+
+def listed(flag: str | None) -> list[str]:
+    """Returns the words of a flag, separated by commas; one that holds a comma is quoted."""
+    return [name.strip() for name in next(csv.reader([flag], skipinitialspace=True))] if flag else []
+
+
+def read(path: str, text_columns: Sequence[str] = (), missing_values: str | None = None) -> Table:
     """Reads a table.
 
     Args:
-      path: A .csv (UTF-8, commas, a header line; also gzipped) or .parquet file.
+      path: A .csv file (a header line; commas, semicolons or tabs; also gzipped) or a .parquet file.
       text_columns: Columns of names: in a CSV, 007 is no number there.
-
-    Returns:
-      The table, its rows numbered from 0, and the columns without a name, which it goes without: row numbers that
-      pandas and R write.
+      missing_values: Texts, separated by commas, that are missing values besides `MISSING`.
 
     Raises:
       UsageError: If the file is missing, empty, or not readable.
     """
     import pandas as pd
 
-    file = pathlib.Path(path)
-    if not file.name.lower().endswith(SUFFIXES):
+    name = path.lower()
+    if name.endswith(_SPREADSHEETS):
+        raise UsageError(
+            f"--data_file={path} is a spreadsheet: save its sheet as CSV (Save as, CSV UTF-8), and name that file."
+        )
+    if not name.endswith(SUFFIXES):
         raise UsageError(f"--data_file={path} must be one of {', '.join(SUFFIXES)}.")
-    if not file.is_file():
+    if not pathlib.Path(path).is_file():
         raise UsageError(f"There is no file {path}: --data_file must name one.")
+    missing = listed(missing_values)
     try:
-        if _is_parquet(path):
-            frame = pd.read_parquet(file, engine="pyarrow")
-            # The client column may have been saved as the index.
-            frame = frame.reset_index(drop=all(name is None for name in frame.index.names))
-        else:
-            form = {
-                "encoding": "utf-8-sig",
-                "compression": "gzip" if _is_gzip(path) else None,
-                "keep_default_na": False,
-                "skipinitialspace": True,
-            }
-            frame = pd.read_csv(
-                file, dtype={name: str for name in text_columns}, na_values=list(MISSING), low_memory=False, **form
-            )
-            # pandas calls the second of two columns x.1.
-            named = pd.read_csv(file, header=None, nrows=1, dtype=str, **form).iloc[0].str.strip()
-            _check_different(path, named[named != ""])
+        if name.endswith(".parquet"):
+            table = of_frame(pd.read_parquet(path, engine="pyarrow"), path, missing)
+            return dataclasses.replace(table, checksum=_checksum(path, missing))
+        found = csv_file.read(path, text_columns, MISSING)
+        table = of_frame(found.frame, path, missing)
     except UsageError:
         raise
-    except pd.errors.EmptyDataError:
-        frame = pd.DataFrame()
     except ImportError as error:
         raise UsageError(
             f"--data_file={path} needs pyarrow, which cannot be imported: bring the environment up to date, or save "
             "the table as .csv."
         ) from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not readable ({error}): --data_file must be saved as UTF-8.") from error
     except Exception as error:  # What pandas, pyarrow and gzip raise over a damaged file is almost anything.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"{path} is not readable ({reason}): --data_file must be an undamaged table.") from error
-    if frame.empty:
-        raise UsageError(f"{path} is empty: --data_file must have named columns and at least one row.")
-    if not isinstance(frame.index, pd.RangeIndex):
-        raise UsageError(f"The rows of --data_file={path} have more values than its header has names.")
-    frame.columns = [str(name).strip() for name in frame.columns]
-    _check_different(path, pd.Series(frame.columns))
-    nameless = [name for name in frame.columns if re.fullmatch(r"Unnamed: \d+|", name)]
-    return frame.drop(columns=nameless), nameless
+    frame, form = table.frame, found.form
+    if form["separator"] != csv_file.SEPARATORS[","]:
+        frame, has_commas = csv_file.with_decimal_points(frame, path, text_columns)
+        form = form | {"decimal": "comma"} if has_commas else form
+    return dataclasses.replace(table, frame=frame, form=form, lines=found.lines, checksum=_checksum(path, missing))
 
 
-def _check_different(path: str, names: "pd.Series") -> None:
-    """Raises UsageError if a table has two columns of one name."""
-    if names.duplicated().any():
-        raise UsageError(f"--data_file={path} has two columns {names[names.duplicated()].iloc[0]!r}: rename one.")
+def _checksum(path: str, missing: Sequence[str]) -> str:
+    digest = clients.file_checksum(path)
+    return f"{digest}-{hashlib.sha256(repr(sorted(missing)).encode()).hexdigest()[:8]}" if missing else digest
 
 
-def place(path: str, row: int) -> str:
-    """Returns where a row stands in the file, for messages; the line may be another number than the row.
+def of_frame(frame: "pd.DataFrame", path: str, missing: Sequence[str] = ()) -> Table:
+    """Returns a frame as a table.
 
     Args:
-      path: The file.
-      row: Number of the row in the table that `read` returned.
+      frame: Any; rows may be named, columns of any type. It is not changed.
+      path: What messages call it.
+      missing: Texts that are missing values, besides `MISSING`; such as `-9`, which is so as a number too.
+
+    Raises:
+      UsageError: If it is empty, or two columns have one name.
     """
-    if _is_parquet(path):
-        return f"row {row + 1}"
-    opener: Any = gzip.open if _is_gzip(path) else open
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, skipinitialspace=True)
-        lines = (reader.line_num for record in reader if len(record) > 1 or "".join(record).strip())
-        return f"line {next(itertools.islice(lines, row + 1, None))}"
+    # The client column may have been saved as the index.
+    frame = frame.reset_index(drop=all(name is None for name in frame.index.names))
+    if frame.empty:
+        raise UsageError(f"{path} is empty: --data_file must have named columns and at least one row.")
+    frame.columns = [str(name).strip() for name in frame.columns]
+    csv_file.check_different(path, list(frame.columns))
+    nameless = tuple(name for name in frame.columns if re.fullmatch(r"Unnamed: \d+|", name))
+    frame = frame.loc[:, [name not in nameless for name in frame.columns]]
+    counts = dict.fromkeys(missing, 0)
+    for name in frame.columns if missing else ():
+        for word in missing:
+            holds = _holds(frame[name], word)
+            if holds.any():
+                counts[word] += int(holds.sum())
+                frame = frame.assign(**{name: frame[name].mask(holds)})
+    return Table(path, frame, nameless, missing=counts)
 
 
-def _is_parquet(path: str) -> bool:
-    return path.lower().endswith(".parquet")
+def _holds(column: "pd.Series", word: str) -> np.ndarray:
+    """Returns bool [rows], whether a cell holds a text, or a number that is written so."""
+    import pandas as pd
 
-
-def _is_gzip(path: str) -> bool:
-    with open(path, "rb") as file:
-        return file.read(2) == b"\x1f\x8b"
+    if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
+        try:
+            return np.asarray((column == float(word)).fillna(False), bool)
+        except ValueError:
+            return np.zeros(len(column), bool)
+    return np.asarray(column.astype(object).map(str).str.strip() == word, bool)

@@ -1,13 +1,12 @@
 """Any table with an example a row: bring your own data."""
 
-import csv
 import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from data import clients, columns, keys, statistics, table_file
+from data import clients, columns, keys, statistics, table_file, table_log, table_report, table_roles
 from data.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,15 +41,6 @@ class Table:
     checksum: str
 
 
-class _Roles(NamedTuple):
-    """What the columns are for. Without a client column clients are made; either the label or rewards are there."""
-
-    client: str | None
-    label: str | None
-    rewards: list[str]
-    features: list[str]
-
-
 class _Split(NamedTuple):
     """Which rows are held out, and the numbers of the clients on either side."""
 
@@ -62,10 +52,9 @@ class _Split(NamedTuple):
 
 def load(
     path: str,
-    client_column: str,
-    label_column: str | None = None,
-    reward_columns: str | None = None,
-    feature_columns: str | None = None,
+    wanted: table_roles.Wanted,
+    *,
+    missing_values: str | None = None,
     known: statistics.OfTable | None = None,
     seed: int = 0,
     held_out_fraction: float = 0.2,
@@ -73,47 +62,49 @@ def load(
     """Reads a table; see `columns.encode` for how columns become features.
 
     Rows without a client or a label are dropped, and those of a label that is not known. Clients and labels are in the
-    order of their names, or of numbers.
+    order of their names, or of numbers. If rewards leave no feature, the only one is the constant 1, for a bandit
+    without context.
 
     Args:
-      path: A .csv (UTF-8, commas, a header line; also gzipped) or .parquet file.
-      client_column: Column that says whose row it is; or `rows:N`, which deals the rows to N clients at random.
-      label_column: Column of the class, one action each. Either this or `reward_columns` must be given.
-      reward_columns: Columns of the reward of each action, separated by commas; `all` for all but the client's and
-        the features'.
-      feature_columns: Columns separated by commas; None for all that are left. If rewards leave none, the only feature
-        is the constant 1, for a bandit without context.
+      path: The file, see `table_file.read`.
+      wanted: What its columns are for.
+      missing_values: Texts, separated by commas, that are missing values besides the usual ones.
       known: Statistics from elsewhere; None to learn them from training rows.
       seed: Seed of the made clients and of the split.
       held_out_fraction: Part of the clients, or of each one's rows, that is held out; at least one.
 
     Raises:
-      UsageError: If the file or a column is missing, or not what it has to be.
+      UsageError: If the file or a column is missing, or not what it has to be; or if it is the log of a bandit.
     """
     if not 0 < held_out_fraction < 1:
         raise ValueError(f"held_out_fraction must lie between 0 and 1, not {held_out_fraction}.")
-    if bool(label_column) == bool(reward_columns):
-        flags = "both are given" if label_column else "neither is given"
-        raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")
-    num_made = _num_made_clients(client_column)
-    frame, nameless = table_file.read(path, [name for name in (client_column, label_column) if name])
-    roles = _roles(list(frame.columns), path, client_column, label_column, reward_columns, feature_columns)
+    table_roles.check(wanted)
+    table = table_file.read(path, wanted.text_columns, missing_values)
+    roles = table_roles.of(list(table.frame.columns), path, wanted)
+    table_log.check(table.frame[roles.suspected], roles.guessed, path)
+    columns.check_no_row_numbers(table.frame[roles.guessed_numbers])
     if known is not None:
         _check_known(known, roles, path)
-    frame, dropped = _drop_rows(frame, roles, path, known)
+    frame, dropped = _drop_rows(table.frame, roles, path, known)
 
     if roles.label:
         action_names = list(known.labels) if known else _classes(frame[roles.label])
         labels = columns.codes(frame[roles.label], action_names)
     else:
-        action_names, labels = roles.rewards, _rewards(frame[roles.rewards], path)
+        action_names, labels = roles.rewards, _rewards(frame[roles.rewards], table)
     if roles.client:
         client_names, client_of_row = _owners(frame[roles.client])
     else:
-        client_names, client_of_row = _deal(len(frame), num_made, seed)
+        client_names, client_of_row = _deal(len(frame), wanted.num_made_clients, seed)
     split = _split(client_of_row, len(client_names), held_out_fraction, seed)
-    learned = known.columns if known else columns.learn(frame[roles.features], ~split.is_held_out)
-    encoded = columns.encode(frame[roles.features], learned)
+    features = frame[roles.features]
+    if known:
+        learned = known.columns
+    else:
+        learned = columns.learn(
+            features, ~split.is_held_out, categories=roles.categories, named=roles.named, told=table.cells
+        )
+    encoded = columns.encode(features, learned, told=table.cells)
     if not encoded.names and roles.label:
         raise UsageError(
             f"{path} leaves no feature: it needs a column with values beside the client's and the label's, or "
@@ -122,13 +113,12 @@ def load(
     if not encoded.names:
         encoded = encoded._replace(values=np.ones((len(frame), 1), np.float32), names=["constant"])
 
-    checksum = clients.file_checksum(path)
     examples = clients.Examples(encoded.values, labels)
 
     def part(rows: np.ndarray, members: list[int]) -> clients.ClientData:
         member_of_row = np.searchsorted(members, client_of_row[rows])
         names = [client_names[client] for client in members]
-        return clients.ArrayClients(examples.take(rows), member_of_row, names, checksum)
+        return clients.ArrayClients(examples.take(rows), member_of_row, names, table.checksum)
 
     train_rows, held_out_rows = np.flatnonzero(~split.is_held_out), np.flatnonzero(split.is_held_out)
     if known is None:
@@ -149,61 +139,17 @@ def load(
             "held_out": split.how,
             "imputed": encoded.imputed,
             "missing_as_category": encoded.missing_as_category,
-            "columns_left_out": nameless + encoded.left_out,
+            "columns_left_out": [*table.nameless, *encoded.left_out],
+            "form": dict(table.form),
+            "missing_values": dict(table.missing),
+            "columns": table_report.of_columns(table, roles, len(client_names), len(action_names), learned, encoded),
         },
         statistics=known,
-        checksum=checksum,
+        checksum=table.checksum,
     )
 
 
-def _num_made_clients(client_column: str) -> int:
-    """Returns N of `rows:N`, or 0 for the name of a column."""
-    if not client_column.startswith("rows:"):
-        return 0
-    number = client_column.removeprefix("rows:")
-    if not number.isdecimal() or int(number) < 2:
-        raise UsageError(f"--client_column={client_column} must be rows:N with N at least 2, or name a column.")
-    return int(number)
-
-
-def _roles(
-    names: list[str],
-    path: str,
-    client_column: str,
-    label_column: str | None,
-    reward_columns: str | None,
-    feature_columns: str | None,
-) -> _Roles:
-    """Returns the columns' roles, at most one each."""
-    client = None if _num_made_clients(client_column) else client_column
-    features, rewards = _listed(feature_columns), _listed(reward_columns)
-    if reward_columns == "all":
-        rewards = [name for name in names if name != client and name not in features]
-    uses: dict[str, str] = {}
-    for flag, chosen in (
-        ("--client_column", [client] if client else []),
-        ("--label_column", [label_column] if label_column else []),
-        ("--reward_columns", rewards),
-        ("--feature_columns", features),
-    ):
-        for name in chosen:
-            if name not in names:
-                raise UsageError(f"{flag}: there is no column {name!r} in {path}; its columns are {', '.join(names)}.")
-            if name in uses:
-                other = "twice" if uses[name] == flag else f"that {uses[name]} names already"
-                raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")
-            uses[name] = flag
-    if reward_columns and len(rewards) < 2:
-        raise UsageError(f"--reward_columns={reward_columns}: a bandit needs at least two actions, a column each.")
-    return _Roles(client, label_column, rewards, features or [name for name in names if name not in uses])
-
-
-def _listed(flag: str | None) -> list[str]:
-    """Returns the names in a flag; one with a comma is quoted."""
-    return [name.strip() for name in next(csv.reader([flag], skipinitialspace=True))] if flag else []
-
-
-def _check_known(known: statistics.OfTable, roles: _Roles, path: str) -> None:
+def _check_known(known: statistics.OfTable, roles: table_roles.Roles, path: str) -> None:
     """Raises `UsageError` if statistics are of another table."""
     flag = "--public_statistics"
     if bool(known.labels) != bool(roles.label):
@@ -221,7 +167,7 @@ def _check_known(known: statistics.OfTable, roles: _Roles, path: str) -> None:
 
 
 def _drop_rows(
-    frame: "pd.DataFrame", roles: _Roles, path: str, known: statistics.OfTable | None
+    frame: "pd.DataFrame", roles: table_roles.Roles, path: str, known: statistics.OfTable | None
 ) -> "tuple[pd.DataFrame, dict[str, int]]":
     """Returns the rows with a client and a (known) label, both as text, and how many rows lack which."""
     dropped = {}
@@ -253,7 +199,7 @@ def _classes(labels: "pd.Series") -> list[str]:
     return names
 
 
-def _rewards(frame: "pd.DataFrame", path: str) -> np.ndarray:
+def _rewards(frame: "pd.DataFrame", table: table_file.Table) -> np.ndarray:
     """Returns float32 [rows, actions]."""
     import pandas as pd
 
@@ -265,9 +211,9 @@ def _rewards(frame: "pd.DataFrame", path: str) -> np.ndarray:
             numbers = pd.to_numeric(written, errors="coerce")
             wrong = written[numbers.isna() & written.notna()]
             if len(wrong):
-                where = table_file.place(path, wrong.index[0])
+                where = table.place(wrong.index[0])
                 raise UsageError(
-                    f"--reward_columns: {wrong.iloc[0]!r} in column {name!r} ({where} of {path}) is no number; "
+                    f"--reward_columns: {wrong.iloc[0]!r} in column {name!r} ({where} of {table.path}) is no number; "
                     "a reward must be one."
                 )
         with np.errstate(over="ignore"):
@@ -275,9 +221,9 @@ def _rewards(frame: "pd.DataFrame", path: str) -> np.ndarray:
         wrong = numbers[~np.isfinite(rewards[:, action])]
         if len(wrong):
             value = "a missing value" if pd.isna(wrong.iloc[0]) else wrong.iloc[0]
-            where = table_file.place(path, wrong.index[0])
+            where = table.place(wrong.index[0])
             raise UsageError(
-                f"--reward_columns: {value} in column {name!r} ({where} of {path}) is not finite; "
+                f"--reward_columns: {value} in column {name!r} ({where} of {table.path}) is not finite; "
                 "every row must have a reward for every action."
             )
     return rewards

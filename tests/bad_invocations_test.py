@@ -134,6 +134,15 @@ TEXTS = {
     "tables/one_label.csv": "who,age,label\n" + "a,1,0\nb,1,0\n" * 5,
     "tables/text_reward.csv": "who,r1,r2\n" + "a,0.5,x\nb,0,1\n" * 5,
     "tables/no_reward.csv": "who,r1,r2\n" + "a,0.5,\nb,0,1\n" * 5,
+    "tables/separators.csv": "who,label,x;y\na,0,1;2\nb,1,3;4\n",
+    "tables/thousands.csv": "who;label;x\n" + "a;0;1,200\nb;1;950\n" * 5,
+    "tables/decimals.csv": "who;label;x;y\n" + "a;0;1,5;0.5\nb;1;9;1.5\n" * 5,
+    "tables/words.csv": "who,age,size,label\n" + ROWS.replace("c1,1,", "c1,n/k,"),
+    "tables/dates.csv": "who,day,label\n" + "".join(f"c{row % 6},0{row}/01/2023,{row % 2}\n" for row in range(2, 10)),
+    "tables/numbered.csv": "who,id,age,label\n"
+    + "".join(f"c{row % 6},{row},{row % 7},{row % 3}\n" for row in range(1, 61)),
+    "tables/codes.csv": "who,id,age,label\n" + "".join(f"c{row % 6},n{row},{row % 7},{row % 3}\n" for row in range(60)),
+    "tables/log.csv": "age,arm,reward,pscore\n" + "".join(f"{row % 7},{row % 3},{row % 2},0.5\n" for row in range(60)),
     "tables/text.parquet": "no table",
     "tables/data.xlsx": "PK",
     "tables/ads.csv": "Ad 1,Ad 2\n1,0\n0,1\n",
@@ -200,7 +209,8 @@ BYTES = {
     "cut_gzip/fashion-mnist-train-images-idx3-ubyte.gz": gzip.compress(os.urandom(1000))[:500],
     "posts/bytes/stackexchange_posts.jsonl": b"\xff\xfe\n",
     "posts/cut/stackexchange_posts.jsonl.gz": gzip.compress(POST.encode() * 500)[:60],
-    "tables/utf16.csv": ("who,age,size,label\n" + ROWS).encode("utf16"),
+    "tables/nul.csv": ("who,age,size,label\nc0,\0,0,0\n" + ROWS).encode(),
+    "tables/other_code.csv": b"who,age,label\n\x81,0,0\n",
     "tables/cut.csv.gz": gzip.compress(ROWS.encode() * 200)[:100],
 }
 SERVER_DATA = {

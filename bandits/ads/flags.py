@@ -9,7 +9,7 @@ from bandits.registry import Chosen, PolicyEntry
 from data import ads
 from data.errors import UsageError
 from optimization.options import Aggregation
-from optimization.study import cli
+from optimization.study import cli, task_flags
 from optimization.study.settings import Parameter
 
 USAGE = """
@@ -121,7 +121,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    settings = settings.settled()
+    settings = task_flags.with_found_table(settings.settled())
     if settings.rates is not None:
         ads.parse_rates(settings.rates)
         settings = settings.filled({"impressions_per_client": _IMPRESSIONS})

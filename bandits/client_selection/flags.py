@@ -53,7 +53,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Client selection")
     known = "; ".join(f"{name}, {entry.help}" for name, entry in selector_flags.SELECTORS.items())
     flags.text("client_selection", "ucb_cs", f"how a round's clients are chosen, one or several of: {known}")
-    flags.text("clients_per_round", "3", "clients in a cohort, m, one or several")
+    flags.text("clients_per_round", "3", "clients in a cohort, m, one or several; the default at most all clients")
     selector_flags.define(flags)
 
     flags.group("Training")  # Cho et al. 2020, section IV: logistic regression on Synthetic(1,1).

@@ -55,8 +55,11 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
     def open(self, options: SelectionOptions) -> tasks.Task:
         return registry.load(options.task)
 
+    def population(self, options: SelectionOptions, task: tasks.Task) -> int:
+        return len(task.clients)
+
     def check(self, options: SelectionOptions, task: tasks.Task) -> None:
-        population = len(task.clients)
+        population = self.population(options, task)
         if options.cohort_size > population:
             raise UsageError(f"--clients_per_round={options.cohort_size} is more than the task's {population} clients.")
         selector_flags.check_population(options.selection, population, options.cohort_size)

@@ -12,7 +12,7 @@ from bandits import registry, rule_flags
 from bandits.mab_fl import rewards, studies
 from data import silos
 from data.errors import UsageError
-from optimization.study import cli
+from optimization.study import cli, task_flags
 
 USAGE = """
 Who should a target participant learn with? A bandit chooses the combination that is averaged, round by round.
@@ -43,11 +43,14 @@ _TASK_FLAGS = {
     "num_workers": ("generator", "mnist_writers", "unipen62"),
     "num_rows": ("generator",),
     "positive_labels": ("mnist_writers", "unipen62", "tabular"),
-    "data_dir": ("heart_disease", "mnist_writers", "unipen62"),
+    "data_dir": ("heart_disease", "mnist_writers", "unipen62", "tabular"),
     "data_file": ("tabular",),
     "client_column": ("tabular",),
     "label_column": ("tabular",),
     "feature_columns": ("tabular",),
+    "ignore_columns": ("tabular",),
+    "category_columns": ("tabular",),
+    "missing_values": ("tabular",),
 }
 _THRESHOLD = 0.025
 _C = 0.05  # Table 3's; increases of the AUC are small.
@@ -196,10 +199,11 @@ def define(flags: cli.FlagSet) -> None:
     flags.integer("num_workers", None, "participants (default: 4)", low=2)
     flags.integer("num_rows", None, "rows of all participants together (default: 40000)", low=1, high=10**7)
     flags.text("positive_labels", None, "labels that count as class 1, separated by commas")
-    flags.path("data_file", None, ".csv or .parquet file")
+    flags.path("data_file", None, task_flags.TABLE_HELP)
     flags.text("client_column", None, "column that names the participant of a row")
     flags.text("label_column", None, "column of the class; by default all but the first count as class 1")
     flags.text("feature_columns", None, "columns of the features, separated by commas (default: the others)")
+    task_flags.define_columns(flags)
     for name, tasks in _TASK_FLAGS.items():
         flags.belong(name, task_type=tasks)
 
@@ -211,6 +215,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
       UsageError: On a flag without effect, or values that do not go together.
     """
     is_binary = settings.decision_rule in rule_flags.BINARY
+    settings = task_flags.with_found_table(settings)
     settings = settings.filled({"reward": "binary" if is_binary else "increment"}).settled()
     if settings.decision_rule == FIXED and not settings.fixed_combination:
         raise UsageError("--decision_rule=fixed needs --fixed_combination, such as 0110.")

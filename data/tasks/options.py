@@ -36,6 +36,9 @@ class TaskOptions:
       label_column: Table: column of the right action.
       reward_columns: Table: instead, the columns of all actions' rewards, separated by commas, or `all`.
       feature_columns: Table: columns of the context, separated by commas; None for the others.
+      ignore_columns: Table: columns that are left out, separated by commas.
+      category_columns: Table: features that are categories, whatever they hold.
+      missing_values: Table: texts that are missing values besides the usual ones.
       init_labels: Table: labels that the initial training of a shift pays for; None for half.
     """
 
@@ -67,6 +70,9 @@ class TaskOptions:
     label_column: str | None = None
     reward_columns: str | None = None
     feature_columns: str | None = None
+    ignore_columns: str | None = None
+    category_columns: str | None = None
+    missing_values: str | None = None
     init_labels: int | None = None
 
     @property

@@ -37,7 +37,10 @@ _IMAGES = _MODEL | {"partition_clients", "partition_seed", "partition_alpha", "p
 _TEXT = frozenset(
     {"num_tags", "vocabulary_size", "max_words", "text_normalisation", "keep_untagged", "public_statistics"}
 )
-_TABLE = frozenset({"data_file", "client_column", "label_column", "reward_columns", "feature_columns"})
+_TABLE = frozenset(
+    {"data_file", "client_column", "label_column", "reward_columns", "feature_columns"}
+    | {"ignore_columns", "category_columns", "missing_values"}
+)
 
 TASKS = {
     "digits": TaskEntry("data.tasks.digits", "8x8 digits, 60 made clients, 10 actions; needs no file"),

@@ -1,10 +1,11 @@
 """The user's own table: `tabular`."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
-from data import clients, statistics, tabular, tasks
+from data import clients, statistics, table_roles, tabular, tasks
 from data.errors import UsageError
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
@@ -28,12 +29,11 @@ def load(options: TaskOptions) -> tasks.Task:
         raise UsageError(f"--model={model} takes images; a table takes {' or '.join(_HIDDEN)}.")
     if options.reward_columns and options.init_labels is not None:
         raise UsageError("--init_labels has no effect with --reward_columns: a table of rewards has no labels.")
+    names = {field.name: getattr(options, field.name) for field in dataclasses.fields(table_roles.Wanted)}
     table = tabular.load(
         options.data_file,
-        options.client_column,
-        options.label_column,
-        options.reward_columns,
-        options.feature_columns,
+        table_roles.Wanted(**names),
+        missing_values=options.missing_values,
         known=statistics.read_table(options.public_statistics),
     )
     num_actions = len(table.action_names)

@@ -73,7 +73,7 @@ def define(flags: cli.FlagSet) -> None:
 
     flags.group("Rounds and clients")
     flags.integer("total_rounds", 50, "rounds", low=1)
-    flags.integer("clients_per_round", 20, "clients in a cohort", low=1)
+    flags.integer("clients_per_round", 20, "clients in a cohort; the default at most all clients", low=1)
     flags.number(
         "client_sampling_alpha",
         None,

@@ -62,8 +62,11 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
             )
         return ServedTask(**vars(task), server_features=server_data.features(options, task))
 
+    def population(self, options: PosteriorOptions, task: ServedTask) -> int:
+        return max(0, len(task.clients) - options.server_clients)
+
     def check(self, options: PosteriorOptions, task: ServedTask) -> None:
-        population = len(task.clients) - options.server_clients
+        population = self.population(options, task)
         if options.cohort_size > population:
             of_task = f"the task's {len(task.clients)} clients"
             if options.server_clients:

@@ -9,9 +9,10 @@ import abc
 import dataclasses
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from data import table_report
 from optimization.study import cli, presets, run_folder, worker_flags
 from optimization.study.length import Length
 from optimization.study.metrics import Metric
@@ -132,6 +133,14 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         """Returns a key of runs that share their data; by default of this very run."""
         return options
 
+    def population(self, options: OptionsT, data: DataT) -> int | None:
+        """Returns how many clients cohorts are drawn from: the default of `--clients_per_round` is no more than that.
+
+        None if that flag is not the study's.
+        """
+        del options, data
+        return None
+
     def check(self, options: OptionsT, data: DataT) -> None:
         """Checks flags that depend on the data.
 
@@ -233,6 +242,8 @@ def prepare(study: Study, planned: Sequence[cli.Settings]) -> list[Run]:
         key = study.data_key(options)
         if key not in opened:
             opened[key] = study.open(options)
+        settings = _fitted(study, settings, study.population(options, opened[key]))
+        options = study.options(settings)
         study.check(options, opened[key])
         checked.append((settings, options, opened[key]))
     runs = []
@@ -241,6 +252,24 @@ def prepare(study: Study, planned: Sequence[cli.Settings]) -> list[Run]:
         open_folder(folder, {**settings, **study.recorded(options, data)}, data)
         runs.append(Run(settings, options, data, folder))
     return runs
+
+
+def _fitted(study: Study, settings: cli.Settings, population: int | None) -> cli.Settings:
+    """Returns settings whose cohort, if its size is a default, is no larger than the population."""
+    name = "clients_per_round"
+    if not population or name in settings.given or name in presets.values(settings.preset, study.presets):
+        return settings
+    return settings.replace(**{name: min(settings[name], population)})
+
+
+def _told(planned: Sequence[cli.Settings], runs: Sequence[Run]) -> Iterator[str]:
+    """Yields what is said of the data before anything slow starts: of each table, and of cohorts that it limits."""
+    for data in {id(run.data): run.data for run in runs}.values():
+        yield from table_report.lines(data.report)
+    name = "clients_per_round"
+    pairs = [(before.get(name), run.settings.get(name)) for before, run in zip(planned, runs, strict=True)]
+    for size in dict.fromkeys(after for before, after in pairs if before != after):
+        yield f"--{name} is {size}, as there are no more clients."
 
 
 def open_folder(folder: run_folder.RunFolder, recorded: Mapping[str, Any], data: Data) -> None:
@@ -259,7 +288,10 @@ def program(study: Study, settings: cli.Settings) -> int:
     if settings.list_presets:
         print(study.presets_text())
         return 0
-    runs = prepare(study, plan(study, settings))
+    planned = plan(study, settings)
+    runs = prepare(study, planned)
+    for line in _told(planned, runs):
+        print(line)
     study.start_worker(settings)
     for run in runs:
         if signum := study.play(run):

@@ -1,12 +1,19 @@
 """Flags that choose a task and its data, shared by the experiment binaries that train on one."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any
 
+from data import files
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization.study import cli
+
+TABLE_HELP = (
+    "table: .csv or .tsv (a header line; commas, semicolons or tabs; also gzipped) or .parquet; a name that is no file "
+    "in the working directory is looked up in --data_dir, or FEDBANDITS_DATA_DIR, and then in data/examples"
+)
 
 
 def define_choice(flags: cli.FlagSet, default: str = "digits") -> None:
@@ -105,11 +112,12 @@ def define_data(flags: cli.FlagSet) -> None:
     flags.number("synthetic_beta", 1.0, "variance of the means of clients' features")
 
     flags.group("Your own table")
-    flags.path("data_file", None, ".csv or .parquet file")
+    flags.path("data_file", None, TABLE_HELP)
     flags.text("client_column", None, "column that names the client of a row; rows:N deals the rows to N clients")
     flags.text("label_column", None, "column of the right action, which pays 1")
     flags.text("reward_columns", None, "instead: a column of rewards for each action, separated by commas, or all")
     flags.text("feature_columns", None, "columns of the context, separated by commas (default: the others)")
+    define_columns(flags)
     flags.integer("init_labels", None, "init_shift: labels that the initial training pays for (default: half)", low=1)
 
     for name in frozenset().union(*(entry.options for entry in registry.TASKS.values())):
@@ -118,8 +126,26 @@ def define_data(flags: cli.FlagSet) -> None:
     flags.belong("norm", model=("resnet18",))
 
 
+def define_columns(flags: cli.FlagSet) -> None:
+    """Defines how columns of a table are read, for all studies that take one."""
+    flags.text("ignore_columns", None, "columns that are left out, such as identifiers, separated by commas")
+    flags.text("category_columns", None, "features that are categories though their values are numbers or dates")
+    flags.text(
+        "missing_values", None, "texts, separated by commas, that mean a missing value, besides NA, nan, null ..."
+    )
+
+
+def with_found_table(settings: cli.Settings) -> cli.Settings:
+    """Returns settings in which `--data_file`, if it names no file here, names the one where else tables lie."""
+    if not settings.data_file:
+        return settings
+    name = os.path.relpath(settings.data_file, cli.user_path(""))
+    return settings.replace(data_file=files.find_table(settings.data_file, name, settings.get("data_dir")))
+
+
 def resolve(settings: cli.Settings) -> cli.Settings:
     """Fills in what depends on the task and on other flags. Needs `--variant`."""
+    settings = with_found_table(settings)
     settings = settings.filled(registry.DEFAULTS | dict(registry.TASKS[settings.task_type].defaults))
     return settings.filled({"text_normalisation": "l2" if settings.variant == "reference_code" else "mean"})
 

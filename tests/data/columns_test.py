@@ -142,9 +142,9 @@ def _encode_known(values, known):
 
 
 def test_numbers_are_standardised_by_what_is_known_from_elsewhere():
-    encoded = _encode_known([1, None, "no number"], statistics.Numbers(3.0, 2.0, has_missing=False))
-    assert encoded.values.tolist() == [[-1], [0], [0]]
-    assert encoded.imputed == {"x": 2}
+    encoded = _encode_known([1, None, 5], statistics.Numbers(3.0, 2.0, has_missing=False))
+    assert encoded.values.tolist() == [[-1], [0], [1]]
+    assert encoded.imputed == {"x": 1}
     assert _encode_known([None, 5], statistics.Numbers(3.0, 2.0, has_missing=True)).values.tolist() == [[0, 1], [1, 0]]
 
 
@@ -159,5 +159,5 @@ def test_categories_are_those_known_from_elsewhere_also_of_numbers():
 
 
 def test_a_column_without_the_known_numbers_is_an_error():
-    with pytest.raises(UsageError, match="--public_statistics has a mean of column 'x', which holds no number"):
+    with pytest.raises(UsageError, match="--public_statistics has a mean of column 'x', which holds something else"):
         _encode_known(["a", "b"], statistics.Numbers(0.0, 1.0, has_missing=False))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import linear_model, metrics
 
-from data import silos
+from data import silos, table_roles
 from data.errors import UsageError
 
 FRACTIONS = silos.Fractions(0.2, 0.3)
@@ -23,15 +23,9 @@ def csv(tmp_path):
 
 
 def _table(path, **changes):
-    arguments = {
-        "client_column": "place",
-        "label_column": "grade",
-        "feature_columns": None,
-        "positive_labels": None,
-        "fractions": FRACTIONS,
-        "seed": 0,
-    }
-    return silos.table(path, **arguments | changes)
+    positive = changes.pop("positive_labels", None)
+    wanted = table_roles.Wanted(**{"client_column": "place", "label_column": "grade"} | changes)
+    return silos.table(path, wanted, positive, FRACTIONS, seed=0)
 
 
 class TestGenerated:
@@ -99,7 +93,10 @@ class TestTable:
             ({"client_column": "site"}, "--client_column: there is no column 'site'"),
             ({"label_column": "y"}, "--label_column: there is no column 'y'"),
             ({"feature_columns": "age,weight"}, "--feature_columns: there is no column 'weight'"),
-            ({"feature_columns": "age,grade"}, "must name different columns"),
+            (
+                {"feature_columns": "age,grade"},
+                "--feature_columns names column 'grade' that --label_column names already",
+            ),
             ({"positive_labels": ["3"]}, "--positive_labels: 3 is none of the labels 0, 1, 2"),
         ],
     )

@@ -33,34 +33,53 @@ def write(tmp_path):
     ],
 )
 def test_csv_files_are_read(write, name, content):
-    frame, nameless = table_file.read(write(content, name), ["site"])
+    table = table_file.read(write(content, name), ["site"])
+    frame = table.frame
     assert list(frame.columns) == ["site", "age"]
     assert frame["site"].tolist() == ["007", "ä"]
     assert frame["age"].isna().tolist() == [False, True]
-    assert nameless == []
+    assert table.nameless == ()
 
 
 def test_columns_without_a_name_are_left_out(write):
-    frame, nameless = table_file.read(write(",a,\n0,1,\n1,2,\n"))
-    assert frame.columns.tolist() == ["a"]
-    assert nameless == ["Unnamed: 0", "Unnamed: 2"]
+    table = table_file.read(write(",a,\n0,1,\n1,2,\n"))
+    assert table.frame.columns.tolist() == ["a"]
+    assert table.nameless == ("Unnamed: 0", "Unnamed: 2")
 
 
 def test_the_word_none_is_a_category_and_na_is_missing(write):
-    frame, _ = table_file.read(write("a,b\nNone,1\nNA,2\n"))
+    frame = table_file.read(write("a,b\nNone,1\nNA,2\n")).frame
     assert frame["a"].isna().tolist() == [False, True]
 
 
 MISTAKES = {
-    "other_suffix": ("a,b\n1,2\n", "table.xlsx", r"--data_file=.*table.xlsx must be one of .csv, .csv.gz, .parquet"),
+    "other_suffix": ("a,b\n1,2\n", "table.sav", r"--data_file=.*table.sav must be one of .csv, .csv.gz, .tsv"),
+    "spreadsheet": ("", "Table.XLSX", r"--data_file=.*Table.XLSX is a spreadsheet: save its sheet as CSV"),
+    "hidden_spreadsheet": (b"PK\x03\x04\x00", "table.csv", r"table.csv is a spreadsheet or an archive, whatever"),
+    "nul_byte": (b"a,b\n1,2\n3,\x004\n", "table.csv", r"Line 3 of .*table.csv holds a NUL byte"),
+    "no_encoding": (b"a,b\n1,\xff\n1,\x81\n", "table.csv", r"neither UTF-8 \(line 2\) nor Latin-1 .* \(line 3\)"),
     "empty": ("", "table.csv", r"table.csv is empty: --data_file must have named columns and at least one row"),
     "blank_lines": ("\n\n", "table.csv", r"table.csv is empty: --data_file"),
     "empty_gzip": (gzip.compress(b""), "table.csv.gz", r"table.csv.gz is empty: --data_file"),
     "header_only": ("a,b\n", "table.csv", r"table.csv is empty: --data_file"),
-    "long_row": ("a,b\n1,2\n3,4,5\n", "table.csv", r"not readable \(.*line 3, saw 3\): --data_file"),
-    "long_rows": ("a,b\n1,2,3\n3,4,5\n", "table.csv", r"rows of --data_file=.* have more values than its header"),
-    "open_quote": ('a,b\n"1,2\n', "table.csv", r"not readable \(.*EOF inside string.*\): --data_file"),
-    "latin_1": ("a,b\nä,2\n".encode("latin-1"), "table.csv", r"not readable .*--data_file must be saved as UTF-8"),
+    "long_row": ("a,b\n1,2\n\n3,4,5\n", "table.csv", r"has 2 names, separated by comma, .* values: line 4 has 3\."),
+    "short_row": ("a;b\n1;2\n3\n", "table.csv", r"has 2 names, separated by semicolon, .* values: line 3 has 1\."),
+    "long_rows": (
+        "a,b\n" + "1,2,3\n" * 5,
+        "table.csv",
+        r"line 2 has 3, line 3 has 3, line 4 has 3, and so on in 2 more",
+    ),
+    "open_quote": (
+        'a,b\n1,2\n"1,2\n3,4\n',
+        "table.csv",
+        r"The quote that opens in line 3 of .*table.csv is never closed",
+    ),
+    "endless_quote": (
+        'a,b\n1,2\n"' + "1,2\n" * 40_000,
+        "table.csv",
+        r"value that begins in line 3 .* is a quote never",
+    ),
+    "two_separators": ("a,b;c\n1,2;3\n", "table.csv", r"separated by comma \(a, b;c\) or semicolon \(a,b, c\)"),
     "truncated_gzip": (
         gzip.compress(TEXT.encode() * 99)[:-20],
         "table.csv.gz",
@@ -91,12 +110,13 @@ def test_a_folder_is_no_file(tmp_path):
 def test_a_place_is_the_line_whatever_is_between(write, suffix):
     text = '\ufeffa,b\n1,2\n\n   \n"two\nlines",3\n4,5\n'
     path = write(gzip.compress(text.encode()) if suffix == ".csv.gz" else text, "table" + suffix)
-    assert len(table_file.read(path)[0]) == 3
-    assert [table_file.place(path, row) for row in range(3)] == ["line 2", "line 6", "line 7"]
+    table = table_file.read(path)
+    assert len(table.frame) == 3
+    assert [table.place(row) for row in range(3)] == ["line 2", "line 5", "line 7"]
 
 
-def test_a_place_in_a_parquet_file_is_the_row():
-    assert table_file.place("table.parquet", 4) == "row 5"
+def test_without_lines_a_place_is_the_row():
+    assert table_file.of_frame(pd.DataFrame({"a": range(9)}), "the frame").place(4) == "row 5"
 
 
 def test_parquet_without_pyarrow_says_what_to_do(write, monkeypatch):
@@ -120,9 +140,9 @@ def test_parquet_is_read_with_its_types_and_a_named_index_as_a_column(tmp_path):
     written = pd.DataFrame({"age": [1, 2], "kind": pd.Series(["u", "v"], dtype="category")}, index=["b", "a"])
     path = str(tmp_path / "table.parquet")
     written.to_parquet(path)
-    assert table_file.read(path)[0].columns.tolist() == ["age", "kind"]
+    assert table_file.read(path).frame.columns.tolist() == ["age", "kind"]
     written.rename_axis("site").to_parquet(path)
-    frame, _ = table_file.read(path)
+    frame = table_file.read(path).frame
     assert frame.columns.tolist() == ["site", "age", "kind"]
     assert frame["site"].tolist() == ["b", "a"]
     assert frame["kind"].dtype == "category"

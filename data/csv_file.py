@@ -1,0 +1,250 @@
+"""CSV files as people save them: encoding, separator and decimal mark are found out, and what is broken is named.
+
+A line's number is its own in the file, also where quoted values hold line breaks.
+"""
+
+import codecs
+import csv
+import gzip
+import io
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from data.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
+_SAMPLED = 200  # Records by which a separator is judged, where the header allows for several.
+_NAMED = 3  # Lines that a message names.
+_MOSTLY = 0.9
+# Without a cell such as 1,50 a comma may group thousands.
+_WHOLE = r"[+-]?\d+"
+_GROUPED = r"[+-]?\d{1,3}(?:,\d{3})+"
+_DECIMAL = r"[+-]?(?:\d*|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?"
+_POINTS = r"[+-]?\d{1,3}(?:\.\d{3})+"
+
+
+class Csv(NamedTuple):
+    """A CSV file.
+
+    Attributes:
+      frame: Its rows, numbered from 0.
+      lines: int [rows], the line in which each row begins.
+      form: What was found out: `encoding` and `separator`.
+    """
+
+    frame: "pd.DataFrame"
+    lines: np.ndarray
+    form: dict[str, str]
+
+
+class _Record(NamedTuple):
+    line: int
+    values: list[str]
+
+
+def read(path: str, text_columns: Sequence[str], missing: Sequence[str]) -> Csv:
+    """Reads a table with a header line; it may be gzipped.
+
+    Args:
+      path: The file.
+      text_columns: Columns whose values stay the text that they are.
+      missing: Texts of missing values.
+
+    Raises:
+      UsageError: If it cannot be told how the file is to be read, or a line is broken.
+    """
+    import pandas as pd
+
+    text, encoding = _decoded(path, _content(path))
+    separator = _separator(path, text)
+    header, lines = _checked(path, text, separator)
+    form = {"encoding": encoding, "separator": SEPARATORS[separator]}
+    if not len(lines):
+        return Csv(pd.DataFrame(columns=header), lines, form)
+    frame = pd.read_csv(
+        io.StringIO(text),
+        sep=separator,
+        dtype={name: str for name in text_columns},
+        na_values=list(missing),
+        keep_default_na=False,
+        skipinitialspace=True,
+        low_memory=False,
+    )
+    return Csv(frame, lines, form)
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        content = file.read()
+    return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+
+
+def _decoded(path: str, content: bytes) -> tuple[str, str]:
+    """Returns the text and the name of its encoding."""
+    if content.startswith(b"PK\x03\x04"):
+        raise UsageError(f"{path} is a spreadsheet or an archive, whatever its name says: save the table as CSV.")
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.decode("utf-16"), "utf-16"
+    if (zero := content.find(b"\0")) >= 0:
+        raise UsageError(
+            f"Line {_line(content, zero)} of {path} holds a NUL byte, which no text does: --data_file must be a text "
+            "file."
+        )
+    try:
+        return content.decode("utf-8-sig"), "utf-8"
+    except UnicodeDecodeError as other:
+        try:
+            return content.decode("cp1252"), "cp1252"
+        except UnicodeDecodeError as error:
+            raise UsageError(
+                f"{path} is neither UTF-8 (line {_line(content, other.start)}) nor Latin-1 or Windows-1252 (line "
+                f"{_line(content, error.start)}): --data_file must be saved as UTF-8."
+            ) from error
+
+
+def _line(content: bytes, position: int) -> int:
+    return content.count(b"\n", 0, position) + 1
+
+
+def _records(path: str, text: str, separator: str) -> Iterator[_Record]:
+    """Yields the header and the rows, without blank lines."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+    begins = 1
+    while True:
+        try:
+            values = next(reader, None)
+        except csv.Error as error:
+            raise UsageError(
+                f"The value that begins in line {begins} of {path} is not readable ({error}): is a quote never closed?"
+            ) from error
+        if values is None:
+            return
+        if len(values) > 1 or "".join(values).strip():
+            yield _Record(begins, values)
+        begins = reader.line_num + 1
+
+
+def _separator(path: str, text: str) -> str:
+    """Returns the separator that the header has; if several are in it, the one that fits the rows."""
+    fitting, possible = [], []
+    header = text.lstrip().partition("\n")[0]
+    for separator in (one for one in SEPARATORS if one in header):
+        sample = [len(record.values) for record in itertools.islice(_records(path, text, separator), _SAMPLED)]
+        if sample and sample[0] > 1:
+            possible.append(separator)
+            if len(set(sample)) == 1:
+                fitting.append(separator)
+    if len(fitting) > 1:
+        ways = " or ".join(
+            f"{SEPARATORS[one]} ({', '.join(next(_records(path, text, one)).values)})" for one in fitting
+        )
+        raise UsageError(
+            f"It cannot be told whether the columns of {path} are separated by {ways}: save it with commas, and quotes "
+            "around what holds one."
+        )
+    return [*fitting, *possible, ","][0]
+
+
+def _checked(path: str, text: str, separator: str) -> tuple[list[str], np.ndarray]:
+    """Returns the columns' names and the lines of the rows, each of which has as many values."""
+    records = _records(path, text, separator)
+    header = next(records, None)
+    if header is None:
+        return [], np.zeros(0, np.int64)
+    names = [name.strip() for name in header.values]
+    check_different(path, names)
+    lines, wrong = [], []
+    last = header
+    for record in records:
+        lines.append(record.line)
+        if len(record.values) != len(names):
+            wrong.append(record)
+        last = record
+    _check_closed(path, text, separator, last)
+    if wrong:
+        told = ", ".join(f"line {record.line} has {len(record.values)}" for record in wrong[:_NAMED])
+        more = f", and so on in {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+        raise UsageError(
+            f"The header of {path} has {len(names)} names, separated by {SEPARATORS[separator]}, but the rows have "
+            f"more or fewer values: {told}{more}. Quotes must stand around a value that holds a "
+            f"{SEPARATORS[separator]}."
+        )
+    return names, np.array(lines, np.int64)
+
+
+def _check_closed(path: str, text: str, separator: str, last: _Record) -> None:
+    """Raises `UsageError` if the last record is a value whose quote is not closed."""
+    lines = io.StringIO(text, newline="")
+    rest = itertools.islice(lines, last.line - 1, None)
+    try:
+        for _ in csv.reader(rest, delimiter=separator, skipinitialspace=True, strict=True):
+            pass
+    except csv.Error as error:
+        if "unexpected end" in str(error):
+            raise UsageError(f"The quote that opens in line {last.line} of {path} is never closed.") from error
+
+
+def check_different(path: str, names: Sequence[str]) -> None:
+    """Refuses two columns of one name.
+
+    Raises:
+      UsageError: If there are.
+    """
+    seen: set[str] = set()
+    for name in filter(None, names):
+        if name in seen:
+            raise UsageError(f"--data_file={path} has two columns {name!r}: rename one.")
+        seen.add(name)
+
+
+def with_decimal_points(frame: "pd.DataFrame", path: str, text_columns: Sequence[str]) -> "tuple[pd.DataFrame, bool]":
+    """Returns a table whose numbers are written with points, and whether they were written with commas.
+
+    Args:
+      frame: What was read of a file that commas do not separate; text where a column is not of numbers alone.
+      path: The file, for messages.
+      text_columns: Columns that are left as they are.
+
+    Raises:
+      UsageError: If the commas may group thousands, or other numbers have decimal points.
+    """
+    written = {}
+    for name in frame.columns.difference(list(text_columns), sort=False):
+        if frame[name].dtype == object:
+            cells = frame[name].dropna().map(str).str.strip()
+            is_decimal = cells.str.fullmatch(_DECIMAL)
+            is_number = is_decimal | cells.str.fullmatch(f"{_WHOLE}|{_POINTS}")
+            if is_decimal.any() and is_number.mean() >= _MOSTLY:
+                written[name] = cells
+    if not written:
+        return frame, False
+    first = next(iter(written))
+    if all(cells[cells.str.contains(",")].str.fullmatch(_GROUPED).all() for cells in written.values()):
+        raise UsageError(
+            f"It cannot be told whether the comma of {_example(written[first])!r} in column {first!r} of {path} is a "
+            "decimal comma or groups thousands: save its numbers without groups, or leave the column out with "
+            "--ignore_columns."
+        )
+    pointed = [name for name in frame.select_dtypes("float") if (frame[name].dropna() % 1 != 0).any()]
+    pointed += [name for name, cells in written.items() if cells.str.fullmatch(r"[+-]?\d*\.\d+").any()]
+    for name in pointed:
+        if name not in written or not written[name].str.fullmatch(f"{_DECIMAL}|{_WHOLE}|{_POINTS}").all():
+            raise UsageError(
+                f"{path} has decimal commas in column {first!r} and decimal points in column {name!r}: save all its "
+                "numbers with points."
+            )
+    for name, cells in written.items():
+        points = cells.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+        is_number = cells.str.fullmatch(f"{_DECIMAL}|{_WHOLE}|{_POINTS}")
+        frame = frame.assign(**{name: points.where(is_number, cells).reindex(frame.index)})
+    return frame, True
+
+
+def _example(cells: "pd.Series") -> str:
+    return cells[cells.str.contains(",")].iloc[0]

@@ -1,0 +1,94 @@
+"""What became of a table's columns and rows: for `config.json`, and in lines to print."""
+
+import collections
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from data import columns, statistics
+from data.table_file import Table
+from data.table_roles import Roles
+
+_PRINTED = 20  # Of more columns, only so many have a line.
+
+
+def of_columns(
+    table: Table, roles: Roles, clients: int, labels: int, learned: columns.Learned, encoded: columns.Encoded
+) -> list[dict[str, Any]]:
+    """Returns what each column is used for, and as what, in the table's order.
+
+    Args:
+      table: The table.
+      roles: What its columns are for.
+      clients: Clients that the client column tells apart.
+      labels: Classes of the label column.
+      learned: What is known of features.
+      encoded: What became of them.
+    """
+    uses = {name: "feature" for name in roles.features} | {name: "reward" for name in roles.rewards}
+    found = []
+    for name in table.frame.columns:
+        if name == roles.client:
+            found.append({"name": name, "use": "client", "kind": "category", "categories": clients})
+        elif name == roles.label:
+            found.append({"name": name, "use": "label", "kind": "category", "categories": labels})
+        elif name in roles.rewards:
+            found.append({"name": name, "use": "reward", "kind": "number"})
+        elif name in uses:
+            found.append({"name": name, "use": "feature"} | _of_feature(learned[name], encoded, name))
+        else:
+            why = "--ignore_columns" if name in roles.ignored else "not in --feature_columns"
+            found.append({"name": name, "use": "none", "kind": "dropped", "why": why})
+    return found + [
+        {"name": name, "use": "none", "kind": "dropped", "why": "it has no name"} for name in table.nameless
+    ]
+
+
+def _of_feature(known: statistics.OfColumn | None, encoded: columns.Encoded, name: str) -> dict[str, Any]:
+    if known is None:
+        return {"kind": "dropped", "why": "no value in training rows"}
+    if isinstance(known, statistics.Categories):
+        gaps = encoded.missing_as_category.get(name)
+        count = len(known.categories) - (columns.MISSING_CATEGORY in known.categories)
+        return {"kind": "category", "categories": count} | ({"missing": gaps} if gaps else {})
+    gaps = encoded.imputed.get(name)
+    imputed = {"imputed": gaps} if gaps else {}
+    if isinstance(known, statistics.Dates):
+        return {"kind": "date", "hours": known.has_times} | imputed
+    return {"kind": "number"} | imputed
+
+
+def lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yields what is printed of a table's report, a line each column; nothing of other data's report."""
+    if "columns" not in report:
+        return
+    described: Sequence[Mapping[str, Any]] = report["columns"]
+    form = ", ".join(f"{what} {value}" for what, value in report.get("form", {}).items())
+    yield f"{report['rows']} rows of {report['clients']} clients{f' ({form})' if form else ''}; of the columns:"
+    width = max(len(column["name"]) for column in described[:_PRINTED])
+    for column in described[:_PRINTED]:
+        yield f"  {column['name']:<{width}}  {column['use']:<7}  {_kind(column)}"
+    if rest := described[_PRINTED:]:
+        kinds = collections.Counter(f"{column['use']}, {column['kind']}" for column in rest)
+        told = "; ".join(f"{kind}: {count}" for kind, count in kinds.items())
+        yield f"  and {len(rest)} more ({told}), all in config.json"
+    dropped = report["dropped_rows"]
+    for why, count in dropped.items() if isinstance(dropped, Mapping) else [("without_client_or_label", dropped)]:
+        if count:
+            yield f"  {count} rows dropped: {why.replace('_', ' ')}"
+    for word, count in report.get("missing_values", {}).items():
+        yield f"  {count} cells hold {word!r}: missing"
+
+
+def _kind(column: Mapping[str, Any]) -> str:
+    kind = column["kind"]
+    if "categories" in column:
+        kind += f" ({column['categories']})"
+    if column.get("hours"):
+        kind += " with times"
+    if "why" in column:
+        kind += f" ({column['why']})"
+    if column.get("imputed"):
+        kind += f", {column['imputed']} imputed"
+    if column.get("missing"):
+        kind += f", {column['missing']} missing"
+    return kind
