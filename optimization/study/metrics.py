@@ -16,6 +16,7 @@ class Metric(str):
       drawn: Whether it is drawn before the others, and even where it never changes.
       marks: Whether it is 1 in rounds that plots mark, and 0 in others.
       told: Whether its last value stands in tables of runs.
+      recent: Whether the mean over the last tenth of the rounds stands there, because single rounds vary.
       formerly: Its name in the tables of earlier programs, if that was another.
     """
 
@@ -25,6 +26,7 @@ class Metric(str):
     drawn: bool
     marks: bool
     told: bool
+    recent: bool
     formerly: str
 
     def __new__(
@@ -37,12 +39,14 @@ class Metric(str):
         drawn: bool = False,
         marks: bool = False,
         told: bool = False,
+        recent: bool = False,
         formerly: str = "",
     ) -> "Metric":
         """Declares it."""
         metric = super().__new__(cls, name)
         metric.about, metric.better, metric.evaluated = about, better, evaluated
-        metric.drawn, metric.marks, metric.told, metric.formerly = drawn, marks, told, formerly
+        metric.drawn, metric.marks, metric.told, metric.recent = drawn, marks, told, recent
+        metric.formerly = formerly
         return metric
 
 

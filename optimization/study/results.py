@@ -30,6 +30,7 @@ class Run:
       flags: All flags.
       command: The command line, quoted for a shell.
       privacy: `privacy.json`, empty without one.
+      data_report: What became of the data; empty where nothing was to say.
     """
 
     folder: pathlib.Path
@@ -37,6 +38,7 @@ class Run:
     flags: Mapping[str, Any]
     command: str
     privacy: Mapping[str, Any]
+    data_report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
@@ -108,6 +110,7 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]]) -> Run:
         flags=flags,
         command=command,
         privacy=read_json(privacy) if privacy.exists() else {},
+        data_report=config.get("data_report") or {},
     )
 
 

@@ -36,11 +36,11 @@ def program(settings: cli.Settings) -> int:
         raise UsageError("No run is named: give run folders, as in: report runs/a runs/b.")
     output = pathlib.Path(settings.output)
     files.check_output("output", output, (".html",))
-    found, problems = page.read(pathlib.Path(cli.user_path(folder)) for folder in named)
-    if not found:
-        raise UsageError(" ".join(problems))
-    files.replace(output, page.page(found, settings.title, problems).encode())
-    for problem in problems:
+    found = page.read(pathlib.Path(cli.user_path(folder)) for folder in named)
+    if not found.runs:
+        raise UsageError(" ".join([*found.problems, *found.waiting]))
+    files.replace(output, page.page(found, settings.title).encode())
+    for problem in found.problems:
         print(f"Left out: {problem}", file=sys.stderr)
     print(output)
-    return 1 if problems else 0
+    return 1 if found.problems else 0

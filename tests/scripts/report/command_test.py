@@ -1,6 +1,7 @@
 """Tests of scripts.report.command."""
 
 import base64
+import io
 import json
 import pathlib
 import re
@@ -9,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import metrics
+from bandits import metrics, studies
 from data.errors import UsageError
 from optimization.privacy import mechanisms
-from scripts.report import command as report
+from scripts.report import command, page
 
 _CHROMIUM = pathlib.Path("/usr/bin/chromium")
 _CHROMEDRIVER = pathlib.Path("/usr/bin/chromedriver")
@@ -37,12 +38,26 @@ def _run(folder, rewards, **flags):
 
 def _report(tmp_path, *arguments) -> tuple[int, str]:
     output = tmp_path / "report.html"
-    status = report.program(report.define().parse(["report", *map(str, arguments), f"--output={output}"]))
+    status = command.program(command.define().parse(["report", *map(str, arguments), f"--output={output}"]))
     return status, output.read_text()
 
 
-def _data(page) -> dict:
+def _data(page) -> list[dict]:
     return json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+
+
+def _panels(page) -> dict[str, dict]:
+    """Returns the panels of the first part by their columns."""
+    return {panel["column"]: panel for group in _data(page)[0]["groups"] for panel in group["panels"]}
+
+
+def _tables(page) -> list[list[list[str]]]:
+    """Returns the texts of all tables' cells."""
+    tables = []
+    for table in re.findall(r"<table.*?</table>", page, re.DOTALL):
+        rows = [re.findall(r"<t[hd]\b.*?>(.*?)</t[hd]>", row, re.DOTALL) for row in table.split("<tr>")[1:]]
+        tables.append([[re.sub(r"<.*?>", " ", cell).strip() for cell in row] for row in rows])
+    return tables
 
 
 def _numbers(packed) -> list[float]:
@@ -57,84 +72,122 @@ def two_runs(tmp_path):
     return tmp_path
 
 
-def test_curves_are_means_and_ranges_over_seeds(two_runs):
+def test_results_come_first_an_arm_a_row_the_best_first(two_runs):
     status, page = _report(two_runs, two_runs / "one", f"--runs={two_runs / 'many'}")
-    data = _data(page)
+    head, first, second = _tables(page)[0]
     assert status == 0
-    assert [run["label"] for run in data["runs"]] == ["one", "many"]
-    assert [panel["column"] for panel in data["panels"]] == [
-        metrics.AVERAGE_REWARD,
-        metrics.ROUND_REWARD,
-        "seconds",
-        "other/metric",
+    assert head == ["arm", "seeds", "Round reward, last round", "interval", "Running average reward", "rounds"]
+    assert first == ["lr 0.1", "one seed", "0.7500", "", "0.6250", "2"]
+    half = 12.7062047 * 0.125  # Student's t of one degree of freedom, and the error of the mean.
+    assert second[:3] == ["lr 0.05", "2", f"0.6250  {0.625 - half:.4f} to {0.625 + half:.4f}"]
+    assert page.index('class="results"') < page.index('class="legend"') < page.index("<summary>Commands")
+
+
+def test_curves_are_means_and_ranges_over_seeds_and_say_so(two_runs):
+    _, page = _report(two_runs, two_runs / "one", two_runs / "many")
+    (part,) = _data(page)
+    assert [arm["label"] for arm in part["arms"]] == ["lr 0.1", "lr 0.05"]
+    assert [(group["title"], [panel["column"] for panel in group["panels"]]) for group in part["groups"]] == [
+        ("Results", [metrics.ROUND_REWARD, metrics.AVERAGE_REWARD]),
+        ("Seconds", ["seconds"]),
+        ("Other columns", ["other/metric"]),
     ]
-    one, many = data["panels"][1]["curves"]
+    panel = _panels(page)[metrics.ROUND_REWARD]
+    one, many = panel["curves"]
     assert _numbers(one["mean"]) == [0.5, 0.75]
     assert "low" not in one
     assert [_numbers(many[edge]) for edge in ("mean", "low", "high")] == [[0.5, 0.625], [0.0, 0.5], [1.0, 0.75]]
-    assert "privacy/epsilon, infinite" in page
-    assert "other/constant is always 4." in page
+    assert panel["caption"] == "line: mean, band: range over 2 seeds; without a band: one seed"
+    assert "Not drawn: privacy/epsilon is never finite: nothing is guaranteed; other/constant is always 4." in page
 
 
-def test_the_table_says_what_an_epsilon_assumes_and_what_is_proven(two_runs):
+def test_chance_and_ceiling_are_marked(tmp_path):
+    for bandit, reward in (("uniform", 0.1), ("softmax", 0.6), ("supervised_mse", 0.9)):
+        for seed in (0, 1):
+            _run(tmp_path / bandit / f"seed_{seed}", [reward], bandits_type=bandit, seed=seed)
+    _, page = _report(tmp_path, tmp_path)
+    table = _tables(page)[0]
+    assert table[0][3] == "from chance to ceiling"
+    assert [row[0] for row in table[1:]] == ["supervised_ mse   ceiling", "softmax", "uniform   chance"]
+    assert [row[3].split("  ")[-1] for row in table[1:]] == ["", "62% of the way", ""]
+
+
+def test_the_results_say_what_an_epsilon_assumes_and_what_is_proven(two_runs):
     mechanism = mechanisms.Mechanism("dpsgd", 1.0, population=500, cohort=20, delta=1e-5)
     spent = mechanism.report(40)
     (two_runs / "one" / "privacy.json").write_text(json.dumps(spent))
     _, page = _report(two_runs, two_runs / "one")
-    titles = re.findall(r"<th><button>(.*?)</button>", page)
-    cells = dict(zip(titles, re.findall(r"<td.*?>(.*?)</td>", page), strict=True))
-    assert cells["epsilon"] == f"{spent['epsilon']:.5g}"
-    assert cells["epsilon assumes"] == "Poisson sampling, though cohorts have a fixed size"
-    assert float(cells["epsilon, proven"]) == pytest.approx(spent["guarantees"][1]["epsilon_pld"], rel=1e-4)
+    head, cells = _tables(page)[0]
+    proven = spent["guarantees"][1]["epsilon_pld"]
+    assert dict(zip(head, cells, strict=True))["epsilon"].split("  ") == [
+        f"{spent['epsilon']:.4g}",
+        "delta 1e-05",
+        "assumes Poisson sampling, though cohorts have a fixed size",
+        f"proven: {proven:.4g}",
+    ]
 
 
-def test_the_table_has_the_flags_that_differ_and_every_command_is_told(two_runs):
+def test_flags_that_differ_single_runs_data_and_commands_come_last(two_runs):
+    config = json.loads((two_runs / "one" / "config.json").read_text())
+    (two_runs / "one" / "config.json").write_text(json.dumps(config | {"data_report": {"dropped": {"<a>": 3}}}))
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
-    titles = re.findall(r"<th><button>(.*?)</button>", page)
-    outcomes = ["rounds", metrics.AVERAGE_REWARD, "seconds a round, median"]
-    assert titles == ["run", "--learning_rate", "--seed", *outcomes]
-    assert '<tr><td>many/seed_1</td><td data-value="0.05">0.05</td><td>1</td><td>2</td><td data-value="0.875">' in page
-    assert "<dt>many/seed_1</dt><dd><code>run --x=seed_1</code>" in page
+    _, flags, single = _tables(page)
+    assert flags == [["arm", "--learning_rate"], ["lr 0.1", "0.1"], ["lr 0.05", "0.05"]]
+    assert single[3] == ["lr 0.05", "1", "0.75", "0.875", "2", "0.5", str(two_runs / "many" / "seed_1")]
+    assert "<dt>dropped</dt><dd>" in page
+    assert "<dt>&lt;a&gt;</dt><dd>3</dd>" in page
+    assert "<dt>lr 0.05</dt><dd><code>run --x=seed_0</code><p>Likewise with seed 1.</p>" in page
+    assert re.findall(r"<summary>(\w.*?)</summary>", page)[-4:] == [
+        "Flags that differ",
+        "Single runs",
+        "Data",
+        "Commands",
+    ]
 
 
-def test_metrics_of_any_study_are_shown_as_they_are_declared(two_runs):
-    table = pd.read_csv(two_runs / "one" / "metrics.csv")
-    table["federated/regret"] = table["centralised/regret"] = [3.0, 4.5]
+def test_metrics_of_any_study_are_shown_as_it_declares_them(two_runs):
+    columns = studies.load("bandits.ads.run_ads").columns
+    table = pd.DataFrame([[1, *range(len(columns))], [2, *range(1, 1 + len(columns))]], columns=["round_num", *columns])
     table.to_csv(two_runs / "one" / "metrics.csv", index=False)
-    _, page = _report(two_runs, two_runs / "one")
-    titles = {panel["column"]: panel["title"] for panel in _data(page)["panels"]}
-    assert titles["federated/regret"] == "regret so far, federated (federated/regret)"
-    assert titles["seconds"] == "Seconds a round (seconds)"
-    assert titles["other/metric"] == "other/metric"
-    heads = re.findall(r"<th><button>(.*?)</button>", page)
-    assert "federated/regret" in heads
-    assert "centralised/regret" not in heads
+    _, page = _report(two_runs, two_runs / "one", two_runs / "many")
+    titles = {panel["column"]: panel["title"] for panel in _panels(page).values()}
+    assert titles["federated/regret"] == "regret so far, federated"
+    assert _tables(page)[0][0] == ["arm", "seeds", "clicks so far, federated", *(f"{what}, federated" for what in (
+        "clicks an impression", "regret so far")), "rounds"]  # fmt: skip
+    assert "<h2>run_ads</h2>" in page
+    assert len(_data(page)) == 2
 
 
 def test_long_curves_are_thinned_to_their_last_round(tmp_path):
     _run(tmp_path / "long", np.arange(2500) / 2500)
     _, page = _report(tmp_path, tmp_path / "long")
-    curve = _data(page)["panels"][1]["curves"][0]
+    curve = _panels(page)[metrics.ROUND_REWARD]["curves"][0]
     assert (curve["x0"], curve["dx"], curve["points"]) == (1, 3, 834)
     assert _numbers(curve["mean"])[-1] == pytest.approx(2499 / 2500)
     assert "more than 1,000 rounds" in page
 
 
+def test_of_many_arms_the_best_are_drawn_first(tmp_path):
+    for index in range(20):
+        _run(tmp_path / f"run_{index}", [index / 20], clip_norm=index)
+    _, page = _report(tmp_path, tmp_path)
+    assert [arm["label"] for arm in _data(page)[0]["arms"] if not arm["shown"]] == [
+        f"clip norm {index}" for index in (0, 1, 2, 3, 4, 5, 6, 7)
+    ]
+    assert "The 12 best and the references are drawn" in page
+
+
 def test_what_comes_from_files_is_escaped(tmp_path):
     name = "<script>alert(1)<"
-    _run(tmp_path / name, [0.5], value="<b>&")
+    _run(tmp_path / "evil", [0.5], value="<b>&", kind_type=name)
     _run(tmp_path / "plain", [0.5], value="$title")
-    _, page = _report(tmp_path, tmp_path / name, tmp_path / "plain", "--title=<i>")
+    _, page = _report(tmp_path, tmp_path / "evil", tmp_path / "plain", "--title=<i>")
     own = page[page.index("</head>") :]
     assert name not in own
     assert "<b>&" not in own
-    assert "<td>$title</td>" in own
-    assert _data(page)["runs"][0] == {
-        "label": name,
-        "name": "&lt;script&gt;alert(1)&lt;",
-        "colour": "#0072B2",
-        "dash": "solid",
-    }
+    assert '<td class="text">$title</td>' in own
+    look = _data(page)[0]["arms"][0]
+    assert (look["label"], look["name"]) == (name, "&lt;script&gt;alert(1)&lt;")
 
 
 def test_an_unreadable_run_is_named_and_the_others_reported(two_runs, capsys):
@@ -143,6 +196,24 @@ def test_an_unreadable_run_is_named_and_the_others_reported(two_runs, capsys):
     assert status == 1
     assert "one/config.json is not readable" in capsys.readouterr().err
     assert "one/config.json is not readable" in page
+
+
+def test_runs_without_a_finished_round_are_counted(two_runs):
+    (two_runs / "one" / "metrics.csv").write_text("round_num,reward\n")
+    _run(two_runs / "begun", [0.5])
+    (two_runs / "begun" / "metrics.csv").unlink()
+    status, page = _report(two_runs, two_runs)
+    assert status == 0
+    assert "2 runs in 1 arm · 2 runs without a finished round" in page
+
+
+def test_a_page_can_be_written_before_there_is_a_run(tmp_path):
+    _run(tmp_path / "grid" / "seed_0", [0.5])
+    (tmp_path / "grid" / "seed_0" / "metrics.csv").unlink()
+    assert page.write([tmp_path], tmp_path / "page.html", "Grid") == []
+    text = (tmp_path / "page.html").read_text()
+    assert "0 runs in 0 arms · 1 run without a finished round" in text
+    assert _data(text) == []
 
 
 @pytest.mark.parametrize(
@@ -155,7 +226,7 @@ def test_an_unreadable_run_is_named_and_the_others_reported(two_runs, capsys):
 )
 def test_bad_usage_is_explained(arguments, message):
     with pytest.raises(UsageError, match=message):
-        report.program(report.define().parse(["report", *arguments]))
+        command.program(command.define().parse(["report", *arguments]))
 
 
 @pytest.fixture
@@ -178,34 +249,81 @@ def browser(tmp_path):
 @pytest.mark.slow
 def test_the_page_works_in_a_browser(two_runs, browser):
     """One test for all claims, because a browser takes seconds to start."""
+    from PIL import Image
     from selenium.webdriver.support.wait import WebDriverWait
 
     _report(two_runs, two_runs / "one", two_runs / "many")
-    screen = {"width": 390, "height": 3000, "deviceScaleFactor": 1, "mobile": True}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-    browser.get((two_runs / "report.html").as_uri())
-    lines = f"return document.querySelectorAll('[data-column=\"{metrics.ROUND_REWARD}\"] path.js-line').length"
+
+    def look(width, scheme):
+        """Opens the page on a screen."""
+        screen = {"width": width, "height": 3000, "deviceScaleFactor": 1, "mobile": width < 400}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        browser.get((two_runs / "report.html").as_uri())
+        wait(lambda: script(lines) == 4)
+        assert script("return document.documentElement.scrollWidth") == width
+
+    def wait(condition):
+        WebDriverWait(browser, 60).until(lambda _: condition())
+
+    def pixels() -> np.ndarray:
+        """Returns the plot of the round's reward, as uint8 [height, width, 3]."""
+        found = script(f"return JSON.stringify({plot}.getBoundingClientRect())")
+        clip = {name: json.loads(found)[name] for name in ("x", "y", "width", "height")} | {"scale": 1}
+        picture = browser.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
+        return np.array(Image.open(io.BytesIO(base64.b64decode(picture["data"]))).convert("RGB"))
+
+    def share(colour) -> float:
+        """Returns the share of the plot's pixels that have nearly a colour."""
+        return float(np.mean(np.abs(pixels().astype(int) - colour).max(axis=2) < 40))
+
+    script = browser.execute_script
+    plot = f"document.querySelector('[data-column=\"{metrics.ROUND_REWARD}\"]')"
     # The run of one seed is a line; the other is one too, with the two edges of its band.
-    WebDriverWait(browser, 60).until(lambda driver: driver.execute_script(lines) == 4)
-    curve = browser.execute_script(
-        f"return document.querySelector('[data-column=\"{metrics.ROUND_REWARD}\"] path.js-line').getBBox()"
-    )
-    assert curve["width"] > 200
-    assert browser.execute_script("return document.querySelectorAll('.js-plotly-plot').length") == 4
-    assert browser.execute_script("return document.documentElement.scrollWidth") == 390
+    lines = f"return {plot}.querySelectorAll('path.js-line').length"
+    blue, orange = (0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)
+    look(1280, "dark")
+    assert share((0x14, 0x17, 0x1A)) > 0.5
+    assert share((0x3B, 0x94, 0xD6)) > 0.001
+    look(390, "light")
+    assert share((255, 255, 255)) > 0.5
+    assert min(share(blue), share(orange)) > 0.001
 
     one, many = browser.find_elements("css selector", ".legend button")
     many.click()
-    WebDriverWait(browser, 60).until(lambda driver: driver.execute_script(lines) == 1)
+    wait(lambda: script(lines) == 1)
+    assert share(orange) == 0.0
     assert (one.get_attribute("aria-pressed"), many.get_attribute("aria-pressed")) == ("true", "false")
     many.click()
-    WebDriverWait(browser, 60).until(lambda driver: driver.execute_script(lines) == 4)
+    wait(lambda: script(lines) == 4)
 
-    names = "return [...document.querySelectorAll('tbody tr')].map(row => row.cells[0].textContent)"
-    assert browser.execute_script(names) == ["one", "many/seed_0", "many/seed_1"]
-    rate = browser.find_elements("css selector", "th button")[1]
-    rate.click()
-    assert browser.execute_script(names) == ["many/seed_0", "many/seed_1", "one"]
-    rate.click()
-    assert browser.execute_script(names) == ["one", "many/seed_0", "many/seed_1"]
+    drawn = "return document.querySelectorAll('.js-plotly-plot').length"
+    assert script(drawn) == 2
+    details = browser.find_elements("css selector", "details.curves")
+    for count, one in enumerate(details, start=3):
+        one.find_element("css selector", "summary").click()
+        wait(lambda count=count: script(drawn) == count)
+    assert len(details) == 2
+
+    names = "return [...document.querySelectorAll('.results tbody tr')].map(row => row.cells[0].textContent)"
+    assert script(names) == ["lr 0.1", "lr 0.05"]
+    mean = browser.find_elements("css selector", ".results th button")[2]
+    script("arguments[0].scrollIntoView()", mean)
+    mean.click()
+    assert script(names) == ["lr 0.05", "lr 0.1"]
+    mean.click()
+    assert script(names) == ["lr 0.1", "lr 0.05"]
+    # What is wider than a phone scrolls, with a bar and with shadows.
+    assert script("const s = document.querySelector('.scroll'); return s.scrollWidth > s.clientWidth")
+
+    # Printed in the dark, it is light, and what was folded is unfolded until it is printed.
+    look(1280, "dark")
+    script("dispatchEvent(new Event('beforeprint'))")
+    assert script(drawn) == 4
+    assert script(f"return {plot}._fullLayout.font.color") == "#3c444c"
+    assert script("return document.querySelectorAll('details.curves[open]').length") == 2
+    script("dispatchEvent(new Event('afterprint'))")
+    assert script("return document.querySelectorAll('details.curves[open]').length") == 0
+    assert script(f"return {plot}._fullLayout.font.color") == "#c9ced3"
     assert browser.get_log("browser") == []

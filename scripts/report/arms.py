@@ -1,0 +1,305 @@
+"""Arms: runs that differ in their seed alone, what they are called, what they gave, and what they lie between."""
+
+import dataclasses
+import json
+import math
+import pathlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bandits import registry, studies
+from optimization.study import run_folder
+from optimization.study.frame import Study
+from optimization.study.metrics import Metric
+from scripts import runs
+
+CHANCE, CEILING = "chance", "ceiling"
+CONFIDENCE = 0.95
+# Flags that say where, with which seed and how runs are executed, not what an arm is.
+_FREE = run_folder.FREE_FLAGS | {"seed", "repeat", "list_presets"}
+_CHOICES = ("_type", "_rule", "_selection", "algorithm", "scenario")  # How flags end whose values speak for themselves.
+_SHORTER = (("bandits_", ""), ("learning_rate", "lr"), ("_freq", ""), ("total_rounds", "rounds"), ("_", " "))
+_LONGEST_NAME = 60
+_KEY_LENGTH = 12
+
+
+class Estimate(NamedTuple):
+    """The mean over an arm's seeds.
+
+    Attributes:
+      mean: The mean.
+      low: Lower end of its interval of confidence; the mean, if there is one seed.
+      high: Upper end.
+      seeds: How many seeds there are; of one, there is no interval.
+    """
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+    def meets(self, other: "Estimate") -> bool:
+        """Returns whether both have intervals, and these have a value in common."""
+        return min(self.seeds, other.seeds) > 1 and self.low <= other.high and other.low <= self.high
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """Runs that differ in their seed alone.
+
+    Attributes:
+      name: What it is called: the flags in which it differs from the others of its part.
+      runs: Its runs, by seed.
+      role: `CHANCE` for uniformly random actions, `CEILING` where all rewards are shown, else empty.
+    """
+
+    name: str
+    runs: tuple[runs.Run, ...]
+    role: str = ""
+    _known: dict[str, Estimate | None] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """Flags that all its runs share and that are set."""
+        return _shared(self.runs[0])
+
+    def estimate(self, column: str) -> Estimate | None:
+        """Returns the mean of what its runs gave; None where none has a finite value."""
+        if column not in self._known:
+            values = [value for run in self.runs if (value := outcome(run, column)) is not None]
+            self._known[column] = estimate(values)
+        return self._known[column]
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Arms of one study and task, which can be compared.
+
+    Attributes:
+      title: The study and the task.
+      study: The study; None for tables of other programs.
+      arms: The arms, in the order of their folders.
+    """
+
+    title: str
+    study: Study | None
+    arms: tuple[Arm, ...]
+
+    @property
+    def columns(self) -> tuple[Metric, ...]:
+        """What is told of arms, the one by which they are ranked first."""
+        first = [self.study.ranked_by] if self.study else []
+        known = self.study.columns if self.study else runs.declared().values()
+        asked = [metric for metric in known if metric.recent] + first + [metric for metric in known if metric.told]
+        return tuple(metric for metric in dict.fromkeys(asked) if any(arm.estimate(metric) for arm in self.arms))
+
+    def ranked(self) -> list[Arm]:
+        """Returns the arms, the best first; those without a value last."""
+        if not self.columns:
+            return list(self.arms)
+        first = self.columns[0]
+        sign = 1 if first.better == "down" else -1
+        found = {id(arm): arm.estimate(first) for arm in self.arms}
+        return sorted(self.arms, key=lambda arm: sign * one.mean if (one := found[id(arm)]) else math.inf)
+
+    def reference(self, arm: Arm, role: str) -> Arm | None:
+        """Returns the arm of a role whose flags differ least from an arm's."""
+        others = [other for other in self.arms if other.role == role]
+        return min(others, key=lambda other: _differing(arm.flags, other.flags)) if others else None
+
+    def place(self, arm: Arm) -> str:
+        """Returns in words where an arm lies between chance and ceiling, by the column that ranks; empty if unknown."""
+        if arm.role or not self.columns:
+            return ""
+        compared = (arm, self.reference(arm, CHANCE), self.reference(arm, CEILING))
+        mean, chance, ceiling = (one.estimate(self.columns[0]) if one else None for one in compared)
+        if mean is None:
+            return ""
+        if chance and mean.meets(chance):
+            return "not told from chance"
+        if ceiling and mean.meets(ceiling):
+            return "not told from the ceiling"
+        if chance and ceiling and ceiling.mean > chance.mean:
+            share = (mean.mean - chance.mean) / (ceiling.mean - chance.mean)
+            return f"{share:.0%} of the way" if share >= 0 else "below chance"
+        if chance and min(mean.seeds, chance.seeds) > 1:
+            return "above chance" if mean.mean > chance.mean else "below chance"
+        return ""
+
+
+def parts(found: Iterable[runs.Run]) -> list[Part]:
+    """Returns the arms of runs, by study and task."""
+    together: dict[tuple, list[runs.Run]] = {}
+    for run in found:
+        task = tuple(str(run.flags[name]) for name in ("task_type", "data_file") if run.flags.get(name))
+        together.setdefault((_study(run), *task), []).append(run)
+    made = []
+    for (module, *names), some in together.items():
+        program = next((name for name, known in studies.STUDIES.items() if known == module), "")
+        title = ": ".join(filter(None, (program, " ".join(pathlib.Path(name).name for name in names))))
+        study = studies.load(module) if module else None
+        groups = _groups(some)
+        named = zip(_names(groups, study), groups, strict=True)
+        arms = (Arm(name, tuple(group), _role(group[0])) for name, group in named)
+        made.append(Part(title or "Runs", study, tuple(arms)))
+    return made
+
+
+def outcome(run: runs.Run, column: str) -> float | None:
+    """Returns a run's last finite value of a column; of a recent one, the mean of the last tenth of its rounds."""
+    import numpy as np
+
+    if column not in run.metrics:
+        return None
+    values = run.metrics[column].to_numpy(float)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return None
+    is_recent = isinstance(column, Metric) and column.recent
+    return float(values[-tenth(len(values)) :].mean()) if is_recent else float(values[-1])
+
+
+def tenth(rounds: int) -> int:
+    """Returns a tenth of the rounds, one at least."""
+    return max(1, rounds // 10)
+
+
+def estimate(values: Sequence[float]) -> Estimate | None:
+    """Returns the mean of values and its 95% interval by Student's t; None of no value."""
+    import numpy as np
+    from scipy import stats
+
+    if not len(values):
+        return None
+    mean, count = float(np.mean(values)), len(values)
+    error = float(stats.sem(values)) if count > 1 else 0.0
+    if error == 0.0:
+        return Estimate(mean, mean, mean, count)
+    low, high = stats.t.interval(CONFIDENCE, count - 1, loc=mean, scale=error)
+    return Estimate(mean, float(low), float(high), count)
+
+
+def differing(part: Part) -> list[str]:
+    """Returns the flags in which the arms of a part differ."""
+    return _that_differ([arm.flags for arm in part.arms])
+
+
+def _study(run: runs.Run) -> str | None:
+    """Returns the module of the study that wrote a run's metrics."""
+    found = (module for module in studies.STUDIES.values() if studies.load(module).ranked_by in run.metrics)
+    return next(found, None)
+
+
+def _shared(run: runs.Run) -> dict[str, Any]:
+    # With `resplit`, the seed of the clients is the run's.
+    left_out = _FREE | ({"partition_seed"} if run.flags.get("resplit") else set())
+    return {name: value for name, value in run.flags.items() if value is not None and name not in left_out}
+
+
+def _seed(run: runs.Run) -> str:
+    return str(run.flags.get("seed"))
+
+
+def _owner(run: runs.Run) -> pathlib.Path:
+    """Returns the folder that a run's seeds share."""
+    return run.folder.parent if run.folder.name == f"seed_{_seed(run)}" else run.folder
+
+
+def _groups(found: Iterable[runs.Run]) -> list[list[runs.Run]]:
+    """Returns runs that differ in their seed alone; where a seed was played twice, by folder."""
+    together: dict[str, list[runs.Run]] = {}
+    for run in found:
+        together.setdefault(json.dumps(_shared(run), sort_keys=True, default=str), []).append(run)
+    groups = []
+    for group in together.values():
+        if max(Counter(map(_seed, group)).values()) == 1:
+            groups.append(group)
+            continue
+        by_folder: dict[pathlib.Path, list[runs.Run]] = {}
+        for run in group:
+            by_folder.setdefault(_owner(run), []).append(run)
+        groups += by_folder.values()
+    return [sorted(group, key=lambda run: (len(_seed(run)), _seed(run))) for group in groups]
+
+
+def _role(run: runs.Run) -> str:
+    entry = registry.BANDITS.get(str(run.flags.get("bandits_type")))
+    if entry is None:
+        return ""
+    return CEILING if entry.supervised else CHANCE if entry.policy == "uniform" else ""
+
+
+def _that_differ(flags: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = sorted({name for one in flags for name in one})
+    return [name for name in names if len({json.dumps(one.get(name), default=str) for one in flags}) > 1]
+
+
+def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
+    return sum(first.get(name) != second.get(name) for name in {*first, *second})
+
+
+def _names(groups: Sequence[Sequence[runs.Run]], study: Study | None) -> list[str]:
+    """Returns what arms are called: what tells them apart, in as few flags as can be, or their folders' names."""
+    flags = [_shared(group[0]) for group in groups]
+    owners = [_owner(group[0]) for group in groups]
+    folders = runs.labels(map(_telling, owners))
+    chosen = _fewest(flags, _by_importance(flags, study))
+    named = [_words(one, chosen) for one in flags]
+    if len(groups) == 1 or not chosen or max(map(len, named)) > max(_LONGEST_NAME, *map(len, folders)):
+        named = folders
+    counts = Counter(named)
+    return [
+        name if counts[name] == 1 else f"{name} ({owner})"
+        for name, owner in zip(named, runs.labels(owners), strict=True)
+    ]
+
+
+def _telling(owner: pathlib.Path) -> pathlib.Path:
+    """Returns the folder whose name says what a run is: a grid's, where its only run has a hash for its name."""
+    is_hash = owner.parent.name == "runs" and len(owner.name.rpartition("-")[2]) == _KEY_LENGTH
+    return owner.parent.parent if is_hash and owner.name.startswith("run-") else owner
+
+
+def _by_importance(flags: Sequence[Mapping[str, Any]], study: Study | None) -> list[str]:
+    """Returns the flags that differ: choices first, then those that presets are known by."""
+    shown = list(study.shown_in_presets) if study else []
+
+    def rank(name: str) -> tuple:
+        values = {json.dumps(one.get(name), default=str) for one in flags}
+        return not name.endswith(_CHOICES), -len(values) if name.endswith(_CHOICES) else 0, name not in shown, name
+
+    return sorted(_that_differ(flags), key=rank)
+
+
+def _fewest(flags: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[str]:
+    """Returns the first flags that tell as many arms apart as all do, without numbers that others make superfluous."""
+
+    def told_apart(some: Iterable[str]) -> int:
+        some = list(some)
+        return len({json.dumps([one.get(name) for name in some], default=str) for one in flags})
+
+    chosen: list[str] = []
+    for name in names:
+        if told_apart([*chosen, name]) > told_apart(chosen):
+            chosen.append(name)
+    for name in [name for name in reversed(chosen) if not name.endswith(_CHOICES)]:
+        if told_apart(others := [other for other in chosen if other != name]) == told_apart(chosen):
+            chosen = others
+    return chosen
+
+
+def _words(flags: Mapping[str, Any], chosen: Sequence[str]) -> str:
+    return ", ".join(_word(name, flags.get(name)) for name in chosen if name in flags) or "default"
+
+
+def _word(name: str, value: Any) -> str:
+    short = name
+    for long, shorter in _SHORTER:
+        short = short.replace(long, shorter)
+    if isinstance(value, bool):
+        return short if value else f"no {short}"
+    if isinstance(value, str):
+        text = pathlib.PurePath(value).name if "/" in value else value
+        return text if name.endswith(_CHOICES) else f"{short} {text}"
+    return f"{short} {value:g}" if isinstance(value, int | float) else f"{short} {value}"

@@ -1,0 +1,231 @@
+"""The tables of a report, as HTML: results by arm, flags that differ, single runs, the data, commands."""
+
+import html
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from optimization.study.metrics import SECONDS, Metric
+from scripts.report import arms
+from scripts.report.arms import Arm, Part
+from scripts.report.plots import DASHES
+
+_ROWS = 1000  # Of single runs and of commands, so that the page stays small.
+_SCALES = ("interval", "beside chance", "from chance to ceiling")
+_LEFT = ' class="text"'
+_WIDTH, _HEIGHT = 150, 22  # Pixels of a picture of where an arm lies.
+
+
+def results(part: Part, looks: Sequence[Mapping[str, Any]]) -> str:
+    """Returns a row an arm, the best first: mean and interval of each result, and where it lies."""
+    columns, ranked = part.columns, part.ranked()
+    look = {id(arm): one for arm, one in zip(part.arms, looks, strict=True)}
+    roles = {arm.role for arm in part.arms} - {""}
+    has_scale, has_epsilon = bool(columns) and len(ranked) > 1, any(_epsilon(arm) for arm in ranked)
+    digits = {column: _digits([one.mean for arm in ranked if (one := arm.estimate(column))]) for column in columns}
+    span = _span(ranked, columns[0]) if has_scale else (0.0, 1.0)
+    heads = ["arm", "seeds"]
+    scale = _SCALES[2 if len(roles) > 1 else arms.CHANCE in roles]
+    for index, column in enumerate(columns):
+        heads += [_title(part, column)] + ([scale] if has_scale and index == 0 else [])
+    heads += (["epsilon"] if has_epsilon else []) + ["rounds"]
+    rows = []
+    for arm in ranked:
+        badge = f' <span class="badge">{arm.role}</span>' if arm.role else ""
+        name = f'{_sample(look[id(arm)])}<span class="name">{_breakable(arm.name)}</span>{badge}'
+        cells = [f'<th scope="row" data-value="{html.escape(arm.name)}">{name}</th>']
+        count = len(arm.runs)
+        cells.append(f'<td data-value="{count}">{count if count > 1 else "one seed"}</td>')
+        for index, column in enumerate(columns):
+            cells.append(_estimate(arm.estimate(column), digits[column]))
+            if has_scale and index == 0:
+                cells.append(_scale(part, arm, span, look[id(arm)]))
+        cells += ([_privacy(arm)] if has_epsilon else []) + [_rounds(arm)]
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    return _table(heads, rows, "results")
+
+
+def flags(part: Part) -> str:
+    """Returns the flags in which arms differ, a row an arm; empty if there are none."""
+    names = arms.differing(part)
+    if not names:
+        return ""
+    rows = [
+        f'<tr><th scope="row">{html.escape(arm.name)}</th>{"".join(_cell(arm.flags.get(name)) for name in names)}</tr>'
+        for arm in part.arms
+    ]
+    return _table(["arm", *(f"--{name}" for name in names)], rows)
+
+
+def single(part: Part) -> str:
+    """Returns a row a run: its folder and what it gave."""
+    columns, found = part.columns, [(arm, run) for arm in part.arms for run in arm.runs]
+    heads = [
+        "arm",
+        "seed",
+        *(_title(part, column) for column in columns),
+        "rounds",
+        "seconds a round, median",
+        "folder",
+    ]
+    rows = []
+    for arm, run in found[:_ROWS]:
+        seconds = float(run.metrics[SECONDS].median()) if SECONDS in run.metrics else None
+        values = [run.flags.get("seed"), *(arms.outcome(run, column) for column in columns)]
+        cells = "".join(map(_cell, [*values, int(run.metrics["round_num"].iloc[-1]), seconds, str(run.folder)]))
+        rows.append(f'<tr><th scope="row">{html.escape(arm.name)}</th>{cells}</tr>')
+    return _table(heads, rows) + _more(len(found))
+
+
+def data(part: Part) -> str:
+    """Returns what became of the data, once for all arms of which it is the same; empty where nothing is recorded."""
+    together: dict[str, list[str]] = {}
+    for arm in part.arms:
+        if report := arm.runs[0].data_report:
+            together.setdefault(json.dumps(report), []).append(arm.name)
+    whose = ("" if len(together) == 1 else f"<h4>{html.escape(', '.join(names))}</h4>" for names in together.values())
+    return "".join(head + _nested(json.loads(report)) for head, report in zip(whose, together, strict=True))
+
+
+def commands(part: Part) -> str:
+    """Returns the command of each arm; of seeds whose commands differ in nothing else, the first's."""
+    items = []
+    for arm in part.arms[:_ROWS]:
+        first, *others = arm.runs
+        seeds = ", ".join(str(run.flags.get("seed")) for run in others if run.command != first.command)
+        more = f"<p>Likewise with seed {html.escape(seeds)}.</p>" if seeds else ""
+        command = f"<code>{html.escape(first.command)}</code>"
+        items.append(f"<div><dt>{html.escape(arm.name)}</dt><dd>{command}{more}</dd></div>")
+    return f"<dl>{''.join(items)}</dl>" + _more(len(part.arms))
+
+
+def _table(heads: Sequence[str], rows: Sequence[str], kind: str = "") -> str:
+    head = "".join(
+        f'<th scope="col"{_LEFT * (title in _SCALES)}><button>{html.escape(title)}</button></th>' for title in heads
+    )
+    body = "\n".join(rows)
+    return (
+        f'<div class="scroll" tabindex="0"><table class="{kind}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def _more(count: int) -> str:
+    return f"<p>The first {_ROWS:,} of {count:,}.</p>" if count > _ROWS else ""
+
+
+def _title(part: Part, column: Metric) -> str:
+    if not column.recent:
+        return column.about
+    counts = {
+        arms.tenth(int(run.metrics[column].count())) for arm in part.arms for run in arm.runs if column in run.metrics
+    }
+    if len(counts) > 1:
+        return f"{column.about}, last tenth of the rounds"
+    return f"{column.about}, last {count} rounds" if (count := counts.pop()) > 1 else f"{column.about}, last round"
+
+
+def _digits(values: Sequence[float]) -> int:
+    """Returns how many decimals give the largest of some numbers four digits."""
+    largest = max((abs(value) for value in values), default=0.0)
+    return min(6, max(0, 3 - math.floor(math.log10(largest)))) if largest else 1
+
+
+def _estimate(one: arms.Estimate | None, digits: int) -> str:
+    if one is None:
+        return '<td data-value="">–</td>'
+    interval = f"<small>{one.low:.{digits}f} to {one.high:.{digits}f}</small>" if one.seeds > 1 else ""
+    return f'<td data-value="{one.mean!r}"><b>{one.mean:.{digits}f}</b>{interval}</td>'
+
+
+def _span(ranked: Sequence[Arm], column: str) -> tuple[float, float]:
+    """Returns the ends of the scale on which arms are drawn: all means, and a tenth more on both sides."""
+    means = [one.mean for arm in ranked if (one := arm.estimate(column))]
+    margin = 0.1 * (max(means) - min(means)) or abs(means[0]) or 1.0
+    return min(means) - margin, max(means) + margin
+
+
+def _scale(part: Part, arm: Arm, span: tuple[float, float], look: Mapping[str, Any]) -> str:
+    """Returns a picture of an arm's mean and interval beside its chance and ceiling, and the same in words."""
+    one = arm.estimate(part.columns[0])
+    if one is None:
+        return '<td data-value=""></td>'
+
+    def place(value: float) -> str:
+        return f"{_WIDTH * min(1.0, max(0.0, (value - span[0]) / (span[1] - span[0]))):.1f}"
+
+    marks = ""
+    for role in (arms.CHANCE, arms.CEILING):
+        other = part.reference(arm, role)
+        if other and (mean := other.estimate(part.columns[0])):
+            x = place(mean.mean)
+            marks += f'<line class="{role}" x1="{x}" x2="{x}" y1="1" y2="{_HEIGHT - 1}"/>'
+    middle = _HEIGHT // 2
+    words = html.escape(part.place(arm))
+    return (
+        f'<td class="scale" data-value="{one.mean!r}"><svg width="{_WIDTH}" height="{_HEIGHT}" aria-hidden="true">'
+        f'<line class="axis" x1="0" x2="{_WIDTH}" y1="{middle}" y2="{middle}"/>{marks}<g stroke="{look["colour"]}">'
+        f'<line class="interval" x1="{place(one.low)}" x2="{place(one.high)}" y1="{middle}" y2="{middle}"/>'
+        f'<circle cx="{place(one.mean)}" cy="{middle}" r="4" fill="{look["colour"]}"/></g></svg>'
+        f"<small>{words}</small></td>"
+    )
+
+
+def _sample(look: Mapping[str, Any]) -> str:
+    """Returns a piece of an arm's line."""
+    line = f'<line x2="28" y1="4" y2="4" stroke="{look["colour"]}" stroke-dasharray="{DASHES[look["dash"]]}"/>'
+    return f'<svg class="sample" aria-hidden="true">{line}</svg>'
+
+
+def _breakable(name: str) -> str:
+    """Returns a name as HTML that may be broken after the parts of its words."""
+    return html.escape(name).replace("_", "_<wbr>").replace("/", "/<wbr>")
+
+
+def _epsilon(arm: Arm) -> float | None:
+    found = [run.privacy.get("epsilon") for run in arm.runs]
+    return max((value for value in found if isinstance(value, int | float)), default=None)
+
+
+def _privacy(arm: Arm) -> str:
+    """Returns the epsilon of an arm, the largest of its runs, with what it assumes and what is proven."""
+    epsilon = _epsilon(arm)
+    if epsilon is None:
+        return '<td data-value="">none</td>'
+    run = next(run for run in arm.runs if run.privacy.get("epsilon") == epsilon)
+    words = [f"delta {run.privacy['delta']:.2g}"] if run.privacy.get("delta") else []
+    if assumed := "; ".join(run.privacy.get("epsilon_assumes", ())):
+        words.append(f"assumes {assumed}")
+        if proven := run.privacy.get("epsilon_proven"):
+            words.append(f"proven: {proven:.4g}")
+    lines = "".join(f"<small>{html.escape(word)}</small>" for word in words)
+    return f'<td class="epsilon" data-value="{epsilon!r}"><b>{epsilon:.4g}</b>{lines}</td>'
+
+
+def _rounds(arm: Arm) -> str:
+    counts = sorted({int(run.metrics["round_num"].iloc[-1]) for run in arm.runs})
+    planned = arm.flags.get("total_rounds")
+    text = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    more = f"<small>of {planned:,}</small>" if isinstance(planned, int) and counts[0] < planned else ""
+    return f'<td data-value="{counts[-1]}">{text}{more}</td>'
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return '<td data-value="">–</td>'
+    if isinstance(value, float):
+        return f'<td data-value="{value!r}">{value:.5g}</td>'
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f'<td data-value="{value}">{value}</td>'
+    return f'<td class="text">{html.escape(str(value))}</td>'
+
+
+def _nested(value: Any) -> str:
+    """Returns a value of a JSON file as nested lists."""
+    if isinstance(value, Mapping):
+        items = (f"<div><dt>{html.escape(str(name))}</dt><dd>{_nested(one)}</dd></div>" for name, one in value.items())
+        return f'<dl class="nested">{"".join(items)}</dl>'
+    if isinstance(value, list):
+        return html.escape(", ".join(one if isinstance(one, str) else json.dumps(one) for one in value)) or "–"
+    return html.escape(value if isinstance(value, str) else json.dumps(value))

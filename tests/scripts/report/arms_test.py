@@ -1,0 +1,158 @@
+"""Tests of scripts.report.arms."""
+
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bandits import metrics, studies
+from scripts import runs
+from scripts.report import arms
+
+
+def _run(name, rewards=(0.5,), seed=0, **flags):
+    table = pd.DataFrame({"round_num": range(1, len(rewards) + 1), metrics.ROUND_REWARD: rewards})
+    table[metrics.AVERAGE_REWARD] = table[metrics.ROUND_REWARD].expanding().mean()
+    return runs.Run(pathlib.Path(name), table, {"task_type": "digits", "seed": seed, **flags}, "run", {})
+
+
+def _names(*found) -> list[str]:
+    (part,) = arms.parts(found)
+    return [arm.name for arm in part.arms]
+
+
+def _part(**rewards) -> arms.Part:
+    """Returns the part of runs of a round, by the bandits that gave these rewards, a seed each."""
+    found = [
+        _run(f"{bandit}/seed_{seed}", [reward], seed, bandits_type=bandit)
+        for bandit, values in rewards.items()
+        for seed, reward in enumerate(values)
+    ]
+    (part,) = arms.parts(found)
+    return part
+
+
+def test_runs_that_differ_in_their_seed_are_an_arm_wherever_they_lie():
+    grid = [_run(f"runs/lr=1-0123456789ab/seed_{seed}", seed=seed, clip_norm=1.0) for seed in (2, 10)]
+    other = _run("elsewhere", seed=3, clip_norm=1.0, experiment_name="elsewhere", preset="x", bandits_mu=None)
+    third = _run("third", seed=3, clip_norm=2.0)
+    (part,) = arms.parts([*grid, other, third])
+    assert [[run.flags["seed"] for run in arm.runs] for arm in part.arms] == [[2, 3, 10], [3]]
+
+
+def test_a_seed_that_was_played_twice_does_not_count_twice():
+    assert _names(*(_run(f"{name}/seed_{seed}", seed=seed) for name in ("a", "b") for seed in (0, 1))) == ["a", "b"]
+
+
+def test_resplit_clients_are_no_difference():
+    found = [_run(f"x/seed_{seed}", seed=seed, resplit=True, partition_seed=seed) for seed in (0, 1)]
+    assert _names(*found) == ["x"]
+
+
+def test_studies_and_tasks_are_parts_of_their_own():
+    posterior = studies.load(studies.STUDIES["run_posterior"]).ranked_by
+    table = pd.DataFrame({"round_num": [1], posterior: [0.5]})
+    other = runs.Run(pathlib.Path("p"), table, {"task_type": "digits"}, "run", {})
+    wine = _run("wine", task_type="tabular", data_file="/data/wine.csv")
+    unknown = runs.Run(pathlib.Path("u"), pd.DataFrame({"round_num": [1]}), {}, "run", {})
+    titles = [part.title for part in arms.parts([_run("a"), other, wine, unknown])]
+    assert titles == ["run_federated: digits", "run_posterior: digits", "run_federated: tabular wine.csv", "Runs"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        (
+            [{"bandits_type": "softmax", "bandits_temperature": 0.1}, {"bandits_type": "falcon", "bandits_mu": 2.0}],
+            ["softmax", "falcon"],
+        ),
+        (
+            [{"bandits_type": kind, "bandits_deploy_freq": 5} for kind in ("softmax", "greedy")]
+            + [{"bandits_type": "softmax", "bandits_deploy_freq": 1}],
+            ["softmax, deploy 5", "greedy, deploy 5", "softmax, deploy 1"],
+        ),
+        ([{"server_learning_rate": 0.5}, {"server_learning_rate": 0.05}], ["server lr 0.5", "server lr 0.05"]),
+        ([{"adaptive_clipping": True}, {"adaptive_clipping": False}], ["adaptive clipping", "no adaptive clipping"]),
+        ([{"noise_multiplier": 0.5}, {}], ["noise multiplier 0.5", "default"]),
+        ([{"model": "/far/away/net"}, {"model": "mlp"}], ["model net", "model mlp"]),
+    ],
+)
+def test_an_arm_is_named_by_the_fewest_flags_in_which_arms_differ(flags, names):
+    assert _names(*(_run(f"runs/point-{index:012x}", **one) for index, one in enumerate(flags))) == names
+
+
+def test_folders_name_what_flags_do_not():
+    assert _names(_run("runs/mine")) == ["mine"]
+    assert _names(_run("runs/my_grid/runs/run-0123456789ab/seed_0")) == ["my_grid"]
+    long = "a table whose name is so long that no reader would know it again"
+    assert _names(_run("first", model=long + "1"), _run("second", model=long + "2")) == ["first", "second"]
+    twice = [_run(name, clip_norm=2.0) for name in ("a/x", "b/x")]
+    assert _names(_run("y", clip_norm=1.0), *twice) == ["clip norm 1", "clip norm 2 (a/x)", "clip norm 2 (b/x)"]
+
+
+def test_an_outcome_is_the_last_value_or_the_mean_of_the_last_tenth():
+    run = _run("a", [0.0] * 18 + [0.5, 1.0])
+    assert arms.outcome(run, metrics.ROUND_REWARD) == 0.75
+    assert arms.outcome(run, metrics.AVERAGE_REWARD) == 1.5 / 20
+    assert arms.outcome(run, "missing") is None
+    run.metrics["eval/reward"] = [0.25] + [np.nan] * 19
+    assert arms.outcome(run, metrics.HELD_OUT_REWARD) == 0.25
+
+
+def test_an_estimate_is_the_mean_and_students_interval():
+    one = arms.estimate([1.0, 2.0, 3.0])
+    assert one == (pytest.approx(2.0), pytest.approx(2 - 4.302653 / 3**0.5), pytest.approx(2 + 4.302653 / 3**0.5), 3)
+    assert arms.estimate([0.5]) == (0.5, 0.5, 0.5, 1)
+    assert arms.estimate([0.5, 0.5]) == (0.5, 0.5, 0.5, 2)
+    assert arms.estimate([]) is None
+
+
+def test_arms_lie_between_chance_and_ceiling():
+    part = _part(
+        uniform=[0.11, 0.11],
+        softmax=[0.5, 0.52],
+        greedy=[0.0, 0.4],
+        falcon=[0.7],
+        supervised_mse=[0.9, 0.92],
+        init=[0, 0],
+    )
+    assert [arm.role for arm in part.arms] == ["chance", "", "", "", "ceiling", ""]
+    places = {arm.name: part.place(arm) for arm in part.arms}
+    assert places == {
+        "uniform": "",
+        "softmax": "50% of the way",
+        "greedy": "not told from chance",
+        "falcon": "74% of the way",
+        "supervised_mse": "",
+        "init": "below chance",
+    }
+    assert [arm.name for arm in part.ranked()][:3] == ["supervised_mse", "falcon", "softmax"]
+
+
+def test_chance_alone_is_a_bound():
+    part = _part(uniform=[0.11, 0.11], softmax=[0.5, 0.52], falcon=[0.7], init=[0, 0])
+    assert [part.place(arm) for arm in part.arms] == ["", "above chance", "", "below chance"]
+
+
+def test_the_reference_of_an_arm_is_that_of_the_most_equal_flags():
+    found = [
+        _run(f"{bandit}{freq}", bandits_type=bandit, bandits_deploy_freq=freq)
+        for bandit in ("uniform", "softmax")
+        for freq in (1, 5)
+    ]
+    (part,) = arms.parts(found)
+    assert [part.reference(arm, arms.CHANCE).name for arm in part.arms[2:]] == [
+        "uniform, deploy 1",
+        "uniform, deploy 5",
+    ]
+
+
+def test_less_of_a_loss_is_better():
+    column = studies.load(studies.STUDIES["run_client_selection"]).ranked_by
+    found = [
+        runs.Run(pathlib.Path(name), pd.DataFrame({"round_num": [1], column: [loss]}), {"clip": loss}, "run", {})
+        for name, loss in (("a", 2.0), ("b", 1.0))
+    ]
+    (part,) = arms.parts(found)
+    assert [arm.name for arm in part.ranked()] == ["clip 1", "clip 2"]
