@@ -3,18 +3,14 @@
 Each comes from an archive in `--data_dir`, or is downloaded from where Keras' loaders find it. Pixels stay uint8.
 """
 
-import gzip
 import os
 import pathlib
-import pickle
-import tarfile
-import zlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from data import clients, download, files, keys, partition
+from data import cifar, clients, download, files, idx, keys, partition
 from data.errors import UsageError
 
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
@@ -144,11 +140,8 @@ def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
     for name in _FASHION_FILES:
         path = download.plain_file(f"{_KERAS}{name}", f"fashion-mnist-{name}", cache_dir)
         try:
-            with gzip.open(path) as file:
-                is_pixels = "images" in name
-                values = np.frombuffer(file.read(), np.uint8, offset=16 if is_pixels else 8)
-            parts.append(values.reshape(-1, *_GREY) if is_pixels else values)
-        except (OSError, EOFError, ValueError, zlib.error) as error:
+            parts.append(idx.read(path, "uint8", 3 if "images" in name else 1))
+        except ValueError as error:
             raise UsageError(f"{path} is damaged ({error}): delete it, and it is downloaded again.") from error
     return Split(*(files.checked_images(path, *pair, shape=_GREY, num_classes=10) for pair in (parts[:2], parts[2:])))
 
@@ -159,14 +152,8 @@ def _fetch_mnist(cache_dir: str | None) -> Split:
 
 def _fetch_cifar100(cache_dir: str | None) -> Split:
     path = download.plain_file(_CIFAR_ORIGIN, "cifar-100-python.tar.gz", cache_dir, _CIFAR_SHA256)
-    parts = []
-    with tarfile.open(path) as archive:
-        for part in ("train", "test"):
-            # A pickle runs what it says; this is the published one, whose checksum was just compared.
-            values = pickle.load(archive.extractfile(f"cifar-100-python/{part}"), encoding="bytes")  # type: ignore[arg-type]
-            pixels = values[b"data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-            parts.append(_examples(np.ascontiguousarray(pixels), np.array(values[b"fine_labels"])))
-    return Split(*parts)
+    with open(path, "rb") as file:  # Its checksum was just compared.
+        return Split(*(_examples(*part) for part in cifar.read_archive(file)))
 
 
 # Pools hold out as large a part as the official test sets are.

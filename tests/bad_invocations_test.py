@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import pathlib
+import pickle
 import re
 import shlex
 import sqlite3
@@ -149,6 +150,8 @@ TEXTS = {
     "tables/ads_twice.csv": "Ad 1,Ad 1\n1,0\n0,1\n",
     "tables/ads_two.csv": "Ad 1,Ad 2\n1,0\n0,2\n",
     "tables/one_ad.csv": "Ad 1\n1\n0\n",
+    "uci/processed.cleveland.data": "63,1,1,145,233,1,2,150,0,2.3,3,0,6,0\n1,2,three\n",
+    "strokes/data/1a/x/a.dat": "no statement",
     "hospitals/heart_disease_4sites.csv": "site,age\n1,2\n",
     "run/sound/config.json": CONFIG,
     "run/sound/metrics.csv": METRICS,
@@ -200,6 +203,22 @@ TEXTS = {
     "warm/flags/config.json": '{"flags": [1]}',
     "warm/other/config.json": '{"flags": {"reward": "binary", "threshold": 0.1, "compare_with": "target"}}',
 }
+
+
+def _idx(kind: int, sizes: tuple[int, ...], values: bytes) -> bytes:
+    return bytes((0, 0, kind, len(sizes))) + b"".join(size.to_bytes(4, "big") for size in sizes) + values
+
+
+IMAGES = {
+    "magic": gzip.compress(_idx(12, (2, 28, 28), bytes(1568))),
+    "cut": gzip.compress(_idx(8, (2, 28, 28), os.urandom(1568)))[:900],
+    "few": gzip.compress(_idx(8, (3, 28, 28), bytes(1568))),
+    "many": gzip.compress(_idx(8, (2, 28, 28), bytes(1569))),
+    "shape": gzip.compress(_idx(8, (2, 28, 27), bytes(1512))),
+    "labels": gzip.compress(_idx(8, (3, 28, 28), bytes(2352))),
+    "no_gzip": b"pixels",
+    "sound": gzip.compress(_idx(8, (2, 28, 28), bytes(1568))),
+}
 BYTES = {
     "words/stackoverflow.word_count": b"\xff\xfe\x80",
     "words/stackoverflow.tag_count": COUNTS["stackoverflow.tag_count"].encode(),
@@ -207,6 +226,9 @@ BYTES = {
     "empty_sqlite/emnist_all.sqlite": b"",
     "short_gzip/fashion-mnist-train-images-idx3-ubyte.gz": gzip.compress(bytes(1000)),
     "cut_gzip/fashion-mnist-train-images-idx3-ubyte.gz": gzip.compress(os.urandom(1000))[:500],
+    **{f"idx/{name}/train-images-idx3-ubyte.gz": content for name, content in IMAGES.items()},
+    **{f"idx/{name}/train-labels-idx1-ubyte.gz": gzip.compress(_idx(8, (2,), bytes(2))) for name in IMAGES},
+    "pickle/train": pickle.dumps(os.getcwd),
     "posts/bytes/stackexchange_posts.jsonl": b"\xff\xfe\n",
     "posts/cut/stackexchange_posts.jsonl.gz": gzip.compress(POST.encode() * 500)[:60],
     "tables/nul.csv": ("who,age,size,label\nc0,\0,0,0\n" + ROWS).encode(),
@@ -224,6 +246,7 @@ SERVER_DATA = {
     "number": np.float32(1),
     "negative": np.full((5, 28, 28), -3),
 }
+_OTHERS = {"convert": "data.convert"}
 FOLDERS = ("empty", "cut", "folder.npz", "folder.csv", "folder_model/model/weights.npz")
 
 
@@ -301,7 +324,7 @@ def _no_way_on(monkeypatch, folder):
 
 
 def _module(program: str) -> str:
-    return studies.STUDIES.get(program, f"scripts.{program}")
+    return (studies.STUDIES | _OTHERS).get(program, f"scripts.{program}")
 
 
 def _binary(program: str) -> types.ModuleType:
@@ -333,7 +356,7 @@ def test_the_table_has_every_program():
     assert len(set(rows)) == len(rows)
     scripts = {path.stem for path in (pathlib.Path(__file__).parents[1] / "scripts").glob("*.py") if _has_flags(path)}
     scripts |= {path.parent.name for path in (pathlib.Path(__file__).parents[1] / "scripts").glob("*/__main__.py")}
-    assert {program for program, _, _ in rows} == {*studies.STUDIES, *scripts}
+    assert {program for program, _, _ in rows} == {*studies.STUDIES, *_OTHERS, *scripts}
 
 
 def _has_flags(path: pathlib.Path) -> bool:

@@ -134,8 +134,9 @@ def published(tmp_path, monkeypatch):
     """Stands in for the network: files in the published forms, asked for with their address and checksum."""
     asked = {}
 
-    def gzipped(header: int, values: np.ndarray) -> bytes:
-        return gzip.compress(bytes(header) + values.tobytes())
+    def gzipped(values: np.ndarray) -> bytes:
+        sizes = b"".join(size.to_bytes(4, "big") for size in values.shape)
+        return gzip.compress(bytes((0, 0, 8, values.ndim)) + sizes + values.tobytes())
 
     def tarred() -> bytes:
         file = io.BytesIO()
@@ -152,10 +153,10 @@ def published(tmp_path, monkeypatch):
     pixels, labels = _pixels(30, (28, 28)), np.arange(30, dtype=np.uint8) % 5
     np.savez(mnist, x_train=pixels, y_train=labels, x_test=pixels[:6], y_test=labels[:6])
     contents = {
-        "train-images-idx3-ubyte.gz": gzipped(16, pixels),
-        "train-labels-idx1-ubyte.gz": gzipped(8, labels),
-        "t10k-images-idx3-ubyte.gz": gzipped(16, pixels[:6]),
-        "t10k-labels-idx1-ubyte.gz": gzipped(8, labels[:6]),
+        "train-images-idx3-ubyte.gz": gzipped(pixels),
+        "train-labels-idx1-ubyte.gz": gzipped(labels),
+        "t10k-images-idx3-ubyte.gz": gzipped(pixels[:6]),
+        "t10k-labels-idx1-ubyte.gz": gzipped(labels[:6]),
         "mnist.npz": mnist.getvalue(),
         "cifar-100-python.tar.gz": tarred(),
     }

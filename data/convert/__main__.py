@@ -1,0 +1,128 @@
+"""`python -m data.convert`: makes the files that tasks read from the published originals; see docs/data.md."""
+
+import argparse
+import contextlib
+import hashlib
+import importlib
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+from data.errors import UsageError
+
+_USAGE = """
+Makes a file that a task reads in --data_dir from the files in SOURCE_DIR, which are as they were published.
+docs/data.md says where they are.
+"""
+
+
+class _Kind(NamedTuple):
+    file: str
+    function: str
+    source: str
+
+
+KINDS = {
+    "mnist_writers": _Kind(
+        "mnist_with_writers.npz", "data.convert.images:mnist_writers", "MNIST's four files, QMNIST's two of labels"
+    ),
+    "fashion_mnist": _Kind("fashion_mnist_pool.npz", "data.convert.images:fashion_mnist", "Fashion-MNIST's four files"),
+    "cifar100": _Kind("cifar100_subset150.npz", "data.convert.images:cifar100", "CIFAR-100, Python version"),
+    "unipen62": _Kind(
+        "unipen62_writers.npz", "data.convert.characters:unipen62", "UNIPEN train_r01_v07, its folders data and include"
+    ),
+    "heart_disease": _Kind(
+        "heart_disease_4sites.csv", "data.convert.hospitals:heart_disease", "UCI Heart Disease, processed.*.data"
+    ),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see --help).")
+
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Returns the arguments of a command line that begins with the program's name."""
+        return self.parse_args(argv[1:])
+
+
+def define() -> _Parser:
+    """Returns the program's arguments."""
+    lines = [f"  {name:<15}{kind.file} from {kind.source}" for name, kind in KINDS.items()]
+    parser = _Parser(
+        "data.convert",
+        description=_USAGE,
+        epilog="KIND is one of\n" + "\n".join(lines),
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("kind", choices=KINDS, metavar="KIND", help="what is made, see below")
+    parser.add_argument("source", type=_user_path, metavar="SOURCE_DIR", help="folder of the published files")
+    parser.add_argument(
+        "--output", type=_user_path, required=True, metavar="DIR", help="folder for the file, which must not be there"
+    )
+    return parser
+
+
+def program(settings: argparse.Namespace) -> None:
+    """Makes the file and prints its path and its SHA-256.
+
+    Raises:
+      UsageError: If an argument or a source file is not what it has to be; then nothing is written.
+    """
+    kind = KINDS[settings.kind]
+    if not settings.source.is_dir():
+        raise UsageError(f"There is no folder {settings.source}: SOURCE_DIR must hold {kind.source}.")
+    if not settings.output.is_dir():
+        raise UsageError(f"--output: there is no folder {settings.output}.")
+    path = settings.output / kind.file
+    if path.exists():
+        raise UsageError(f"--output: {path} is there already: move it away, or name another folder.")
+    module, _, function = kind.function.partition(":")
+    _write(path, getattr(importlib.import_module(module), function)(settings.source))
+    with path.open("rb") as file:
+        print(f"{path}\nsha256 {hashlib.file_digest(file, 'sha256').hexdigest()}")
+
+
+def _user_path(path: str) -> pathlib.Path:
+    """Returns an absolute path; under `bazel run`, relative ones start where the user is."""
+    if not path:
+        raise argparse.ArgumentTypeError("is empty: name a folder")
+    return pathlib.Path(os.path.abspath(os.path.join(os.environ.get("BUILD_WORKING_DIRECTORY", ""), path)))
+
+
+def _write(path: pathlib.Path, content) -> None:
+    """Writes a table's bytes or an archive's arrays whole, then renames."""
+    part = path.with_name(f"{path.name}.part{os.getpid()}")
+    try:
+        with part.open("wb") as file:
+            if isinstance(content, bytes):
+                file.write(content)
+            else:
+                import numpy as np
+
+                np.savez_compressed(file, **content)
+        os.replace(part, path)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def main() -> None:
+    """Runs the program on this process's command line and exits with its status."""
+    try:
+        program(define().parse(sys.argv))
+    except UsageError as error:
+        print(f"Usage error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        print(f"{error.filename} cannot be used ({error.strerror}). Nothing was written.", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

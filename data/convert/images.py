@@ -1,0 +1,138 @@
+"""Published images as the archives that tasks read: MNIST with its writers, Fashion-MNIST and CIFAR-100."""
+
+import hashlib
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from data import cifar, idx
+from data.convert import originals
+from data.errors import UsageError
+
+Arrays = Mapping[str, np.ndarray]
+
+_CIFAR_ARCHIVE = "cifar-100-python.tar.gz"
+_CIFAR_IMAGES_PER_CLASS = 150
+_SERIES, _WRITER = 1, 2  # Columns of QMNIST's labels, of which the first is the digit.
+# MNIST's and Fashion-MNIST's names of their parts, which are QMNIST's `train` and `test`.
+_PARTS = {"train": "train", "test": "t10k"}
+
+
+def mnist_writers(source: pathlib.Path) -> Arrays:
+    """Returns MNIST with the writers that QMNIST's labels name.
+
+    Args:
+      source: Folder of MNIST's four files, `train-images-idx3-ubyte` and so on, and of QMNIST's two,
+        `qmnist-train-labels-idx2-int` and `qmnist-test-labels-idx2-int`; each may be gzipped. QMNIST's first labels are
+        those of MNIST's digits, in the same order.
+
+    Returns:
+      For `train` and `test`: `x` uint8 [digits, 28, 28] with background 0, `y` uint8, `writer` int16 (NIST's number),
+      `hsf` int8 (NIST's series).
+
+    Raises:
+      UsageError: If a file is missing or damaged, or they are not of the same digits.
+    """
+    parts = {part: _with_writers(source, part, name) for part, name in _PARTS.items()}
+    digits = {f"{key}_{part}": found[key] for part, found in parts.items() for key in ("x", "y")}
+    return digits | {f"{key}_{part}": found[key] for key in ("writer", "hsf") for part, found in parts.items()}
+
+
+def _with_writers(source: pathlib.Path, part: str, name: str) -> Arrays:
+    x, y = _images_and_labels(source, name)
+    path = originals.find(source, f"qmnist-{part}-labels-idx2-int")
+    labels = _read(path, "int32", 2)
+    if labels.shape[1] != 8 or len(labels) < len(y):
+        shape = " x ".join(map(str, labels.shape))
+        raise UsageError(f"{path} has {shape} numbers: it must have 8 for each of {len(y)} digits.")
+    labels = labels[: len(y)]
+    if (wrong := np.flatnonzero(labels[:, 0] != y)).size:
+        raise UsageError(
+            f"{path} calls digit {wrong[0]} a {labels[wrong[0], 0]}, and MNIST's labels a {y[wrong[0]]}: these are not "
+            "files of the same digits."
+        )
+    return {"x": x, "y": y, "writer": labels[:, _WRITER].astype(np.int16), "hsf": labels[:, _SERIES].astype(np.int8)}
+
+
+def fashion_mnist(source: pathlib.Path) -> Arrays:
+    """Returns all images of Fashion-MNIST's four files, sorted by the SHA-256 of their pixels.
+
+    Returns:
+      `x` uint8 [images, 28, 28], `y` uint8.
+
+    Raises:
+      UsageError: If a file is missing or damaged.
+    """
+    parts = [_images_and_labels(source, name) for name in _PARTS.values()]
+    x, y = (np.concatenate(part) for part in zip(*parts, strict=True))
+    order = _by_digest(x)
+    return {"x": x[order], "y": y[order]}
+
+
+def cifar100(source: pathlib.Path) -> Arrays:
+    """Returns 150 images of each class of CIFAR-100, or all if there are fewer, sorted by the SHA-256 of their pixels.
+
+    They are those whose digests are the smallest.
+
+    Args:
+      source: Folder of `cifar-100-python.tar.gz`, or of its files `train` and `test`.
+
+    Returns:
+      `x` uint8 [images, 32, 32, 3], `y` uint8, the fine labels.
+
+    Raises:
+      UsageError: If a file is missing or damaged.
+    """
+    archive = source / _CIFAR_ARCHIVE
+    if archive.is_file():
+        parts = _open(archive, cifar.read_archive)
+    else:
+        parts = [_open(originals.find(source, part, _CIFAR_ARCHIVE), cifar.read) for part in cifar.PARTS]
+    for pixels, labels in parts:
+        is_sound = pixels.dtype == np.uint8 and labels.shape == (len(pixels),) and labels.dtype.kind == "i"
+        if not is_sound or not ((labels >= 0) & (labels < 100)).all():
+            raise UsageError(f"{source} holds {_CIFAR_ARCHIVE}'s files without a label from 0 to 99 for each image.")
+    x, y = (np.concatenate(part) for part in zip(*parts, strict=True))
+    order = _by_digest(x)
+    taken = np.zeros(100, int)
+    chosen = []
+    for row in order:
+        if taken[y[row]] < _CIFAR_IMAGES_PER_CLASS:
+            taken[y[row]] += 1
+            chosen.append(row)
+    return {"x": x[chosen], "y": y[chosen].astype(np.uint8)}
+
+
+def _images_and_labels(source: pathlib.Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+    path = originals.find(source, f"{name}-images-idx3-ubyte")
+    labels_path = originals.find(source, f"{name}-labels-idx1-ubyte")
+    x, y = _read(path, "uint8", 3), _read(labels_path, "uint8", 1)
+    if x.shape[1:] != (28, 28) or len(x) != len(y) or not len(x) or y.max() > 9:
+        shape = " x ".join(map(str, x.shape))
+        raise UsageError(
+            f"{path} holds {shape} pixels, and {labels_path.name} {len(y)} labels: images must be 28 x 28, each with a "
+            "label from 0 to 9."
+        )
+    return x, y
+
+
+def _read(path: pathlib.Path, values: str, dimensions: int) -> np.ndarray:
+    try:
+        return idx.read(path, values, dimensions)
+    except ValueError as error:
+        raise originals.damaged(path, error) from error
+
+
+def _open(path: pathlib.Path, read: Callable[[Any], Any]) -> Any:
+    try:
+        with path.open("rb") as file:
+            return read(file)
+    except (OSError, ValueError) as error:
+        raise originals.damaged(path, error) from error
+
+
+def _by_digest(images: np.ndarray) -> np.ndarray:
+    digests = [hashlib.sha256(image.tobytes()).digest() for image in images]
+    return np.array(sorted(range(len(images)), key=digests.__getitem__))

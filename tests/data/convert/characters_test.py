@@ -1,0 +1,82 @@
+"""Tests of data.convert.characters, on short files in UNIPEN's form."""
+
+import numpy as np
+import pytest
+
+from data import handwriting
+from data.convert import characters
+from data.errors import UsageError
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Two contributors: `aga` with two writers, and `apa` and `app` with one that is in both."""
+
+    def write(category: str, contributor: str, name: str, writer: str, letters: str) -> None:
+        pens = "".join(f".PEN_DOWN\n0 0\n{number} 9\n.PEN_UP\n" for number in range(len(letters)))
+        segments = "".join(f'.SEGMENT CHARACTER {number} OK "{text}"\n' for number, text in enumerate(letters))
+        for folder, content in (
+            (tmp_path / "include" / contributor, f".WRITER_ID {writer}\n.COORD X Y\n{pens}"),
+            (tmp_path / "data" / category / contributor, f".INCLUDE {contributor}/{name}\n{segments}"),
+        ):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(content)
+
+    write("1a", "aga", "one.dat", "Zoe", "0123456789")
+    write("1b", "aga", "two.dat", "Adam", "AZ!Z")
+    write("1c", "apa", "three.dat", "Eve", "az")
+    write("1c", "app", "four.dat", "Eve", "bcd")
+    return tmp_path
+
+
+def test_writers_are_numbered_by_contributor_and_name(source, capsys):
+    arrays = characters.unipen62(source)
+    assert arrays["writer_ids"].tolist() == ["aga_000", "aga_001", "ap_000"]
+    assert arrays["writer"].tolist() == [0] * 3 + [1] * 10 + [2] * 3
+    # Of app's characters, two have the strokes of apa's.
+    assert arrays["label"].tolist() == [10, 35, 35, *range(10), 36, 61, 38 + 1]
+    assert [arrays[name].dtype for name in ("pixels", "label", "writer")] == [np.uint8, np.uint8, np.int32]
+    told = "16 characters of 3 writers; left out: 1 neither digits nor letters, 2 repeated.\n"
+    assert capsys.readouterr().err == told
+
+
+def test_the_task_reads_what_was_made(source):
+    np.savez(source / "unipen62_writers.npz", **characters.unipen62(source))
+    train, held_out = handwriting.unipen62(str(source))
+    assert train.client_ids == ["aga_000", "aga_001", "ap_000"]
+    assert [len(part.load(1).labels) for part in (train, held_out)] == [9, 1]
+
+
+def test_dots_and_segments_without_strokes_are_left_out(source, capsys):
+    (source / "data" / "1a" / "x").mkdir()
+    (source / "data" / "1a" / "x" / "a.dat").write_text(
+        '.PEN_DOWN\n5 5\n5 5\n.SEGMENT CHARACTER 0 ? "1"\n.SEGMENT CHARACTER 7 ? "1"\n.SEGMENT CHARACTER 0:x ? "1"\n'
+    )
+    assert len(characters.unipen62(source)["writer_ids"]) == 3
+    assert "2 without strokes, or in a file that is missing" in (told := capsys.readouterr().err)
+    assert "1 without extent" in told
+
+
+def test_folders_without_characters_are_refused(tmp_path):
+    for category in ("1a", "1b", "1c"):
+        (tmp_path / "data" / category).mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"has no isolated digit or letter: SOURCE_DIR must be UNIPEN's"):
+        characters.unipen62(tmp_path)
+
+
+def test_a_stroke_is_two_pixels_wide_and_twenty_long():
+    image = characters.image([np.array([[3.0, 100.0], [3.0, 500.0]])])
+    assert (image.shape, image.dtype) == ((28, 28), np.uint8)
+    ink = (255.0 - image) / 255
+    assert 1.9 <= ink[14].sum() <= 2.3
+    assert np.flatnonzero(ink.any(axis=1))[[0, -1]].tolist() in ([3, 24], [3, 25])
+    # The middle is the image's.
+    columns = ink.sum(axis=0)
+    assert abs((columns * (np.arange(28) + 0.5)).sum() / columns.sum() - 14) < 0.2
+
+
+def test_what_is_up_on_paper_is_up_in_the_image():
+    corner = characters.image([np.array([[0.0, 0.0], [0.0, 10.0], [10.0, 10.0]])])  # An edge left, one at the top.
+    assert (corner[4, 5:23] < 100).all()
+    assert (corner[5:23, 4] < 100).all()
+    assert (corner[8:, 8:] == 255).all()

@@ -1,0 +1,122 @@
+"""Tests of data.convert.images, on small files in the published forms, and on the real ones' order."""
+
+import gzip
+import hashlib
+import io
+import pickle
+import tarfile
+
+import numpy as np
+import pytest
+
+from data import handwriting, images
+from data.convert import images as convert
+from data.errors import UsageError
+
+RANDOM = np.random.default_rng(0).integers(0, 256, (9, 28, 28), np.uint8)
+# A row a digit: digit, series, writer, then five numbers that are not read.
+TRAIN = np.array([[5, 4, 2154, 0, 35, 1, 0, 0], [0, 0, 7, 1, 30, 2, 0, 0], [4, 1, 7, 2, 34, 3, 0, 0]])
+TEST = np.array([[7, 4, 2578, 0, 37, 4, 0, 0], [2, 4, 300, 1, 32, 5, 0, 0], [9, 1, 9, 9, 39, 6, 0, 0]])
+
+
+def write(path, values: np.ndarray) -> None:
+    kind = {"uint8": 8, ">i4": 12}[values.dtype.str.removeprefix("|u1") or "uint8"]
+    content = bytes((0, 0, kind, values.ndim)) + np.array(values.shape, ">i4").tobytes() + values.tobytes()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+@pytest.fixture
+def digits(tmp_path):
+    """Three training digits and two test digits; QMNIST has three test digits."""
+    write(tmp_path / "train-images-idx3-ubyte.gz", RANDOM[:3])
+    write(tmp_path / "train-labels-idx1-ubyte.gz", TRAIN[:, 0].astype(np.uint8))
+    write(tmp_path / "t10k-images-idx3-ubyte", RANDOM[3:5])
+    write(tmp_path / "t10k-labels-idx1-ubyte.gz", TEST[:2, 0].astype(np.uint8))
+    write(tmp_path / "qmnist-train-labels-idx2-int.gz", TRAIN.astype(">i4"))
+    write(tmp_path / "qmnist-test-labels-idx2-int.gz", TEST.astype(">i4"))
+    return tmp_path
+
+
+def test_mnist_gets_its_writers(digits):
+    arrays = convert.mnist_writers(digits)
+    parts = ("train", "test")
+    assert list(arrays) == [f"{key}_{part}" for keys in ("xy", ["writer"], ["hsf"]) for part in parts for key in keys]
+    np.testing.assert_array_equal(arrays["x_test"], RANDOM[3:5])
+    assert arrays["y_train"].tolist() == [5, 0, 4]
+    assert (arrays["writer_train"].tolist(), arrays["writer_test"].tolist()) == ([2154, 7, 7], [2578, 300])
+    assert (arrays["hsf_train"].tolist(), arrays["hsf_test"].tolist()) == ([4, 0, 1], [4, 4])
+
+
+def test_the_task_reads_what_was_made_of_mnist(digits):
+    np.savez(digits / "mnist_with_writers.npz", **convert.mnist_writers(digits))
+    train, test = handwriting.mnist_writers(str(digits))
+    assert (train.client_ids, test.client_ids) == (["writer_7", "writer_2154"], ["writer_300", "writer_2578"])
+    np.testing.assert_array_equal(train.load(0).features, 255 - RANDOM[1:3])
+
+
+def test_labels_of_other_digits_are_refused(digits):
+    wrong = TRAIN.copy()
+    wrong[1, 0] = 3
+    write(digits / "qmnist-train-labels-idx2-int.gz", wrong.astype(">i4"))
+    with pytest.raises(UsageError, match=r"calls digit 1 a 3, and MNIST's labels a 0"):
+        convert.mnist_writers(digits)
+
+
+@pytest.mark.parametrize("labels", [TRAIN[:2], TRAIN[:, :7]])
+def test_too_few_labels_are_refused(digits, labels):
+    write(digits / "qmnist-train-labels-idx2-int.gz", labels.astype(">i4"))
+    with pytest.raises(UsageError, match=r"it must have 8 for each of 3 digits"):
+        convert.mnist_writers(digits)
+
+
+def test_fashion_is_sorted_by_the_digests_of_its_images(tmp_path):
+    for name, rows in (("train", slice(0, 6)), ("t10k", slice(6, 9))):
+        write(tmp_path / f"{name}-images-idx3-ubyte.gz", RANDOM[rows])
+        write(tmp_path / f"{name}-labels-idx1-ubyte.gz", np.arange(9, dtype=np.uint8)[rows])
+    arrays = convert.fashion_mnist(tmp_path)
+    digests = [hashlib.sha256(image.tobytes()).hexdigest() for image in arrays["x"]]
+    assert digests == sorted(digests)
+    np.testing.assert_array_equal(arrays["x"], RANDOM[arrays["y"]])
+    np.savez(tmp_path / "fashion_mnist_pool.npz", **arrays)
+    train, held_out = images.load("fashion_mnist", 1, 1.0, 0, 0, str(tmp_path), None)
+    assert len(train.load(0).labels) + len(held_out.load(0).labels) == 9
+
+
+def _cifar(labels: list[int], seed: int) -> tuple[bytes, np.ndarray]:
+    pixels = np.random.default_rng(seed).integers(0, 256, (len(labels), 3072), np.uint8)
+    return pickle.dumps({b"data": pixels, b"fine_labels": labels}), pixels
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_cifar_keeps_the_150_images_of_a_class_with_the_smallest_digests(tmp_path, packed):
+    train, train_pixels = _cifar([3] * 160 + [4] * 5, 1)
+    test, test_pixels = _cifar([3] * 10, 2)
+    if packed:
+        with tarfile.open(tmp_path / "cifar-100-python.tar.gz", "w:gz") as archive:
+            for name, content in (("train", train), ("test", test)):
+                member = tarfile.TarInfo(f"cifar-100-python/{name}")
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    else:
+        (tmp_path / "train").write_bytes(train)
+        (tmp_path / "test").write_bytes(test)
+    arrays = convert.cifar100(tmp_path)
+    assert np.bincount(arrays["y"]).tolist() == [0, 0, 0, 150, 5]
+    pixels = np.concatenate([train_pixels[:160], test_pixels]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    digests = sorted(hashlib.sha256(np.ascontiguousarray(image).tobytes()).digest() for image in pixels)
+    assert [hashlib.sha256(image.tobytes()).digest() for image in arrays["x"][arrays["y"] == 3]] == digests[:150]
+
+
+def test_a_cifar_label_of_100_is_refused(tmp_path):
+    for name in ("train", "test"):
+        (tmp_path / name).write_bytes(_cifar([100], 1)[0])
+    with pytest.raises(UsageError, match="without a label from 0 to 99 for each image"):
+        convert.cifar100(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["fashion_mnist_pool.npz", "cifar100_subset150.npz"])
+def test_the_real_pools_are_in_that_order(shared_data, name):
+    with np.load(shared_data / name) as archive:
+        pixels = archive["x"]
+    digests = [hashlib.sha256(image.tobytes()).digest() for image in pixels]
+    assert digests == sorted(digests)

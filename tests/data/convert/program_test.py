@@ -1,0 +1,78 @@
+"""Tests of the program `data.convert`: what it writes, and that it writes whole or not at all."""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from data.convert import __main__ as convert
+from data.errors import UsageError
+
+LINE = "63,1,1,145,233,1,2,150,0,2.3,3,0,6,0\n"
+
+
+@pytest.fixture
+def source(tmp_path):
+    folder = tmp_path / "uci"
+    folder.mkdir()
+    for site in ("cleveland", "hungarian", "switzerland", "va"):
+        (folder / f"processed.{site}.data").write_text(LINE)
+    return folder
+
+
+def _play(*arguments: object) -> None:
+    convert.program(convert.define().parse(["convert", *map(str, arguments)]))
+
+
+def test_the_file_and_its_digest_are_told(source, tmp_path, capsys):
+    _play("heart_disease", source, f"--output={tmp_path}")
+    path = tmp_path / "heart_disease_4sites.csv"
+    assert len(path.read_text().splitlines()) == 5
+    assert capsys.readouterr().out == f"{path}\nsha256 {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+
+
+def test_a_file_that_is_there_is_kept(source, tmp_path):
+    path = tmp_path / "heart_disease_4sites.csv"
+    path.write_text("mine")
+    with pytest.raises(UsageError, match="is there already"):
+        _play("heart_disease", source, f"--output={tmp_path}")
+    assert path.read_text() == "mine"
+
+
+def test_nothing_is_left_of_a_file_that_could_not_be_written(source, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError("full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="full"):
+        _play("heart_disease", source, f"--output={tmp_path}")
+    assert [path.name for path in tmp_path.iterdir()] == ["uci"]
+
+
+@pytest.mark.parametrize("kind", convert.KINDS)
+def test_every_kind_is_a_file_that_a_task_reads_and_in_the_help(kind):
+    assert f"  {kind} " in convert.define().format_help()
+    assert convert.KINDS[kind].file.endswith((".npz", ".csv"))
+
+
+def test_relative_folders_start_where_bazels_user_is(source, tmp_path, monkeypatch):
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+    _play("heart_disease", "uci", "--output=.")
+    assert (tmp_path / "heart_disease_4sites.csv").exists()
+
+
+@pytest.mark.slow
+def test_the_program_ends_with_its_status(source, tmp_path):
+    def run(*arguments: object) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "data.convert", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    assert run("heart_disease", source, f"--output={tmp_path}").returncode == 0
+    again = run("heart_disease", source, f"--output={tmp_path}")
+    assert (again.returncode, again.stdout, len(again.stderr.splitlines())) == (2, "", 1)
+    assert again.stderr.startswith("Usage error: --output: ")
+    shown = run("--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "unipen62_writers.npz from UNIPEN train_r01_v07" in shown.stdout
