@@ -44,6 +44,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         "clip_norm",
         "noise_multiplier",
     )
+    chosen = "bandits_type"
     columns = metrics.COLUMNS
     headline = ranked_by = metrics.AVERAGE_REWARD
     rounds_per_checkpoint = None

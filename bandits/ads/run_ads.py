@@ -25,6 +25,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
     usage = flags.USAGE
     presets = flags.PRESETS
     shown_in_presets = ("decision_rule", "client_weighting")
+    chosen = "decision_rule"
     columns = metrics.COLUMNS
     headline = metrics.column("federated", metrics.AVERAGE_CLICKS)
     ranked_by = metrics.column("federated", metrics.TOTAL_REWARD)

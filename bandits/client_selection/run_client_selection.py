@@ -28,6 +28,7 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
     usage = flags.USAGE
     presets = flags.PRESETS
     shown_in_presets = ("client_selection", "clients_per_round", "repeat")
+    chosen = "client_selection"
     columns = metrics.COLUMNS
     headline = metrics.LOSS
     ranked_by = metrics.GLOBAL_LOSS

@@ -7,8 +7,6 @@ import itertools
 from collections.abc import Collection, Sequence
 
 import numpy as np
-import scipy.cluster.hierarchy
-import scipy.spatial.distance
 
 MAX_PARTICIPANTS_FOR_ALL = 8
 MAX_PROPOSALS = 8
@@ -50,6 +48,9 @@ def proposals(updates: np.ndarray, target: int) -> list[str]:
       updates: float [participants, weights], trained minus initial model.
       target: Index of the target.
     """
+    import scipy.cluster.hierarchy
+    import scipy.spatial.distance
+
     merges = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.pdist(updates, "cosine"), "single")
     count = len(updates)
     clusters = [{participant} for participant in range(count)]

@@ -86,6 +86,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     usage = flags.USAGE
     presets = studies.PRESETS
     shown_in_presets = ()
+    chosen = "decision_rule"
     columns = metrics.COLUMNS
     headline = metrics.GLOBAL_AUC
     ranked_by = metrics.BEST_AUC

@@ -1,13 +1,15 @@
 """Metrics of a run, and what is made of them."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
-from sklearn import metrics as sklearn_metrics
 
 from optimization.study import training_metrics
 from optimization.study.metrics import Better, Metric
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LOSS = training_metrics.LOSS
 UPDATE_NORM = training_metrics.UPDATE_NORM
@@ -49,6 +51,8 @@ def measure(log_probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
       log_probabilities: float32 [examples, classes].
       labels: int [examples].
     """
+    from sklearn import metrics as sklearn_metrics
+
     predicted = log_probabilities.argmax(axis=1)
     precision, recall, _, _ = sklearn_metrics.precision_recall_fscore_support(
         labels, predicted, labels=np.unique(labels), average="macro", zero_division=0
@@ -57,13 +61,15 @@ def measure(log_probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
     return [float(np.mean(predicted == labels)), float(loss), float(recall), float(precision)]
 
 
-def results(rounds: pd.DataFrame, thresholds: Sequence[float]) -> pd.DataFrame:
+def results(rounds: "pd.DataFrame", thresholds: Sequence[float]) -> "pd.DataFrame":
     """Returns the lines of Tables 5.1 and 5.2: each measure's running mean at the end, and rounds until thresholds.
 
     Args:
       rounds: A run's `metrics.csv`.
       thresholds: Of the running means; a threshold that is never reached has no number of rounds.
     """
+    import pandas as pd
+
     lines = []
     for name, column in _RESULTS.items():
         line = {"measure": name, "final": rounds[column].iloc[-1]}
@@ -74,7 +80,7 @@ def results(rounds: pd.DataFrame, thresholds: Sequence[float]) -> pd.DataFrame:
     return pd.DataFrame(lines).convert_dtypes()
 
 
-def first_round(rounds: pd.DataFrame, column: str, threshold: float) -> float:
+def first_round(rounds: "pd.DataFrame", column: str, threshold: float) -> float:
     """Returns the first round of a `metrics.csv` in which a column reaches a threshold; NaN if none does."""
     reached = rounds["round_num"][rounds[column] >= threshold]
     return float(reached.iloc[0]) if len(reached) else np.nan

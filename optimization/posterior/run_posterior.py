@@ -32,6 +32,7 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
         "total_rounds",
         "client_learning_rate",
     )
+    chosen = "algorithm"
     columns = metrics.COLUMNS
     headline = metrics.ACCURACY
     ranked_by = metrics.RUNNING_ACCURACY

@@ -4,8 +4,6 @@ import dataclasses
 import functools
 import math
 
-from scipy import optimize
-
 from optimization.privacy import mechanisms
 
 _NOISE_RANGE = (1e-2, 1e6)
@@ -50,6 +48,8 @@ def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: floa
             )
         low, high = max(low - 1, least), low
     tolerance = 1e-5
+    from scipy import optimize
+
     root = optimize.brentq(excess, low, high, xtol=tolerance)
     while spent(root) > target_epsilon:  # Tiny epsilons jump to 0: the root may lie before the jump.
         root += tolerance
@@ -89,6 +89,8 @@ def scale_cohort(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: f
         raise ValueError(
             f"is out of reach: a cohort of the whole population still spends {spent(mechanism.population):.4g}"
         )
+    from scipy import optimize
+
     cohort = round(math.exp(optimize.brentq(excess, low, high, xtol=1e-6)))
     while spent(cohort) > target_epsilon:
         cohort += 1

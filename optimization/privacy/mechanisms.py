@@ -11,10 +11,12 @@ import json
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optimization import cohorts
-from optimization.privacy import analyses
+
+if TYPE_CHECKING:
+    from optimization.privacy.analyses import Analysis
 
 KINDS: Mapping[str, str] = {
     "none": "no noise",
@@ -130,10 +132,12 @@ class Mechanism:
         return amplifies and not self.reason
 
     @functools.cached_property
-    def analyses(self) -> tuple[analyses.Analysis, ...]:
+    def analyses(self) -> "tuple[Analysis, ...]":
         """Returns the ways to account this mechanism, the headline first; none if it guarantees nothing."""
         if self.reason:
             return ()
+        from optimization.privacy import analyses  # Here: the accounting library takes most of a second.
+
         ways = analyses.of(self)
         if not (self.pretraining and self.pretraining_rounds):
             return ways
@@ -181,6 +185,8 @@ class Mechanism:
         if self.kind == "dpsgd" and self.analyses[0].assumed:
             told.append("cohorts have a fixed size, and epsilon assumes others: give --cohort_sampling=poisson.")
         if self.kind in ("dpftrl", "mf_dpftrl") and self.sampling != "cyclic":
+            from optimization.privacy import analyses
+
             moved = math.sqrt(analyses.of(self)[0].amount(rounds))
             told.append(
                 f"a client may be in every cohort, and its absence then moves what {rounds:,} rounds release by "

@@ -19,6 +19,7 @@ from data.errors import Failure, UsageError
 from optimization.study import hints, interruption
 from optimization.study.flag_set import WORKING_DIRECTORY
 from optimization.study.flag_set import FlagSet as FlagSet
+from optimization.study.flag_set import shown_path as shown_path
 from optimization.study.flag_set import user_path as user_path
 from optimization.study.settings import Parameter as Parameter
 from optimization.study.settings import Settings as Settings

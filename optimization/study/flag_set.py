@@ -345,6 +345,12 @@ def _default(value: Any) -> str:
     return "" if value in (None, []) else f" (default: {str(value).lower()})"
 
 
+def shown_path(path: str) -> str:
+    """Returns a path as the user would write it: relative, if it lies below where the user is."""
+    relative = os.path.relpath(path, user_path("."))
+    return path if relative.startswith("..") else relative
+
+
 def user_path(path: str) -> str:
     """Returns an absolute path; under `bazel run`, relative ones start where the user is."""
     base = os.environ.get(WORKING_DIRECTORY, os.getcwd())

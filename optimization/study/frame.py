@@ -7,6 +7,7 @@ imported, folders, the worker, the loop, resuming, interruption and exit statuse
 
 import abc
 import dataclasses
+import os
 import pathlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,6 +82,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
       usage: First lines of `--help`.
       presets: Folder of its published settings.
       shown_in_presets: Flags that `--list_presets` shows.
+      chosen: The flag whose choices the study compares.
       columns: All metrics, the columns of `metrics.csv`.
       headline: The metric of the progress bar.
       ranked_by: The metric by which a grid ranks, unless told otherwise.
@@ -91,6 +93,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     usage: str
     presets: pathlib.Path
     shown_in_presets: Sequence[str]
+    chosen: str
     columns: Sequence[Metric]
     headline: Metric
     ranked_by: Metric
@@ -229,6 +232,19 @@ def plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
     return runs
 
 
+def announcement(study: Study, planned: Sequence[cli.Settings]) -> str:
+    """Returns what a command is about to play, how long, and where it will lie: one line."""
+    chosen = ", ".join(dict.fromkeys(str(run[study.chosen]) for run in planned))
+    tasks = ", ".join(dict.fromkeys(run.task_type for run in planned if "task_type" in run))
+    lengths = sorted({run.total_rounds for run in planned})
+    rounds = f"{' to '.join(f'{length:,}' for length in (lengths[0], lengths[-1])[: len(lengths)])} rounds"
+    folder = os.path.commonpath([f"{run.root_output_dir}/{run.experiment_name}" for run in planned])
+    name = os.path.relpath(folder, planned[0].root_output_dir)
+    many, each = (f"{len(planned)} runs of ", " each") if len(planned) > 1 else ("", "")
+    what = f"{many}{chosen}{f' on {tasks}' if tasks else ''}, {rounds}{each}"
+    return f"{name}: {what}; results in {cli.shown_path(folder)}"
+
+
 def prepare(study: Study, planned: Sequence[cli.Settings]) -> list[Run]:
     """Opens the data and then the folders of all runs.
 
@@ -289,6 +305,7 @@ def program(study: Study, settings: cli.Settings) -> int:
         print(study.presets_text())
         return 0
     planned = plan(study, settings)
+    print(announcement(study, planned), file=sys.stderr, flush=True)
     runs = prepare(study, planned)
     for line in _told(planned, runs):
         print(line)

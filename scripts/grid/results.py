@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UsageError
-from optimization.privacy import mechanisms, tuning
+from optimization.privacy import mechanisms
 from optimization.study import files, run_folder
 from scripts import runs
 from scripts.grid import plan, player
@@ -192,6 +192,8 @@ def text(
 
 def privacy_told(outcomes: Sequence[Outcome], folder: pathlib.Path) -> str:
     """Returns what the search has cost the clients' privacy, of the runs that say what they spent; empty for none."""
+    from optimization.privacy import tuning
+
     paths = [folder / outcome.run.name / run_folder.PRIVACY_FILE for outcome in outcomes]
     reports = [mechanisms.load(path) for path in paths if path.exists()]
     told = tuning.describe(reports)

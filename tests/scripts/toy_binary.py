@@ -47,6 +47,7 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
     usage = "toy"
     presets = pathlib.Path(__file__).parent / "toy_presets"
     shown_in_presets = ("rate",)
+    chosen = "kind"
     columns = (SCORE, THREADS)
     headline = ranked_by = SCORE
     rounds_per_checkpoint = 1

@@ -61,6 +61,7 @@ class Rounds(runner.Rounds):
 class Toy(frame.PlainStudy[Options, Data]):
     usage = "A toy."
     shown_in_presets = ("rate",)
+    chosen = "rate"
     columns = (WEIGHT, ERROR)
     headline = ranked_by = WEIGHT
     rounds_per_checkpoint = 2
@@ -166,6 +167,42 @@ def test_a_preset_sets_what_no_flag_gives(study):
     assert _plan(study, "--preset=slow", "--rate=0.5") == [("toy_0.5", 0, 0.5)]
 
 
+def test_the_first_line_says_what_is_played_and_where(study, tmp_path, monkeypatch):
+    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
+
+    def announced(*arguments: str) -> str:
+        settings = frame.flag_set(study).parse(["toy", *arguments])
+        return frame.announcement(study, frame.plan(study, settings))
+
+    assert announced() == "toy_0.25: 0.25, 4 rounds; results in runs/toy_0.25"
+    many = announced("--rate=0.1,0.2", "--repeat=2", "--total_rounds=1000")
+    assert many == "toys: 4 runs of 0.1, 0.2, 1,000 rounds each; results in runs/toys"
+    assert announced("--root_output_dir=/elsewhere").endswith("; results in /elsewhere/toy_0.25")
+
+
+@pytest.mark.parametrize(
+    ("binary", "line"),
+    [
+        ("run_federated", "digits_scratch_softmax: softmax on digits, 150 rounds"),
+        (
+            "run_posterior",
+            "posterior_digits_fedkp_cluster_mean: fedkp_cluster_mean on digits, 50 rounds",
+        ),
+        ("run_ads", "ads_epsilon_greedy: epsilon_greedy, 10 rounds"),
+    ],
+)
+def test_a_study_without_flags_begins_with(binary, line):
+    module = studies.STUDIES[binary]
+    planned = studies.plan(module, studies.flag_set(module).parse(["x"]))
+    assert frame.announcement(studies.load(module), planned).partition(";")[0] == line
+
+
+def test_the_first_line_comes_before_the_data(play, capsys):
+    with pytest.raises(UsageError, match="--clients=13"):
+        play("--clients=13")
+    assert capsys.readouterr().err.startswith("toy_0.25: 0.25, 4 rounds; results in ")
+
+
 def test_presets_are_listed_and_nothing_is_played(study, play, capsys):
     assert play("--list_presets") == 0
     assert capsys.readouterr().out.split() == ["slow", "A", "study,", "1", "rate", "0.125"]
@@ -225,6 +262,7 @@ def test_every_study_says_what_the_frame_needs(module):
     study = studies.load(module)
     assert study.headline in study.columns
     assert study.ranked_by in study.columns
+    assert study.chosen in frame.flag_set(study).parse(["x"])
     assert study.ranked_by.better in ("up", "down")
     assert len(set(study.columns)) == len(study.columns)
     assert all(column.about for column in study.columns)
