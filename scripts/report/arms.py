@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bandits import registry, studies
+from data.tasks.options import TaskOptions
 from optimization.study import run_folder
 from optimization.study.frame import Study
 from optimization.study.metrics import Metric
@@ -18,6 +19,11 @@ CHANCE, CEILING = "chance", "ceiling"
 CONFIDENCE = 0.95
 # Flags that say where, with which seed and how runs are executed, not what an arm is.
 _FREE = run_folder.FREE_FLAGS | {"seed", "repeat", "list_presets"}
+# Options of the task without those of the model and of where files lie.
+_OF_DATA = sorted(
+    {field.name for field in dataclasses.fields(TaskOptions)}
+    - {"cache_dir", "data_dir", "init_labels", "model", "norm", "public_statistics"}
+)
 _CHOICES = ("_type", "_rule", "_selection", "algorithm", "scenario")  # How flags end whose values speak for themselves.
 _SHORTER = (("bandits_", ""), ("learning_rate", "lr"), ("_freq", ""), ("total_rounds", "rounds"), ("_", " "))
 _LONGEST_NAME = 60
@@ -104,8 +110,8 @@ class Part:
         return sorted(self.arms, key=lambda arm: sign * one.mean if (one := found[id(arm)]) else math.inf)
 
     def reference(self, arm: Arm, role: str) -> Arm | None:
-        """Returns the arm of a role whose flags differ least from an arm's."""
-        others = [other for other in self.arms if other.role == role]
+        """Returns the arm of a role whose flags differ least from an arm's, of those on the same data and rewards."""
+        others = [one for one in self.arms if one.role == role and _environment(one) == _environment(arm)]
         return min(others, key=lambda other: _differing(arm.flags, other.flags)) if others else None
 
     def place(self, arm: Arm) -> str:
@@ -185,6 +191,12 @@ def differing(part: Part) -> list[str]:
     return _that_differ([arm.flags for arm in part.arms])
 
 
+def _environment(arm: Arm) -> list[Any]:
+    """Returns the flags that say whose rewards are paid: of arms in which they differ, none bounds another."""
+    shift = arm.flags.get("dist_shift_type", "bandits" if arm.flags.get("scenario") == "init_shift" else None)
+    return [shift, *(arm.flags.get(name) for name in _OF_DATA)]
+
+
 def _study(run: runs.Run) -> str | None:
     """Returns the module of the study that wrote a run's metrics."""
     found = (module for module in studies.STUDIES.values() if studies.load(module).ranked_by in run.metrics)
@@ -245,7 +257,7 @@ def _names(groups: Sequence[Sequence[runs.Run]], study: Study | None) -> list[st
     owners = [_owner(group[0]) for group in groups]
     folders = runs.labels(map(_telling, owners))
     chosen = _fewest(flags, _by_importance(flags, study))
-    named = [_words(one, chosen) for one in flags]
+    named = _named(flags, chosen)
     if len(groups) == 1 or not chosen or max(map(len, named)) > max(_LONGEST_NAME, *map(len, folders)):
         named = folders
     counts = Counter(named)
@@ -289,8 +301,20 @@ def _fewest(flags: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[st
     return chosen
 
 
-def _words(flags: Mapping[str, Any], chosen: Sequence[str]) -> str:
-    return ", ".join(_word(name, flags.get(name)) for name in chosen if name in flags) or "default"
+def _named(flags: Sequence[Mapping[str, Any]], chosen: Sequence[str]) -> list[str]:
+    """Returns a name of each arm: the values of the chosen flags, without what most arms have in common."""
+    common = {}
+    for name in chosen[1:]:
+        (value, count), *_ = Counter(json.dumps(one.get(name), default=str) for one in flags).most_common()
+        if name.endswith(_CHOICES) and 2 * count > len(flags):
+            common[name] = value
+
+    def words(one: Mapping[str, Any], left_out: Mapping[str, str]) -> str:
+        kept = [name for name in chosen if name in one and left_out.get(name) != json.dumps(one[name], default=str)]
+        return ", ".join(_word(name, one[name]) for name in kept) or "default"
+
+    short, full = ([words(one, left_out) for one in flags] for left_out in (common, {}))
+    return short if len(set(short)) == len(set(full)) else full
 
 
 def _word(name: str, value: Any) -> str:

@@ -134,7 +134,7 @@ def _part(
 ) -> str:
     """Returns results and curves of arms that can be compared."""
     explained = []
-    if part.columns:
+    if part.columns and len(part.arms) > 1:
         explained.append("Sorted by the first result.")
     if any(len(arm.runs) > 1 for arm in part.arms):
         explained.append("Mean over the seeds and, below it, its 95% interval by Student’s t.")
@@ -160,7 +160,8 @@ def _part(
 {tables.results(part, looks)}
 <p class="note">{" ".join(explained)}</p>
 <h3>Curves</h3>
-<div class="legend" role="group" aria-label="Arms: press to hide or show"></div>{rest}
+<div class="legend" role="group" aria-label="Arms: press to hide or show"{" hidden" * (len(part.arms) == 1)}></div>
+{rest}
 {"".join(sections)}
 <div class="note">{words}</div>
 </section>"""

@@ -78,7 +78,7 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
         seeds = {index: sum(column in run.metrics for run in part.arms[index].runs) for index in bands}
         panel = {
             "column": column,
-            "title": column.about if isinstance(column, Metric) else column,
+            "title": capital(column.about) if isinstance(column, Metric) else column,
             "caption": _caption(seeds.values()),
             "curves": [{"arm": index, **_curve(band, seeds[index] > 1)} for index, band in thinned.items()],
         }
@@ -93,6 +93,11 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
 def lines(parts: Iterable[Part]) -> int:
     """Returns how many lines the curves of a page have: three of an arm with a band."""
     return sum(len(_present(part)) * (3 if len(arm.runs) > 1 else 1) for part in parts for arm in part.arms)
+
+
+def capital(words: str) -> str:
+    """Returns words as a title."""
+    return words[:1].upper() + words[1:]
 
 
 def _present(part: Part) -> list[str]:

@@ -9,10 +9,10 @@ from typing import Any
 from optimization.study.metrics import SECONDS, Metric
 from scripts.report import arms
 from scripts.report.arms import Arm, Part
-from scripts.report.plots import DASHES
+from scripts.report.plots import DASHES, capital
 
 _ROWS = 1000  # Of single runs and of commands, so that the page stays small.
-_SCALES = ("interval", "beside chance", "from chance to ceiling")
+_SCALES = ("Interval", "Beside chance", "From chance to ceiling")
 _LEFT = ' class="text"'
 _WIDTH, _HEIGHT = 150, 22  # Pixels of a picture of where an arm lies.
 
@@ -22,14 +22,15 @@ def results(part: Part, looks: Sequence[Mapping[str, Any]]) -> str:
     columns, ranked = part.columns, part.ranked()
     look = {id(arm): one for arm, one in zip(part.arms, looks, strict=True)}
     roles = {arm.role for arm in part.arms} - {""}
-    has_scale, has_epsilon = bool(columns) and len(ranked) > 1, any(_epsilon(arm) for arm in ranked)
+    has_epsilon = any(_epsilon(arm) for arm in ranked)
+    has_scale = bool(columns) and len(ranked) > 1 and bool(roles or any(len(arm.runs) > 1 for arm in ranked))
     digits = {column: _digits([one.mean for arm in ranked if (one := arm.estimate(column))]) for column in columns}
     span = _span(ranked, columns[0]) if has_scale else (0.0, 1.0)
-    heads = ["arm", "seeds"]
+    heads = ["Arm", "Seeds"]
     scale = _SCALES[2 if len(roles) > 1 else arms.CHANCE in roles]
     for index, column in enumerate(columns):
         heads += [_title(part, column)] + ([scale] if has_scale and index == 0 else [])
-    heads += (["epsilon"] if has_epsilon else []) + ["rounds"]
+    heads += (["Epsilon"] if has_epsilon else []) + ["Rounds"]
     rows = []
     for arm in ranked:
         badge = f' <span class="badge">{arm.role}</span>' if arm.role else ""
@@ -55,7 +56,7 @@ def flags(part: Part) -> str:
         f'<tr><th scope="row">{html.escape(arm.name)}</th>{"".join(_cell(arm.flags.get(name)) for name in names)}</tr>'
         for arm in part.arms
     ]
-    return _table(["arm", *(f"--{name}" for name in names)], rows)
+    return _table(["Arm", *(f"--{name}" for name in names)], rows)
 
 
 def single(part: Part) -> str:
@@ -116,14 +117,14 @@ def _more(count: int) -> str:
 
 
 def _title(part: Part, column: Metric) -> str:
+    title = capital(column.about)
     if not column.recent:
-        return column.about
-    counts = {
-        arms.tenth(int(run.metrics[column].count())) for arm in part.arms for run in arm.runs if column in run.metrics
-    }
-    if len(counts) > 1:
-        return f"{column.about}, last tenth of the rounds"
-    return f"{column.about}, last {count} rounds" if (count := counts.pop()) > 1 else f"{column.about}, last round"
+        return title
+    found = [run.metrics[column].count() for arm in part.arms for run in arm.runs if column in run.metrics]
+    tenths = {arms.tenth(int(count)) for count in found}
+    if len(tenths) > 1:
+        return f"{title}, last tenth of the rounds"
+    return f"{title}, last {count} rounds" if (count := tenths.pop()) > 1 else f"{title}, last round"
 
 
 def _digits(values: Sequence[float]) -> int:
@@ -140,10 +141,13 @@ def _estimate(one: arms.Estimate | None, digits: int) -> str:
 
 
 def _span(ranked: Sequence[Arm], column: str) -> tuple[float, float]:
-    """Returns the ends of the scale on which arms are drawn: all means, and a tenth more on both sides."""
-    means = [one.mean for arm in ranked if (one := arm.estimate(column))]
-    margin = 0.1 * (max(means) - min(means)) or abs(means[0]) or 1.0
-    return min(means) - margin, max(means) + margin
+    """Returns the ends of the scale on which arms are drawn: of all means, and of intervals that are not much wider."""
+    found = [one for arm in ranked if (one := arm.estimate(column))]
+    lowest, highest = min(one.mean for one in found), max(one.mean for one in found)
+    width = (highest - lowest) or abs(highest) or 1.0
+    low = max(lowest - width, min(one.low for one in found))
+    high = min(highest + width, max(one.high for one in found))
+    return low - 0.05 * width, high + 0.05 * width
 
 
 def _scale(part: Part, arm: Arm, span: tuple[float, float], look: Mapping[str, Any]) -> str:
@@ -155,20 +159,25 @@ def _scale(part: Part, arm: Arm, span: tuple[float, float], look: Mapping[str, A
     def place(value: float) -> str:
         return f"{_WIDTH * min(1.0, max(0.0, (value - span[0]) / (span[1] - span[0]))):.1f}"
 
+    middle = _HEIGHT // 2
     marks = ""
     for role in (arms.CHANCE, arms.CEILING):
         other = part.reference(arm, role)
         if other and (mean := other.estimate(part.columns[0])):
             x = place(mean.mean)
             marks += f'<line class="{role}" x1="{x}" x2="{x}" y1="1" y2="{_HEIGHT - 1}"/>'
-    middle = _HEIGHT // 2
-    words = html.escape(part.place(arm))
+    # An interval that goes on beyond the scale ends in an arrow.
+    arrows = f'<path d="M7 {middle - 5}L0 {middle}L7 {middle + 5}"/>' * (one.low < span[0])
+    arrows += f'<path d="M{_WIDTH - 7} {middle - 5}L{_WIDTH} {middle}L{_WIDTH - 7} {middle + 5}"/>' * (
+        one.high > span[1]
+    )
     return (
-        f'<td class="scale" data-value="{one.mean!r}"><svg width="{_WIDTH}" height="{_HEIGHT}" aria-hidden="true">'
-        f'<line class="axis" x1="0" x2="{_WIDTH}" y1="{middle}" y2="{middle}"/>{marks}<g stroke="{look["colour"]}">'
+        f'<td class="scale" data-value="{one.mean!r}"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
+        f'aria-hidden="true"><line class="axis" x2="{_WIDTH}" y1="{middle}" y2="{middle}"/>{marks}'
+        f'<g stroke="{look["colour"]}" fill="none">{arrows}'
         f'<line class="interval" x1="{place(one.low)}" x2="{place(one.high)}" y1="{middle}" y2="{middle}"/>'
         f'<circle cx="{place(one.mean)}" cy="{middle}" r="4" fill="{look["colour"]}"/></g></svg>'
-        f"<small>{words}</small></td>"
+        f"<small>{html.escape(part.place(arm))}</small></td>"
     )
 
 

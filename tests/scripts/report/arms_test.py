@@ -72,6 +72,11 @@ def test_studies_and_tasks_are_parts_of_their_own():
             + [{"bandits_type": "softmax", "bandits_deploy_freq": 1}],
             ["softmax, deploy 5", "greedy, deploy 5", "softmax, deploy 1"],
         ),
+        (
+            [{"bandits_type": kind, "scenario": "scratch"} for kind in ("softmax", "greedy")]
+            + [{"bandits_type": "softmax", "scenario": "init"}],
+            ["softmax", "greedy", "softmax, init"],
+        ),
         ([{"server_learning_rate": 0.5}, {"server_learning_rate": 0.05}], ["server lr 0.5", "server lr 0.05"]),
         ([{"adaptive_clipping": True}, {"adaptive_clipping": False}], ["adaptive clipping", "no adaptive clipping"]),
         ([{"noise_multiplier": 0.5}, {}], ["noise multiplier 0.5", "default"]),
@@ -146,6 +151,16 @@ def test_the_reference_of_an_arm_is_that_of_the_most_equal_flags():
         "uniform, deploy 1",
         "uniform, deploy 5",
     ]
+
+
+def test_arms_of_other_rewards_or_data_bound_nothing():
+    chance = _run("chance", bandits_type="uniform", scenario="scratch")
+    shifted = _run("a", bandits_type="softmax", scenario="init_shift")
+    others = _run("b", bandits_type="softmax", scenario="scratch", partition_alpha=0.1)
+    pretrained = _run("c", bandits_type="softmax", scenario="init", init_labels=3)
+    (part,) = arms.parts([chance, shifted, others, pretrained])
+    bounds = [part.reference(arm, arms.CHANCE) for arm in part.arms[1:]]
+    assert bounds == [None, None, part.arms[0]]
 
 
 def test_less_of_a_loss_is_better():

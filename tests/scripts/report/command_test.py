@@ -76,7 +76,7 @@ def test_results_come_first_an_arm_a_row_the_best_first(two_runs):
     status, page = _report(two_runs, two_runs / "one", f"--runs={two_runs / 'many'}")
     head, first, second = _tables(page)[0]
     assert status == 0
-    assert head == ["arm", "seeds", "Round reward, last round", "interval", "Running average reward", "rounds"]
+    assert head == ["Arm", "Seeds", "Round reward, last round", "Interval", "Running average reward", "Rounds"]
     assert first == ["lr 0.1", "one seed", "0.7500", "", "0.6250", "2"]
     half = 12.7062047 * 0.125  # Student's t of one degree of freedom, and the error of the mean.
     assert second[:3] == ["lr 0.05", "2", f"0.6250  {0.625 - half:.4f} to {0.625 + half:.4f}"]
@@ -107,7 +107,7 @@ def test_chance_and_ceiling_are_marked(tmp_path):
             _run(tmp_path / bandit / f"seed_{seed}", [reward], bandits_type=bandit, seed=seed)
     _, page = _report(tmp_path, tmp_path)
     table = _tables(page)[0]
-    assert table[0][3] == "from chance to ceiling"
+    assert table[0][3] == "From chance to ceiling"
     assert [row[0] for row in table[1:]] == ["supervised_ mse   ceiling", "softmax", "uniform   chance"]
     assert [row[3].split("  ")[-1] for row in table[1:]] == ["", "62% of the way", ""]
 
@@ -119,7 +119,7 @@ def test_the_results_say_what_an_epsilon_assumes_and_what_is_proven(two_runs):
     _, page = _report(two_runs, two_runs / "one")
     head, cells = _tables(page)[0]
     proven = spent["guarantees"][1]["epsilon_pld"]
-    assert dict(zip(head, cells, strict=True))["epsilon"].split("  ") == [
+    assert dict(zip(head, cells, strict=True))["Epsilon"].split("  ") == [
         f"{spent['epsilon']:.4g}",
         "delta 1e-05",
         "assumes Poisson sampling, though cohorts have a fixed size",
@@ -132,7 +132,7 @@ def test_flags_that_differ_single_runs_data_and_commands_come_last(two_runs):
     (two_runs / "one" / "config.json").write_text(json.dumps(config | {"data_report": {"dropped": {"<a>": 3}}}))
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
     _, flags, single = _tables(page)
-    assert flags == [["arm", "--learning_rate"], ["lr 0.1", "0.1"], ["lr 0.05", "0.05"]]
+    assert flags == [["Arm", "--learning_rate"], ["lr 0.1", "0.1"], ["lr 0.05", "0.05"]]
     assert single[3] == ["lr 0.05", "1", "0.75", "0.875", "2", "0.5", str(two_runs / "many" / "seed_1")]
     assert "<dt>dropped</dt><dd>" in page
     assert "<dt>&lt;a&gt;</dt><dd>3</dd>" in page
@@ -151,9 +151,9 @@ def test_metrics_of_any_study_are_shown_as_it_declares_them(two_runs):
     table.to_csv(two_runs / "one" / "metrics.csv", index=False)
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
     titles = {panel["column"]: panel["title"] for panel in _panels(page).values()}
-    assert titles["federated/regret"] == "regret so far, federated"
-    assert _tables(page)[0][0] == ["arm", "seeds", "clicks so far, federated", *(f"{what}, federated" for what in (
-        "clicks an impression", "regret so far")), "rounds"]  # fmt: skip
+    assert titles["federated/regret"] == "Regret so far, federated"
+    federated = [f"{what}, federated" for what in ("Clicks so far", "Clicks an impression", "Regret so far")]
+    assert _tables(page)[0][0] == ["Arm", "Seeds", *federated, "Rounds"]
     assert "<h2>run_ads</h2>" in page
     assert len(_data(page)) == 2
 
