@@ -1,5 +1,6 @@
 """The page about runs: what they gave, their curves and their commands, in one HTML file that needs no network."""
 
+import dataclasses
 import datetime
 import html
 import json
@@ -50,16 +51,16 @@ def write(folders: Iterable[pathlib.Path], output: pathlib.Path, title: str = "R
 
 def read(folders: Iterable[pathlib.Path]) -> Found:
     """Reads all runs below some folders, at any depth; each once."""
-    paths: dict[pathlib.Path, None] = {}
+    paths: dict[pathlib.Path, pathlib.Path] = {}  # By what they are, as they were named.
     found = Found([], [], [])
     for folder in folders:
         try:
-            paths |= dict.fromkeys(path for together in runs.find(folder).values() for path in together)
+            paths |= {path.resolve(): path for together in runs.find(folder).values() for path in together}
         except UsageError as error:
             found.problems.append(str(error))
-    for path in paths:
+    for resolved, path in paths.items():
         try:
-            found.runs.append(runs.read(path))
+            found.runs.append(dataclasses.replace(runs.read(path), folder=resolved))
         except UsageError as error:
             (found.waiting if _waits(path) else found.problems).append(str(error))
     return found

@@ -3,16 +3,19 @@
 import html
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optimization.study.metrics import SECONDS, Metric
+from optimization.study.results import Run
 from scripts.report import arms
 from scripts.report.arms import Arm, Part
 from scripts.report.plots import DASHES, capital
 
 _ROWS = 1000  # Of single runs and of commands, so that the page stays small.
 _SCALES = ("Interval", "Beside chance", "From chance to ceiling")
+_FOLDER = "Folder"
 _LEFT = ' class="text"'
 _WIDTH, _HEIGHT = 150, 22  # Pixels of a picture of where an arm lies.
 
@@ -56,27 +59,29 @@ def flags(part: Part) -> str:
         f'<tr><th scope="row">{html.escape(arm.name)}</th>{"".join(_cell(arm.flags.get(name)) for name in names)}</tr>'
         for arm in part.arms
     ]
-    return _table(["Arm", *(f"--{name}" for name in names)], rows)
+    return _table(["Arm", *(f"--{name}" for name in names)], rows, "flags")
 
 
 def single(part: Part) -> str:
-    """Returns a row a run: its folder and what it gave."""
-    columns, found = part.columns, [(arm, run) for arm in part.arms for run in arm.runs]
-    heads = [
-        "arm",
-        "seed",
-        *(_title(part, column) for column in columns),
-        "rounds",
-        "seconds a round, median",
-        "folder",
-    ]
+    """Returns a row a run: what it gave, and its folder, below that of all runs of the part."""
+    columns, found = part.columns, [(arm, run) for arm in part.arms for run in arm.runs][:_ROWS]
+    count = sum(len(arm.runs) for arm in part.arms)
+    base = os.path.commonpath([run.folder.parent for _, run in found])
+    titles = [*(_title(part, column) for column in columns), "Seconds a round, median"]
+    values = [[arms.outcome(run, column) for column in columns] + [_seconds(run)] for _, run in found]
+    digits = [_digits([value for value in several if value is not None]) for several in zip(*values, strict=True)]
     rows = []
-    for arm, run in found[:_ROWS]:
-        seconds = float(run.metrics[SECONDS].median()) if SECONDS in run.metrics else None
-        values = [run.flags.get("seed"), *(arms.outcome(run, column) for column in columns)]
-        cells = "".join(map(_cell, [*values, int(run.metrics["round_num"].iloc[-1]), seconds, str(run.folder)]))
-        rows.append(f'<tr><th scope="row">{html.escape(arm.name)}</th>{cells}</tr>')
-    return _table(heads, rows) + _more(len(found))
+    for (arm, run), numbers in zip(found, values, strict=True):
+        cells = [_cell(run.flags.get("seed")), _cell(int(run.metrics["round_num"].iloc[-1]))]
+        cells += [_cell(value, of) for value, of in zip(numbers, digits, strict=True)]
+        cells.append(f'<td class="text">{html.escape(os.path.relpath(run.folder, base))}</td>')
+        rows.append(f'<tr><th scope="row">{html.escape(arm.name)}</th>{"".join(cells)}</tr>')
+    table = _table(["Arm", "Seed", "Rounds", *titles, _FOLDER], rows)
+    return f"<p>Folders lie in {html.escape(base)}.</p>{table}{_more(count)}"
+
+
+def _seconds(run: Run) -> float | None:
+    return float(run.metrics[SECONDS].median()) if SECONDS in run.metrics else None
 
 
 def data(part: Part) -> str:
@@ -103,7 +108,8 @@ def commands(part: Part) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[str], kind: str = "") -> str:
     head = "".join(
-        f'<th scope="col"{_LEFT * (title in _SCALES)}><button>{html.escape(title)}</button></th>' for title in heads
+        f'<th scope="col"{_LEFT * (title in (*_SCALES, _FOLDER))}><button>{html.escape(title)}</button></th>'
+        for title in heads
     )
     body = "\n".join(rows)
     return (
@@ -220,21 +226,24 @@ def _rounds(arm: Arm) -> str:
     return f'<td data-value="{counts[-1]}">{text}{more}</td>'
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, digits: int | None = None) -> str:
+    """Returns a cell; of a number, so many decimals."""
     if value is None:
         return '<td data-value="">–</td>'
-    if isinstance(value, float):
-        return f'<td data-value="{value!r}">{value:.5g}</td>'
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f'<td data-value="{value}">{value}</td>'
+    if isinstance(value, bool):
+        return f'<td class="text">{str(value).lower()}</td>'
+    if isinstance(value, int | float):
+        return f'<td data-value="{value!r}">{value if digits is None else f"{value:.{digits}f}"}</td>'
     return f'<td class="text">{html.escape(str(value))}</td>'
 
 
 def _nested(value: Any) -> str:
     """Returns a value of a JSON file as nested lists."""
+    if not value and isinstance(value, Mapping | list):
+        return "–"
     if isinstance(value, Mapping):
         items = (f"<div><dt>{html.escape(str(name))}</dt><dd>{_nested(one)}</dd></div>" for name, one in value.items())
         return f'<dl class="nested">{"".join(items)}</dl>'
     if isinstance(value, list):
-        return html.escape(", ".join(one if isinstance(one, str) else json.dumps(one) for one in value)) or "–"
+        return html.escape(", ".join(one if isinstance(one, str) else json.dumps(one) for one in value))
     return html.escape(value if isinstance(value, str) else json.dumps(value))

@@ -133,7 +133,7 @@ def test_flags_that_differ_single_runs_data_and_commands_come_last(two_runs):
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
     _, flags, single = _tables(page)
     assert flags == [["Arm", "--learning_rate"], ["lr 0.1", "0.1"], ["lr 0.05", "0.05"]]
-    assert single[3] == ["lr 0.05", "1", "0.75", "0.875", "2", "0.5", str(two_runs / "many" / "seed_1")]
+    assert single[3] == ["lr 0.05", "1", "2", "0.7500", "0.8750", "0.5000", "many/seed_1"]
     assert "<dt>dropped</dt><dd>" in page
     assert "<dt>&lt;a&gt;</dt><dd>3</dd>" in page
     assert "<dt>lr 0.05</dt><dd><code>run --x=seed_0</code><p>Likewise with seed 1.</p>" in page
@@ -196,6 +196,13 @@ def test_an_unreadable_run_is_named_and_the_others_reported(two_runs, capsys):
     assert status == 1
     assert "one/config.json is not readable" in capsys.readouterr().err
     assert "one/config.json is not readable" in page
+
+
+def test_a_run_that_is_named_twice_counts_once(two_runs, monkeypatch):
+    monkeypatch.chdir(two_runs)
+    (two_runs / "link").symlink_to(two_runs / "many")
+    found = page.read([pathlib.Path("one"), two_runs / "one", pathlib.Path("link"), two_runs])
+    assert [run.folder for run in found.runs] == [two_runs / "one", *(two_runs / "many" / f"seed_{n}" for n in (0, 1))]
 
 
 def test_runs_without_a_finished_round_are_counted(two_runs):
