@@ -1,0 +1,230 @@
+"""README.md and docs/: commands are understood, links lead somewhere, and the README's commands run as they stand.
+
+Not for Bazel, which hides the pages.
+"""
+
+import functools
+import importlib
+import itertools
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from bandits import studies
+from optimization.study import cli
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+_GUIDES = (ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md")
+PAGES = (README, *_GUIDES, *sorted((ROOT / "docs").glob("*.md")))
+# Programs of others, whose flags are not known here.
+_TOOLS = ("mypy", "pip", "pytest", "ruff", "tensorboard.main")
+# What a test cannot install, or would be played in: its targets and flags are checked instead.
+_NOT_PLAYED = ("apt-get", "bazel", "-m pytest")
+_OTHER_FLAGS = {"help", "logdir"}
+_RECORDER = '#!/bin/sh\n{ printf \'%s\\n\' "${0##*/}" "$@"; printf "\\036"; } >>"$RECORD"\n'
+
+
+def _id(path: pathlib.Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _blocks(path: pathlib.Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def _prose(path: pathlib.Path) -> str:
+    return re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def _headings(path: pathlib.Path) -> set[str]:
+    """Returns the anchors that GitHub gives a page's headings."""
+    titles = re.findall(r"^#+ (.*)$", _prose(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def _scripts(path: pathlib.Path) -> list[str]:
+    spans = re.findall(r"`(\./scripts/python -m [^`]+)`", _prose(path))
+    return _blocks(path, "sh") + [span.replace("\n", " ") for span in spans]
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory) -> Iterator[dict[pathlib.Path, list[list[str]]]]:
+    """The words of each page's commands, as the shell expands them; nothing is played.
+
+    Tests are then where the commands were, beside the files that they wrote.
+    """
+    folder = tmp_path_factory.mktemp("spoken")
+    (folder / "data").symlink_to(ROOT / "data")
+    for name in ("bin/apt-get", "bin/bazel", "scripts/python", ".ci/run"):
+        file = folder / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(_RECORDER)
+        file.chmod(0o755)
+    record = folder / "record"
+    environment = {"PATH": str(folder / "bin"), "RECORD": str(record)}
+    shell = shutil.which("bash") or "/bin/bash"
+    found = {}
+    for path in PAGES:
+        record.write_text("")
+        for script in _scripts(path):
+            command = [shell, "-euc", script]
+            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+            assert (done.returncode, done.stderr) == (0, ""), f"{path}: {script}{done.stderr}"
+        found[path] = [words.splitlines() for words in record.read_text().split("\036")[:-1]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield found
+
+
+def _binary(module: str) -> types.ModuleType:
+    found = importlib.import_module(module)
+    return importlib.import_module(f"{module}.__main__") if hasattr(found, "__path__") else found
+
+
+def _settings(module: str, flags: list[str]) -> Mapping[str, Any]:
+    """Returns what a program would understand, without reading any data.
+
+    Raises:
+      UsageError: If it would refuse the flags.
+    """
+    if module in studies.STUDIES.values():
+        settings = studies.flag_set(module).parse([module, *flags])
+        if not settings.list_presets:
+            studies.plan(module, settings)
+        return settings
+    binary = _binary(module)
+    if not hasattr(binary, "define"):
+        assert flags == [], f"{module} takes no flags"
+        return {}
+    settings = binary.define().parse([module, *flags])
+    return settings.settled() if isinstance(settings, cli.Settings) else vars(settings)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_id)
+def test_a_pages_commands_are_understood(commands, path):
+    for program, *words in commands[path]:
+        if program == "bazel":
+            _check_bazel(words)
+        elif words[:2] == ["-m", "pytest"]:
+            assert [word for word in words[2:] if "/" in word and not (ROOT / word).exists()] == []
+        elif program == "python" and words[0] == "-m" and words[1] not in _TOOLS and "--help" not in words:
+            _check_data_file(_settings(words[1], words[2:]))
+
+
+def test_no_command_meets_the_run_of_another(commands):
+    planned: dict[str, cli.Settings] = {}
+    met = []
+    for program, *words in itertools.chain(*commands.values()):
+        if program != "python" or words[1:2] == [] or words[1] not in studies.STUDIES.values() or "--help" in words:
+            continue
+        settings = studies.flag_set(words[1]).parse(words[1:])
+        for run in [] if settings.list_presets else studies.plan(words[1], settings):
+            folder = f"{run.root_output_dir}/{run.experiment_name}"
+            if dict(planned.setdefault(folder, run)) != dict(run):
+                met.append(" ".join(words))
+    assert met == []
+
+
+def _check_bazel(words: list[str]) -> None:
+    """Checks that the target is there, and that its program understands the flags."""
+    command, label, *rest = words
+    package, _, name = label.removeprefix("//").partition(":")
+    if label != "//...":
+        assert f'name = "{name}"' in (ROOT / package / "BUILD").read_text()
+    if command == "run":
+        assert rest[0] == "--"
+        _settings(f"{package.replace('/', '.')}.{name}", rest[1:])
+
+
+def _check_data_file(settings: Mapping[str, Any]) -> None:
+    """Checks that a table is shipped, or that the page of data says where it comes from."""
+    path = settings.get("data_file")
+    if path and not pathlib.Path(path).resolve().is_relative_to(ROOT / "data/examples"):
+        assert f"`{pathlib.Path(path).name}`" in (ROOT / "docs/data.md").read_text()
+
+
+@functools.cache
+def _all_flags() -> set[str]:
+    modules = [*studies.STUDIES.values()]
+    sets = [studies.flag_set(module) for module in modules]
+    for room in ("scripts", "data"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            if "cli.main(" in path.read_text():
+                module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+                sets.append(importlib.import_module(module).define())
+    return {name for flags in sets for name in re.findall(r"^  --(\w+):", flags.help(), re.MULTILINE)}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_id)
+def test_flags_that_a_page_mentions_exist(path):
+    spans = re.findall(r"`[^`]+`", _prose(path))
+    mentioned = {name for span in spans for name in re.findall(r"(?<!\S)`?--(\w+)", span)}
+    assert {name for name in mentioned if name == name.lower()} - _all_flags() - _OTHER_FLAGS == set()
+
+
+def _links(path: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
+    for link in re.findall(r"\]\(([^)\s]+)\)", _prose(path)):
+        if not link.startswith("http"):
+            file, _, anchor = link.partition("#")
+            yield (path.parent / file if file else path), anchor
+
+
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "CHANGELOG.md"], ids=_id)
+def test_links_lead_somewhere(path):
+    for file, anchor in _links(path):
+        assert file.exists()
+        assert not anchor or anchor in _headings(file)
+
+
+def test_every_page_is_reached_from_the_readme():
+    reached = {file.resolve() for file, _ in _links(README)}
+    assert {_id(page) for page in set(PAGES) - reached} == {"README.md"}
+
+
+def test_the_readme_is_a_page():
+    assert len(README.read_text().splitlines()) <= 130
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_id)
+def test_a_pages_python_is_sound(path):
+    for block in _blocks(path, "python"):
+        compile(block, path.name, "exec")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory) -> pathlib.Path:
+    """A copy of what a fresh clone has, with this environment."""
+    folder = tmp_path_factory.mktemp("checkout")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    (folder / ".venv").symlink_to(sys.prefix)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_readmes_commands_run_as_they_stand_from_top_to_bottom(checkout):
+    left_out = {"FEDBANDITS_DATA_DIR", "PYTHONPATH", "BUILD_WORKING_DIRECTORY"}
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
+    played = 0
+    for language, block in re.findall(r"^```(sh|python)\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL):
+        if any(words in block for words in _NOT_PLAYED):
+            continue
+        command = ["bash", "-euc", block] if language == "sh" else ["./scripts/python", "-c", block]
+        done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{block}{done.stderr}"
+        played += 1
+    assert played >= 4
+    pictures = re.findall(r"--output=(\S+)", "".join(_blocks(README, "sh")))
+    assert [name for name in pictures if not (checkout / name).stat().st_size] == []
