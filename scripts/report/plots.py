@@ -101,12 +101,13 @@ def capital(words: str) -> str:
 
 
 def _present(part: Part) -> list[str]:
-    """Returns all columns but the round's, those that are declared as drawn first."""
+    """Returns all columns but the round's and those that mark rounds; first those that are declared as drawn."""
     columns = dict.fromkeys(column for arm in part.arms for run in arm.runs for column in run.metrics)
     own = part.study.columns if part.study else ()
+    marks = {metric for metric in own if metric.marks}
     known: dict[str, Metric] = dict(runs.declared()) | dict(zip(own, own, strict=True))
     return sorted(
-        (known.get(column, column) for column in columns if column != "round_num"),
+        (known.get(column, column) for column in columns if column != "round_num" and column not in marks),
         key=lambda column: not (isinstance(column, Metric) and column.drawn),
     )
 

@@ -112,6 +112,23 @@ def test_chance_and_ceiling_are_marked(tmp_path):
     assert [row[3].split("  ")[-1] for row in table[1:]] == ["", "62% of the way", ""]
 
 
+def test_an_interval_that_goes_on_beyond_the_scale_ends_in_arrows(tmp_path):
+    for name, rewards in (("narrow", [0.3, 0.31]), ("wide", [0.0, 1.0])):
+        for seed, reward in enumerate(rewards):
+            _run(tmp_path / name / f"seed_{seed}", [reward], clip_norm=len(name), seed=seed)
+    _, page = _report(tmp_path, tmp_path)
+    wide, narrow = re.findall(r'<td class="scale".*?</td>', page)
+    assert (wide.count("<path"), narrow.count("<path")) == (2, 0)
+
+
+def test_rounds_that_are_marked_are_no_curve(two_runs):
+    table = pd.read_csv(two_runs / "one" / "metrics.csv").assign(**{metrics.DEPLOYED: [0, 1]})
+    table.to_csv(two_runs / "one" / "metrics.csv", index=False)
+    _, page = _report(two_runs, two_runs / "one")
+    assert metrics.DEPLOYED not in _panels(page)
+    assert metrics.ROUND_REWARD in _panels(page)
+
+
 def test_the_results_say_what_an_epsilon_assumes_and_what_is_proven(two_runs):
     mechanism = mechanisms.Mechanism("dpsgd", 1.0, population=500, cohort=20, delta=1e-5)
     spent = mechanism.report(40)
