@@ -3,9 +3,11 @@
 from optimization.study import training_metrics
 from optimization.study.metrics import Metric, declared
 
-ROUND_REWARD = Metric("bandits/round_rewards", "Round reward", better="up", drawn=True, recent=True)
+ROUND_REWARD = Metric("bandits/round_rewards", "Round reward", better="up", drawn=True, deployed=True, recent=True)
 AVERAGE_REWARD = Metric("bandits/average_rewards", "Running average reward", better="up", drawn=True, told=True)
-ROUND_PROBABILITY = Metric("bandits/round_prob", "Exploration: probability of the chosen actions", drawn=True)
+ROUND_PROBABILITY = Metric(
+    "bandits/round_prob", "Exploration: probability of the chosen actions", drawn=True, deployed=True
+)
 DEPLOYED = Metric("bandits/deployed", "Whether the round ended with a deployment", marks=True)
 LOSS = training_metrics.LOSS
 UPDATE_NORM = training_metrics.UPDATE_NORM

@@ -9,25 +9,30 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import pathlib
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bandits import metrics
+from bandits import metrics, studies
 from data.errors import UsageError
 from optimization.study import cli, files
+from optimization.study.curves import BANDS
 from scripts import runs
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _USAGE = """
-Draws the rewards, or another metric, of several runs in one picture; or prints tables of run_posterior's runs.
+Draws the rewards, or another metric, of several runs in one picture; or prints tables of run_posterior's runs. What
+is measured on the deployed model is drawn in steps, which no mean smooths away.
 
   plot --runs=runs/digits_scratch_softmax,runs/digits_scratch_greedy --output=compare.png,compare.pdf
   plot --tables --runs=runs/my_study
 """
 _MOST_MARKS = 40  # More lines would hide the curves.
-_WINDOW = 5  # Rounds of the moving average of what is drawn by default.
+_LETTERS = 12  # An inch at the vertical axis.
+_INCHES = (1.0, 50.0)  # Of a picture's sides.
 
 
 def define() -> cli.FlagSet:
@@ -47,9 +52,17 @@ def define() -> cli.FlagSet:
     flags.text("output", "comparison.png", "pictures to write, separated by commas: .png, .pdf or .svg")
     flags.text("title", "", "title")
     flags.switch("running_average", False, "draw the average over the rounds so far, as the study does")
-    flags.text("metric", None, "another column of metrics.csv to draw, such as privacy/epsilon")
+    flags.text(
+        "metric",
+        None,
+        "column of metrics.csv to draw, such as privacy/epsilon (default: the round's reward; without one, what the "
+        "study's progress bar shows)",
+    )
     flags.belong("running_average", metric=False)
     flags.text("ylabel", None, "words at the vertical axis (default: what is drawn)")
+    flags.integer("smooth", 1, "draw the mean of the last so many rounds; no mean reaches across a deployment", low=1)
+    flags.choice("band", "minmax", BANDS, "what is shaded around the mean of several seeds")
+    flags.text("size", "7x4.2", "width and height in inches, as 7x4.2")
 
     flags.group("Tables", tables=True)
     flags.text("rounds", None, "rounds to report, separated by commas (default: the study's for the task, or the last)")
@@ -68,6 +81,7 @@ def program(settings: cli.Settings) -> None:
     outputs = [pathlib.Path(cli.user_path(output)) for output in settings.output.split(",")]
     for output in outputs:
         files.check_output("output", output, files.PICTURES)
+    size = _size(settings.size)
     folders = [pathlib.Path(cli.user_path(run)) for run in settings.runs.split(",")]
     labels = settings.labels.split(",") if settings.labels else runs.labels(folders)
     if len(labels) != len(folders):
@@ -87,19 +101,50 @@ def program(settings: cli.Settings) -> None:
         if not paths:
             raise UsageError(f"--runs: {folder} holds no metrics.csv; has the run begun?")
     tables = {label: [runs.read_metrics(path) for path in paths] for label, paths in zip(labels, seeds, strict=True)}
-    column = settings.metric or (metrics.AVERAGE_REWARD if settings.running_average else metrics.ROUND_REWARD)
+    column = settings.metric or (metrics.AVERAGE_REWARD if settings.running_average else _headline(tables))
     if all(column not in table for group in tables.values() for table in group):
         column = runs.former_names().get(column, column)
-    window, words = 1, runs.about(column)
-    if column == metrics.ROUND_REWARD and not settings.metric:
-        window, words = _WINDOW, f"{words} (mean of {_WINDOW} rounds)"
+    column = runs.declared().get(column, column)
+    words = runs.about(column)
+    if settings.smooth > 1:
+        words += f", mean of the last {settings.smooth} rounds"
+    if "band" in settings.given and all(len(group) == 1 for group in tables.values()):
+        raise UsageError("--band has no effect: each of --runs is a single seed.")
     for label, group in tables.items():
         if missing := [table for table in group if column not in table or column == "round_num"]:
             raise UsageError(
                 f"{label} has no column {column}: give --metric one of {', '.join(missing[0].columns[1:])}."
             )
-    draw(tables, outputs, column, window=window, title=settings.title, ylabel=settings.ylabel or words)
+    draw(
+        tables,
+        outputs,
+        column,
+        window=settings.smooth,
+        band=settings.band,
+        size=size,
+        title=settings.title,
+        ylabel=settings.ylabel or words,
+    )
     print(*outputs, sep="\n")
+
+
+def _size(text: str) -> tuple[float, float]:
+    """Returns the width and height that `--size` names, in inches."""
+    match = re.fullmatch(r"(\d+\.?\d*)x(\d+\.?\d*)", text)
+    width, height = map(float, match.groups()) if match else (0.0, 0.0)
+    least, most = _INCHES
+    if not least <= min(width, height) <= max(width, height) <= most:
+        raise UsageError(f"--size={text} must be WIDTHxHEIGHT, each from {least:g} to {most:g} inches, as 7x4.2.")
+    return width, height
+
+
+def _headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
+    """Returns what is drawn by default: the reward, or the headline of the study whose columns the first run has."""
+    columns = set(next(iter(tables.values()))[0].columns)
+    if metrics.ROUND_REWARD in columns:
+        return metrics.ROUND_REWARD
+    found = [studies.load(module) for module in studies.STUDIES.values()]
+    return max(found, key=lambda study: len(columns & set(study.columns))).headline
 
 
 def print_tables(settings: cli.Settings) -> None:
@@ -156,27 +201,35 @@ def draw(
     window: int,
     title: str,
     ylabel: str,
+    band: str = "minmax",
+    size: tuple[float, float] = (7, 4.2),
 ) -> None:
-    """Draws a metric of several runs in one plot; several seeds of one become their mean and range.
+    """Draws a metric of several runs in one plot; several seeds of one become their mean and a band.
 
     Args:
       tables: Metrics of each label's seeds.
       outputs: Pictures to write.
       column: What is drawn.
-      window: Rounds of the moving average that is drawn instead of single rounds.
+      window: Rounds of the mean that is drawn instead of single rounds.
       title: Title.
       ylabel: Words at the vertical axis.
+      band: What is shaded, one of `BANDS`; the legend names it.
+      size: Width and height, in inches.
     """
     from matplotlib import figure
 
-    picture = figure.Figure(figsize=(7, 4.2), layout="constrained")
+    picture = figure.Figure(figsize=size, layout="constrained")
     axes = picture.subplots()
+    marks = next((name for name, metric in runs.declared().items() if metric.marks), None)
     for place, (label, seeds) in enumerate(tables.items()):
-        runs.draw(axes, seeds, column, label, place, window)
+        runs.draw(axes, seeds, column, label, place, window, band, marks)
+    if any(len(seeds) > 1 for seeds in tables.values()):
+        axes.fill_between([], [], color="grey", alpha=0.2, linewidth=0, label=BANDS[band])
     _mark(axes, next(iter(tables.values()))[0])
-    axes.set(title=title, xlabel="round", ylabel=ylabel)
+    lines = textwrap.fill(ylabel, max(12, int(_LETTERS * size[1])))
+    axes.set(title=title, xlabel="round", ylabel=lines)
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(fontsize="small")
     for output in outputs:
         files.save_picture(picture, output, dpi=300)
 
@@ -186,7 +239,7 @@ def _mark(axes, table: "pd.DataFrame") -> None:
     for metric in table.columns.intersection([one for one in runs.declared().values() if one.marks]):
         rounds = table.loc[table[metric] == 1, "round_num"]
         for index, round_num in enumerate(rounds if len(rounds) <= _MOST_MARKS else ()):
-            label = None if index else runs.about(metric)
+            label = None if index else metric.rpartition("/")[2]
             axes.axvline(round_num, color="grey", linewidth=0.8, linestyle=":", label=label)
 
 

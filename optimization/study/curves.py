@@ -11,42 +11,99 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 _LINE_STYLES = ("-", "--", "-.", ":")
 
 
-def band(tables: "Sequence[pd.DataFrame]", column: str, window: int = 1) -> "pd.DataFrame":
-    """Returns the mean, lowest and highest value over the seeds of one run, by round.
+# What a band over seeds shows, in the words of a legend.
+BANDS = {
+    "minmax": "lowest to highest of the seeds",
+    "ci": "95% t interval of the seeds' mean",
+    "sd": "mean ± one standard deviation of the seeds",
+}
+
+
+def smoothed(table: "pd.DataFrame", column: str, window: int, marks: str | None = None) -> "pd.Series":
+    """Returns a metric, or its mean over the last rounds; not finite values are missing.
+
+    Args:
+      table: A run's `metrics.csv`.
+      column: The metric.
+      window: Rounds of the mean.
+      marks: Column that is 1 in rounds that end with a jump: no mean reaches across one, unless windows are longer than
+        the rounds between jumps.
+
+    Returns:
+      Its values; index: rounds.
+    """
+    import numpy as np
+
+    table = table.set_index("round_num")
+    curve = table[column].replace([np.inf, -np.inf], np.nan)
+    if window == 1:
+        return curve
+    periods = 0 * table.index
+    if marks in table and table[marks].mean() * window <= 1:
+        periods = (table[marks].cumsum() - table[marks]).to_numpy()
+    return curve.groupby(periods).rolling(window, min_periods=1).mean().droplevel(0).where(curve.notna())
+
+
+def band(
+    tables: "Sequence[pd.DataFrame]", column: str, window: int = 1, kind: str = "minmax", marks: str | None = None
+) -> "pd.DataFrame":
+    """Returns the mean over the seeds of one run and a band around it, by round.
 
     Args:
       tables: Metrics of each seed.
       column: What to take of them.
-      window: Rounds of the moving average that is taken of each seed first.
+      window: Rounds of the mean that is taken of each seed first; see `smoothed`.
+      kind: One of `BANDS`.
+      marks: See `smoothed`.
 
     Returns:
-      Columns `mean`, `low` and `high`; index: rounds at which a seed has a finite value.
+      Columns `mean`, `low` and `high`; index: rounds at which a seed has a finite value. Of a single seed, `ci` and
+      `sd` are not a number.
     """
     import numpy as np
     import pandas as pd
 
-    curves = [table.set_index("round_num")[column].replace([np.inf, -np.inf], np.nan) for table in tables]
-    if window > 1:
-        curves = [curve.rolling(window, min_periods=1).mean() for curve in curves]
+    curves = [smoothed(table, column, window, marks) for table in tables]
     together = pd.concat(curves, axis=1).sort_index().dropna(how="all")
     values = together.to_numpy(float)
-    edges = {"mean": np.nanmean(values, axis=1), "low": np.nanmin(values, axis=1), "high": np.nanmax(values, axis=1)}
-    return pd.DataFrame(edges, index=together.index)
+    mean, low, high = np.nanmean(values, axis=1), np.nanmin(values, axis=1), np.nanmax(values, axis=1)
+    if kind != "minmax":
+        half = together.std(axis=1).to_numpy()
+        if kind == "ci":
+            from scipy import stats
+
+            counts = together.count(axis=1).to_numpy()
+            half = half * stats.t.ppf(0.975, np.maximum(counts - 1, 1)) / np.sqrt(counts)
+        low, high = mean - half, mean + half
+    return pd.DataFrame({"mean": mean, "low": low, "high": high}, index=together.index)
 
 
-def draw(axes, tables: "Sequence[pd.DataFrame]", column: str, label: str, place: int, window: int = 1) -> None:
-    """Draws a metric of one run over its rounds; several seeds become their mean and range.
+def draw(
+    axes,
+    tables: "Sequence[pd.DataFrame]",
+    column: str,
+    label: str,
+    place: int,
+    window: int = 1,
+    kind: str = "minmax",
+    marks: str | None = None,
+) -> None:
+    """Draws a metric of one run over its rounds; several seeds become their mean and a band.
 
     Args:
       axes: Matplotlib's, to draw in.
       tables: Metrics of each seed.
-      column: What is drawn.
+      column: What is drawn, in steps if it is a metric of what is deployed.
       label: Its name in the legend.
       place: Number of the curve in the picture, which gives its look.
-      window: Rounds of the moving average that is drawn instead of single rounds.
+      window: Rounds of the mean that is drawn instead of single rounds.
+      kind: The band, one of `BANDS`.
+      marks: Column of the deployments.
     """
-    curve, colour = band(tables, column, window), COLOURS[place % len(COLOURS)]
+    steps = "pre" if getattr(column, "deployed", False) else None
+    curve, colour = band(tables, column, window, kind, marks if steps else None), COLOURS[place % len(COLOURS)]
     line, marker = _LINE_STYLES[place % len(_LINE_STYLES)], "o" if len(curve) == 1 else None
-    axes.plot(curve["mean"], label=label, linestyle=line, marker=marker, color=colour)
+    style = f"steps-{steps}" if steps else "default"
+    axes.plot(curve["mean"], label=label, linestyle=line, marker=marker, color=colour, drawstyle=style)
     if len(tables) > 1:
-        axes.fill_between(curve.index, curve["low"], curve["high"], alpha=0.2, linewidth=0, color=colour)
+        axes.fill_between(curve.index, curve["low"], curve["high"], alpha=0.2, linewidth=0, color=colour, step=steps)

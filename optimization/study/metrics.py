@@ -14,6 +14,7 @@ class Metric(str):
       better: Whether more (`up`) or less (`down`) of it is better; None where neither is.
       evaluated: Whether only evaluations measure it, not every round.
       drawn: Whether it is drawn before the others, and even where it never changes.
+      deployed: Whether it is measured on what is deployed: it jumps at deployments, and is drawn in steps.
       marks: Whether it is 1 in rounds that plots mark, and 0 in others.
       told: Whether its last value stands in tables of runs.
       recent: Whether the mean over the last tenth of the rounds stands there, because single rounds vary.
@@ -24,6 +25,7 @@ class Metric(str):
     better: Better | None
     evaluated: bool
     drawn: bool
+    deployed: bool
     marks: bool
     told: bool
     recent: bool
@@ -37,6 +39,7 @@ class Metric(str):
         better: Better | None = None,
         evaluated: bool = False,
         drawn: bool = False,
+        deployed: bool = False,
         marks: bool = False,
         told: bool = False,
         recent: bool = False,
@@ -46,7 +49,7 @@ class Metric(str):
         metric = super().__new__(cls, name)
         metric.about, metric.better, metric.evaluated = about, better, evaluated
         metric.drawn, metric.marks, metric.told, metric.recent = drawn, marks, told, recent
-        metric.formerly = formerly
+        metric.deployed, metric.formerly = deployed, formerly
         return metric
 
 

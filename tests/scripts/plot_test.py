@@ -1,11 +1,12 @@
 """Tests of scripts.plot."""
 
 import json
+import struct
 
 import pandas as pd
 import pytest
 
-from bandits import metrics
+from bandits import metrics, studies
 from data.errors import UsageError
 from optimization.posterior import tables
 from scripts import plot
@@ -49,6 +50,38 @@ def test_another_metric_is_drawn_as_png_and_pdf_with_embedded_fonts(tmp_path):
     assert png.read_bytes().startswith(b"\x89PNG")
     assert pdf.read_bytes().startswith(b"%PDF")
     assert b"/Type3" not in pdf.read_bytes()
+
+
+def _png(path):
+    content = path.read_bytes()
+    return struct.unpack(">II", content[16:24])
+
+
+def test_a_picture_has_the_size_that_is_asked_for(tmp_path):
+    _run(tmp_path / "one", [0.1, 0.2])
+    _draw(f"--runs={tmp_path / 'one'}", f"--output={tmp_path / 'x.png'}", "--size=4x2.5")
+    assert _png(tmp_path / "x.png") == (1200, 750)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"), [([], "lowest to highest"), (["--band=sd"], "mean ± one standard deviation")]
+)
+def test_the_legend_names_the_band_and_the_axis_the_mean(tmp_path, flags, words):
+    _run(tmp_path / "many" / "seed_0", [0.1, 0.2])
+    _run(tmp_path / "many" / "seed_1", [0.3, 0.4])
+    _draw(f"--runs={tmp_path / 'many'}", f"--output={tmp_path / 'x.svg'}", "--smooth=3", *flags)
+    text = (tmp_path / "x.svg").read_text()
+    assert f">{words}" in text
+    assert ">Round reward, mean of the last 3 rounds<" in text
+
+
+def test_a_run_of_any_study_shows_its_headline(tmp_path):
+    folder = tmp_path / "one"
+    folder.mkdir()
+    columns = studies.load(studies.STUDIES["run_mab_fl"]).columns
+    pd.DataFrame({"round_num": [1, 2], **dict.fromkeys(columns, 0.5)}).to_csv(folder / "metrics.csv", index=False)
+    _draw(f"--runs={folder}", f"--output={tmp_path / 'x.svg'}")
+    assert ">Validation, the global model after averaging<" in (tmp_path / "x.svg").read_text()
 
 
 def test_a_metric_that_no_run_has_is_answered_with_those_it_has(tmp_path):

@@ -1,0 +1,60 @@
+"""Tests of optimization.study.curves."""
+
+import math
+
+import matplotlib.figure
+import numpy as np
+import pandas as pd
+import pytest
+
+from optimization.study import curves
+from optimization.study.metrics import Metric
+
+SCORE = Metric("score", "a score", deployed=True)
+
+
+def _table(scores, deployed=()):
+    rounds = range(1, len(scores) + 1)
+    return pd.DataFrame({"round_num": rounds, "score": scores, "deployed": [int(one in deployed) for one in rounds]})
+
+
+def test_a_mean_over_rounds_ends_in_its_round():
+    assert curves.smoothed(_table([1.0, 3.0, 5.0, 7.0]), "score", 3).tolist() == [1.0, 2.0, 3.0, 5.0]
+
+
+def test_no_mean_reaches_across_a_deployment():
+    table = _table([1.0, 3.0, 11.0, 13.0], deployed=[2])
+    assert curves.smoothed(table, "score", 2, "deployed").tolist() == [1.0, 2.0, 11.0, 12.0]
+
+
+def test_windows_longer_than_the_rounds_between_deployments_reach_across_them():
+    table = _table([1.0, 3.0, 11.0, 13.0], deployed=[1, 2, 3, 4])
+    assert curves.smoothed(table, "score", 2, "deployed").tolist() == [1.0, 2.0, 7.0, 12.0]
+
+
+def test_rounds_without_a_value_get_none():
+    found = curves.smoothed(_table([math.nan, 3.0, math.nan, math.inf, 5.0]), "score", 4)
+    np.testing.assert_array_equal(found, [math.nan, 3.0, math.nan, math.nan, 4.0])
+
+
+@pytest.mark.parametrize(("kind", "half"), [("minmax", 1.0), ("sd", 1.0), ("ci", 4.302652729911275 / math.sqrt(3))])
+def test_a_band_of_three_seeds_is(kind, half):
+    found = curves.band([_table([value]) for value in (1.0, 2.0, 3.0)], "score", kind=kind)
+    np.testing.assert_allclose(found, [[2.0, 2.0 - half, 2.0 + half]], rtol=1e-12)
+
+
+def test_a_single_seed_has_no_interval():
+    found = curves.band([_table([1.0])], "score", kind="ci")
+    assert found["mean"].tolist() == [1.0]
+    assert found[["low", "high"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(("column", "style"), [(SCORE, "steps-pre"), ("score", "default")])
+def test_what_is_deployed_is_drawn_in_steps_that_rise_at_the_deployment(column, style):
+    axes = matplotlib.figure.Figure().subplots()
+    curves.draw(axes, [_table([1.0, 1.0, 5.0, 5.0], deployed=[2])] * 2, column, "label", 0, 2, "minmax", "deployed")
+    (line,) = axes.lines
+    assert line.get_drawstyle() == style
+    if style == "steps-pre":  # At the end of round 2, with the deployment, and over all of round 3.
+        assert line.get_ydata().tolist() == [1.0, 1.0, 5.0, 5.0]
+        assert [2.0, 5.0] in line.get_path().vertices.tolist()
