@@ -23,7 +23,7 @@ _SAMPLED = 200  # Records by which a separator is judged, where the header allow
 _NAMED = 3  # Lines that a message names.
 _MOSTLY = 0.9
 # Without a cell such as 1,50 a comma may group thousands.
-_WHOLE = r"[+-]?\d+"
+_WHOLE = r"[+-]?\d+(?:[eE][+-]?\d+)?"
 _GROUPED = r"[+-]?\d{1,3}(?:,\d{3})+"
 _DECIMAL = r"[+-]?(?:\d*|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?"
 _POINTS = r"[+-]?\d{1,3}(?:\.\d{3})+"
@@ -171,8 +171,8 @@ def _checked(path: str, text: str, separator: str) -> tuple[list[str], np.ndarra
         told = ", ".join(f"line {record.line} has {len(record.values)}" for record in wrong[:_NAMED])
         more = f", and so on in {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
         raise UsageError(
-            f"The header of {path} has {len(names)} names, separated by {SEPARATORS[separator]}, but the rows have "
-            f"more or fewer values: {told}{more}. Quotes must stand around a value that holds a "
+            f"The header of {path} (line {header.line}) has {len(names)} names, separated by {SEPARATORS[separator]}, "
+            f"but rows have more or fewer values: {told}{more}. Quotes must stand around a value that holds a "
             f"{SEPARATORS[separator]}."
         )
     return names, np.array(lines, np.int64)
@@ -203,12 +203,15 @@ def check_different(path: str, names: Sequence[str]) -> None:
         seen.add(name)
 
 
-def with_decimal_points(frame: "pd.DataFrame", path: str, text_columns: Sequence[str]) -> "tuple[pd.DataFrame, bool]":
-    """Returns a table whose numbers are written with points, and whether they were written with commas.
+def with_decimal_points(
+    frame: "pd.DataFrame", path: str, form: dict[str, str], text_columns: Sequence[str]
+) -> "tuple[pd.DataFrame, dict[str, str]]":
+    """Returns a table whose numbers are written with points, and its form, which says if they were not.
 
     Args:
-      frame: What was read of a file that commas do not separate; text where a column is not of numbers alone.
+      frame: What was read; text where a column is not of numbers alone.
       path: The file, for messages.
+      form: What was found out of the file.
       text_columns: Columns that are left as they are.
 
     Raises:
@@ -223,13 +226,15 @@ def with_decimal_points(frame: "pd.DataFrame", path: str, text_columns: Sequence
             if is_decimal.any() and is_number.mean() >= _MOSTLY:
                 written[name] = cells
     if not written:
-        return frame, False
+        return frame, form
     first = next(iter(written))
-    if all(cells[cells.str.contains(",")].str.fullmatch(_GROUPED).all() for cells in written.values()):
+    if form["separator"] == SEPARATORS[","] or all(
+        cells[cells.str.contains(",")].str.fullmatch(_GROUPED).all() for cells in written.values()
+    ):
         raise UsageError(
-            f"It cannot be told whether the comma of {_example(written[first])!r} in column {first!r} of {path} is a "
-            "decimal comma or groups thousands: save its numbers without groups, or leave the column out with "
-            "--ignore_columns."
+            f"Column {first!r} of {path} holds numbers with commas, such as {_example(written[first])!r}, which may be "
+            "decimals or group thousands: save numbers with points and without groups. If these are none, say "
+            f"--category_columns={first}, or leave the column out with --ignore_columns={first}."
         )
     pointed = [name for name in frame.select_dtypes("float") if (frame[name].dropna() % 1 != 0).any()]
     pointed += [name for name, cells in written.items() if cells.str.fullmatch(r"[+-]?\d*\.\d+").any()]
@@ -243,7 +248,7 @@ def with_decimal_points(frame: "pd.DataFrame", path: str, text_columns: Sequence
         points = cells.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
         is_number = cells.str.fullmatch(f"{_DECIMAL}|{_WHOLE}|{_POINTS}")
         frame = frame.assign(**{name: points.where(is_number, cells).reindex(frame.index)})
-    return frame, True
+    return frame, form | {"decimal": "comma"}
 
 
 def _example(cells: "pd.Series") -> str:

@@ -26,12 +26,13 @@ _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
 _DATE = re.compile(
     rf"""(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{{0,6}}[.,]*\ +)?
     (?:(?P<first>\d{{1,4}})(?P<mark>[-/.])(?P<second>\d{{1,2}})(?P=mark)(?P<third>\d{{1,4}})
-      |(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[-.\ ]+(?P<month>{_MONTH})[-.,\ ]+(?P<year>\d{{4}})
+      |(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[-.\ ]+(?P<month>{_MONTH})[-.,\ ]+(?P<year>\d{{4}}|\d\d)
       |(?P<month_first>{_MONTH})\.?\ (?P<day_second>\d{{1,2}})(?:st|nd|rd|th)?,?\ (?P<year_last>\d{{4}}))
     (?:[T,\ ]\ *(?P<hour>\d{{1,2}}):(?P<minute>\d\d)(?::(?P<second_of>\d\d(?:[.,]\d+)?))?(?:\ ?(?P<half>[ap])\.?m\.?)?
       (?:\ ?(?P<zone>Z|UTC|GMT|[+-]\d\d(?::?\d\d)?))?)?""",
     re.VERBOSE | re.IGNORECASE,
 )
+_ZONE = r"(:\d\d(?:\.\d+)?)(?:Z|[+-]\d\d(?::?\d\d)?)$"
 _ORDERS = {
     "the day first": (2, 1, 0),
     "the month first": (2, 0, 1),
@@ -64,6 +65,10 @@ def of_datetimes(column: "pd.Series") -> Moments:
     written = utc = column
     if column.dt.tz is not None:
         written, utc = column.dt.tz_localize(None), column.dt.tz_convert("UTC").dt.tz_localize(None)
+    return _of_times(written, utc)
+
+
+def _of_times(written: "pd.Series", utc: "pd.Series") -> Moments:
     days, local = _days(utc), _days(written)
     whole = np.floor(local)
     return Moments(days, (local - whole) * 24, _weekdays(whole))
@@ -88,6 +93,8 @@ def of_texts(written: "pd.Series", share: float) -> "tuple[Moments, pd.Series] |
     Raises:
       UsageError: If it cannot be told which number is the day, or only some times have a time zone.
     """
+    if quickly := _of_iso(written):
+        return quickly, written[:0]
     counts = written.value_counts()
     read = {text: _read(text) for text in counts.index}
     dates = {text: found for text, found in read.items() if any(found)}
@@ -101,6 +108,22 @@ def of_texts(written: "pd.Series", share: float) -> "tuple[Moments, pd.Series] |
     hours = _filled(one.seconds / 3600 if one else None for one in values)
     local = _filled(one.ordinal - _EPOCH if one else None for one in values)
     return Moments(days, hours, _weekdays(local)), written[np.isnan(days) & written.notna()]
+
+
+def _of_iso(written: "pd.Series") -> Moments | None:
+    """Returns what `of_texts` does, many times as fast, if all dates are ISO 8601's, within 1678 to 2261."""
+    import pandas as pd
+
+    found = written.dropna()
+    has_zone = found.str.contains(_ZONE.replace("(:", "(?::"))
+    # pandas takes a year, or a month, for its first day.
+    if found.empty or found.str.len().min() < len("2023-01-31") or has_zone.nunique() > 1:
+        return None
+    local = pd.to_datetime(written.str.replace(_ZONE, r"\1", regex=True), format="ISO8601", errors="coerce")
+    utc = pd.to_datetime(written, format="ISO8601", errors="coerce", utc=True)
+    if utc.isna().sum() > written.isna().sum():
+        return None
+    return _of_times(local, utc.dt.tz_localize(None))
 
 
 def _filled(values: Iterable[float | None]) -> np.ndarray:
@@ -145,7 +168,10 @@ def _read(text: str) -> tuple[_Moment | None, ...]:
         parts = match["first"], match["second"], match["third"]
         if match["mark"] == "." and len("".join(parts)) < 6:  # A version, such as 1.2.10.
             return (None,) * len(_ORDERS)
-        return tuple(_moment(parts[y], parts[m], parts[d], time) for y, m, d in _ORDERS.values())
+        read = [_moment(parts[y], parts[m], parts[d], time) for y, m, d in _ORDERS.values()]
+        if len(parts[0]) == 2 and match["mark"] != "-":  # A year of two digits stands first in 23-01-31 alone.
+            read[-1] = None
+        return tuple(read)
     named = match["month"] or match["month_first"]
     month = str(_MONTHS.index(named[:3].lower()) + 1)
     one = _moment(match["year"] or match["year_last"], month, match["day"] or match["day_second"], time)

@@ -98,10 +98,7 @@ def read(path: str, text_columns: Sequence[str] = (), missing_values: str | None
     except Exception as error:  # What pandas, pyarrow and gzip raise over a damaged file is almost anything.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"{path} is not readable ({reason}): --data_file must be an undamaged table.") from error
-    frame, form = table.frame, found.form
-    if form["separator"] != csv_file.SEPARATORS[","]:
-        frame, has_commas = csv_file.with_decimal_points(frame, path, text_columns)
-        form = form | {"decimal": "comma"} if has_commas else form
+    frame, form = csv_file.with_decimal_points(table.frame, path, found.form, text_columns)
     return dataclasses.replace(table, frame=frame, form=form, lines=found.lines, checksum=_checksum(path, missing))
 
 

@@ -8,6 +8,7 @@ from data import columns, statistics
 from data.table_file import Table
 from data.table_roles import Roles
 
+_ORDER = ("client", "label", "reward", "feature", "none")
 _PRINTED = 20  # Of more columns, only so many have a line.
 
 
@@ -61,7 +62,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     """Yields what is printed of a table's report, a line each column; nothing of other data's report."""
     if "columns" not in report:
         return
-    described: Sequence[Mapping[str, Any]] = report["columns"]
+    described: Sequence[Mapping[str, Any]] = sorted(report["columns"], key=lambda column: _ORDER.index(column["use"]))
     form = ", ".join(f"{what} {value}" for what, value in report.get("form", {}).items())
     yield f"{report['rows']} rows of {report['clients']} clients{f' ({form})' if form else ''}; of the columns:"
     width = max(len(column["name"]) for column in described[:_PRINTED])

@@ -29,8 +29,9 @@ class Wanted:
 
     @property
     def text_columns(self) -> list[str]:
-        """Columns whose values are names: 007 is no number there."""
-        return [name for name in (self.client_column, self.label_column) if name] + listed(self.category_columns)
+        """Columns whose values are names, where 007 is no number; and those that nobody reads."""
+        names = [name for name in (self.client_column, self.label_column) if name]
+        return names + listed(self.category_columns) + listed(self.ignore_columns)
 
     @property
     def num_made_clients(self) -> int:
@@ -107,6 +108,10 @@ def of(names: Sequence[str], path: str, wanted: Wanted) -> Roles:
     Raises:
       UsageError: If a column is not there, or has two uses; or if rewards are fewer than two.
     """
+    if len(names) == 1:
+        raise UsageError(
+            f"{path} has one column alone, {names[0]!r}: columns must be separated by commas, semicolons or tabs."
+        )
     client = None if wanted.num_made_clients else wanted.client_column
     label = wanted.label_column
     features, ignored = listed(wanted.feature_columns), listed(wanted.ignore_columns)

@@ -308,7 +308,7 @@ def program(study: Study, settings: cli.Settings) -> int:
     print(announcement(study, planned), file=sys.stderr, flush=True)
     runs = prepare(study, planned)
     for line in _told(planned, runs):
-        print(line)
+        print(line, flush=True)
     study.start_worker(settings)
     for run in runs:
         if signum := study.play(run):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import columns, statistics
+from data import columns, dates, statistics
 from data.errors import UsageError
 
 TRAIN = np.array([True, True, True, True, False, False])
@@ -161,3 +161,139 @@ def test_categories_are_those_known_from_elsewhere_also_of_numbers():
 def test_a_column_without_the_known_numbers_is_an_error():
     with pytest.raises(UsageError, match="--public_statistics has a mean of column 'x', which holds something else"):
         _encode_known(["a", "b"], statistics.Numbers(0.0, 1.0, has_missing=False))
+
+
+def test_a_column_of_numbers_in_90_percent_of_its_cells_names_the_others():
+    numbers = [str(number) for number in range(9)]
+    message = (
+        r"Column 'x' is of numbers in all but 1 of 10 cells: 'n/k' \(row 10\)\. Say --missing_values='n/k' if such "
+        r"cells are missing, or --category_columns=x if all are categories\."
+    )
+    with pytest.raises(UsageError, match=message):
+        _encode([*numbers, "n/k"], np.full(10, True))
+    # Of 9 cells, as the gaps are none, 8 are numbers.
+    encoded = _encode([*numbers[:8], "n/k", "?", None], np.full(11, True))
+    assert len(encoded.names) == 11
+
+
+def test_of_many_wrong_cells_the_first_are_named():
+    values = [str(number) for number in range(95)] + ["<5", "a,b", "<5", "c", "d"]
+    with pytest.raises(UsageError) as caught:
+        _encode(values, np.full(100, True))
+    assert "all but 5 of 100 cells: '<5' (row 96), 'a,b' (row 97), '<5' (row 98) and 2 more." in str(caught.value)
+    assert """--missing_values='<5,"a,b",c'""" in str(caught.value)
+
+
+def test_a_column_that_is_said_to_be_categories_is_one():
+    frame = pd.DataFrame({"x": [1, 2, 2, 1], "when": ["2023-01-01", "soon", "2023-01-01", None]})
+    learned = columns.learn(frame, np.full(4, True), categories=["x", "when"])
+    assert columns.encode(frame, learned).names == ["x=1", "x=2", "when=2023-01-01", "when=soon", "when=<missing>"]
+
+
+# 1, 2 and 3 January 2023 are a Sunday, a Monday and a Tuesday.
+def test_dates_are_days_and_weekdays():
+    encoded = _encode(["2023-01-01", "2023-01-03", "2023-01-01", "2023-01-03", "2023-01-02", None])
+    assert encoded.names == ["x", *(f"x={day}" for day in dates.WEEKDAYS)]
+    days = [-1, 1, -1, 1, 0, 0]
+    weekdays = [6, 1, 6, 1, 0, None]
+    for row, day, weekday in zip(encoded.values, days, weekdays, strict=True):
+        assert row.tolist() == [day, *(float(index == weekday) for index in range(7))]
+    assert encoded.imputed == {"x": 1}
+
+
+def test_dates_with_times_have_an_hour_on_a_circle():
+    encoded = _encode(["2023-01-01T00:00", "2023-01-01T06:00", None, "2023-01-01T12:00", "2023-01-01T18:00", "?"])
+    assert encoded.names[:4] == ["x", "x is missing", "x hour sine", "x hour cosine"]
+    circle = [[0, 1], [1, 0], [0, 0], [0, -1], [-1, 0], [0, 0]]
+    np.testing.assert_allclose(encoded.values[:, 2:4], circle, atol=1e-7)
+    # 0, 6 and 12 hours: mean 6, deviation sqrt(24).
+    np.testing.assert_allclose(encoded.values[:5, 0], np.array([-6, 0, 0, 6, 12]) / np.sqrt(24), rtol=1e-6)
+    assert encoded.values[:, 1].tolist() == [0, 0, 1, 0, 0, 1]
+    assert encoded.values[[2, 5], 2:].tolist() == [[0] * 9] * 2
+
+
+def test_a_cell_that_is_no_date_is_named():
+    days = [f"2023-01-{day:02d}" for day in range(1, 10)]
+    with pytest.raises(
+        UsageError, match=r"'x' is of dates in all but 1 of 10 cells: 'soon' \(row 10\)\. Say --missing_v"
+    ):
+        _encode([*days, "soon"], np.full(10, True))
+    assert len(_encode([*days[:8], "soon"], np.full(9, True)).names) == 9
+
+
+@pytest.mark.parametrize("kind", ["datetime64[ns]", "datetime64[s]"])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_columns_of_type_datetime_are_dates(kind, zone):
+    times = pd.to_datetime(pd.Series(["2023-01-01", "2023-01-03", None, "2023-01-02", None, None]))
+    encoded = _encode(times.astype(kind).dt.tz_localize(zone))
+    assert encoded.names[:3] == ["x", "x is missing", "x=Monday"]
+    np.testing.assert_allclose(encoded.values[:4, 0], np.array([-1, 1, 0, 0]) * np.sqrt(1.5), rtol=1e-6)
+
+
+def test_columns_of_type_timedelta_are_days():
+    encoded = _encode(pd.to_timedelta(pd.Series([1, 1, 3, 3, 5, None]), unit="D"))
+    assert encoded.values[:, 0].tolist() == [-1, -1, 1, 1, 3, 0]
+
+
+def test_dates_are_measured_by_what_is_known_from_elsewhere():
+    known = statistics.Dates(19358.0, 2.0, has_missing=False, has_times=False)
+    assert _encode_known(["2023-01-05", None], known).values[:, 0].tolist() == [2, 0]
+    assert _encode_known([None, None], known).values.tolist() == [[0] * 8] * 2
+    with pytest.raises(UsageError, match="has a mean date of column 'x', which holds something else"):
+        _encode_known([1, 2], known)
+    with pytest.raises(UsageError, match="has a mean of column 'x', which holds something else"):
+        _encode_known(["2023-01-05", None], statistics.Numbers(0.0, 1.0, has_missing=False))
+
+
+def _numbered(values):
+    columns.check_no_row_numbers(pd.DataFrame({"id": values}))
+
+
+@pytest.mark.parametrize(
+    "values", [range(50), range(149, 99, -1), [str(7 * row % 60 - 5) for row in range(60)]], ids=range(3)
+)
+def test_numbers_of_rows_are_refused(values):
+    values = list(values)
+    low, high = min(map(int, values)), max(map(int, values))
+    with pytest.raises(UsageError, match=f"Column 'id' numbers the rows, from {low} to {high}, .*--ignore_columns=id"):
+        _numbered(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        range(49),  # Few rows.
+        [*range(49), 50],
+        [*range(49), 48],
+        [float(row) for row in range(60)],
+        [row / 2 for row in range(60)],
+        [f"{row}.0" for row in range(60)],
+        [None, *range(59)],
+        [True, False] * 30,
+        pd.date_range("2023-01-01", periods=60),
+    ],
+    ids=range(9),
+)
+def test_decimals_dates_and_few_rows_number_nothing(values):
+    _numbered(values)
+
+
+def test_text_that_is_distinct_in_nearly_all_rows_is_refused():
+    def codes(rows, distinct):
+        return [f"n{row % distinct}" for row in range(rows)]
+
+    everyone = np.full(60, True)
+    with pytest.raises(
+        UsageError, match=r"'x' is text with 57 distinct values in 60 rows, .*--ignore_columns=x, or ask"
+    ):
+        _encode(codes(60, 57), everyone)
+    assert len(_encode(codes(60, 56), everyone).names) == 56
+    assert len(_encode(codes(49, 49), everyone[:49]).names) == 49
+    frame = pd.DataFrame({"x": codes(60, 60)})
+    assert len(columns.learn(frame, everyone, named=["x"])["x"].categories) == 60
+
+
+def test_too_many_categories_are_refused_also_by_name():
+    frame = pd.DataFrame({"x": [f"n{row}" for row in range(1001)]})
+    with pytest.raises(UsageError, match="1001 distinct values, more than 1000: leave it out with --ignore_columns=x"):
+        columns.learn(frame, np.full(1001, True), named=["x"], categories=["x"])

@@ -25,6 +25,29 @@ def test_the_environment_names_the_folder(tmp_path, monkeypatch, data_dir):
     assert files.find(data_dir, "a.npz") == tmp_path / "a.npz"
 
 
+def test_a_table_is_looked_up_where_the_user_is_then_in_the_data_folder_then_among_the_examples(tmp_path, monkeypatch):
+    here, there, examples = (tmp_path / name for name in ("here", "there", "examples"))
+    monkeypatch.setattr(files, "EXAMPLES", examples)
+    wanted = str(here / "sub" / "a.csv")
+
+    def found(data_dir=str(there)):
+        return files.find_table(wanted, "sub/a.csv", data_dir)
+
+    assert found() == wanted
+    for folder in (examples, there, here):
+        (folder / "sub").mkdir(parents=True)
+        (folder / "sub" / "a.csv").touch()
+        assert found() == str(folder / "sub" / "a.csv")
+        monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(there))
+        assert found(None) == found()
+
+
+def test_a_table_outside_the_users_folder_is_looked_up_nowhere_else(tmp_path):
+    (tmp_path / "a.csv").touch()
+    for name in ("../a.csv", "/elsewhere/a.csv"):
+        assert files.find_table("/elsewhere/a.csv", name, str(tmp_path / "sub")) == "/elsewhere/a.csv"
+
+
 def test_without_either_the_error_says_what_to_give():
     with pytest.raises(UsageError, match=r"reads a\.npz: .*--data_dir or FEDBANDITS_DATA_DIR"):
         files.find(None, "a.npz")

@@ -8,6 +8,7 @@ from data import statistics
 from data.errors import UsageError
 
 COLUMN = {"mean": 1.5, "deviation": 2, "has_missing": False}
+DAY = {"mean_days": 19388.5, "deviation_days": 2, "has_missing": False, "has_times": True}
 TABLE = {"kind": "table", "columns": {"age": COLUMN, "empty": None}, "labels": {"yes": 3, "no": 0}}
 POSTS = {"kind": "posts", "vocabulary": ["beer", "ale"], "tags": {"tap": 3, "pub": 1}}
 
@@ -24,7 +25,9 @@ def write(tmp_path):
 
 def test_what_was_written_is_read(write):
     age = statistics.Numbers(1.5, 2.0, has_missing=False)
-    table = statistics.OfTable({"age": age, "empty": None, "c": statistics.Categories(("x",))}, {"yes": 3, "no": 0})
+    day = statistics.Dates(19388.5, 2.0, has_missing=True, has_times=False)
+    kinds = {"age": age, "day": day, "empty": None, "c": statistics.Categories(("x",))}
+    table = statistics.OfTable(kinds, {"yes": 3, "no": 0})
     assert statistics.read_table(write(table.as_json())) == table
     posts = statistics.OfPosts(("beer", "ale"), {"tap": 3, "pub": 1})
     assert statistics.read_posts(write(posts.as_json())) == posts
@@ -48,6 +51,9 @@ def test_what_was_written_is_read(write):
         (TABLE | {"columns": {"age": COLUMN | {"deviation": -1.0}}}, "deviation of at least 0"),
         (TABLE | {"columns": {"age": COLUMN | {"mean": True}}}, "column 'age' has no finite mean"),
         (TABLE | {"columns": {"age": COLUMN | {"has_missing": 1}}}, "has_missing is neither true nor false"),
+        (TABLE | {"columns": {"day": DAY | {"mean_days": None}}}, "column 'day' has no finite mean"),
+        (TABLE | {"columns": {"day": DAY | {"has_times": "no"}}}, "column 'day': has_times is neither true nor false"),
+        (TABLE | {"columns": {"day": DAY | {"mean": 1.0}}}, "column 'day' has neither"),
         (TABLE | {"columns": {"c": {"categories": ["a", "a"]}}}, "different categories"),
         (TABLE | {"columns": {"c": {"categories": []}}}, "different categories"),
         (TABLE | {"columns": {"c": {"categories": list(map(str, range(1001)))}}}, "at most 1000"),

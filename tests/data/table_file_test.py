@@ -153,3 +153,44 @@ def test_two_columns_of_one_name_are_refused(write, monkeypatch):
     monkeypatch.setattr(pd, "read_parquet", lambda *arguments, **options: frame)
     with pytest.raises(UsageError, match=r"--data_file=.* has two columns 'a'"):
         table_file.read(write("", "table.parquet"))
+
+
+def test_missing_values_are_missing_in_every_column_and_counted(write):
+    path = write('who,age,kind,note\nn/k,1,<5,"a,b"\nu,n/k,<5,x\nv,-9,low, n/k\nw,-9.0,high,y\n')
+    table = table_file.read(path, ["who"], 'n/k,<5,-9,"a,b",nowhere')
+    assert table.missing == {"n/k": 3, "<5": 2, "-9": 1, "a,b": 1, "nowhere": 0}
+    assert table.frame.isna().to_numpy().tolist() == [[1, 0, 1, 1], [0, 1, 1, 0], [0, 1, 0, 1], [0, 0, 0, 0]]
+    assert table.checksum.startswith(table_file.read(path).checksum + "-")
+
+
+def test_a_missing_value_that_is_a_number_is_so_however_it_is_written(write):
+    frame = table_file.read(write("a,b\n-9,-9.00\n1,2.5\n"), (), "-9").frame
+    assert frame.isna().to_numpy().tolist() == [[True, True], [False, False]]
+
+
+def test_a_frame_is_a_table_whatever_its_types():
+    frame = pd.DataFrame(
+        {
+            "whole": [1, -9],
+            "nullable": pd.array([None, -9], dtype="Int64"),
+            "decimal": [0.5, -9.0],
+            "truth": [True, False],
+            "kind": pd.Series(["-9", "v"], dtype="category", index=["r", "s"]),
+            "mixed": ["-9", None],
+            "when": pd.to_datetime(["2023-01-01", None]),
+            7: ["a", "b"],
+        },
+        index=pd.Index(["r", "s"], name="site"),
+    )
+    table = table_file.of_frame(frame, "the frame", ["-9"])
+    names = ["site", "whole", "nullable", "decimal", "truth", "kind", "mixed", "when", "7"]
+    assert table.frame.columns.tolist() == names
+    assert table.missing == {"-9": 5}
+    assert table.frame.isna().to_numpy().tolist() == [[0, 0, 1, 0, 0, 1, 1, 0, 0], [0, 1, 1, 1, 0, 0, 1, 1, 0]]
+    assert frame["whole"].tolist() == [1, -9]
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame(), pd.DataFrame({"a": []}), pd.DataFrame(index=[1, 2])])
+def test_a_frame_without_rows_or_columns_is_no_table(frame):
+    with pytest.raises(UsageError, match="the frame is empty"):
+        table_file.of_frame(frame, "the frame")

@@ -484,3 +484,98 @@ def test_the_real_advertisements_need_no_client_column_and_no_features(shared_da
     )
     assert clicks.tolist() == [1703, 1295, 728, 1196, 2695, 126, 1112, 2091, 952, 489]
     assert table.feature_names == ("constant",)
+
+
+def _patients(change=lambda row, cells: cells, rows=60):
+    """Returns a table of 6 clients; `change` makes other cells of a row's number and cells (id, site, age, day, y)."""
+    lines = []
+    for row in range(rows):
+        cells = [f"p{row % 20}", f"s{row % 6}", str(row % 7), f"2023-01-{row % 28 + 1:02d}", f"{row % 2}"]
+        lines.append(",".join(change(row, cells)))
+    return "id,site,age,day,y\n" + "\n".join(lines) + "\n"
+
+
+def _age(row, age):
+    return lambda at, cells: cells if at != row else [*cells[:2], age, *cells[3:]]
+
+
+def test_a_word_among_numbers_is_named_with_its_line_unless_it_is_missing_or_all_are_categories(write):
+    path = write(_patients(_age(7, "n/k")))
+    with pytest.raises(UsageError, match=r"'age' is of numbers in all but 1 of 60 cells: 'n/k' \(line 9\)"):
+        _load(path, "site", "y")
+    table = _load(path, "site", "y", missing_values="n/k")
+    assert {"name": "age", "use": "feature", "kind": "number", "imputed": 1} in table.report["columns"]
+    assert table.report["missing_values"] == {"n/k": 1}
+    table = _load(path, "site", "y", category_columns="age")
+    assert {"name": "age", "use": "feature", "kind": "category", "categories": 8} in table.report["columns"]
+
+
+def test_lines_are_right_after_dropped_rows(write):
+    path = write(_patients(lambda row, cells: [cells[0], "", *cells[2:]] if row < 3 else _age(9, "<5")(row, cells)))
+    with pytest.raises(UsageError, match=r"all but 1 of 57 cells: '<5' \(line 11\)"):
+        _load(path, "site", "y")
+
+
+def test_missing_values_are_missing_labels_and_clients_too(write):
+    path = write(_patients(_age(0, "0")).replace("p0,s0", "p0,n/k").replace(",1\n", ",<5\n", 1))
+    dropped = _load(path, "site", "y", missing_values="n/k,<5").report["dropped_rows"]
+    assert dropped == {"without_client": 1, "without_label": 1}
+
+
+def test_a_missing_reward_is_one_also_if_it_was_said_so(write):
+    path = write("site,left,right\n" + "a,1,0\nb,n/k,1\n" * 3)
+    with pytest.raises(UsageError, match=r"'n/k' in column 'left' \(line 3 of .*\) is no number"):
+        _load(path, "site", reward_columns="left,right")
+    with pytest.raises(UsageError, match=r"a missing value in column 'left' \(line 3 of"):
+        _load(path, "site", reward_columns="left,right", missing_values="n/k")
+
+
+def test_statistics_of_dates_give_the_same_table_again(write):
+    path = write(_patients())
+    table = _load(path, "site", "y")
+    assert "day=Monday" in table.feature_names
+    known = write(json.dumps(table.statistics.as_json()), "statistics.json")
+    assert _rows(_load(path, "site", "y", known=statistics.read_table(known)).train) == _rows(table.train)
+
+
+def test_identifiers_are_refused_unless_they_are_asked_for(write):
+    numbered = write(_patients(lambda row, cells: [str(100 + row), *cells[1:]]))
+    with pytest.raises(UsageError, match="Column 'id' numbers the rows, from 100 to 159"):
+        _load(numbered, "site", "y")
+    assert _load(numbered, "site", "y", feature_columns="id").feature_names == ("id",)
+    assert "id" not in _load(numbered, "site", "y", ignore_columns="id").feature_names
+    coded = write(_patients(lambda row, cells: [f"p{row}", *cells[1:]]), "coded.csv")
+    with pytest.raises(UsageError, match="Column 'id' is text with 60 distinct values in 60 rows"):
+        _load(coded, "site", "y")
+    assert len(_load(coded, "site", "y", feature_columns="id").feature_names) == 50
+
+
+def test_rows_are_numbered_also_where_some_are_dropped(write):
+    path = write(_patients(lambda row, cells: [str(row), "" if row == 9 else cells[1], *cells[2:]]))
+    with pytest.raises(UsageError, match="Column 'id' numbers the rows"):
+        _load(path, "site", "y")
+
+
+def test_numbers_of_rows_are_no_rewards_by_all(write):
+    path = write("number,left,right\n" + "".join(f"{row},{row % 2},{row % 3}\n" for row in range(60)))
+    with pytest.raises(UsageError, match="Column 'number' numbers the rows"):
+        _load(path, "rows:5", reward_columns="all")
+    assert _load(path, "rows:5", reward_columns="all", ignore_columns="number").action_names == ("left", "right")
+
+
+def test_a_log_is_refused_unless_the_features_are_named(write):
+    path = write("x,arm,reward,pscore\n" + "".join(f"{row % 7},{row % 3},{row % 2},0.5\n" for row in range(60)))
+    for flags in ({"label_column": "arm"}, {"label_column": "reward"}, {"reward_columns": "all"}):
+        with pytest.raises(UsageError, match="looks like a log of a bandit, with 'arm' as the chosen action"):
+            _load(path, "rows:5", **flags)
+    with pytest.raises(UsageError, match="looks like a log of a bandit"):
+        _load(path, "rows:5", reward_columns="reward,pscore")
+    assert _load(path, "rows:5", "arm", feature_columns="x").feature_names == ("x",)
+
+
+def test_the_same_rows_in_other_files_are_the_same_table(write, tmp_path, clinics):
+    for name, text in (
+        ("semicolons.csv", CLINICS.replace(",", ";")),
+        ("tabs.tsv", CLINICS.replace(",", "\t")),
+    ):
+        assert _rows(_load(write(text, name), "site", "target").train) == _rows(clinics.train)

@@ -75,6 +75,7 @@ class Toy(frame.PlainStudy[Options, Data]):
     def define(self, flags: cli.FlagSet) -> None:
         flags.text("rate", "0.25", "what a round adds, one or several")
         flags.integer("clients", 3, "clients")
+        flags.integer("clients_per_round", 5, "clients in a cohort", low=1)
         flags.integer("total_rounds", 4, "rounds", low=1)
 
     def variants(self, settings):
@@ -102,6 +103,9 @@ class Toy(frame.PlainStudy[Options, Data]):
         self.opened.append(options.clients)
         return Data(options.clients)
 
+    def population(self, options: Options, data: Data) -> int:
+        return data.clients
+
     def check(self, options: Options, data: Data) -> None:
         if data.clients == 13:
             raise UsageError("--clients=13 is unlucky.")
@@ -124,7 +128,7 @@ class Toy(frame.PlainStudy[Options, Data]):
 def study(tmp_path):
     presets = tmp_path / "presets"
     presets.mkdir()
-    (presets / "all.toml").write_text('[slow]\nabout = "A study, 1"\nrate = "0.125"\n')
+    (presets / "all.toml").write_text('[slow]\nabout = "A study, 1"\nrate = "0.125"\nclients_per_round = 5\n')
     return Toy(presets)
 
 
@@ -226,6 +230,40 @@ def test_runs_leave_their_folders_and_are_reported_together(study, play, tmp_pat
 def test_data_is_opened_once_for_runs_that_share_it(study, play):
     play("--repeat=3")
     assert study.opened == [3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "size", "told"),
+    [
+        ([], 3, ["--clients_per_round is 3, as there are no more clients."]),
+        (["--clients=9"], 5, []),
+        (["--clients_per_round=4"], 4, []),
+        (["--preset=slow"], 5, []),
+    ],
+)
+def test_only_the_default_cohort_is_no_larger_than_the_population(play, tmp_path, capsys, arguments, size, told):
+    play("--experiment_name=a", *arguments)
+    assert json.loads((tmp_path / "runs" / "a" / "config.json").read_text())["flags"]["clients_per_round"] == size
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("--")] == told
+    play("--experiment_name=a", *arguments)  # It is continued, not refused.
+
+
+@pytest.mark.parametrize("name", ["run_federated", "run_client_selection", "run_posterior"])
+def test_a_cohort_is_at_most_a_tables_clients(name, tmp_path):
+    (tmp_path / "table.csv").write_text("site,x,y\n" + "a,1,0\nb,2,1\na,3,1\nb,0,0\n" * 3)
+    study = studies.load(studies.STUDIES[name])
+    flags = ["--task_type=tabular", f"--data_file={tmp_path / 'table.csv'}", "--client_column=site", "--label_column=y"]
+    flags.append(f"--root_output_dir={tmp_path}")
+
+    def prepared(*more: str) -> frame.Run:
+        (run,) = frame.prepare(study, frame.plan(study, frame.flag_set(study).parse([name, *flags, *more])))
+        return run
+
+    run = prepared()
+    assert run.settings.clients_per_round == 2
+    assert json.loads(run.folder.config_path.read_text())["flags"]["clients_per_round"] == 2
+    with pytest.raises(UsageError, match="--clients_per_round=3 is more than"):
+        prepared("--clients_per_round=3")
 
 
 def test_a_bad_last_variant_is_refused_before_any_folder_is_made(play, tmp_path):

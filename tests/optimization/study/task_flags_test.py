@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from data import files
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization.posterior.run_posterior import STUDY
@@ -43,3 +44,23 @@ def test_every_name_in_the_registry_is_an_option():
     for entry in registry.TASKS.values():
         assert entry.options <= known
         assert set(entry.defaults) <= known | {"max_examples_per_client"}
+
+
+@pytest.mark.parametrize("given", [("--data_dir={}",), ()])
+def test_a_table_is_also_looked_up_in_the_data_folder(tmp_path, monkeypatch, given):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path / ("nowhere" if given else "there")))
+    arguments = ["--task_type=tabular", "--data_file=a.csv", *(flag.format(tmp_path / "there") for flag in given)]
+    assert options(*arguments).data_file == str(tmp_path / "here" / "a.csv")
+    (tmp_path / "there" / "a.csv").touch()
+    assert options(*arguments).data_file == str(tmp_path / "there" / "a.csv")
+    (tmp_path / "here" / "a.csv").touch()
+    assert options(*arguments).data_file == str(tmp_path / "here" / "a.csv")
+
+
+def test_the_shipped_examples_are_found_by_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = options("--task_type=tabular", "--data_file=sklearn_wine.csv").data_file
+    assert found == str(files.EXAMPLES / "sklearn_wine.csv")

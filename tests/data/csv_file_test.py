@@ -1,0 +1,91 @@
+"""Tests of data.csv_file: how a CSV file is written, and what is broken in it. tests.data.table_file_test has more."""
+
+import pytest
+
+from data import table_file
+from data.errors import UsageError
+
+WAYS = {
+    "comma": "who,größe\na,1.5\nb,2\n",
+    "semicolon": "who;größe\na;1.5\nb;2\n",
+    "tab": "who\tgröße\na\t1.5\nb\t2\n",
+}
+
+
+@pytest.fixture
+def read(tmp_path):
+    def of_content(content: str | bytes, *arguments) -> table_file.Table:
+        path = tmp_path / "table.csv"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return table_file.read(str(path), *arguments)
+
+    return of_content
+
+
+@pytest.mark.parametrize(("code", "named"), [("utf-8", "utf-8"), ("utf-8-sig", "utf-8"), ("utf-16", "utf-16")])
+@pytest.mark.parametrize("separator", WAYS)
+def test_separator_and_encoding_are_found_out(read, separator, code, named):
+    table = read(WAYS[separator].encode(code))
+    assert table.frame.to_dict("list") == {"who": ["a", "b"], "größe": [1.5, 2.0]}
+    assert table.form == {"encoding": named, "separator": separator}
+
+
+@pytest.mark.parametrize("code", ["latin-1", "cp1252"])
+def test_what_is_not_utf_8_is_windows_latin(read, code):
+    table = read(WAYS["semicolon"].encode(code))
+    assert table.frame.columns.tolist() == ["who", "größe"]
+    assert table.form["encoding"] == "cp1252"
+
+
+def test_other_separators_in_quotes_or_rows_change_nothing(read):
+    table = read('who,"a;b",note\nu,1,x;y\nv,2,"x,y\tz"\n')
+    assert table.frame.to_dict("list") == {"who": ["u", "v"], "a;b": [1, 2], "note": ["x;y", "x,y\tz"]}
+
+
+def test_of_two_separators_in_the_header_the_one_that_fits_the_rows_counts(read):
+    table = read("who;size, cm;y\nu;1;0\nv;2;1\n")
+    assert table.frame.columns.tolist() == ["who", "size, cm", "y"]
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_decimal_commas_are_numbers(read, separator):
+    lines = ["who|x|y|z", "a|1,5|1.000,25|n/k", "b|-2|3|,5", "c|1e3|1.200|7", "d|3,25e1||", "e|?|0|0,1"] + [
+        "f|1|2|3"
+    ] * 9
+    table = read("\n".join(lines).replace("|", separator))
+    assert table.form["decimal"] == "comma"
+    assert table.frame["x"].tolist()[:5] == ["1.5", "-2", "1e3", "3.25e1", "?"]
+    assert table.frame["y"].tolist()[:3] == ["1000.25", "3", "1200"]
+    assert table.frame["z"].tolist()[:3] == ["n/k", ".5", "7"]
+
+
+def test_words_with_commas_are_left_alone(read):
+    table = read("who;x\na;1,5\nb;red\nc;blue\n")
+    assert table.frame["x"].tolist() == ["1,5", "red", "blue"]
+    assert "decimal" not in table.form
+
+
+@pytest.mark.parametrize(
+    "text", ["who;x\na;1,200\nb;950\n", 'who,x\na,"1,200"\nb,950\n', 'who,x\na,"1,5"\nb,"2,25"\n'], ids=range(3)
+)
+def test_commas_that_may_group_thousands_are_refused(read, text):
+    with pytest.raises(UsageError, match=r"Column 'x' of .* holds numbers with commas, such as '1,\d+', which may be"):
+        read(text)
+    assert read(text, ["x"]).frame["x"].tolist()[0].startswith("1,")
+
+
+@pytest.mark.parametrize("other", ["1.5", "0.25"])
+def test_decimal_commas_and_points_are_not_mixed(read, other):
+    with pytest.raises(UsageError, match="has decimal commas in column 'x' and decimal points in column 'y'"):
+        read(f"x;y\n1,5;{other}\n2,5;3\n")
+
+
+def test_a_row_has_the_line_in_which_it_begins(read):
+    table = read('a,b\r\n\r\n1,"x\r\ny"\r\n2,z\r\n')
+    assert [table.place(row) for row in range(2)] == ["line 3", "line 5"]
+
+
+def test_wide_lines_without_other_separators_are_read(read):
+    names = [f"column_{number}" for number in range(20_000)]
+    table = read(",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n")
+    assert table.frame.shape == (1, 20_000)

@@ -1,0 +1,110 @@
+"""Tests of data.table_log: logs are recognised, by names or by values, and other tables are not."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from data import table_file, table_log
+from data.errors import UsageError
+
+
+def _check(frame):
+    table_log.check(frame, list(frame.columns), "table.csv")
+
+
+def _frame(**columns):
+    return pd.DataFrame(columns | {"age": range(4)})
+
+
+LOGS = {
+    "propensity": (_frame(propensity_score=[0.5, 0.2, 1.0, 0.1]), "with 'propensity_score' as its propensity"),
+    "other_spelling": (_frame(**{"Action Prob": [0.5, 0.2, 1.0, 0.1]}), "with 'Action Prob' as its propensity"),
+    "weak_names": (
+        _frame(a=[1, 2, 1, 2], cost=[0.0, -1.0, 0.0, 0.0], p=[0.5, 0.5, 0.5, 0.5]),
+        "with 'a' as the chosen action, 'cost' as its reward, 'p' as its propensity",
+    ),
+    "probability_of_a_reward": (
+        _frame(prob=[0.5, 0.25, 0.1, 0.1], conversion=[0, 1, 0, 0]),
+        "with 'conversion' as its reward, 'prob' as its prop",
+    ),
+    "no_propensity": (
+        _frame(arm=["x", "y", "x", "y"], reward=[0, 1, 0, 1]),
+        "with 'arm' as the chosen action, 'reward' as its reward",
+    ),
+}
+
+
+@pytest.mark.parametrize(("frame", "told"), LOGS.values(), ids=LOGS)
+def test_a_log_is_recognised_by_its_names(frame, told):
+    with pytest.raises(UsageError, match=f"table.csv looks like a log of a bandit, {told}") as caught:
+        _check(frame)
+    assert "has the reward of the chosen action alone" in str(caught.value)
+    assert "--feature_columns" in str(caught.value)
+    assert "--ignore_columns" in str(caught.value)
+
+
+NO_LOGS = {
+    "shop": _frame(item=[1, 2, 1, 2], cost=[3.5, 2.0, 1.0, 9.0], prob_of_rain=[0.1, 0.2, 0.3, 0.4]),
+    "p_alone": _frame(p=[0.1, 0.2, 0.3, 0.4]),
+    "propensity_in_percent": _frame(propensity=[10.0, 20.0, 0.5, 1.0]),
+    "action_alone": _frame(action=["x", "y", "x", "y"]),
+    "reward_alone": _frame(reward=[0, 1, 0, 1]),
+}
+
+
+@pytest.mark.parametrize("frame", NO_LOGS.values(), ids=NO_LOGS)
+def test_a_name_alone_makes_no_log(frame):
+    _check(frame)
+
+
+def _logged(actions: int, seed: int, rows: int = 2000):
+    """Returns a log of a softmax policy, whose columns have names that say nothing."""
+    draw = np.random.default_rng(seed)
+    context = draw.normal(size=rows)
+    logits = np.outer(context, draw.normal(size=actions))
+    policy = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    chosen = (policy.cumsum(axis=1) < draw.random((rows, 1))).sum(axis=1)
+    return pd.DataFrame({"x": context, "u": chosen, "v": policy[range(rows), chosen], "w": draw.integers(0, 2, rows)})
+
+
+@pytest.mark.parametrize("actions", [2, 5, 20])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_log_is_recognised_by_its_values(actions, seed):
+    with pytest.raises(UsageError, match="with 'u' as the chosen action, 'w' as its reward, 'v' as its propensity"):
+        _check(_logged(actions, seed))
+
+
+def test_named_rewards_are_no_propensities_by_their_values():
+    frame = _logged(5, 0)
+    table_log.check(frame, ["x", "u", "w"], "table.csv")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_shares_beside_switches_and_categories_make_no_log(seed):
+    draw = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "sex": draw.integers(0, 2, 500),
+            "smokes": (draw.random(500) < 0.2).astype(int),
+            "group": draw.integers(0, 4, 500),
+            "fraction": draw.uniform(0.05, 1, 500),
+            "rate": draw.beta(2, 5, 500).clip(0.01, 1),
+        }
+    )
+    _check(frame)
+
+
+@pytest.mark.parametrize("name", ["heart_disease_4sites.csv", "Ads_CTR_Optimisation.csv"])
+def test_real_tables_are_no_logs(shared_data, name):
+    _check(table_file.read(str(shared_data / name)).frame)
+
+
+@pytest.mark.parametrize("policy", ["random", "bts"])
+def test_real_logs_are_recognised_also_without_their_names(shared_data, policy):
+    frame = table_file.read(str(shared_data / "open_bandit" / f"{policy}_all.csv.gz")).frame
+    with pytest.raises(UsageError, match=r"'item_id' as the chosen action, 'click' .*, 'propensity_score' as"):
+        _check(frame)
+    names = {"item_id": "u", "click": "w", "propensity_score": "v"}
+    if policy == "random":
+        with pytest.raises(UsageError, match=r"with 'u' as the chosen action, 'w' .*, 'v' as its propensity"):
+            _check(frame.rename(columns=names))

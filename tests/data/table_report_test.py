@@ -1,0 +1,48 @@
+"""Tests of data.table_report: the lines that are printed."""
+
+from data import table_report
+
+COLUMNS = [
+    {"name": "id", "use": "none", "kind": "dropped", "why": "--ignore_columns"},
+    {"name": "age", "use": "feature", "kind": "number", "imputed": 3},
+    {"name": "colour", "use": "feature", "kind": "category", "categories": 2, "missing": 1},
+    {"name": "day", "use": "feature", "kind": "date", "hours": True},
+    {"name": "site", "use": "client", "kind": "category", "categories": 4},
+    {"name": "y", "use": "label", "kind": "category", "categories": 3},
+]
+REPORT = {
+    "rows": 90,
+    "clients": 4,
+    "dropped_rows": {"without_client": 0, "without_label": 2},
+    "form": {"encoding": "cp1252", "separator": "semicolon"},
+    "missing_values": {"n/k": 5},
+    "columns": COLUMNS,
+}
+
+
+def test_each_column_has_a_line():
+    assert list(table_report.lines(REPORT)) == [
+        "90 rows of 4 clients (encoding cp1252, separator semicolon); of the columns:",
+        "  site    client   category (4)",
+        "  y       label    category (3)",
+        "  age     feature  number, 3 imputed",
+        "  colour  feature  category (2), 1 missing",
+        "  day     feature  date with times",
+        "  id      none     dropped (--ignore_columns)",
+        "  2 rows dropped: without label",
+        "  5 cells hold 'n/k': missing",
+    ]
+
+
+def test_of_many_columns_the_first_have_a_line_and_the_rest_are_counted():
+    many = [{"name": f"x{number}", "use": "feature", "kind": "number"} for number in range(300)]
+    *_, last, rest = table_report.lines({"rows": 9, "clients": 2, "dropped_rows": 0, "columns": many + COLUMNS})
+    assert last == "  x17   feature  number"
+    assert rest == (
+        "  and 286 more (feature, number: 283; feature, category: 1; feature, date: 1; none, dropped: 1), all in "
+        "config.json"
+    )
+
+
+def test_other_data_has_no_lines():
+    assert list(table_report.lines({"rates": [0.1]})) == []
