@@ -112,7 +112,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             if phase is last:
                 phase = dataclasses.replace(phase, spent_rounds=trained.rounds if trained else 0)
             else:
-                folder = run_folder.RunFolder(run.folder.path / _INIT_FOLDER)
+                folder = run_folder.RunFolder(run.folder.path / _INIT_FOLDER, run.folder.command)
                 frame.open_folder(folder, run.settings, task)
             trained = guarantees.of_phase(options.task, task, phase, dimension, trained)
             rounds = experiment.BanditRounds(options, task, phase, trained.mechanism, weights)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data import clients, csv_file
+from data import clients, csv_file, frames
 from data.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Table:
       form: What was found out of how a CSV file is written: `encoding`, `separator` and `decimal`.
       missing: How many cells hold each of the texts that were said to be missing values.
       lines: int [rows], the line in which each row begins; None where a table has none.
+      first_row: Where it has none, the first row's number in messages.
       checksum: Digest of the source, and of what is missing in it.
     """
 
@@ -43,10 +44,11 @@ class Table:
     missing: Mapping[str, int] = dataclasses.field(default_factory=dict)
     lines: np.ndarray | None = None
     checksum: str = ""
+    first_row: int = 1
 
     def place(self, row: int) -> str:
         """Returns where a row of the frame stands, for messages."""
-        return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
+        return f"row {row + self.first_row}" if self.lines is None else f"line {self.lines[row]}"
 
     def cells(self, column: "pd.Series", most: int = 3) -> str:
         """Returns what some cells hold and where they stand, for messages; of many, the first ones."""
@@ -63,7 +65,8 @@ def read(path: str, text_columns: Sequence[str] = (), missing_values: str | None
     """Reads a table.
 
     Args:
-      path: A .csv file (a header line; commas, semicolons or tabs; also gzipped) or a .parquet file.
+      path: A .csv file (a header line; commas, semicolons or tabs; also gzipped) or a .parquet file; or the name of a
+        frame that is lent, see `frames`.
       text_columns: Columns of names: in a CSV, 007 is no number there.
       missing_values: Texts, separated by commas, that are missing values besides `MISSING`.
 
@@ -72,7 +75,12 @@ def read(path: str, text_columns: Sequence[str] = (), missing_values: str | None
     """
     import pandas as pd
 
-    name = path.lower()
+    name, missing = path.lower(), listed(missing_values)
+    if (lent := frames.find(path)) is not None:
+        table = of_frame(lent, "the DataFrame", missing)
+        return dataclasses.replace(table, checksum=_checksum(path, missing), first_row=0)
+    if path.startswith(frames.PREFIX):
+        raise UsageError(f"--data_file={path} was a DataFrame of Python's: only there it can be given, as table.")
     if name.endswith(_SPREADSHEETS):
         raise UsageError(
             f"--data_file={path} is a spreadsheet: save its sheet as CSV (Save as, CSV UTF-8), and name that file."
@@ -81,7 +89,6 @@ def read(path: str, text_columns: Sequence[str] = (), missing_values: str | None
         raise UsageError(f"--data_file={path} must be one of {', '.join(SUFFIXES)}.")
     if not pathlib.Path(path).is_file():
         raise UsageError(f"There is no file {path}: --data_file must name one.")
-    missing = listed(missing_values)
     try:
         if name.endswith(".parquet"):
             table = of_frame(pd.read_parquet(path, engine="pyarrow"), path, missing)
@@ -103,7 +110,8 @@ def read(path: str, text_columns: Sequence[str] = (), missing_values: str | None
 
 
 def _checksum(path: str, missing: Sequence[str]) -> str:
-    digest = clients.file_checksum(path)
+    is_lent = path.startswith(frames.PREFIX)
+    digest = path.removeprefix(frames.PREFIX) if is_lent else clients.file_checksum(path)
     return f"{digest}-{hashlib.sha256(repr(sorted(missing)).encode()).hexdigest()[:8]}" if missing else digest
 
 

@@ -68,10 +68,17 @@ def _imports(path: str) -> Iterator[str]:
         elif isinstance(node, ast.Constant) and re.fullmatch(r"\w+(\.\w+)+(:\w+)?", str(node.value)):
             names = [str(node.value).partition(":")[0]]
         if isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{name}" for name in names] + [str(node.module)]
+            names = [f"{node.module}.{name}" for name in names]
+            if not all(map(_found, names)):  # Of a package whose modules alone are imported, Bazel makes an empty one.
+                names.append(str(node.module))
         for name in names:
-            file = name.replace(".", "/")
-            yield from (found for found in (f"{file}.py", f"{file}/__init__.py") if (ROOT / found).is_file())
+            yield from _found(name)
+
+
+def _found(name: str) -> list[str]:
+    """Returns the files of a module."""
+    file = name.replace(".", "/")
+    return [found for found in (f"{file}.py", f"{file}/__init__.py") if (ROOT / found).is_file()]
 
 
 @pytest.fixture(scope="module")

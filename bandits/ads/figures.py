@@ -49,10 +49,7 @@ def draw(tables: "Mapping[str, Sequence[pd.DataFrame]]", output: "str | os.PathL
       output: Picture to write.
       best_rate: Click rate of the best ad.
     """
-    import matplotlib
     import pandas as pd
-
-    matplotlib.use("Agg")
     from matplotlib import figure
 
     picture = figure.Figure(figsize=(10, 4.8), layout="constrained")

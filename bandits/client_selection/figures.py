@@ -4,15 +4,12 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-import matplotlib
 import matplotlib.figure
 import numpy as np
 import pandas as pd
 
 from bandits.client_selection import metrics
 from optimization.study import files
-
-matplotlib.use("Agg")
 
 # Jain's index at the end, by selector and cohort size: Cho et al. 2020, Table I.
 PUBLISHED_JAIN = {

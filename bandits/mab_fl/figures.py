@@ -4,7 +4,6 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import matplotlib.figure
 import numpy as np
 import pandas as pd
@@ -13,8 +12,6 @@ import scipy.stats
 from bandits.mab_fl import metrics, splines, studies
 from optimization.study import files
 from optimization.study.metrics import by_todays_names
-
-matplotlib.use("Agg")
 
 _NORMAL_95 = 1.96
 _STATIONARY = "stationary"

@@ -4,15 +4,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import matplotlib
 import matplotlib.figure
 import numpy as np
 import scipy.stats
 
 from optimization.posterior import bandwidths, cohort, kernels, mean_shift
 from optimization.study import files
-
-matplotlib.use("Agg")
 
 _CHUNK = 1 << 12  # Parameters worked on at once.
 

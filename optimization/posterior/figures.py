@@ -3,14 +3,11 @@
 import os
 import pathlib
 
-import matplotlib
 import matplotlib.figure
 import pandas as pd
 
 from optimization.posterior import metrics
 from optimization.study import files
-
-matplotlib.use("Agg")
 
 
 def draw_run(metrics_path: pathlib.Path, output: str | os.PathLike, title: str) -> None:

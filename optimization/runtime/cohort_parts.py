@@ -65,6 +65,11 @@ class CohortPartsContext(tff.framework.SyncContext):
         self._least_parts = len(workers)
         self.computing = computing or threading.Event()
 
+    @property
+    def has_workers(self) -> bool:
+        """Whether one is left."""
+        return bool(self._workers)
+
     def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
         """Runs a computation."""
         parameter = comp.type_signature.parameter

@@ -5,6 +5,7 @@ SIGKILL; Ctrl-C at the terminal does not reach it; and it holds no stream of the
 it, nobody else reaches its port: see `isolation`.
 """
 
+import concurrent.futures
 import contextlib
 import ctypes
 import dataclasses
@@ -13,11 +14,13 @@ import gc
 import importlib.util
 import os
 import pathlib
+import queue
 import signal
 import subprocess
 import sys
+import threading
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import portpicker
 
@@ -32,8 +35,9 @@ _libc = ctypes.CDLL("libc.so.6")
 # Names, for the worker's environment, and values, as mallopt takes them here.
 _MALLOC = {"MMAP_MAX_": (-4, 0), "TRIM_THRESHOLD_": (-1, 1 << 30), "ARENA_MAX": (-8, len(os.sched_getaffinity(0)) + 2)}
 
-
 _ISOLATED_PORT = 9000  # In a network of its own every port is free.
+_owns: dict[tuple[int, str], "Own"] = {}
+_starting = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +67,8 @@ class Own:
 def own(max_concurrent_calls: int = 0, isolate: str = "auto") -> Own:
     """Returns the program's own worker, which gets ready while the program imports TFF.
 
+    Asked for the same once more, it returns the same one, or, if that has died, another.
+
     Args:
       max_concurrent_calls: Clients computed at the same time; 0 for as many as the process may use cores.
       isolate: `required` for a network of its own, which no other user and no other host reaches; `auto` for that or,
@@ -71,11 +77,16 @@ def own(max_concurrent_calls: int = 0, isolate: str = "auto") -> Own:
     Raises:
       Failure: If isolation is required, and refused.
     """
-    return _own(max_concurrent_calls, isolate)
+    with _starting:
+        key = max_concurrent_calls, isolate
+        if key in _owns and _owns[key].process.poll() is not None:
+            _owns.pop(key).end()
+        if key not in _owns:
+            _owns[key] = _start(*key)
+        return _owns[key]
 
 
-@functools.cache
-def _own(max_concurrent_calls: int, isolate: str) -> Own:
+def _start(max_concurrent_calls: int, isolate: str) -> Own:
     if isolate != "off":
         command, environment = _command(_ISOLATED_PORT, max_concurrent_calls)
         try:
@@ -110,15 +121,40 @@ def launch(port: int, max_concurrent_calls: int = 0) -> subprocess.Popen:
       The process, which ends with this one.
     """
     command, environment = _command(port, max_concurrent_calls)
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        start_new_session=True,
-        preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
-    )
+
+    def start() -> subprocess.Popen:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
+        )
+
+    # The death signal follows the thread that started the process, and the caller's may end long before the program.
+    started: concurrent.futures.Future[subprocess.Popen] = concurrent.futures.Future()
+    _lasting_thread(os.getpid()).put((start, started))
+    return started.result()
+
+
+@functools.cache
+def _lasting_thread(pid: int) -> "queue.SimpleQueue[tuple[Callable[[], subprocess.Popen], concurrent.futures.Future]]":
+    """Returns the queue of a thread of this process that lasts as long as it, and sets futures to what calls return."""
+    del pid  # A fork has no threads.
+    calls: queue.SimpleQueue = queue.SimpleQueue()
+
+    def work() -> None:
+        while True:
+            call, future = calls.get()
+            try:
+                future.set_result(call())
+            except Exception as error:
+                future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return calls
 
 
 def _command(port: int, max_concurrent_calls: int) -> tuple[list[str], dict[str, str]]:
@@ -141,12 +177,13 @@ def _command(port: int, max_concurrent_calls: int) -> tuple[list[str], dict[str,
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
     """Has TFF imported within it in two thirds of the time: what that makes is never searched for garbage."""
-    is_first = "tensorflow_federated" not in sys.modules
+    is_first, was_enabled = "tensorflow_federated" not in sys.modules, gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
     if is_first:
         gc.freeze()
 

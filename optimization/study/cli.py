@@ -4,7 +4,10 @@ Nothing here imports TensorFlow, so that `--help` and a mistyped flag are answer
 1 a failure, 2 bad usage, 130 and 143 an interruption by Ctrl-C and SIGTERM.
 """
 
+import csv
 import errno
+import io
+import logging
 import os
 import pathlib
 import shlex
@@ -12,7 +15,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from data.errors import Failure, UsageError
@@ -73,22 +76,48 @@ def unknown(flag: str, name: str, known: Iterable[str], otherwise: str) -> Usage
     return UsageError(f"--{flag}={name} is not known: {hints.told(hints.near(name, known), otherwise)}")
 
 
-def command_line() -> str:
-    """Returns the command of this process as it runs from the repository's root, quoted for a shell.
+def joined(words: Iterable[str]) -> str:
+    """Returns the value of a flag that takes words separated by commas; one that holds a comma is quoted."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(words)
+    return text.getvalue()
+
+
+def command_line(module: str | None = None, arguments: Sequence[str] = ()) -> str:
+    """Returns a program's command as it runs from the repository's root, quoted for a shell.
 
     What the environment says of folders, where relative paths start and where data lies, stands before it.
+
+    Args:
+      module: The program; this process's own, with its arguments, if left out.
+      arguments: Its arguments.
     """
     root = pathlib.Path(__file__).resolve().parents[2]
-    program = pathlib.Path(sys.argv[0]).resolve()
-    words = ["./scripts/python", str(program)]
-    if program.is_relative_to(root):
-        words[1:] = ["-m", ".".join(program.relative_to(root).with_suffix("").parts).removesuffix(".__main__")]
-    words += [word for word in sys.argv[1:] if word not in _NOT_REPEATED]
+    if module is None:
+        program, arguments = pathlib.Path(sys.argv[0]).resolve(), sys.argv[1:]
+        words = ["./scripts/python", str(program)]
+        if program.is_relative_to(root):
+            module = ".".join(program.relative_to(root).with_suffix("").parts).removesuffix(".__main__")
+    if module is not None:
+        words = ["./scripts/python", "-m", module]
+    words += [word for word in arguments if word not in _NOT_REPEATED]
     folder = os.environ.get(WORKING_DIRECTORY, os.getcwd())
     variables = {} if pathlib.Path(folder).resolve() == root else {WORKING_DIRECTORY: folder}
     if data_dir := os.environ.get(_DATA_DIR):
         variables[_DATA_DIR] = os.path.abspath(data_dir)
     return "".join(f"{name}={shlex.quote(value)} " for name, value in variables.items()) + shlex.join(words)
+
+
+def hush_imports() -> None:
+    """Keeps TensorFlow's chatter back; to call before it is imported."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+    # Each run has functions of its own, which TensorFlow takes for one that it traces again and again.
+    logging.getLogger("tensorflow").addFilter(_is_about_no_tracing)
+
+
+def _is_about_no_tracing(record: logging.LogRecord) -> bool:
+    return "tf.function retracing" not in record.getMessage()
 
 
 def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
@@ -98,8 +127,7 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
       flag_set: The program's flags.
       program: Takes the flags' values; returns the exit status, None for 0.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's start-up chatter, before it is imported.
-    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+    hush_imports()
     interruption.install()
     try:
         if {"--help", "-help", "-h", "--helpfull"} & set(sys.argv[1:]):

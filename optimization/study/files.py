@@ -87,6 +87,21 @@ def save_arrays(path: pathlib.Path, arrays: Mapping[str, "np.typing.ArrayLike"],
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
 
 
+def read_arrays(path: pathlib.Path) -> "dict[str, np.ndarray]":
+    """Returns the arrays by name that `save_arrays` wrote as a model.
+
+    Raises:
+      UsageError: If the file is not readable.
+    """
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
+        raise UsageError(f"{path} is not readable as a model ({error}).") from error
+
+
 def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dpi: int) -> None:
     """Writes a picture whole, in the format that its name says.
 

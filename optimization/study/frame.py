@@ -63,6 +63,19 @@ class Run(Generic[OptionsT, DataT]):
 
 
 @dataclasses.dataclass(frozen=True)
+class Stopped:
+    """How a command ended early.
+
+    Attributes:
+      run: The run that was stopped.
+      signum: The signal that stopped it.
+    """
+
+    run: Run
+    signum: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Played:
     """How a run's rounds ended.
 
@@ -245,8 +258,13 @@ def announcement(study: Study, planned: Sequence[cli.Settings]) -> str:
     return f"{name}: {what}; results in {cli.shown_path(folder)}"
 
 
-def prepare(study: Study, planned: Sequence[cli.Settings]) -> list[Run]:
+def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None = None) -> list[Run]:
     """Opens the data and then the folders of all runs.
+
+    Args:
+      study: The study.
+      planned: The flags of each run.
+      command: The command to record; this process's, if left out.
 
     Raises:
       UsageError: If they are not there, or the flags do not fit the data.
@@ -264,7 +282,7 @@ def prepare(study: Study, planned: Sequence[cli.Settings]) -> list[Run]:
         checked.append((settings, options, opened[key]))
     runs = []
     for settings, options, data in checked:
-        folder = run_folder.RunFolder(f"{settings.root_output_dir}/{settings.experiment_name}")
+        folder = run_folder.RunFolder(f"{settings.root_output_dir}/{settings.experiment_name}", command)
         open_folder(folder, {**settings, **study.recorded(options, data)}, data)
         runs.append(Run(settings, options, data, folder))
     return runs
@@ -304,19 +322,40 @@ def program(study: Study, settings: cli.Settings) -> int:
     if settings.list_presets:
         print(study.presets_text())
         return 0
+    runs = open_all(study, settings)
+    if stopped := play_all(study, settings, runs):
+        again = run_folder.continuing(settings)
+        print(f"Stopped; what was done is saved. {again} {stopped.run.folder.path}.", file=sys.stderr)
+        return 128 + stopped.signum
+    return 0
+
+
+def open_all(study: Study, settings: cli.Settings, command: str | None = None) -> list[Run]:
+    """Opens all runs of a command, see `prepare`, and prints what they are and what became of their data.
+
+    Raises:
+      UsageError: If something does not go together, or is not there.
+    """
     planned = plan(study, settings)
     print(announcement(study, planned), file=sys.stderr, flush=True)
-    runs = prepare(study, planned)
+    runs = prepare(study, planned, command)
     for line in _told(planned, runs):
         print(line, flush=True)
+    return runs
+
+
+def play_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> Stopped | None:
+    """Plays, or continues, all runs of a command, and writes what they gave; returns the one that was stopped, if any.
+
+    Raises:
+      Failure: If it cannot be done; what was done before is saved.
+    """
     study.start_worker(settings)
     for run in runs:
         if signum := study.play(run):
-            again = run_folder.continuing(settings)
-            print(f"Stopped; what was done is saved. {again} {run.folder.path}.", file=sys.stderr)
-            return 128 + signum
+            return Stopped(run, signum)
     study.report(runs)
-    return 0
+    return None
 
 
 def play(

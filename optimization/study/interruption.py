@@ -7,20 +7,23 @@ import sys
 from collections.abc import Callable, Iterator
 
 _WORDS = {signal.SIGINT: "Interrupted.", signal.SIGTERM: "Terminated."}
+_answers: list[Callable[[int], None]] = []
 
 
 def install() -> None:
-    """Has SIGINT and SIGTERM end this process at once, with one line and the status 128 + signal.
+    """Has SIGINT and SIGTERM end this process at once, with one line and the status 128 + signal, unless `answered`.
 
     They raise nothing, because an import, a callback or an event loop in between would swallow an exception, or make a
-    traceback of it. It is for programs, which call it themselves: importing a module must not change how a process
-    answers signals.
+    traceback of it. It is for programs, which call it themselves: neither importing a module nor playing a run must
+    change how a process answers signals.
     """
     for signum in _WORDS:
-        signal.signal(signum, _end)
+        signal.signal(signum, _received)
 
 
-def _end(signum, frame) -> None:
+def _received(signum, frame) -> None:
+    if answer(signum):
+        return
     with contextlib.suppress(Exception):  # Perhaps the very stream that was being written to.
         sys.stdout.flush()
     tell(_WORDS[signum])
@@ -37,19 +40,22 @@ def tell(words: str) -> None:
 
 
 @contextlib.contextmanager
-def answered(answer: Callable[[int], None]) -> Iterator[None]:
-    """Has `answer` called with the first SIGINT or SIGTERM; a second is left to who was in charge before."""
+def answered(how: Callable[[int], None]) -> Iterator[None]:
+    """Has `how` called with the first SIGINT or SIGTERM of a program; a second is for who came before.
 
-    def first(signum, frame):
-        restore()
-        answer(signum)
-
-    def restore():
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
-
-    before = {signum: signal.signal(signum, first) for signum in _WORDS}
+    Where `install` was not called, signals are none of its business: `answer` says there what has come.
+    """
+    _answers.append(how)
     try:
         yield
     finally:
-        restore()
+        if how in _answers:
+            _answers.remove(how)
+
+
+def answer(signum: int) -> bool:
+    """Has a signal answered by who came last to be `answered`, in whichever thread; returns whether there is one."""
+    if not _answers:
+        return False
+    _answers.pop()(signum)
+    return True

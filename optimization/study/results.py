@@ -8,19 +8,22 @@ import pathlib
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from data.errors import UsageError
-from optimization.study import run_folder
+from optimization.study import files, run_folder
 from optimization.study.metrics import Metric, by_todays_names
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+
+    from optimization.study import panels
 
 _ASIDE = re.compile(r"before_restart_\d+")  # What `--restart` moved aside.
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Run:
     """What a run's folder says.
 
@@ -31,6 +34,7 @@ class Run:
       command: The command line, quoted for a shell.
       privacy: `privacy.json`, empty without one.
       data_report: What became of the data; empty where nothing was to say.
+      columns: What is known of its metrics.
     """
 
     folder: pathlib.Path
@@ -39,6 +43,96 @@ class Run:
     command: str
     privacy: Mapping[str, Any]
     data_report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    columns: Sequence[Metric] = ()
+
+    def __repr__(self) -> str:
+        return f"<run {self.folder}, {int(self.metrics['round_num'].iloc[-1])} rounds>"
+
+    @property
+    def weights(self) -> "dict[str, np.ndarray] | None":
+        """The model's weights by name, as its end left them; None before that, and in a study that leaves no model.
+
+        Raises:
+          UsageError: If the file is damaged.
+        """
+        path = self.folder / run_folder.MODEL_FILE
+        return files.read_arrays(path) if path.is_file() else None
+
+    def plot(self, *names: str) -> "panels.Figure":
+        """Draws metrics over rounds; without names, those that matter to the study.
+
+        Raises:
+          UsageError: If one of them is not among its metrics.
+        """
+        return Runs([self]).plot(*names)
+
+
+class Runs(Sequence[Run]):
+    """Several runs, such as the seeds of one."""
+
+    def __init__(self, runs: Iterable[Run]):
+        self._runs = list(runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "Runs": ...
+
+    def __getitem__(self, index: int | slice) -> "Run | Runs":
+        return Runs(self._runs[index]) if isinstance(index, slice) else self._runs[index]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} runs: {', '.join(self._groups())}>"
+
+    @property
+    def metrics(self) -> "pd.DataFrame":
+        """The metrics of all, one below the other, after columns `run`, which seeds have in common, and `seed`."""
+        import pandas as pd
+
+        parts = []
+        for label, runs in self._groups().items():
+            for run in runs:
+                table = run.metrics.copy()
+                table.insert(0, "run", label)
+                table.insert(1, "seed", run.flags.get("seed"))
+                parts.append(table)
+        return pd.concat(parts, ignore_index=True)
+
+    def _groups(self) -> dict[str, list[Run]]:
+        """Returns the runs by what they are called; seeds of one run are together."""
+        groups: dict[pathlib.Path, list[Run]] = {}
+        for run in self._runs:
+            groups.setdefault(run.folder.parent if _is_seed(run.folder) else run.folder, []).append(run)
+        return dict(zip(labels(groups), groups.values(), strict=True))
+
+    def plot(self, *names: str) -> "panels.Figure":
+        """Draws metrics over rounds, the mean and the range of seeds; without names, those that matter to the study.
+
+        Raises:
+          UsageError: If one of them is not among the metrics.
+        """
+        from optimization.study import panels
+
+        present = dict.fromkeys(column for run in self._runs for column in run.metrics if column != "round_num")
+        if unknown := [name for name in names if name not in present]:
+            raise UsageError(f"There is no metric {unknown[0]}: there are {', '.join(present)}.")
+        declared: dict[str, Metric] = {
+            metric: metric for run in self._runs for metric in run.columns if metric in present
+        }
+        drawn = [metric for metric in declared.values() if metric.drawn]
+        drawn = drawn or [metric for metric in declared.values() if metric.told]
+        shown = names or [metric for metric in drawn if self._has_finite(metric)] or list(present)[:1]
+        titles = {name: declared[name].about if name in declared else name for name in shown}
+        return panels.draw({label: [run.metrics for run in group] for label, group in self._groups().items()}, titles)
+
+    def _has_finite(self, column: str) -> bool:
+        import numpy as np
+
+        return any(column in run.metrics and np.isfinite(run.metrics[column]).any() for run in self._runs)
 
 
 def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
@@ -111,6 +205,7 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]]) -> Run:
         command=command,
         privacy=read_json(privacy) if privacy.exists() else {},
         data_report=config.get("data_report") or {},
+        columns=[metric for columns in studies for metric in columns],
     )
 
 

@@ -29,6 +29,7 @@ from optimization.study import cli, files
 FORMAT = 2
 PRIVACY_FILE = "privacy.json"
 STATISTICS_FILE = "statistics.json"
+MODEL_FILE = pathlib.Path("model", "weights.npz")
 _CONFIG = "config.json"
 _KEPT_CHECKPOINTS = 3
 _RESTART = "restart"
@@ -107,7 +108,9 @@ def check_format(path: pathlib.Path, config: Mapping[str, Any], what: str = "run
 class RunFolder:
     """One run's files."""
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike, command: str | None = None):
+        """Takes its place; `command` is what is recorded as the command of this start, if not this process's."""
+        self.command = command or cli.command_line()
         self.path = pathlib.Path(path)
         self.metrics_path = self.path / "metrics.csv"
         self.config_path = self.path / _CONFIG
@@ -144,7 +147,7 @@ class RunFolder:
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "git_commit": _git_commit(),
             "versions": versions(),
-            "command": cli.command_line(),
+            "command": self.command,
         }
         if self.config_path.exists():
             before = self._read_config()
@@ -161,6 +164,10 @@ class RunFolder:
                 **start,
             }
         self.write_json(_CONFIG, self._config)
+
+    def close(self) -> None:
+        """Lets other processes open the folder."""
+        self._lock.close()
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Writes a JSON file of the folder whole."""
@@ -294,7 +301,7 @@ class RunFolder:
 
     def save_model(self, names: Sequence[str], weights: Sequence[np.ndarray]) -> pathlib.Path:
         """Writes `model/weights.npz`, a named array a weight, and returns its path."""
-        path = self.path / "model" / "weights.npz"
+        path = self.path / MODEL_FILE
         with files.told(path):
             path.parent.mkdir(exist_ok=True)
         files.save_arrays(path, dict(zip(names, weights, strict=True)))
@@ -312,7 +319,7 @@ def find_model(path: str) -> pathlib.Path:
       UsageError: If there is none.
     """
     given = pathlib.Path(path)
-    for file in (given, given / "weights.npz", given / "model" / "weights.npz"):
+    for file in (given, given / MODEL_FILE.name, given / MODEL_FILE):
         if file.is_file():
             return file
     raise UsageError(f"--initial_model_path={path} holds no model: name the folder of a finished run.")
@@ -326,10 +333,9 @@ def read_model(path: str) -> dict[str, np.ndarray]:
     """
     file = find_model(path)
     try:
-        with np.load(file, allow_pickle=False) as archive:
-            found = {name: archive[name] for name in archive.files}
-    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
-        raise UsageError(f"--initial_model_path: {file} is not readable as a model ({error}).") from error
+        found = files.read_arrays(file)
+    except UsageError as error:
+        raise UsageError(f"--initial_model_path: {error}") from error
     if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in found.values()):
         raise UsageError(f"--initial_model_path: {file} holds weights that are no finite numbers: name another model.")
     return found

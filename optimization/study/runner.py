@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
+from data.errors import Failure
 from optimization.study import events, interruption, metrics_file, run_folder
 from optimization.study.length import Length
 from optimization.study.loggers import MakeLogger
@@ -94,10 +95,12 @@ def run(
       loggers: What takes the rows beside `metrics.csv` and TensorBoard.
 
     Returns:
-      The outcome. After Ctrl-C or SIGTERM the round in progress is finished and saved; a second signal is the caller's.
+      The outcome. After Ctrl-C or SIGTERM, see `interruption.answered`, the round in progress is finished and saved; a
+      second signal is the caller's.
 
     Raises:
-      Failure: If the run's files cannot be written, or those of an earlier start are damaged beyond recovery.
+      Failure: If the run's files cannot be written, or those of an earlier start are damaged beyond recovery; or if a
+        round raises it, after the last finished one was saved.
     """
     state, headline = rounds.initial_state(), headline or columns[0]
     leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
@@ -134,25 +137,33 @@ def run(
                 log.flush()
             folder.save_checkpoint(round_num, [np.asarray(leaf) for leaf in tf.nest.flatten(state)])
 
-        while goes_on() and not received:
-            round_num += 1
-            start = time.perf_counter()
-            state, metrics = rounds.play_round(state, round_num)
-            seconds = time.perf_counter() - start
-            row = {"round_num": round_num, **metrics, "seconds": round(seconds, 4)}
-            if length.ends_in_evaluation(round_num):
-                row.update(rounds.evaluate(state))
-            for log in logs:
-                log.write(row)
-            progress.set_postfix({headline: f"{row[headline]:.4f}"}, refresh=False)
-            progress.update()
-            if length.rounds_per_checkpoint and round_num % length.rounds_per_checkpoint == 0:
-                save()
-                saved = round_num
+        try:
+            while goes_on() and not received:
+                now, start = round_num + 1, time.perf_counter()
+                after, metrics = rounds.play_round(state, now)
+                seconds = time.perf_counter() - start
+                row = {"round_num": now, **metrics, "seconds": round(seconds, 4)}
+                if length.ends_in_evaluation(now):
+                    row.update(rounds.evaluate(after))
+                for log in logs:
+                    log.write(row)
+                state, round_num = after, now
+                progress.set_postfix({headline: f"{row[headline]:.4f}"}, refresh=False)
+                progress.update()
+                if length.rounds_per_checkpoint and round_num % length.rounds_per_checkpoint == 0:
+                    save()
+                    saved = round_num
+        except Failure:
+            with contextlib.suppress(Failure):
+                if saved < round_num:
+                    save()
+            raise
         if saved < round_num:
             save()
     return Outcome(state, round_num, received[0] if received and goes_on() else None)
 
 
 def _progress(total_rounds: int, first: int, label: str) -> tqdm.tqdm:
-    return tqdm.tqdm(total=total_rounds, initial=first, desc=label, unit="round", disable=None, dynamic_ncols=True)
+    # Notebooks show a bar of text, too; files and pipes get none.
+    hidden = False if type(sys.stderr).__module__.startswith("ipykernel") else None
+    return tqdm.tqdm(total=total_rounds, initial=first, desc=label, unit="round", disable=hidden, dynamic_ncols=True)

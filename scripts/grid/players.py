@@ -278,7 +278,14 @@ def _check_address(address: str) -> None:
 
 def _ray_task(job: Job, environment: dict[str, str]) -> Result:
     os.environ.update(environment)
+    signal.signal(signal.SIGINT, _cancelled)
     return player.play(job)
+
+
+def _cancelled(signum, frame) -> None:
+    """Has the round in progress finished and saved when Ray cancels a task."""
+    if not interruption.answer(signum):
+        raise KeyboardInterrupt
 
 
 def _environment() -> dict[str, str]:

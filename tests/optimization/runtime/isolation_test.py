@@ -124,7 +124,7 @@ def test_the_port_is_in_no_network_but_the_commands(start):
 
 def test_the_network_of_tffs_worker_is_its_own(allowed):
     before = listening()
-    own = worker_process._own.__wrapped__(1, "required")
+    own = worker_process._start(1, "required")
     try:
         with grpc.insecure_channel(own.address) as channel:
             grpc.channel_ready_future(channel).result(timeout=60)
@@ -233,7 +233,7 @@ def test_two_at_once_have_the_same_port_and_do_not_meet(start):
 def test_any_folder_for_temporary_files_will_do(allowed, monkeypatch, tmp_path, folder):
     (tmp_path / folder).mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / folder))
-    own = worker_process._own.__wrapped__(1, "required")
+    own = worker_process._start(1, "required")
     try:
         assert len(os.fsencode(own.isolated.path)) < 108
         with grpc.insecure_channel(own.address) as channel:

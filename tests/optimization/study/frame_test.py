@@ -274,7 +274,7 @@ def test_a_bad_last_variant_is_refused_before_any_folder_is_made(play, tmp_path)
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_run_that_is_stopped_says_how_to_go_on_and_does(study, play, tmp_path, capsys):
+def test_a_run_that_is_stopped_says_how_to_go_on_and_does(study, play, as_program, tmp_path, capsys):
     assert play("--rate=0.5") == 128 + signal.SIGTERM
     where = tmp_path / "runs" / "toy_0.5"
     assert f"Stopped; what was done is saved. The same command continues {where}.\n" in capsys.readouterr().err

@@ -144,14 +144,24 @@ def test_importing_a_program_leaves_the_handlers_alone():
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-def test_the_first_signal_is_answered_and_the_second_is_who_was_in_charge_before():
+def test_the_first_signal_is_answered_and_the_second_is_who_was_in_charge_before(as_program):
     answered, before = [], []
-    handler = signal.signal(signal.SIGTERM, lambda signum, frame: before.append(signum))
-    try:
+    with interruption.answered(before.append):
         with interruption.answered(answered.append):
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGTERM)
-    finally:
-        signal.signal(signal.SIGTERM, handler)
-    assert (answered, before) == ([signal.SIGINT], [signal.SIGTERM, signal.SIGTERM])
+        with interruption.answered(answered.append):
+            signal.raise_signal(signal.SIGTERM)
+    assert (answered, before) == ([signal.SIGINT, signal.SIGTERM], [signal.SIGTERM])
+
+
+def test_outside_of_programs_signals_are_not_answered_but_may_be():
+    handlers, answered = [signal.getsignal(signum) for signum in STATUS], []
+    with interruption.answered(answered.append):
+        assert [signal.getsignal(signum) for signum in STATUS] == handlers
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert interruption.answer(signal.SIGINT)
+        assert not interruption.answer(signal.SIGINT)
+    assert answered == [signal.SIGINT]
+    assert not interruption.answer(signal.SIGINT)

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from data.errors import Failure
-from optimization.study import events, frame, loggers, metrics_file, run_folder, runner
+from optimization.study import events, frame, interruption, loggers, metrics_file, run_folder, runner
 
 TOTAL = 7
 COLUMNS = ("toy/first", "toy/second", "toy/eval")
@@ -403,7 +403,7 @@ def test_a_checkpoint_of_another_state_ends_in_an_error_and_overwrites_nothing(f
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_lets_the_round_finish_saves_it_and_is_reported(folder, signum):
+def test_a_signal_lets_the_round_finish_saves_it_and_is_reported(folder, as_program, signum):
     toy = Toy(_signal_in(3, signum))
     outcome = _run(toy, folder, checkpoint=100)
     assert toy.played == [1, 2, 3]
@@ -413,12 +413,12 @@ def test_a_signal_lets_the_round_finish_saves_it_and_is_reported(folder, signum)
     assert _rounds_of_checkpoints(folder) == [3]
 
 
-def test_a_signal_is_answered_at_once_with_what_will_happen(folder, capfd):
+def test_a_signal_is_answered_at_once_with_what_will_happen(folder, as_program, capfd):
     _run(Toy(_signal_in(3, signal.SIGINT)), folder)
     assert "Stopping after this round; once more to stop at once." in capfd.readouterr().err
 
 
-def test_a_signal_saves_the_round_though_nobody_reads_any_more_what_is_told(folder):
+def test_a_signal_saves_the_round_though_nobody_reads_any_more_what_is_told(folder, as_program):
     """As after Ctrl-C in `program 2>&1 | tee log`, which ends tee at once."""
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -439,7 +439,7 @@ def test_a_signal_saves_the_round_though_nobody_reads_any_more_what_is_told(fold
 
 
 @pytest.mark.parametrize("round_num", [1, 3, 6])
-def test_a_run_that_was_stopped_continues_to_the_same_metrics(folder, whole, round_num):
+def test_a_run_that_was_stopped_continues_to_the_same_metrics(folder, as_program, whole, round_num):
     _run(Toy(_signal_in(round_num, signal.SIGINT)), folder)
     toy = Toy()
     outcome = _run(toy, folder)
@@ -447,21 +447,17 @@ def test_a_run_that_was_stopped_continues_to_the_same_metrics(folder, whole, rou
     _assert_as_whole(outcome, folder, whole)
 
 
-def test_a_signal_in_the_last_round_stops_nothing_early(folder, whole):
+def test_a_signal_in_the_last_round_stops_nothing_early(folder, as_program, whole):
     _assert_as_whole(_run(Toy(_signal_in(TOTAL, signal.SIGINT)), folder), folder, whole)
 
 
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_is_the_callers(folder, second):
-    def end(signum, frame):
+def test_a_second_signal_is_who_answered_before(folder, as_program, second):
+    def end(signum):
         raise SystemExit(128 + signum)
 
-    before = signal.signal(second, end)
-    try:
-        with pytest.raises(SystemExit) as caught:
-            _run(Toy(_signal_in(3, signal.SIGINT, second)), folder)
-    finally:
-        signal.signal(second, before)
+    with interruption.answered(end), pytest.raises(SystemExit) as caught:
+        _run(Toy(_signal_in(3, signal.SIGINT, second)), folder)
     assert caught.value.code == 128 + second
     assert [row["round_num"] for row in _metrics(folder)] == ["1", "2"]
 
@@ -472,6 +468,19 @@ def test_the_callers_handlers_are_back_after_the_run(folder, before):
     with contextlib.suppress(BreakdownError):
         _run(Toy(before), folder, total=2)
     assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+def test_a_failure_in_a_round_is_raised_once_the_rounds_before_are_saved(folder, whole):
+    def fail(round_num: int):
+        if round_num == 4:
+            raise Failure("The worker died.")
+
+    with pytest.raises(Failure, match="The worker died"):
+        _run(Toy(fail), folder, checkpoint=100)
+    assert _rounds_of_checkpoints(folder) == [3]
+    toy = Toy()
+    _assert_as_whole(_run(toy, folder), folder, whole)
+    assert toy.played[0] == 4
 
 
 class KeptRows(loggers.Logger):

@@ -1,0 +1,189 @@
+"""Studies from Python, in notebooks too: what their binaries do, by keywords instead of flags.
+
+All of `bandits.run`, `bandits.ads.run`, `bandits.mab_fl.run`, `bandits.client_selection.run` and
+`optimization.posterior.run` are `run` here; `bandits.load` is `load`. Nothing here, nor below, ends the process or
+changes how it answers signals.
+"""
+
+import concurrent.futures
+import contextlib
+import contextvars
+import os
+import pathlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from data import frames
+from data.errors import UsageError
+from optimization.study import cli, frame, hints, interruption, results
+from optimization.study.metrics import Metric
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TABLE = "table"
+_HELP = "./scripts/python -m {} --help"
+_PATIENCE_SECONDS = 0.1
+_Result = TypeVar("_Result")
+_playing = threading.Lock()  # There is one worker, and what is compiled is shared.
+
+
+def run(study: frame.Study, given: Mapping[str, Any]) -> results.Run | results.Runs:
+    """Plays, or continues, the runs of a command, as the study's binary does.
+
+    Runs of several threads wait for each other.
+
+    Args:
+      study: The study.
+      given: The values of flags by their names: numbers, texts, paths, True and False, and, where a flag takes words
+        separated by commas, a list; None is as if it were not given. `table`, a pandas DataFrame, stands for
+        --data_file, and is neither changed nor kept.
+
+    Returns:
+      The finished run, or all of them, where they are several.
+
+    Raises:
+      UsageError: As the binary would answer.
+      Failure: If it cannot be done; what was done before is saved.
+      KeyboardInterrupt: After Ctrl-C, once the round in progress is finished and saved; the same call continues.
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    table = given.pop(_TABLE, None)
+    flags = frame.flag_set(study)
+    known = flags.parse([""])
+    for name in given:
+        if name not in known:
+            hint = hints.told(hints.near(name, [_TABLE, *known]), f"{_HELP.format(_module(study))} lists all.")
+            raise UsageError(f"{name} is no setting of this study: {hint}")
+    if "list_presets" in given:
+        raise UsageError(f"--list_presets is for the command line: ./scripts/python -m {_module(study)} --list_presets")
+    if table is not None:
+        given = _with_table(given, table, known)
+    words = [f"--{name}={_text(name, value)}" for name, value in given.items()]
+    settings = flags.parse(["", *words])
+    folders = _in_a_thread(lambda: _play(study, settings, words, table))
+    found = [results.read(folder, [study.columns]) for folder in folders]
+    return found[0] if len(found) == 1 else results.Runs(found)
+
+
+def _in_a_thread(play: Callable[[], _Result]) -> _Result:
+    """Calls in another thread: what Ctrl-C raised in the midst of gRPC or TensorFlow would leave them out of order.
+
+    Raises:
+      KeyboardInterrupt: After Ctrl-C, once who plays has finished and saved the round in progress. After another, at
+        once; it is saved all the same.
+    """
+    context, future = contextvars.copy_context(), concurrent.futures.Future[_Result]()
+
+    def work() -> None:
+        try:
+            future.set_result(context.run(play))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        threading.Thread(target=_stop, args=(future,), daemon=True).start()
+        future.exception()
+        raise
+
+
+def _stop(future: concurrent.futures.Future) -> None:
+    """Has what plays stop, as soon as there are rounds to stop after."""
+    while not future.done() and not interruption.answer(signal.SIGINT):
+        time.sleep(_PATIENCE_SECONDS)
+
+
+def _play(
+    study: frame.Study, settings: cli.Settings, words: Sequence[str], table: "pd.DataFrame | None"
+) -> list[pathlib.Path]:
+    """Plays all runs, until they are finished or stopped; returns their folders."""
+    with _playing, contextlib.ExitStack() as ended:
+        cli.hush_imports()
+        with _lent(settings, table) as (settings, note):
+            command = f"{cli.command_line(_module(study), words)}  # from Python{note}"
+            runs = frame.open_all(study, settings, command)
+        for run in runs:
+            ended.callback(run.folder.close)
+        frame.play_all(study, settings, runs)
+    return [run.folder.path for run in runs]
+
+
+def load(folder: str | os.PathLike, studies: Iterable[Sequence[Metric]]) -> results.Run | results.Runs:
+    """Reads a run's folder, or all runs of a folder; seeds that have not finished a round are left out.
+
+    Args:
+      folder: The folder.
+      studies: See `results.read`.
+
+    Raises:
+      UsageError: If there is none, or a file is missing or damaged.
+    """
+    path = pathlib.Path(cli.user_path(os.fspath(folder)))
+    folders = [one for group in results.find(path).values() for one in group if (one / "metrics.csv").is_file()]
+    if not folders:
+        raise UsageError(f"{path} holds no metrics.csv; has the run begun?")
+    columns = list(studies)
+    found = [results.read(one, columns) for one in folders]
+    return found[0] if len(found) == 1 else results.Runs(found)
+
+
+def _module(study: frame.Study) -> str:
+    return type(study).__module__
+
+
+def _text(name: str, value: Any) -> str:
+    """Returns a value as the command line has it.
+
+    Raises:
+      UsageError: If it has no such form.
+    """
+    if hasattr(value, "tolist"):  # NumPy's and pandas' numbers and arrays.
+        value = value.tolist()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, list | tuple | range) and not any(isinstance(one, list | tuple) for one in value):
+        return cli.joined([_text(name, one) for one in value])
+    raise UsageError(
+        f"--{name} takes a number, a text, a path, True or False, or a list of such, not a {type(value).__name__}."
+    )
+
+
+def _with_table(given: dict[str, Any], table: Any, known: cli.Settings) -> dict[str, Any]:
+    """Returns what is given with the task that takes a table.
+
+    Raises:
+      UsageError: If the study takes none, or something else is given for it.
+    """
+    import pandas as pd
+
+    if "data_file" not in known:
+        raise UsageError("table does not belong to this study, which takes none.")
+    if not isinstance(table, pd.DataFrame):
+        raise UsageError(f"table must be a pandas DataFrame, not a {type(table).__name__}; --data_file takes a file.")
+    if "data_file" in given:
+        raise UsageError("table and --data_file are two tables: leave one out.")
+    if "task_type" not in known:
+        return given
+    if given.get("task_type", "tabular") != "tabular":
+        raise UsageError(f"table is for --task_type=tabular, not {given['task_type']}.")
+    return {"task_type": "tabular", **given}
+
+
+@contextlib.contextmanager
+def _lent(settings: cli.Settings, table: "pd.DataFrame | None") -> Iterator[tuple[cli.Settings, str]]:
+    """Yields settings that name a table, if there is one, and what is to be said of it."""
+    if table is None:
+        yield settings, ""
+    else:
+        with frames.lent(table) as name:
+            yield settings.give(data_file=name), f", its table {name}"
