@@ -24,19 +24,20 @@ _ACTIONS = {"action", "action_id", "arm", "arm_id", "chosen", "chosen_action", "
 _PERHAPS_ACTIONS = {"a", "item", "item_id", "ad", "ad_id", "choice", "offer", "variant", "treatment"}
 _REWARDS = {"reward", "click", "clicked", "is_click", "conversion", "converted"}
 _PERHAPS_REWARDS = {"r", "cost", "clicks", "payoff", "return", "outcome", "y"}
-_FEWEST_ROWS = 100
+_FEWEST_ROWS = 1000  # Values alone say little of fewer.
 _MOST_ACTIONS = 1000
-_STANDARD_ERRORS = 3.0
+_STANDARD_ERRORS = 4.0
 _LARGEST_ERROR = 0.1
+_ROUNDING = 0.005  # A propensity may be written with few digits.
 
 
 def check(frame: "pd.DataFrame", guessed: Collection[str], path: str) -> None:
     """Refuses a log.
 
     It is one if a column is called a propensity and lies in (0, 1]; or is called a probability, beside an action or
-    a reward; if an action and a reward are called so without doubt; or if, whatever the names, one column's inverse is
-    on average 1 over the rows of each value of another, as a propensity's is for each action, beside a column of 0 and
-    1.
+    a reward; if an action and a reward are called so without doubt; or if, whatever the names, in at least 1000 rows,
+    the rows of each of several values, each counted 1 / a column in (0, 1] times, are as many as all rows, which is so
+    of actions and propensities, beside a column of 0 and 1.
 
     Args:
       frame: The columns that no flag says to be features, rewards and the label among them.
@@ -118,7 +119,9 @@ def _actions(column: "pd.Series") -> np.ndarray | None:
 
 def _goes_with(codes: np.ndarray, weights: np.ndarray) -> bool:
     """Returns whether the rows of each value, each counted 1 / propensity times, are as many as all rows."""
-    if abs(weights.mean() / (codes.max() + 1) - 1) > _LARGEST_ERROR:
+    mean, error = weights.mean(), weights.std() / np.sqrt(len(weights))
+    # A few small propensities make a mean, and its error, uncertain: it must be near by both measures.
+    if abs(mean - (codes.max() + 1)) > min(_STANDARD_ERRORS * error + _ROUNDING * mean, _LARGEST_ERROR * mean):
         return False
     means = np.bincount(codes, weights) / len(codes)
     squares = np.bincount(codes, weights**2) / len(codes)

@@ -164,6 +164,9 @@ def _check_known(known: statistics.OfTable, roles: table_roles.Roles, path: str)
                 f"{flag} has {what} the features of {path}: {', '.join(missing)}. Both must have the same columns; "
                 "--feature_columns names those of the table."
             )
+    for name in roles.categories:
+        if not isinstance(known.columns[name], statistics.Categories):
+            raise UsageError(f"--category_columns names column {name!r}, of which {flag} has no categories.")
 
 
 def _drop_rows(

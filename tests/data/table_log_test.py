@@ -57,7 +57,7 @@ def test_a_name_alone_makes_no_log(frame):
     _check(frame)
 
 
-def _logged(actions: int, seed: int, rows: int = 2000):
+def _logged(actions: int, seed: int, rows: int = 5000):
     """Returns a log of a softmax policy, whose columns have names that say nothing."""
     draw = np.random.default_rng(seed)
     context = draw.normal(size=rows)
@@ -84,11 +84,12 @@ def test_shares_beside_switches_and_categories_make_no_log(seed):
     draw = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
-            "sex": draw.integers(0, 2, 500),
-            "smokes": (draw.random(500) < 0.2).astype(int),
-            "group": draw.integers(0, 4, 500),
-            "fraction": draw.uniform(0.05, 1, 500),
-            "rate": draw.beta(2, 5, 500).clip(0.01, 1),
+            "sex": draw.integers(0, 2, 1500),
+            "smokes": (draw.random(1500) < 0.2).astype(int),
+            "group": draw.integers(0, 4, 1500),
+            "fraction": draw.uniform(0.05, 1, 1500),
+            "rate": draw.beta(2, 5, 1500).clip(0.01, 1),
+            "score": draw.normal(0.5, 0.15, 1500).clip(0.05, 1),
         }
     )
     _check(frame)

@@ -538,6 +538,13 @@ def test_statistics_of_dates_give_the_same_table_again(write):
     assert _rows(_load(path, "site", "y", known=statistics.read_table(known)).train) == _rows(table.train)
 
 
+def test_categories_that_statistics_from_elsewhere_do_not_have_are_refused(write):
+    path = write(_patients())
+    known = _load(path, "site", "y").statistics
+    with pytest.raises(UsageError, match="--category_columns names column 'age', of which --public_statistics has no"):
+        _load(path, "site", "y", known=known, category_columns="age")
+
+
 def test_identifiers_are_refused_unless_they_are_asked_for(write):
     numbered = write(_patients(lambda row, cells: [str(100 + row), *cells[1:]]))
     with pytest.raises(UsageError, match="Column 'id' numbers the rows, from 100 to 159"):
