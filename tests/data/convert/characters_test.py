@@ -25,18 +25,18 @@ def source(tmp_path):
     write("1a", "aga", "one.dat", "Zoe", "0123456789")
     write("1b", "aga", "two.dat", "Adam", "AZ!Z")
     write("1c", "apa", "three.dat", "Eve", "az")
-    write("1c", "app", "four.dat", "Eve", "bcd")
+    write("1c", "app", "four.dat", "Eve", "abc")
     return tmp_path
 
 
 def test_writers_are_numbered_by_contributor_and_name(source, capsys):
     arrays = characters.unipen62(source)
     assert arrays["writer_ids"].tolist() == ["aga_000", "aga_001", "ap_000"]
-    assert arrays["writer"].tolist() == [0] * 3 + [1] * 10 + [2] * 3
-    # Of app's characters, two have the strokes of apa's.
-    assert arrays["label"].tolist() == [10, 35, 35, *range(10), 36, 61, 38 + 1]
+    assert arrays["writer"].tolist() == [0] * 3 + [1] * 10 + [2] * 2
+    # The first two of app's characters have the strokes of apa's: an a again, and a b that looks like the z.
+    assert arrays["label"].tolist() == [10, 35, 35, *range(10), 36, 38]
     assert [arrays[name].dtype for name in ("pixels", "label", "writer")] == [np.uint8, np.uint8, np.int32]
-    told = "16 characters of 3 writers; left out: 1 neither digits nor letters, 2 repeated.\n"
+    told = "15 characters of 3 writers; left out: 1 images of two labels, 1 neither digits nor letters, 2 repeated.\n"
     assert capsys.readouterr().err == told
 
 
@@ -47,14 +47,15 @@ def test_the_task_reads_what_was_made(source):
     assert [len(part.load(1).labels) for part in (train, held_out)] == [9, 1]
 
 
-def test_dots_and_segments_without_strokes_are_left_out(source, capsys):
+def test_segments_without_strokes_are_left_out_and_a_dot_counts_once(source, capsys):
     (source / "data" / "1a" / "x").mkdir()
     (source / "data" / "1a" / "x" / "a.dat").write_text(
-        '.PEN_DOWN\n5 5\n5 5\n.SEGMENT CHARACTER 0 ? "1"\n.SEGMENT CHARACTER 7 ? "1"\n.SEGMENT CHARACTER 0:x ? "1"\n'
+        ".PEN_DOWN\n5 5\n5 5\n.PEN_DOWN\n9 9\n"
+        + "".join(f'.SEGMENT CHARACTER {place} ? "1"\n' for place in ("0", "1", "7", "0:x"))
     )
-    assert len(characters.unipen62(source)["writer_ids"]) == 3
-    assert "2 without strokes, or in a file that is missing" in (told := capsys.readouterr().err)
-    assert "1 without extent" in told
+    arrays = characters.unipen62(source)
+    assert (arrays["writer"] == arrays["writer_ids"].tolist().index("x_000")).sum() == 1
+    assert "3 repeated, 2 without strokes, or in a file that is missing" in capsys.readouterr().err
 
 
 def test_folders_without_characters_are_refused(tmp_path):
@@ -73,6 +74,11 @@ def test_a_stroke_is_two_pixels_wide_and_twenty_long():
     # The middle is the image's.
     columns = ink.sum(axis=0)
     assert abs((columns * (np.arange(28) + 0.5)).sum() / columns.sum() - 14) < 0.2
+
+
+def test_a_dot_is_in_the_middle():
+    ink = characters.image([np.array([[5.0, 7.0]])]) < 255
+    assert set(np.flatnonzero(ink.any(axis=0))) == set(np.flatnonzero(ink.any(axis=1))) <= {12, 13, 14, 15}
 
 
 def test_what_is_up_on_paper_is_up_in_the_image():
