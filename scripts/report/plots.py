@@ -92,7 +92,7 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
 
 def lines(parts: Iterable[Part]) -> int:
     """Returns how many lines the curves of a page have: three of an arm with a band."""
-    return sum(len(_present(part)) * (3 if len(arm.runs) > 1 else 1) for part in parts for arm in part.arms)
+    return sum(len(_present(part)) * sum(3 if len(arm.runs) > 1 else 1 for arm in part.arms) for part in parts)
 
 
 def capital(words: str) -> str:
