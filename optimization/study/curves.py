@@ -33,11 +33,13 @@ def smoothed(table: "pd.DataFrame", column: str, window: int, marks: str | None 
       Its values; index: rounds.
     """
     import numpy as np
+    import pandas as pd
 
-    table = table.set_index("round_num")
-    curve = table[column].replace([np.inf, -np.inf], np.nan)
+    values = table[column].to_numpy(float)
+    curve = pd.Series(np.where(np.isfinite(values), values, np.nan), index=pd.Index(table["round_num"]), name=column)
     if window == 1:
         return curve
+    table = table.set_index("round_num")
     periods = 0 * table.index
     if marks in table and table[marks].mean() * window <= 1:
         periods = (table[marks].cumsum() - table[marks]).to_numpy()
