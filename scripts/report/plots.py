@@ -35,10 +35,11 @@ _OTHERS = "Other columns"
 
 def styles(part: Part) -> list[dict[str, Any]]:
     """Returns how each arm's curves look; `name` is escaped, because Plotly reads markup in it."""
-    first = {id(arm) for arm in part.ranked()[:SHOWN]}
+    # Where not all are drawn at first, those that are look different; else no look depends on results.
+    order = part.arms if len(part.arms) <= SHOWN else part.ranked()
     plain = referring = 0
-    found = []
-    for arm in part.arms:
+    found = {}
+    for place, arm in enumerate(order):
         if arm.role:
             colour, dash = _GREY, _DASHES[1:][referring % len(_DASHES[1:])]
             referring += 1
@@ -47,8 +48,8 @@ def styles(part: Part) -> list[dict[str, Any]]:
             dash = _DASHES[plain // len(runs.COLOURS) % len(_DASHES)]
             plain += 1
         look = {"label": arm.name, "name": html.escape(arm.name), "colour": colour, "dash": dash, "line": DASHES[dash]}
-        found.append(look | {"shown": id(arm) in first or (bool(arm.role) and referring <= SHOWN)})
-    return found
+        found[id(arm)] = look | {"shown": place < SHOWN or (bool(arm.role) and referring <= SHOWN)}
+    return [found[id(arm)] for arm in part.arms]
 
 
 def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:

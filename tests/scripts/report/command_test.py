@@ -191,6 +191,8 @@ def test_of_many_arms_the_best_are_drawn_first(tmp_path):
     assert [arm["label"] for arm in _data(page)[0]["arms"] if not arm["shown"]] == [
         f"clip norm {index}" for index in (0, 1, 2, 3, 4, 5, 6, 7)
     ]
+    looks = [(arm["colour"], arm["dash"]) for arm in _data(page)[0]["arms"] if arm["shown"]]
+    assert len(set(looks)) == len(looks) == 12
     assert "The 12 best and the references are drawn" in page
 
 
