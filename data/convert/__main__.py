@@ -90,7 +90,9 @@ def _user_path(path: str) -> pathlib.Path:
     """Returns an absolute path; under `bazel run`, relative ones start where the user is."""
     if not path:
         raise argparse.ArgumentTypeError("is empty: name a folder")
-    return pathlib.Path(os.path.abspath(os.path.join(os.environ.get("BUILD_WORKING_DIRECTORY", ""), path)))
+    return pathlib.Path(
+        os.path.abspath(os.path.join(os.environ.get("BUILD_WORKING_DIRECTORY", ""), os.path.expanduser(path)))
+    )
 
 
 def _write(path: pathlib.Path, content) -> None:
@@ -118,7 +120,7 @@ def main() -> None:
         print(f"Usage error: {error}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:
-        print(f"{error.filename} cannot be used ({error.strerror}). Nothing was written.", file=sys.stderr)
+        print(f"{error.filename or 'A file'} cannot be used ({error.strerror}). Nothing was written.", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

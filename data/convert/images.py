@@ -42,7 +42,7 @@ def mnist_writers(source: pathlib.Path) -> Arrays:
 
 def _with_writers(source: pathlib.Path, part: str, name: str) -> Arrays:
     x, y = _images_and_labels(source, name)
-    path = originals.find(source, f"qmnist-{part}-labels-idx2-int")
+    path = _find(source, f"qmnist-{part}-labels-idx2-int")
     labels = _read(path, "int32", 2)
     if labels.shape[1] != 8 or len(labels) < len(y):
         shape = " x ".join(map(str, labels.shape))
@@ -85,11 +85,10 @@ def cifar100(source: pathlib.Path) -> Arrays:
     Raises:
       UsageError: If a file is missing or damaged.
     """
-    archive = source / _CIFAR_ARCHIVE
-    if archive.is_file():
-        parts = _open(archive, cifar.read_archive)
+    if (first := originals.find(source, _CIFAR_ARCHIVE, cifar.PARTS[0])).name == _CIFAR_ARCHIVE:
+        parts = _open(first, cifar.read_archive)
     else:
-        parts = [_open(originals.find(source, part, _CIFAR_ARCHIVE), cifar.read) for part in cifar.PARTS]
+        parts = [_open(originals.find(source, part), cifar.read) for part in cifar.PARTS]
     for pixels, labels in parts:
         is_sound = pixels.dtype == np.uint8 and labels.shape == (len(pixels),) and labels.dtype.kind == "i"
         if not is_sound or not ((labels >= 0) & (labels < 100)).all():
@@ -106,8 +105,7 @@ def cifar100(source: pathlib.Path) -> Arrays:
 
 
 def _images_and_labels(source: pathlib.Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    path = originals.find(source, f"{name}-images-idx3-ubyte")
-    labels_path = originals.find(source, f"{name}-labels-idx1-ubyte")
+    path, labels_path = _find(source, f"{name}-images-idx3-ubyte"), _find(source, f"{name}-labels-idx1-ubyte")
     x, y = _read(path, "uint8", 3), _read(labels_path, "uint8", 1)
     if x.shape[1:] != (28, 28) or len(x) != len(y) or not len(x) or y.max() > 9:
         shape = " x ".join(map(str, x.shape))
@@ -116,6 +114,10 @@ def _images_and_labels(source: pathlib.Path, name: str) -> tuple[np.ndarray, np.
             "label from 0 to 9."
         )
     return x, y
+
+
+def _find(source: pathlib.Path, name: str) -> pathlib.Path:
+    return originals.find(source, f"{name}.gz", name)
 
 
 def _read(path: pathlib.Path, values: str, dimensions: int) -> np.ndarray:

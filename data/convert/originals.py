@@ -5,21 +5,16 @@ import pathlib
 from data.errors import UsageError
 
 
-def find(source: pathlib.Path, name: str, *others: str) -> pathlib.Path:
-    """Returns the path of a file that may also be gzipped.
-
-    Args:
-      source: Its folder.
-      name: Its name, unpacked.
-      *others: What the folder might hold instead, for the message.
+def find(source: pathlib.Path, *names: str) -> pathlib.Path:
+    """Returns the path of the first of these files that a folder holds.
 
     Raises:
-      UsageError: If it is not there.
+      UsageError: If it holds none.
     """
-    for path in (source / f"{name}.gz", source / name):
-        if path.is_file():
+    for name in names:
+        if (path := source / name).is_file():
             return path
-    wanted = " or ".join([name, f"{name}.gz", *others])
+    wanted = " or ".join(names)
     raise UsageError(f"There is no {wanted} in {source}: SOURCE_DIR must hold the files as they were published.")
 
 
