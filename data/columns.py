@@ -155,7 +155,7 @@ def _whole_numbers(column: "pd.Series") -> np.ndarray | None:
     if column.isna().any():
         return None
     if pd.api.types.is_integer_dtype(column.dtype):
-        return column.to_numpy(np.int64)
+        return column.to_numpy(np.int64) if column.max() <= np.iinfo(np.int64).max else None
     if column.dtype == object or pd.api.types.is_string_dtype(column.dtype):
         written = column.map(str).str.strip()
         return written.to_numpy(np.int64) if written.str.fullmatch(r"[+-]?\d{1,18}").all() else None
@@ -203,7 +203,8 @@ def _parsed(column: "pd.Series", told: "Callable[[pd.Series], str]") -> "Parsed"
     kind = column.dtype
     if pd.api.types.is_bool_dtype(kind) or isinstance(kind, pd.CategoricalDtype):
         return text(column)
-    if pd.api.types.is_datetime64_any_dtype(kind):
+    # Arrow's dates, unlike its times, are best read as text.
+    if pd.api.types.is_datetime64_any_dtype(kind) and not str(kind).startswith("date32"):
         return dates.of_datetimes(column)
     if pd.api.types.is_timedelta64_dtype(kind):
         column = column.dt.total_seconds() / 86400

@@ -113,7 +113,10 @@ def _actions(column: "pd.Series") -> np.ndarray | None:
 
     if pd.api.types.is_float_dtype(column.dtype):
         return None
-    codes, values = pd.factorize(column)
+    try:
+        codes, values = pd.factorize(column)
+    except TypeError:  # Lists, which Parquet may hold.
+        return None
     return codes if 2 <= len(values) <= min(_MOST_ACTIONS, len(column) // 10) and codes.min() >= 0 else None
 
 

@@ -230,6 +230,14 @@ def test_columns_of_type_datetime_are_dates(kind, zone):
     np.testing.assert_allclose(encoded.values[:4, 0], np.array([-1, 1, 0, 0]) * np.sqrt(1.5), rtol=1e-6)
 
 
+def test_columns_of_arrows_dates_are_dates():
+    pyarrow = pytest.importorskip("pyarrow")
+    times = pd.to_datetime(pd.Series(["2023-01-01", "2023-01-03", "2023-01-01", "2023-01-03", None, None]))
+    encoded = _encode(times.astype(pd.ArrowDtype(pyarrow.date32())))
+    assert encoded.names[:2] == ["x", "x=Monday"]
+    assert encoded.values[:, 0].tolist() == [-1, 1, -1, 1, 0, 0]
+
+
 def test_columns_of_type_timedelta_are_days():
     encoded = _encode(pd.to_timedelta(pd.Series([1, 1, 3, 3, 5, None]), unit="D"))
     assert encoded.values[:, 0].tolist() == [-1, -1, 1, 1, 3, 0]

@@ -74,6 +74,11 @@ def test_a_log_is_recognised_by_its_values(actions, seed):
         _check(_logged(actions, seed))
 
 
+def test_columns_of_lists_are_no_actions():
+    frame = _logged(5, 0)
+    _check(frame.assign(u=[[chosen] for chosen in frame["u"]]))
+
+
 def test_named_rewards_are_no_propensities_by_their_values():
     frame = _logged(5, 0)
     table_log.check(frame, ["x", "u", "w"], "table.csv")
