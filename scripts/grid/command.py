@@ -5,6 +5,7 @@ played once, continued where it was interrupted, and found again by every grid t
 """
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -62,6 +63,12 @@ def define() -> cli.FlagSet:
 
     flags.group("Output")
     flags.path("root_output_dir", "runs", "folder of all grids")
+    flags.path(
+        "report",
+        None,
+        "page about the runs to keep up to date while the grid is played: an .html file, as scripts.report writes",
+    )
+    flags.belong("report", executor=("local", "ray"))
     flags.folder("experiment_name", "name of this grid's folder (default: grid_, and the grid, preset or binary)")
     return flags
 
@@ -77,6 +84,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         raise UsageError(
             "--executor=slurm_script writes all runs beforehand: --expand_edges and --early_stop decide by results."
         )
+    if settings.report:
+        files.check_output("report", pathlib.Path(settings.report), (".html",))
     return settings
 
 
@@ -174,6 +183,12 @@ def program(settings: cli.Settings) -> int:
     name = settings.experiment_name or f"grid_{settings.grid or given.get('preset') or settings.binary or 'runs'}"
     folder = pathlib.Path(settings.root_output_dir) / name
     with claim(folder, grid.binary, grid.blocks):
+        points = len({run.point for run in some})
+        print(
+            f"{folder.name}: {len(some)} runs of {points} points; results in {cli.shown_path(str(folder))}",
+            file=sys.stderr,
+            flush=True,
+        )
         grid = grid.in_folder(folder / "runs")
         some = grid.renamed(some)
         if settings.executor == "slurm_script":
@@ -196,7 +211,12 @@ def play(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: p
     """Plays the runs and reports; returns the exit status."""
     team = players.build(settings, cores)
     metric, smallest = ranked_by(settings, grid.binary)
-    sweep = Sweep(folder / "runs", team, metric, smallest=smallest)
+    write_page = None
+    if settings.report:
+        from scripts.report import page
+
+        write_page = functools.partial(page.write, [folder / "runs"], pathlib.Path(settings.report), folder.name)
+    sweep = Sweep(folder / "runs", team, metric, smallest=smallest, write_page=write_page)
     with players.playing(team, folder), contextlib.closing(sweep):
         if settings.early_stop:
             sweep.play_halving(some, settings.reduction_factor, settings.workers)
@@ -204,4 +224,5 @@ def play(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: p
             sweep.play(some)
         if settings.expand_edges:
             sweep.expand(grid, settings.expand_steps)
+        sweep.write_last_page()
     return report(sweep, grid.swept, folder)

@@ -38,8 +38,8 @@ class Team(Protocol):
     def submit(self, job: Job) -> None:
         """Takes a job, without waiting."""
 
-    def wait(self) -> tuple[Job, Result]:
-        """Returns a job that ended, as soon as there is one."""
+    def wait(self, seconds: float | None = None) -> tuple[Job, Result] | None:
+        """Returns a job that ended, as soon as there is one; None if there is none for so long."""
 
     def stop(self) -> None:
         """Has the rounds in progress finished and saved, and waits for that."""
@@ -183,9 +183,11 @@ class Local:
                 self._players.append(idle)
             idle.play(self._waiting.popleft())
 
-    def wait(self) -> tuple[Job, Result]:
+    def wait(self, seconds: float | None = None) -> tuple[Job, Result] | None:
         busy = [one for one in self._players if one.job is not None]
-        ready, _, _ = select.select(busy, [], [])
+        ready, _, _ = select.select(busy, [], [], seconds)
+        if not ready:
+            return None
         job, result, lives = ready[0].result()
         if not lives:
             self._players.remove(ready[0])
@@ -246,11 +248,14 @@ class Ray:
     def submit(self, job: Job) -> None:
         self._jobs[self._task.remote(job, _environment())] = job
 
-    def wait(self) -> tuple[Job, Result]:
+    def wait(self, seconds: float | None = None) -> tuple[Job, Result] | None:
         try:
-            (ready,), _ = self._ray.wait(list(self._jobs))
+            ended, _ = self._ray.wait(list(self._jobs), timeout=seconds)
         except SystemExit:  # Ray replaces the status.
             raise SystemExit(128 + signal.SIGTERM) from None
+        if not ended:
+            return None
+        (ready,) = ended
         job = self._jobs.pop(ready)
         try:
             return job, self._ray.get(ready)

@@ -3,23 +3,39 @@
 import math
 import pathlib
 import sys
-from collections.abc import Iterable, Sequence
-
-import tqdm
+from collections.abc import Callable, Iterable, Sequence
 
 from data.errors import Failure, UsageError
 from scripts.grid import halving, plan, player, players, results
 from scripts.grid.plan import Run
 from scripts.grid.results import Outcome
+from scripts.grid.watch import Watch
 
 _ATTEMPTS = 3
+_TICK_SECONDS = 1.0  # Between two looks at the runs that are played.
 
 
 class Sweep:
     """Runs that are played, and what becomes of them."""
 
-    def __init__(self, folder: pathlib.Path, team: players.Team, metric: str, *, smallest: bool):
-        """Takes where and by whom runs are played; `smallest` says whether less of the metric is better."""
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        team: players.Team,
+        metric: str,
+        *,
+        smallest: bool,
+        write_page: Callable[[], object] | None = None,
+    ):
+        """Takes where and by whom runs are played.
+
+        Args:
+          folder: Folder of all runs.
+          team: Who plays them.
+          metric: What ranks them.
+          smallest: Whether less of it is better.
+          write_page: Writes a page about the runs; see `Watch`.
+        """
         self.metric = metric
         self.smallest = smallest
         self.outcomes: dict[str, Outcome] = {}
@@ -27,18 +43,15 @@ class Sweep:
         self._team = team
         self._waiting: dict[player.Job, Run] = {}
         self._attempts: dict[player.Job, int] = {}
-        self._progress = tqdm.tqdm(unit="run", total=0, disable=None, dynamic_ncols=True)
+        self._watch = Watch(folder, smallest=smallest, write_page=write_page)
 
     def submit(self, some: Iterable[Run]) -> None:
         """Has runs played that are not finished yet."""
         for run in some:
             self.outcomes.setdefault(run.name, Outcome(run)).run = run
-            self._progress.total += 1
-            if self._is_settled(run):
-                self._progress.update()
-            else:
+            if not self._is_settled(run):
                 self._start(run)
-        self._progress.refresh()
+        self._watch.show(self.outcomes.values())
 
     def _is_settled(self, run: Run) -> bool:
         """Returns whether a run needs no playing: it is finished, or its folder cannot be used."""
@@ -71,10 +84,14 @@ class Sweep:
     def finish(self, some: Sequence[Run]) -> None:
         """Waits until these runs are finished or have failed."""
         while not {run.name for run in some}.isdisjoint(run.name for run in self._waiting.values()):
-            one, result = self._team.wait()
+            ended = self._team.wait(_TICK_SECONDS if self._watch.wants_ticks else None)
+            if ended is None:
+                self._watch.show(self.outcomes.values())
+                continue
+            one, result = ended
             run = self._waiting.pop(one)
             if result.status not in (0, 2) and self._attempts[one] < _ATTEMPTS:
-                self._progress.write(f"{run.name}: {result.message} It is tried again.", file=sys.stderr)
+                self._watch.tell(f"{run.name}: {result.message} It is tried again.")
                 self._start(run)
                 continue
             try:
@@ -83,7 +100,7 @@ class Sweep:
                 self._finish(run)
             except (Failure, UsageError) as error:
                 self._fail(run, str(error))
-            self._progress.update()
+            self._watch.show(self.outcomes.values())
 
     def play(self, some: Sequence[Run]) -> None:
         """Plays runs to their ends."""
@@ -151,6 +168,10 @@ class Sweep:
         """Returns the points of each configuration, the best first."""
         return results.rank(list(self.outcomes.values()), smallest=self.smallest)
 
+    def write_last_page(self) -> None:
+        """Writes the page, if there is one, about how all runs ended."""
+        self._watch.show(self.outcomes.values(), last=True)
+
     def close(self) -> None:
-        """Ends the progress bar."""
-        self._progress.close()
+        """Ends the bar."""
+        self._watch.close()

@@ -97,6 +97,13 @@ def test_every_point_and_seed_is_played_once_and_ranked(play, tmp_path, capfd):
     assert {path: path.stat().st_mtime_ns for path in logs} == logs
 
 
+def test_a_page_about_the_runs_is_kept_up_to_date(play, tmp_path):
+    assert play("--sweep=rate=0.01,0.1", f"--report={tmp_path / 'page.html'}") == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "<title>g</title>" in page
+    assert page.count("rate=0.01") >= 1
+
+
 def test_a_longer_grid_continues_the_runs_of_a_shorter_one(play, tmp_path):
     play("--sweep=rate=0.1,1")
     assert play("--sweep=rate=0.1,1", "--total_rounds=6") == 0
@@ -274,7 +281,7 @@ def test_slurm_gets_what_is_not_finished(play, tmp_path, capfd):
         (["--early_stop=asha", "--sweep=rate=0.1"], "--early_stop needs --burn_in_rounds"),
         (["--early_stop=asha", "--sweep=total_rounds=1,2"], "--early_stop=asha sets --total_rounds itself"),
         (["--sweep=kind=plain,odd", "--fails_at=1"], "--fails_at has no effect with --kind=odd. .run --kind=odd"),
-        (["--colour=red"], "Unknown command line flag 'colour'"),
+        (["--colour=red"], "--colour is not known"),
     ],
 )
 def test_bad_usage_is_refused_before_anything_is_written(play, tmp_path, monkeypatch, arguments, message):

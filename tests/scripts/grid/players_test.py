@@ -20,7 +20,9 @@ def _job(folder, name, *flags, rounds=4):
 
 
 def _log(job):
-    return (pathlib.Path(job.folder) / player.LOG_FILE).read_text()
+    announced, log = (pathlib.Path(job.folder) / player.LOG_FILE).read_text().split("\n", 1)
+    assert announced.endswith(f"; results in {job.folder}")
+    return log
 
 
 @pytest.fixture
