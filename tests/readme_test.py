@@ -124,10 +124,11 @@ def test_no_command_meets_the_run_of_another(commands):
     planned: dict[str, cli.Settings] = {}
     met = []
     for program, *words in itertools.chain(*commands.values()):
-        if program != "python" or words[1:2] == [] or words[1] not in studies.STUDIES.values() or "--help" in words:
+        module, flags = _bazel_program(words) if program == "bazel" else (words[1] if words[1:] else "", words[2:])
+        if module not in studies.STUDIES.values() or "--help" in flags:
             continue
-        settings = studies.flag_set(words[1]).parse(words[1:])
-        for run in [] if settings.list_presets else studies.plan(words[1], settings):
+        settings = studies.flag_set(module).parse([module, *flags])
+        for run in [] if settings.list_presets else studies.plan(module, settings):
             folder = f"{run.root_output_dir}/{run.experiment_name}"
             if dict(planned.setdefault(folder, run)) != dict(run):
                 met.append(" ".join(words))
@@ -142,7 +143,12 @@ def _check_bazel(words: list[str]) -> None:
         assert f'name = "{name}"' in (ROOT / package / "BUILD").read_text()
     if command == "run":
         assert rest[0] == "--"
-        _settings(f"{package.replace('/', '.')}.{name}", rest[1:])
+        _settings(*_bazel_program(words))
+
+
+def _bazel_program(words: list[str]) -> tuple[str, list[str]]:
+    """Returns the module and the flags of `bazel run //PACKAGE:NAME -- FLAGS`."""
+    return words[1].removeprefix("//").replace("/", ".").replace(":", "."), words[3:]
 
 
 def _check_data_file(settings: Mapping[str, Any]) -> None:
