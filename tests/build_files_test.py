@@ -52,7 +52,8 @@ def _targets() -> dict[str, tuple[set[str], set[str]]]:
 def _imports(path: str) -> Iterator[str]:
     """Yields the project's files that a module, or a program that a test holds as a text, imports when it runs.
 
-    A text that is a module's name, or `module:Class`, is an import that comes later, as in registries.
+    A text that is a module's name, or `module:Class`, is an import that comes later, as in registries; one that is the
+    name of a file beside the module is a program that it starts.
     """
     waiting: list[ast.AST] = [ast.parse((ROOT / path).read_text())]
     while waiting:
@@ -67,6 +68,8 @@ def _imports(path: str) -> Iterator[str]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.Constant) and re.fullmatch(r"\w+(\.\w+)+(:\w+)?", str(node.value)):
             names = [str(node.value).partition(":")[0]]
+            beside = (pathlib.Path(path).parent / str(node.value)).as_posix()
+            yield from [beside] if beside.endswith(".py") and (ROOT / beside).is_file() else []
         if isinstance(node, ast.ImportFrom):
             names = [f"{node.module}.{name}" for name in names]
             if not all(map(_found, names)):  # Of a package whose modules alone are imported, Bazel makes an empty one.
