@@ -55,3 +55,25 @@ def test_below_the_flags_nothing_takes_settings(room):
                 names = {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}
                 wrong |= {f"{path.relative_to(ROOT)}: {node.name}"} if "settings" in names else set()
     assert wrong == set()
+
+
+# Who ends the process or changes what it does for its owner: programs, and a helper that is a process of its own.
+_OWNERS = {
+    "data/convert/__main__.py": {"sys.exit"},
+    "optimization/runtime/isolation_helper.py": {"os._exit", "sys.exit"},
+    "optimization/study/cli.py": {"sys.exit"},
+    "optimization/study/interruption.py": {"os._exit", "signal.signal"},
+}
+_FOR_OWNERS = {"matplotlib.pyplot", "matplotlib.use", "os._exit", "os.abort", "signal.signal", "sys.exit"}
+
+
+@pytest.mark.parametrize("room", ROOMS[:3])
+def test_nothing_but_programs_ends_the_process_or_answers_signals(room):
+    for path in _modules(room):
+        tree = ast.parse(path.read_text())
+        used = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        used |= {*_imported(path)}
+        name = path.relative_to(ROOT).as_posix()
+        assert used & _FOR_OWNERS == _OWNERS.get(name, set()), name
+        raised = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        assert not raised & {"SystemExit", "exit", "quit"}, name

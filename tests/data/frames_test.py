@@ -1,0 +1,74 @@
+"""Tests of data.frames: frames by names that tell their content."""
+
+import gc
+import weakref
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from data import frames, table_file
+from data.errors import UsageError
+
+
+def _frame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "number": [1.5, np.nan, -2.0],
+            "whole": [1, 2, 3],
+            "text": ["a", None, "b,c"],
+            "kind": pd.Categorical(["x", "y", "x"]),
+            "day": pd.to_datetime(["2020-01-01", "2021-02-03", None]),
+            "nullable": pd.array([1, None, 3], dtype="Int64"),
+        }
+    )
+
+
+def test_equal_content_has_an_equal_checksum():
+    one, other = _frame(), _frame().iloc[[2, 1, 0]].iloc[::-1]
+    assert frames.checksum(one) == frames.checksum(one.copy(deep=True))
+    assert frames.checksum(one) == frames.checksum(other.reset_index(drop=True))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda frame: frame.assign(number=[1.5, np.nan, np.nextafter(-2.0, 0)]),
+        lambda frame: frame.assign(text=["a", "None", "b,c"]),
+        lambda frame: frame.assign(whole=["1", "2", "3"]),
+        lambda frame: frame.assign(kind=pd.Categorical(["x", "x", "x"])),
+        lambda frame: frame.assign(nullable=pd.array([1, 2, 3], dtype="Int64")),
+        lambda frame: frame.rename(columns={"text": "texts"}),
+        lambda frame: frame[["whole", "number", "text", "kind", "day", "nullable"]],
+        lambda frame: frame.iloc[::-1],
+        lambda frame: frame.iloc[:2],
+        lambda frame: frame.set_index("text"),
+    ],
+)
+def test_other_content_has_another_checksum(change):
+    assert frames.checksum(change(_frame())) != frames.checksum(_frame())
+
+
+def test_a_lent_frame_is_read_like_a_file_and_not_changed():
+    frame = _frame().rename(columns={"number": " number "})
+    before = frame.copy(deep=True)
+    with frames.lent(frame) as name:
+        table = table_file.read(name, missing_values="a")
+        plain = table_file.read(name)
+    assert list(table.frame.columns) == ["number", "whole", "text", "kind", "day", "nullable"]
+    assert table.frame["text"].isna().tolist() == [True, True, False]
+    assert (plain.checksum, plain.place(2)) == (frames.checksum(frame), "row 2")
+    assert table.checksum != plain.checksum
+    pd.testing.assert_frame_equal(frame, before)
+
+
+def test_a_frame_is_let_go_after_the_loan():
+    frame = _frame()
+    with frames.lent(frame) as name:
+        assert frames.find(name) is frame
+    gone = weakref.ref(frame)
+    del frame
+    gc.collect()
+    assert gone() is None
+    with pytest.raises(UsageError, match=f"--data_file={name} was a DataFrame of Python's"):
+        table_file.read(name)

@@ -1,0 +1,314 @@
+"""Tests of optimization.study.python: the studies from Python, as `bandits.run` and its like."""
+
+import asyncio
+import gc
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import datasets
+
+import bandits
+from bandits import studies
+from data.errors import UsageError
+from optimization import posterior
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SHORT = {"total_rounds": 4, "clients_per_round": 5, "bandits_deploy_freq": 2, "seed": 7}
+COLUMNS = {"client_column": "who", "label_column": "target", "clients_per_round": 3, "total_rounds": 2}
+
+
+def _play(code: str, *arguments: str) -> subprocess.CompletedProcess:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+
+
+@pytest.mark.slow
+def test_importing_bandits_loads_nothing_slow():
+    slow = {"absl", "matplotlib", "numpy", "pandas", "tensorflow"}
+    code = f"import sys, bandits; print(*{slow}.intersection(sys.modules))"
+    assert _play(code).stdout == "\n"
+
+
+# What is refused, before anything is read or written.
+
+
+@pytest.mark.parametrize(
+    ("flags", "answer"),
+    [
+        ({"totl_rounds": 3}, "totl_rounds is no setting of this study: did you mean total_rounds"),
+        ({"flagfile": "x"}, "flagfile is no setting of this study: .* --help lists all"),
+        ({"total_rounds": "many"}, "--total_rounds=many: invalid literal for int"),
+        ({"total_rounds": 2.5}, "--total_rounds=2.5: invalid literal for int"),
+        ({"total_rounds": 0}, "--total_rounds=0: 0 is not a positive integer"),
+        ({"importance_weighting": "perhaps"}, "--importance_weighting=perhaps"),
+        ({"seed": {}}, "--seed takes a number, a text, a path, True or False, or a list of such, not a dict"),
+        ({"bandits_epsilon": 0.1}, "--bandits_epsilon belongs to --bandits_type="),
+        ({"list_presets": True}, "--list_presets is for the command line"),
+        ({"preset": "emnist_init_shift_sotfmax"}, "--preset=emnist_init_shift_sotfmax is not known: did you mean"),
+        ({"table": [1]}, "table must be a pandas DataFrame, not a list"),
+        ({"table": pd.DataFrame(), "data_file": "x.csv"}, "table and --data_file are two tables"),
+        ({"table": pd.DataFrame(), "task_type": "digits"}, "table is for --task_type=tabular, not digits"),
+        ({"table": pd.DataFrame(), "client_column": "a", "label_column": "b"}, "the DataFrame is empty"),
+    ],
+)
+def test_bad_settings_are_answered_as_flags_are(flags, answer, tmp_path):
+    with pytest.raises(UsageError, match=answer):
+        bandits.run(root_output_dir=tmp_path, **flags)
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_is_not_given_is_not_given():
+    with pytest.raises(UsageError, match="--rates=nothing"):
+        bandits.ads.run(rates="nothing", preset=None)
+
+
+def test_a_folder_without_runs_is_named(tmp_path):
+    with pytest.raises(UsageError, match=f"{tmp_path} holds no metrics.csv"):
+        bandits.load(tmp_path)
+
+
+def test_a_run_of_an_earlier_format_is_read_by_todays_names(tmp_path):
+    columns = studies.load("bandits.ads.run_ads").columns
+    former = ["round_num", *(column.formerly or column for column in columns)]
+    for seed in (3, 10):
+        path = tmp_path / "ads" / f"seed_{seed}"
+        path.mkdir(parents=True)
+        pd.DataFrame([[1, *range(len(columns))]], columns=former).to_csv(path / "metrics.csv", index=False)
+        (path / "config.json").write_text(json.dumps({"flags": {"seed": seed}, "command": ["run", "a b"]}))
+    (tmp_path / "ads" / "seed_11").mkdir()  # Has not begun.
+    runs = bandits.load(tmp_path)
+    assert list(runs.metrics.columns) == ["run", "seed", "round_num", *columns]
+    assert list(runs.metrics["seed"]) == [3, 10]
+    assert (runs[0].command, runs[0].privacy, runs[0].weights) == ("run 'a b'", {}, None)
+    assert runs.plot()._repr_png_()
+
+
+# What is played.
+
+
+@pytest.fixture(scope="module")
+def folder(tff_worker, tmp_path_factory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("python")
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    return bandits.run(root_output_dir=folder, experiment_name="run", **SHORT)
+
+
+def _assert_same(one: pd.DataFrame, other: pd.DataFrame) -> None:
+    pd.testing.assert_frame_equal(one.drop(columns="seconds"), other.drop(columns="seconds"), check_exact=True)
+
+
+def test_a_run_is_that_of_the_binary(run, folder):
+    flags = [f"--{name}={value}" for name, value in SHORT.items()]
+    argv = ["run_federated", f"--root_output_dir={folder}", "--experiment_name=binary", *flags]
+    assert studies.program("bandits.run_federated", studies.flag_set("bandits.run_federated").parse(argv)) == 0
+    _assert_same(run.metrics, pd.read_csv(folder / "binary" / "metrics.csv"))
+    for name, array in bandits.load(folder / "binary").weights.items():
+        np.testing.assert_array_equal(run.weights[name], array)
+
+
+def test_a_run_says_what_it_left(run, folder):
+    assert run.folder == folder / "run"
+    assert run.privacy == json.loads((folder / "run" / "privacy.json").read_text())
+    assert list(run.metrics["round_num"]) == [1, 2, 3, 4]
+    assert run.flags["bandits_type"] == "softmax"
+    assert repr(run) == f"<run {folder / 'run'}, 4 rounds>"
+
+
+def test_the_command_is_the_binarys_and_says_that_python_asked(run, folder):
+    words = f"--root_output_dir={folder} --experiment_name=run --total_rounds=4 --clients_per_round=5"
+    told = f"./scripts/python -m bandits.run_federated {words} --bandits_deploy_freq=2 --seed=7  # from Python"
+    assert run.command.endswith(told)
+
+
+def test_a_notebook_shows_the_plot_by_itself(run):
+    figure = run.plot()
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    titles = [axes.get_title() for axes in figure.axes if axes.get_visible()]
+    assert titles[:2] == ["Round reward", "Running average reward"]
+    assert len(run.plot("train/loss").axes) == 1
+    with pytest.raises(UsageError, match="There is no metric loss: there are bandits/round_rewards"):
+        run.plot("loss")
+
+
+def test_the_same_call_continues_and_plays_nothing_twice(run, folder):
+    again = bandits.run(root_output_dir=folder, experiment_name="run", **SHORT)
+    pd.testing.assert_frame_equal(again.metrics, run.metrics)  # With the seconds of the first.
+    bandits.run(root_output_dir=folder, experiment_name="longer", **SHORT | {"total_rounds": 2})
+    longer = bandits.run(root_output_dir=folder, experiment_name="longer", **SHORT)
+    measured_earlier = ["eval/accuracy", "eval/reward"]
+    _assert_same(longer.metrics.drop(columns=measured_earlier), run.metrics.drop(columns=measured_earlier))
+
+
+def test_seeds_come_together(run, folder):
+    runs = bandits.run(root_output_dir=folder, experiment_name="seeds", repeat=2, **SHORT | {"seed": 6})
+    assert [one.folder.name for one in runs] == ["seed_6", "seed_7"]
+    assert list(runs.metrics.columns[:3]) == ["run", "seed", "round_num"]
+    assert list(runs.metrics["seed"]) == [6] * 4 + [7] * 4
+    assert set(runs.metrics["run"]) == {"seeds"}
+    _assert_same(runs.metrics[runs.metrics["seed"] == 7].iloc[:, 2:].reset_index(drop=True), run.metrics)
+    assert len(runs.plot("bandits/round_rewards").axes[0].collections) == 1  # A band.
+    loaded = bandits.load(folder / "seeds")
+    pd.testing.assert_frame_equal(loaded.metrics, runs.metrics)
+    assert len(bandits.load(folder / "seeds" / "seed_6").metrics) == 4
+
+
+def test_a_run_works_in_an_event_loop_and_off_the_main_thread(run, folder):
+    found = {}
+
+    async def in_a_loop():
+        found["loop"] = bandits.run(root_output_dir=folder, experiment_name="loop", **SHORT)
+
+    def in_a_thread():
+        found["thread"] = bandits.run(root_output_dir=folder, experiment_name="thread", **SHORT)
+
+    asyncio.run(in_a_loop())
+    thread = threading.Thread(target=in_a_thread)
+    thread.start()
+    thread.join()
+    for one in found.values():
+        _assert_same(one.metrics, run.metrics)
+
+
+def test_another_process_can_open_the_folder_afterwards(run, folder):
+    code = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    assert _play(code, str(folder / "run" / ".lock")).returncode == 0
+
+
+# Tables in memory.
+
+
+@pytest.fixture
+def wine() -> pd.DataFrame:
+    table = datasets.load_wine(as_frame=True).frame
+    return table.assign(who=[f"client {row % 6}" for row in range(len(table))])
+
+
+def test_a_frame_is_a_table_like_a_file(wine, folder):
+    wine.to_csv(folder / "wine.csv", index=False)
+    table = wine.copy()
+    reference = weakref.ref(table)
+    run = bandits.run(table=table, root_output_dir=folder, experiment_name="frame", **COLUMNS)
+    pd.testing.assert_frame_equal(table, wine)
+    del table
+    gc.collect()
+    assert reference() is None
+    assert run.flags["task_type"] == "tabular"
+    assert f"# from Python, its table {run.flags['data_file']}" in run.command
+    file = bandits.run(
+        data_file=folder / "wine.csv", task_type="tabular", root_output_dir=folder, experiment_name="file", **COLUMNS
+    )
+    _assert_same(run.metrics, file.metrics)
+
+
+def test_a_run_is_not_continued_on_another_table(wine, folder):
+    where = {"root_output_dir": folder, "experiment_name": "refused"}
+    bandits.run(table=wine, **where, **COLUMNS)
+    bandits.run(table=wine.copy(), **where, **COLUMNS)
+    wine.loc[3, "alcohol"] += 1e-9
+    with pytest.raises(UsageError, match=r"holds a run with other settings: .*the data has another checksum"):
+        bandits.run(table=wine, **where, **COLUMNS)
+
+
+def test_other_studies_play_and_take_tables(wine, folder):
+    ads = bandits.ads.run(rates=[0.1, 0.3], total_rounds=3, root_output_dir=folder, experiment_name="ads")
+    assert ads.flags["rates"] == "0.1,0.3"
+    assert ads.weights is None
+    chosen = bandits.client_selection.run(table=wine, root_output_dir=folder, experiment_name="chosen", **COLUMNS)
+    assert chosen.flags["client_selection"] == "ucb_cs"
+    mean = posterior.run(table=wine, algorithm="fedavg", root_output_dir=folder, experiment_name="mean", **COLUMNS)
+    assert len(mean.metrics) == 2
+    clicks = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (400, 2)), columns=["one", "other"])
+    shown = bandits.ads.run(table=clicks, clients=4, total_rounds=2, root_output_dir=folder, experiment_name="clicks")
+    assert len(shown.metrics) == 2
+
+
+# Interruption, and workers that die: in processes of their own.
+
+BROKEN_OFF = """
+import os, pathlib, signal, sys, threading, time
+import pandas as pd
+import bandits
+from data.errors import Failure
+from optimization.runtime import worker_process
+
+folder, flags = pathlib.Path(sys.argv[1]), dict(word.split("=") for word in sys.argv[2:])
+
+def run(name):
+    return bandits.run(root_output_dir=folder, experiment_name=name, total_rounds=12, clients_per_round=5,
+                       rounds_per_checkpoint=0, bandits_deploy_freq=2, **flags)
+
+def once(name, rounds, act):
+    path = folder / name / "metrics.csv"
+    def watch():
+        while not path.exists() or path.read_text().count("\\n") <= rounds:
+            time.sleep(0.005)
+        act()
+    threading.Thread(target=watch, daemon=True).start()
+
+def broken(name, rounds, act, kind):
+    once(name, rounds, act)
+    try:
+        run(name)
+    except kind as error:
+        assert rounds <= len(bandits.load(folder / name).metrics) < 12
+        assert bandits.load(folder / name).weights is None
+        return str(error)
+    raise AssertionError("nothing was raised")
+
+def kill():
+    own, = (own for own in worker_process._owns.values() if own.process.poll() is None)
+    os.kill(own.pid, signal.SIGKILL)
+
+handlers = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
+whole = run("whole").metrics.drop(columns="seconds")
+for name, act, kind in (
+    ("interrupted", lambda: os.kill(os.getpid(), signal.SIGINT), KeyboardInterrupt),
+    ("dead", kill, Failure),
+):
+    for rounds in (2, 5):
+        told = broken(name, rounds, act, kind)
+        assert kind is not Failure or told.startswith("TFF's worker died (exit status -9)"), told
+    pd.testing.assert_frame_equal(run(name).metrics.drop(columns="seconds"), whole, check_exact=True)
+assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == handlers
+print("as whole")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [[], ["runtime=tff"], ["isolation=off"]], ids=["fast", "tff", "not isolated"])
+def test_what_broke_off_is_raised_once_saved_and_the_same_call_continues_it(tmp_path, flags):
+    done = _play(BROKEN_OFF, str(tmp_path), *flags)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("as whole\n")
+
+
+STARTED = """
+import sys, threading, time
+from optimization.runtime import worker_process
+own = []
+thread = threading.Thread(target=lambda: own.append(worker_process.own(1, sys.argv[1])))
+thread.start()
+thread.join()
+time.sleep(1)
+print(own[0].process.poll())
+own[0].end()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isolation", ["auto", "off"])
+def test_a_worker_outlives_the_thread_that_started_it(isolation):
+    assert _play(STARTED, isolation).stdout == "None\n"
