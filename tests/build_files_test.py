@@ -93,7 +93,7 @@ def test_every_module_is_in_a_target(targets):
     sources = set().union(*(sources for sources, _ in targets.values()))
     modules = [file for file in _files("*.py") if file.name not in ("__init__.py", "conftest.py")]
     others = {file.relative_to(ROOT).as_posix() for file in modules} - sources
-    assert others == {f"tests/{name}_test.py" for name in ("build_files", "imports", "readme")}
+    assert others == {f"tests/{name}_test.py" for name in ("build_files", "imports", "notebook", "readme")}
 
 
 def test_targets_name_what_their_modules_import(targets):
