@@ -8,6 +8,7 @@ import csv
 import gzip
 import io
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +28,8 @@ _WHOLE = r"[+-]?\d+(?:[eE][+-]?\d+)?"
 _GROUPED = r"[+-]?\d{1,3}(?:,\d{3})+"
 _DECIMAL = r"[+-]?(?:\d*|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?"
 _POINTS = r"[+-]?\d{1,3}(?:\.\d{3})+"
+_MAY_GROUP = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+")
+_POINTED = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
 
 
 class Csv(NamedTuple):
@@ -63,13 +66,15 @@ def read(path: str, text_columns: Sequence[str], missing: Sequence[str]) -> Csv:
 
     text, encoding = _decoded(path, _content(path))
     separator = _separator(path, text)
-    header, lines = _checked(path, text, separator)
+    header, lines = _checked(path, text, separator, text_columns)
     form = {"encoding": encoding, "separator": SEPARATORS[separator]}
     if not len(lines):
         return Csv(pd.DataFrame(columns=header), lines, form)
     frame = pd.read_csv(
         io.StringIO(text),
         sep=separator,
+        header=0,
+        names=[name or f"Unnamed: {position}" for position, name in enumerate(header)],
         dtype={name: str for name in text_columns},
         na_values=list(missing),
         keep_default_na=False,
@@ -114,7 +119,15 @@ def _line(content: bytes, position: int) -> int:
 
 def _records(path: str, text: str, separator: str) -> Iterator[_Record]:
     """Yields the header and the rows, without blank lines."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+    line = ""
+
+    def remembered() -> Iterator[str]:
+        nonlocal line
+        for read in io.StringIO(text, newline=""):
+            line = read
+            yield read
+
+    reader = csv.reader(remembered(), delimiter=separator, skipinitialspace=True)
     begins = 1
     while True:
         try:
@@ -125,7 +138,7 @@ def _records(path: str, text: str, separator: str) -> Iterator[_Record]:
             ) from error
         if values is None:
             return
-        if len(values) > 1 or "".join(values).strip():
+        if len(values) > 1 or line.strip(" \t\r\n"):  # A line of two quotes is not blank.
             yield _Record(begins, values)
         begins = reader.line_num + 1
 
@@ -151,7 +164,7 @@ def _separator(path: str, text: str) -> str:
     return [*fitting, *possible, ","][0]
 
 
-def _checked(path: str, text: str, separator: str) -> tuple[list[str], np.ndarray]:
+def _checked(path: str, text: str, separator: str, text_columns: Sequence[str]) -> tuple[list[str], np.ndarray]:
     """Returns the columns' names and the lines of the rows, each of which has as many values."""
     records = _records(path, text, separator)
     header = next(records, None)
@@ -160,11 +173,14 @@ def _checked(path: str, text: str, separator: str) -> tuple[list[str], np.ndarra
     names = [name.strip() for name in header.values]
     check_different(path, names)
     lines, wrong = [], []
+    groups = _Groups(names, text_columns) if separator == ";" else None
     last = header
     for record in records:
         lines.append(record.line)
         if len(record.values) != len(names):
             wrong.append(record)
+        elif groups:
+            groups.see(record.values)
         last = record
     _check_closed(path, text, separator, last)
     if wrong:
@@ -175,7 +191,42 @@ def _checked(path: str, text: str, separator: str) -> tuple[list[str], np.ndarra
             f"but rows have more or fewer values: {told}{more}. Quotes must stand around a value that holds a "
             f"{SEPARATORS[separator]}."
         )
+    if groups:
+        groups.check(path)
     return names, np.array(lines, np.int64)
+
+
+class _Groups:
+    """Points that may group thousands, as in 1.500: files with semicolons come from where a decimal has a comma."""
+
+    def __init__(self, names: Sequence[str], text_columns: Sequence[str]):
+        self._columns = [(position, name) for position, name in enumerate(names) if name not in text_columns]
+        self._found: dict[str, str] = {}
+        self._with_commas: set[str] = set()
+        self._decimal_points = False
+
+    def see(self, values: Sequence[str]) -> None:
+        """Takes note of a row."""
+        for position, name in self._columns:
+            value = values[position].strip()
+            if "," in value and re.fullmatch(_DECIMAL, value):
+                self._with_commas.add(name)
+            elif "." in value and _MAY_GROUP.fullmatch(value):
+                self._found.setdefault(name, value)
+            elif "." in value and _POINTED.fullmatch(value):
+                self._decimal_points = True
+
+    def check(self, path: str) -> None:
+        """Raises `UsageError` if no number of the file says what its points are."""
+        doubtful = [name for name in self._found if name not in self._with_commas]
+        if doubtful and not self._decimal_points:
+            name = doubtful[0]
+            raise UsageError(
+                f"Column {name!r} of {path} holds numbers with points, such as {self._found[name]!r}, which may be "
+                "decimals or group thousands: save numbers without groups, and decimals in a file with commas or tabs "
+                f"between its columns. If these are none, say --category_columns={name}, or leave the column out with "
+                f"--ignore_columns={name}."
+            )
 
 
 def _check_closed(path: str, text: str, separator: str, last: _Record) -> None:

@@ -77,7 +77,7 @@ def read(path: str, text_columns: Sequence[str] = (), missing_values: str | None
 
     name, missing = path.lower(), listed(missing_values)
     if (lent := frames.find(path)) is not None:
-        table = of_frame(lent, "the DataFrame", missing)
+        table = of_frame(lent, "the DataFrame", missing, text_columns)
         return dataclasses.replace(table, checksum=_checksum(path, missing), first_row=0)
     if path.startswith(frames.PREFIX):
         raise UsageError(f"--data_file={path} was a DataFrame of Python's: only there it can be given, as table.")
@@ -91,10 +91,10 @@ def read(path: str, text_columns: Sequence[str] = (), missing_values: str | None
         raise UsageError(f"There is no file {path}: --data_file must name one.")
     try:
         if name.endswith(".parquet"):
-            table = of_frame(pd.read_parquet(path, engine="pyarrow"), path, missing)
+            table = of_frame(pd.read_parquet(path, engine="pyarrow"), path, missing, text_columns)
             return dataclasses.replace(table, checksum=_checksum(path, missing))
         found = csv_file.read(path, text_columns, MISSING)
-        table = of_frame(found.frame, path, missing)
+        table = of_frame(found.frame, path, missing, text_columns)
     except UsageError:
         raise
     except ImportError as error:
@@ -106,7 +106,15 @@ def read(path: str, text_columns: Sequence[str] = (), missing_values: str | None
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"{path} is not readable ({reason}): --data_file must be an undamaged table.") from error
     frame, form = csv_file.with_decimal_points(table.frame, path, found.form, text_columns)
-    return dataclasses.replace(table, frame=frame, form=form, lines=found.lines, checksum=_checksum(path, missing))
+    frame, counts = _masked(frame, missing, text_columns)  # What was -9,0 is -9.0 now.
+    return dataclasses.replace(
+        table,
+        frame=frame,
+        form=form,
+        missing={word: count + counts[word] for word, count in table.missing.items()},
+        lines=found.lines,
+        checksum=_checksum(path, missing),
+    )
 
 
 def _checksum(path: str, missing: Sequence[str]) -> str:
@@ -115,13 +123,14 @@ def _checksum(path: str, missing: Sequence[str]) -> str:
     return f"{digest}-{hashlib.sha256(repr(sorted(missing)).encode()).hexdigest()[:8]}" if missing else digest
 
 
-def of_frame(frame: "pd.DataFrame", path: str, missing: Sequence[str] = ()) -> Table:
+def of_frame(frame: "pd.DataFrame", path: str, missing: Sequence[str] = (), text_columns: Sequence[str] = ()) -> Table:
     """Returns a frame as a table.
 
     Args:
       frame: Any; rows may be named, columns of any type. It is not changed.
       path: What messages call it.
       missing: Texts that are missing values, besides `MISSING`; such as `-9`, which is so as a number too.
+      text_columns: Columns of names, where -9.0 is not -9.
 
     Raises:
       UsageError: If it is empty, or two columns have one name.
@@ -134,23 +143,33 @@ def of_frame(frame: "pd.DataFrame", path: str, missing: Sequence[str] = ()) -> T
     csv_file.check_different(path, list(frame.columns))
     nameless = tuple(name for name in frame.columns if re.fullmatch(r"Unnamed: \d+|", name))
     frame = frame.loc[:, [name not in nameless for name in frame.columns]]
-    counts = dict.fromkeys(missing, 0)
-    for name in frame.columns if missing else ():
-        for word in missing:
-            holds = _holds(frame[name], word)
-            if holds.any():
-                counts[word] += int(holds.sum())
-                frame = frame.assign(**{name: frame[name].mask(holds)})
+    frame, counts = _masked(frame, missing, text_columns)
     return Table(path, frame, nameless, missing=counts)
 
 
-def _holds(column: "pd.Series", word: str) -> np.ndarray:
-    """Returns bool [rows], whether a cell holds a text, or a number that is written so."""
+def _masked(
+    frame: "pd.DataFrame", missing: Sequence[str], text_columns: Sequence[str]
+) -> "tuple[pd.DataFrame, dict[str, int]]":
+    """Returns a frame without cells that hold one of several texts, and how many held each."""
+    counts = dict.fromkeys(missing, 0)
+    for name in frame.columns if missing else ():
+        for word in missing:
+            holds = _holds(frame[name], word, is_text=name in text_columns)
+            if holds.any():
+                counts[word] += int(holds.sum())
+                frame = frame.assign(**{name: frame[name].mask(holds)})
+    return frame, counts
+
+
+def _holds(column: "pd.Series", word: str, *, is_text: bool) -> np.ndarray:
+    """Returns bool [rows], whether a cell holds a text, or the number that it is."""
     import pandas as pd
 
+    number = pd.to_numeric(word, errors="coerce")
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
-        try:
-            return np.asarray((column == float(word)).fillna(False), bool)
-        except ValueError:
-            return np.zeros(len(column), bool)
-    return np.asarray(column.astype(object).map(str).str.strip() == word, bool)
+        return np.asarray((column == number).fillna(False), bool)
+    written = column.astype(object).map(str).str.strip()
+    holds = np.asarray(written == word, bool)
+    if is_text or pd.isna(number):
+        return holds
+    return holds | np.asarray(pd.to_numeric(written, errors="coerce") == number, bool)

@@ -34,10 +34,10 @@ _ROUNDING = 0.005  # A propensity may be written with few digits.
 def check(frame: "pd.DataFrame", guessed: Collection[str], path: str) -> None:
     """Refuses a log.
 
-    It is one if a column is called a propensity and lies in (0, 1]; or is called a probability, beside an action or
-    a reward; if an action and a reward are called so without doubt; or if, whatever the names, in at least 1000 rows,
-    the rows of each of several values, each counted 1 / a column in (0, 1] times, are as many as all rows, which is so
-    of actions and propensities, beside a column of 0 and 1.
+    It is one if a column is called a propensity, whatever it holds; or is called a probability and lies in (0, 1],
+    beside an action or a reward; if an action and a reward are called so without doubt; or if, whatever the names, in
+    at least 1000 rows, the rows of each of several values, each counted 1 / a column in (0, 1] times, are as many as
+    all rows, which is so of actions and propensities, beside a column of 0 and 1.
 
     Args:
       frame: The columns that no flag says to be features, rewards and the label among them.
@@ -48,11 +48,12 @@ def check(frame: "pd.DataFrame", guessed: Collection[str], path: str) -> None:
       UsageError: If it is; it names the columns.
     """
     called = {name: "_".join(re.findall(r"[a-z0-9]+", name.lower())) for name in frame.columns}
+    frame = frame.apply(_as_numbers)
     shares = [name for name in frame.columns if _is_share(frame[name])]
     surely = _first(called, _ACTIONS), _first(called, _REWARDS)
     action = surely[0] or _first(called, _PERHAPS_ACTIONS)
     reward = surely[1] or _first(called, _PERHAPS_REWARDS)
-    propensity = _first({name: called[name] for name in shares}, _PROPENSITIES)
+    propensity = _first(called, _PROPENSITIES)
     if propensity is None and (action or reward):
         propensity = _first({name: called[name] for name in shares}, _PERHAPS_PROPENSITIES)
     if propensity is None and not all(surely):
@@ -70,6 +71,16 @@ def check(frame: "pd.DataFrame", guessed: Collection[str], path: str) -> None:
 
 def _first(called: dict[str, str], known: set[str]) -> str | None:
     return next((name for name, words in called.items() if words in known), None)
+
+
+def _as_numbers(column: "pd.Series") -> "pd.Series":
+    """Returns a column of numbers that are kept as text, or as decimals, as such; and any other as it is."""
+    import pandas as pd
+
+    if column.dtype != object:
+        return column
+    numbers = pd.to_numeric(column, errors="coerce")
+    return column if numbers.isna().sum() > column.isna().sum() else numbers
 
 
 def _is_share(column: "pd.Series") -> bool:

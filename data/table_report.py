@@ -77,7 +77,10 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         if count:
             yield f"  {count} rows dropped: {why.replace('_', ' ')}"
     for word, count in report.get("missing_values", {}).items():
-        yield f"  {count} cells hold {word!r}: missing"
+        if count:
+            yield f"  {count} cells hold {word!r}: missing"
+        else:
+            yield f"Warning: no cell holds {word!r}, which --missing_values names."
 
 
 def _kind(column: Mapping[str, Any]) -> str:

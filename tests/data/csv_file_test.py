@@ -80,6 +80,35 @@ def test_decimal_commas_and_points_are_not_mixed(read, other):
         read(f"x;y\n1,5;{other}\n2,5;3\n")
 
 
+@pytest.mark.parametrize("last", ["12.000;1", "12.000;1,5"])
+def test_points_that_may_group_thousands_are_refused(read, last):
+    text = f"who;income;z\na;800;0\nb;1.500;1\nc;{last}\n"
+    with pytest.raises(
+        UsageError, match=r"Column 'income' of .* holds numbers with points, such as '1\.500', which may"
+    ):
+        read(text)
+    assert read(text, ["income"]).frame["income"].tolist() == ["800", "1.500", "12.000"]
+
+
+@pytest.mark.parametrize("other", ["0.125", "2.5", ".5", "1.2345"])
+def test_points_are_decimals_where_another_number_says_so(read, other):
+    assert read(f"x;y\n1.500;1\n2.250;{other}\n").frame["x"].tolist() == [1.5, 2.25]
+    assert read("x,y\n1.500,1\n").frame["x"].tolist() == [1.5]
+
+
+def test_columns_of_names_are_text_also_where_the_header_has_blanks(read):
+    table = read("who ,x, lab ,\n007,0.5,01,3\n7,0.6,1,4\n", ["who", "lab"])
+    assert table.frame.to_dict("list") == {"who": ["007", "7"], "x": [0.5, 0.6], "lab": ["01", "1"]}
+    assert table.nameless == ("Unnamed: 3",)
+
+
+def test_a_line_of_two_quotes_is_a_row_and_a_line_of_blanks_is_none(read):
+    with pytest.raises(UsageError, match=r"has 2 names, .* values: line 4 has 1\."):
+        read('a,b\n1,2\n \t\n""\n3,4\n')
+    table = read("a,b\n1,2\n \t\n\n3,4\n")
+    assert [table.place(row) for row in range(2)] == ["line 2", "line 5"]
+
+
 def test_a_row_has_the_line_in_which_it_begins(read):
     table = read('a,b\r\n\r\n1,"x\r\ny"\r\n2,z\r\n')
     assert [table.place(row) for row in range(2)] == ["line 3", "line 5"]

@@ -68,6 +68,12 @@ def test_a_time_is_a_part_of_its_day(text, hour):
         ("2023-01-31T23:00+02:00", 2.0),
         ("2023-01-31T23:00:00-0330", -3.5),
         ("31 Jan 2023 11:00 pm +05", 5.0),
+        ("2023-01-31 23:00:00 -0500", -5.0),
+        ("2023-01-31 23:00:00 -05:00", -5.0),
+        ("2023-01-31T23-05:00", -5.0),
+        ("2023-01-31T2300-0500", -5.0),
+        ("20230131T230000-0500", -5.0),
+        ("20230131T230000Z", 0.0),
     ],
 )
 def test_days_go_by_utc_and_hour_and_weekday_as_they_are_written(text, ahead):
@@ -135,7 +141,15 @@ def test_cells_in_the_other_order_are_none():
     assert others.to_dict() == {2: "01/15/2023"}
 
 
-@pytest.mark.parametrize("cells", [("2023-01-31 10:00", "2023-01-31 10:00Z"), ("31 Jan 2023", "31 Jan 2023 1:00 UTC")])
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ("2023-01-31 10:00", "2023-01-31 10:00Z"),
+        ("31 Jan 2023", "31 Jan 2023 1:00 UTC"),
+        ("2023-01-31 23:00:00 -0500", "2023-01-31 23:00:00"),
+        ("20230131T230000-0500", "20230131T230000"),
+    ],
+)
 def test_times_with_and_without_a_zone_are_refused(cells):
     with pytest.raises(UsageError, match=r"'when' has times with a time zone, such as .*, and without, such as"):
         _read(*cells)

@@ -158,14 +158,27 @@ def test_two_columns_of_one_name_are_refused(write, monkeypatch):
 def test_missing_values_are_missing_in_every_column_and_counted(write):
     path = write('who,age,kind,note\nn/k,1,<5,"a,b"\nu,n/k,<5,x\nv,-9,low, n/k\nw,-9.0,high,y\n')
     table = table_file.read(path, ["who"], 'n/k,<5,-9,"a,b",nowhere')
-    assert table.missing == {"n/k": 3, "<5": 2, "-9": 1, "a,b": 1, "nowhere": 0}
-    assert table.frame.isna().to_numpy().tolist() == [[1, 0, 1, 1], [0, 1, 1, 0], [0, 1, 0, 1], [0, 0, 0, 0]]
+    assert table.missing == {"n/k": 3, "<5": 2, "-9": 2, "a,b": 1, "nowhere": 0}
+    assert table.frame.isna().to_numpy().tolist() == [[1, 0, 1, 1], [0, 1, 1, 0], [0, 1, 0, 1], [0, 1, 0, 0]]
     assert table.checksum.startswith(table_file.read(path).checksum + "-")
 
 
 def test_a_missing_value_that_is_a_number_is_so_however_it_is_written(write):
     frame = table_file.read(write("a,b\n-9,-9.00\n1,2.5\n"), (), "-9").frame
     assert frame.isna().to_numpy().tolist() == [[True, True], [False, False]]
+
+
+def test_a_missing_value_that_is_a_number_is_so_beside_words(write):
+    table = table_file.read(write("who,a\n-9.0,-9.0\nv,n/k\nw,1.5\n"), ["who"], "-9,n/k")
+    assert table.missing == {"-9": 1, "n/k": 1}
+    assert table.frame["a"].isna().tolist() == [True, True, False]
+    assert table.frame["who"].tolist() == ["-9.0", "v", "w"]
+
+
+def test_a_missing_value_that_is_a_number_is_so_with_a_decimal_comma(write):
+    table = table_file.read(write("a;b\n-9,0;1,5\n-9;-9,00\n2,5;3\n"), (), "-9")
+    assert table.missing == {"-9": 3}
+    assert table.frame.isna().to_numpy().tolist() == [[True, False], [True, True], [False, False]]
 
 
 def test_a_frame_is_a_table_whatever_its_types():

@@ -1,5 +1,7 @@
 """Tests of data.table_log: logs are recognised, by names or by values, and other tables are not."""
 
+import decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +20,9 @@ def _frame(**columns):
 
 LOGS = {
     "propensity": (_frame(propensity_score=[0.5, 0.2, 1.0, 0.1]), "with 'propensity_score' as its propensity"),
+    "a_propensity_of_0": (_frame(propensity=[0.5, 0.0, -1.0, 0.1]), "with 'propensity' as its propensity"),
+    "propensities_all_1": (_frame(propensity=[1.0, 1.0, 1.0, 1.0]), "with 'propensity' as its propensity"),
+    "propensity_in_percent": (_frame(propensity=["47%", "20%", "1%", "n/k"]), "with 'propensity' as its propensity"),
     "other_spelling": (_frame(**{"Action Prob": [0.5, 0.2, 1.0, 0.1]}), "with 'Action Prob' as its propensity"),
     "weak_names": (
         _frame(a=[1, 2, 1, 2], cost=[0.0, -1.0, 0.0, 0.0], p=[0.5, 0.5, 0.5, 0.5]),
@@ -46,7 +51,6 @@ def test_a_log_is_recognised_by_its_names(frame, told):
 NO_LOGS = {
     "shop": _frame(item=[1, 2, 1, 2], cost=[3.5, 2.0, 1.0, 9.0], prob_of_rain=[0.1, 0.2, 0.3, 0.4]),
     "p_alone": _frame(p=[0.1, 0.2, 0.3, 0.4]),
-    "propensity_in_percent": _frame(propensity=[10.0, 20.0, 0.5, 1.0]),
     "action_alone": _frame(action=["x", "y", "x", "y"]),
     "reward_alone": _frame(reward=[0, 1, 0, 1]),
 }
@@ -72,6 +76,16 @@ def _logged(actions: int, seed: int, rows: int = 5000):
 def test_a_log_is_recognised_by_its_values(actions, seed):
     with pytest.raises(UsageError, match="with 'u' as the chosen action, 'w' as its reward, 'v' as its propensity"):
         _check(_logged(actions, seed))
+
+
+@pytest.mark.parametrize("kept_as", [str, decimal.Decimal])
+def test_a_log_is_recognised_whatever_its_numbers_are_kept_as(kept_as):
+    frame = _logged(5, 0)
+    with pytest.raises(UsageError, match="with 'u' as the chosen action, 'w' as its reward, 'v' as its propensity"):
+        _check(frame.assign(v=frame["v"].map(kept_as), w=frame["w"].map(kept_as)))
+    weak = _frame(a=[1, 2, 1, 2], r=[0, 1, 0, 0], p=["0.5", "0.25", "0.5", "0.5"])
+    with pytest.raises(UsageError, match="with 'a' as the chosen action, 'r' as its reward, 'p' as its propensity"):
+        _check(weak.assign(p=weak["p"].map(kept_as)))
 
 
 def test_columns_of_lists_are_no_actions():

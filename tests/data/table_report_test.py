@@ -15,7 +15,7 @@ REPORT = {
     "clients": 4,
     "dropped_rows": {"without_client": 0, "without_label": 2},
     "form": {"encoding": "cp1252", "separator": "semicolon"},
-    "missing_values": {"n/k": 5},
+    "missing_values": {"n/k": 5, "-9": 0},
     "columns": COLUMNS,
 }
 
@@ -31,6 +31,7 @@ def test_each_column_has_a_line():
         "  id      none     dropped (--ignore_columns)",
         "  2 rows dropped: without label",
         "  5 cells hold 'n/k': missing",
+        "Warning: no cell holds '-9', which --missing_values names.",
     ]
 
 
