@@ -8,6 +8,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import math
 import pathlib
 import re
 import textwrap
@@ -63,6 +64,7 @@ def define() -> cli.FlagSet:
     flags.integer("smooth", 1, "draw the mean of the last so many rounds; no mean reaches across a deployment", low=1)
     flags.choice("band", "minmax", BANDS, "what is shaded around the mean of several seeds")
     flags.text("size", "7x4.2", "width and height in inches, as 7x4.2")
+    flags.text("ylim", None, "lowest and highest value of the vertical axis, as 0,1 (default: what the curves need)")
 
     flags.group("Tables", tables=True)
     flags.text("rounds", None, "rounds to report, separated by commas (default: the study's for the task, or the last)")
@@ -82,6 +84,7 @@ def program(settings: cli.Settings) -> None:
     for output in outputs:
         files.check_output("output", output, files.PICTURES)
     size = _size(settings.size)
+    limits = _limits(settings.ylim) if settings.ylim else None
     folders = [pathlib.Path(cli.user_path(run)) for run in settings.runs.split(",")]
     labels = settings.labels.split(",") if settings.labels else runs.labels(folders)
     if len(labels) != len(folders):
@@ -124,6 +127,7 @@ def program(settings: cli.Settings) -> None:
         size=size,
         title=settings.title,
         ylabel=settings.ylabel or words,
+        limits=limits,
     )
     print(*outputs, sep="\n")
 
@@ -136,6 +140,17 @@ def _size(text: str) -> tuple[float, float]:
     if not least <= min(width, height) <= max(width, height) <= most:
         raise UsageError(f"--size={text} must be WIDTHxHEIGHT, each from {least:g} to {most:g} inches, as 7x4.2.")
     return width, height
+
+
+def _limits(text: str) -> tuple[float, float]:
+    """Returns the ends of the vertical axis that `--ylim` names."""
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        low = high = 0.0
+    if not -math.inf < low < high < math.inf:
+        raise UsageError(f"--ylim={text} must be two finite numbers, the lower one first, as 0,1.")
+    return low, high
 
 
 def _headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
@@ -203,6 +218,7 @@ def draw(
     ylabel: str,
     band: str = "minmax",
     size: tuple[float, float] = (7, 4.2),
+    limits: tuple[float, float] | None = None,
 ) -> None:
     """Draws a metric of several runs in one plot; several seeds of one become their mean and a band.
 
@@ -215,6 +231,7 @@ def draw(
       ylabel: Words at the vertical axis.
       band: What is shaded, one of `BANDS`; the legend names it.
       size: Width and height, in inches.
+      limits: Ends of the vertical axis; by default what the curves need.
     """
     from matplotlib import figure
 
@@ -228,6 +245,8 @@ def draw(
     _mark(axes, next(iter(tables.values()))[0])
     lines = textwrap.fill(ylabel, max(12, int(_LETTERS * size[1])))
     axes.set(title=title, xlabel="round", ylabel=lines)
+    if limits:
+        axes.set_ylim(limits)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
     for output in outputs:

@@ -1,6 +1,7 @@
 """Tests of scripts.plot."""
 
 import json
+import re
 import struct
 
 import pandas as pd
@@ -61,6 +62,14 @@ def test_a_picture_has_the_size_that_is_asked_for(tmp_path):
     _run(tmp_path / "one", [0.1, 0.2])
     _draw(f"--runs={tmp_path / 'one'}", f"--output={tmp_path / 'x.png'}", "--size=4x2.5")
     assert _png(tmp_path / "x.png") == (1200, 750)
+
+
+def test_the_vertical_axis_ends_where_it_is_asked_to(tmp_path):
+    _run(tmp_path / "one", [0.1, 0.2])
+    _draw(f"--runs={tmp_path / 'one'}", f"--output={tmp_path / 'x.svg'}", "--ylim=-2,10")
+    marks = set(re.findall(r">(−?\d+)</text>", (tmp_path / "x.svg").read_text()))
+    assert {"−2", "10"} <= marks
+    assert marks.isdisjoint({"−4", "12"})
 
 
 @pytest.mark.parametrize(
