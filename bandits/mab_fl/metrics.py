@@ -32,7 +32,12 @@ REWARD = Metric("bandits/reward", "Reward of the action", better="up", formerly=
 BEST_AUC = Metric(
     "eval/best_auc", "Validation, the best global model so far", better="up", told=True, formerly="best_auc"
 )
-NONFINITE = Metric("train/nonfinite_participants", "Participants whose training diverged", formerly="nonfinite_workers")
+NONFINITE = Metric(
+    "train/nonfinite_participants",
+    "Participants whose training diverged",
+    diverged=True,
+    formerly="nonfinite_workers",
+)
 COMMUNICATIONS = Metric(
     "communication/exchanges",
     "Exchanges between server and participants so far",

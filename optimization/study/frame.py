@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from data import table_report
-from optimization.study import cli, presets, run_folder, worker_flags
+from optimization.study import cli, divergence, presets, run_folder, worker_flags
 from optimization.study.length import Length
 from optimization.study.metrics import Metric
 
@@ -361,12 +361,19 @@ def play_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> Stopp
 def play(
     study: Study, rounds: "runner.Rounds", folder: run_folder.RunFolder, length: Length, *, label: str
 ) -> "runner.Outcome":
-    """Plays, or continues, rounds in a folder, and saves the model there when they are finished."""
-    from optimization.study import runner
+    """Plays, or continues, rounds in a folder, and saves the model there when they are finished.
+
+    Clients whose training diverged are told of.
+    """
+    from optimization.study import results, runner
 
     outcome = runner.run(rounds, folder, length, study.columns, headline=study.headline, label=label)
     if outcome.signum is None and (weights := rounds.model(outcome.state)):
         folder.save_model(list(weights), list(weights.values()))
+    if outcome.round_num:
+        table = results.read_metrics(folder.path, [study.columns])
+        if told := divergence.told(table, study.columns):
+            print(f"Warning: {told}", file=sys.stderr)
     return outcome
 
 

@@ -15,6 +15,7 @@ class Metric(str):
       evaluated: Whether only evaluations measure it, not every round.
       drawn: Whether it is drawn before the others, and even where it never changes.
       deployed: Whether it is measured on what is deployed: it jumps at deployments, and is drawn in steps.
+      diverged: Whether it counts the clients of a round whose training diverged.
       marks: Whether it is 1 in rounds that plots mark, and 0 in others.
       told: Whether its last value stands in tables of runs.
       recent: Whether the mean over the last tenth of the rounds stands there, because single rounds vary.
@@ -26,6 +27,7 @@ class Metric(str):
     evaluated: bool
     drawn: bool
     deployed: bool
+    diverged: bool
     marks: bool
     told: bool
     recent: bool
@@ -40,6 +42,7 @@ class Metric(str):
         evaluated: bool = False,
         drawn: bool = False,
         deployed: bool = False,
+        diverged: bool = False,
         marks: bool = False,
         told: bool = False,
         recent: bool = False,
@@ -49,7 +52,7 @@ class Metric(str):
         metric = super().__new__(cls, name)
         metric.about, metric.better, metric.evaluated = about, better, evaluated
         metric.drawn, metric.marks, metric.told, metric.recent = drawn, marks, told, recent
-        metric.deployed, metric.formerly = deployed, formerly
+        metric.deployed, metric.diverged, metric.formerly = deployed, diverged, formerly
         return metric
 
 

@@ -6,4 +6,4 @@ LOSS = Metric("train/loss", "Training loss per example, before each step", bette
 UPDATE_NORM = Metric("train/update_norm", "L2 norm of the aggregated update")
 EXAMPLES = Metric("train/examples", "Examples of the cohort")
 EMPTY_CLIENTS = Metric("train/empty_clients", "Clients without an example")
-NONFINITE_CLIENTS = Metric("train/nonfinite_clients", "Clients whose training diverged")
+NONFINITE_CLIENTS = Metric("train/nonfinite_clients", "Clients whose training diverged", diverged=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import UsageError
 from optimization.privacy import mechanisms
-from optimization.study import files, run_folder
+from optimization.study import divergence, files, run_folder
 from scripts import runs
 from scripts.grid import plan, player
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FINISHED, FAILED, STOPPED_EARLY, UNFINISHED = "finished", "failed", "stopped early", "unfinished"
+DIVERGED = "diverged"
 _MOST_CELLS = 14  # A side of the heat map, in inches.
 
 
@@ -28,7 +29,7 @@ class Outcome:
       run: The run.
       status: One of the words above.
       rounds: Rounds that are finished, and whose metric is `value`.
-      value: The metric; not a number if there is none, or it is not finite.
+      value: The metric; not a number if there is none, it is not finite, or the run diverged.
       error: Why it failed.
     """
 
@@ -85,6 +86,16 @@ def read_value(folder: pathlib.Path, column: str, rounds: int) -> float:
         raise UsageError(f"{folder / 'metrics.csv'} has no column {column}.")
     value = float(table[column].iloc[-1])
     return value if math.isfinite(value) else math.nan
+
+
+def has_diverged(folder: pathlib.Path, rounds: int) -> bool:
+    """Returns whether a finished run's training had diverged after so many rounds: its metric says nothing.
+
+    Raises:
+      UsageError: If its files are damaged; it names the file.
+    """
+    run = runs.read(folder)
+    return divergence.is_lost(run.metrics[run.metrics["round_num"] <= rounds], run.columns, run.flags)
 
 
 def goodness(values: Sequence[float], *, smallest: bool) -> float:
@@ -174,6 +185,7 @@ def text(
     for configuration, points in ranked.items():
         words = {word.partition("=")[0] for word in configuration.split()}
         rows = []
+        has_diverged = any(one.status == DIVERGED for point in points[:shown] for one in point.outcomes)
         for place, point in enumerate(points[:shown], 1):
             values = [outcome.value for outcome in point.outcomes]
             settings = point.outcomes[0].run.settings
@@ -181,6 +193,8 @@ def text(
             row |= {name: plan.as_text(settings[name]) for name in swept if name not in words} | {metric: point.mean}
             if len(values) > 1:
                 row |= {"lowest": min(values), "highest": max(values), "seeds": len(values)}
+            if has_diverged:
+                row["status"] = DIVERGED if any(one.status == DIVERGED for one in point.outcomes) else ""
             rows.append(row | {"rounds": point.rounds})
         lines = [configuration] if configuration else []
         lines.append(pd.DataFrame(rows).to_string(index=False, float_format="{:.4f}".format, na_rep="-"))

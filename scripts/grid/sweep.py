@@ -76,6 +76,8 @@ class Sweep:
         value = results.read_value(self._folder / run.name, self.metric, run.rounds)
         outcome = self.outcomes[run.name]
         outcome.status, outcome.value, outcome.rounds = results.FINISHED, value, run.rounds
+        if results.has_diverged(self._folder / run.name, run.rounds):
+            outcome.status, outcome.value = results.DIVERGED, math.nan
 
     def _fail(self, run: Run, error: str) -> None:
         outcome = self.outcomes[run.name]

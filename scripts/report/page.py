@@ -6,14 +6,16 @@ import html
 import json
 import pathlib
 import string
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from data.errors import UsageError
-from optimization.study import files
+from optimization.study import divergence, files
 from scripts import runs
 from scripts.report import arms, plots, tables
 from scripts.report.arms import Part
+
+_MOST_DIVERGED = 20  # Lines about them.
 
 
 class Found(NamedTuple):
@@ -118,7 +120,21 @@ def _summary(found: Found, parts: Sequence[Part]) -> str:
     if found.problems:
         items = "".join(f"<li>{html.escape(problem)}</li>" for problem in found.problems)
         text += f'<div class="problems">Left out:<ul>{items}</ul></div>'
+    if diverged := list(_diverged(parts)):
+        items = "".join(f"<li>{html.escape(words)}</li>" for words in diverged[:_MOST_DIVERGED])
+        rest = f"and {len(diverged) - _MOST_DIVERGED:,} more runs" if len(diverged) > _MOST_DIVERGED else ""
+        text += f'<div class="problems">Not to be trusted:<ul>{items}</ul>{rest}</div>'
     return text
+
+
+def _diverged(parts: Iterable[Part]) -> Iterator[str]:
+    """Yields what is to say of runs whose training diverged, a line each."""
+    for part in parts:
+        for arm in part.arms:
+            for run in arm.runs:
+                if told := divergence.told(run.metrics, run.columns):
+                    seed = f" (seed {run.flags.get('seed')})" if len(arm.runs) > 1 else ""
+                    yield f"{arm.name}{seed}: {told}"
 
 
 def _number(count: int, what: str) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 import signal
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from bandits import studies
 from data.errors import Failure, UsageError
-from optimization.study import cli, frame, runner
+from optimization.study import cli, frame, runner, training_metrics
 from optimization.study.metrics import Metric
 
 WEIGHT = Metric("toy/weight", "the weight", better="up")
@@ -293,6 +294,28 @@ def test_other_settings_do_not_continue_a_folder(play):
 def test_a_worker_that_does_not_answer_ends_the_command(play):
     with pytest.raises(Failure, match="No worker"):
         play("--clients=7")
+
+
+class DivergingRounds(Rounds):
+    def play_round(self, state, round_num):
+        state, row = super().play_round(state, round_num)
+        return state, row | {training_metrics.NONFINITE_CLIENTS: int(round_num > 2)}
+
+
+class Diverging(Toy):
+    columns = (*Toy.columns, training_metrics.NONFINITE_CLIENTS)
+
+    def rounds(self, run: frame.Run) -> Rounds:
+        return DivergingRounds(run.options)
+
+
+@pytest.mark.parametrize(("rounds", "told"), [("2", []), ("4", ["2 of 4"])])
+def test_a_run_that_diverged_ends_in_a_warning(study, tmp_path, capsys, rounds, told):
+    study = Diverging(study.presets)
+    argv = ["toy", f"--root_output_dir={tmp_path / 'runs'}", f"--total_rounds={rounds}"]
+    assert frame.program(study, frame.flag_set(study).parse(argv)) == 0
+    found = re.findall(r"^Warning: Training diverged: in (.*) rounds, 2 updates", capsys.readouterr().err, re.M)
+    assert found == told
 
 
 @pytest.mark.parametrize("module", studies.STUDIES.values())

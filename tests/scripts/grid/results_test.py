@@ -107,6 +107,24 @@ def test_points_rank_by_rounds_then_by_the_mean_over_seeds_and_those_without_one
     assert [point.outcomes[0].run.point for point in points] == ["low", "high", "mixed", "few", "nan"]
 
 
+def test_a_run_has_diverged_in_whose_last_round_half_of_the_clients_did(tmp_path):
+    folder = _finished(tmp_path, "round_num,score,train/nonfinite_clients\n1,0.5,0\n2,0.7,0\n3,0.9,1\n")
+    assert not results.has_diverged(folder, 2)
+    assert results.has_diverged(folder, 3)
+
+
+def test_diverged_points_are_last_and_marked():
+    lost = _outcome("lost", math.nan, client_learning_rate=10.0)
+    lost.status = results.DIVERGED
+    ranked = results.rank([lost, OUTCOMES[2]], smallest=False)
+    lines = results.text(ranked, ["client_learning_rate"], "score", smallest=False, shown=9).splitlines()
+    assert [line.split() for line in lines] == [
+        ["rank", "client_learning_rate", "score", "status", "rounds"],
+        ["1", "0.3", "1.0000", "10"],
+        ["2", "10", "-", "diverged", "10"],
+    ]
+
+
 def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_compared():
     words = [_outcome(kind, value, configuration=f"kind={kind}", kind=kind) for kind, value in [("a", 1.0), ("b", 2.0)]]
     ranked = results.rank(words, smallest=False)

@@ -217,6 +217,15 @@ def test_an_unreadable_run_is_named_and_the_others_reported(two_runs, capsys):
     assert "one/config.json is not readable" in page
 
 
+def test_diverged_runs_stand_among_the_problems(two_runs):
+    path = two_runs / "many" / "seed_1" / "metrics.csv"
+    pd.read_csv(path).assign(**{metrics.NONFINITE_CLIENTS: [0, 3]}).to_csv(path, index=False)
+    status, page = _report(two_runs, two_runs / "one", two_runs / "many")
+    assert status == 0
+    (problem,) = re.findall(r'<div class="problems">Not to be trusted:<ul><li>(.*?)</li></ul></div>', page)
+    assert problem.startswith("lr 0.05 (seed 1): Training diverged: in 1 of 2 rounds, 3 updates in all were not finite")
+
+
 def test_a_run_that_is_named_twice_counts_once(two_runs, monkeypatch):
     monkeypatch.chdir(two_runs)
     (two_runs / "link").symlink_to(two_runs / "many")

@@ -1,0 +1,44 @@
+"""Tests of optimization.study.divergence."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from optimization.study import divergence, training_metrics
+
+COLUMNS = (training_metrics.LOSS, training_metrics.NONFINITE_CLIENTS)
+
+
+def _table(counts, loss=0.5) -> pd.DataFrame:
+    return pd.DataFrame({"round_num": range(1, len(counts) + 1), COLUMNS[0]: loss, COLUMNS[1]: counts})
+
+
+def test_what_diverged_is_counted_and_the_last_loss_is_told():
+    assert divergence.told(_table([0, 0]), COLUMNS) == ""
+    assert divergence.told(_table([0, 20, 1]), COLUMNS) == (
+        "Training diverged: in 2 of 3 rounds, 21 updates in all were not finite and changed nothing. "
+        "Try smaller learning rates."
+    )
+    words = "21 updates in all were not finite and changed nothing; the last training loss is not a number."
+    assert words in divergence.told(_table([0, 20, 1], math.nan), COLUMNS)
+
+
+def test_a_loss_over_nothing_is_no_divergence():
+    assert divergence.told(_table([0, 0], math.nan), COLUMNS) == ""
+    assert divergence.told(pd.DataFrame({"round_num": [1]}), COLUMNS) == ""
+
+
+@pytest.mark.parametrize(
+    ("counts", "flags", "is_lost"),
+    [
+        ([20, 20], {"clients_per_round": 20}, True),
+        ([0, 10], {"clients_per_round": 20}, True),
+        ([0, 9], {"clients_per_round": 20}, False),
+        ([20, 0], {"clients_per_round": 20}, False),
+        ([0, 1], {}, True),
+        ([0, 0], {}, False),
+    ],
+)
+def test_a_run_is_lost_in_whose_last_round_half_of_the_clients_diverged(counts, flags, is_lost):
+    assert divergence.is_lost(_table(counts), COLUMNS, flags) is is_lost
