@@ -1,4 +1,4 @@
-"""Draws several runs in one picture: `python -m scripts.plot --runs=DIR,DIR --labels=softmax,greedy --output=x.pdf`.
+"""Draws several runs in one picture: `python -m scripts.plot DIR DIR --labels=softmax,greedy --output=x.pdf`.
 
 With `--tables`, prints the posterior study's tables of its runs instead.
 """
@@ -28,8 +28,10 @@ _USAGE = """
 Draws the rewards, or another metric, of several runs in one picture; or prints tables of run_posterior's runs. What
 is measured on the deployed model is drawn in steps, which no mean smooths away.
 
-  plot --runs=runs/digits_scratch_softmax,runs/digits_scratch_greedy --output=compare.png,compare.pdf
-  plot --tables --runs=runs/my_study
+  plot runs/digits_scratch_softmax runs/digits_scratch_greedy --output=compare.png,compare.pdf
+  plot --tables runs/my_study
+
+Each argument is a run's folder; a folder of seeds (NAME/seed_N) is one band.
 """
 _MOST_MARKS = 40  # More lines would hide the curves.
 _LETTERS = 12  # An inch at the vertical axis.
@@ -38,14 +40,14 @@ _INCHES = (1.0, 50.0)  # Of a picture's sides.
 
 def define() -> cli.FlagSet:
     """Returns the flags of `plot`."""
-    flags = cli.FlagSet(_USAGE)
+    flags = cli.FlagSet(_USAGE, positional="folders")
     flags.group("What is shown")
-    flags.text("runs", None, "folders of runs, separated by commas; a folder of seeds (NAME/seed_N) is one band")
+    flags.text("runs", None, "more folders, separated by commas")
     flags.switch(
         "tables",
         False,
         "print measures of run_posterior's runs, and rounds to thresholds, by algorithm and alpha, as the study's "
-        "Tables 5.1 and 5.2; --runs may name folders of many runs",
+        "Tables 5.1 and 5.2; folders may hold many runs",
     )
 
     flags.group("Picture", tables=False)
@@ -75,17 +77,15 @@ def define() -> cli.FlagSet:
 def program(settings: cli.Settings) -> None:
     """Reads the runs' metrics and draws them."""
     settings = settings.settled()
-    if not settings.runs or "" in settings.runs.split(","):
-        raise UsageError("--runs names no run: give their folders, separated by commas.")
+    folders = runs.named(settings)
     if settings.tables:
-        print_tables(settings)
+        print_tables(settings, folders)
         return
     outputs = [pathlib.Path(cli.user_path(output)) for output in settings.output.split(",")]
     for output in outputs:
         files.check_output("output", output, files.PICTURES)
     size = _size(settings.size)
     limits = _limits(settings.ylim) if settings.ylim else None
-    folders = [pathlib.Path(cli.user_path(run)) for run in settings.runs.split(",")]
     labels = settings.labels.split(",") if settings.labels else runs.labels(folders)
     if len(labels) != len(folders):
         raise UsageError(f"--labels has {len(labels)} names for {len(folders)} --runs.")
@@ -162,8 +162,8 @@ def _headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
     return max(found, key=lambda study: len(columns & set(study.columns))).headline
 
 
-def print_tables(settings: cli.Settings) -> None:
-    """Prints the tables of `optimization.posterior.tables`.
+def print_tables(settings: cli.Settings, named: Sequence[pathlib.Path]) -> None:
+    """Prints the tables of `optimization.posterior.tables` about the runs in the named folders.
 
     Raises:
       UsageError: If the runs are not of one task and of run_posterior, or two would stand in one cell.
@@ -172,8 +172,8 @@ def print_tables(settings: cli.Settings) -> None:
 
     cells, tasks = {}, set()
     folders: dict[tuple[str, str], pathlib.Path] = {}
-    for folder in settings.runs.split(","):
-        for group, seeds in runs.find(pathlib.Path(cli.user_path(folder))).items():
+    for folder in named:
+        for group, seeds in runs.find(folder).items():
             read = [runs.read(path) for path in seeds if (path / "metrics.csv").is_file()]
             if not read:
                 continue

@@ -1,12 +1,14 @@
 """Run folders, of any experiment binary, as scripts ask for them."""
 
 import functools
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bandits import studies
-from optimization.study import results
+from data.errors import UsageError
+from optimization.study import cli, results
 from optimization.study.curves import COLOURS, band, draw
 from optimization.study.metrics import SECONDS, Metric, formers
 from optimization.study.results import Run, find, labels, newest_command, read_json
@@ -24,6 +26,7 @@ __all__ = (
     "find",
     "former_names",
     "labels",
+    "named",
     "newest_command",
     "read",
     "read_json",
@@ -39,6 +42,24 @@ def read(folder: pathlib.Path) -> Run:
 def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFrame":
     """Reads the `metrics.csv` of such a folder; see `results.read_metrics`."""
     return results.read_metrics(folder, studies.columns(), rounds)
+
+
+def named(settings: cli.Settings) -> list[pathlib.Path]:
+    """Returns the folders that a command names, as arguments and by `--runs`, where names may hold commas, too.
+
+    Raises:
+      UsageError: If there is none, or an empty name.
+    """
+    words = settings.runs.split(",") if settings.runs else []
+    names = list(settings.folders)
+    while words:
+        longest = range(len(words), 0, -1)
+        count = next((n for n in longest if os.path.exists(cli.user_path(",".join(words[:n])))), 1)
+        names.append(",".join(words[:count]))
+        words = words[count:]
+    if not names or not all(names):
+        raise UsageError("No run is named: give run folders, as in: runs/a runs/b.")
+    return [pathlib.Path(cli.user_path(name)) for name in names]
 
 
 @functools.cache

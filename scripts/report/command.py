@@ -8,6 +8,7 @@ import sys
 
 from data.errors import UsageError
 from optimization.study import cli, files
+from scripts import runs
 from scripts.report import page
 
 _USAGE = """
@@ -31,12 +32,10 @@ def define() -> cli.FlagSet:
 
 def program(settings: cli.Settings) -> int:
     """Reads the runs, writes the page and returns the exit status: 1 if a run could not be read."""
-    named = [*settings.folders, *(settings.runs.split(",") if settings.runs else [])]
-    if not all(named) or not named:
-        raise UsageError("No run is named: give run folders, as in: report runs/a runs/b.")
+    named = runs.named(settings)
     output = pathlib.Path(settings.output)
     files.check_output("output", output, (".html",))
-    found = page.read(pathlib.Path(cli.user_path(folder)) for folder in named)
+    found = page.read(named)
     if not found.runs:
         raise UsageError(" ".join([*found.problems, *found.waiting]))
     files.replace(output, page.page(found, settings.title).encode())

@@ -34,6 +34,16 @@ def test_runs_and_bands_over_seeds_are_drawn(tmp_path):
     assert output.read_bytes().startswith(b"\x89PNG")
 
 
+def test_folders_whose_names_hold_commas_are_drawn(tmp_path):
+    one, two = tmp_path / "lr=1,mu=2-0123", tmp_path / "lr=2,mu=2-4567"
+    for folder in (one, two):
+        _run(folder / "seed_0", [0.1, 0.2])
+    for index, arguments in enumerate(([f"--runs={one},{two}"], [str(one), str(two)], [str(one), f"--runs={two}"])):
+        output = tmp_path / f"{index}.svg"
+        _draw(*arguments, f"--output={output}")
+        assert all(f">{folder.name}<" in output.read_text() for folder in (one, two))
+
+
 def test_a_seed_that_has_not_begun_is_left_out(tmp_path):
     _run(tmp_path / "many" / "seed_0", [0.1, 0.2])
     (tmp_path / "many" / "seed_1").mkdir()
