@@ -24,8 +24,27 @@ _OF_DATA = sorted(
     {field.name for field in dataclasses.fields(TaskOptions)}
     - {"cache_dir", "data_dir", "init_labels", "model", "norm", "public_statistics"}
 )
-_CHOICES = ("_type", "_rule", "_selection", "algorithm", "scenario")  # How flags end whose values speak for themselves.
+# Others that change the mean of the rewards that are paid for the same actions, or how long there was to learn.
+_OF_PLAY = (
+    "scenario",
+    "total_rounds",
+    "clients_per_round",
+    "cohort_sampling",
+    "client_selection",
+    "population_client_selection",
+    "max_examples_per_client",
+)
+_DEPLOYMENT = ("bandits_deploy_freq", "bandits_deploy_delay")  # A bound may differ in them, and is then named.
+_CHOICES = (
+    "_type",
+    "_rule",
+    "_selection",
+    "algorithm",
+    "scenario",
+    "server_optimizer",
+)  # How flags end whose values speak for themselves.
 _SHORTER = (("bandits_", ""), ("learning_rate", "lr"), ("_freq", ""), ("total_rounds", "rounds"), ("_", " "))
+_ROUNDS = "total_rounds"
 _LONGEST_NAME = 60
 _KEY_LENGTH = 12
 
@@ -46,8 +65,8 @@ class Estimate(NamedTuple):
     seeds: int
 
     def meets(self, other: "Estimate") -> bool:
-        """Returns whether both have intervals, and these have a value in common."""
-        return min(self.seeds, other.seeds) > 1 and self.low <= other.high and other.low <= self.high
+        """Returns whether the intervals have a value in common."""
+        return self.low <= other.high and other.low <= self.high
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,16 +129,34 @@ class Part:
         return sorted(self.arms, key=lambda arm: sign * one.mean if (one := found[id(arm)]) else math.inf)
 
     def reference(self, arm: Arm, role: str) -> Arm | None:
-        """Returns the arm of a role whose flags differ least from an arm's, of those on the same data and rewards."""
+        """Returns the arm of a role whose flags differ least from an arm's, of those on the same data and rewards.
+
+        None, if there is none that played as many rounds with cohorts of the same kind.
+        """
         others = [one for one in self.arms if one.role == role and _environment(one) == _environment(arm)]
         return min(others, key=lambda other: _differing(arm.flags, other.flags)) if others else None
 
+    def bounds(self, arm: Arm) -> str:
+        """Returns in words which arms bound an arm, of those that are deployed otherwise than it; empty for none."""
+        words = []
+        for role in (CHANCE, CEILING):
+            other = None if arm.role else self.reference(arm, role)
+            names = [name for name in _DEPLOYMENT if other and other.flags.get(name) != arm.flags.get(name)]
+            if other and names:
+                differ = ", ".join(f"{_word(name, other.flags.get(name))}, not {arm.flags.get(name)}" for name in names)
+                words.append(f"{role}: {other.name} ({differ})")
+        return "; ".join(words)
+
     def place(self, arm: Arm) -> str:
-        """Returns in words where an arm lies between chance and ceiling, by the column that ranks; empty if unknown."""
+        """Returns in words where an arm lies between chance and ceiling, by the column that ranks.
+
+        Empty if that is unknown: what has a single seed, and so no interval, is not judged, nor does it bound another.
+        """
         if arm.role or not self.columns:
             return ""
         compared = (arm, self.reference(arm, CHANCE), self.reference(arm, CEILING))
-        mean, chance, ceiling = (one.estimate(self.columns[0]) if one else None for one in compared)
+        found = (one.estimate(self.columns[0]) if one else None for one in compared)
+        mean, chance, ceiling = (one if one and one.seeds > 1 else None for one in found)
         if mean is None:
             return ""
         if chance and mean.meets(chance):
@@ -129,7 +166,7 @@ class Part:
         if chance and ceiling and ceiling.mean > chance.mean:
             share = (mean.mean - chance.mean) / (ceiling.mean - chance.mean)
             return f"{share:.0%} of the way" if share >= 0 else "below chance"
-        if chance and min(mean.seeds, chance.seeds) > 1:
+        if chance:
             return "above chance" if mean.mean > chance.mean else "below chance"
         return ""
 
@@ -192,9 +229,9 @@ def differing(part: Part) -> list[str]:
 
 
 def _environment(arm: Arm) -> list[Any]:
-    """Returns the flags that say whose rewards are paid: of arms in which they differ, none bounds another."""
+    """Returns what says whose rewards are paid, and how long: of arms in which it differs, none bounds another."""
     shift = arm.flags.get("dist_shift_type", "bandits" if arm.flags.get("scenario") == "init_shift" else None)
-    return [shift, *(arm.flags.get(name) for name in _OF_DATA)]
+    return [shift, *(arm.flags.get(name) for name in (*_OF_DATA, *_OF_PLAY))]
 
 
 def _study(run: runs.Run) -> str | None:
@@ -274,12 +311,16 @@ def _telling(owner: pathlib.Path) -> pathlib.Path:
 
 
 def _by_importance(flags: Sequence[Mapping[str, Any]], study: Study | None) -> list[str]:
-    """Returns the flags that differ: choices first, then those that presets are known by."""
+    """Returns the flags that differ: choices first, then those that presets are known by.
+
+    The rounds, of which the results have a column, come last.
+    """
     shown = list(study.shown_in_presets) if study else []
 
     def rank(name: str) -> tuple:
         values = {json.dumps(one.get(name), default=str) for one in flags}
-        return not name.endswith(_CHOICES), -len(values) if name.endswith(_CHOICES) else 0, name not in shown, name
+        is_choice = name.endswith(_CHOICES)
+        return name == _ROUNDS, not is_choice, -len(values) if is_choice else 0, name not in shown, name
 
     return sorted(_that_differ(flags), key=rank)
 
@@ -295,9 +336,11 @@ def _fewest(flags: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[st
     for name in names:
         if told_apart([*chosen, name]) > told_apart(chosen):
             chosen.append(name)
-    for name in [name for name in reversed(chosen) if not name.endswith(_CHOICES)]:
-        if told_apart(others := [other for other in chosen if other != name]) == told_apart(chosen):
-            chosen = others
+    # The rounds make nothing else superfluous.
+    for name in [name for name in reversed(chosen) if not name.endswith((*_CHOICES, _ROUNDS))]:
+        kept = [other for other in chosen if other != _ROUNDS]
+        if told_apart(other for other in kept if other != name) == told_apart(kept):
+            chosen.remove(name)
     return chosen
 
 

@@ -166,7 +166,7 @@ def _scale(part: Part, arm: Arm, span: tuple[float, float], look: Mapping[str, A
         return f"{_WIDTH * min(1.0, max(0.0, (value - span[0]) / (span[1] - span[0]))):.1f}"
 
     middle = _HEIGHT // 2
-    marks = ""
+    marks, bounds = "", part.bounds(arm)
     for role in (arms.CHANCE, arms.CEILING):
         other = part.reference(arm, role)
         if other and (mean := other.estimate(part.columns[0])):
@@ -183,7 +183,7 @@ def _scale(part: Part, arm: Arm, span: tuple[float, float], look: Mapping[str, A
         f'<g stroke="{look["colour"]}" fill="none">{arrows}'
         f'<line class="interval" x1="{place(one.low)}" x2="{place(one.high)}" y1="{middle}" y2="{middle}"/>'
         f'<circle cx="{place(one.mean)}" cy="{middle}" r="4" fill="{look["colour"]}"/></g></svg>'
-        f"<small>{html.escape(part.place(arm))}</small></td>"
+        f"<small>{html.escape(part.place(arm))}</small>{f'<small>{html.escape(bounds)}</small>' * bool(bounds)}</td>"
     )
 
 

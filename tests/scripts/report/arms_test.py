@@ -77,6 +77,20 @@ def test_studies_and_tasks_are_parts_of_their_own():
             + [{"bandits_type": "softmax", "scenario": "init"}],
             ["softmax", "greedy", "softmax, init"],
         ),
+        (
+            [
+                {"bandits_type": "softmax", "client_learning_rate": rate, "total_rounds": rounds}
+                for rate, rounds in ((0.1, 20), (0.1, 150), (1e20, 10))
+            ],
+            ["client lr 0.1, rounds 20", "client lr 0.1, rounds 150", "client lr 1e+20, rounds 10"],
+        ),
+        (
+            [
+                {"server_learning_rate": rate, "server_optimizer": optimizer, "total_rounds": rounds}
+                for rate, optimizer, rounds in ((0.1, "adam", 20), (0.1, "adam", 150), (1e20, "sgd", 10))
+            ],
+            ["adam, rounds 20", "adam, rounds 150", "sgd, rounds 10"],
+        ),
         ([{"server_learning_rate": 0.5}, {"server_learning_rate": 0.05}], ["server lr 0.5", "server lr 0.05"]),
         ([{"adaptive_clipping": True}, {"adaptive_clipping": False}], ["adaptive clipping", "no adaptive clipping"]),
         ([{"noise_multiplier": 0.5}, {}], ["noise multiplier 0.5", "default"]),
@@ -128,7 +142,7 @@ def test_arms_lie_between_chance_and_ceiling():
         "uniform": "",
         "softmax": "50% of the way",
         "greedy": "not told from chance",
-        "falcon": "74% of the way",
+        "falcon": "",
         "supervised_mse": "",
         "init": "below chance",
     }
@@ -138,6 +152,8 @@ def test_arms_lie_between_chance_and_ceiling():
 def test_chance_alone_is_a_bound():
     part = _part(uniform=[0.11, 0.11], softmax=[0.5, 0.52], falcon=[0.7], init=[0, 0])
     assert [part.place(arm) for arm in part.arms] == ["", "above chance", "", "below chance"]
+    alone = _part(uniform=[0.11], supervised_mse=[0.9], softmax=[0.5, 0.52], init=[0.0])
+    assert [alone.place(arm) for arm in alone.arms] == ["", "", "", ""]
 
 
 def test_the_reference_of_an_arm_is_that_of_the_most_equal_flags():
@@ -160,7 +176,23 @@ def test_arms_of_other_rewards_or_data_bound_nothing():
     pretrained = _run("c", bandits_type="softmax", scenario="init", init_labels=3)
     (part,) = arms.parts([chance, shifted, others, pretrained])
     bounds = [part.reference(arm, arms.CHANCE) for arm in part.arms[1:]]
-    assert bounds == [None, None, part.arms[0]]
+    assert bounds == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("total_rounds", 150), ("clients_per_round", 5), ("cohort_sampling", "poisson")]
+)
+def test_arms_that_were_played_otherwise_bound_nothing(name, value):
+    alike = {"total_rounds": 20, "clients_per_round": 10, "cohort_sampling": "fixed"}
+    found = [_run(bandit, bandits_type=bandit, **alike) for bandit in ("uniform", "softmax")]
+    (part,) = arms.parts([*found, _run("other", bandits_type="softmax", **(alike | {name: value}))])
+    assert [part.reference(arm, arms.CHANCE) for arm in part.arms[1:]] == [part.arms[0], None]
+
+
+def test_a_bound_that_is_deployed_otherwise_is_named():
+    settings = [("uniform", 5), ("supervised_mse", 10), ("softmax", 10)]
+    (part,) = arms.parts([_run(bandit, bandits_type=bandit, bandits_deploy_freq=freq) for bandit, freq in settings])
+    assert [part.bounds(arm) for arm in part.arms] == ["", "", "chance: uniform (deploy 5, not 10)"]
 
 
 def test_less_of_a_loss_is_better():
