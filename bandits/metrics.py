@@ -19,7 +19,7 @@ EPSILON = Metric("privacy/epsilon", "Privacy: epsilon spent", better="down", dra
 EXAMPLES = training_metrics.EXAMPLES
 EMPTY_CLIENTS = training_metrics.EMPTY_CLIENTS
 NONFINITE_CLIENTS = training_metrics.NONFINITE_CLIENTS
-ACCURACY = Metric("eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, told=True)
+ACCURACY = Metric("eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, told=True, share=True)
 HELD_OUT_REWARD = Metric(
     "eval/reward", "Held-out reward of the greedy policy", better="up", evaluated=True, drawn=True, told=True
 )

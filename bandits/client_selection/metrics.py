@@ -22,12 +22,17 @@ GLOBAL_LOSS = Metric(
     told=True,
 )
 JAIN_INDEX = Metric(
-    "eval/jain_index", "Fairness of the clients' training losses", better="up", evaluated=True, told=True
+    "eval/jain_index",
+    "Fairness of the clients' training losses",
+    better="up",
+    evaluated=True,
+    told=True,
+    share=True,
 )
 WORST_DECILE_LOSS = Metric(
     "eval/worst_decile_loss", "Mean of the largest tenth of the clients' losses", better="down", evaluated=True
 )
-ACCURACY = Metric("eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, told=True)
+ACCURACY = Metric("eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, told=True, share=True)
 
 COLUMNS = declared(vars())
 

@@ -30,7 +30,7 @@ OVER_PREVIOUS = Metric(
 )
 REWARD = Metric("bandits/reward", "Reward of the action", better="up", formerly="reward")
 BEST_AUC = Metric(
-    "eval/best_auc", "Validation, the best global model so far", better="up", told=True, formerly="best_auc"
+    "eval/best_auc", "Validation, the best global model so far", better="up", told=True, share=True, formerly="best_auc"
 )
 NONFINITE = Metric(
     "train/nonfinite_participants",
@@ -45,7 +45,7 @@ COMMUNICATIONS = Metric(
     formerly="communications",
 )
 TEST_AUC = Metric(
-    "eval/test_auc", "Test, the global model", better="up", evaluated=True, told=True, formerly="test_auc"
+    "eval/test_auc", "Test, the global model", better="up", evaluated=True, told=True, share=True, formerly="test_auc"
 )
 
 COLUMNS = declared(vars())

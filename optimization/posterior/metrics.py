@@ -24,13 +24,18 @@ MEASURES: Mapping[str, Better] = {"accuracy": "up", "loss": "down", "recall": "u
 WINDOW = 10  # Rounds of a running mean.
 MEASURED = tuple(
     Metric(
-        name := f"{part}/{measure}", f"{measure.capitalize()} on {data}", better=better, told=name == "eval/accuracy"
+        name := f"{part}/{measure}",
+        f"{measure.capitalize()} on {data}",
+        better=better,
+        told=name == "eval/accuracy",
+        share=measure != "loss",
     )
     for part, data in SETS.items()
     for measure, better in MEASURES.items()
 )
 RUNNING = tuple(
-    Metric(f"running/{one}", f"{one.about}, mean of {WINDOW} rounds", better=one.better) for one in MEASURED
+    Metric(f"running/{one}", f"{one.about}, mean of {WINDOW} rounds", better=one.better, share=one.share)
+    for one in MEASURED
 )
 ACCURACY, RUNNING_ACCURACY = MEASURED[0], RUNNING[0]
 

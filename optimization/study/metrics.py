@@ -16,6 +16,7 @@ class Metric(str):
       drawn: Whether it is drawn before the others, and even where it never changes.
       deployed: Whether it is measured on what is deployed: it jumps at deployments, and is drawn in steps.
       diverged: Whether it counts the clients of a round whose training diverged.
+      share: Whether it lies between 0 and 1.
       marks: Whether it is 1 in rounds that plots mark, and 0 in others.
       told: Whether its last value stands in tables of runs.
       recent: Whether the mean over the last tenth of the rounds stands there, because single rounds vary.
@@ -28,6 +29,7 @@ class Metric(str):
     drawn: bool
     deployed: bool
     diverged: bool
+    share: bool
     marks: bool
     told: bool
     recent: bool
@@ -43,6 +45,7 @@ class Metric(str):
         drawn: bool = False,
         deployed: bool = False,
         diverged: bool = False,
+        share: bool = False,
         marks: bool = False,
         told: bool = False,
         recent: bool = False,
@@ -52,7 +55,7 @@ class Metric(str):
         metric = super().__new__(cls, name)
         metric.about, metric.better, metric.evaluated = about, better, evaluated
         metric.drawn, metric.marks, metric.told, metric.recent = drawn, marks, told, recent
-        metric.deployed, metric.diverged, metric.formerly = deployed, diverged, formerly
+        metric.deployed, metric.diverged, metric.share, metric.formerly = deployed, diverged, share, formerly
         return metric
 
 

@@ -1,6 +1,7 @@
 """Arms: runs that differ in their seed alone, what they are called, what they gave, and what they lie between."""
 
 import dataclasses
+import functools
 import json
 import math
 import pathlib
@@ -93,7 +94,7 @@ class Arm:
         """Returns the mean of what its runs gave; None where none has a finite value."""
         if column not in self._known:
             values = [value for run in self.runs if (value := outcome(run, column)) is not None]
-            self._known[column] = estimate(values)
+            self._known[column] = estimate(values, is_share=getattr(column, "share", False))
         return self._known[column]
 
 
@@ -117,7 +118,22 @@ class Part:
         first = [self.study.ranked_by] if self.study else []
         known = self.study.columns if self.study else runs.declared().values()
         asked = [metric for metric in known if metric.recent] + first + [metric for metric in known if metric.told]
-        return tuple(metric for metric in dict.fromkeys(asked) if any(arm.estimate(metric) for arm in self.arms))
+        found = dict.fromkeys(metric for metric in asked if metric not in self.equal)
+        return tuple(metric for metric in found if any(arm.estimate(metric) for arm in self.arms))
+
+    @functools.cached_property
+    def equal(self) -> dict[Metric, Metric]:
+        """Evaluated metrics that are told but say nothing new, with the metric that has their very numbers."""
+        told = [metric for metric in self.study.columns if metric.told and metric.evaluated] if self.study else []
+        told.sort(key=lambda metric: not metric.drawn)
+        tables = [run.metrics for arm in self.arms for run in arm.runs]
+        found: dict[Metric, Metric] = {}
+        for place, metric in enumerate(told):
+            for other in told[:place]:
+                both = [table for table in tables if metric in table and other in table]
+                if len(both) == len(tables) and all(table[metric].equals(table[other]) for table in both):
+                    found.setdefault(metric, other)
+        return found
 
     def ranked(self) -> list[Arm]:
         """Returns the arms, the best first; those without a value last."""
@@ -208,8 +224,8 @@ def tenth(rounds: int) -> int:
     return max(1, rounds // 10)
 
 
-def estimate(values: Sequence[float]) -> Estimate | None:
-    """Returns the mean of values and its 95% interval by Student's t; None of no value."""
+def estimate(values: Sequence[float], *, is_share: bool = False) -> Estimate | None:
+    """Returns the mean of values and its 95% interval by Student's t, of shares within 0 and 1; None of no value."""
     import numpy as np
     from scipy import stats
 
@@ -220,6 +236,7 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     if error == 0.0:
         return Estimate(mean, mean, mean, count)
     low, high = stats.t.interval(CONFIDENCE, count - 1, loc=mean, scale=error)
+    low, high = (max(low, 0.0), min(high, 1.0)) if is_share else (low, high)
     return Estimate(mean, float(low), float(high), count)
 
 

@@ -153,6 +153,7 @@ def _part(
     explained = []
     if part.columns and len(part.arms) > 1:
         explained.append("Sorted by the first result.")
+    explained += [f"{metric.about}: as {other.about}, the same numbers." for metric, other in part.equal.items()]
     if any(len(arm.runs) > 1 for arm in part.arms):
         explained.append("Mean over the seeds and, below it, its 95% interval by Student’s t.")
     if any(len(arm.runs) == 1 for arm in part.arms):

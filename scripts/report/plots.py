@@ -39,6 +39,7 @@ def styles(part: Part) -> list[dict[str, Any]]:
     order = part.arms if len(part.arms) <= SHOWN else part.ranked()
     plain = referring = 0
     found = {}
+    ranks = {id(arm): rank for rank, arm in enumerate(part.ranked())}
     for place, arm in enumerate(order):
         if arm.role:
             colour, dash = _GREY, _DASHES[1:][referring % len(_DASHES[1:])]
@@ -48,7 +49,8 @@ def styles(part: Part) -> list[dict[str, Any]]:
             dash = _DASHES[plain // len(runs.COLOURS) % len(_DASHES)]
             plain += 1
         look = {"label": arm.name, "name": html.escape(arm.name), "colour": colour, "dash": dash, "line": DASHES[dash]}
-        found[id(arm)] = look | {"shown": place < SHOWN or (bool(arm.role) and referring <= SHOWN)}
+        is_shown = place < SHOWN or (bool(arm.role) and referring <= SHOWN)
+        found[id(arm)] = look | {"rank": ranks[id(arm)], "shown": is_shown}
     return [found[id(arm)] for arm in part.arms]
 
 
@@ -82,9 +84,11 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
             "title": capital(column.about) if isinstance(column, Metric) else column,
             "caption": _caption(seeds.values()),
             "curves": [{"arm": index, **_curve(band, seeds[index] > 1)} for index, band in thinned.items()],
+            "range": _range(bands.values()),
         }
         prefix = column.partition("/")[0]
         found["Results" if column in results else _GROUPS.get(prefix, _OTHERS)].append(panel)
+    left_out += [f"{column} is {other} at each evaluation" for column, other in part.equal.items()]
     notes = [f"Not drawn: {'; '.join(left_out)}."] if left_out else []
     if is_thinned:
         notes.append(f"Of curves with more than {limit:,} rounds, every k-th round is drawn.")
@@ -108,7 +112,7 @@ def _present(part: Part) -> list[str]:
     marks = {metric for metric in own if metric.marks}
     known: dict[str, Metric] = dict(runs.declared()) | dict(zip(own, own, strict=True))
     return sorted(
-        (known.get(column, column) for column in columns if column != "round_num" and column not in marks),
+        (known.get(column, column) for column in columns if column not in {"round_num", *marks, *part.equal}),
         key=lambda column: not (isinstance(column, Metric) and column.drawn),
     )
 
@@ -121,6 +125,16 @@ def _not_drawn(column: str, bands: "Iterable[pd.DataFrame]") -> str:
     if len(values) == 1 and not (isinstance(column, Metric) and column.drawn):
         return f"{column} is always {values.pop():g}"
     return ""
+
+
+def _range(bands: "Iterable[pd.DataFrame]") -> list[float] | None:
+    """Returns the ends of the vertical axis where all values are one; else None, and Plotly finds them."""
+    values = {float(value) for band in bands for edge in ("low", "high") for value in band[edge].unique()[:2]}
+    if len(values) > 1:
+        return None
+    (value,) = values
+    margin = abs(value) / 10 or 1.0
+    return [value - margin, value + margin]
 
 
 def _caption(seeds: Iterable[int]) -> str:

@@ -127,6 +127,30 @@ def test_an_estimate_is_the_mean_and_students_interval():
     assert arms.estimate([]) is None
 
 
+def test_the_interval_of_a_share_stays_within_0_and_1():
+    assert arms.estimate([0.9, 1.0], is_share=True)[2] == 1.0
+    assert arms.estimate([0.9, 1.0]).high == pytest.approx(0.95 + 12.7062047 * 0.05)
+    assert arms.estimate([0.0, 0.1], is_share=True).low == 0.0
+    found = [_run(f"a/seed_{seed}", seed=seed) for seed in (0, 1)]
+    for run, accuracy in zip(found, (0.9, 1.0), strict=True):
+        run.metrics[metrics.ACCURACY] = accuracy
+    ((arm,),) = (part.arms for part in arms.parts(found))
+    assert arm.estimate(metrics.ACCURACY).high == 1.0
+
+
+def test_a_result_with_the_numbers_of_another_is_no_column():
+    run = _run("a", [0.5, 0.5])
+    run.metrics[metrics.ACCURACY] = [np.nan, 0.5]
+    run.metrics[metrics.HELD_OUT_REWARD] = [np.nan, 0.5]
+    (part,) = arms.parts([run])
+    assert part.equal == {metrics.ACCURACY: metrics.HELD_OUT_REWARD}
+    assert part.columns == (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.HELD_OUT_REWARD)
+    other = _run("b", [0.5, 0.5])
+    other.metrics[metrics.ACCURACY], other.metrics[metrics.HELD_OUT_REWARD] = [np.nan, 0.5], [np.nan, 0.25]
+    (part,) = arms.parts([run, other])
+    assert part.equal == {}
+
+
 def test_arms_lie_between_chance_and_ceiling():
     part = _part(
         uniform=[0.11, 0.11],

@@ -101,6 +101,20 @@ def test_curves_are_means_and_ranges_over_seeds_and_say_so(two_runs):
     assert "Not drawn: privacy/epsilon is never finite: nothing is guaranteed; other/constant is always 4." in page
 
 
+def test_equal_results_are_drawn_once_a_single_evaluation_near_its_value_and_the_legend_follows_the_table(two_runs):
+    for folder, accuracy in (("one", 0.25), ("many/seed_0", 0.25), ("many/seed_1", 0.25)):
+        path = two_runs / folder / "metrics.csv"
+        found = {metrics.ACCURACY: [np.nan, accuracy], metrics.HELD_OUT_REWARD: [np.nan, accuracy]}
+        pd.read_csv(path).assign(**found).to_csv(path, index=False)
+    _, page = _report(two_runs, two_runs / "many", two_runs / "one")
+    panels = _panels(page)
+    assert metrics.ACCURACY not in panels
+    assert f"{metrics.ACCURACY} is {metrics.HELD_OUT_REWARD} at each evaluation." in page
+    assert panels[metrics.HELD_OUT_REWARD]["range"] == pytest.approx([0.225, 0.275])
+    assert panels[metrics.ROUND_REWARD]["range"] is None
+    assert [(arm["label"], arm["rank"]) for arm in _data(page)[0]["arms"]] == [("lr 0.05", 1), ("lr 0.1", 0)]
+
+
 def test_chance_and_ceiling_are_marked(tmp_path):
     for bandit, reward in (("uniform", 0.1), ("softmax", 0.6), ("supervised_mse", 0.9)):
         for seed in (0, 1):
