@@ -70,6 +70,7 @@ def _own(max_concurrent_calls: int, isolate: str, runtime: str) -> _Workers:
         return _known[key]
     worker_process.keep_freed_memory()
     atexit.register(own.end)
+    os.register_at_fork(after_in_child=lambda: atexit.unregister(own.end))  # The parent's it stays.
     stub: Any = _OwnStub(own)
     deadline = time.monotonic() + _START_SECONDS
     while not stub.is_ready:

@@ -4,10 +4,13 @@ import contextlib
 import os
 import signal
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 
 _WORDS = {signal.SIGINT: "Interrupted.", signal.SIGTERM: "Terminated."}
-_answers: list[Callable[[int], None]] = []
+_answers: list[tuple[threading.Thread, Callable[[int], None]]] = []
+_stopped: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 def install() -> None:
@@ -44,18 +47,35 @@ def answered(how: Callable[[int], None]) -> Iterator[None]:
     """Has `how` called with the first SIGINT or SIGTERM of a program; a second is for who came before.
 
     Where `install` was not called, signals are none of its business: `answer` says there what has come.
+
+    Raises:
+      KeyboardInterrupt: If this thread was told to `stop` before.
     """
-    _answers.append(how)
+    own = threading.current_thread(), how
+    _answers.append(own)
     try:
+        if own[0] in _stopped:
+            raise KeyboardInterrupt
         yield
     finally:
-        if how in _answers:
-            _answers.remove(how)
+        with contextlib.suppress(ValueError):  # Answered.
+            _answers.remove(own)
 
 
 def answer(signum: int) -> bool:
     """Has a signal answered by who came last to be `answered`, in whichever thread; returns whether there is one."""
     if not _answers:
         return False
-    _answers.pop()(signum)
+    _answers.pop()[1](signum)
     return True
+
+
+def stop(thread: threading.Thread) -> bool:
+    """Has SIGINT answered by who is `answered` in a thread, and nobody there later; returns whether there is one."""
+    _stopped.add(thread)
+    for own in [own for own in _answers if own[0] is thread][-1:]:
+        with contextlib.suppress(ValueError):  # A signal was faster.
+            _answers.remove(own)
+            own[1](signal.SIGINT)
+        return True
+    return False

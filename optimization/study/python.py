@@ -10,14 +10,12 @@ import contextlib
 import contextvars
 import os
 import pathlib
-import signal
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from data import frames
-from data.errors import UsageError
+from data.errors import Failure, UsageError
 from optimization.study import cli, frame, hints, interruption, results
 from optimization.study.metrics import Metric
 
@@ -26,9 +24,9 @@ if TYPE_CHECKING:
 
 _TABLE = "table"
 _HELP = "./scripts/python -m {} --help"
-_PATIENCE_SECONDS = 0.1
 _Result = TypeVar("_Result")
 _playing = threading.Lock()  # There is one worker, and what is compiled is shared.
+_pids: set[int] = set()  # The process that has played, and those it was forked from.
 
 
 def run(study: frame.Study, given: Mapping[str, Any]) -> results.Run | results.Runs:
@@ -47,8 +45,9 @@ def run(study: frame.Study, given: Mapping[str, Any]) -> results.Run | results.R
 
     Raises:
       UsageError: As the binary would answer.
-      Failure: If it cannot be done; what was done before is saved.
-      KeyboardInterrupt: After Ctrl-C, once the round in progress is finished and saved; the same call continues.
+      Failure: If it cannot be done, such as in a fork of a process that has played; what was done before is saved.
+      KeyboardInterrupt: After Ctrl-C, once the round in progress is finished and saved, or at once while it waits for
+        another thread's run, which plays on; the same call continues.
     """
     given = {name: value for name, value in given.items() if value is not None}
     table = given.pop(_TABLE, None)
@@ -64,6 +63,8 @@ def run(study: frame.Study, given: Mapping[str, Any]) -> results.Run | results.R
         given = _with_table(given, table, known)
     words = [f"--{name}={_text(name, value)}" for name, value in given.items()]
     settings = flags.parse(["", *words])
+    if _pids - {os.getpid()}:  # gRPC and TensorFlow, whose threads a fork has not, would end its parent.
+        raise Failure("This process was forked after a run, and cannot play: let multiprocessing spawn its processes.")
     folders = _in_a_thread(lambda: _play(study, settings, words, table))
     found = [results.read(folder, [study.columns]) for folder in folders]
     return found[0] if len(found) == 1 else results.Runs(found)
@@ -73,44 +74,49 @@ def _in_a_thread(play: Callable[[], _Result]) -> _Result:
     """Calls in another thread: what Ctrl-C raised in the midst of gRPC or TensorFlow would leave them out of order.
 
     Raises:
-      KeyboardInterrupt: After Ctrl-C, once who plays has finished and saved the round in progress. After another, at
-        once; it is saved all the same.
+      KeyboardInterrupt: After Ctrl-C: at once while it waits for others, else once who plays has finished and saved
+        the round in progress. After another, at once.
     """
     context, future = contextvars.copy_context(), concurrent.futures.Future[_Result]()
 
     def work() -> None:
-        try:
-            future.set_result(context.run(play))
-        except BaseException as error:
-            future.set_exception(error)
+        with _playing:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(context.run(play))
+                except BaseException as error:
+                    future.set_exception(error)
 
-    threading.Thread(target=work, daemon=True).start()
+    thread = threading.Thread(target=work, daemon=True)
     try:
+        thread.start()
         return future.result()
     except KeyboardInterrupt:
-        threading.Thread(target=_stop, args=(future,), daemon=True).start()
-        future.exception()
+        if not future.cancel():  # It plays, or has played.
+            if not interruption.stop(thread) and future.running():
+                interruption.tell("\nStopping before the next round; once more to be back at once.")
+            future.exception()
         raise
-
-
-def _stop(future: concurrent.futures.Future) -> None:
-    """Has what plays stop, as soon as there are rounds to stop after."""
-    while not future.done() and not interruption.answer(signal.SIGINT):
-        time.sleep(_PATIENCE_SECONDS)
 
 
 def _play(
     study: frame.Study, settings: cli.Settings, words: Sequence[str], table: "pd.DataFrame | None"
 ) -> list[pathlib.Path]:
-    """Plays all runs, until they are finished or stopped; returns their folders."""
-    with _playing, contextlib.ExitStack() as ended:
+    """Plays all runs; returns their folders.
+
+    Raises:
+      KeyboardInterrupt: If they were stopped.
+    """
+    with contextlib.ExitStack() as ended:
         cli.hush_imports()
         with _lent(settings, table) as (settings, note):
             command = f"{cli.command_line(_module(study), words)}  # from Python{note}"
             runs = frame.open_all(study, settings, command)
         for run in runs:
             ended.callback(run.folder.close)
-        frame.play_all(study, settings, runs)
+        _pids.add(os.getpid())
+        if frame.play_all(study, settings, runs):
+            raise KeyboardInterrupt
     return [run.folder.path for run in runs]
 
 
