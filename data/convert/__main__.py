@@ -123,6 +123,7 @@ def main() -> None:
         print(f"{error.filename or 'A file'} cannot be used ({error.strerror}). Nothing was written.", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
         sys.exit(130)
 
 

@@ -14,7 +14,7 @@ from optimization.study import interruption
 pytestmark = pytest.mark.slow
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-PACKAGES = ("bandits", "data", "optimization", "scripts")
+PACKAGES = ("bandits", "optimization", "scripts")  # Programs of `data`, which knows no `interruption`, import little.
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WORDS = {signal.SIGINT: "Interrupted.\n", signal.SIGTERM: "Terminated.\n"}
 # A module that takes long to import, and swallows every exception meanwhile.
