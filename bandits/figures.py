@@ -44,6 +44,7 @@ def draw_run(metrics_path: pathlib.Path, output: str | os.PathLike, title: str) 
         axes.grid(alpha=0.3)
     rewards.set(title=title, ylabel="reward")
     rewards.legend()
+    probability.locator_params(axis="x", integer=True)
     probability.set(xlabel="round", ylabel="probability of the\nchosen action", ylim=(0, 1.02))
     files.save_picture(figure, output, dpi=120)
 

@@ -110,7 +110,8 @@ def program(settings: cli.Settings) -> None:
     column = runs.declared().get(column, column)
     words = runs.about(column)
     if settings.smooth > 1:
-        words += f", mean of the last {settings.smooth} rounds"
+        longest = max(len(table) for group in tables.values() for table in group)
+        words += ", mean of the " + (f"last {settings.smooth} rounds" if settings.smooth < longest else "rounds so far")
     if "band" in settings.given and all(len(group) == 1 for group in tables.values()):
         raise UsageError("--band has no effect: each of --runs is a single seed.")
     for label, group in tables.items():
@@ -118,6 +119,8 @@ def program(settings: cli.Settings) -> None:
             raise UsageError(
                 f"{label} has no column {column}: give --metric one of {', '.join(missing[0].columns[1:])}."
             )
+    if not any(table[column].abs().lt(float("inf")).any() for group in tables.values() for table in group):
+        raise UsageError(f"There is nothing to draw: {column} is never a finite number in these runs.")
     draw(
         tables,
         outputs,
@@ -247,6 +250,7 @@ def draw(
     axes.set(title=title, xlabel="round", ylabel=lines)
     if limits:
         axes.set_ylim(limits)
+    axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
     for output in outputs:

@@ -37,6 +37,7 @@ def draw(tables: Mapping[str, Sequence[pd.DataFrame]], titles: Mapping[str, str]
             if having := [seed for seed in seeds if column in seed]:
                 curves.draw(axes, having, column, label, place)
         axes.set(title=title, xlabel="round")
+        axes.locator_params(axis="x", integer=True)
         axes.grid(alpha=0.3)
     for axes in grid[len(titles) :]:
         axes.set_visible(False)

@@ -86,8 +86,8 @@ def test_the_vertical_axis_ends_where_it_is_asked_to(tmp_path):
     ("flags", "words"), [([], "lowest to highest"), (["--band=sd"], "mean ± one standard deviation")]
 )
 def test_the_legend_names_the_band_and_the_axis_the_mean(tmp_path, flags, words):
-    _run(tmp_path / "many" / "seed_0", [0.1, 0.2])
-    _run(tmp_path / "many" / "seed_1", [0.3, 0.4])
+    _run(tmp_path / "many" / "seed_0", [0.1, 0.2, 0.3, 0.4])
+    _run(tmp_path / "many" / "seed_1", [0.3, 0.4, 0.5, 0.6])
     _draw(f"--runs={tmp_path / 'many'}", f"--output={tmp_path / 'x.svg'}", "--smooth=3", *flags)
     text = (tmp_path / "x.svg").read_text()
     assert f">{words}" in text
@@ -101,6 +101,25 @@ def test_a_run_of_any_study_shows_its_headline(tmp_path):
     pd.DataFrame({"round_num": [1, 2], **dict.fromkeys(columns, 0.5)}).to_csv(folder / "metrics.csv", index=False)
     _draw(f"--runs={folder}", f"--output={tmp_path / 'x.svg'}")
     assert ">Validation, the global model after averaging<" in (tmp_path / "x.svg").read_text()
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_metric_that_is_never_finite_is_refused(tmp_path, value):
+    _run(tmp_path / "one", [0.1, 0.2])
+    path = tmp_path / "one" / "metrics.csv"
+    pd.read_csv(path).assign(**{metrics.EPSILON: value}).to_csv(path, index=False)
+    with pytest.raises(UsageError, match=f"nothing to draw: {metrics.EPSILON} is never a finite number"):
+        _draw(str(tmp_path / "one"), f"--output={tmp_path / 'x.png'}", f"--metric={metrics.EPSILON}")
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_rounds_are_whole_and_a_mean_is_of_no_more_rounds_than_there_are(tmp_path):
+    _run(tmp_path / "one", [0.1, 0.2, 0.3])
+    _draw(str(tmp_path / "one"), f"--output={tmp_path / 'x.svg'}", "--smooth=3")
+    text = (tmp_path / "x.svg").read_text()
+    assert ">Round reward, mean of the rounds so far<" in text
+    rounds = text[text.index('id="matplotlib.axis_1"') : text.index('id="matplotlib.axis_2"')]
+    assert re.findall(r">([\d.]+)</text>", rounds) == ["1", "2", "3"]
 
 
 def test_a_metric_that_no_run_has_is_answered_with_those_it_has(tmp_path):
