@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from data import dates, statistics, table_file
+from data import csv_file, dates, statistics, table_file
 from data.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +25,11 @@ MISSING_CATEGORY = "<missing>"
 # frequent ones, 50 rows have 48 distinct in one table of 20.
 _FEW_ROWS = 50
 _NEARLY_ALL = 0.95
+_ROWS_COUNTED = 0.98  # Of row numbers, some may be missing or twice, and a tenth of the rows deleted.
+_DENSE = 0.9
+_LONGEST_WORD = 80
+MANY_CATEGORIES = 50  # More are warned of, unless they are asked for.
+_WITH_SIGNS = r"[$€£]?\s*[+-]?[\d,]*\.?\d+\s*[%$€£]?"
 Learned = Mapping[str, statistics.OfColumn | None]
 
 
@@ -37,6 +42,7 @@ class Encoded(NamedTuple):
       imputed: Missing numbers, or dates, of each column that has some.
       missing_as_category: Missing categories of each column that has some.
       left_out: Columns of which nothing is known.
+      unknown: Cells of each column whose category is not known.
     """
 
     values: np.ndarray
@@ -44,6 +50,7 @@ class Encoded(NamedTuple):
     imputed: dict[str, int]
     missing_as_category: dict[str, int]
     left_out: list[str]
+    unknown: dict[str, int]
 
 
 def _by_row(cells: "pd.Series") -> str:
@@ -72,15 +79,31 @@ def learn(
         distinct in nearly all rows, or has more than 1000 categories.
     """
     learned: dict[str, statistics.OfColumn | None] = {}
+    refused: dict[str, UsageError] = {}
     for name in frame.columns:
-        parsed = text(frame[name]) if name in categories else _parsed(frame[name], told)
-        if isinstance(parsed, np.ndarray):
-            learned[name] = _numbers(parsed[is_train])
-        elif isinstance(parsed, dates.Moments):
-            learned[name] = _dates(parsed, is_train)
-        else:
-            learned[name] = _categories(parsed, parsed[is_train], is_wanted=name in named or name in categories)
+        try:
+            parsed = text(frame[name]) if name in categories else _parsed(frame[name], told)
+            if isinstance(parsed, np.ndarray):
+                learned[name] = _numbers(parsed[is_train])
+            elif isinstance(parsed, dates.Moments):
+                learned[name] = _dates(parsed, is_train)
+            else:
+                learned[name] = _categories(parsed, parsed[is_train], is_wanted=name in named or name in categories)
+        except UsageError as error:
+            refused[name] = error
+    _check_none_refused(refused)
     return learned
+
+
+def _check_none_refused(refused: Mapping[str, UsageError]) -> None:
+    """Raises the first of several columns' errors, which names the others too."""
+    for error in refused.values():
+        if len(refused) == 1:
+            raise error
+        raise UsageError(
+            f"{error} {len(refused) - 1} more columns are refused: --ignore_columns={csv_file.flag(refused)} leaves "
+            "out all of them."
+        ) from error
 
 
 def encode(frame: "pd.DataFrame", learned: Learned, *, told: "Callable[[pd.Series], str]" = _by_row) -> Encoded:
@@ -100,7 +123,7 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, told: "Callable[[pd.Serie
     Raises:
       UsageError: If a column of numbers, or of dates, holds something else.
     """
-    encoded = Encoded(np.zeros((len(frame), 0), np.float32), [], {}, {}, [])
+    encoded = Encoded(np.zeros((len(frame), 0), np.float32), [], {}, {}, [], {})
     blocks = [encoded.values]
     for name in frame.columns:
         known = learned[name]
@@ -112,6 +135,8 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, told: "Callable[[pd.Serie
             is_missing, counts = np.asarray(written.isna()), encoded.missing_as_category
             blocks.append(_one_hot(written, known.categories))
             encoded.names.extend(f"{name}={category}" for category in known.categories)
+            if unknown := int(written.notna().sum() - written.isin(known.categories).sum()):
+                encoded.unknown[name] = unknown
         else:
             parsed, counts = _of_kind(frame[name], known, told), encoded.imputed
             days = parsed.days if isinstance(parsed, dates.Moments) else parsed
@@ -132,28 +157,37 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, told: "Callable[[pd.Serie
 
 
 def check_no_row_numbers(frame: "pd.DataFrame") -> None:
-    """Refuses columns that number the rows: whole numbers, all distinct and consecutive in some order.
+    """Refuses columns that number the rows: whole numbers, nearly all distinct and nearly consecutive in some order.
 
     Raises:
       UsageError: If there is one, in a table of at least 50 rows.
     """
+    refused = {}
     for name in frame.columns if len(frame) >= _FEW_ROWS else ():
-        if (numbers := _whole_numbers(frame[name])) is None or numbers.max() - numbers.min() != len(numbers) - 1:
+        if (numbers := _whole_numbers(frame[name])) is None:
             continue
-        if len(np.unique(numbers)) == len(numbers):
-            raise UsageError(
-                f"Column {name!r} numbers the rows, from {numbers.min()} to {numbers.max()}, which is an identifier "
-                f"and no feature: leave it out with --ignore_columns={name}, or ask for it by naming the features "
-                "with --feature_columns."
+        distinct = len(np.unique(numbers))
+        if distinct >= _ROWS_COUNTED * len(frame) and distinct >= _DENSE * (float(numbers.max()) - numbers.min() + 1):
+            refused[name] = UsageError(
+                f"Column {name!r} numbers the rows, from {numbers.min():.0f} to {numbers.max():.0f}, which is an "
+                f"identifier and no feature: leave it out with --ignore_columns={csv_file.flag([name])}, or ask for "
+                "it by naming the features with --feature_columns."
             )
+    _check_none_refused(refused)
 
 
 def _whole_numbers(column: "pd.Series") -> np.ndarray | None:
-    """Returns int64 [rows], or None if anything but a whole number, written without decimals, is there."""
+    """Returns those that are there, or None if anything but a whole number, written without decimals, is."""
     import pandas as pd
 
-    if column.isna().any():
+    has_gaps = column.isna().any()
+    column = column.dropna()
+    if column.empty:
         return None
+    # Gaps make whole numbers float.
+    if has_gaps and pd.api.types.is_float_dtype(column.dtype):
+        numbers = column.to_numpy(np.float64)
+        return numbers if (numbers % 1 == 0).all() else None
     if pd.api.types.is_integer_dtype(column.dtype):
         return column.to_numpy(np.int64) if column.max() <= np.iinfo(np.int64).max else None
     if column.dtype == object or pd.api.types.is_string_dtype(column.dtype):
@@ -213,24 +247,47 @@ def _parsed(column: "pd.Series", told: "Callable[[pd.Series], str]") -> "Parsed"
     written = text(column)
     numbers, others = _numbers_and_others(written)
     found = written.notna().sum() - written.isin(_MISSING_AMONG_NUMBERS).sum()
+    if others.empty and written.dropna().map(csv_file.is_padded).any() and written.dropna().str.isdecimal().all():
+        return written
     if found and found - len(others) >= _MOSTLY * found:
         _check_none(others, found, "numbers", told)
         return numbers
     if read := dates.of_texts(written.mask(written.isin(_MISSING_AMONG_NUMBERS)), _MOSTLY):
         _check_none(read[1], found, "dates", told)
         return read[0]
+    _check_no_mixture(written, told)
     return written
+
+
+def _check_no_mixture(written: "pd.Series", told: "Callable[[pd.Series], str]") -> None:
+    """Refuses many categories of which most are numbers or dates."""
+    import pandas as pd
+
+    there = written[written.notna() & ~written.isin(_MISSING_AMONG_NUMBERS)]
+    if there.nunique() <= MANY_CATEGORIES:
+        return
+    is_plain = pd.to_numeric(there, errors="coerce").notna()
+    is_number = is_plain | there.str.fullmatch(_WITH_SIGNS)
+    if is_number.mean() > 0.5:
+        if is_plain.mean() <= 0.5:
+            raise UsageError(
+                f"Column {there.name!r} has numbers with signs around them: {told(there[is_number & ~is_plain])}. Save "
+                f"plain numbers, or say --category_columns={csv_file.flag([there.name])} if all are categories."
+            )
+        _check_none(there[~is_plain], len(there), "numbers", told)
+    if read := dates.of_texts(there, 0.5):
+        _check_none(read[1], len(there), "dates", told)
 
 
 def _check_none(others: "pd.Series", found: int, what: str, told: "Callable[[pd.Series], str]") -> None:
     """Refuses cells that are none of what a column is of."""
     if others.empty:
         return
-    words = ",".join(f'"{word}"' if "," in word else word for word in others.drop_duplicates()[:3])
+    words = [word for word in others.drop_duplicates() if len(word) <= _LONGEST_WORD][:3]
+    missing = f"--missing_values={csv_file.flag(words, quoted=True)} if such cells are missing, or " if words else ""
     raise UsageError(
         f"Column {others.name!r} is of {what} in all but {len(others)} of {found} cells: {told(others)}. Say "
-        f"--missing_values='{words}' if such cells are missing, or --category_columns={others.name} if all are "
-        "categories."
+        f"{missing}--category_columns={csv_file.flag([others.name])} if all are categories."
     )
 
 
@@ -310,15 +367,14 @@ def _clock_and_week(moments: dates.Moments, known: statistics.Dates) -> np.ndarr
 def _categories(written: "pd.Series", seen: "pd.Series", *, is_wanted: bool) -> statistics.Categories | None:
     """Returns the categories of training rows, those of all rows being not too many, nor nearly as many as rows."""
     distinct, found = written.nunique(), written.notna().sum()
+    column = csv_file.flag([written.name])
     what = f"Column {written.name!r} is text with {distinct} distinct values"
     if distinct > statistics.MAX_CATEGORIES:
-        raise UsageError(
-            f"{what}, more than {statistics.MAX_CATEGORIES}: leave it out with --ignore_columns={written.name}."
-        )
+        raise UsageError(f"{what}, more than {statistics.MAX_CATEGORIES}: leave it out with --ignore_columns={column}.")
     if not is_wanted and found >= _FEW_ROWS and distinct >= _NEARLY_ALL * found:
         raise UsageError(
             f"{what} in {found} rows, which is an identifier and no feature: leave it out with "
-            f"--ignore_columns={written.name}, or ask for it with --category_columns={written.name}."
+            f"--ignore_columns={column}, or ask for it with --category_columns={column}."
         )
     if seen.isna().all():
         return None

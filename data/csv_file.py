@@ -9,7 +9,8 @@ import gzip
 import io
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -66,7 +67,7 @@ def read(path: str, text_columns: Sequence[str], missing: Sequence[str]) -> Csv:
 
     text, encoding = _decoded(path, _content(path))
     separator = _separator(path, text)
-    header, lines = _checked(path, text, separator, text_columns)
+    header, lines, padded = _checked(path, text, separator, text_columns)
     form = {"encoding": encoding, "separator": SEPARATORS[separator]}
     if not len(lines):
         return Csv(pd.DataFrame(columns=header), lines, form)
@@ -75,7 +76,7 @@ def read(path: str, text_columns: Sequence[str], missing: Sequence[str]) -> Csv:
         sep=separator,
         header=0,
         names=[name or f"Unnamed: {position}" for position, name in enumerate(header)],
-        dtype={name: str for name in text_columns},
+        dtype={name: str for name in (*text_columns, *padded)},
         na_values=list(missing),
         keep_default_na=False,
         skipinitialspace=True,
@@ -164,22 +165,28 @@ def _separator(path: str, text: str) -> str:
     return [*fitting, *possible, ","][0]
 
 
-def _checked(path: str, text: str, separator: str, text_columns: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    """Returns the columns' names and the lines of the rows, each of which has as many values."""
+def _checked(
+    path: str, text: str, separator: str, text_columns: Sequence[str]
+) -> tuple[list[str], np.ndarray, list[str]]:
+    """Returns the columns' names, the lines of the rows, each of which has as many values, and columns with a 007."""
     records = _records(path, text, separator)
     header = next(records, None)
     if header is None:
-        return [], np.zeros(0, np.int64)
+        return [], np.zeros(0, np.int64), []
     names = [name.strip() for name in header.values]
     check_different(path, names)
     lines, wrong = [], []
     groups = _Groups(names, text_columns) if separator == ";" else None
+    padded: set[str] = set()
     last = header
     for record in records:
         lines.append(record.line)
         if len(record.values) != len(names):
             wrong.append(record)
-        elif groups:
+            last = record
+            continue
+        padded.update(name for name, value in zip(names, record.values, strict=True) if is_padded(value))
+        if groups:
             groups.see(record.values)
         last = record
     _check_closed(path, text, separator, last)
@@ -193,7 +200,12 @@ def _checked(path: str, text: str, separator: str, text_columns: Sequence[str]) 
         )
     if groups:
         groups.check(path)
-    return names, np.array(lines, np.int64)
+    return names, np.array(lines, np.int64), [name for name in names if name in padded]
+
+
+def is_padded(value: str) -> bool:
+    """Returns whether a text is a whole number with zeros before it, as codes have."""
+    return value[:1] == "0" and value.strip().isdecimal() and len(value.strip()) > 1
 
 
 class _Groups:
@@ -206,7 +218,9 @@ class _Groups:
         self._decimal_points = False
 
     def see(self, values: Sequence[str]) -> None:
-        """Takes note of a row."""
+        """Takes note of a row, until a number says what points are."""
+        if self._decimal_points:
+            return
         for position, name in self._columns:
             value = values[position].strip()
             if "," in value and re.fullmatch(_DECIMAL, value):
@@ -220,12 +234,12 @@ class _Groups:
         """Raises `UsageError` if no number of the file says what its points are."""
         doubtful = [name for name in self._found if name not in self._with_commas]
         if doubtful and not self._decimal_points:
-            name = doubtful[0]
+            name, column = doubtful[0], flag(doubtful[:1])
             raise UsageError(
                 f"Column {name!r} of {path} holds numbers with points, such as {self._found[name]!r}, which may be "
                 "decimals or group thousands: save numbers without groups, and decimals in a file with commas or tabs "
-                f"between its columns. If these are none, say --category_columns={name}, or leave the column out with "
-                f"--ignore_columns={name}."
+                f"between its columns. If these are none, say --category_columns={column}, or leave the column out "
+                f"with --ignore_columns={column}."
             )
 
 
@@ -239,6 +253,12 @@ def _check_closed(path: str, text: str, separator: str, last: _Record) -> None:
     except csv.Error as error:
         if "unexpected end" in str(error):
             raise UsageError(f"The quote that opens in line {last.line} of {path} is never closed.") from error
+
+
+def flag(words: Iterable[str], *, quoted: bool = False) -> str:
+    """Returns words as a flag's value, as `table_file.listed` and a shell read it; in quotes if need be, or always."""
+    value = ",".join(f'"{word}"' if "," in word else word for word in words)
+    return f"'{value}'" if quoted and "'" not in value else shlex.quote(value)
 
 
 def check_different(path: str, names: Sequence[str]) -> None:
@@ -285,7 +305,7 @@ def with_decimal_points(
         raise UsageError(
             f"Column {first!r} of {path} holds numbers with commas, such as {_example(written[first])!r}, which may be "
             "decimals or group thousands: save numbers with points and without groups. If these are none, say "
-            f"--category_columns={first}, or leave the column out with --ignore_columns={first}."
+            f"--category_columns={flag([first])}, or leave the column out with --ignore_columns={flag([first])}."
         )
     pointed = [name for name in frame.select_dtypes("float") if (frame[name].dropna() % 1 != 0).any()]
     pointed += [name for name, cells in written.items() if cells.str.fullmatch(r"[+-]?\d*\.\d+").any()]

@@ -9,7 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data import clients, columns, files, handwriting, keys, table_file, table_log, table_report, table_roles
+from data import (
+    clients,
+    columns,
+    files,
+    handwriting,
+    keys,
+    table_file,
+    table_labels,
+    table_log,
+    table_report,
+    table_roles,
+)
 from data.errors import UsageError
 
 GENERATED_TARGET = "worker_2"
@@ -194,12 +205,12 @@ def table(
     read = table_file.read(path, wanted.text_columns, missing_values)
     frame, roles = read.frame, table_roles.of(list(read.frame.columns), path, wanted)
     client_column, label_column = str(roles.client), str(roles.label)
-    table_log.check(frame[roles.suspected], roles.guessed, path)
+    table_log.check(frame[roles.suspected], roles.guessed, path, roles.label)
     columns.check_no_row_numbers(frame[roles.guessed_numbers])
     num_rows = len(frame)
     frame = frame.assign(**{name: columns.names(frame[name]) for name in (client_column, label_column)})
     frame = frame.dropna(subset=[client_column, label_column])
-    names, classes = columns.ordered(frame[client_column]), columns.ordered(frame[label_column])
+    names, classes = columns.ordered(frame[client_column]), table_labels.classes(frame[label_column])
     if len(names) < 2:
         raise UsageError(f"--client_column={client_column} has fewer than two values: name a column of participants.")
     positive = list(positive_labels) if positive_labels else classes[1:]
@@ -230,6 +241,10 @@ def table(
             "clients": len(names),
             "form": dict(read.form),
             "missing_values": dict(read.missing),
+            "warnings": [
+                *table_labels.warnings(frame[label_column], classes),
+                *table_report.warnings(learned, roles.named),
+            ],
             "columns": table_report.of_columns(read, roles, len(names), len(classes), learned, encoded),
             "positive_labels": positive,
             "imputed": encoded.imputed,

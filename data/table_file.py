@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import pathlib
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 # pandas' own list without "None", which is as likely a category.
 MISSING = ("", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null")
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Table:
 
     def cells(self, column: "pd.Series", most: int = 3) -> str:
         """Returns what some cells hold and where they stand, for messages; of many, the first ones."""
-        told = ", ".join(f"{value!r} ({self.place(row)})" for row, value in column.iloc[:most].items())
+        told = ", ".join(f"{_SHORT.repr(value)} ({self.place(row)})" for row, value in column.iloc[:most].items())
         return f"{told} and {len(column) - most} more" if len(column) > most else told
 
 
@@ -88,7 +91,10 @@ def read(path: str, text_columns: Sequence[str] = (), missing_values: str | None
     if not name.endswith(SUFFIXES):
         raise UsageError(f"--data_file={path} must be one of {', '.join(SUFFIXES)}.")
     if not pathlib.Path(path).is_file():
-        raise UsageError(f"There is no file {path}: --data_file must name one.")
+        raise UsageError(
+            f"There is no file {path}: --data_file must name one, by its path, or below the working directory, "
+            "--data_dir (FEDBANDITS_DATA_DIR) or data/examples."
+        )
     try:
         if name.endswith(".parquet"):
             table = of_frame(pd.read_parquet(path, engine="pyarrow"), path, missing, text_columns)

@@ -16,14 +16,19 @@ from data.errors import UsageError
 if TYPE_CHECKING:
     import pandas as pd
 
-# Names in lower case, words joined by underscores. Those of the first set are seldom anything else.
-_PROPENSITIES = {"propensity", "propensities", "propensity_score", "pscore", "p_score", "action_prob", "logging_prob"}
-_PROPENSITIES |= {"action_probability", "logging_probability", "logged_propensity", "behavior_prob"}
-_PERHAPS_PROPENSITIES = {"p", "prob", "probability"}
-_ACTIONS = {"action", "action_id", "arm", "arm_id", "chosen", "chosen_action", "chosen_arm", "selected_arm"}
+# Names in lower case, words joined by underscores. A certain name needs no values.
+_CERTAIN = re.compile(
+    r"(.*_)?(propensity|propensities|pscores?)(_.*)?|p_score"
+    r"|(action|logging|logged|behaviou?r)(_policy)?_(prob|probs|probability|probabilities)"
+)
+_PROBABILITIES = {"p", "prob", "probs", "probability", "probabilities", "pi_b", "label_probability"}
+_PROBABILITIES |= {"sampling_prob", "sampling_probability", "policy_prob", "logprob", "log_prob", "ipw"}
+_ACTIONS = {"action", "action_id", "action_taken", "arm", "arm_id", "chosen", "chosen_action", "chosen_arm"}
+_ACTIONS |= {"selected_arm", "selected_action"}
 _PERHAPS_ACTIONS = {"a", "item", "item_id", "ad", "ad_id", "choice", "offer", "variant", "treatment"}
-_REWARDS = {"reward", "click", "clicked", "is_click", "conversion", "converted"}
-_PERHAPS_REWARDS = {"r", "cost", "clicks", "payoff", "return", "outcome", "y"}
+_REWARDS = {"reward", "rewards", "payout", "payoff", "click", "is_click"}
+_LIKELY_REWARDS = {"clicked", "conversion", "converted"}  # Of an action that was chosen, or of an earlier one.
+_PERHAPS_REWARDS = {"r", "cost", "clicks", "return", "outcome", "y"}
 _FEWEST_ROWS = 1000  # Values alone say little of fewer.
 _MOST_ACTIONS = 1000
 _STANDARD_ERRORS = 4.0
@@ -31,32 +36,40 @@ _LARGEST_ERROR = 0.1
 _ROUNDING = 0.005  # A propensity may be written with few digits.
 
 
-def check(frame: "pd.DataFrame", guessed: Collection[str], path: str) -> None:
+def check(frame: "pd.DataFrame", guessed: Collection[str], path: str, label: str | None = None) -> None:
     """Refuses a log.
 
-    It is one if a column is called a propensity, whatever it holds; or is called a probability and lies in (0, 1],
-    beside an action or a reward; if an action and a reward are called so without doubt; or if, whatever the names, in
-    at least 1000 rows, the rows of each of several values, each counted 1 / a column in (0, 1] times, are as many as
-    all rows, which is so of actions and propensities, beside a column of 0 and 1.
+    It is one if a column is called a propensity, whatever it holds; or is called a probability and holds several,
+    beside an action and a reward that is not the label; if an action and a reward are called so without doubt; or if,
+    whatever the names, in at least 1000 rows, the rows of each of several values, each counted 1 / a column in (0, 1]
+    times, are as many as all rows, which is so of actions and propensities, beside a column of 0 and 1.
 
     Args:
       frame: The columns that no flag says to be features, rewards and the label among them.
       guessed: Those of them whose values count too: all but the rewards that a flag names.
       path: The file, for the message.
+      label: The column that a flag names as the label.
 
     Raises:
       UsageError: If it is; it names the columns.
     """
-    called = {name: "_".join(re.findall(r"[a-z0-9]+", name.lower())) for name in frame.columns}
+    called = {name: _words(name) for name in frame.columns}
+    others = {name: words for name, words in called.items() if name != label}
     frame = frame.apply(_as_numbers)
     shares = [name for name in frame.columns if _is_share(frame[name])]
-    surely = _first(called, _ACTIONS), _first(called, _REWARDS)
-    action = surely[0] or _first(called, _PERHAPS_ACTIONS)
-    reward = surely[1] or _first(called, _PERHAPS_REWARDS)
-    propensity = _first(called, _PROPENSITIES)
-    if propensity is None and (action or reward):
-        propensity = _first({name: called[name] for name in shares}, _PERHAPS_PROPENSITIES)
-    if propensity is None and not all(surely):
+    action = _first(called, _ACTIONS, _PERHAPS_ACTIONS)
+    reward = _first(others, _REWARDS, _LIKELY_REWARDS, _PERHAPS_REWARDS)
+    propensity = next((name for name, words in called.items() if _CERTAIN.fullmatch(words)), None)
+    if propensity:
+        reward = reward or _first(called, _REWARDS, _LIKELY_REWARDS, _PERHAPS_REWARDS)
+        reward = None if reward == action else reward
+    elif action and reward:
+        fitting = {name: called[name] for name in others if _is_probability(frame[name], called[name])}
+        propensity = _first(fitting, _PROBABILITIES)
+    pair = _by_names(called, others, label)
+    if propensity is None and pair:
+        action, reward = pair
+    elif propensity is None:
         action, reward, propensity = _by_values(frame[list(guessed)], [name for name in shares if name in guessed])
         if propensity is None:
             return
@@ -69,8 +82,38 @@ def check(frame: "pd.DataFrame", guessed: Collection[str], path: str) -> None:
     )
 
 
-def _first(called: dict[str, str], known: set[str]) -> str | None:
-    return next((name for name, words in called.items() if words in known), None)
+def _words(name: str) -> str:
+    """Returns a name in lower case, with underscores between words, as those of `actionId`."""
+    return "_".join(re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()))
+
+
+def _first(called: dict[str, str], *known: set[str]) -> str | None:
+    return next((name for words in known for name, own in called.items() if own in words), None)
+
+
+def _by_names(called: dict[str, str], others: dict[str, str], label: str | None) -> tuple[str, str] | None:
+    """Returns an action and its reward, if their names alone leave no doubt."""
+    labels = {name: words for name, words in called.items() if name == label}
+    for actions, rewards in (
+        (_first(called, _ACTIONS), _first(called, _REWARDS)),
+        (_first(others, _ACTIONS), _first(others, _LIKELY_REWARDS)),
+        (_first(labels, _PERHAPS_ACTIONS), _first(others, _REWARDS)),
+        (_first(others, {"item_id", "ad_id"}), _first(others, {"click", "is_click"})),
+    ):
+        if actions and rewards:
+            return actions, rewards
+    return None
+
+
+def _is_probability(column: "pd.Series", words: str) -> bool:
+    """Returns whether a column holds several probabilities, or what its name says to be made of them."""
+    import pandas as pd
+
+    if not pd.api.types.is_numeric_dtype(column.dtype) or column.nunique() < 2:
+        return False
+    if words in ("logprob", "log_prob"):
+        return bool((column.dropna() <= 0).all())
+    return bool((column.dropna() >= 1).all()) if words == "ipw" else _is_share(column)
 
 
 def _as_numbers(column: "pd.Series") -> "pd.Series":
@@ -107,6 +150,8 @@ def _by_values(frame: "pd.DataFrame", shares: Sequence[str]) -> tuple[str | None
             continue
         rewards = [name for name in binary if name != action]
         for propensity in complete if rewards else ():
+            if codes.max() == 1 and frame[propensity].nunique() == 1:
+                continue  # A column of 0.5 goes with any two values.
             if _goes_with(codes, weights[propensity]):
                 return action, rewards[0], propensity
     return None, None, None

@@ -1,10 +1,10 @@
 """What became of a table's columns and rows: for `config.json`, and in lines to print."""
 
 import collections
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from data import columns, statistics
+from data import columns, csv_file, statistics
 from data.table_file import Table
 from data.table_roles import Roles
 
@@ -50,12 +50,34 @@ def _of_feature(known: statistics.OfColumn | None, encoded: columns.Encoded, nam
     if isinstance(known, statistics.Categories):
         gaps = encoded.missing_as_category.get(name)
         count = len(known.categories) - (columns.MISSING_CATEGORY in known.categories)
-        return {"kind": "category", "categories": count} | ({"missing": gaps} if gaps else {})
+        unknown = encoded.unknown.get(name)
+        found = {"kind": "category", "categories": count} | ({"missing": gaps} if gaps else {})
+        return found | ({"unknown": unknown} if unknown else {})
     gaps = encoded.imputed.get(name)
     imputed = {"imputed": gaps} if gaps else {}
     if isinstance(known, statistics.Dates):
         return {"kind": "date", "hours": known.has_times} | imputed
     return {"kind": "number"} | imputed
+
+
+def warnings(learned: columns.Learned, named: Collection[str]) -> list[str]:
+    """Returns what is odd about categories.
+
+    Args:
+      learned: What is known of features.
+      named: Those that were asked for by name.
+    """
+    counts = {
+        name: len(known.categories)
+        for name, known in learned.items()
+        if isinstance(known, statistics.Categories) and name not in named
+    }
+    return [
+        f"column {name!r} gives {count} features, one for each category: --ignore_columns={csv_file.flag([name])} "
+        f"leaves it out, --category_columns={csv_file.flag([name])} says that it is meant so."
+        for name, count in counts.items()
+        if count > columns.MANY_CATEGORIES
+    ]
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
@@ -65,9 +87,10 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     described: Sequence[Mapping[str, Any]] = sorted(report["columns"], key=lambda column: _ORDER.index(column["use"]))
     form = ", ".join(f"{what} {value}" for what, value in report.get("form", {}).items())
     yield f"{report['rows']} rows of {report['clients']} clients{f' ({form})' if form else ''}; of the columns:"
-    width = max(len(column["name"]) for column in described[:_PRINTED])
-    for column in described[:_PRINTED]:
-        yield f"  {column['name']:<{width}}  {column['use']:<7}  {_kind(column)}"
+    called = [" ".join(column["name"].split()) for column in described[:_PRINTED]]
+    width = max(map(len, called))
+    for name, column in zip(called, described, strict=False):
+        yield f"  {name:<{width}}  {column['use']:<7}  {_kind(column)}"
     if rest := described[_PRINTED:]:
         kinds = collections.Counter(f"{column['use']}, {column['kind']}" for column in rest)
         told = "; ".join(f"{kind}: {count}" for kind, count in kinds.items())
@@ -81,6 +104,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {count} cells hold {word!r}: missing"
         else:
             yield f"Warning: no cell holds {word!r}, which --missing_values names."
+    for warning in report.get("warnings", ()):
+        yield f"Warning: {warning}"
 
 
 def _kind(column: Mapping[str, Any]) -> str:
@@ -95,4 +120,6 @@ def _kind(column: Mapping[str, Any]) -> str:
         kind += f", {column['imputed']} imputed"
     if column.get("missing"):
         kind += f", {column['missing']} missing"
+    if column.get("unknown"):
+        kind += f", {column['unknown']} unknown"
     return kind

@@ -1,10 +1,14 @@
 """What the columns of a table are for."""
 
 import dataclasses
+import difflib
 from collections.abc import Sequence
 
 from data.errors import UsageError
 from data.table_file import listed
+
+_LISTED = 20  # Of more columns, a message names the nearest.
+_NEAREST = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,4 +164,8 @@ def of(names: Sequence[str], path: str, wanted: Wanted) -> Roles:
 
 def _check_known(flag: str, name: str, names: Sequence[str], path: str) -> None:
     if name not in names:
-        raise UsageError(f"{flag}: there is no column {name!r} in {path}; its columns are {', '.join(names)}.")
+        told, which = names, "its columns are"
+        if len(names) > _LISTED:
+            told = difflib.get_close_matches(name, names, _NEAREST) or names[:_NEAREST]
+            which = f"of its {len(names)} columns the nearest are"
+        raise UsageError(f"{flag}: there is no column {name!r} in {path}; {which} {', '.join(told)}.")

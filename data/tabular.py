@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from data import clients, columns, keys, statistics, table_file, table_log, table_report, table_roles
+from data import clients, columns, keys, statistics, table_file, table_labels, table_log, table_report, table_roles
 from data.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,14 +81,16 @@ def load(
     table_roles.check(wanted)
     table = table_file.read(path, wanted.text_columns, missing_values)
     roles = table_roles.of(list(table.frame.columns), path, wanted)
-    table_log.check(table.frame[roles.suspected], roles.guessed, path)
+    table_log.check(table.frame[roles.suspected], roles.guessed, path, roles.label)
     columns.check_no_row_numbers(table.frame[roles.guessed_numbers])
     if known is not None:
         _check_known(known, roles, path)
     frame, dropped = _drop_rows(table.frame, roles, path, known)
 
+    warnings: list[str] = []
     if roles.label:
         action_names = list(known.labels) if known else _classes(frame[roles.label])
+        warnings += [] if known else table_labels.warnings(frame[roles.label], action_names)
         labels = columns.codes(frame[roles.label], action_names)
     else:
         action_names, labels = roles.rewards, _rewards(frame[roles.rewards], table)
@@ -142,6 +144,7 @@ def load(
             "columns_left_out": [*table.nameless, *encoded.left_out],
             "form": dict(table.form),
             "missing_values": dict(table.missing),
+            "warnings": warnings + table_report.warnings(learned, roles.named),
             "columns": table_report.of_columns(table, roles, len(client_names), len(action_names), learned, encoded),
         },
         statistics=known,
@@ -191,14 +194,9 @@ def _drop_rows(
 
 def _classes(labels: "pd.Series") -> list[str]:
     """Returns the classes."""
-    names = columns.ordered(labels)
+    names = table_labels.classes(labels)
     if len(names) < 2:
         raise UsageError(f"--label_column={labels.name} has one class only, {names[0]!r}: a bandit needs two or more.")
-    if len(names) > statistics.MAX_CATEGORIES:
-        raise UsageError(
-            f"--label_column={labels.name} has {len(names)} distinct values, more than {statistics.MAX_CATEGORIES}: "
-            "name a column of classes."
-        )
     return names
 
 

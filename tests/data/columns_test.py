@@ -258,7 +258,16 @@ def _numbered(values):
 
 
 @pytest.mark.parametrize(
-    "values", [range(50), range(149, 99, -1), [str(7 * row % 60 - 5) for row in range(60)]], ids=range(3)
+    "values",
+    [
+        range(50),
+        range(149, 99, -1),
+        [str(7 * row % 60 - 5) for row in range(60)],
+        [*range(1, 30), *range(33, 61)],  # Three rows were deleted.
+        [*range(49), 48],
+        [f"{row:06d}" for row in range(60) if row % 10],
+    ],
+    ids=range(6),
 )
 def test_numbers_of_rows_are_refused(values):
     values = list(values)
@@ -271,19 +280,84 @@ def test_numbers_of_rows_are_refused(values):
     "values",
     [
         range(49),  # Few rows.
-        [*range(49), 50],
-        [*range(49), 48],
+        [*range(48), 60, 70],  # 50 of 71.
+        [*range(48), 47, 46],
         [float(row) for row in range(60)],
         [row / 2 for row in range(60)],
         [f"{row}.0" for row in range(60)],
-        [None, *range(59)],
+        [None, None, *range(58)],
+        [None, *(row + 0.5 for row in range(59))],
         [True, False] * 30,
         pd.date_range("2023-01-01", periods=60),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_decimals_dates_and_few_rows_number_nothing(values):
     _numbered(values)
+
+
+def test_numbers_of_rows_are_refused_where_one_is_missing():
+    with pytest.raises(UsageError, match="Column 'id' numbers the rows, from 0 to 58, which"):
+        _numbered([None, *range(59)])
+
+
+def test_codes_with_leading_zeros_are_categories():
+    assert _encode(["01", "02", "10", "02", "01", None]).names == ["x=01", "x=02", "x=10"]
+    assert _encode(["01", "2.5", "10", "02", "1", "3"]).names == ["x"]
+
+
+def _many(others: str, share: float, numbers="{}"):
+    count = round(300 * share)
+    return [others.format(row % 7) for row in range(count)] + [
+        numbers.format(row % 200 + 0.5) for row in range(300 - count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (
+            _many("<{}", 0.12),
+            r"is of numbers in all but 36 of 300 cells: '<0' \(row 1\), .*--missing_values='<0,<1,<2'",
+        ),
+        (_many("", 0.0, "{}%"), r"has numbers with signs around them: '0.5%' \(row 1\), .*or say --category_columns=x"),
+        (
+            ["unknown"] * 15 + [f"2023-{1 + row // 28:02d}-{1 + row % 28:02d}" for row in range(85)],
+            r"is of dates in all but 15 of 100 cells: 'unknown' \(row 1\), .*--missing_values='unknown'",
+        ),
+    ],
+    ids=range(3),
+)
+def test_many_categories_of_which_most_are_numbers_or_dates_are_refused(values, told):
+    with pytest.raises(UsageError, match=f"Column 'x' {told}"):
+        _encode(values, np.full(len(values), True))
+    frame = pd.DataFrame({"x": values})
+    assert columns.learn(frame, np.full(len(values), True), categories=["x"])["x"].categories
+
+
+def test_many_categories_of_which_few_are_numbers_are_categories():
+    values = [f"n{row % 60}" for row in range(120)] + [str(row % 30) for row in range(119)]
+    assert len(_encode(values, np.full(239, True)).names) == 90
+
+
+def test_a_long_cell_is_told_in_short():
+    with pytest.raises(UsageError) as caught:
+        _encode([*map(str, range(9)), "long " * 1000], np.full(10, True))
+    assert len(str(caught.value)) < 300
+    assert "Say --category_columns=x if all are categories." in str(caught.value)
+
+
+def test_several_columns_are_refused_at_once():
+    frame = pd.DataFrame({name: [f"n{row}" for row in range(60)] for name in ("a b", "c")} | {"e,f": range(60)})
+    with pytest.raises(UsageError, match=r"--ignore_columns='a b', or .* 1 more columns are refused: --ig.*='a b,c' l"):
+        columns.learn(frame, np.full(60, True))
+    with pytest.raises(UsageError, match="""--ignore_columns='"e,f"', or ask"""):
+        columns.check_no_row_numbers(frame)
+
+
+def test_categories_that_no_training_row_has_are_counted():
+    encoded = _encode(["a", "b", "a", "b", "c", None])
+    assert encoded.unknown == {"x": 1}
 
 
 def test_text_that_is_distinct_in_nearly_all_rows_is_refused():

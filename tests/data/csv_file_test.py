@@ -102,11 +102,21 @@ def test_columns_of_names_are_text_also_where_the_header_has_blanks(read):
     assert table.nameless == ("Unnamed: 3",)
 
 
+def test_codes_with_leading_zeros_keep_them(read):
+    table = read("zip,x\n01234,01.5\n12345,0\n")
+    assert table.frame.to_dict("list") == {"zip": ["01234", "12345"], "x": [1.5, 0.0]}
+
+
 def test_a_line_of_two_quotes_is_a_row_and_a_line_of_blanks_is_none(read):
     with pytest.raises(UsageError, match=r"has 2 names, .* values: line 4 has 1\."):
         read('a,b\n1,2\n \t\n""\n3,4\n')
     table = read("a,b\n1,2\n \t\n\n3,4\n")
     assert [table.place(row) for row in range(2)] == ["line 2", "line 5"]
+
+
+def test_advice_names_columns_as_a_shell_takes_them(read):
+    with pytest.raises(UsageError, match=r"--category_columns='Patient ID', or .* --ignore_columns='Patient ID'\."):
+        read("who;Patient ID\na;1.500\nb;2\n")
 
 
 def test_a_row_has_the_line_in_which_it_begins(read):

@@ -25,12 +25,8 @@ LOGS = {
     "propensity_in_percent": (_frame(propensity=["47%", "20%", "1%", "n/k"]), "with 'propensity' as its propensity"),
     "other_spelling": (_frame(**{"Action Prob": [0.5, 0.2, 1.0, 0.1]}), "with 'Action Prob' as its propensity"),
     "weak_names": (
-        _frame(a=[1, 2, 1, 2], cost=[0.0, -1.0, 0.0, 0.0], p=[0.5, 0.5, 0.5, 0.5]),
+        _frame(a=[1, 2, 1, 2], cost=[0.0, -1.0, 0.0, 0.0], p=[0.5, 0.5, 0.5, 0.25]),
         "with 'a' as the chosen action, 'cost' as its reward, 'p' as its propensity",
-    ),
-    "probability_of_a_reward": (
-        _frame(prob=[0.5, 0.25, 0.1, 0.1], conversion=[0, 1, 0, 0]),
-        "with 'conversion' as its reward, 'prob' as its prop",
     ),
     "no_propensity": (
         _frame(arm=["x", "y", "x", "y"], reward=[0, 1, 0, 1]),
@@ -52,6 +48,9 @@ NO_LOGS = {
     "shop": _frame(item=[1, 2, 1, 2], cost=[3.5, 2.0, 1.0, 9.0], prob_of_rain=[0.1, 0.2, 0.3, 0.4]),
     "p_alone": _frame(p=[0.1, 0.2, 0.3, 0.4]),
     "action_alone": _frame(action=["x", "y", "x", "y"]),
+    "p_always_the_same": _frame(a=[1, 2, 1, 2], cost=[0.0, -1.0, 0.0, 0.0], p=[0.5, 0.5, 0.5, 0.5]),
+    "p_in_percent": _frame(a=[1, 2, 1, 2], cost=[0.0, -1.0, 0.0, 0.0], p=[50.0, 20.0, 0.5, 1.0]),
+    "cost_and_prob": _frame(cost=[3.5, 2.0, 1.0, 9.0], prob=[0.1, 0.2, 0.3, 0.4]),
     "reward_alone": _frame(reward=[0, 1, 0, 1]),
 }
 
@@ -59,6 +58,64 @@ NO_LOGS = {
 @pytest.mark.parametrize("frame", NO_LOGS.values(), ids=NO_LOGS)
 def test_a_name_alone_makes_no_log(frame):
     _check(frame)
+
+
+SHARES = [0.1, 0.2, 0.3, 0.4]
+CALLED_SO = [
+    *("propensityScore", "propensity_scores", "actionProbability", "action_probs", "behavior_policy_prob"),
+    *("logging_policy_prob", "behaviourPolicyProbability", "logged_propensities"),
+]
+
+
+@pytest.mark.parametrize("name", CALLED_SO)
+def test_a_column_that_is_called_a_propensity_makes_a_log(name):
+    with pytest.raises(UsageError, match=f"with '{name}' as its propensity"):
+        _check(_frame(**{name: [5, 5, 0, 5]}))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        *((name, SHARES) for name in ("sampling_prob", "pi_b", "label_probability", "Prob", "policyProb")),
+        ("logprob", [-0.5, -2.0, -0.1, 0.0]),
+        ("ipw", [1.0, 2.0, 50.0, 4.0]),
+    ],
+)
+def test_a_column_that_may_be_a_propensity_makes_a_log_beside_an_action_and_a_reward(name, values):
+    frame = _frame(**{"itemId": [1, 2, 1, 2], "outcome": [0, 1, 0, 1], name: values})
+    for label in (None, "itemId"):
+        with pytest.raises(UsageError, match=f"with 'itemId' as the chosen .*, 'outcome' as its rew.*, '{name}' as"):
+            table_log.check(frame, list(frame.columns), "table.csv", label)
+    table_log.check(frame, list(frame.columns), "table.csv", "outcome")
+    _check(_frame(**{"itemId": [1, 2, 1, 2], name: values}))
+    _check(_frame(**{"outcome": [0, 1, 0, 1], name: values}))
+
+
+@pytest.mark.parametrize("label", [None, "first", "other"])
+@pytest.mark.parametrize(
+    ("action", "reward"),
+    [("action_taken", "reward"), ("actionId", "reward"), ("arm", "payout"), ("item_id", "click"), ("arm", "click")],
+)
+def test_an_action_and_its_reward_make_a_log_without_a_propensity(action, reward, label):
+    frame = _frame(**{action: [1, 2, 1, 2], reward: [0, 1, 0, 1], "other": list("abab")})
+    label = action if label == "first" else label
+    with pytest.raises(UsageError, match=f"with '{action}' as the chosen action, '{reward}' as its reward. A log"):
+        table_log.check(frame, list(frame.columns), "table.csv", label)
+
+
+@pytest.mark.parametrize(
+    ("label", "feature"),
+    [("y", "p"), ("choice", "prob"), ("outcome", "probability"), ("action", "clicked"), ("choice", "converted")],
+)
+def test_a_label_and_one_feature_make_no_log(label, feature):
+    values = [0, 1, 1, 0] if feature.endswith("ed") else SHARES
+    frame = _frame(**{label: [0, 1, 0, 1], feature: values})
+    table_log.check(frame, list(frame.columns), "table.csv", label)
+
+
+def test_halves_beside_two_columns_of_0_and_1_make_no_log():
+    draw = np.random.default_rng(0)
+    _check(pd.DataFrame({"u": draw.integers(0, 2, 1500), "w": draw.integers(0, 2, 1500), "half": 0.5}))
 
 
 def _logged(actions: int, seed: int, rows: int = 5000):

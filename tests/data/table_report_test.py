@@ -5,7 +5,7 @@ from data import table_report
 COLUMNS = [
     {"name": "id", "use": "none", "kind": "dropped", "why": "--ignore_columns"},
     {"name": "age", "use": "feature", "kind": "number", "imputed": 3},
-    {"name": "colour", "use": "feature", "kind": "category", "categories": 2, "missing": 1},
+    {"name": "colour", "use": "feature", "kind": "category", "categories": 2, "missing": 1, "unknown": 4},
     {"name": "day", "use": "feature", "kind": "date", "hours": True},
     {"name": "site", "use": "client", "kind": "category", "categories": 4},
     {"name": "y", "use": "label", "kind": "category", "categories": 3},
@@ -16,6 +16,7 @@ REPORT = {
     "dropped_rows": {"without_client": 0, "without_label": 2},
     "form": {"encoding": "cp1252", "separator": "semicolon"},
     "missing_values": {"n/k": 5, "-9": 0},
+    "warnings": ["it is odd."],
     "columns": COLUMNS,
 }
 
@@ -26,12 +27,13 @@ def test_each_column_has_a_line():
         "  site    client   category (4)",
         "  y       label    category (3)",
         "  age     feature  number, 3 imputed",
-        "  colour  feature  category (2), 1 missing",
+        "  colour  feature  category (2), 1 missing, 4 unknown",
         "  day     feature  date with times",
         "  id      none     dropped (--ignore_columns)",
         "  2 rows dropped: without label",
         "  5 cells hold 'n/k': missing",
         "Warning: no cell holds '-9', which --missing_values names.",
+        "Warning: it is odd.",
     ]
 
 
@@ -43,6 +45,12 @@ def test_of_many_columns_the_first_have_a_line_and_the_rest_are_counted():
         "  and 286 more (feature, number: 283; feature, category: 1; feature, date: 1; none, dropped: 1), all in "
         "config.json"
     )
+
+
+def test_a_name_of_several_lines_is_told_in_one():
+    column = {"name": "blood\npressure", "use": "feature", "kind": "number"}
+    *_, last = table_report.lines({"rows": 9, "clients": 2, "dropped_rows": 0, "columns": [column]})
+    assert last == "  blood pressure  feature  number"
 
 
 def test_other_data_has_no_lines():

@@ -18,6 +18,14 @@ def test_what_no_flag_names_is_a_feature():
     assert roles.suspected == roles.guessed == ["y", "age", "id", "left", "right"]
 
 
+def test_of_many_columns_the_nearest_are_named():
+    names = [f"x{row}" for row in range(20)] + ["site"]
+    with pytest.raises(UsageError, match=r"no column 'sites' in t.csv; of its 21 columns the nearest are site\.$"):
+        table_roles.of(names, "t.csv", table_roles.Wanted("sites", "x0"))
+    with pytest.raises(UsageError, match=r"the nearest are x0, x1, x2, x3, x4\.$"):
+        table_roles.of(names, "t.csv", table_roles.Wanted("QQ", "x0"))
+
+
 def test_ignored_columns_are_no_features_and_no_rewards():
     assert _roles(ignore_columns="id, left").features == ["age", "right"]
     roles = _roles(None, reward_columns="all", ignore_columns="id,age,y")

@@ -153,10 +153,11 @@ def test_the_report_counts_what_was_read_and_imputed(clinics):
         "columns_left_out": [],
         "form": {"encoding": "utf-8", "separator": "comma"},
         "missing_values": {},
+        "warnings": [],
         "columns": [
             {"name": "site", "use": "client", "kind": "category", "categories": 5},
             {"name": "age", "use": "feature", "kind": "number", "imputed": 2},
-            {"name": "color", "use": "feature", "kind": "category", "categories": 2, "missing": 1},
+            {"name": "color", "use": "feature", "kind": "category", "categories": 2, "missing": 1, "unknown": 1},
             {"name": "target", "use": "label", "kind": "category", "categories": 2},
         ],
     }
@@ -555,6 +556,18 @@ def test_identifiers_are_refused_unless_they_are_asked_for(write):
     with pytest.raises(UsageError, match="Column 'id' is text with 60 distinct values in 60 rows"):
         _load(coded, "site", "y")
     assert len(_load(coded, "site", "y", feature_columns="id").feature_names) == 50
+
+
+def test_odd_labels_and_many_categories_are_warned_of(write):
+    rows = [f"c{row % 6},w{row % 51},{row % 2}{'.0' if row == 9 else ''}\n" for row in range(600)]
+    path = write("site,word,y\n" + "".join(rows))
+    assert _load(path, "site", "y").report["warnings"] == [
+        "--label_column=y has classes that are one number in several ways: '1' and '1.0'.",
+        "--label_column=y has classes of a single row: '1.0'.",
+        "column 'word' gives 51 features, one for each category: --ignore_columns=word leaves it out, "
+        "--category_columns=word says that it is meant so.",
+    ]
+    assert len(_load(path, "site", "y", category_columns="word").report["warnings"]) == 2
 
 
 def test_rows_are_numbered_also_where_some_are_dropped(write):
