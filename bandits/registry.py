@@ -1,7 +1,7 @@
 """What can be chosen by name: policies and bandits, and the flags that come with them.
 
-A new policy is one file and one line in POLICIES and BANDITS. Classes are named as text, so that flags are checked
-before anything slow is imported.
+A new policy is a class in `bandits.policies`, an entry of POLICIES, and one of BANDITS for each loss it goes with.
+Classes are named as text, so that flags are checked before anything slow is imported.
 """
 
 import dataclasses
@@ -103,7 +103,7 @@ BANDITS = {
     "softmax": BanditEntry("softmax", "softmax of predicted rewards"),
     "falcon": BanditEntry("falcon", "inverse gap weighting"),
     "uniform": BanditEntry("uniform", "uniformly random actions"),
-    "greedy_ce": BanditEntry("greedy", "the same with cross entropy", cross_entropy=True),
+    "greedy_ce": BanditEntry("greedy", "best predicted action, cross entropy", cross_entropy=True),
     "epsilon_greedy_ce_unweight": BanditEntry("epsilon_greedy", "epsilon-greedy, cross entropy", cross_entropy=True),
     "epsilon_greedy_ce": BanditEntry(
         "epsilon_greedy",
