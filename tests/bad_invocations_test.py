@@ -190,6 +190,9 @@ TEXTS = {
     "configs/choice.toml": 'task_type = "emnist"\n',
     "configs/restart.toml": "restart = true\n",
     "configs/other.toml": "bandits_mu = 12\n",
+    "configs/clash.toml": 'bandits_type = "greedy"\nbandits_mu = 12\n',
+    "configs/dotted.toml": "seed.first = 1\n",
+    "configs/fraction.toml": "seed = 1.5\n",
     "configs/preset.toml": 'preset = "emnist_scratch_softmaxx"\n',
     "grids/list/grid.json": "[1]",
     "grids/old/grid.json": '{"format": 0}',
@@ -374,5 +377,5 @@ def test_the_program_ends_with_one_line_and_status_2(without_tensorflow, folder,
     status = 1 if answer.startswith("Failure: ") else 2
     assert (done.returncode, done.stdout) == (status, ""), done.stderr
     *announced, _ = done.stderr.splitlines()
-    assert ["; results in " in line for line in announced] in ([], [True])
+    assert ["; folder " in line for line in announced] in ([], [True])
     assert answer.removeprefix("Failure: ") in done.stderr.replace(f"{folder}/", "")

@@ -22,7 +22,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "float": ((float, int), "a number"),
 }
 _TEXT = (str, "a text in quotes")
-_KINDS = {bool: "a truth value", int: "a number", float: "a number", str: "a text", list: "a list", dict: "a table"}
+_KINDS: Mapping[type, str] = {str: "a text", list: "a list", dict: "a table"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,7 +275,8 @@ class FlagSet:
         flag = self._flags[name]
         types, wanted = _TYPES.get(flag.flag_type(), _TEXT)
         if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
-            raise UsageError(f"{name} takes {wanted}, not {_KINDS.get(type(value), 'a date or time')}.")
+            found = str(value).lower() if isinstance(value, int | float) else _KINDS.get(type(value), "a date or time")
+            raise UsageError(f"{name} takes {wanted}, not {found}.")
         try:
             value = flag.parser.parse(value)
             told = next(filter(None, (complaint(value) for complaint in self._checks.get(name, ()))), None)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from data import table_report
+from data.errors import UsageError
 from optimization.study import cli, divergence, presets, run_folder, worker_flags
 from optimization.study.length import Length
 from optimization.study.metrics import Metric
@@ -235,6 +236,13 @@ def plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
+    try:
+        return _plan(study, settings)
+    except UsageError as error:
+        raise presets.located(error, settings) from error
+
+
+def _plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
     runs = []
     for name, variant in study.variants(settings):
         worker_flags.addresses(variant)
@@ -255,7 +263,7 @@ def announcement(study: Study, planned: Sequence[cli.Settings]) -> str:
     name = os.path.relpath(folder, planned[0].root_output_dir)
     many, each = (f"{len(planned)} runs of ", " each") if len(planned) > 1 else ("", "")
     what = f"{many}{chosen}{f' on {tasks}' if tasks else ''}, {rounds}{each}"
-    return f"{name}: {what}; results in {cli.shown_path(folder)}"
+    return f"{name}: {what}; folder {cli.shown_path(folder)}"
 
 
 def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None = None) -> list[Run]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -66,10 +67,18 @@ def read(path: str) -> Mapping[str, Any]:
     values.pop(_ABOUT, None)
     for name, value in values.items():
         if isinstance(value, dict):
-            raise UsageError(f"[{name}] is a heading: a config has lines flag = value alone.")
+            raise UsageError(f"{name} has parts: a config has lines flag = value alone, no [heading] and no dot.")
         if name in _NOT_IN_FILES:
             raise UsageError(f"{name} stands on the command line alone, not in a file.")
     return values
+
+
+def located(error: UsageError, settings: cli.Settings) -> UsageError:
+    """Returns an error that also says which of the flags it names are from `--config`; itself, if none is."""
+    named = [name for name in dict.fromkeys(re.findall(r"--(\w+)", str(error))) if name in settings.from_file]
+    if not named:
+        return error
+    return UsageError(f"{error} {cli.shown_path(settings.config)} gives {', '.join(f'--{name}' for name in named)}.")
 
 
 def values(name: str | None, folder: pathlib.Path) -> Mapping[str, Any]:

@@ -153,11 +153,13 @@ def run(
                 if length.rounds_per_checkpoint and round_num % length.rounds_per_checkpoint == 0:
                     save()
                     saved = round_num
-        except Failure:
+        except Failure as error:
             with contextlib.suppress(Failure):
                 if saved < round_num:
                     save()
-            raise
+            if str(folder.path) in str(error):
+                raise
+            raise Failure(f"{error} The run is in {folder.path}.") from error
         if saved < round_num:
             save()
     return Outcome(state, round_num, received[0] if received and goes_on() else None)

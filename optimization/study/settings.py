@@ -34,7 +34,8 @@ class Parameter:
         """Returns what is wrong with a value; nothing if it is sound, within float32's range."""
         if value is None:
             return ""
-        wanted = f"a number {'above' if self.above else 'of at least'} {self.low:g}"
+        kind = "number" if math.isfinite(value) else "finite number"
+        wanted = f"a {kind} {'above' if self.above else 'of at least'} {self.low:g}"
         if self.high is not None:
             wanted += f" and {'below' if self.below else 'at most'} {self.high:g}"
         is_low = value <= self.low if self.above else value < self.low

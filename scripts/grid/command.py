@@ -185,7 +185,7 @@ def program(settings: cli.Settings) -> int:
     with claim(folder, grid.binary, grid.blocks):
         points = len({run.point for run in some})
         print(
-            f"{folder.name}: {len(some)} runs of {points} points; results in {cli.shown_path(str(folder))}",
+            f"{folder.name}: {len(some)} runs of {points} points; folder {cli.shown_path(str(folder))}",
             file=sys.stderr,
             flush=True,
         )

@@ -39,7 +39,7 @@ def refusal(run):
         done = run(*arguments)
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
         *announced, line = done.stderr.splitlines()
-        assert ["; results in " in told for told in announced] in ([], [True])
+        assert ["; folder " in told for told in announced] in ([], [True])
         return line.removeprefix("Usage error: ")
 
     return answer

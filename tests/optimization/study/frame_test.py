@@ -179,10 +179,10 @@ def test_the_first_line_says_what_is_played_and_where(study, tmp_path, monkeypat
         settings = frame.flag_set(study).parse(["toy", *arguments])
         return frame.announcement(study, frame.plan(study, settings))
 
-    assert announced() == "toy_0.25: 0.25, 4 rounds; results in runs/toy_0.25"
+    assert announced() == "toy_0.25: 0.25, 4 rounds; folder runs/toy_0.25"
     many = announced("--rate=0.1,0.2", "--repeat=2", "--total_rounds=1000")
-    assert many == "toys: 4 runs of 0.1, 0.2, 1,000 rounds each; results in runs/toys"
-    assert announced("--root_output_dir=/elsewhere").endswith("; results in /elsewhere/toy_0.25")
+    assert many == "toys: 4 runs of 0.1, 0.2, 1,000 rounds each; folder runs/toys"
+    assert announced("--root_output_dir=/elsewhere").endswith("; folder /elsewhere/toy_0.25")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_study_without_flags_begins_with(binary, line):
 def test_the_first_line_comes_before_the_data(play, capsys):
     with pytest.raises(UsageError, match="--clients=13"):
         play("--clients=13")
-    assert capsys.readouterr().err.startswith("toy_0.25: 0.25, 4 rounds; results in ")
+    assert capsys.readouterr().err.startswith("toy_0.25: 0.25, 4 rounds; folder ")
 
 
 def test_presets_are_listed_and_nothing_is_played(study, play, capsys):

@@ -57,3 +57,18 @@ def test_a_bad_config_is_refused(tmp_path, text, message):
     with pytest.raises(UsageError) as caught:
         _plan(tmp_path, text)
     assert str(caught.value).removeprefix(f"{tmp_path / 'my.toml'}: ") == message
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "told"),
+    [
+        ('bandits_type = "greedy"\nbandits_mu = 12\n', [], " {} gives --bandits_mu, --bandits_type."),
+        ('bandits_type = "greedy"\n', ["--bandits_mu=12"], " {} gives --bandits_type."),
+        ("seed = 3\n", ["--bandits_type=greedy", "--bandits_mu=12"], ""),
+    ],
+)
+def test_flags_that_clash_are_told_with_the_config_that_gives_them(tmp_path, text, arguments, told):
+    with pytest.raises(UsageError) as caught:
+        _plan(tmp_path, text, *arguments)
+    clash = "--bandits_mu belongs to --bandits_type=falcon or falcon_ce, not to greedy."
+    assert str(caught.value) == clash + told.format(tmp_path / "my.toml")

@@ -377,7 +377,7 @@ def test_a_full_disk_under_the_events_is_one_line(folder, monkeypatch):
         _run(Toy(), folder)
     assert str(caught.value) == (
         "TensorBoard's events cannot be written (/runs/events.v2; No space left on device). What was written before is "
-        "kept."
+        f"kept. The run is in {folder.path}."
     )
 
 
@@ -475,8 +475,9 @@ def test_a_failure_in_a_round_is_raised_once_the_rounds_before_are_saved(folder,
         if round_num == 4:
             raise Failure("The worker died.")
 
-    with pytest.raises(Failure, match="The worker died"):
+    with pytest.raises(Failure) as caught:
         _run(Toy(fail), folder, checkpoint=100)
+    assert str(caught.value) == f"The worker died. The run is in {folder.path}."
     assert _rounds_of_checkpoints(folder) == [3]
     toy = Toy()
     _assert_as_whole(_run(toy, folder), folder, whole)

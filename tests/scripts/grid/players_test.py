@@ -21,7 +21,7 @@ def _job(folder, name, *flags, rounds=4):
 
 def _log(job):
     announced, log = (pathlib.Path(job.folder) / player.LOG_FILE).read_text().split("\n", 1)
-    assert announced.endswith(f"; results in {job.folder}")
+    assert announced.endswith(f"; folder {job.folder}")
     return log
 
 
