@@ -133,6 +133,8 @@ def load(
         action_names=tuple(action_names),
         label_counts=tuple(known.labels.values()),
         report={
+            # Of what is learned from, however the table was read: the checksum is of its file or frame.
+            "content": clients.array_checksum(encoded.values, labels, client_of_row),
             "rows": len(frame),
             "training_rows": len(train_rows),
             "held_out_rows": len(held_out_rows),

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bandits import registry, studies
+from data import frames
 from data.tasks.options import TaskOptions
 from optimization.study import run_folder
 from optimization.study.frame import Study
 from optimization.study.metrics import Metric
 from scripts import runs
+from scripts.report import names
 
 CHANCE, CEILING = "chance", "ceiling"
 CONFIDENCE = 0.95
@@ -36,18 +38,8 @@ _OF_PLAY = (
     "max_examples_per_client",
 )
 _DEPLOYMENT = ("bandits_deploy_freq", "bandits_deploy_delay")  # A bound may differ in them, and is then named.
-_CHOICES = (
-    "_type",
-    "_rule",
-    "_selection",
-    "algorithm",
-    "scenario",
-    "server_optimizer",
-)  # How flags end whose values speak for themselves.
-_SHORTER = (("bandits_", ""), ("learning_rate", "lr"), ("_freq", ""), ("total_rounds", "rounds"), ("_", " "))
-_ROUNDS = "total_rounds"
-_LONGEST_NAME = 60
-_KEY_LENGTH = 12
+_CONTENT = "content"  # In a data report: the digest of a table.
+_FRAME = "DataFrame"
 
 
 class Estimate(NamedTuple):
@@ -157,10 +149,14 @@ class Part:
         words = []
         for role in (CHANCE, CEILING):
             other = None if arm.role else self.reference(arm, role)
-            names = [name for name in _DEPLOYMENT if other and other.flags.get(name) != arm.flags.get(name)]
-            if other and names:
-                differ = ", ".join(f"{_word(name, other.flags.get(name))}, not {arm.flags.get(name)}" for name in names)
-                words.append(f"{role}: {other.name} ({differ})")
+            here = arm.flags
+            differ = [
+                f"{names.word(name, other.flags.get(name))}, not {here.get(name)}"
+                for name in _DEPLOYMENT
+                if other and other.flags.get(name) != here.get(name)
+            ]
+            if other and differ:
+                words.append(f"{role}: {other.name} ({', '.join(differ)})")
         return "; ".join(words)
 
     def place(self, arm: Arm) -> str:
@@ -191,15 +187,16 @@ def parts(found: Iterable[runs.Run]) -> list[Part]:
     """Returns the arms of runs, by study and task."""
     together: dict[tuple, list[runs.Run]] = {}
     for run in found:
-        task = tuple(str(run.flags[name]) for name in ("task_type", "data_file") if run.flags.get(name))
-        together.setdefault((_study(run), *task), []).append(run)
+        data = run.data_report.get(_CONTENT) or run.flags.get("data_file")
+        together.setdefault((_study(run), run.flags.get("task_type"), data), []).append(run)
     made = []
-    for (module, *names), some in together.items():
+    for (module, task, _), some in together.items():
         program = next((name for name, known in studies.STUDIES.items() if known == module), "")
-        title = ": ".join(filter(None, (program, " ".join(pathlib.Path(name).name for name in names))))
+        words = filter(None, (task, min(map(_table_name, some), key=lambda name: (name == _FRAME, name))))
+        title = ": ".join(filter(None, (program, " ".join(words))))
         study = studies.load(module) if module else None
         groups = _groups(some)
-        named = zip(_names(groups, study), groups, strict=True)
+        named = zip(_named(groups, study), groups, strict=True)
         arms = (Arm(name, tuple(group), _role(group[0])) for name, group in named)
         made.append(Part(title or "Runs", study, tuple(arms)))
     return made
@@ -242,13 +239,19 @@ def estimate(values: Sequence[float], *, is_share: bool = False) -> Estimate | N
 
 def differing(part: Part) -> list[str]:
     """Returns the flags in which the arms of a part differ."""
-    return _that_differ([arm.flags for arm in part.arms])
+    return names.differing([arm.flags for arm in part.arms])
 
 
 def _environment(arm: Arm) -> list[Any]:
     """Returns what says whose rewards are paid, and how long: of arms in which it differs, none bounds another."""
     shift = arm.flags.get("dist_shift_type", "bandits" if arm.flags.get("scenario") == "init_shift" else None)
     return [shift, *(arm.flags.get(name) for name in (*_OF_DATA, *_OF_PLAY))]
+
+
+def _table_name(run: runs.Run) -> str:
+    """Returns what the table of a run's data is called; empty if it has none."""
+    name = str(run.flags.get("data_file") or "")
+    return _FRAME if name.startswith(frames.PREFIX) else pathlib.Path(name).name
 
 
 def _study(run: runs.Run) -> str | None:
@@ -260,6 +263,9 @@ def _study(run: runs.Run) -> str | None:
 def _shared(run: runs.Run) -> dict[str, Any]:
     # With `resplit`, the seed of the clients is the run's.
     left_out = _FREE | ({"partition_seed"} if run.flags.get("resplit") else set())
+    left_out |= (
+        {"data_file"} if _CONTENT in run.data_report else set()
+    )  # Files and frames of one content are one table.
     return {name: value for name, value in run.flags.items() if value is not None and name not in left_out}
 
 
@@ -296,94 +302,11 @@ def _role(run: runs.Run) -> str:
     return CEILING if entry.supervised else CHANCE if entry.policy == "uniform" else ""
 
 
-def _that_differ(flags: Sequence[Mapping[str, Any]]) -> list[str]:
-    names = sorted({name for one in flags for name in one})
-    return [name for name in names if len({json.dumps(one.get(name), default=str) for one in flags}) > 1]
-
-
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
     return sum(first.get(name) != second.get(name) for name in {*first, *second})
 
 
-def _names(groups: Sequence[Sequence[runs.Run]], study: Study | None) -> list[str]:
-    """Returns what arms are called: what tells them apart, in as few flags as can be, or their folders' names."""
-    flags = [_shared(group[0]) for group in groups]
-    owners = [_owner(group[0]) for group in groups]
-    folders = runs.labels(map(_telling, owners))
-    chosen = _fewest(flags, _by_importance(flags, study))
-    named = _named(flags, chosen)
-    if len(groups) == 1 or not chosen or max(map(len, named)) > max(_LONGEST_NAME, *map(len, folders)):
-        named = folders
-    counts = Counter(named)
-    return [
-        name if counts[name] == 1 else f"{name} ({owner})"
-        for name, owner in zip(named, runs.labels(owners), strict=True)
-    ]
-
-
-def _telling(owner: pathlib.Path) -> pathlib.Path:
-    """Returns the folder whose name says what a run is: a grid's, where its only run has a hash for its name."""
-    is_hash = owner.parent.name == "runs" and len(owner.name.rpartition("-")[2]) == _KEY_LENGTH
-    return owner.parent.parent if is_hash and owner.name.startswith("run-") else owner
-
-
-def _by_importance(flags: Sequence[Mapping[str, Any]], study: Study | None) -> list[str]:
-    """Returns the flags that differ: choices first, then those that presets are known by.
-
-    The rounds, of which the results have a column, come last.
-    """
-    shown = list(study.shown_in_presets) if study else []
-
-    def rank(name: str) -> tuple:
-        values = {json.dumps(one.get(name), default=str) for one in flags}
-        is_choice = name.endswith(_CHOICES)
-        return name == _ROUNDS, not is_choice, -len(values) if is_choice else 0, name not in shown, name
-
-    return sorted(_that_differ(flags), key=rank)
-
-
-def _fewest(flags: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[str]:
-    """Returns the first flags that tell as many arms apart as all do, without numbers that others make superfluous."""
-
-    def told_apart(some: Iterable[str]) -> int:
-        some = list(some)
-        return len({json.dumps([one.get(name) for name in some], default=str) for one in flags})
-
-    chosen: list[str] = []
-    for name in names:
-        if told_apart([*chosen, name]) > told_apart(chosen):
-            chosen.append(name)
-    # The rounds make nothing else superfluous.
-    for name in [name for name in reversed(chosen) if not name.endswith((*_CHOICES, _ROUNDS))]:
-        kept = [other for other in chosen if other != _ROUNDS]
-        if told_apart(other for other in kept if other != name) == told_apart(kept):
-            chosen.remove(name)
-    return chosen
-
-
-def _named(flags: Sequence[Mapping[str, Any]], chosen: Sequence[str]) -> list[str]:
-    """Returns a name of each arm: the values of the chosen flags, without what most arms have in common."""
-    common = {}
-    for name in chosen[1:]:
-        (value, count), *_ = Counter(json.dumps(one.get(name), default=str) for one in flags).most_common()
-        if name.endswith(_CHOICES) and 2 * count > len(flags):
-            common[name] = value
-
-    def words(one: Mapping[str, Any], left_out: Mapping[str, str]) -> str:
-        kept = [name for name in chosen if name in one and left_out.get(name) != json.dumps(one[name], default=str)]
-        return ", ".join(_word(name, one[name]) for name in kept) or "default"
-
-    short, full = ([words(one, left_out) for one in flags] for left_out in (common, {}))
-    return short if len(set(short)) == len(set(full)) else full
-
-
-def _word(name: str, value: Any) -> str:
-    short = name
-    for long, shorter in _SHORTER:
-        short = short.replace(long, shorter)
-    if isinstance(value, bool):
-        return short if value else f"no {short}"
-    if isinstance(value, str):
-        text = pathlib.PurePath(value).name if "/" in value else value
-        return text if name.endswith(_CHOICES) else f"{short} {text}"
-    return f"{short} {value:g}" if isinstance(value, int | float) else f"{short} {value}"
+def _named(groups: Sequence[Sequence[runs.Run]], study: Study | None) -> list[str]:
+    """Returns what arms are called."""
+    shown = study.shown_in_presets if study else ()
+    return names.of([_shared(group[0]) for group in groups], [_owner(group[0]) for group in groups], shown)

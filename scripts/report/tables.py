@@ -238,12 +238,15 @@ def _cell(value: Any, digits: int | None = None) -> str:
 
 
 def _nested(value: Any) -> str:
-    """Returns a value of a JSON file as nested lists."""
+    """Returns a value of a JSON file as nested lists, and of objects in a list as a table."""
     if not value and isinstance(value, Mapping | list):
         return "–"
     if isinstance(value, Mapping):
         items = (f"<div><dt>{html.escape(str(name))}</dt><dd>{_nested(one)}</dd></div>" for name, one in value.items())
         return f'<dl class="nested">{"".join(items)}</dl>'
+    if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
+        heads = list(dict.fromkeys(name for one in value for name in one))
+        return _table(heads, [f"<tr>{''.join(_cell(one.get(name)) for name in heads)}</tr>" for one in value])
     if isinstance(value, list):
         return html.escape(", ".join(one if isinstance(one, str) else json.dumps(one) for one in value))
     return html.escape(value if isinstance(value, str) else json.dumps(value))

@@ -1,14 +1,16 @@
 """Tests of data.tabular: roles of columns, clients, the split, rewards, and the real tables."""
 
 import gzip
+import io
 import json
 import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from data import statistics, table_roles, tabular
+from data import frames, statistics, table_roles, tabular
 from data.errors import UsageError
 
 # Five clients; with the seed 0, client c is held out. Its values must not be learned from.
@@ -142,6 +144,7 @@ def test_examples_have_the_documented_types(clinics):
 
 def test_the_report_counts_what_was_read_and_imputed(clinics):
     assert json.loads(json.dumps(clinics.report)) == {
+        "content": "a8c510815d4f0ae0",
         "rows": 8,
         "training_rows": 6,
         "held_out_rows": 2,
@@ -161,6 +164,15 @@ def test_the_report_counts_what_was_read_and_imputed(clinics):
             {"name": "target", "use": "label", "kind": "category", "categories": 2},
         ],
     }
+
+
+def test_a_file_and_a_frame_of_one_content_are_told_to_be_the_same(write, clinics):
+    with frames.lent(pd.read_csv(io.StringIO(CLINICS))) as name:
+        frame = _load(name, "site", "target")
+    assert frame.report["content"] == clinics.report["content"]
+    assert frame.checksum != clinics.checksum
+    other = _load(write(CLINICS.replace("a,2,red,no", "a,2,red,yes")), "site", "target")
+    assert other.report["content"] != clinics.report["content"]
 
 
 def test_the_order_of_the_rows_changes_neither_features_nor_clients(write, clinics):

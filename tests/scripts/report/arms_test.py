@@ -1,5 +1,6 @@
 """Tests of scripts.report.arms."""
 
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -43,6 +44,20 @@ def test_runs_that_differ_in_their_seed_are_an_arm_wherever_they_lie():
 
 def test_a_seed_that_was_played_twice_does_not_count_twice():
     assert _names(*(_run(f"{name}/seed_{seed}", seed=seed) for name in ("a", "b") for seed in (0, 1))) == ["a", "b"]
+
+
+def test_a_table_is_one_task_whether_it_was_a_file_or_a_frame():
+    found = [
+        dataclasses.replace(_run(bandit, bandits_type=bandit, task_type="tabular", data_file=name), data_report=report)
+        for bandit, name, report in (
+            ("softmax", "/data/wine.csv", {"content": "a"}),
+            ("falcon", "dataframe:9ef2", {"content": "a"}),
+            ("greedy", "dataframe:1234", {"content": "b"}),
+        )
+    ]
+    one, other = arms.parts(found)
+    assert (one.title, [arm.name for arm in one.arms]) == ("run_federated: tabular wine.csv", ["softmax", "falcon"])
+    assert other.title == "run_federated: tabular DataFrame"
 
 
 def test_resplit_clients_are_no_difference():

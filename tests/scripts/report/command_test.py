@@ -160,12 +160,15 @@ def test_the_results_say_what_an_epsilon_assumes_and_what_is_proven(two_runs):
 
 def test_flags_that_differ_single_runs_data_and_commands_come_last(two_runs):
     config = json.loads((two_runs / "one" / "config.json").read_text())
-    (two_runs / "one" / "config.json").write_text(json.dumps(config | {"data_report": {"dropped": {"<a>": 3}}}))
+    described = [{"name": "age", "use": "feature"}, {"name": "y", "use": "label", "kind": "category"}]
+    report = {"dropped": {"<a>": 3}, "columns": described}
+    (two_runs / "one" / "config.json").write_text(json.dumps(config | {"data_report": report}))
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
-    _, flags, single = _tables(page)
+    _, flags, single, columns = _tables(page)
     assert flags == [["Arm", "--learning_rate"], ["lr 0.1", "0.1"], ["lr 0.05", "0.05"]]
     assert single[3] == ["lr 0.05", "1", "2", "0.7500", "0.8750", "0.5000", "many/seed_1"]
     assert "<dt>dropped</dt><dd>" in page
+    assert columns == [["name", "use", "kind"], ["age", "feature", "–"], ["y", "label", "category"]]
     assert "<dt>&lt;a&gt;</dt><dd>3</dd>" in page
     assert "<dt>lr 0.05</dt><dd><code>run --x=seed_0</code><p>Likewise with seed 1.</p>" in page
     assert re.findall(r"<summary>(\w.*?)</summary>", page)[-4:] == [
