@@ -176,6 +176,8 @@ TEXTS = {
     "run/words/metrics.csv": "round_num,a\n1,x\n",
     "run/twice/config.json": CONFIG,
     "run/twice/metrics.csv": "round_num,a\n1,1\n1,2\n",
+    "never_finite/config.json": CONFIG,
+    "never_finite/metrics.csv": "round_num,a\n1,inf\n2,nan\n",
     "run/no_round/config.json": CONFIG,
     "run/no_round/metrics.csv": "a,b\n1,1\n",
     "run/privacy/config.json": CONFIG,

@@ -38,7 +38,7 @@ _OF_PLAY = (
     "max_examples_per_client",
 )
 _DEPLOYMENT = ("bandits_deploy_freq", "bandits_deploy_delay")  # A bound may differ in them, and is then named.
-_CONTENT = "content"  # In a data report: the digest of a table.
+CONTENT = "content"  # In a data report: the digest of a table.
 _FRAME = "DataFrame"
 
 
@@ -187,7 +187,7 @@ def parts(found: Iterable[runs.Run]) -> list[Part]:
     """Returns the arms of runs, by study and task."""
     together: dict[tuple, list[runs.Run]] = {}
     for run in found:
-        data = run.data_report.get(_CONTENT) or run.flags.get("data_file")
+        data = run.data_report.get(CONTENT) or run.flags.get("data_file")
         together.setdefault((_study(run), run.flags.get("task_type"), data), []).append(run)
     made = []
     for (module, task, _), some in together.items():
@@ -263,9 +263,7 @@ def _study(run: runs.Run) -> str | None:
 def _shared(run: runs.Run) -> dict[str, Any]:
     # With `resplit`, the seed of the clients is the run's.
     left_out = _FREE | ({"partition_seed"} if run.flags.get("resplit") else set())
-    left_out |= (
-        {"data_file"} if _CONTENT in run.data_report else set()
-    )  # Files and frames of one content are one table.
+    left_out |= {"data_file"} if CONTENT in run.data_report else set()  # Files and frames of one content are one table.
     return {name: value for name, value in run.flags.items() if value is not None and name not in left_out}
 
 

@@ -87,11 +87,15 @@ def _seconds(run: Run) -> float | None:
 def data(part: Part) -> str:
     """Returns what became of the data, once for all arms of which it is the same; empty where nothing is recorded."""
     together: dict[str, list[str]] = {}
+    reports: dict[str, Mapping[str, Any]] = {}
     for arm in part.arms:
         if report := arm.runs[0].data_report:
-            together.setdefault(json.dumps(report), []).append(arm.name)
+            # Of one content, a file's report has its form, and a frame's has none.
+            key = str(report.get(arms.CONTENT) or json.dumps(report))
+            together.setdefault(key, []).append(arm.name)
+            reports.setdefault(key, report)
     whose = ("" if len(together) == 1 else f"<h4>{html.escape(', '.join(names))}</h4>" for names in together.values())
-    return "".join(head + _nested(json.loads(report)) for head, report in zip(whose, together, strict=True))
+    return "".join(head + _nested(report) for head, report in zip(whose, reports.values(), strict=True))
 
 
 def commands(part: Part) -> str:

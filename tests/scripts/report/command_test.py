@@ -179,6 +179,15 @@ def test_flags_that_differ_single_runs_data_and_commands_come_last(two_runs):
     ]
 
 
+def test_the_data_of_a_file_and_a_frame_of_one_content_is_told_once(two_runs):
+    for name, form in (("one", {"separator": "comma"}), ("many/seed_0", {})):
+        path = two_runs / name / "config.json"
+        report = {"content": "a", "form": form}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"data_report": report}))
+    _, page = _report(two_runs, two_runs / "one", two_runs / "many" / "seed_0")
+    assert page.count("<dt>content</dt>") == 1
+
+
 def test_metrics_of_any_study_are_shown_as_it_declares_them(two_runs):
     columns = studies.load("bandits.ads.run_ads").columns
     table = pd.DataFrame([[1, *range(len(columns))], [2, *range(1, 1 + len(columns))]], columns=["round_num", *columns])
