@@ -116,6 +116,7 @@ def test_a_worker_that_dies_ends_the_run_with_a_clear_error(tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "TFF's worker died (exit status -9)" in errors
+    assert f"The run is in {tmp_path}" in errors
 
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
