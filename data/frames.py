@@ -8,6 +8,8 @@ import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from data.errors import UsageError
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -31,9 +33,31 @@ def find(name: str) -> "pd.DataFrame | None":
     return _lent.get(name)
 
 
+def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFrame":
+    """Returns a frame with numbered rows: an index that has a name is a column, and plain row numbers are no content.
+
+    Args:
+      frame: It is not changed.
+      path: What messages call it.
+
+    Raises:
+      UsageError: If the index is named like a column.
+    """
+    try:
+        return frame.reset_index(drop=all(name is None for name in frame.index.names))
+    except ValueError as error:
+        raise UsageError(
+            f"The index of {path} is named like a column ({error}): rename it, or drop it by reset_index(drop=True)."
+        ) from error
+
+
 def checksum(frame: "pd.DataFrame") -> str:
-    """Returns a digest of a frame's columns, their types, its index and all values; of equal frames it is the same."""
-    named = frame.reset_index(drop=all(name is None for name in frame.index.names))  # Plain row numbers are no content.
+    """Returns a digest of a frame's columns, their types, its index and all values; of equal frames it is the same.
+
+    Raises:
+      UsageError: See `with_index`.
+    """
+    named = with_index(frame)
     digest = hashlib.sha256(repr(named.shape).encode())
     for place, name in enumerate(named.columns):
         column = named.iloc[:, place]

@@ -142,7 +142,7 @@ def of_frame(frame: "pd.DataFrame", path: str, missing: Sequence[str] = (), text
       UsageError: If it is empty, or two columns have one name.
     """
     # The client column may have been saved as the index.
-    frame = frame.reset_index(drop=all(name is None for name in frame.index.names))
+    frame = frames.with_index(frame, path)
     if frame.empty:
         raise UsageError(f"{path} is empty: --data_file must have named columns and at least one row.")
     frame.columns = [str(name).strip() for name in frame.columns]

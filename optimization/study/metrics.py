@@ -58,6 +58,10 @@ class Metric(str):
         metric.deployed, metric.diverged, metric.share, metric.formerly = deployed, diverged, share, formerly
         return metric
 
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        """Returns what `__new__` needs to copy it; `pickle` and `copy` set all else."""
+        return str(self), self.about
+
 
 SECONDS = Metric("seconds", "Seconds a round", better="down", drawn=True)  # Written by the runner, whatever the study.
 

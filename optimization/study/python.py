@@ -11,6 +11,7 @@ import contextvars
 import os
 import pathlib
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _TABLE = "table"
 _HELP = "./scripts/python -m {} --help"
+_MOST_WHOLE = 1 << 53
 _Result = TypeVar("_Result")
 _playing = threading.Lock()  # There is one worker, and what is compiled is shared.
 _pids: set[int] = set()  # The process that has played, and those it was forked from.
@@ -57,7 +59,7 @@ def run(study: frame.Study, given: Mapping[str, Any]) -> results.Run | results.R
         if name not in known:
             hint = hints.told(hints.near(name, [_TABLE, *known]), f"{_HELP.format(_module(study))} lists all.")
             raise UsageError(f"{name} is no setting of this study: {hint}")
-    if "list_presets" in given:
+    if given.pop("list_presets", False):
         raise UsageError(f"--list_presets is for the command line: ./scripts/python -m {_module(study)} --list_presets")
     if table is not None:
         given = _with_table(given, table, known)
@@ -121,21 +123,37 @@ def _play(
 
 
 def load(folder: str | os.PathLike, studies: Iterable[Sequence[Metric]]) -> results.Run | results.Runs:
-    """Reads a run's folder, or all runs of a folder; seeds that have not finished a round are left out.
+    """Reads a run's folder, or all runs of a folder; seeds that have not begun are left out.
+
+    So are runs that cannot be read, such as in their first round, with a warning that names them, if others can.
 
     Args:
       folder: The folder.
       studies: See `results.read`.
 
+    Returns:
+      The run, if it is one, or a sequence.
+
     Raises:
-      UsageError: If there is none, or a file is missing or damaged.
+      UsageError: If there is none, or none can be read.
     """
+    if not isinstance(folder, str | os.PathLike) or "\0" in str(folder):
+        raise UsageError(f"load takes the path of a folder, not {folder!r}.")
     path = pathlib.Path(cli.user_path(os.fspath(folder)))
     folders = [one for group in results.find(path).values() for one in group if (one / "metrics.csv").is_file()]
     if not folders:
         raise UsageError(f"{path} holds no metrics.csv; has the run begun?")
     columns = list(studies)
-    found = [results.read(one, columns) for one in folders]
+    found, unread = [], []
+    for one in folders:
+        try:
+            found.append(results.read(one, columns))
+        except UsageError as error:
+            unread.append(error)
+    if not found:
+        raise unread[0]
+    for reason in unread:
+        warnings.warn(f"A run is left out: {reason}", stacklevel=3)  # Where `bandits.load` is called.
     return found[0] if len(found) == 1 else results.Runs(found)
 
 
@@ -153,10 +171,12 @@ def _text(name: str, value: Any) -> str:
         value = value.tolist()
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, str | int | float):
-        return str(value)
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < _MOST_WHOLE:
+        value = int(value)  # 1e3 rounds.
+    if isinstance(value, str | int | float | os.PathLike):
+        text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+        if isinstance(text, str) and "\0" not in text:
+            return text
     if isinstance(value, list | tuple | range) and not any(isinstance(one, list | tuple) for one in value):
         return cli.joined([_text(name, one) for one in value])
     raise UsageError(

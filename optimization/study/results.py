@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _ASIDE = re.compile(r"before_restart_\d+")  # What `--restart` moved aside.
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Run:
-    """What a run's folder says.
+    """What a run's folder says. It is equal to itself alone.
 
     Attributes:
       folder: The folder.
@@ -46,7 +46,8 @@ class Run:
     columns: Sequence[Metric] = ()
 
     def __repr__(self) -> str:
-        return f"<run {self.folder}, {int(self.metrics['round_num'].iloc[-1])} rounds>"
+        last = int(self.metrics["round_num"].iloc[-1])
+        return f"<run {self.folder}, {last} round{'s' * (last != 1)}>"
 
     @property
     def weights(self) -> "dict[str, np.ndarray] | None":
@@ -100,7 +101,7 @@ class Runs(Sequence[Run]):
                 table.insert(0, "run", label)
                 table.insert(1, "seed", run.flags.get("seed"))
                 parts.append(table)
-        return pd.concat(parts, ignore_index=True)
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["run", "seed"])
 
     def _groups(self) -> dict[str, list[Run]]:
         """Returns the runs by what they are called; seeds of one run are together."""
@@ -113,10 +114,12 @@ class Runs(Sequence[Run]):
         """Draws metrics over rounds, the mean and the range of seeds; without names, those that matter to the study.
 
         Raises:
-          UsageError: If one of them is not among the metrics.
+          UsageError: If one of them is not among the metrics, or there is no run.
         """
         from optimization.study import panels
 
+        if not self._runs:
+            raise UsageError("There are no runs to draw.")
         present = dict.fromkeys(column for run in self._runs for column in run.metrics if column != "round_num")
         if unknown := [name for name in names if name not in present]:
             raise UsageError(f"There is no metric {unknown[0]}: there are {', '.join(present)}.")

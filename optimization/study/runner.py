@@ -168,4 +168,5 @@ def run(
 def _progress(total_rounds: int, first: int, label: str) -> tqdm.tqdm:
     # Notebooks show a bar of text, too; files and pipes get none.
     hidden = False if type(sys.stderr).__module__.startswith("ipykernel") else None
+    hidden = hidden if sys.stderr else True  # Programs without a terminal may have none.
     return tqdm.tqdm(total=total_rounds, initial=first, desc=label, unit="round", disable=hidden, dynamic_ncols=True)

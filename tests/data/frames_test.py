@@ -72,3 +72,12 @@ def test_a_frame_is_let_go_after_the_loan():
     assert gone() is None
     with pytest.raises(UsageError, match=f"--data_file={name} was a DataFrame of Python's"):
         table_file.read(name)
+
+
+@pytest.mark.parametrize("named", [lambda frame: frame.set_index("text", drop=False), lambda f: f.rename_axis("text")])
+def test_an_index_named_like_a_column_is_refused(named):
+    refused = r"The index of the DataFrame is named like a column \(cannot insert text, already exists\): rename it, or"
+    with pytest.raises(UsageError, match=refused), frames.lent(named(_frame())):
+        pass
+    with pytest.raises(UsageError, match=refused):
+        table_file.of_frame(named(_frame()), "the DataFrame")

@@ -1,10 +1,12 @@
 """Tests of optimization.study.python: the studies from Python, as `bandits.run` and its like."""
 
 import asyncio
+import copy
 import gc
 import json
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 import threading
@@ -51,6 +53,7 @@ def test_importing_bandits_loads_nothing_slow():
         ({"total_rounds": 2.5}, "--total_rounds=2.5: invalid literal for int"),
         ({"total_rounds": 0}, "--total_rounds=0: 0 is not a positive integer"),
         ({"importance_weighting": "perhaps"}, "--importance_weighting=perhaps"),
+        ({"root_output_dir": "a\0b"}, "--root_output_dir takes a number, a text, a path"),
         ({"seed": {}}, "--seed takes a number, a text, a path, True or False, or a list of such, not a dict"),
         ({"bandits_epsilon": 0.1}, "--bandits_epsilon belongs to --bandits_type="),
         ({"list_presets": True}, "--list_presets is for the command line"),
@@ -63,7 +66,7 @@ def test_importing_bandits_loads_nothing_slow():
 )
 def test_bad_settings_are_answered_as_flags_are(flags, answer, tmp_path):
     with pytest.raises(UsageError, match=answer):
-        bandits.run(root_output_dir=tmp_path, **flags)
+        bandits.run(**{"root_output_dir": tmp_path} | flags)
     assert not any(tmp_path.iterdir())
 
 
@@ -91,6 +94,54 @@ def test_a_run_of_an_earlier_format_is_read_by_todays_names(tmp_path):
     assert list(runs.metrics["seed"]) == [3, 10]
     assert (runs[0].command, runs[0].privacy, runs[0].weights) == ("run 'a b'", {}, None)
     assert runs.plot()._repr_png_()
+
+
+def _left_by_ads(path: pathlib.Path, rows: int = 1) -> None:
+    columns = ["round_num", *studies.load("bandits.ads.run_ads").columns]
+    path.mkdir(parents=True)
+    table = pd.DataFrame([[1, *[0.5] * (len(columns) - 1)]] * rows, columns=columns)
+    table.to_csv(path / "metrics.csv", index=False)
+    (path / "config.json").write_text(json.dumps({"flags": {"seed": 1}, "command": "run"}))
+
+
+def test_runs_that_cannot_be_read_are_left_out_with_a_warning(tmp_path):
+    _left_by_ads(tmp_path / "whole")
+    _left_by_ads(tmp_path / "first_round", rows=0)
+    with pytest.warns(UserWarning, match="A run is left out: .*first_round/metrics.csv has no finished round") as told:
+        assert repr(bandits.load(tmp_path)) == f"<run {tmp_path / 'whole'}, 1 round>"
+    assert told[0].filename == __file__
+    with pytest.raises(UsageError, match=r"first_round/metrics.csv has no finished round yet"):
+        bandits.load(tmp_path / "first_round")
+
+
+def test_runs_are_copied_compared_and_pickled(tmp_path):
+    _left_by_ads(tmp_path / "one")
+    _left_by_ads(tmp_path / "other")
+    runs = bandits.load(tmp_path)
+    for copied in (pickle.loads(pickle.dumps(runs)), copy.deepcopy(runs)):
+        pd.testing.assert_frame_equal(copied.metrics, runs.metrics)
+        assert [vars(one) for one in copied[0].columns] == [vars(one) for one in runs[0].columns]
+    assert (runs[0] == runs[0], runs[0] == runs[1], len({*runs, *runs})) == (True, False, 2)
+
+
+def test_of_no_runs_there_is_an_empty_table_and_no_plot(tmp_path):
+    _left_by_ads(tmp_path / "one")
+    _left_by_ads(tmp_path / "other")
+    none = bandits.load(tmp_path)[:0]
+    assert (list(none.metrics.columns), len(none.metrics)) == (["run", "seed"], 0)
+    with pytest.raises(UsageError, match="There are no runs to draw"):
+        none.plot()
+
+
+@pytest.mark.parametrize("folder", [None, 3, b"runs", "a\0b"])
+def test_what_is_no_path_is_refused(folder):
+    with pytest.raises(UsageError, match="load takes the path of a folder, not "):
+        bandits.load(folder)
+
+
+def test_whole_numbers_may_be_written_as_fractions():
+    with pytest.raises(UsageError, match="--repeat=600 is more than 500 runs"):
+        bandits.run(seed=1e3, repeat=np.float64(600), list_presets=False)
 
 
 # What is played.
