@@ -17,8 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 PACKAGES = ("bandits", "optimization", "scripts")  # Programs of `data`, which knows no `interruption`, import little.
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WORDS = {signal.SIGINT: "Interrupted.\n", signal.SIGTERM: "Terminated.\n"}
-# A module that takes long to import, and swallows every exception meanwhile. Its naps are short: a signal that comes just
-# before a sleep begins is answered when it ends.
+# A module that takes long to import, and swallows every exception meanwhile. Its naps are short: a signal that comes
+# just before a sleep begins is answered when it ends.
 SLOW = """
 import time
 print("importing", flush=True)
