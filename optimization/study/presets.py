@@ -1,6 +1,7 @@
 """Flags in files: published settings by name, in a folder `presets/` beside each experiment binary, and one's own."""
 
 import dataclasses
+import functools
 import pathlib
 import re
 import tomllib
@@ -40,7 +41,8 @@ def define(flags: cli.FlagSet) -> None:
     flags.switch("list_presets", False, "print the names of all presets, and end")
 
 
-def load(folder: pathlib.Path) -> dict[str, Preset]:
+@functools.cache  # Each of many runs asks whether its preset sets a flag.
+def load(folder: pathlib.Path) -> Mapping[str, Preset]:
     """Returns all presets of a folder by name, in the order of its files."""
     found = {}
     for path in sorted(folder.glob("*.toml")):

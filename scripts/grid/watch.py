@@ -43,17 +43,19 @@ def state(outcomes: Collection[Outcome], folder: pathlib.Path, *, smallest: bool
       folder: Folder of all runs.
       smallest: Whether less of the metric is better.
     """
-    settled = [one for one in outcomes if one.status == results.FAILED or one.rounds >= one.run.rounds]
-    playing = [one for one in outcomes if one not in settled]
-    done = sum(one.run.rounds for one in settled)
-    done += sum(min(last_round(folder / one.run.name), one.run.rounds) for one in playing)
+    settled = done = 0
+    for one in outcomes:
+        if one.status == results.FAILED or one.rounds >= one.run.rounds:
+            settled, done = settled + 1, done + one.run.rounds
+        else:
+            done += min(last_round(folder / one.run.name), one.run.rounds)
     ranked = results.rank(list(outcomes), smallest=smallest, apart=False).get("", [])
     best = ""
     if ranked and not math.isnan(ranked[0].mean):
         name = ranked[0].outcomes[0].run.point[:-_KEY]
         best = f"best {ranked[0].mean:.4f}: {name[:_MOST_LETTERS]}"
     total = sum(one.run.rounds for one in outcomes)
-    return State(done, total, f"{len(settled)}/{len(outcomes)} runs", best)
+    return State(done, total, f"{settled}/{len(outcomes)} runs", best)
 
 
 def last_round(folder: pathlib.Path) -> int:

@@ -120,21 +120,26 @@ def _summary(found: Found, parts: Sequence[Part]) -> str:
     if found.problems:
         items = "".join(f"<li>{html.escape(problem)}</li>" for problem in found.problems)
         text += f'<div class="problems">Left out:<ul>{items}</ul></div>'
-    if diverged := list(_diverged(parts)):
-        items = "".join(f"<li>{html.escape(words)}</li>" for words in diverged[:_MOST_DIVERGED])
-        rest = f"and {len(diverged) - _MOST_DIVERGED:,} more runs" if len(diverged) > _MOST_DIVERGED else ""
-        text += f'<div class="problems">Not to be trusted:<ul>{items}</ul>{rest}</div>'
+    told = list(_diverged(parts))
+    for heading, lines in (
+        ("Not to be trusted", [line for line, is_lost in told if is_lost]),
+        ("Some clients diverged", [line for line, is_lost in told if not is_lost]),
+    ):
+        if lines:
+            items = "".join(f"<li>{html.escape(line)}</li>" for line in lines[:_MOST_DIVERGED])
+            rest = f"and {len(lines) - _MOST_DIVERGED:,} more runs" if len(lines) > _MOST_DIVERGED else ""
+            text += f'<div class="problems">{heading}:<ul>{items}</ul>{rest}</div>'
     return text
 
 
-def _diverged(parts: Iterable[Part]) -> Iterator[str]:
-    """Yields what is to say of runs whose training diverged, a line each."""
+def _diverged(parts: Iterable[Part]) -> Iterator[tuple[str, bool]]:
+    """Yields what is to say of runs in which clients diverged, a line each, and whether the whole run is lost."""
     for part in parts:
         for arm in part.arms:
             for run in arm.runs:
                 if told := divergence.told(run.metrics, run.columns):
                     seed = f" (seed {run.flags.get('seed')})" if len(arm.runs) > 1 else ""
-                    yield f"{arm.name}{seed}: {told}"
+                    yield f"{arm.name}{seed}: {told}", divergence.is_lost(run.metrics, run.columns, run.flags)
 
 
 def _number(count: int, what: str) -> str:

@@ -252,6 +252,14 @@ def test_diverged_runs_stand_among_the_problems(two_runs):
     assert problem.startswith("lr 0.05 (seed 1): Training diverged: in 1 of 2 rounds, 3 updates in all were not finite")
 
 
+def test_a_run_that_ended_sound_is_not_called_untrustworthy(two_runs):
+    path = two_runs / "many" / "seed_1" / "metrics.csv"
+    pd.read_csv(path).assign(**{metrics.NONFINITE_CLIENTS: [3, 0]}).to_csv(path, index=False)
+    _, page = _report(two_runs, two_runs / "one", two_runs / "many")
+    assert "Some clients diverged:<ul><li>lr 0.05 (seed 1): Training diverged: in 1 of 2 rounds" in page
+    assert "Not to be trusted" not in page
+
+
 def test_a_run_that_is_named_twice_counts_once(two_runs, monkeypatch):
     monkeypatch.chdir(two_runs)
     (two_runs / "link").symlink_to(two_runs / "many")
