@@ -7,16 +7,36 @@ code runs on server tensors, on a client's variables and in a test.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy.special
 import tensorflow as tf
 
 from data import keys, text
 
 Weights = tuple[np.ndarray, ...]
 FeatureSpec = tf.TensorSpec | text.Bags
+
+
+def _uniform(draw: np.random.Generator, ends: int, shape: Sequence[int]) -> np.ndarray:
+    limit = math.sqrt(6 / ends)
+    return draw.uniform(-limit, limit, shape)
+
+
+def _normal(draw: np.random.Generator, ends: int, shape: Sequence[int]) -> np.ndarray:
+    low, high = scipy.special.ndtr((-2, 2))
+    of_cut = math.sqrt(1 - 4 * math.exp(-2) / math.sqrt(2 * math.pi) / (high - low))  # Deviation left by the cut.
+    return math.sqrt(2 / ends) / of_cut * scipy.special.ndtri(draw.uniform(low, high, shape))
+
+
+# (generator, number of inputs and outputs, shape) -> kernel: Glorot and Bengio 2010, as Keras draws them; or zeros.
+INITIAL_WEIGHTS: Mapping[str, Callable[[np.random.Generator, int, Sequence[int]], np.ndarray]] = {
+    "glorot_uniform": _uniform,
+    "glorot_normal": _normal,
+    "zeros": lambda draw, ends, shape: np.zeros(shape),
+}
 
 
 class Terms(NamedTuple):
@@ -43,6 +63,7 @@ class Model:
         those of `forward`.
       terms: (features, int32 [batch] actions) -> `Terms` of each weight array: the output of that action is their sum.
         None where a model is not linear in its weights, or reads most of them for one action.
+      kernels: How kernels are drawn, one of INITIAL_WEIGHTS.
     """
 
     shapes: dict[str, tuple[int, ...]]
@@ -50,6 +71,7 @@ class Model:
     flops: int
     training: Callable[[Sequence[tf.Tensor], tf.Tensor, tf.Tensor], tf.Tensor] | None = None
     terms: Callable[[tf.Tensor, tf.Tensor], Sequence[Terms]] | None = None
+    kernels: str = "glorot_uniform"
 
     @property
     def specs(self) -> tuple[tf.TensorSpec, ...]:
@@ -57,7 +79,7 @@ class Model:
         return tuple(tf.TensorSpec(shape) for shape in self.shapes.values())
 
     def initial_weights(self, seed: int) -> Weights:
-        """Draws Glorot-uniform kernels, biases and offsets of zero and scales of one, Keras' defaults.
+        """Draws kernels, as `kernels` says; biases and offsets are zero, scales one. If Glorot-uniform, as Keras does.
 
         Args:
           seed: Seed of the draw.
@@ -71,9 +93,8 @@ class Model:
             if len(shape) == 1:
                 weights.append(np.full(shape, name.endswith("scale"), np.float32))
                 continue
-            field = math.prod(shape[:-2])
-            limit = math.sqrt(6 / (field * (shape[-2] + shape[-1])))
-            weights.append(draw.uniform(-limit, limit, shape).astype(np.float32))
+            ends = math.prod(shape[:-2]) * (shape[-2] + shape[-1])
+            weights.append(INITIAL_WEIGHTS[self.kernels](draw, ends, shape).astype(np.float32))
         return tuple(weights)
 
 
@@ -95,6 +116,17 @@ def mlp(num_features: int, hidden: Sequence[int], num_outputs: int) -> Model:
 
     flops = sum(2 * a * b for a, b in itertools.pairwise(sizes))
     return Model(shapes, forward, flops)
+
+
+def linear_l2(num_features: int, num_outputs: int) -> Model:
+    """Returns the linear model with bias of features that are scaled to an L2 norm of 1; zeros stay zeros."""
+    linear = mlp(num_features, (), num_outputs)
+
+    def forward(weights, features):
+        rows = tf.reshape(features, [-1, num_features])
+        return linear.forward(weights, tf.math.divide_no_nan(rows, tf.norm(rows, axis=1, keepdims=True)))
+
+    return dataclasses.replace(linear, forward=forward)
 
 
 class _Convolution(NamedTuple):

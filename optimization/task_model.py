@@ -1,5 +1,7 @@
 """A task as TensorFlow sees it: its model, and the types of several examples."""
 
+import dataclasses
+
 import tensorflow as tf
 
 from data import tasks, text
@@ -8,7 +10,8 @@ from optimization import models
 
 def build(task: tasks.Task) -> models.Model:
     """Returns the task's model."""
-    return getattr(models, task.model)(**task.model_arguments)
+    model = getattr(models, task.model)(**task.model_arguments)
+    return dataclasses.replace(model, kernels=task.initial_weights)
 
 
 def feature_spec(task: tasks.Task) -> models.FeatureSpec:

@@ -25,6 +25,7 @@ class Task:
       feature_spec: (shape, dtype name) of one example's features, after `normalise`; or `text.Bags`.
       model: Name of a function in `optimization.models`.
       model_arguments: Its arguments.
+      initial_weights: How its kernels are drawn, one of `models.INITIAL_WEIGHTS`.
       rewards: float32 [labels, actions] by phase: `exact` without a shift, `init` in the initial training of a
         shift, `bandits` after it. A task without the latter two has no init_shift scenario.
       normalise: Features as the data has them -> as the model takes them.
@@ -44,6 +45,7 @@ class Task:
     model: str
     model_arguments: Mapping[str, Any]
     rewards: Mapping[str, np.ndarray]
+    initial_weights: str = "glorot_uniform"
     normalise: Callable[[Any], Features] = lambda raw: raw
     report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     multi_label: bool = False
@@ -94,24 +96,37 @@ def characters(options: TaskOptions) -> dict[str, np.ndarray]:
     return rewards.character_rewards(reference_code=options.is_published)
 
 
+# Where the published program of the bandits' study starts the models that it has in common with this one.
+_PUBLISHED_WEIGHTS = {"cnn": "glorot_normal", "linear_l2": "zeros"}
+
+
 def image_model(
     options: TaskOptions, default: str, shape: tuple[int, ...], num_outputs: int, hidden: Sequence[int] = (64,)
 ) -> dict[str, Any]:
-    """Returns `Task.model` and `Task.model_arguments` of images.
+    """Returns `Task.model`, `Task.model_arguments` and `Task.initial_weights` of images.
 
     Args:
-      options: Options; `model` and `norm` count.
+      options: Options; `model`, `norm`, `initial_weights` and `variant` count.
       default: The task's model, where the options name none.
       shape: Height, width and channels.
       num_outputs: Outputs.
       hidden: Hidden layers of the model `mlp`.
 
     Raises:
-      UsageError: If the model does not take such images.
+      UsageError: If the model does not take such images, or cannot learn from such weights.
     """
     name = options.model or default
+    published = _PUBLISHED_WEIGHTS.get(name) if options.is_published else None
+    weights = options.initial_weights or published or "glorot_uniform"
+    if weights == "zeros" and not name.startswith("linear"):
+        raise UsageError(
+            f"--initial_weights=zeros has no slope in the hidden layers of --model={name}, which would never learn: it "
+            "goes with linear or linear_l2."
+        )
     arguments: dict[str, Any] = {"num_outputs": num_outputs}
-    if name in ("linear", "mlp"):
+    if name == "linear_l2":
+        arguments |= {"num_features": math.prod(shape)}
+    elif name in ("linear", "mlp"):
         arguments |= {"num_features": math.prod(shape), "hidden": tuple(hidden) if name == "mlp" else ()}
         name = "mlp"
     elif name == "resnet18":
@@ -121,4 +136,4 @@ def image_model(
             f"--model={name} takes images of 28 x 28 x 1, not of {' x '.join(map(str, shape))}: choose resnet18, mlp "
             "or linear."
         )
-    return {"model": name, "model_arguments": arguments}
+    return {"model": name, "model_arguments": arguments, "initial_weights": weights}

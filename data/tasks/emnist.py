@@ -29,5 +29,11 @@ def load(options: TaskOptions) -> tasks.Task:
         feature_spec=((28, 28, 1), "float32"),
         rewards=phases,
         normalise=handwriting.normalise if train else lambda pixels: pixels,
-        **tasks.image_model(options, "linear" if options.task_type in _LINEAR else "cnn", (28, 28, 1), num_actions),
+        **tasks.image_model(options, _model(options), (28, 28, 1), num_actions),
     )
+
+
+def _model(options: TaskOptions) -> str:
+    if options.task_type not in _LINEAR:
+        return "cnn"
+    return "linear_l2" if options.is_published else "linear"

@@ -22,6 +22,7 @@ class TaskOptions:
 
       model: Images, tables: name of the model; None for the task's.
       norm: Normalisation of a ResNet, `group` or `batch`.
+      initial_weights: Images: how kernels are drawn, one of `models.INITIAL_WEIGHTS`; None for the task's way.
 
       partition_clients: Made clients: how many.
       partition_seed: Made clients: seed of their examples.
@@ -39,7 +40,8 @@ class TaskOptions:
       ignore_columns: Table: columns that are left out, separated by commas.
       category_columns: Table: features that are categories, whatever they hold.
       missing_values: Table: texts that are missing values besides the usual ones.
-      init_labels: Table: labels that the initial training of a shift pays for; None for half.
+      init_labels: Table, posts: labels or tags that the initial training of a shift pays for; None for half of the
+        labels, and for the study's number of tags.
     """
 
     task_type: str
@@ -56,6 +58,7 @@ class TaskOptions:
 
     model: str | None = None
     norm: str = "group"
+    initial_weights: str | None = None
 
     partition_clients: int = 100
     partition_seed: int = 0

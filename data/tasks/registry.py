@@ -32,11 +32,15 @@ class TaskEntry:
 DEFAULTS = {"max_words": 200, "max_examples_per_client": 0}
 _SMALL_POPULATION = {"max_examples_per_client": 100}
 _MADE_IMAGES = {"partition_clients": 100, "partition_alpha": 0.3}
-_MODEL = frozenset({"model", "norm"})
+_WEIGHTS = frozenset({"initial_weights"})
+_MODEL = _WEIGHTS | {"model", "norm"}
 _IMAGES = _MODEL | {"partition_clients", "partition_seed", "partition_alpha", "partition_examples"}
 _TEXT = frozenset(
-    {"num_tags", "vocabulary_size", "max_words", "text_normalisation", "keep_untagged", "public_statistics"}
+    {"num_tags", "vocabulary_size", "max_words", "text_normalisation", "keep_untagged", "init_labels"}
+    | {"public_statistics"}
 )
+# The learning rates belong to this one: with the mean, features and steps are ten times smaller.
+_L2_TEXT = {"text_normalisation": "l2"}
 _TABLE = frozenset(
     {"data_file", "client_column", "label_column", "reward_columns", "feature_columns"}
     | {"ignore_columns", "category_columns", "missing_values"}
@@ -50,8 +54,8 @@ TASKS = {
         _MODEL,
     ),
     "emnist_digits": TaskEntry("data.tasks.emnist", "federated EMNIST digits, 3383 writers, 10 actions, CNN", _MODEL),
-    "emnist62_linear": TaskEntry("data.tasks.emnist", "emnist_chars with a linear model"),
-    "emnist10_linear": TaskEntry("data.tasks.emnist", "emnist_digits with a linear model"),
+    "emnist62_linear": TaskEntry("data.tasks.emnist", "emnist_chars with a linear model", _WEIGHTS),
+    "emnist10_linear": TaskEntry("data.tasks.emnist", "emnist_digits with a linear model", _WEIGHTS),
     "unipen62": TaskEntry(
         "data.tasks.handwriting",
         "UNIPEN characters, 211 writers, 62 actions, CNN; needs --data_dir",
@@ -92,14 +96,13 @@ TASKS = {
         "data.tasks.stackoverflow",
         "TFF's Stack Overflow, 342,477 users, the 50 top tags as actions, linear",
         _TEXT,
-        {"max_words": 256, "max_examples_per_client": 256},
+        _L2_TEXT | {"max_words": 256, "max_examples_per_client": 256},
     ),
     "stackexchange_tag": TaskEntry(
         "data.tasks.stackexchange",
         "posts of Stack Exchange sites by user, the 50 top tags, linear; needs --data_dir",
         _TEXT,
-        # The learning rates belong to this one: with the mean, features and steps are ten times smaller.
-        {"text_normalisation": "l2"},
+        _L2_TEXT,
     ),
     "tabular": TaskEntry(
         "data.tasks.tabular",

@@ -5,6 +5,8 @@ Classes of the character tasks are in EMNIST's order: 0-9, A-Z (10-35), a-z (36-
 
 import numpy as np
 
+from data.errors import UsageError
+
 _UPPER = np.arange(10, 36)
 _LOWER = np.arange(36, 62)
 
@@ -37,26 +39,34 @@ def character_rewards(*, reference_code: bool = False) -> dict[str, np.ndarray]:
     return {"exact": exact(62), "init": init, "bandits": bandits}
 
 
-def tag_rewards(counts: np.ndarray, *, reference_code: bool = False) -> dict[str, np.ndarray]:
+def tag_rewards(
+    counts: np.ndarray, *, reference_code: bool = False, initial_tags: int | None = None
+) -> dict[str, np.ndarray]:
     """Returns the rewards of tag prediction by phase (Agarwal et al. 2023, section 4.2, init-shift).
 
-    Without a shift, a tag of the post pays 1. The initial training pays for the 10 most frequent tags only; the bandits
+    Without a shift, a tag of the post pays 1. The initial training pays for the most frequent tags only; the bandits
     are paid inversely to the tag's frequency in the corpus, scaled to 1 for the most frequent tag.
 
     Args:
       counts: int [tags], posts that have the tag, from the most to the least frequent.
-      reference_code: Follow the published program instead: the initial training pays for 30 tags.
+      reference_code: Follow the published program instead of the paper.
+      initial_tags: Tags that the initial training pays for; None for the paper's 10, or for three fifths of them (30 of
+        50), as the published program has it.
 
     Returns:
       float32 [tags, tags], zero off the diagonal, for each of `exact`, `init` and `bandits`.
 
     Raises:
+      UsageError: If there are fewer tags.
       ValueError: If a count is below 1, or the counts increase.
     """
     counts = np.asarray(counts)
     if counts.min() < 1 or (np.diff(counts) > 0).any():
         raise ValueError(f"Counts of tags must be at least 1, the highest first: {counts}.")
-    in_initial_training = np.arange(len(counts)) < (30 if reference_code else 10)
+    if initial_tags is not None and initial_tags > len(counts):
+        raise UsageError(f"--init_labels={initial_tags} must be at most {len(counts)}, the number of tags.")
+    paid = initial_tags or (len(counts) * 3 // 5 if reference_code else 10)
+    in_initial_training = np.arange(len(counts)) < paid
     return {
         "exact": exact(len(counts)),
         "init": np.diag(in_initial_training).astype(np.float32),

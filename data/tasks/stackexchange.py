@@ -34,7 +34,9 @@ def load(options: TaskOptions) -> tasks.Task:
         feature_spec=text.Bags,
         model="bag_of_words",
         model_arguments={"vocabulary_size": len(corpus.vocabulary), "num_outputs": num_tags},
-        rewards=rewards.tag_rewards(corpus.tag_counts, reference_code=options.is_published),
+        rewards=rewards.tag_rewards(
+            corpus.tag_counts, reference_code=options.is_published, initial_tags=options.init_labels
+        ),
         report=corpus.report,
         **tasks.learned(options, corpus.statistics),
         multi_label=True,

@@ -32,7 +32,7 @@ def load(options: TaskOptions) -> tasks.Task:
         feature_spec=text.Bags,
         model="bag_of_words",
         model_arguments={"vocabulary_size": len(found.statistics.vocabulary), "num_outputs": num_tags},
-        rewards=rewards.tag_rewards(tag_counts, reference_code=options.is_published),
+        rewards=rewards.tag_rewards(tag_counts, reference_code=options.is_published, initial_tags=options.init_labels),
         **tasks.learned(options, found.statistics),
         multi_label=True,
     )

@@ -58,10 +58,13 @@ def define_data(flags: cli.FlagSet) -> None:
         "text_normalisation",
         None,
         ["mean", "l2"],
-        "word counts divided by their sum, or by their L2 norm, as the published program does (default: mean for "
-        "stackoverflow_tag with --variant=paper, else l2)",
+        "word counts divided by their sum, or by their L2 norm, to which the learning rates belong (default: l2)",
     )
-    flags.switch("keep_untagged", False, "keep posts with none of the tags, for which no action pays")
+    flags.switch(
+        "keep_untagged",
+        None,
+        "keep posts with none of the tags, for which no action pays (default: no, but with --variant=reference_code)",
+    )
 
     flags.group("Models of images and tables")
     flags.choice(
@@ -69,6 +72,7 @@ def define_data(flags: cli.FlagSet) -> None:
         None,
         {
             "linear": "linear; default of tabular",
+            "linear_l2": "linear, of images scaled to an L2 norm of 1",
             "mlp": "with hidden layers",
             "cnn": "two-layer CNN with a dense layer of 512, of 28 x 28 images",
             "cnn_small": "two-layer CNN of the posterior study's Table D.1, likewise",
@@ -85,6 +89,16 @@ def define_data(flags: cli.FlagSet) -> None:
             "batch": "batch normalisation by the batch at hand, in training and in evaluation",
         },
         "normalisation",
+    )
+    flags.choice(
+        "initial_weights",
+        None,
+        {
+            "glorot_uniform": "uniform, of variance 2 / (inputs + outputs); default",
+            "glorot_normal": "normal, cut off at two standard deviations, of the same variance",
+            "zeros": "all zero, of a linear model",
+        },
+        "how kernels are drawn; with --variant=reference_code, cnn is by default glorot_normal, linear_l2 zeros",
     )
 
     flags.group("Made clients")
@@ -118,7 +132,14 @@ def define_data(flags: cli.FlagSet) -> None:
     flags.text("reward_columns", None, "instead: a column of rewards for each action, separated by commas, or all")
     flags.text("feature_columns", None, "columns of the context, separated by commas (default: the others)")
     define_columns(flags)
-    flags.integer("init_labels", None, "init_shift: labels that the initial training pays for (default: half)", low=1)
+    flags.group("Reward shift")
+    flags.integer(
+        "init_labels",
+        None,
+        "init_shift: labels or tags that the initial training pays for, the most frequent ones (default: half of the "
+        "labels, 10 tags; with --variant=reference_code three fifths of the tags)",
+        low=1,
+    )
 
     for name in frozenset().union(*(entry.options for entry in registry.TASKS.values())):
         flags.belong(name, task_type=[task for task, entry in registry.TASKS.items() if name in entry.options])
@@ -147,7 +168,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     """Fills in what depends on the task and on other flags. Needs `--variant`."""
     settings = with_found_table(settings)
     settings = settings.filled(registry.DEFAULTS | dict(registry.TASKS[settings.task_type].defaults))
-    return settings.filled({"text_normalisation": "l2" if settings.variant == "reference_code" else "mean"})
+    keeps = settings.variant == "reference_code" and "keep_untagged" in registry.TASKS[settings.task_type].options
+    return settings.filled({"text_normalisation": "mean", "keep_untagged": keeps})
 
 
 def options(settings: Mapping[str, Any]) -> TaskOptions:

@@ -25,7 +25,7 @@ _FREE = run_folder.FREE_FLAGS | {"seed", "repeat", "list_presets"}
 # Options of the task without those of the model and of where files lie.
 _OF_DATA = sorted(
     {field.name for field in dataclasses.fields(TaskOptions)}
-    - {"cache_dir", "data_dir", "init_labels", "model", "norm", "public_statistics"}
+    - {"cache_dir", "data_dir", "init_labels", "initial_weights", "model", "norm", "public_statistics"}
 )
 # Others that change the mean of the rewards that are paid for the same actions, or how long there was to learn.
 _OF_PLAY = (

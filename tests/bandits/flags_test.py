@@ -443,10 +443,10 @@ def test_a_flag_of_another_task_is_refused():
     assert message == "--num_tags belongs to --task_type=stackoverflow_tag or stackexchange_tag, not to digits."
 
 
-def test_the_published_programs_bag_of_words_comes_with_its_variant():
-    assert _resolve("--task_type=stackoverflow_tag")["text_normalisation"] == "mean"
-    assert _resolve("--task_type=stackoverflow_tag", "--variant=reference_code")["text_normalisation"] == "l2"
-    assert _resolve("--task_type=stackexchange_tag")["text_normalisation"] == "l2"
+@pytest.mark.parametrize("task", ["stackoverflow_tag", "stackexchange_tag"])
+@pytest.mark.parametrize("variant", ["paper", "reference_code"])
+def test_words_are_scaled_as_the_learning_rates_want_them(task, variant):
+    assert _resolve(f"--task_type={task}", f"--variant={variant}")["text_normalisation"] == "l2"
 
 
 @pytest.mark.parametrize(

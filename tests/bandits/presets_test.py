@@ -115,6 +115,12 @@ def test_settings_common_to_the_study(prefix, rounds, cap):
     assert settings.bandits_deploy_freq == 200
 
 
+@pytest.mark.parametrize("name", [name for name in presets.load(flags.PRESETS) if name.startswith("so_")])
+def test_stack_overflows_posts_are_those_of_the_published_program(name):
+    settings = _resolve(f"--preset={name}")
+    assert (settings.text_normalisation, settings.keep_untagged, settings.variant) == ("l2", True, "paper")
+
+
 def test_flags_given_beside_a_preset_win_and_both_are_recorded():
     settings = _resolve("--preset=emnist_scratch_softmax", "--server_learning_rate=0.01", "--total_rounds=5")
     assert (settings.server_learning_rate, settings.total_rounds, settings.client_learning_rate) == (0.01, 5, 0.1)

@@ -1,9 +1,11 @@
 """Tests of optimization.models."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
+import scipy.stats
 import tensorflow as tf
 
 from data import text
@@ -13,6 +15,7 @@ MODELS = {
     "cnn": (models.cnn(62), (28, 28, 1)),
     "mlp": (models.mlp(64, (64, 32), 10), (64,)),
     "linear": (models.mlp(28 * 28, (), 62), (28, 28, 1)),
+    "linear_l2": (models.linear_l2(28 * 28, 62), (28, 28, 1)),
     "cnn_small": (models.cnn_small(62), (28, 28, 1)),
     "cnn_dropout": (models.cnn_dropout(62), (28, 28, 1)),
 }
@@ -37,6 +40,7 @@ def _keras(name: str) -> tf.keras.Model:
         ],
         "mlp": [layers.Dense(64, activation="relu"), layers.Dense(32, activation="relu"), layers.Dense(10)],
         "linear": [layers.Flatten(), layers.Dense(62)],
+        "linear_l2": [layers.Flatten(), layers.UnitNormalization(), layers.Dense(62)],
         "cnn_small": [
             layers.Conv2D(16, 5, padding="same", activation="relu"),
             layers.MaxPool2D(),
@@ -332,3 +336,25 @@ def test_posts_without_words_have_the_outputs_of_the_bias():
 def test_other_features_stay_as_they_are():
     features = tf.zeros((2, 3))
     assert models.dense(features) is features
+
+
+def test_features_of_zeros_stay_zeros_when_scaled():
+    outputs = models.linear_l2(2, 2).forward((np.eye(2, dtype=np.float32), np.ones(2, np.float32)), tf.zeros((1, 2)))
+    assert outputs.numpy().tolist() == [[1, 1]]
+
+
+def test_normal_kernels_have_glorots_variance_and_are_cut_off_at_two_of_its_draws_deviations():
+    kernel, bias = dataclasses.replace(models.mlp(784, (), 512), kernels="glorot_normal").initial_weights(3)
+    deviation = math.sqrt(2 / (784 + 512))
+    of_normal = deviation / scipy.stats.truncnorm(-2, 2).std()
+    assert kernel.std() == pytest.approx(deviation, rel=0.005)
+    assert np.abs(kernel).max() <= 2 * of_normal * (1 + 1e-6)
+    assert scipy.stats.kstest(kernel.ravel()[:20_000] / of_normal, scipy.stats.truncnorm(-2, 2).cdf).pvalue > 0.01
+    keras = tf.keras.initializers.GlorotNormal(0)((784, 512)).numpy()
+    assert (keras.std(), np.abs(keras).max()) == pytest.approx((kernel.std(), np.abs(kernel).max()), rel=0.01)
+    assert not bias.any()
+
+
+def test_zero_weights_are_zero():
+    weights = dataclasses.replace(models.mlp(3, (), 2), kernels="zeros").initial_weights(0)
+    assert [weight.tolist() for weight in weights] == [[[0, 0]] * 3, [0, 0]]

@@ -19,6 +19,12 @@ def test_the_model_takes_what_the_specs_say():
     assert outputs.shape == (len(examples.labels), task.num_actions)
 
 
+def test_kernels_are_drawn_as_the_task_says():
+    task = registry.load(TaskOptions("digits"))
+    zeros = task_model.build(dataclasses.replace(task, initial_weights="zeros"))
+    assert [model.initial_weights(0)[0].any() for model in (task_model.build(task), zeros)] == [True, False]
+
+
 def test_several_labels_are_a_row_each():
     task = dataclasses.replace(registry.load(TaskOptions("digits")), multi_label=True)
     assert task_model.label_spec(task) == tf.TensorSpec((None, 10), tf.float32)

@@ -110,6 +110,12 @@ def test_the_initial_training_pays_for_the_most_frequent_tags(reference_code, pa
     np.testing.assert_array_equal(phases["bandits"], np.diag(50 / counts).astype(np.float32))
 
 
+@pytest.mark.parametrize(("tags", "reference_code", "asked", "paid"), [(20, True, None, 12), (20, False, 4, 4)])
+def test_the_initial_tags_of_fewer_or_by_a_number_of_ones_own(tags, reference_code, asked, paid):
+    phases = rewards.tag_rewards(np.arange(tags, 0, -1), reference_code=reference_code, initial_tags=asked)
+    assert np.diag(phases["init"]).sum() == paid
+
+
 @pytest.mark.parametrize("counts", [[3, 2, 0], [2, 3], [-1, -2]])
 def test_tag_counts_that_are_not_in_order_are_refused(counts):
     with pytest.raises(ValueError, match="at least 1, the highest first"):

@@ -65,10 +65,18 @@ def test_a_rare_tag_pays_its_frequencys_inverse_after_the_shift(load):
     assert counts[0] == 36
 
 
-@pytest.mark.parametrize(("variant", "paid"), [("paper", 10), ("reference_code", 30)])
-def test_the_initial_training_pays_for_the_most_frequent_tags(load, variant, paid):
-    task = load(variant=variant)
+@pytest.mark.parametrize(
+    ("variant", "asked", "paid"),
+    [("paper", None, 10), ("reference_code", None, 24), ("paper", 7, 7), ("reference_code", 40, 40)],
+)
+def test_the_initial_training_pays_for_the_most_frequent_tags(load, variant, asked, paid):
+    task = load(variant=variant, init_labels=asked)
     assert np.flatnonzero(np.diag(task.rewards["init"])).tolist() == list(range(paid))
+
+
+def test_more_initial_tags_than_there_are_are_refused(load):
+    with pytest.raises(UsageError, match="--init_labels=41 must be at most 40, the number of tags"):
+        load(init_labels=41)
 
 
 def test_flags_reach_the_data(load):

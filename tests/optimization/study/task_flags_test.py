@@ -26,8 +26,14 @@ def test_runs_that_differ_in_no_option_share_their_task():
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--task_type=stackoverflow_tag",), {"max_words": 256, "text_normalisation": "mean"}),
-        (("--task_type=stackoverflow_tag", "--variant=reference_code"), {"text_normalisation": "l2"}),
+        (("--task_type=stackoverflow_tag",), {"max_words": 256, "text_normalisation": "l2", "keep_untagged": False}),
+        (("--task_type=stackoverflow_tag", "--variant=reference_code"), {"keep_untagged": True}),
+        (("--task_type=stackexchange_tag", "--variant=reference_code"), {"keep_untagged": True}),
+        (
+            ("--task_type=stackexchange_tag", "--variant=reference_code", "--nokeep_untagged"),
+            {"keep_untagged": False},
+        ),
+        (("--task_type=digits", "--variant=reference_code"), {"keep_untagged": False}),
         (("--task_type=stackexchange_tag",), {"max_words": 200, "text_normalisation": "l2"}),
         (("--task_type=stackexchange_tag", "--text_normalisation=mean"), {"text_normalisation": "mean"}),
         (("--task_type=synthetic",), {"partition_clients": 30, "norm": "group"}),
