@@ -59,6 +59,13 @@ class Run:
         """Returns the job that plays it below the folder of all runs."""
         return player.Job.of(self.module, self.arguments, folder, self.name, self.rounds)
 
+    def with_seed(self, seed: int) -> "Run":
+        """Returns the run of the same point with another seed."""
+        arguments = (*self.arguments, f"--{_SEED}={seed}")
+        return dataclasses.replace(
+            self, seed=seed, arguments=arguments, settings=binaries.resolve(self.module, arguments)
+        )
+
     def at_rounds(self, rounds: int) -> "Run":
         """Returns this run with fewer rounds, which the whole run continues.
 

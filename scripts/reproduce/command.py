@@ -4,12 +4,10 @@ Runs are played as a grid's: named by their flags, played once, shared by all fi
 where they were interrupted.
 """
 
-import contextlib
 import dataclasses
 import os
 import pathlib
 import sys
-from collections.abc import Sequence
 
 from bandits import studies
 from data.errors import UsageError
@@ -17,10 +15,7 @@ from optimization.study import cli, files
 from scripts import runs
 from scripts.grid import command as grid
 from scripts.grid import players
-from scripts.grid import results as grid_results
-from scripts.grid.plan import Run
-from scripts.grid.sweep import Sweep
-from scripts.reproduce import pictures, plan, results
+from scripts.reproduce import pictures, playing, results, texts
 from scripts.reproduce.plan import Figure
 from scripts.reproduce.results import Found
 
@@ -40,9 +35,9 @@ def define() -> cli.FlagSet:
     """Returns the flags of `reproduce`."""
     flags = cli.FlagSet(_USAGE)
     flags.group("What is reproduced")
-    flags.text("figure", None, "names, separated by commas, or all")
+    flags.text("figure", None, "names, separated by commas; all: the texts' own; flagship: this project's")
     flags.switch("list", False, "print the names of all figures and tables, and end")
-    flags.choice("scale", plan.PAPER, plan.SCALES, "how much is run")
+    flags.choice("scale", texts.PAPER, texts.SCALES, "how much is run")
     flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1)
 
     players.define(flags)
@@ -51,74 +46,6 @@ def define() -> cli.FlagSet:
     flags.path("root_output_dir", "runs", "folder of all output")
     flags.folder("experiment_name", "name of this output's folder (default: reproduce_SCALE)")
     return flags
-
-
-def play(
-    figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path, team: players.Team
-) -> tuple[dict[str, Found], list[str]]:
-    """Plays what is missing of a figure.
-
-    Args:
-      figure: The figure.
-      repeat: Seeds.
-      base: Flags that all runs share.
-      folder: Folder of all runs.
-      team: Who plays them.
-
-    Returns:
-      (what each arm gave, without arms of which no run is finished; a line for each run that failed)
-    """
-    by_arm = figure.runs(repeat, base, folder)
-    some = {run.name: run for group in by_arm.values() for run in group}
-    measure = figure.measures[0]
-    metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
-    with contextlib.closing(Sweep(folder, team, metric, smallest=metric.better == "down")) as sweep:
-        sweep.play(list(some.values()))
-    label_of = {run.name: label for label, group in by_arm.items() for run in group}
-    errors = {
-        name: f"{label_of[name]}: {outcome.error} ({folder / name})"
-        for name, outcome in sweep.outcomes.items()
-        if outcome.status == grid_results.FAILED
-    }
-    found = {}
-    for arm in figure.arms:
-        try:
-            found[arm.label] = best(figure, measure, by_arm[arm.label], sweep, folder)
-        except UsageError as error:
-            errors[arm.label] = f"{arm.label}: {error}"
-        except LookupError:
-            pass  # Its runs failed, and are told.
-    return found, list(errors.values())
-
-
-def best(
-    figure: Figure,
-    measure: plan.Measure,
-    some: Sequence[Run],
-    sweep: Sweep,
-    folder: pathlib.Path,
-) -> Found:
-    """Returns what the best point of an arm gave, by its mean over seeds.
-
-    Raises:
-      LookupError: If no run is finished.
-      UsageError: If a finished run's files are damaged.
-    """
-    points: dict[str, list[Run]] = {}
-    for run in some:
-        if sweep.outcomes[run.name].status == grid_results.FINISHED:
-            points.setdefault(run.point, []).append(run)
-    candidates = []
-    for group in points.values():
-        tables = [runs.read_metrics(folder / run.name, run.rounds) for run in group]
-        settings = group[0].settings
-        values = {flag: float(settings[flag]) for flag in figure.searched if settings.get(flag) is not None}
-        values = {flag: value for flag, value in values.items() if flag in group[0].numbers}
-        candidates.append(Found([folder / run.name for run in group], tables, values))
-    if not candidates:
-        raise LookupError
-    smallest = measure.smallest
-    return max(candidates, key=lambda one: grid_results.goodness(results.measured(measure, one), smallest=smallest))
 
 
 def report(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> None:
@@ -189,12 +116,12 @@ def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) 
 def program(settings: cli.Settings) -> int:
     """Reproduces the chosen figures; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     if settings.list:
-        print(plan.listing())
+        print(texts.listing())
         return 0
     settings = settings.settled()
     if not settings.figure:
         raise UsageError("--figure names nothing: give names, or all; --list prints them.")
-    chosen = plan.choose(settings.figure, settings.scale)
+    chosen = texts.choose(settings.figure, settings.scale)
     cores = len(os.sched_getaffinity(0))
     cores = cores if settings.ray_address else max(1, cores // settings.workers)
     base = (f"--max_concurrent_threads={cores}",)
@@ -207,7 +134,7 @@ def program(settings: cli.Settings) -> int:
         team = players.build(settings, cores)
         with players.playing(team, folder):
             for figure in chosen:
-                found, errors = play(figure, settings.repeat or figure.repeat, base, folder / "runs", team)
+                found, errors = playing.play(figure, settings.repeat or figure.repeat, base, folder / "runs", team)
                 failed += [f"{figure.name}: {error}" for error in errors]
                 try:
                     report(figure, found, folder / figure.name)

@@ -26,11 +26,13 @@ class Found:
       folders: Folders of the seeds' runs.
       tables: Their `metrics.csv`, up to the last round that was asked for.
       searched: Best value of each searched flag.
+      seeds: The runs' seeds.
     """
 
     folders: Sequence[pathlib.Path]
     tables: "Sequence[pd.DataFrame]"
     searched: Mapping[str, float]
+    seeds: Sequence[int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +103,8 @@ def _at(curve: "pd.Series", at: int | str) -> float:
         return math.nan
     if isinstance(at, int):
         return float(curve.get(at, math.nan))
+    if at.startswith("last "):
+        return float(curve.tail(int(at.removeprefix("last "))).mean())
     return float({"last": curve.iloc[-1], "first": curve.iloc[0], "mean": curve.mean(), "max": curve.max()}[at])
 
 

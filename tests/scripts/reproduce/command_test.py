@@ -11,7 +11,7 @@ from matplotlib import figure as figures
 from bandits import studies
 from data.errors import UsageError
 from scripts.reproduce import command as reproduce
-from scripts.reproduce import pictures, plan, results
+from scripts.reproduce import pictures, results, texts
 from scripts.reproduce.plan import Arm, Claim, Figure, Measure, Published
 from scripts.reproduce.results import AGREES, DISAGREES, UNCHECKED, Found, Value
 
@@ -40,6 +40,11 @@ def _figure(**changes) -> Figure:
         "own_figures": None,
         "study": None,
         "stand_in": None,
+        "published_seeds": 1,
+        "tuning_seeds": (100, 101),
+        "scale": "paper",
+        "own": False,
+        "reference": None,
     }
     return Figure(**(values | changes))
 
@@ -51,7 +56,7 @@ def _found(tmp_path, label: str, *seeds: dict) -> Found:
         folder.mkdir(parents=True)
         count = len(next(iter(columns.values())))
         pd.DataFrame({"round_num": range(1, count + 1)} | columns).to_csv(folder / "metrics.csv", index=False)
-    return Found(folders, [pd.read_csv(folder / "metrics.csv") for folder in folders], {})
+    return Found(folders, [pd.read_csv(folder / "metrics.csv") for folder in folders], {}, range(len(folders)))
 
 
 @pytest.fixture
@@ -60,7 +65,7 @@ def play(tmp_path, monkeypatch):
     monkeypatch.setitem(studies.STUDIES, "toy", TOY)
 
     def start(figure: Figure, *arguments: str) -> int:
-        monkeypatch.setattr(plan, "load", lambda scale: {figure.name: figure})
+        monkeypatch.setattr(texts, "load", lambda scale: {figure.name: figure})
         own = (f"--root_output_dir={tmp_path}", "--experiment_name=r", "--workers=1", f"--figure={figure.name}")
         return reproduce.program(reproduce.define().parse(["reproduce", *own, *arguments]))
 
@@ -69,7 +74,16 @@ def play(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("at", "expected"),
-    [("last", 0.4), ("first", 0.1), ("mean", 0.3), ("max", 0.5), (2, 0.5), (9, math.nan), ("rounds to 0.5", 2.0)],
+    [
+        ("last", 0.4),
+        ("last 2", 0.3),
+        ("first", 0.1),
+        ("mean", 0.3),
+        ("max", 0.5),
+        (2, 0.5),
+        (9, math.nan),
+        ("rounds to 0.5", 2.0),
+    ],
 )
 def test_a_measure_is_taken_at_its_round(tmp_path, at, expected):
     found = _found(tmp_path, "arm", {"score": [0.1, 0.5, 0.2, 0.4]})
@@ -206,6 +220,7 @@ def test_a_failed_run_is_told_at_the_end_and_the_others_are_drawn(play, tmp_path
 
 
 def test_of_a_search_the_best_point_counts_and_its_values_are_told(play, tmp_path):
+    """The point is picked on the tuning seeds, which give no value."""
     arms = (Arm("searched", ("searched",), (), sweeps=("rate=0.01;0.1;1",)),)
     published = (Published("searched", "rate", 0.2, "Table 1"),)
     figure = _figure(arms=arms, searched=("rate",), published=published, claims=(), curves=())
@@ -213,6 +228,11 @@ def test_of_a_search_the_best_point_counts_and_its_values_are_told(play, tmp_pat
     table = pd.read_csv(tmp_path / "r" / "f1" / "f1.csv").set_index("measure")
     assert table.loc["score", "ours_mean"] == pytest.approx(4.0)
     assert (table.loc["rate", "ours_mean"], table.loc["rate", "published"]) == (0.1, 0.2)
+    seeds = {}
+    for folder in tmp_path.glob("r/runs/*/seed_*"):
+        seeds.setdefault(folder.parent.name.partition("-")[0], set()).add(folder.name)
+    tuning = {"seed_100", "seed_101"}
+    assert seeds == {"rate=0.01": tuning, "rate=0.1": {*tuning, "seed_0"}, "rate=1": tuning}
 
 
 def test_a_mistake_in_an_arm_is_told_before_anything_is_played(play, tmp_path):
@@ -233,15 +253,30 @@ def test_the_study_s_own_picture_is_drawn_beside(tmp_path):
 
 
 def test_names_are_chosen_also_by_a_panel_and_once():
-    assert [one.name for one in plan.choose("4a,1a,4c", plan.SMALL)] == ["4", "1a"]
-    assert plan.choose("all", plan.SMALL) == list(plan.load("small").values())
+    assert [one.name for one in texts.choose("4a,1a,4c", texts.SMALL)] == ["4", "1a"]
+    assert texts.choose("all", texts.SMALL) == list(texts.load("small").values())
+
+
+def test_all_of_the_texts_and_this_project_s_own_are_apart():
+    own = texts.choose("flagship", texts.PAPER)
+    assert {figure.text for figure in own} == {"this project"}
+    assert own + texts.choose("all", texts.PAPER) == sorted(
+        texts.load(texts.PAPER).values(), key=lambda figure: not figure.own
+    )
+    with pytest.raises(UsageError, match="--figure=flagship has one scale: --scale=paper"):
+        texts.choose("flagship", texts.SMALL)
+
+
+def test_the_unit_of_a_published_number_is_that_of_its_table_s_last_digit():
+    known = {(one.arm, one.measure): one.unit for one in texts.load(texts.PAPER)["mab_fl_table2"].published}
+    assert known["fedavg_epochs_per_round=4", "deviation"] == 0.001  # Written 0.020.
 
 
 def test_an_unknown_figure_is_answered_with_near_names():
     with pytest.raises(UsageError, match="--figure=tabel1 is not known: did you mean table1, "):
-        plan.choose("1a,tabel1", plan.PAPER)
+        texts.choose("1a,tabel1", texts.PAPER)
     with pytest.raises(UsageError, match="--figure=zzz is not known: --list prints their names"):
-        plan.choose("zzz", plan.PAPER)
+        texts.choose("zzz", texts.PAPER)
 
 
 @pytest.mark.parametrize(
@@ -270,15 +305,15 @@ def test_the_list_names_every_figure(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scale", list(plan.SCALES))
+@pytest.mark.parametrize("scale", list(texts.SCALES))
 def test_every_arm_of_every_figure_has_flags_that_its_binary_takes(scale):
-    for figure in plan.load(scale).values():
+    for figure in texts.load(scale).values():
         figure.check()
-        assert bool(figure.stand_in) == (scale == "small" or figure.binary == "run_mab_fl")
+        assert bool(figure.stand_in) == (scale == "small" or figure.binary == "run_mab_fl" or figure.own)
 
 
 def test_every_published_number_and_claim_is_of_an_arm_and_measure():
-    for figure in plan.load(plan.PAPER).values():
+    for figure in texts.load(texts.PAPER).values():
         labels = {arm.label for arm in figure.arms}
         measures = {measure.name for measure in figure.measures} | set(figure.searched)
         assert len(labels) == len(figure.arms)
@@ -291,7 +326,7 @@ def test_every_published_number_and_claim_is_of_an_arm_and_measure():
 
 
 def test_numbers_stand_where_the_texts_have_them():
-    known = plan.load(plan.PAPER)
+    known = texts.load(texts.PAPER)
     published = {
         name: {(one.arm, one.measure): one.value for one in figure.published} for name, figure in known.items()
     }
@@ -308,7 +343,7 @@ def test_numbers_stand_where_the_texts_have_them():
 def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
     """Each text's own figures, taken for ours, agree with its claims."""
     contradicted, checked = [], 0
-    for figure in plan.load(plan.PAPER).values():
+    for figure in texts.load(texts.PAPER).values():
         rows = [Value(one.arm, one.measure, one.value, 0.0, 2, one) for one in figure.published]
         verdicts = results.check(figure, rows) if rows else []
         checked += sum(one.status != UNCHECKED for one in verdicts)
@@ -319,7 +354,7 @@ def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
 
 @pytest.mark.parametrize(("clicks", "status"), [(0.186, DISAGREES), (0.232, AGREES), (0.27, DISAGREES)])
 def test_a_stated_difference_of_clicks_is_neither_met_by_a_small_one_nor_by_a_large_one(clicks, status):
-    figure = plan.choose("ads", plan.PAPER)[0]
+    figure = texts.choose("ads", texts.PAPER)[0]
     ours = {"greedy": clicks, "epsilon-greedy": 0.182}
     rows = [Value(arm, "clicks", mean, 0.0, 20, None) for arm, mean in ours.items()]
     (verdict,) = [one for one in results.check(figure, rows) if "0.05" in one.claim.says]
@@ -327,7 +362,7 @@ def test_a_stated_difference_of_clicks_is_neither_met_by_a_small_one_nor_by_a_la
 
 
 def test_the_small_scale_plays_other_runs_than_the_paper_s():
-    paper, small = plan.load("paper")["1a"], plan.load("small")["1a"]
+    paper, small = texts.load("paper")["1a"], texts.load("small")["1a"]
     assert [arm.label for arm in paper.arms] == [arm.label for arm in small.arms]
     assert "--task_type=digits" in small.arms[0].arguments
     assert "--task_type=digits" not in paper.arms[0].arguments
@@ -335,13 +370,13 @@ def test_the_small_scale_plays_other_runs_than_the_paper_s():
 
 def test_a_key_that_a_file_must_not_have_is_named(tmp_path, monkeypatch):
     (tmp_path / "x.toml").write_text('[text]\ntitle = "T"\nbinary = "run_ads"\n[f]\nabout = "A"\ncurve = 1\n')
-    monkeypatch.setattr(plan, "_FOLDER", tmp_path)
+    monkeypatch.setattr(texts, "_FOLDER", tmp_path)
     with pytest.raises(ValueError, match=r"x\.toml, f: .*unknown curve"):
-        plan.load("paper")
+        texts.load("paper")
 
 
 def test_arms_are_the_product_of_their_axes():
-    figure = plan.load("small")["ucb_cs_figure1"]
+    figure = texts.load("small")["ucb_cs_figure1"]
     selectors = ("rand", "pow_d", "rpow_d", "ucb_cs")
     assert [arm.words for arm in figure.arms] == [(name, cohort) for name in selectors for cohort in ("m=1", "m=3")]
 

@@ -1,0 +1,103 @@
+"""Plays a figure's runs: those of searches on tuning seeds first, then all arms on the seeds that are reported."""
+
+import contextlib
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from bandits import studies
+from data.errors import UsageError
+from scripts import runs
+from scripts.grid import players
+from scripts.grid import results as grid_results
+from scripts.grid.plan import Run
+from scripts.grid.sweep import Sweep
+from scripts.reproduce import results
+from scripts.reproduce.plan import Figure
+from scripts.reproduce.results import Found
+
+_ENDED = (grid_results.FINISHED, grid_results.DIVERGED)
+
+
+def play(
+    figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path, team: players.Team
+) -> tuple[dict[str, Found], list[str]]:
+    """Plays what is missing of a figure.
+
+    Args:
+      figure: The figure.
+      repeat: Seeds.
+      base: Flags that all runs share.
+      folder: Folder of all runs.
+      team: Who plays them.
+
+    Returns:
+      (what each arm gave, without arms of which no run is finished; a line for each run that failed)
+    """
+    first = figure.runs(repeat, base, folder)
+    metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
+    errors: dict[str, str] = {}
+    found: dict[str, Found] = {}
+    with contextlib.closing(Sweep(folder, team, metric, smallest=metric.better == "down")) as sweep:
+        sweep.play(_once(first))
+        reported, points = {}, {}
+        for arm in figure.arms:
+            if not arm.is_searched:
+                reported[arm.label] = first[arm.label]
+                continue
+            try:
+                points[arm.label] = best(figure, first[arm.label], sweep, folder)
+                reported[arm.label] = [points[arm.label].with_seed(seed) for seed in range(repeat)]
+            except UsageError as error:
+                errors[arm.label] = f"{arm.label}: {error}"
+            except LookupError:
+                pass  # Its runs failed, and are told.
+        sweep.play(_once(reported))
+    label_of = {run.name: label for group in (first, reported) for label, some in group.items() for run in some}
+    for name, outcome in sweep.outcomes.items():
+        if outcome.status == grid_results.FAILED:
+            errors[name] = f"{label_of[name]}: {outcome.error} ({folder / name})"
+    for label, some in reported.items():
+        # What a diverged run has earned counts, too: without it, the others' mean would be too good.
+        finished = [run for run in some if sweep.outcomes[run.name].status in _ENDED]
+        try:
+            if finished:
+                found[label] = _found(figure, finished, points.get(label), folder)
+        except UsageError as error:
+            errors[label] = f"{label}: {error}"
+    return found, list(errors.values())
+
+
+def _once(by_arm: Mapping[str, Sequence[Run]]) -> list[Run]:
+    return list({run.name: run for some in by_arm.values() for run in some}.values())
+
+
+def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path) -> Run:
+    """Returns a run of the best point of a search, by the figure's first measure, its mean over the tuning seeds.
+
+    Raises:
+      LookupError: If no run is finished.
+      UsageError: If a finished run's files are damaged.
+    """
+    points: dict[str, list[Run]] = {}
+    for run in some:
+        if sweep.outcomes[run.name].status == grid_results.FINISHED:
+            points.setdefault(run.point, []).append(run)
+    if not points:
+        raise LookupError
+    measure = figure.measures[0]
+
+    def goodness(group: Sequence[Run]) -> float:
+        values = results.measured(measure, _found(figure, group, None, folder))
+        return grid_results.goodness(values, smallest=measure.smallest)
+
+    most = max(map(len, points.values()))  # A point of which a seed is missing is not compared with whole ones.
+    return max((group for group in points.values() if len(group) == most), key=goodness)[0]
+
+
+def _found(figure: Figure, some: Sequence[Run], point: Run | None, folder: pathlib.Path) -> Found:
+    tables = [runs.read_metrics(folder / run.name, run.rounds) for run in some]
+    searched = {}
+    if point is not None:
+        values = {flag: point.settings[flag] for flag in figure.searched if flag in point.numbers}
+        searched = {flag: float(value) for flag, value in values.items() if value is not None}
+    return Found([folder / run.name for run in some], tables, searched, [run.seed for run in some])

@@ -1,0 +1,224 @@
+"""The figures and tables that can be reproduced: TOML files in `published/`, each those of one text."""
+
+import itertools
+import pathlib
+import re
+import string
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bandits import studies
+from data.errors import UsageError
+from optimization.study import cli, presets
+from scripts.grid import plan as grid_plan
+from scripts.reproduce.plan import FIRST_TUNING_SEED, Arm, Claim, Figure, Measure, Published
+
+PAPER, SMALL = "paper", "small"
+SCALES = {
+    PAPER: "the text's data, rounds and seeds: days on one machine",
+    SMALL: "stand-in data and few rounds: minutes; shows that all works, not what the text found",
+}
+ALL, OWN = "all", "flagship"
+OWN_FIGURES = ("", "client_losses", "study")
+_FOLDER = pathlib.Path(__file__).parent / "published"
+_TEXT = "text"
+_EVERY_ARM = "*"
+_INIT = "Init"  # The row of the initial training, which all rows of its table share.
+_KEYS = {
+    *(
+        "about",
+        "also",
+        "arms",
+        "binary",
+        "claims",
+        "compared",
+        "curves",
+        "data",
+        "flags",
+        "grid",
+        "measures",
+        "own",
+        "own_figures",
+    ),
+    *("published", "reference", "repeat", "searched", "small", "study", "sweeps", "tuning_seeds", "words"),
+}
+_SMALL_KEYS = {"arms", "at", "compared", "data", "flags", "only", "own", "repeat", "sweeps"}
+_CLAIM_KINDS = ("order", "close", "near_best", "not_worse", "between", "steady")
+
+
+def load(scale: str) -> dict[str, Figure]:
+    """Returns all figures by name, in the order of the texts' files; those of this project have one scale, `paper`.
+
+    Raises:
+      ValueError: If a file is not sound; it names the figure.
+    """
+    found = {}
+    for path in sorted(_FOLDER.glob("*.toml")):
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        shared = tables.pop(_TEXT)
+        text = shared.pop("title")
+        if scale == SMALL and shared.get("own"):
+            continue
+        for name, table in tables.items():
+            try:
+                found[name] = _read(name, text, shared | table, scale)
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(f"{path.name}, {name}: {error!r}") from error
+    return found
+
+
+def choose(names: str, scale: str) -> list[Figure]:
+    """Returns the figures of `--figure`: names separated by commas, `all` of the texts, or `flagship`, this project's.
+
+    Raises:
+      UsageError: If one is not known; it names those that are near.
+    """
+    known = load(scale)
+    if names in (ALL, OWN):
+        chosen = [figure for figure in known.values() if figure.own == (names == OWN)]
+        if not chosen:
+            raise UsageError(f"--figure={OWN} has one scale: --scale={PAPER}.")
+        return chosen
+    by_name = known | {other: figure for figure in known.values() for other in figure.also}
+    found = {}
+    for name in names.split(","):
+        if name not in by_name:
+            raise cli.unknown("figure", name, by_name, "--list prints their names.")
+        found[by_name[name].name] = by_name[name]
+    return list(found.values())
+
+
+def listing() -> str:
+    """Returns all figures as text, a line each."""
+    lines = []
+    for figure in load(PAPER).values():
+        others = f" (also {', '.join(figure.also)})" if figure.also else ""
+        lines.append(f"{figure.name:<24}{figure.text}, {figure.about}{others}")
+    return "\n".join(lines)
+
+
+def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
+    small = table.get("small", {})
+    for where, keys, known in (("", table, _KEYS), ("small.", small, _SMALL_KEYS)):
+        if unknown := set(keys) - known:
+            raise ValueError(f"unknown {where}{', '.join(sorted(unknown))}")
+    if table.get("own_figures", "") not in OWN_FIGURES:
+        raise ValueError(f"own_figures must be one of {', '.join(OWN_FIGURES)}")
+    is_small = scale == SMALL
+    at = small.get("at", {}) if is_small else {}
+    measures = tuple(
+        Measure(one, **({key: value for key, value in values.items()} | ({"at": at[one]} if one in at else {})))
+        for one, values in table["measures"].items()
+    )
+    arms = _arms(table, small if is_small else None)
+    return Figure(
+        name=name,
+        text=text,
+        about=table["about"],
+        also=tuple(table.get("also", ())),
+        binary=table["binary"],
+        arms=arms,
+        repeat=small["repeat"] if is_small else table["repeat"],
+        published_seeds=table["repeat"],
+        tuning_seeds=tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + table.get("tuning_seeds", 1))),
+        measures=measures,
+        curves=tuple(table.get("curves", ())),
+        searched=tuple(table.get("searched", ())),
+        published=(*_published(table, measures[0].name), *_preset_values(table)),
+        claims=tuple(one for claim in table.get("claims", ()) for one in _claims(claim)),
+        own_figures=table.get("own_figures") or None,
+        study=table.get("study"),
+        stand_in=f"{small['data']}, fewer rounds or seeds" if is_small else table.get("data"),
+        scale=scale,
+        own=table.get("own", False),
+        reference=table.get("reference"),
+    )
+
+
+def _arms(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Arm, ...]:
+    axes: list[Mapping[str, str]] = table.get("arms", [])
+    if "study" in table:
+        from bandits.mab_fl import studies as mab_fl
+
+        names = [one.name for one in mab_fl.load()[table["study"]].settings]
+        axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in names}]
+    sweeps, grid, ends = table.get("sweeps", {}), table.get("grid"), [table.get("flags", "")]
+    compared = table.get("compared", {})
+    own: Mapping[str, str] = {}
+    if small is not None:
+        axes = small.get("arms", axes)
+        only = set(small.get("only", ()))
+        axes = [{label: axis[label] for label in axis if not only & set(axis) or label in only} for axis in axes]
+        compared = {label: f"{compared[label]} {flags}" for label, flags in small.get("compared", {}).items()}
+        sweeps, grid, own = small.get("sweeps", {}), None, small.get("own", {})
+        ends.append(small["flags"])
+    arms = []
+    for words in itertools.product(*axes):
+        label = ", ".join(words)
+        flags = [axis[word] for axis, word in zip(axes, words, strict=True)]
+        flags += ends + [own[word] for word in words if word in own]
+        tried = sweeps.get(label, sweeps.get(_EVERY_ARM))
+        found_by = grid if tried is None else None
+        arms.append(Arm(label, words, _arguments(flags, table), tuple(_sweeps(tried or {})), found_by))
+    others = [Arm(label, (label,), _arguments([flags], table), is_drawn=False) for label, flags in compared.items()]
+    return (*arms, *others)
+
+
+def _arguments(flags: Sequence[str], table: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(string.Template(" ".join(flags)).substitute(table.get("words", {})).split())
+
+
+def _sweeps(values: Mapping[str, Iterable[Any]]) -> list[str]:
+    return [f"{flag}={';'.join(map(grid_plan.as_text, tried))}" for flag, tried in values.items()]
+
+
+def _published(table: Mapping[str, Any], measure: str) -> Iterable[Published]:
+    """Yields the text's numbers. A list of them runs over the second axis; not a number stands for a dash."""
+    for block in table.get("published", ()):
+        lists = {label: value if isinstance(value, list) else [value] for label, value in block["values"].items()}
+        unit = 10.0 ** -max(_decimals(number) for numbers in lists.values() for number in numbers)
+        for label, numbers in lists.items():
+            labels = [label]
+            if isinstance(block["values"][label], list):
+                labels = [f"{label}, {word}" for word in table["arms"][1]]
+            for one, number in zip(labels, numbers, strict=True):
+                if number == number:
+                    yield Published(one, block.get("measure", measure), float(number), block["place"], unit)
+
+
+def _decimals(number: float) -> int:
+    return len(f"{number}".partition(".")[2]) if isinstance(number, float) and number == number else 0
+
+
+def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
+    """Yields the values of searched flags that the arms' presets have: presets are the rows of published tables."""
+    if "searched" not in table:
+        return
+    known = presets.load(studies.load(studies.STUDIES[table["binary"]]).presets)
+    place = table["about"].partition(":")[0]
+    for label, flags in table["arms"][0].items():
+        preset = known[re.findall(r"--preset=(\S+)", flags)[0]]
+        for flag in table["searched"]:
+            if flag in preset.values and not (label != _INIT and flag.startswith("init_")):
+                yield Published(label, flag, float(preset.values[flag]), place)
+
+
+def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
+    """Yields a claim, or one for each label of the second axis."""
+    (kind,) = [kind for kind in _CLAIM_KINDS if kind in claim]
+    values = claim[kind]
+    groups = [values] if isinstance(values, str) else values
+    groups = [(group,) if isinstance(group, str) else tuple(group) for group in groups]
+    numbers = {key: float(claim[key]) for key in ("within", "low", "high") if key in claim}
+    for each in claim.get("for_each", [""]):
+        operands = tuple(tuple(_with_word(operand, each) for operand in group) for group in groups)
+        says = f"{claim['says']} ({each})" if each else claim["says"]
+        yield Claim(says, claim["place"], kind, operands, **numbers, means=claim.get("means", {}))
+
+
+def _with_word(operand: str, word: str) -> str:
+    if not word:
+        return operand
+    names, at, measure = operand.partition(" @ ")
+    return " | ".join(f"{name}, {word}" for name in names.split(" | ")) + at + measure
