@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from optimization.study import intervals
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -72,10 +74,7 @@ def band(
     if kind != "minmax":
         half = together.std(axis=1).to_numpy()
         if kind == "ci":
-            from scipy import stats
-
-            counts = together.count(axis=1).to_numpy()
-            half = half * stats.t.ppf(0.975, np.maximum(counts - 1, 1)) / np.sqrt(counts)
+            half = intervals.half_width(half, together.count(axis=1).to_numpy())
         low, high = mean - half, mean + half
     return pd.DataFrame({"mean": mean, "low": low, "high": high}, index=together.index)
 

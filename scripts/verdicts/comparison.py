@@ -1,0 +1,338 @@
+"""Arms against one reference, over seeds.
+
+Runs of equal seeds share cohorts, initial weights and draws, so their differences are paired: Student's t interval and
+test of the mean difference, beside an exact test that flips signs. What no seed determines, as secret cohorts and the
+system's noise, is unpaired: Welch's. Holm's step-down makes one family of all arms against the reference.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from optimization.study import intervals
+from scripts.verdicts import power
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Values = Mapping[str, Mapping[int, float]]  # By arm and seed; not a number where a run diverged.
+Landmark = float | Mapping[int, float]  # Computed exactly, so that no seed changes it; or played, by seed.
+Better = Literal["up", "down"]
+
+LEVEL = round(1 - intervals.CONFIDENCE, 12)
+PAIRED, UNPAIRED = "paired", "unpaired"
+TOLD_APART, NOT_TOLD_APART = "told apart", "not told apart"
+SIGN_FLIP_SEEDS = range(6, 25)  # Fewer cannot reach 5%; more would be more than 8,388,608 sums.
+_EXACT = 1e-12  # Relative: what floating point makes of equal numbers.
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """An arm against the reference. What cannot be said is not a number.
+
+    Attributes:
+      arm: Its name.
+      reference: That of the reference.
+      kind: `PAIRED` or `UNPAIRED`.
+      pairs: Seeds that both have and that both finished; of unpaired arms, the fewer seeds of the two.
+      mean: Mean of the arm over the seeds that are compared.
+      reference_mean: That of the reference.
+      difference: The arm's mean minus the reference's.
+      low: Lower end of the difference's 95% interval, which knows of no other arm.
+      high: Upper end.
+      p: Of the two-sided t test: paired, or Welch's.
+      adjusted_p: By Holm, over all arms that are tested against the reference.
+      sign_flip_p: Of the exact two-sided sign-flip test; paired, for `SIGN_FLIP_SEEDS` alone.
+      sign_flip_adjusted_p: By Holm, likewise.
+      sign_flip_least_p: The least that this could have been with so many seeds and arms.
+      superiority: Probability that the arm is better than the reference, ties one half: the share of paired seeds, or
+        of all pairs of a seed of each.
+      seeds: How many the arm has, and the reference, after those that are left out.
+      deviation: Spread of the paired differences; of unpaired arms, the root of the mean of both variances.
+      level: That of Holm's first step, at which power is told: 5% by the number of arms that are tested.
+      is_better: Whether it is better by its mean; None where they are equal or unknown.
+      is_judged: Whether there is a test; not of single seeds, and not where one diverged.
+      word: `TOLD_APART`, if the adjusted p of the t test is below 5%; else `NOT_TOLD_APART`.
+      notes: Why there is less to say than usual, in words.
+    """
+
+    arm: str
+    reference: str
+    kind: str
+    pairs: int
+    mean: float
+    reference_mean: float
+    difference: float
+    low: float
+    high: float
+    p: float
+    adjusted_p: float
+    sign_flip_p: float
+    sign_flip_adjusted_p: float
+    sign_flip_least_p: float
+    superiority: float
+    seeds: tuple[int, int]
+    deviation: float
+    level: float
+    is_better: bool | None
+    is_judged: bool
+    word: str
+    notes: tuple[str, ...]
+
+    @functools.cached_property
+    def detectable(self) -> float:
+        """The smallest true difference that so many seeds of such a spread find; see `power.detectable`."""
+        own, others = self.seeds
+        return power.detectable(self.deviation, own, self.level, others=None if self.kind == PAIRED else others)
+
+    @functools.cached_property
+    def seeds_needed(self) -> float:
+        """Seeds of each that would find the difference seen, were it the true one; see `power.seeds_needed`."""
+        return power.seeds_needed(self.difference, self.deviation, self.level, is_paired=self.kind == PAIRED)
+
+    @property
+    def is_told_apart(self) -> bool:
+        """Whether the seeds tell them apart."""
+        return self.word == TOLD_APART
+
+    @property
+    def wins(self) -> bool:
+        """Whether the seeds say that the arm is the better one."""
+        return self.is_told_apart and bool(self.is_better)
+
+    @property
+    def loses(self) -> bool:
+        """Whether the seeds say that the reference is the better one."""
+        return self.is_told_apart and self.is_better is False
+
+
+def compare(
+    values: Values, reference: str, *, unpaired: Collection[str] = (), better: Better = "up"
+) -> dict[str, Comparison]:
+    """Returns the comparison of every other arm with the reference, in their order.
+
+    Args:
+      values: A number an arm and seed. A seed whose number is not finite has diverged: it is left out of the numbers,
+        and neither arm is judged.
+      reference: The arm that the others are compared with.
+      unpaired: Arms of which a seed does not determine the run. If it is the reference, no arm is paired.
+      better: Whether more or less is better.
+
+    Raises:
+      ValueError: If an arm that is named is not there.
+    """
+    if missing := [arm for arm in (reference, *unpaired) if arm not in values]:
+        raise ValueError(f"There is no arm {missing[0]}: there are {', '.join(values)}.")
+    others = {arm: seeds for arm, seeds in values.items() if arm != reference}
+    alone = others if reference in unpaired else [arm for arm in unpaired if arm != reference]
+    return against(others, reference, values[reference], unpaired=alone, better=better)
+
+
+def against(
+    values: Values, name: str, landmark: Landmark, *, unpaired: Collection[str] = (), better: Better = "up"
+) -> dict[str, Comparison]:
+    """Returns the comparison of every arm with what is none of them.
+
+    Args:
+      values: As in `compare`.
+      name: What the landmark is called.
+      landmark: By seed, as an arm's values; or a number, which pairs with every seed: the test is that of one sample.
+      unpaired: Arms that are not paired with the landmark's seeds.
+      better: Whether more or less is better.
+    """
+    is_exact = not isinstance(landmark, Mapping)
+    singles = []
+    for arm, own in values.items():
+        others = landmark if isinstance(landmark, Mapping) else dict.fromkeys(own, landmark)
+        singles.append(_Single(arm, name, own, others, is_exact or arm not in unpaired, better))
+    adjusted = holm([one.p for one in singles])
+    flips, least = holm([one.sign_flip_p for one in singles]), holm([one.least_p for one in singles])
+    tested = sum(math.isfinite(one.p) for one in singles)
+    found = zip(singles, adjusted, flips, least, strict=True)
+    return {one.arm: one.compared(max(tested, 1), *of_family) for one, *of_family in found}
+
+
+class _Single:
+    """An arm and the reference, before the other arms are known."""
+
+    def __init__(
+        self,
+        arm: str,
+        reference: str,
+        own: Mapping[int, float],
+        others: Mapping[int, float],
+        is_paired: bool,
+        better: Better,
+    ):
+        import numpy as np
+
+        self.arm, self.reference, self.is_paired, self._sign = arm, reference, is_paired, 1 if better == "up" else -1
+        self.notes: list[str] = []
+        self._judged = True
+        seeds = {arm: _finite(own), reference: _finite(others)}
+        for name, all_of_it in ((arm, own), (reference, others)):
+            if lost := sorted(set(all_of_it) - set(seeds[name])):
+                self.notes.append(f"{name} diverged with {_seeds(lost)}: not judged")
+                self._judged = False
+        if is_paired:
+            common = sorted(set(own) & set(others))
+            for name, all_of_it in ((arm, own), (reference, others)):
+                if alone := sorted(set(all_of_it) - set(common)):
+                    self.notes.append(f"{_seeds(alone)} of {name} alone: left out")
+            common = [seed for seed in common if seed in seeds[arm] and seed in seeds[reference]]
+            seeds = {name: {seed: found[seed] for seed in common} for name, found in seeds.items()}
+        self._first = np.array(list(seeds[arm].values()), float)
+        self._second = np.array(list(seeds[reference].values()), float)
+        self.pairs = min(len(self._first), len(self._second))
+        self.deviation = self.p = self.low = self.high = self.sign_flip_p = self.least_p = math.nan
+        self.mean = float(self._first.mean()) if len(self._first) else math.nan
+        self.reference_mean = float(self._second.mean()) if len(self._second) else math.nan
+        self.difference = self.mean - self.reference_mean
+        if self.pairs < 2:
+            self.notes.append("one seed tells nothing" if self.pairs else "no seed in common")
+            return
+        self._test()
+
+    def _test(self) -> None:
+        import numpy as np
+
+        size = _EXACT * max(np.abs(self._first).max(), np.abs(self._second).max())
+        if self.is_paired:
+            differences = self._first - self._second
+            self.difference = float(differences.mean())
+            self.deviation = float(differences.std(ddof=1))
+            if self.pairs in SIGN_FLIP_SEEDS:
+                self.sign_flip_p, self.least_p = sign_flip(differences), 2.0 ** (1 - self.pairs)
+        else:
+            self.deviation = math.sqrt((self._first.var(ddof=1) + self._second.var(ddof=1)) / 2)
+        if self.deviation > size:
+            self.p, self.low, self.high = self._t_test()
+            return
+        self.deviation = 0.0
+        if abs(self.difference) <= size:
+            self.difference, self.p = 0.0, 1.0
+            self.notes.append("equal in every seed")
+        elif self.is_paired:
+            # A t test takes a spread of 0 for certainty; flipped signs do not.
+            self.p = 2.0 ** (1 - self.pairs)
+            self.notes.append("the same difference in every seed: no interval, and p is that of the sign-flip test")
+        else:
+            self.notes.append("no seed changes anything: no interval, and no test")
+
+    def _t_test(self) -> tuple[float, float, float]:
+        """Returns p, and the ends of the interval."""
+        from statsmodels.stats import weightstats
+
+        if self.is_paired:
+            one = weightstats.DescrStatsW(self._first - self._second)
+            low, high = one.tconfint_mean(LEVEL)
+            return float(one.ttest_mean(0)[1]), float(low), float(high)
+        two = weightstats.CompareMeans(weightstats.DescrStatsW(self._first), weightstats.DescrStatsW(self._second))
+        low, high = two.tconfint_diff(LEVEL, usevar="unequal")
+        return float(two.ttest_ind(usevar="unequal")[1]), float(low), float(high)
+
+    def compared(self, tested: int, adjusted_p: float, flips_p: float, least_p: float) -> Comparison:
+        """Returns the whole comparison, as one of so many that are tested."""
+        is_judged = self._judged and math.isfinite(self.p)
+        notes = list(self.notes)
+        if least_p >= LEVEL:
+            notes.append(f"the sign-flip test cannot reach 5% with {_number(self.pairs)} and {tested} arms")
+        return Comparison(
+            arm=self.arm,
+            reference=self.reference,
+            kind=PAIRED if self.is_paired else UNPAIRED,
+            pairs=self.pairs,
+            mean=self.mean,
+            reference_mean=self.reference_mean,
+            difference=self.difference,
+            low=self.low,
+            high=self.high,
+            p=self.p,
+            adjusted_p=adjusted_p,
+            sign_flip_p=self.sign_flip_p,
+            sign_flip_adjusted_p=flips_p,
+            sign_flip_least_p=least_p,
+            superiority=superiority(self._first, self._second, is_paired=self.is_paired, better=self._better),
+            seeds=(len(self._first), len(self._second)),
+            deviation=self.deviation,
+            level=LEVEL / tested,
+            is_better=None if not self.difference or math.isnan(self.difference) else self._sign * self.difference > 0,
+            is_judged=is_judged,
+            word=TOLD_APART if is_judged and adjusted_p < LEVEL else NOT_TOLD_APART,
+            notes=tuple(notes),
+        )
+
+    @property
+    def _better(self) -> Better:
+        return "up" if self._sign > 0 else "down"
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Returns p values adjusted by Holm's step-down; those that are not a number are no tests, and stay so."""
+    tested = sorted((p, place) for place, p in enumerate(p_values) if math.isfinite(p))
+    found, last = [math.nan] * len(p_values), 0.0
+    for below, (p, place) in enumerate(tested):
+        found[place] = last = max(last, min(1.0, (len(tested) - below) * p))
+    return found
+
+
+def sign_flip(differences: Iterable[float]) -> float:
+    """Returns the exact two-sided p of the test that the mean is 0, which flips each sign: 2^n sums, all counted.
+
+    Fisher, "The Design of Experiments", 1935, section 21. It asks of the differences no more than that they are
+    symmetric about 0 where the arms are equal. Its least value is 2^(1-n).
+
+    Raises:
+      ValueError: If there is none, or more than the last of `SIGN_FLIP_SEEDS`: 2^n would be too many.
+    """
+    import numpy as np
+
+    differences = np.asarray(list(differences), float)
+    if not 0 < len(differences) <= SIGN_FLIP_SEEDS[-1]:
+        raise ValueError(
+            f"{len(differences)} differences must be 1 to {SIGN_FLIP_SEEDS[-1]}: all 2^n sums are counted."
+        )
+    # The sums of half of all signs; the other half are these times -1.
+    sums = functools.reduce(
+        lambda sums, one: np.concatenate([sums + one, sums - one]), differences[1:], differences[:1]
+    )
+    seen = abs(differences.sum()) - _EXACT * np.abs(differences).sum()
+    return float(np.mean(np.abs(sums) >= seen))
+
+
+def superiority(
+    first: "Sequence[float] | np.ndarray",
+    second: "Sequence[float] | np.ndarray",
+    *,
+    is_paired: bool = True,
+    better: Better = "up",
+) -> float:
+    """Returns the share of pairs in which the first is better, ties one half.
+
+    Args:
+      first: Numbers of one arm.
+      second: Of the other; paired ones in the same order.
+      is_paired: Whether each belongs to one of the other's; else all pairs count, as in Mann and Whitney's U / (n m).
+      better: Whether more or less is better.
+    """
+    import numpy as np
+
+    if not len(first) or not len(second):
+        return math.nan
+    differences = np.subtract(first, second) if is_paired else np.subtract.outer(first, second)
+    signs = np.sign(differences) * (1 if better == "up" else -1)
+    return float((1 + signs).mean() / 2)
+
+
+def _finite(values: Mapping[int, float]) -> dict[int, float]:
+    return {seed: value for seed, value in values.items() if math.isfinite(value)}
+
+
+def _number(count: int) -> str:
+    return f"{count} seed{'s' * (count != 1)}"
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"

@@ -1,0 +1,106 @@
+"""Verdicts in words, the same in the terminal, on pages and in advice."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from optimization.study.intervals import Interval
+from scripts.verdicts import power
+from scripts.verdicts.comparison import UNPAIRED, Comparison
+
+ONE_SEED = "One seed tells nothing of how sure a difference is: play several, --repeat=8."
+
+
+def of(one: Comparison) -> str:
+    """Returns what a comparison says, in a line."""
+    if math.isnan(one.difference):
+        return _line(one, ["no difference is known"])
+    told = [f"{one.difference:+.4g}"]
+    if math.isfinite(one.low):
+        told.append(f"(95% interval {one.low:+.4g} to {one.high:+.4g})")
+    own, others = one.seeds
+    words = [" ".join(told), f"{own} and {others} seeds, unpaired" if one.kind == UNPAIRED else seeds(one.pairs)]
+    if math.isfinite(one.p):
+        words.append(f"p {p_value(one.p)}, by Holm {p_value(one.adjusted_p)}")
+    if math.isfinite(one.sign_flip_p):
+        words.append(f"by flipped signs {p_value(one.sign_flip_p)}")
+    words.append(f"better in {one.superiority:.0%} of pairs")
+    return _line(one, words)
+
+
+def _line(one: Comparison, words: Sequence[str]) -> str:
+    notes = f" [{'; '.join(one.notes)}]" if one.notes else ""
+    return f"{one.arm}: {'; '.join(words)}: {verdict(one)}{notes}"
+
+
+def verdict(one: Comparison) -> str:
+    """Returns the verdict and its side, such as "better than greedy" or "not told apart from greedy"."""
+    if one.is_told_apart:
+        return f"{'better' if one.is_better else 'worse'} than {one.reference}"
+    return f"{one.word} from {one.reference}"
+
+
+def found_by(one: Comparison) -> str:
+    """Returns what so many seeds would find, and how many the difference seen would need; empty where unknown."""
+    if math.isnan(one.detectable):
+        return ""
+    told = f"These {one.pairs} seeds would find a difference of {one.detectable:.2g} in four of five trials"
+    if one.is_told_apart or math.isnan(one.seeds_needed):
+        return f"{told}."
+    most = f"more than {power.MOST_SEEDS:,}"
+    needed = f"about {one.seeds_needed:,}" if math.isfinite(one.seeds_needed) else most
+    return f"{told}; the one seen, {abs(one.difference):.2g}, would need {needed}."
+
+
+def seeds(count: int) -> str:
+    """Returns a number of seeds as text."""
+    return f"{count} seed{'s' * (count != 1)}"
+
+
+def p_value(p: float) -> str:
+    """Returns a p value as text; never a rounded 0."""
+    if math.isnan(p):
+        return "-"
+    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
+
+
+def interval(found: Interval) -> str:
+    """Returns a mean and its interval as text."""
+    ends = f" ({found.low:.4g} to {found.high:.4g})" if math.isfinite(found.low) and math.isfinite(found.high) else ""
+    return f"{found.mean:.4g}{ends}"
+
+
+def what_seeds_vary(*, partition: bool = False, initial_model: bool = True, noise: bool = False) -> str:
+    """Returns what differs between seeds.
+
+    Args:
+      partition: Whether the clients' shares of the data do (`--resplit`).
+      initial_model: Whether the model's first weights do; not those that were read from a file.
+      noise: Whether noise for privacy is drawn.
+    """
+    varied = ["the cohorts", *["the first weights"] * initial_model, "the clients' draws"]
+    varied += [*["the noise"] * noise, *["which client holds which examples"] * partition]
+    return f"Seeds vary {', '.join(varied[:-1])} and {varied[-1]}."
+
+
+def what_intervals_are_over(*, has_clients: bool = False) -> str:
+    """Returns what the intervals say, and what they do not.
+
+    Args:
+      has_clients: Whether an interval over held-out clients stands beside them.
+    """
+    other = "that over clients says what other clients would give" if has_clients else "not what other clients would"
+    joint = "; " if has_clients else ", "
+    return f"Intervals over seeds say what other seeds would give on this data{joint}{other}."
+
+
+def family(comparisons: Iterable[Comparison]) -> str:
+    """Returns how arms were told apart; empty where none was judged."""
+    judged = [one for one in comparisons if one.is_judged]
+    if not judged:
+        return ""
+    tests = " and ".join(
+        ["a paired t test"] * any(one.kind != UNPAIRED for one in judged)
+        + ["Welch's for arms that seeds do not determine"] * any(one.kind == UNPAIRED for one in judged)
+    )
+    many = f", adjusted by Holm for {len(judged)} arms" if len(judged) > 1 else ""
+    return f"Told apart: p below 5% by {tests}{many}."

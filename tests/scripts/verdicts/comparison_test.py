@@ -1,0 +1,198 @@
+"""Tests of scripts.verdicts.comparison."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats import multitest
+
+from scripts.verdicts import comparison
+
+GREEDY = [0.50, 0.52, 0.48, 0.55, 0.51, 0.49, 0.53, 0.50]
+SOFTMAX = [0.58, 0.57, 0.57, 0.61, 0.60, 0.52, 0.62, 0.55]
+FALCON = [0.51, 0.50, 0.50, 0.55, 0.52, 0.50, 0.51, 0.52]
+NAN = math.nan
+
+
+def _seeds(numbers):
+    return dict(enumerate(numbers))
+
+
+VALUES = {"greedy": _seeds(GREEDY), "softmax": _seeds(SOFTMAX), "falcon": _seeds(FALCON)}
+
+
+def _one(first, second, **settings):
+    return comparison.compare({"arm": _seeds(first), "reference": _seeds(second)}, "reference", **settings)["arm"]
+
+
+def test_a_paired_difference_equals_scipy():
+    found = comparison.compare(VALUES, "greedy")
+    assert list(found) == ["softmax", "falcon"]
+    for arm, numbers in (("softmax", SOFTMAX), ("falcon", FALCON)):
+        differences = np.subtract(numbers, GREEDY)
+        ends = stats.t.interval(0.95, 7, loc=differences.mean(), scale=stats.sem(differences))
+        one = found[arm]
+        assert (one.kind, one.pairs) == ("paired", 8)
+        np.testing.assert_allclose([one.difference, one.low, one.high], [differences.mean(), *ends], rtol=1e-10)
+        np.testing.assert_allclose(one.p, stats.ttest_rel(numbers, GREEDY).pvalue, rtol=1e-10)
+    assert (found["softmax"].word, found["softmax"].wins) == ("told apart", True)
+    assert (found["falcon"].word, found["falcon"].wins) == ("not told apart", False)
+
+
+def test_holm_multiplies_the_smallest_of_two_by_two():
+    found = comparison.compare(VALUES, "greedy")
+    assert found["softmax"].adjusted_p == pytest.approx(2 * found["softmax"].p, rel=1e-12)
+    assert found["falcon"].adjusted_p == pytest.approx(found["falcon"].p, rel=1e-12)
+
+
+def test_holm_by_hand():
+    # Sorted 0.01, 0.02, 0.04 times 3, 2, 1, never falling; what is no test takes no part.
+    assert comparison.holm([0.04, 0.01, NAN, 0.02]) == pytest.approx([0.04, 0.03, NAN, 0.04], nan_ok=True)
+    assert comparison.holm([NAN]) == pytest.approx([NAN], nan_ok=True)
+
+
+def test_an_arm_that_seeds_do_not_determine_is_compared_by_welch():
+    found = comparison.compare(VALUES, "greedy", unpaired=["softmax"])
+    welch = stats.ttest_ind(SOFTMAX, GREEDY, equal_var=False)
+    first, second = np.var(SOFTMAX, ddof=1) / 8, np.var(GREEDY, ddof=1) / 8
+    freedom = (first + second) ** 2 / (first**2 / 7 + second**2 / 7)
+    half = stats.t.ppf(0.975, freedom) * math.sqrt(first + second)
+    one = found["softmax"]
+    assert (one.kind, found["falcon"].kind) == ("unpaired", "paired")
+    assert one.p == pytest.approx(welch.pvalue, rel=1e-10)
+    assert [one.low, one.high] == pytest.approx([one.difference - half, one.difference + half], rel=1e-10)
+    assert math.isnan(one.sign_flip_p)
+
+
+def test_nothing_pairs_with_a_reference_that_seeds_do_not_determine():
+    found = comparison.compare(VALUES, "greedy", unpaired=["greedy"])
+    assert {one.kind for one in found.values()} == {"unpaired"}
+
+
+@pytest.mark.parametrize("seeds", [6, 8, 12])
+def test_flipped_signs_equal_scipys_exact_permutations(seeds):
+    differences = np.random.default_rng(seeds).normal(0.5, 1.0, seeds)
+    exact = stats.permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=np.inf)
+    assert comparison.sign_flip(differences) == pytest.approx(exact.pvalue, rel=1e-12)
+
+
+def test_holm_equals_statsmodels():
+    p_values = np.random.default_rng(0).uniform(0, 0.2, 30)
+    assert comparison.holm(p_values) == pytest.approx(multitest.multipletests(p_values, method="holm")[1], rel=1e-12)
+
+
+def test_flipped_signs_by_hand():
+    # Of the eight sums of +-1 +-2 +-3, 6 and -6 are as large as 6; 4, 2, 0, 0, -2 and -4 are not.
+    assert comparison.sign_flip([1.0, 2.0, 3.0]) == 0.25
+    assert comparison.sign_flip([1.0, -1.0]) == 1.0
+
+
+@pytest.mark.parametrize("count", [0, 25])
+def test_flipped_signs_of_too_few_or_many_are_refused(count):
+    with pytest.raises(ValueError, match=f"{count} differences must be 1 to 24"):
+        comparison.sign_flip([1.0] * count)
+
+
+def test_where_so_many_seeds_and_arms_cannot_reach_5_percent_by_flipped_signs_it_is_said():
+    # 2^(1-6) = 0.03125: enough for one arm, not for two.
+    greedy, softmax = GREEDY[:6], SOFTMAX[:6]
+    alone = _one(softmax, greedy)
+    assert (alone.sign_flip_p, alone.sign_flip_least_p, alone.notes) == (0.03125, 0.03125, ())
+    values = {"greedy": _seeds(greedy), "softmax": _seeds(softmax), "falcon": _seeds(FALCON[:6])}
+    one = comparison.compare(values, "greedy")["softmax"]
+    assert (one.sign_flip_adjusted_p, one.sign_flip_least_p) == (0.0625, 0.0625)
+    assert one.notes == ("the sign-flip test cannot reach 5% with 6 seeds and 2 arms",)
+
+
+def test_fewer_than_six_seeds_have_no_sign_flip_test():
+    assert math.isnan(_one(SOFTMAX[:5], GREEDY[:5]).sign_flip_p)
+
+
+def test_superiority_counts_ties_as_one_half():
+    assert _one([1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 4.0, 1.0]).superiority == (0.5 + 1 + 0 + 1) / 4
+    assert _one([1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 4.0, 1.0], better="down").superiority == (0.5 + 0 + 1 + 0) / 4
+    u = stats.mannwhitneyu(SOFTMAX, FALCON).statistic
+    assert comparison.superiority(SOFTMAX, FALCON, is_paired=False) == pytest.approx(u / 64, rel=1e-12)
+
+
+def test_less_is_better_where_it_is_said():
+    assert _one(SOFTMAX, GREEDY).wins
+    one = _one(SOFTMAX, GREEDY, better="down")
+    assert (one.wins, one.loses, one.is_better) == (False, True, False)
+
+
+def test_one_seed_is_not_judged():
+    one = _one([0.6], [0.5])
+    assert one.difference == pytest.approx(0.1)
+    assert all(map(math.isnan, (one.low, one.high, one.p, one.adjusted_p, one.detectable, one.seeds_needed)))
+    assert (one.word, one.is_judged, one.notes) == ("not told apart", False, ("one seed tells nothing",))
+
+
+def test_equal_arms_are_not_told_apart():
+    one = _one(GREEDY, GREEDY)
+    assert (one.difference, one.p, one.superiority, one.is_better) == (0.0, 1.0, 0.5, None)
+    assert (one.word, one.notes) == ("not told apart", ("equal in every seed",))
+
+
+@pytest.mark.parametrize(("seeds", "word"), [(4, "not told apart"), (7, "told apart")])
+def test_the_same_difference_in_every_seed_is_no_certainty(seeds, word):
+    # 0.1 + 0.2 is not 0.3: what floating point adds is no spread.
+    one = _one([0.3] * (seeds - 1) + [0.4], [0.2] * (seeds - 1) + [0.30000000000000004])
+    assert (one.p, one.word) == (2.0 ** (1 - seeds), word)
+    assert math.isnan(one.low)
+    assert one.notes[0] == "the same difference in every seed: no interval, and p is that of the sign-flip test"
+
+
+def test_unpaired_arms_without_any_spread_are_not_tested():
+    one = _one([0.3, 0.3], [0.2, 0.2], unpaired=["arm"])
+    assert (one.word, one.is_judged, math.isnan(one.p)) == ("not told apart", False, True)
+    assert one.notes == ("no seed changes anything: no interval, and no test",)
+
+
+def test_an_arm_that_diverged_with_a_seed_is_not_judged():
+    one = _one([*SOFTMAX, NAN], [*GREEDY, 0.5])
+    assert (one.pairs, one.difference) == (8, _one(SOFTMAX, GREEDY).difference)
+    assert (one.word, one.is_judged) == ("not told apart", False)
+    assert one.notes == ("arm diverged with seed 8: not judged",)
+
+
+def test_seeds_of_one_arm_alone_are_left_out_and_said():
+    values = {"arm": _seeds(SOFTMAX), "reference": _seeds([*GREEDY, 0.9])}
+    one = comparison.compare(values, "reference")["arm"]
+    assert one.difference == _one(SOFTMAX, GREEDY).difference
+    assert (one.notes, one.wins) == (("seed 8 of reference alone: left out",), True)
+
+
+def test_arms_without_a_seed_in_common_are_not_judged():
+    one = comparison.compare({"arm": {1: 0.5}, "reference": {2: 0.5}}, "reference")["arm"]
+    assert (one.pairs, one.is_judged) == (0, False)
+    assert "no seed in common" in one.notes
+    assert math.isnan(one.difference)
+
+
+@pytest.mark.parametrize("settings", [{"reference": "ucb"}, {"reference": "greedy", "unpaired": ["ucb"]}])
+def test_arms_that_are_not_there_are_refused(settings):
+    with pytest.raises(ValueError, match="There is no arm ucb: there are greedy, softmax, falcon"):
+        comparison.compare(VALUES, **settings)
+
+
+def test_a_number_is_compared_as_one_sample():
+    one = comparison.against({"arm": _seeds(SOFTMAX)}, "chance", 0.5)["arm"]
+    assert one.p == pytest.approx(stats.ttest_1samp(SOFTMAX, 0.5).pvalue, rel=1e-10)
+    assert (one.reference, one.reference_mean, one.notes) == ("chance", 0.5, ())
+
+
+@pytest.mark.parametrize("unpaired", [(), ("arm",)])
+def test_intervals_hold_a_known_difference_as_often_as_they_say(unpaired):
+    """2000 studies: a difference of 0.1 between arms whose seeds share what they vary by, or share nothing."""
+    generator = np.random.default_rng(18)
+    shared = generator.normal(0.5, 0.05, (2000, 5)) if not unpaired else np.full((2000, 5), 0.5)
+    first = shared + 0.1 + generator.normal(0, 0.03, (2000, 5))
+    second = shared + generator.normal(0, 0.06, (2000, 5))
+    held = [
+        one.low <= 0.1 <= one.high
+        for rows in zip(first, second, strict=True)
+        for one in [_one(*rows, unpaired=unpaired)]
+    ]
+    assert 0.93 <= np.mean(held) <= 0.97

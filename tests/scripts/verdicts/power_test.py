@@ -1,0 +1,55 @@
+"""Tests of scripts.verdicts.power."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from scripts.verdicts import power
+
+
+def _power(size, seeds, alpha):
+    """Of a two-sided paired t test, by the noncentral t distribution."""
+    least = stats.t.ppf(1 - alpha / 2, seeds - 1)
+    shift = size * math.sqrt(seeds)
+    return stats.nct.sf(least, seeds - 1, shift) + stats.nct.cdf(-least, seeds - 1, shift)
+
+
+@pytest.mark.parametrize(("seeds", "alpha"), [(3, 0.05), (8, 0.05), (8, 0.05 / 4), (30, 0.05)])
+def test_the_smallest_difference_is_found_four_times_of_five(seeds, alpha):
+    found = power.detectable(0.2, seeds, alpha)
+    assert _power(found / 0.2, seeds, alpha) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_simulated_studies_find_it_as_often():
+    size = power.detectable(1.0, 8, 0.05)
+    draws = np.random.default_rng(0).normal(size, 1.0, (20_000, 8))
+    assert (stats.ttest_1samp(draws, 0.0, axis=1).pvalue < 0.05).mean() == pytest.approx(0.8, abs=0.01)
+
+
+def test_of_two_unpaired_arms_it_is_the_textbooks():
+    # Cohen 1988: two samples of 64 find half a standard deviation with a power of 0.80.
+    assert power.detectable(1.0, 64, 0.05, others=64) == pytest.approx(0.5, abs=0.005)
+    assert power.seeds_needed(0.5, 1.0, 0.05, is_paired=False) == 64
+
+
+def test_seeds_that_a_difference_needs_are_the_first_that_find_it():
+    found = power.seeds_needed(-0.5, 1.0, 0.05)
+    assert found == 34  # Cohen 1988, Table 2.3.5 and 2.4.1, one sample.
+    assert _power(0.5, found - 1, 0.05) < 0.8 <= _power(0.5, found, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("difference", "deviation", "needed"), [(0.0, 1.0, math.inf), (1e-4, 1.0, math.inf), (100.0, 1.0, 2)]
+)
+def test_seeds_are_bounded(difference, deviation, needed):
+    assert power.seeds_needed(difference, deviation, 0.05) == needed
+
+
+def test_without_spread_or_test_nothing_is_said():
+    assert math.isnan(power.detectable(0.0, 8, 0.05))
+    assert math.isnan(power.detectable(1.0, 1, 0.05))
+    assert math.isnan(power.detectable(1.0, 8, 0.05, others=1))
+    assert math.isnan(power.seeds_needed(0.1, 0.0, 0.05))
+    assert math.isnan(power.seeds_needed(math.nan, math.nan, 0.05))
