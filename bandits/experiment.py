@@ -106,7 +106,7 @@ class BanditRounds(runner.Rounds):
             shared = shared_process.build(chosen.task.cache_dir, task, phase, self._definition, initial_weights)
             self._process_of = lambda round_num: shared
         else:
-            self._process_of = posterior_process.build(phase.posterior, self._definition, initial_weights)
+            self._process_of = posterior_process.build(phase.posterior, self._definition, initial_weights, chosen.seed)
         self._selected = None
         if not phase.selection.is_uniform:
             selector = phase.selection.build(clients.sizes(self._clients, phase.population), phase.cohorts.size)

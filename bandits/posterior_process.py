@@ -8,7 +8,7 @@ computation and the server's and not, as the mean's, one that compiles to the Ma
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 
 from bandits import process
 from optimization import models
-from optimization.posterior import algorithms, options, vectors
+from optimization.posterior import algorithms, options, server_chain, vectors
 from optimization.posterior import process as posterior_process
 
 
@@ -69,8 +69,44 @@ class CollectedRounds:
         return dict(zip(process.SUMMED, totals, strict=True))
 
 
+class _ChainState(NamedTuple):
+    """What a chain's rounds keep where others keep the server optimizer's state.
+
+    Attributes:
+      weights: The chain's newest state.
+      optimizer: The server optimizer's state.
+    """
+
+    weights: tuple
+    optimizer: object
+
+
+class ChainRounds:
+    """Rounds after which the server moves its chain: clients train its newest state, and act with its average."""
+
+    def __init__(self, rounds: Any, chain: server_chain.ServerChain, seed: int):
+        """Wraps the rounds of the mean; `seed` is the run's."""
+        self._rounds, self._chain, self._seed = rounds, chain, seed
+
+    def initialize(self) -> process.BanditState:
+        """Returns the state before round 1."""
+        state = self._rounds.initialize()
+        return state._replace(optimizer=_ChainState(tuple(state.weights), state.optimizer))
+
+    def next(self, state: process.BanditState, cohort: Any) -> tuple[process.BanditState, process.RoundMetrics]:
+        """Plays one round; `weights` of its state are the average, or in burn-in rounds the newest state."""
+        chain: Any = state.optimizer
+        after, metrics = self._rounds.next(state._replace(weights=chain.weights, optimizer=chain.optimizer), cohort)
+        round_num = int(after.round_num)
+        newest = self._chain.state(after.weights, self._seed, round_num)
+        served = self._chain.served(state.weights, newest, round_num)
+        deployed = (served, *after.deployed[1:]) if metrics.deployed else after.deployed
+        kept = _ChainState(newest, after.optimizer)
+        return after._replace(weights=served, deployed=deployed, optimizer=kept), metrics
+
+
 def build(
-    posterior: options.Posterior, definition: process.BanditProcess, initial_weights: models.Weights
+    posterior: options.Posterior, definition: process.BanditProcess, initial_weights: models.Weights, seed: int
 ) -> Callable[[int], Any]:
     """Returns the function round number, from 1 -> process of that round.
 
@@ -78,12 +114,15 @@ def build(
       posterior: The algorithm.
       definition: The rounds; its `local_sgd` is the clients' training in burn-in rounds.
       initial_weights: theta_0.
+      seed: The run's, of SGLD's noise.
     """
     algorithm = algorithms.build(posterior, definition.local_sgd, definition.model)  # type: ignore[arg-type]
 
     @functools.cache
     def rounds_of(work):
         own = dataclasses.replace(definition, local_sgd=work)
+        if algorithm.chain:
+            return ChainRounds(own.build(initial_weights), algorithm.chain, seed)
         if algorithm.aggregate is None:
             return own.build(initial_weights)
         return CollectedRounds(own, initial_weights, algorithm.aggregate)

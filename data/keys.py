@@ -39,6 +39,7 @@ class Purpose(enum.IntEnum):
     DECISION = 10, 2
     DELAY = 20, 2
     NOISE = 21, 2
+    LANGEVIN = 22, 1
 
 
 def _sequence(seed: int, purpose: Purpose, *where: int) -> np.random.SeedSequence:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from data.errors import UsageError
-from optimization.posterior import bandwidths, kernels, mean_shift
+from optimization.posterior import bandwidths, kernels, mean_shift, server_chain
 from optimization.posterior import options as options_lib
 from optimization.study import cli
 
@@ -14,12 +14,14 @@ ALGORITHMS = {
     "fedag": "mean model; predicts with samples of a Gaussian posterior (Algorithm 3)",
     "fedbe": "an ensemble of posterior samples, clients and mean, distilled on --server_data (Algorithm 4)",
     "fedpa": "clients' deltas multiplied by their posterior's inverse covariance (Algorithms 5, 6)",
-    "sgld": "clients' steps with Langevin noise, their chains averaged (equation 2.16)",
+    "sgld": "mean model with Langevin noise at the server, whose chain is averaged after the burn-in (equation 2.16)",
+    "client_sgld": "clients' steps with Langevin noise, their chains averaged",
     "fedkp": "mode nearest to the mean of the models' kernel density (Algorithm 9)",
     "fedkp_cluster_mean": "each client's model shifted to its mode, then averaged (Algorithm 10)",
     "fedkppa": "Algorithm 10 on FedPA's deltas",
 }
-CHAINS = ("fedpa", "sgld", "fedkppa")  # Clients send what they make of a chain of samples.
+CHAINS = ("fedpa", "client_sgld", "fedkppa")  # Clients send what they make of a chain of samples.
+BURNING_IN = (*CHAINS, "sgld")
 KERNELS = ("fedkp", "fedkp_cluster_mean", "fedkppa")  # The server needs each client's model.
 
 
@@ -38,30 +40,49 @@ def define_kernels(flags: cli.FlagSet, flag: str) -> None:
         ["uniform", "num_examples"],
         "num_examples: a client's bandwidth is inversely proportional to its number of examples",
     )
+    flags.choice(
+        "mean_shift_weights", None, mean_shift.WEIGHTS, f"weight of a client in a step (default: {mean_shift.KERNEL})"
+    )
     flags.number("mean_shift_tolerance", 1e-7, "length of a step after which a parameter stops")
     flags.integer("mean_shift_steps", 20, "most steps, t_max", low=1)
 
 
 def define_chains(flags: cli.FlagSet, flag: str) -> None:
-    """Defines the group of flags of the `CHAINS`, one of which `flag` can name."""
-    flags.group("FedPA, FedKPPA and SGLD", **{flag: CHAINS})
-    flags.integer("burn_in_rounds", None, "first rounds, in which clients train as in FedAvg (default: half)")
+    """Defines the group of flags of the algorithms that burn in, one of which `flag` can name."""
+    flags.group("FedPA, FedKPPA and SGLD", **{flag: BURNING_IN})
+    flags.integer(
+        "burn_in_rounds",
+        None,
+        "first rounds, in which clients train as in FedAvg; of sgld, those that its average leaves out (default: half)",
+    )
     flags.integer("steps_per_sample", 0, "steps whose models a sample averages, K; 0 for those of an epoch")
     flags.number("shrinkage", 0.1, "shrinkage of the covariance; with 0 it is the identity")
+    flags.choice(
+        "langevin_deviation",
+        None,
+        server_chain.DEVIATIONS,
+        f"standard deviation of the noise on each weight (default: {server_chain.SQRT_2_RATE})",
+    )
+    flags.belong("steps_per_sample", **{flag: CHAINS})
     flags.belong("shrinkage", **{flag: ("fedpa", "fedkppa")})
+    flags.belong("langevin_deviation", **{flag: ("sgld",)})
 
 
 def resolve(settings: cli.Settings, flag: str) -> cli.Settings:
-    """Fills in the burn-in.
+    """Fills in what the algorithm reads.
 
     Args:
       settings: Flags, with `total_rounds`.
       flag: The flag that names the algorithm.
 
     Raises:
-      UsageError: If it is longer than the run.
+      UsageError: If the burn-in is longer than the run.
     """
-    if settings[flag] not in CHAINS:
+    if settings[flag] in KERNELS:
+        settings = settings.filled({"mean_shift_weights": mean_shift.KERNEL})
+    if settings[flag] == "sgld":
+        settings = settings.filled({"langevin_deviation": server_chain.SQRT_2_RATE})
+    if settings[flag] not in BURNING_IN:
         return settings.replace(burn_in_rounds=0)
     settings = settings.filled({"burn_in_rounds": settings.total_rounds // 2})
     if settings.burn_in_rounds > settings.total_rounds:
@@ -90,7 +111,9 @@ def options(settings: Mapping[str, Any], flag: str) -> options_lib.Posterior:
             scale=settings["bandwidth_scale"],
             tolerance=settings["mean_shift_tolerance"],
             t_max=settings["mean_shift_steps"],
+            step_weights=settings["mean_shift_weights"] or mean_shift.KERNEL,
         ),
+        langevin_deviation=settings["langevin_deviation"] or server_chain.SQRT_2_RATE,
         kernel_weights=settings["kernel_weights"],
         kernel_bandwidths=settings["kernel_bandwidths"],
         **{name: settings[name] for name in own if name in settings},

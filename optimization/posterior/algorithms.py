@@ -1,8 +1,9 @@
 """The algorithms of `--algorithm`: what clients do, and how the server makes one update of theirs.
 
 Johansson and Gullbrandson 2022, Algorithms 1 to 10. Whatever the algorithm, its update goes to the same server
-optimizer. FedAvg, FedOpt, FedPA and SGLD average by the clients' numbers of examples; the others treat clients alike,
-as the thesis' algorithms do. To all of them a diverged client is one with a zero update, and one without examples none.
+optimizer; SGLD's noise comes after its step. FedAvg, FedOpt, FedPA and SGLD average by the clients' numbers of
+examples; the others treat clients alike, as the thesis' algorithms do. To all of them a diverged client is one with a
+zero update, and one without examples none.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ import numpy as np
 
 from optimization import client_work, models
 from optimization.client_work import ClientWork
-from optimization.posterior import ensembles, mean_shift, options, process, samplers, vectors
+from optimization.posterior import ensembles, mean_shift, options, process, samplers, server_chain, vectors
 
 NO_DEVIATION = np.zeros(0, np.float32)
 
@@ -74,12 +75,14 @@ class Algorithm:
       client_work: Their training after them.
       burn_in_rounds: How many those are.
       aggregate: How the server makes one update; None for the mean weighted by examples.
+      chain: What becomes of the model after the server optimizer's step; None for nothing.
     """
 
     burn_in_work: ClientWork
     client_work: ClientWork
     burn_in_rounds: int = 0
     aggregate: Aggregate | None = None
+    chain: server_chain.ServerChain | None = None
 
     def work_of(self, round_num: int) -> ClientWork:
         """Returns the clients' training in a round, from 1."""
@@ -99,16 +102,16 @@ def build(
     """
     name, burn_in_rounds = posterior.name, 0
     work: ClientWork = sgd
-    if name in ("fedpa", "fedkppa", "sgld"):
+    if name in ("fedpa", "fedkppa", "client_sgld"):
         chain = samplers.ChainSgd(
             learning_rate=sgd.learning_rate,
             batch_size=sgd.batch_size,
             epochs=sgd.epochs,  # type: ignore[arg-type]
             momentum=sgd.momentum,
             steps_per_sample=posterior.steps_per_sample,
-            langevin=name == "sgld",
+            langevin=name == "client_sgld",
         )
-        work = ChainWork(chain, None if name == "sgld" else posterior.shrinkage)
+        work = ChainWork(chain, None if name == "client_sgld" else posterior.shrinkage)
         burn_in_rounds = posterior.burn_in_rounds
     aggregate: Aggregate | None = None
     if name == "fedag":
@@ -117,7 +120,11 @@ def build(
         aggregate = _fedbe(posterior, model, server_features)
     elif name in ("fedkp", "fedkp_cluster_mean", "fedkppa"):
         aggregate = _fedkp(posterior)
-    return Algorithm(sgd, work, burn_in_rounds, aggregate)
+    states = None
+    if name == "sgld":
+        deviation = server_chain.deviation(posterior.langevin_deviation, sgd.learning_rate)  # type: ignore[arg-type]
+        states = server_chain.ServerChain(posterior.burn_in_rounds, deviation)
+    return Algorithm(sgd, work, burn_in_rounds, aggregate, states)
 
 
 def _fedag(weights: np.ndarray, updates: process.CohortUpdates, generator: np.random.Generator) -> ServerUpdate:

@@ -31,12 +31,14 @@ class Progress(NamedTuple):
       deviation: float32 [parameters], FedAG's posterior around the model; empty for other algorithms.
       recent: float64 [window, measured], `metrics.MEASURED` of the last rounds, newest last; NaN before the first.
       selection: The client selector's state; empty without one.
+      chain: SGLD's newest state, which clients train from; empty for other algorithms. `server` has its average.
     """
 
     server: supervised.SupervisedState
     deviation: np.ndarray
     recent: np.ndarray
     selection: Any = ()
+    chain: Any = ()
 
 
 class PosteriorRounds(training.TrainingRounds):
@@ -77,7 +79,9 @@ class PosteriorRounds(training.TrainingRounds):
         if self._options.posterior.name == "fedag":
             deviation = np.zeros_like(algorithms.flat(weights))
         selection = () if self._options.selection.is_uniform else self.selected.selector.initial_state()
-        return Progress(server, deviation, np.full((metrics.WINDOW, len(metrics.MEASURED)), np.nan), selection)
+        recent = np.full((metrics.WINDOW, len(metrics.MEASURED)), np.nan)
+        chain = tuple(server.weights) if self._algorithm.chain else ()
+        return Progress(server, deviation, recent, selection, chain)
 
     def _collect(self, work: Any, weights: models.Weights, inputs) -> process.CohortUpdates:
         size = self._options.cohort_size
@@ -95,6 +99,10 @@ class PosteriorRounds(training.TrainingRounds):
     def play_round(self, state: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
         """Plays one round."""
         is_uniform, selection = self._options.selection.is_uniform, ()
+        chain: Any = ()
+        served = state.server.weights
+        if self._algorithm.chain:
+            state = state._replace(server=state.server._replace(weights=state.chain))
         if is_uniform:
             ids = self.cohort(round_num)
         else:
@@ -111,6 +119,9 @@ class PosteriorRounds(training.TrainingRounds):
         else:
             server, row, local = self._mean_round(state.server, inputs, work)
             deviation = state.deviation
+        if self._algorithm.chain:
+            chain = self._algorithm.chain.state(server.weights, self._options.seed, round_num)
+            server = server._replace(weights=self._algorithm.chain.served(served, chain, round_num))
         if not is_uniform:
             selection = self.selected.observe(selection, ids - self._first, *local)
         ensemble = self._ensemble(server.weights, deviation, round_num)
@@ -119,7 +130,7 @@ class PosteriorRounds(training.TrainingRounds):
         recent = np.concatenate([state.recent[1:], [measured]])
         row |= dict(zip(metrics.MEASURED, measured, strict=True))
         row |= dict(zip(metrics.RUNNING, recent[-round_num:].mean(axis=0).tolist(), strict=True))
-        return Progress(server, deviation, recent, selection), row
+        return Progress(server, deviation, recent, selection, chain), row
 
     def _mean_round(self, server, inputs, work) -> tuple[supervised.SupervisedState, dict[str, Any], Any]:
         server, counts = self.mean_rounds(work, self._options.cohort_size).next(server, inputs)

@@ -13,19 +13,27 @@ class Kernel:
 
     Attributes:
       density: K(u) of an array of scaled distances u = distance / bandwidth.
-      pull: Weight of a sample at scaled distance u in a mean-shift step, -K'(u) / u up to a constant: steps with
-        these weights climb the density of `density` (Cheng 1995: `density` is the shadow of `pull`). Changes u.
+      weight: K(u) up to a constant. Changes u.
+      pull: -K'(u) / u up to a constant: mean-shift steps with these weights climb the density of `density` (Cheng 1995:
+        `density` is the shadow of `pull`). Changes u.
       roughness: R(K), the integral of K squared.
       variance: m2(K), the integral of u squared times K.
     """
 
     density: Callable[[np.ndarray], np.ndarray]
+    weight: Callable[[np.ndarray], np.ndarray]
     pull: Callable[[np.ndarray], np.ndarray]
     roughness: float
     variance: float
 
 
-def _gaussian_pull(scaled: np.ndarray) -> np.ndarray:
+def _epanechnikov_weight(scaled: np.ndarray) -> np.ndarray:
+    np.square(scaled, out=scaled)
+    np.subtract(1, scaled, out=scaled)
+    return np.maximum(scaled, 0, out=scaled)
+
+
+def _gaussian_weight(scaled: np.ndarray) -> np.ndarray:
     np.square(scaled, out=scaled)
     scaled *= -0.5
     return np.exp(scaled, out=scaled)
@@ -33,13 +41,15 @@ def _gaussian_pull(scaled: np.ndarray) -> np.ndarray:
 
 EPANECHNIKOV = Kernel(
     density=lambda scaled: 0.75 * np.maximum(1 - np.square(scaled), 0),
+    weight=_epanechnikov_weight,
     pull=lambda scaled: np.less_equal(np.abs(scaled, out=scaled), 1, out=scaled),
     roughness=3 / 5,
     variance=1 / 5,
 )
 GAUSSIAN = Kernel(
     density=lambda scaled: np.exp(-0.5 * np.square(scaled)) / math.sqrt(2 * math.pi),
-    pull=_gaussian_pull,
+    weight=_gaussian_weight,
+    pull=_gaussian_weight,
     roughness=1 / (2 * math.sqrt(math.pi)),
     variance=1.0,
 )

@@ -10,11 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optimization.posterior import bandwidths, cohort, kernels
+from optimization.posterior import bandwidths, cohort, kernels, windows
 
 # How much wider a window is, in units of the samples' range: a sample at exactly one bandwidth counts despite rounding,
 # and a window of bandwidth zero holds its own sample.
 _MARGIN = 1e-9
+KERNEL, PROFILE = "kernel", "profile"
+WEIGHTS = {
+    KERNEL: "the kernel's values, as Algorithm 8 has it",
+    PROFILE: "the kernel's slope, which climbs the kernel's own density",
+}
 _CELLS = 1 << 17  # Array elements of a chunk: far more leave the caches, far fewer leave the cores waiting for Python.
 
 
@@ -34,6 +39,10 @@ class Aggregate(NamedTuple):
 class MeanShift:
     """Mean shift of every parameter on its own.
 
+    Weighed by the kernel's values, as Algorithm 8 has it, steps climb the density whose slope the kernel is: for
+    Epanechnikov's, that of the biweight kernel. Weighed by the kernel's own slope they climb its own density: with
+    Epanechnikov's each step leads to the mean of the samples within one bandwidth. The Gaussian is its own slope.
+
     A parameter in which all clients agree stays as it is, and so does a start that no kernel reaches. The model of a
     single client is its own mode. As the bandwidth grows, every result becomes the clients' (weighted) mean.
 
@@ -43,9 +52,10 @@ class MeanShift:
       scale: Factor of the bandwidth.
       tolerance: A coordinate stops after a step that is not longer than this, in units of the models.
       t_max: Most steps of a coordinate.
+      step_weights: One of `WEIGHTS`.
 
     Raises:
-      ValueError: for an unknown bandwidth, or numbers out of range.
+      ValueError: for an unknown bandwidth or weights, or numbers out of range.
     """
 
     kernel: kernels.Kernel = kernels.EPANECHNIKOV
@@ -53,11 +63,14 @@ class MeanShift:
     scale: float = 1.0
     tolerance: float = 1e-7
     t_max: int = 20
+    step_weights: str = KERNEL
 
     def __post_init__(self):
         known = [*bandwidths.RULES, bandwidths.NEAREST]
         if self.bandwidth not in known:
             raise ValueError(f"bandwidth={self.bandwidth!r} must be one of {', '.join(known)}.")
+        if self.step_weights not in WEIGHTS:
+            raise ValueError(f"step_weights={self.step_weights!r} must be one of {', '.join(WEIGHTS)}.")
         if not 0 < self.scale < np.inf:
             raise ValueError(f"scale={self.scale} must be finite and above 0.")
         if self.tolerance < 0 or self.t_max < 1:
@@ -88,7 +101,7 @@ class MeanShift:
         weights, factors = (_positive(values, len(models))[clients] for values in (weights, factors))
         weights = weights / weights.sum()
         result = np.empty(models.shape[1], np.float32)
-        windows = cluster and self.kernel is kernels.EPANECHNIKOV and self.bandwidth != bandwidths.NEAREST
+        has_windows = cluster and self.kernel is kernels.EPANECHNIKOV and self.bandwidth != bandwidths.NEAREST
 
         def work(chunk: slice) -> None:
             samples = models[clients, chunk].T.astype(np.float64, order="C")
@@ -97,7 +110,7 @@ class MeanShift:
             units = np.where(ranges > 0, ranges, 1.0)
             samples -= lows
             samples /= units
-            if windows:
+            if has_windows:
                 modes = self._windowed_cluster_mean(samples, weights, factors, self.tolerance / units)
             else:
                 if self.kernel is kernels.GAUSSIAN:
@@ -108,7 +121,7 @@ class MeanShift:
             result[chunk] = modes * units[:, 0] + lows[:, 0]
 
         # The cells of a parameter in the largest array that it takes.
-        pairs = (cluster and not windows) or self.bandwidth in bandwidths.PAIRWISE
+        pairs = (cluster and not has_windows) or self.bandwidth in bandwidths.PAIRWISE
         cells = clients.size**2 if pairs else 2 * clients.size
         cohort.each_chunk(work, models.shape[1], max(1, _CELLS // cells))
         return Aggregate(result, len(models) - clients.size)
@@ -116,7 +129,8 @@ class MeanShift:
     def _shift(self, samples, weights, factors, tolerances, starts) -> np.ndarray:
         """Returns where Algorithm 8 leads from each of the starts [parameters, points]."""
         points, rows = starts.astype(samples.dtype).ravel(), np.repeat(np.arange(len(starts)), starts.shape[1])
-        pulls, factors = _pulls(weights, factors).astype(samples.dtype), factors.astype(samples.dtype)
+        pulls, factors = self._pulls(weights, factors).astype(samples.dtype), factors.astype(samples.dtype)
+        weigh = self.kernel.pull if self.step_weights == PROFILE else self.kernel.weight
         if not np.ptp(factors):
             factors = factors[:1]
         widths = None if self.bandwidth == bandwidths.NEAREST else self.widths(samples).astype(samples.dtype)
@@ -126,7 +140,7 @@ class MeanShift:
             distances = samples[row] - points[active, np.newaxis]
             width = self.scale * bandwidths.nearest(distances, self.kernel) if widths is None else widths[row]
             reach = width[:, np.newaxis] * factors + _MARGIN
-            shares = self.kernel.pull(distances / reach)
+            shares = weigh(distances / reach)
             mass = shares @ pulls
             shares *= distances
             steps = shares @ pulls / np.where(mass > 0, mass, 1)
@@ -137,61 +151,32 @@ class MeanShift:
         return points.reshape(starts.shape)
 
     def _windowed_cluster_mean(self, samples, weights, factors, tolerances) -> np.ndarray:
-        """Returns the average of what `_shift` gives with the samples as starts, at the price of a few steps.
+        """Returns the average of what `_shift` gives with the samples as starts, at the price of a few steps."""
+        if self.step_weights == PROFILE:
+            return self._windows(windows.profile_cluster_mean, samples, weights, factors, tolerances)
+        result = np.zeros(len(samples))  # Of samples that agree.
+        is_narrow = self.widths(samples) * factors.min() < windows.LEAST_REACH
+        wide, narrow = np.flatnonzero(~is_narrow), np.flatnonzero(is_narrow & samples.any(axis=1))
+        if wide.size:
+            result[wide] = self._windows(windows.kernel_cluster_mean, samples[wide], weights, factors, tolerances[wide])
+        most = max(1, _CELLS // samples.shape[1] ** 2)
+        for start in range(0, len(narrow), most):
+            rows = narrow[start : start + most]
+            result[rows] = self._shift(samples[rows], weights, factors, tolerances[rows], samples[rows]) @ weights
+        return result
 
-        With the Epanechnikov kernel the samples that a point feels change only at the edges sample +- bandwidth, and a
-        step leads from everywhere between two edges to the same mean. So each interval has one successor, the interval
-        that its mean lies in, and a walk is a chain of look-ups. A walk that reaches the tolerance in its last step may
-        take one more.
-        """
-        size, num_samples = samples.shape
+    def _windows(self, cluster_mean, samples, weights, factors, tolerances) -> np.ndarray:
         if np.ptp(weights) or np.ptp(factors):
             order = np.argsort(samples, axis=1)
             samples, weights, factors = np.take_along_axis(samples, order, axis=1), weights[order], factors[order]
         else:
             samples.sort(axis=1)
-        # Wider than the samples' range changes nothing.
-        reach = np.minimum(self.widths(samples)[:, np.newaxis] * factors, 1) + _MARGIN
-        # All parameters on one line; their edges, at most from -1 to 2, do not meet.
-        places = 4.0 * np.arange(size)[:, np.newaxis]
-        samples += places
-        edges = np.concatenate([samples - reach, samples + reach], axis=1)
-        order = np.argsort(edges, axis=1, kind="stable")
-        order += 2 * num_samples * np.arange(size)[:, np.newaxis]
-        edges = edges.ravel()[order].ravel()
+        reach = self.widths(samples)[:, np.newaxis] * factors + _MARGIN
+        return cluster_mean(samples, weights, reach, self._pulls(weights, factors), tolerances, self.t_max)
 
-        def felt(values: np.ndarray) -> np.ndarray:
-            """Sums the values of the samples felt between an edge and the next."""
-            return np.concatenate([values, -values], axis=1).ravel()[order].cumsum(axis=1)
-
-        pulls = np.broadcast_to(_pulls(weights, factors), samples.shape)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            means = felt(pulls * samples) / felt(pulls)
-        # Where nothing is felt rounding errors remain; nothing arrives there.
-        means = np.fmax(np.fmin(means, places + 1, out=means), places, out=means).ravel()
-
-        def interval(points: np.ndarray) -> np.ndarray:
-            # A search for ascending points: interpolation looks first where it found the last one.
-            return np.interp(points, edges, np.arange(edges.size, dtype=np.float64)).astype(np.intp)
-
-        starts = samples.ravel()
-        first = interval(starts)
-        successors = interval(means)
-        following = means[successors]
-        tolerances = np.repeat(tolerances, 2 * num_samples)
-        settled = np.abs(following - means) <= tolerances
-        np.copyto(successors, np.arange(edges.size), where=settled)
-        last, steps = first, self.t_max - 1
-        while steps:  # Squares the map from interval to interval again and again.
-            if steps % 2:
-                last = successors[last]
-            steps //= 2
-            if steps:
-                successors = successors[successors]
-        modes = np.where(settled, following, means)[last]
-        after_one = means[first]
-        modes = np.where(np.abs(after_one - starts) <= tolerances[first], after_one, modes)
-        return ((modes.reshape(samples.shape) - places) * weights).sum(axis=1)
+    def _pulls(self, weights: np.ndarray, factors: np.ndarray) -> np.ndarray:
+        """Returns the clients' weights in a step: K's slope at (x - sample) / (h factor) holds the factor squared."""
+        return weights / np.square(factors) if self.step_weights == PROFILE else weights
 
     def widths(self, samples: np.ndarray) -> np.ndarray:
         """Returns the bandwidths of samples float [parameters, clients], scaled; not for `bandwidths.NEAREST`."""
@@ -204,11 +189,6 @@ def size_factors(sizes: np.ndarray) -> np.ndarray:
     A client of average size has the factor 1; the thesis' own 1 / size would shrink all bandwidths by the average size.
     """
     return np.mean(sizes) / sizes
-
-
-def _pulls(weights: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Returns the clients' weights in a step: the slope of K((x - sample) / (h factor)) holds the factor squared."""
-    return weights / np.square(factors)
 
 
 def _positive(values, num_clients: int) -> np.ndarray:

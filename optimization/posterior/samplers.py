@@ -98,7 +98,7 @@ class ChainSgd:
 
 
 def sgd_update(chain: Chain, shapes) -> client_work.ClientUpdate:
-    """Returns plain SGD's update: the last model. FedPA and SGLD send it in their burn-in rounds."""
+    """Returns plain SGD's update: the last model. FedPA and the clients' SGLD send it in their burn-in rounds."""
     return _update(chain.last, chain, shapes)
 
 

@@ -26,6 +26,7 @@ NAMES = {
     "fedopt": "FedOpt",
     "fedpa": "FedPA",
     "sgld": "SGLD",
+    "client_sgld": "SGLD (clients)",
 }
 NO_ALPHA = "-"
 # Rounds and thresholds of each task: those of the tables; for MNIST, which has none, the rounds of its figures.

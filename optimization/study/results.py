@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from data.errors import UsageError
-from optimization.study import files, run_folder
+from optimization.study import earlier_flags, files, run_folder
 from optimization.study.metrics import Metric, by_todays_names
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Run:
     Attributes:
       folder: The folder.
       metrics: `metrics.csv`, numbers only, a row a finished round.
-      flags: All flags.
+      flags: All flags, in today's words.
       command: The command line, quoted for a shell.
       privacy: `privacy.json`, empty without one.
       data_report: What became of the data; empty where nothing was to say.
@@ -204,7 +204,7 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]]) -> Run:
     return Run(
         folder=folder,
         metrics=read_metrics(folder, studies),
-        flags=flags,
+        flags=earlier_flags.in_todays_words(flags),
         command=command,
         privacy=read_json(privacy) if privacy.exists() else {},
         data_report=config.get("data_report") or {},

@@ -22,7 +22,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from data.errors import Failure, UsageError
-from optimization.study import cli, files
+from optimization.study import cli, earlier_flags, files
 
 # Of run folders and grids. It rises when a newer program could not continue what an older one has written. Folders
 # without a number are older than numbers, and count as 1.
@@ -222,7 +222,7 @@ class RunFolder:
         print(f"The files of the run before are in {aside}.", file=sys.stderr)
 
     def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], data_checksum: str) -> None:
-        old, new = before["flags"], json.loads(json.dumps(flags))
+        old, new = earlier_flags.in_todays_words(before["flags"]), json.loads(json.dumps(flags))
         changed = [
             f"--{name} was {old.get(name)}, is {new.get(name)}"
             for name in sorted({*old, *new} - FREE_FLAGS)

@@ -34,6 +34,7 @@ def define() -> cli.FlagSet:
     flags.integer("parameters", 1_200_000, "parameters of a model", low=1)
     flags.choice("kernel", "epanechnikov", ["epanechnikov", "gaussian"], "kernel of the density")
     flags.choice("algorithm", "fedkp_cluster_mean", ["fedkp_cluster_mean", "fedkp"], "what is shifted")
+    flags.choice("mean_shift_weights", "kernel", ["kernel", "profile"], "weight of a client in a step")
     flags.text("cohorts", "10,20", f"clients of those rounds, separated by commas; each has {_EXAMPLES} examples")
     flags.integer("samples", 0, "samples of a client's chain in those rounds (FedKPPA); 0 for plain SGD", low=0)
     measuring.define_output(flags, "posterior_benchmark.json")
@@ -122,17 +123,25 @@ def measure_round(model, local_work, clients: int, shape: tuple[int, ...], outpu
     }
 
 
+def _aggregate(settings: cli.Settings):
+    """Returns what shifts a cohort's models."""
+    from optimization.posterior import kernels, mean_shift
+
+    shift = mean_shift.MeanShift(kernels.KERNELS[settings.kernel], step_weights=settings.mean_shift_weights)
+    return getattr(shift, settings.algorithm)
+
+
 def _rounds(settings: cli.Settings, cohorts: Iterable[int]) -> dict[str, Any]:
     """Measures a round of FedKP, or FedKPPA, of each cohort."""
     from optimization import client_work, models
-    from optimization.posterior import algorithms, kernels, mean_shift, samplers
+    from optimization.posterior import algorithms, samplers
 
     shape, outputs = ((28, 28, 1), 10) if settings.round_model == "cnn" else ((32, 32, 3), 100)
     model = models.cnn(outputs) if settings.round_model == "cnn" else models.resnet18(shape, outputs)
     work: client_work.ClientWork = client_work.LocalSgd(0.01, _EXAMPLES, epochs=1)
     if settings.samples:
         work = algorithms.ChainWork(samplers.ChainSgd(0.01, _EXAMPLES, settings.samples), shrinkage=0.01)
-    aggregate = getattr(mean_shift.MeanShift(kernels.KERNELS[settings.kernel]), settings.algorithm)
+    aggregate = _aggregate(settings)
     measured = [measure_round(model, work, clients, shape, outputs, aggregate) for clients in cohorts]
     return {f"{settings.round_model} {found['clients']} clients": found for found in measured}
 
@@ -150,17 +159,16 @@ def _mean_shift(settings: cli.Settings) -> dict[str, Any]:
     import numpy as np
     import psutil
 
-    from optimization.posterior import kernels, mean_shift
-
     shape = (settings.clients, settings.parameters)
     models = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
-    aggregate = getattr(mean_shift.MeanShift(kernels.KERNELS[settings.kernel]), settings.algorithm)
+    aggregate = _aggregate(settings)
     before = psutil.Process().memory_info().rss
     start, cpu = time.perf_counter(), time.process_time()
     aggregate(models)
     return {
         "algorithm": settings.algorithm,
         "kernel": settings.kernel,
+        "mean_shift_weights": settings.mean_shift_weights,
         "clients": settings.clients,
         "parameters": settings.parameters,
         "seconds": round(time.perf_counter() - start, 2),

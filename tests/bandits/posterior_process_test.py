@@ -13,6 +13,7 @@ from optimization.study import frame
 MODEL = models.mlp(4, (), 3)
 INITIAL = MODEL.initial_weights(0)
 SIZES = (10, 5, 7)
+SEED = 5
 
 
 def make_client(size: int, number: int) -> process.ClientInput:
@@ -46,7 +47,7 @@ def definition(**values) -> process.BanditProcess:
 def rounds(*arguments: str, **values):
     argv = ["run_federated", *arguments]
     settings = flags.resolve(frame.flag_set(run_federated.STUDY).parse(argv))
-    return posterior_process.build(flags.posterior(settings), definition(**values), INITIAL)
+    return posterior_process.build(flags.posterior(settings), definition(**values), INITIAL, SEED)
 
 
 def play(process_of, cohorts):
@@ -90,7 +91,7 @@ def test_the_step_is_the_mode_of_the_clients_deltas(tff_worker):
     assert_same(vectors.flatten(state.weights) - vectors.flatten(INITIAL), expected)
 
 
-@pytest.mark.parametrize("name", ["fedpa", "sgld", "fedkppa"])
+@pytest.mark.parametrize("name", ["fedpa", "client_sgld", "fedkppa"])
 def test_chains_begin_after_the_burn_in(tff_worker, name):
     more = ["--bandwidth_scale=1e9"] if name == "fedkppa" else []
     burn_in = rounds(f"--model_aggregation={name}", "--burn_in_rounds=1", "--total_rounds=2", *more)
@@ -101,6 +102,23 @@ def test_chains_begin_after_the_burn_in(tff_worker, name):
     plain, _ = play(lambda _: mean, [cohort()] * 2)
     assert np.isfinite(metrics.update_norm)
     assert np.abs(second.weights[0] - plain.weights[0]).max() > 1e-4
+
+
+def test_clients_of_sgld_train_the_chain_and_act_with_its_average(tff_worker):
+    chain = rounds("--model_aggregation=sgld", "--burn_in_rounds=1", "--total_rounds=4", max_delay=0)
+    mean = definition(max_delay=0).build(INITIAL)
+    state, states = chain(1).initialize(), []
+    for round_num in (1, 2, 3, 4):
+        before = state._replace(weights=state.optimizer.weights, optimizer=state.optimizer.optimizer)
+        plain, _ = mean.next(before, cohort())
+        state, metrics = chain(round_num).next(state, cohort())
+        noise = vectors.flatten(state.optimizer.weights) - vectors.flatten(plain.weights)
+        assert 0.4 < np.std(noise) / np.sqrt(2 * 0.1) < 1.6
+        states.append(vectors.flatten(state.optimizer.weights))
+        served = vectors.flatten(state.weights)
+        np.testing.assert_allclose(served, np.mean(states[min(1, round_num - 1) :], axis=0), atol=1e-6)
+        if metrics.deployed:
+            np.testing.assert_array_equal(vectors.flatten(state.deployed[0]), served)
 
 
 def test_a_diverged_client_is_a_zero_update_and_an_empty_one_none(tff_worker):

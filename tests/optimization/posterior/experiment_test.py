@@ -151,6 +151,25 @@ def test_burn_in_rounds_are_fedavgs(tff_worker, tmp_path):
     assert np.abs(play(run, 2)[0] - fedavg).max() > 1e-4
 
 
+def test_sgld_averages_a_noisy_chain_that_clients_train_from(tff_worker, tmp_path):
+    shared = ("--client_learning_rate=0.02", "--server_learning_rate=0.5")
+    run = make_run(tmp_path, "--algorithm=sgld", "--burn_in_rounds=1", "--total_rounds=3", *shared)
+    fedavg = make_run(tmp_path, "--algorithm=fedavg", *shared)
+    progress, chain = run.initial_state(), fedavg.initial_state().server
+    states = []
+    for round_num in (1, 2, 3):
+        progress, _ = run.play_round(progress, round_num)
+        plain, _ = fedavg.play_round(fedavg.initial_state()._replace(server=chain), round_num)
+        noise = algorithms.flat(progress.chain) - algorithms.flat(plain.server.weights)
+        # A linear model's 15 weights: the deviation's standard error is 18%.
+        assert 0.4 * 0.2 < noise.std() < 1.6 * 0.2
+        chain = plain.server._replace(weights=progress.chain)
+        states.append(algorithms.flat(progress.chain))
+        # The state itself in the burn-in round, then the average of those after it.
+        expected = np.mean(states[min(1, round_num - 1) :], axis=0)
+        np.testing.assert_allclose(algorithms.flat(progress.server.weights), expected, atol=1e-6)
+
+
 def test_every_algorithm_takes_the_same_server_step(tff_worker, tmp_path):
     step = ("--server_optimizer=adam", "--server_learning_rate=0.02")
     fedavg, _ = play(make_run(tmp_path, "--algorithm=fedavg", *step), 2)
@@ -165,7 +184,7 @@ MEANS = {
     "fedopt": (),
     "fedag": (),
     "fedpa": ("--burn_in_rounds=1",),
-    "sgld": ("--burn_in_rounds=1",),
+    "client_sgld": ("--burn_in_rounds=1",),
     "fedkp": ("--bandwidth_scale=1e9",),
     "fedkp_cluster_mean": ("--bandwidth_scale=1e9",),
     "fedkppa": ("--bandwidth_scale=1e9", "--burn_in_rounds=1"),

@@ -30,7 +30,7 @@ def _widths(models: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("scale", [0.7, 2.0])
 def test_the_cluster_mean_is_the_average_of_scikit_learns_modes(scale):
     models = _models(num_clients=9)[:, 18:22]
-    found = mean_shift.MeanShift(scale=scale, t_max=300).fedkp_cluster_mean(models).model
+    found = mean_shift.MeanShift(scale=scale, t_max=300, step_weights="profile").fedkp_cluster_mean(models).model
     for column, width in enumerate(scale * _widths(models)):
         samples = models[:, column : column + 1].astype(np.float64)
         modes = [
@@ -42,7 +42,7 @@ def test_the_cluster_mean_is_the_average_of_scikit_learns_modes(scale):
 @pytest.mark.slow
 def test_fedkp_is_scikit_learns_mode_from_the_mean():
     models = _models()
-    found = mean_shift.MeanShift(scale=2, t_max=300).fedkp(models).model
+    found = mean_shift.MeanShift(scale=2, t_max=300, step_weights="profile").fedkp(models).model
     for column, width in enumerate(2 * _widths(models)):
         samples = models[:, column : column + 1].astype(np.float64)
         other = cluster.MeanShift(bandwidth=width, seeds=[samples.mean(axis=0)]).fit(samples)
@@ -52,7 +52,7 @@ def test_fedkp_is_scikit_learns_mode_from_the_mean():
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_modes_are_the_uphill_maxima_of_the_density_on_a_grid(kernel):
     models, kernel = _models()[:, 14:26], kernels.KERNELS[kernel]
-    shift = mean_shift.MeanShift(kernel, scale=1.5, tolerance=1e-9, t_max=5000)
+    shift = mean_shift.MeanShift(kernel, scale=1.5, tolerance=1e-9, t_max=5000, step_weights="profile")
     from_mean, clustered = shift.fedkp(models).model, shift.fedkp_cluster_mean(models).model
     samples = models.T.astype(np.float64)
     for column, width in enumerate(1.5 * _widths(models)):
@@ -75,7 +75,7 @@ def test_modes_are_the_uphill_maxima_of_the_density_on_a_grid(kernel):
 @pytest.mark.parametrize("t_max", [1, 2, 3, 8, 20])
 @pytest.mark.parametrize("tolerance", [0.0, 0.02])
 @pytest.mark.parametrize("clients", ["equal", "weighted", "own bandwidths"])
-def test_windows_give_what_single_steps_give(t_max, tolerance, clients):
+def test_windows_of_the_profile_give_what_single_steps_give(t_max, tolerance, clients):
     models = _models()
     sizes = np.random.default_rng(1).integers(1, 30, len(models))
     weighting = {
@@ -83,7 +83,7 @@ def test_windows_give_what_single_steps_give(t_max, tolerance, clients):
         "weighted": {"weights": sizes},
         "own bandwidths": {"bandwidth_factors": mean_shift.size_factors(sizes)},
     }[clients]
-    windows = mean_shift.MeanShift(tolerance=tolerance, t_max=t_max)
+    windows = mean_shift.MeanShift(tolerance=tolerance, t_max=t_max, step_weights="profile")
     stepwise = dataclasses.replace(windows, kernel=STEPWISE)
     np.testing.assert_allclose(
         windows.fedkp_cluster_mean(models, **weighting).model,
@@ -92,11 +92,70 @@ def test_windows_give_what_single_steps_give(t_max, tolerance, clients):
     )
 
 
+@pytest.mark.parametrize("scale", [0.02, 0.5, 1.0, 30.0])
+@pytest.mark.parametrize("t_max", [1, 3, 20])
+@pytest.mark.parametrize("tolerance", [0.0, 0.02])
+@pytest.mark.parametrize("clients", ["equal", "weighted", "own bandwidths"])
+def test_windows_of_the_kernel_give_what_single_steps_give(t_max, tolerance, clients, scale):
+    models = _models()
+    models[:, 3], models[:15, 4] = 0.1, 0.2  # Clients that agree, and most of them that do.
+    sizes = np.random.default_rng(1).integers(1, 30, len(models))
+    weighting = {
+        "equal": {},
+        "weighted": {"weights": sizes},
+        "own bandwidths": {"bandwidth_factors": mean_shift.size_factors(sizes)},
+    }[clients]
+    windows = mean_shift.MeanShift(scale=scale, tolerance=tolerance, t_max=t_max)
+    stepwise = dataclasses.replace(windows, kernel=STEPWISE)
+    np.testing.assert_allclose(
+        windows.fedkp_cluster_mean(models, **weighting).model,
+        stepwise.fedkp_cluster_mean(models, **weighting).model,
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_steps_weigh_by_the_kernel_as_algorithm_8_has_it(kernel, algorithm):
+    models, kernel = _models()[:, 14:26], kernels.KERNELS[kernel]
+    samples = models.astype(np.float64)
+    expected = []
+    for column, width in zip(samples.T, 1.5 * _widths(models), strict=True):
+        ends = []
+        for point in [column.mean()] if algorithm == "fedkp" else column:
+            for _ in range(4):
+                weights = kernel.density((column - point) / width)
+                point = weights @ column / weights.sum()
+            ends.append(point)
+        expected.append(np.mean(ends))
+    shift = mean_shift.MeanShift(kernel, scale=1.5, t_max=4, tolerance=0)
+    np.testing.assert_allclose(getattr(shift, algorithm)(models).model, expected, atol=1e-5)
+
+
+def test_weighed_by_the_kernel_steps_climb_the_biweight_kernels_density():
+    models = _models()[:, 14:26]
+    found = mean_shift.MeanShift(scale=2, t_max=3000, tolerance=0).fedkp(models).model.astype(np.float64)
+    for column, width, mode in zip(models.T.astype(np.float64), 2 * _widths(models), found, strict=True):
+        around = mode + np.array([-2e-4, 0, 2e-4])
+        density = np.square(np.maximum(1 - np.square((around[:, np.newaxis] - column) / width), 0)).sum(axis=1)
+        assert density[1] >= density[[0, 2]].max()
+
+
+def test_the_gaussian_is_its_own_slope():
+    models = _models()
+    for algorithm in ALGORITHMS:
+        by_kernel, by_profile = (
+            getattr(mean_shift.MeanShift(kernels.GAUSSIAN, step_weights=name), algorithm)(models).model
+            for name in mean_shift.WEIGHTS
+        )
+        np.testing.assert_array_equal(by_kernel, by_profile)
+
+
 def test_one_step_is_the_mean_of_the_samples_within_one_bandwidth():
     # Scott's bandwidth of these is 2.15, so that 0 sees 0, 1 and 2.
     models = np.array([[0.0], [1.0], [2.0], [6.0]], np.float32)
     width = 2.0 / bandwidths.scott(models.T.astype(np.float64), kernels.EPANECHNIKOV)[0]
-    shift = mean_shift.MeanShift(bandwidth="scott", scale=width, t_max=1)
+    shift = mean_shift.MeanShift(bandwidth="scott", scale=width, t_max=1, step_weights="profile")
     # From 0: 1; from 1: 1; from 2: 1; from 6: 6. A sample at exactly one bandwidth counts.
     np.testing.assert_allclose(shift.fedkp_cluster_mean(models).model, [(1 + 1 + 1 + 6) / 4])
     # The mean, 2.25, sees 1 and 2.
@@ -178,7 +237,7 @@ def test_a_clients_bandwidth_shrinks_with_its_examples():
 
 def test_clients_own_bandwidths_climb_the_sum_of_their_kernels():
     models, factors = _models(), np.random.default_rng(2).uniform(0.5, 2, 21)
-    shift = mean_shift.MeanShift(scale=2, t_max=500, tolerance=0)
+    shift = mean_shift.MeanShift(scale=2, t_max=500, tolerance=0, step_weights="profile")
     found = shift.fedkp(models, bandwidth_factors=factors).model
     for column, width in enumerate(2 * _widths(models)):
         samples, own = models[:, column].astype(np.float64), width * factors
@@ -195,7 +254,8 @@ def test_the_nearest_bandwidth_is_taken_anew_at_each_step():
     for _ in range(3):
         width = 8 * bandwidths.nearest((samples - point)[np.newaxis], kernels.EPANECHNIKOV)[0]
         point = samples[np.abs(samples - point) <= width].mean()
-    found = mean_shift.MeanShift(bandwidth=bandwidths.NEAREST, scale=8, t_max=3).fedkp(models).model
+    shift = mean_shift.MeanShift(bandwidth=bandwidths.NEAREST, scale=8, t_max=3, step_weights="profile")
+    found = shift.fedkp(models).model
     np.testing.assert_allclose(found, [point], rtol=1e-6)
 
 
@@ -228,6 +288,7 @@ def test_weights_must_be_one_positive_number_a_client(weights):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"step_weights": "slope"}, "must be one of kernel, profile"),
         ({"bandwidth": "wide"}, "must be one of silverman"),
         ({"scale": 0.0}, "scale=0.0 must be finite and above 0"),
         ({"scale": np.inf}, "scale=inf must be finite"),

@@ -87,6 +87,21 @@ def test_a_flag_that_is_new_counts_as_changed(folder):
     assert "--colour was None, is red" in _refusal(folder, colour="red")
 
 
+def test_runs_from_before_a_flag_got_another_meaning_are_continued_in_the_earlier_one(tmp_path):
+    earlier = {"algorithm": "sgld", "rate": 0.1, "total_rounds": 10}
+    path = tmp_path / "sgld"
+    run_folder.RunFolder(path).open(earlier, "digest")
+    today = earlier | {"mean_shift_weights": None, "langevin_deviation": None}
+    with pytest.raises(UsageError, match="--algorithm was client_sgld, is sgld;"):
+        run_folder.RunFolder(path).open(today | {"langevin_deviation": "sqrt_2_rate"}, "digest")
+    run_folder.RunFolder(path).open(today | {"algorithm": "client_sgld"}, "digest")
+    path = tmp_path / "fedkp"
+    run_folder.RunFolder(path).open(earlier | {"algorithm": "fedkp"}, "digest")
+    with pytest.raises(UsageError, match="--mean_shift_weights was profile, is kernel"):
+        run_folder.RunFolder(path).open(today | {"algorithm": "fedkp", "mean_shift_weights": "kernel"}, "digest")
+    run_folder.RunFolder(path).open(today | {"algorithm": "fedkp", "mean_shift_weights": "profile"}, "digest")
+
+
 def test_other_data_is_refused(folder):
     assert "the data has another checksum" in _refusal(folder, checksum="other")
 

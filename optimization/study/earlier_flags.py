@@ -1,0 +1,23 @@
+"""What flags in a run's `config.json` are today: some were added, and one got another meaning, after runs were made."""
+
+from collections.abc import Mapping
+from typing import Any
+
+_ALGORITHM_FLAGS = ("algorithm", "model_aggregation")
+_MODES = ("fedkp", "fedkp_cluster_mean", "fedkppa")
+
+
+def in_todays_words(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a run's flags as today's program would have been given them for the same numbers.
+
+    Runs from before `--mean_shift_weights` weighed by the kernel's slope, and their SGLD was the clients' own.
+    """
+    found = dict(flags)
+    for name in _ALGORITHM_FLAGS:
+        if name not in flags or "mean_shift_weights" in flags:
+            continue
+        if flags[name] in _MODES:
+            found["mean_shift_weights"] = "profile"
+        if flags[name] == "sgld":
+            found[name] = "client_sgld"
+    return found

@@ -1,0 +1,47 @@
+"""Tests of optimization.posterior.server_chain."""
+
+import numpy as np
+import pytest
+
+from optimization.posterior import server_chain
+
+ZEROS = (np.zeros((300, 20), np.float32), np.zeros(50, np.float32))
+
+
+def test_deviations_are_the_texts_and_the_published_programs():
+    assert server_chain.deviation("sqrt_2_rate", 0.02) == pytest.approx(0.2)
+    assert server_chain.deviation("2_rate", 0.02) == pytest.approx(0.04)
+
+
+def test_a_state_is_the_step_and_noise_of_the_deviation():
+    chain = server_chain.ServerChain(0, 0.3)
+    weights = (ZEROS[0] + 7, ZEROS[1] - 2)
+    first, second = chain.state(weights, seed=1, round_num=4)
+    assert (first.shape, second.shape, first.dtype) == ((300, 20), (50,), np.float32)
+    # 6,000 draws: standard errors 0.004 and 0.003.
+    assert first.mean() == pytest.approx(7, abs=0.02)
+    assert first.std() == pytest.approx(0.3, abs=0.015)
+    assert second.mean() == pytest.approx(-2, abs=0.2)
+
+
+def test_noise_is_a_function_of_seed_and_round():
+    chain = server_chain.ServerChain(0, 0.3)
+    again = chain.state(ZEROS, seed=1, round_num=4)
+    for found, same in zip(chain.state(ZEROS, seed=1, round_num=4), again, strict=True):
+        np.testing.assert_array_equal(found, same)
+    for seed, round_num in ((1, 5), (2, 4)):
+        assert (chain.state(ZEROS, seed, round_num)[0] != again[0]).all()
+
+
+def test_what_is_served_is_the_average_after_the_burn_in():
+    chain = server_chain.ServerChain(2, 0.3)
+    served, found = (np.zeros(1),), []
+    for round_num, state in enumerate((5.0, 9.0, 1.0, 2.0, 6.0), 1):
+        served = chain.served(served, (np.array([state]),), round_num)
+        found.append(float(served[0][0]))
+    assert found == [5, 9, 1, 1.5, 3]
+
+
+def test_a_chain_that_only_burns_in_serves_its_newest_state():
+    chain = server_chain.ServerChain(9, 0.3)
+    assert chain.served((np.zeros(1),), (np.ones(1),), 9)[0] == 1
