@@ -5,12 +5,13 @@ aggregation in `process` -> the metrics here.
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from bandits import inference, losses, metrics, policies, posterior_process, process, shared_process
+from bandits import fairness, inference, losses, metrics, policies, posterior_process, process, shared_process
 from bandits.options import BanditOptions, Phase
 from data import clients, keys, tasks
 from optimization import aggregators, client_work, cohorts, models, server, task_model
@@ -19,6 +20,35 @@ from optimization.runtime import rounds as runtime_rounds
 from optimization.selection import selected
 from optimization.study import compiled, frame, runner
 from optimization.study.metrics import mean
+
+_MOST_COMPARED = 2000  # Examples of participating clients that an evaluation reads to compare these.
+
+
+class _Evaluated(NamedTuple):
+    """Examples of some clients, for evaluation.
+
+    Attributes:
+      examples: Of all.
+      names: Of the clients that have any.
+      sizes: How many each has, in this order.
+    """
+
+    examples: clients.Examples
+    names: list[str]
+    sizes: list[int]
+
+    @classmethod
+    def of(cls, population: clients.ClientData, indices: Sequence[int], most: int, seed: int) -> "_Evaluated":
+        """Returns at most so many examples of randomly chosen clients; 0 for all."""
+        parts = clients.chosen(population, indices, most, seed)
+        names = [population.client_ids[index] for index, part in parts if len(part.labels)]
+        sizes = [len(part.labels) for _, part in parts if len(part.labels)]
+        return cls(clients.joined([part for _, part in parts]), names, sizes)
+
+    def means(self, rewards: np.ndarray) -> dict[str, list]:
+        """Returns the mean reward of each client, of float [examples]."""
+        totals = np.add.reduceat(rewards.astype(float), np.cumsum([0, *self.sizes[:-1]]))
+        return {"clients": self.names, "examples": self.sizes, "rewards": (totals / self.sizes).tolist()}
 
 
 class Progress(NamedTuple):
@@ -107,6 +137,7 @@ class BanditRounds(runner.Rounds):
             self._process_of = lambda round_num: shared
         else:
             self._process_of = posterior_process.build(phase.posterior, self._definition, initial_weights, chosen.seed)
+        self.client_rewards: dict[str, list] = {}  # What the last evaluation gave of each client.
         self._selected = None
         if not phase.selection.is_uniform:
             selector = phase.selection.build(clients.sizes(self._clients, phase.population), phase.cohorts.size)
@@ -206,22 +237,47 @@ class BanditRounds(runner.Rounds):
         return losses_of(state.deployed, state.weights, self.inputs(ids, round_num))
 
     def evaluate(self, state: Progress) -> dict[str, float]:
-        """Returns accuracy and reward of the trained model's greedy policy on held-out examples."""
-        right = reward = 0.0
-        for batch in self._task.batches(self._held_out, self._chosen.eval_batch_size):
+        """Returns what the trained model's greedy policy gives on held-out examples, and how equally clients fare."""
+        held_out, compared = self._held_out, self._compared
+        right, reward, each = self._greedy(state, held_out.examples)
+        count = len(held_out.examples.labels)
+        if compared is not held_out:
+            _, _, each = self._greedy(state, compared.examples)
+        self.client_rewards = compared.means(each)
+        rewards = np.array(self.client_rewards["rewards"])
+        return {
+            metrics.ACCURACY: right / count,
+            metrics.HELD_OUT_REWARD: reward / count,
+            metrics.WORST_TENTH: fairness.worst_tenth(rewards),
+            metrics.JAIN_INDEX: fairness.jain_index(rewards),
+        }
+
+    def _greedy(self, state: Progress, examples: clients.Examples) -> tuple[int, float, np.ndarray]:
+        """Returns right answers and rewards of the trained model's greedy policy, and float32 [examples] rewards."""
+        right, reward, each = 0, 0.0, []
+        for batch in self._task.batches(examples, self._chosen.eval_batch_size):
             counts = self._greedy_sums(tuple(state.server.weights), *batch)
             right += int(counts[0])
             reward += float(counts[1])
-        count = len(self._held_out.labels)
-        return {metrics.ACCURACY: right / count, metrics.HELD_OUT_REWARD: reward / count}
+            each.append(counts[2].numpy())
+        return right, reward, np.concatenate(each)
 
     @functools.cached_property
-    def _held_out(self) -> clients.Examples:
-        return clients.pool(self._task.held_out, self._chosen.max_validation_samples, self._chosen.seed)
+    def _held_out(self) -> "_Evaluated":
+        population = self._task.held_out
+        most = self._chosen.max_validation_samples
+        return _Evaluated.of(population, range(len(population)), most, self._chosen.seed)
+
+    @functools.cached_property
+    def _compared(self) -> "_Evaluated":
+        """The clients whose rewards are compared: those that take part, where the held-out examples are nobody's."""
+        if len(self._task.held_out) > 1:
+            return self._held_out
+        return _Evaluated.of(self._clients, self._phase.population, _MOST_COMPARED, self._chosen.seed)
 
     @functools.cached_property
     def _greedy_sums(self):
-        """The function (weights, features, labels) -> right answers and rewards of the greedy policy."""
+        """The function (weights, features, labels) -> right answers, rewards, and each reward of the greedy policy."""
         definition, multi_label = self._definition, self._task.multi_label
         specs = [definition.model.specs, definition.feature_spec, definition.label_spec]
 
@@ -231,10 +287,8 @@ class BanditRounds(runner.Rounds):
             action = tf.argmax(outputs, axis=1, output_type=tf.int32)
             rewards = inference.reward_vectors(labels, definition.reward_matrix)
             is_right = tf.gather(labels, action, axis=1, batch_dims=1) > 0 if multi_label else tf.equal(labels, action)
-            return (
-                tf.reduce_sum(tf.cast(is_right, tf.int32)),
-                tf.reduce_sum(tf.gather(rewards, action, axis=1, batch_dims=1)),
-            )
+            earned = tf.gather(rewards, action, axis=1, batch_dims=1)
+            return tf.reduce_sum(tf.cast(is_right, tf.int32)), tf.reduce_sum(earned), earned
 
         return sums
 

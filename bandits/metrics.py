@@ -23,5 +23,12 @@ ACCURACY = Metric("eval/accuracy", "Accuracy on held-out examples", better="up",
 HELD_OUT_REWARD = Metric(
     "eval/reward", "Held-out reward of the greedy policy", better="up", evaluated=True, drawn=True, told=True
 )
+# Of the same policy, over held-out clients; over participating ones where the held-out examples are nobody's.
+WORST_TENTH = Metric(
+    "eval/worst_tenth_reward", "Reward of the worst tenth of clients, greedy policy", better="up", evaluated=True
+)
+JAIN_INDEX = Metric(
+    "eval/reward_jain_index", "Jain's index of clients' rewards, greedy policy", better="up", evaluated=True, share=True
+)
 
 COLUMNS = declared(vars())

@@ -14,7 +14,7 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
-from bandits import flags, guarantees, metrics, registry
+from bandits import constant_actions, flags, guarantees, metrics, registry
 from bandits.options import BanditOptions, Phase, phases
 from data import tasks
 from data.errors import UsageError
@@ -101,6 +101,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         from optimization import task_model
 
         options, task = run.options, run.data
+        run.folder.write_json(run_folder.BOUNDS_FILE, constant_actions.as_json(constant_actions.of_run(options, task)))
         shapes = task_model.build(task).shapes
         dimension = sum(math.prod(shape) for shape in shapes.values())
         path = options.initial_model_path
@@ -153,6 +154,8 @@ def _tell(
     if outcome.round_num:
         title = f"{options.task.task_type}: {phase.label}"
         figures.draw_run(folder.metrics_path, folder.path / "reward.png", title)
+    if outcome.signum is None and rounds.client_rewards:
+        folder.write_json(run_folder.CLIENT_REWARDS_FILE, rounds.client_rewards)
     if outcome.signum is None:
         print(_summary(phase.label, folder, spent["summary"]))
     if rounds.secrets:

@@ -130,24 +130,31 @@ class CappedClients(ClientData):
 
 
 def pool(clients: ClientData, max_examples: int, seed: int) -> Examples:
-    """Returns examples of randomly chosen clients, a random subset of the last one's, up to a number.
+    """Returns examples of randomly chosen clients, see `chosen`, in one."""
+    return joined([examples for _, examples in chosen(clients, range(len(clients)), max_examples, seed)])
+
+
+def chosen(clients: ClientData, indices: Sequence[int], max_examples: int, seed: int) -> list[tuple[int, Examples]]:
+    """Returns randomly chosen clients and their examples, a random subset of the last one's, up to a number.
 
     Args:
-      clients: Where to take them; at least one client.
+      clients: Where to take them.
+      indices: Clients to choose from; at least one.
       max_examples: Most examples; 0 for all.
       seed: Seed of the choice.
     """
     draw = keys.generator(seed, keys.Purpose.EVALUATION, 0, 0)
-    chosen, count = [], 0
-    for index in draw.permutation(len(clients)):
-        examples = clients.load(int(index))
+    found, count = [], 0
+    for place in draw.permutation(len(indices)):
+        index = int(indices[place])
+        examples = clients.load(index)
         if max_examples and count + len(examples.labels) > max_examples:
             examples = examples.take(draw.choice(len(examples.labels), max_examples - count, replace=False))
-        chosen.append(examples)
+        found.append((index, examples))
         count += len(examples.labels)
         if max_examples and count == max_examples:
             break
-    return joined(chosen)
+    return found
 
 
 def joined(parts: Sequence[Examples]) -> Examples:

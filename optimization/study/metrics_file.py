@@ -110,13 +110,15 @@ def _read(path: pathlib.Path, columns: Sequence[str], last_round: int) -> dict[i
     except FileNotFoundError:
         return {}
     header, *lines = [line.removesuffix("\r").split(",") for line in text.split("\n")[:-1]] or [[]]
-    if by_todays_names(header, columns) != list(columns):
+    header = by_todays_names(header, columns)
+    # An earlier program may have measured less: what it did not, stays empty.
+    if header[:1] != list(columns[:1]) or header != [column for column in columns if column in header]:
         return {}
     numbers = {str(number): number for number in range(1, last_round + 1)}
     rows = {}
     for fields in lines:
-        if len(fields) == len(columns) and fields[0] in numbers and all(map(_is_number, fields)):
-            rows[numbers[fields[0]]] = dict(zip(columns, fields, strict=True))
+        if len(fields) == len(header) and fields[0] in numbers and all(map(_is_number, fields)):
+            rows[numbers[fields[0]]] = dict.fromkeys(columns, "") | dict(zip(header, fields, strict=True))
     return rows
 
 

@@ -35,6 +35,8 @@ class Run:
       privacy: `privacy.json`, empty without one.
       data_report: What became of the data; empty where nothing was to say.
       columns: What is known of its metrics.
+      bounds: `bounds.json`, what chance and the best constant action earn; empty without one.
+      client_rewards: `client_rewards.json`, what the last evaluation gave of each client; empty without one.
     """
 
     folder: pathlib.Path
@@ -44,6 +46,8 @@ class Run:
     privacy: Mapping[str, Any]
     data_report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     columns: Sequence[Metric] = ()
+    bounds: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    client_rewards: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __repr__(self) -> str:
         last = int(self.metrics["round_num"].iloc[-1])
@@ -200,15 +204,20 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]]) -> Run:
     flags, command = config.get("flags"), newest_command(config)
     if not isinstance(flags, dict) or not command:
         raise UsageError(f"{folder / 'config.json'} does not have a run's flags and command: was another program here?")
-    privacy = folder / run_folder.PRIVACY_FILE
+    beside = {
+        name: read_json(folder / name) if (folder / name).exists() else {}
+        for name in (run_folder.PRIVACY_FILE, run_folder.BOUNDS_FILE, run_folder.CLIENT_REWARDS_FILE)
+    }
     return Run(
         folder=folder,
         metrics=read_metrics(folder, studies),
         flags=earlier_flags.in_todays_words(flags),
         command=command,
-        privacy=read_json(privacy) if privacy.exists() else {},
+        privacy=beside[run_folder.PRIVACY_FILE],
         data_report=config.get("data_report") or {},
         columns=[metric for columns in studies for metric in columns],
+        bounds=beside[run_folder.BOUNDS_FILE],
+        client_rewards=beside[run_folder.CLIENT_REWARDS_FILE],
     )
 
 

@@ -29,6 +29,8 @@ from optimization.study import cli, earlier_flags, files
 FORMAT = 2
 PRIVACY_FILE = "privacy.json"
 STATISTICS_FILE = "statistics.json"
+BOUNDS_FILE = "bounds.json"
+CLIENT_REWARDS_FILE = "client_rewards.json"
 MODEL_FILE = pathlib.Path("model", "weights.npz")
 _CONFIG = "config.json"
 _KEPT_CHECKPOINTS = 3

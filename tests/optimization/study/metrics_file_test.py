@@ -184,3 +184,21 @@ def test_a_table_of_an_earlier_program_goes_on_by_todays_names(tmp_path):
     metrics.write({"round_num": 2, "eval/auc": 0.625, "loss": 1})
     metrics.close()
     assert path.read_text() == "round_num,eval/auc,loss\n1,0.5,2\n2,0.625,1\n"
+
+
+def test_a_table_from_before_a_column_was_measured_goes_on_and_is_not_torn(path):
+    """Its rows stay as they are, digit for digit; the new column is empty there."""
+    path.write_text("round_num,reward\n1,0.123456789012345\n2,0.5\n")
+    metrics = _metrics_file(path, 2)
+    metrics.write({"round_num": 3, "loss": 0.75, "reward": 1.0})
+    metrics.close()
+    assert path.read_text() == "round_num,loss,reward\n1,,0.123456789012345\n2,,0.5\n3,0.75,1.0\n"
+
+
+@pytest.mark.parametrize(
+    "header", ["reward,round_num", "round_num,reward,loss", "round_num,reward,speed", "loss,reward"]
+)
+def test_a_table_of_other_columns_is_not_taken_for_an_earlier_one(path, header):
+    path.write_text(f"{header}\n{','.join('1' * len(header.split(',')))}\n")
+    with pytest.raises(Failure, match="lacks the rows of the rounds 1,"):
+        _metrics_file(path, 1)

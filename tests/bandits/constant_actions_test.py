@@ -1,0 +1,97 @@
+"""Tests of bandits.constant_actions."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bandits import constant_actions
+from bandits.constant_actions import Bounds
+from bandits.run_federated import STUDY
+from data import clients
+from data.tasks import registry
+from optimization.study import frame
+
+LABELS = [[0, 0, 0, 1], [1], [], [2, 2]]
+MATRIX = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]], np.float32)
+
+
+def _clients(labels):
+    owners = np.repeat(np.arange(len(labels)), [len(some) for some in labels])
+    flat = np.array([one for some in labels for one in some])
+    examples = clients.Examples(np.zeros((len(flat), 1), np.float32), flat)
+    return clients.ArrayClients(examples, owners, [str(index) for index in range(len(labels))])
+
+
+def test_values_by_hand():
+    # Labels 0, 1, 2 occur 3, 2, 2 times.
+    values, read = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 0)
+    np.testing.assert_allclose(values, [3 / 7, 2 / 7, (1.5 + 1.0 + 2.0) / 7], rtol=1e-12)
+    assert read == 4
+
+
+def test_a_cap_weighs_a_clients_examples_down():
+    # Two of four examples of the first client count: 1.5 and 0.5 on average.
+    values, _ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 2)
+    np.testing.assert_allclose(values, [1.5 / 5, 1.5 / 5, (0.75 + 0.75 + 2.0) / 5], rtol=1e-12)
+
+
+def test_only_those_who_take_part_count():
+    values, read = constant_actions.action_values(_clients(LABELS), range(1, 3), MATRIX, 0)
+    assert (values.tolist(), read) == ([0.0, 1.0, 0.5], 2)
+
+
+def test_several_labels_of_an_example_add_up():
+    examples = clients.Examples(np.zeros((2, 1), np.float32), np.array([[1, 0, 1], [0, 1, 1]], np.float32))
+    population = clients.ArrayClients(examples, np.array([0, 0]), ["0"])
+    values, _ = constant_actions.action_values(population, range(1), np.eye(3, dtype=np.float32), 0)
+    assert values.tolist() == [0.5, 0.5, 1.0]
+
+
+def test_without_examples_nothing_is_known():
+    values, _ = constant_actions.action_values(_clients(LABELS), range(2, 3), MATRIX, 0)
+    assert np.isnan(values).all()
+
+
+def test_of_many_clients_some_are_read(monkeypatch):
+    monkeypatch.setattr(constant_actions, "MOST_CLIENTS", 2)
+    population = _clients([[0], [1], [0], [1]])
+    first = constant_actions.action_values(population, range(4), MATRIX, 0)
+    assert first[1] == 2
+    np.testing.assert_array_equal(first[0], constant_actions.action_values(population, range(4), MATRIX, 0)[0])
+
+
+def _run(*arguments):
+    (settings,) = frame.plan(STUDY, frame.flag_set(STUDY).parse(["run_federated", *arguments]))
+    return STUDY.options(settings)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return registry.load(_run().task)
+
+
+def test_digits_by_counting_them(digits):
+    found = constant_actions.of_run(_run(), digits)
+    labels = np.concatenate([digits.clients.load(index).labels for index in range(len(digits.clients))])
+    counts = np.bincount(labels)
+    best = int(counts.argmax())
+    here = found["participating"]
+    assert here == Bounds(pytest.approx(0.1), pytest.approx(counts[best] / len(labels)), best, 60, 60)
+    held_out = digits.held_out.load(0).labels
+    assert found["held_out"] == Bounds(pytest.approx(0.1), pytest.approx((held_out == best).mean()), best, 1, 1)
+
+
+def test_where_a_selector_prefers_some_clients_the_held_out_ones_alone_are_told(digits):
+    assert list(constant_actions.of_run(_run("--client_selection=ucb_cs"), digits)) == ["held_out"]
+
+
+def test_seeds_of_one_task_share_them(digits):
+    first = constant_actions.of_run(_run("--seed=0"), digits)
+    assert constant_actions.of_run(_run("--seed=1"), digits) is first
+    assert constant_actions.of_run(_run("--max_examples_per_client=2"), digits) is not first
+
+
+def test_they_are_written_as_json(digits):
+    found = constant_actions.of_run(_run(), digits)
+    assert constant_actions.as_json(found)["held_out"] == dataclasses.asdict(found["held_out"])
