@@ -133,8 +133,13 @@ def _fedag(weights: np.ndarray, updates: process.CohortUpdates, generator: np.ra
     return ServerUpdate(posterior.mean, posterior.deviation)
 
 
+def distillation_of(posterior: options.Posterior) -> ensembles.Distillation:
+    """Returns how FedBE distils its ensemble."""
+    return ensembles.Distillation(epochs=posterior.distillation_epochs)
+
+
 def _fedbe(posterior: options.Posterior, model: models.Model, server_features) -> Aggregate:
-    distillation = ensembles.Distillation(epochs=posterior.distillation_epochs)
+    distillation = distillation_of(posterior)
 
     def aggregate(weights, updates, generator) -> ServerUpdate:
         clients = updates.deltas

@@ -12,6 +12,7 @@ from optimization.posterior import bandwidths, cohort, kernels, mean_shift
 from optimization.study import files
 
 _CHUNK = 1 << 12  # Parameters worked on at once.
+_LILLIEFORS_CLIENTS = 4  # With which its table begins.
 
 
 class Normality(NamedTuple):
@@ -20,11 +21,14 @@ class Normality(NamedTuple):
     Attributes:
       p_values: Of the Kolmogorov-Smirnov test against the normal distribution with the sample's mean and standard
         deviation. As these are estimated, the values of normal samples lie nearer to 1 than uniform ones.
+      lilliefors_p_values: Of the same distance, corrected for that (Lilliefors 1967), by a table from 0.001 to 0.99, which
+        stand for all beyond. NaN for fewer than four clients.
       skewness: Third standardised moment.
       kurtosis: Fourth standardised moment minus 3.
     """
 
     p_values: np.ndarray
+    lilliefors_p_values: np.ndarray
     skewness: np.ndarray
     kurtosis: np.ndarray
 
@@ -39,10 +43,13 @@ def normality(models: np.ndarray) -> Normality:
     count = clients.size
     if count < 2:
         raise ValueError(f"Normality needs two or more finite models; {count} of {len(models)} are.")
-    result = Normality(*np.empty((3, models.shape[1])))
+    from statsmodels.stats import _lilliefors
+
+    result = Normality(*np.full((4, models.shape[1]), np.nan))
     # The p-value depends on the distance alone: looked up, as its function takes long.
     distances = np.linspace(0, 1, 4097)
     p_values = scipy.stats.kstwo.sf(distances, count)
+    table = _lilliefors.get_lilliefors_table("norm")  # `lilliefors` itself takes one sample at a time.
     steps = np.arange(count + 1) / count
 
     def work(chunk: slice) -> None:
@@ -53,6 +60,11 @@ def normality(models: np.ndarray) -> Normality:
         expected = scipy.special.ndtr(samples)
         distance = np.maximum(steps[1:] - expected, expected - steps[:-1]).max(axis=1)
         result.p_values[chunk] = np.interp(distance, distances, p_values)
+        if count >= _LILLIEFORS_CLIENTS:
+            varies = np.isfinite(distance)
+            found = np.full(distance.shape, np.nan)
+            found[varies] = table.prob(np.atleast_1d(distance[varies]), count)
+            result.lilliefors_p_values[chunk] = found
         # SciPy's own moments go row by row where one of them is NaN.
         squares = np.square(samples)
         variance = squares.mean(axis=1)
@@ -65,13 +77,14 @@ def normality(models: np.ndarray) -> Normality:
 
 def draw_normality(cohorts: Mapping[str, Normality], output: str | os.PathLike) -> None:
     """Draws the distributions of p-values, skewness and kurtosis of some cohorts (figs 3.1b-d, A.1-A.3) as a PNG."""
-    figure = matplotlib.figure.Figure(figsize=(11, 3.4), layout="constrained")
+    figure = matplotlib.figure.Figure(figsize=(14, 3.4), layout="constrained")
     titles = {
         "p_values": "p-value of the Kolmogorov-Smirnov test",
+        "lilliefors_p_values": "p-value of Lilliefors' test",
         "skewness": "skewness",
         "kurtosis": "excess kurtosis",
     }
-    for axes, (field, title) in zip(figure.subplots(1, 3), titles.items(), strict=True):
+    for axes, (field, title) in zip(figure.subplots(1, 4), titles.items(), strict=True):
         values = {label: getattr(result, field) for label, result in cohorts.items()}
         values = {label: found[np.isfinite(found)] for label, found in values.items()}
         edges = np.histogram_bin_edges(np.concatenate(list(values.values())), bins=60)
@@ -105,7 +118,7 @@ def draw_densities(
     shift: mean_shift.MeanShift,
     output: str | os.PathLike,
 ) -> None:
-    """Draws kernel densities of some parameters with the clients, their mean and the modes (figs 3.3, 3.4).
+    """Draws kernel densities of some parameters with the clients, their mean, their modes and FedKP's (figs 3.3, 3.4).
 
     Args:
       models: float32 [clients, parameters].
@@ -120,6 +133,7 @@ def draw_densities(
         raise ValueError(f"bandwidth={shift.bandwidth!r} changes along the density; choose another to draw one.")
     chosen = models[:, list(parameters)][cohort.finite_clients(models)]
     nearest_mode, cluster_mean = (aggregate(chosen).model for aggregate in (shift.fedkp, shift.fedkp_cluster_mean))
+    own_modes = shift.modes(chosen)
     widths = shift.widths(chosen.T.astype(np.float64))
     figure = matplotlib.figure.Figure(figsize=(4 * len(parameters), 3.4), layout="constrained")
     for index, axes in enumerate(figure.subplots(1, len(parameters), squeeze=False)[0]):
@@ -129,9 +143,15 @@ def draw_densities(
             density = kernels.density(shift.kernel, samples[np.newaxis], widths[index : index + 1], points[np.newaxis])
             axes.plot(points, density[0])
         axes.plot(samples, np.zeros_like(samples), "k|", markersize=10, label="clients")
+        heights = np.zeros(len(samples))
+        if width > 0:
+            points = own_modes[:, index].astype(np.float64)[np.newaxis]
+            heights = kernels.density(shift.kernel, samples[np.newaxis], widths[index : index + 1], points)[0]
+        axes.plot(own_modes[:, index], heights, ".", color="C8", label="where clients end")
         axes.axvline(samples.mean(), color="C7", linestyle="--", label="mean")
         axes.plot(nearest_mode[index], 0, "o", color="C3", label="FedKP")
         axes.plot(cluster_mean[index], 0, "D", color="C1", label="FedKP, cluster mean")
         axes.set(xlabel=f"parameter {parameters[index]}", ylabel="density")
-    axes.legend()
+        axes.locator_params(axis="x", nbins=4)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=5 if len(parameters) > 1 else 2)
     files.save_picture(figure, output, dpi=120)

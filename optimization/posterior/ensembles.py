@@ -99,6 +99,10 @@ class Distillation:
     low_learning_rate: float = 4e-4
     cycle: int = 25
 
+    def num_cycles(self, num_examples: int) -> int:
+        """Returns how many cycles end, with so many of the server's examples."""
+        return self.epochs * -(-num_examples // self.batch_size) // self.cycle
+
     def distil(self, model: models_lib.Model, start: np.ndarray, features, targets: np.ndarray, seed) -> np.ndarray:
         """Trains a model on soft labels.
 

@@ -5,7 +5,9 @@ server optimizer's step -> predictions on validation data and on the cohort's tr
 """
 
 import dataclasses
+import math
 import pathlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,13 +16,12 @@ import scipy.special
 import tensorflow as tf
 
 from data import clients, keys, partition
+from data.errors import UsageError
 from optimization import client_work, cohorts, models, supervised, task_model, training
 from optimization.options import Cohorts
 from optimization.posterior import algorithms, bandwidths, diagnostics, ensembles, flags, metrics, process, vectors
 from optimization.posterior.server_data import ServedTask
 from optimization.study.metrics import mean
-
-_DRAWN_PARAMETERS = 3
 
 
 class Progress(NamedTuple):
@@ -60,6 +61,8 @@ class PosteriorRounds(training.TrainingRounds):
         super().__init__(options, task, self._algorithm.client_work, first_client=options.server_clients)
         self.weighs_examples = options.selection.weighting("num_examples") == "num_examples"
         self._definition = self.definition(self.work, options.cohort_size)
+        self._drawn = self._chosen_parameters() if options.diagnose_round else ()
+        self._warn_of_cycles(task.server_features)
         self._server_step = process.build_server_step(self._definition)
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
 
@@ -82,6 +85,38 @@ class PosteriorRounds(training.TrainingRounds):
         recent = np.full((metrics.WINDOW, len(metrics.MEASURED)), np.nan)
         chain = tuple(server.weights) if self._algorithm.chain else ()
         return Progress(server, deviation, recent, selection, chain)
+
+    def _chosen_parameters(self) -> Sequence[int]:
+        """Returns the parameters whose densities are drawn.
+
+        Raises:
+          UsageError: If the model does not have them.
+        """
+        size = sum(math.prod(shape) for shape in self._model.shapes.values())
+        chosen = self._options.diagnose_parameters
+        if max(chosen.numbers, default=chosen.count - 1) >= size:
+            raise UsageError(f"--diagnose_parameters: the model has {size:,} parameters, numbered from 0.")
+        if chosen.numbers:
+            return chosen.numbers
+        if chosen.is_random:
+            generator = keys.generator(self._options.seed, keys.Purpose.EVALUATION, 0, 0)
+            return sorted(generator.choice(size, chosen.count, replace=False).tolist())
+        return range(size - chosen.count, size)
+
+    def _warn_of_cycles(self, server_features: Any) -> None:
+        """Says that FedBE's distillation averages nothing, if so."""
+        if self._options.posterior.name != "fedbe":
+            return
+        distillation = algorithms.distillation_of(self._options.posterior)
+        examples = len(tf.nest.flatten(server_features)[0])
+        if not distillation.num_cycles(examples):
+            steps = -(-examples // distillation.batch_size)
+            print(
+                f"Warning: no cycle of FedBE's distillation ends, so that it averages nothing: {distillation.cycle} "
+                f"steps make one, and an epoch of the server's {examples:,} examples has {steps}. Give "
+                f"--distillation_epochs={-(-distillation.cycle // steps)} or more.",
+                file=sys.stderr,
+            )
 
     def _collect(self, work: Any, weights: models.Weights, inputs) -> process.CohortUpdates:
         size = self._options.cohort_size
@@ -201,9 +236,7 @@ class PosteriorRounds(training.TrainingRounds):
         shift = posterior.mean_shift
         if shift.bandwidth == bandwidths.NEAREST:  # It has no one density.
             shift = dataclasses.replace(shift, bandwidth="silverman")
-        # The last layer's, as the thesis draws: its biases come last.
-        drawn = range(max(0, trained.shape[1] - _DRAWN_PARAMETERS), trained.shape[1])
-        diagnostics.draw_densities(trained, drawn, shift, self._folder / f"{stem}_densities.png")
+        diagnostics.draw_densities(trained, self._drawn, shift, self._folder / f"{stem}_densities.png")
         counts = np.array([np.bincount(one.labels, minlength=self._task.num_actions) for one in examples])
         diagnostics.draw_label_allocation(
             counts, self._folder / f"{stem}_labels.png", f"Labels of the cohort of round {round_num}"

@@ -23,7 +23,26 @@ Where a default is missing here, it depends on other flags; config.json in the r
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
 _SERVER_LEARNING_RATE = 0.01  # Of the adaptive optimizers; SGD's is 1, which takes the aggregate as it is.
+_DRAWN = "last:3"
+_COUNTED = re.compile(r"(last|random):([1-9]\d{0,8})")
+_NUMBERED = re.compile(r"\d{1,9}(,\d{1,9})*")
+_MOST_DRAWN = 12
 _SERVER_CLIENTS = re.compile(r"clients:(\d+)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameters:
+    """Some of a model's parameters: those of `numbers`, or else `count` of them.
+
+    Attributes:
+      count: How many.
+      is_random: Whether they are drawn, and not the last ones.
+      numbers: Their places in the model's weights, from 0.
+    """
+
+    count: int = 0
+    is_random: bool = False
+    numbers: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +58,7 @@ class PosteriorOptions(Training):
       momentum: Of its steps.
       thresholds: Of the running means, whose first rounds are told.
       diagnose_round: The round whose cohort's models are tested for normality and drawn, or None.
+      diagnose_parameters: Whose densities are drawn.
     """
 
     posterior: Posterior
@@ -49,6 +69,7 @@ class PosteriorOptions(Training):
     momentum: float
     thresholds: tuple[float, ...]
     diagnose_round: int | None
+    diagnose_parameters: Parameters
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -106,6 +127,13 @@ def define(flags: cli.FlagSet) -> None:
         "test how normal the models of this round's cohort are, and draw their densities",
         low=1,
     )
+    flags.text(
+        "diagnose_parameters",
+        None,
+        "parameters whose densities are drawn: last:N, the last N, biases of the last layer; random:N, a seeded draw; "
+        f"or their numbers from 0, separated by commas; at most {_MOST_DRAWN} (default: {_DRAWN})",
+    )
+    flags.belong("diagnose_parameters", diagnose_round=True)
     training_flags.define_evaluation(flags, batch_size=512)
 
     task_flags.define_data(flags)
@@ -134,6 +162,9 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.diagnose_round and settings.clients_per_round < 2:
         raise UsageError("--diagnose_round needs --clients_per_round=2 or more: one model has no distribution.")
     _thresholds(settings.thresholds)
+    if settings.diagnose_round:
+        settings = settings.filled({"diagnose_parameters": _DRAWN})
+        _parameters(settings.diagnose_parameters)
     name = f"{settings.preset or f'posterior_{settings.task_type}'}_{algorithm}"
     settings = settings.filled({"experiment_name": name})
     if settings.server_data and not _server_clients(settings):
@@ -154,6 +185,7 @@ def options(settings: cli.Settings) -> PosteriorOptions:
         momentum=settings.client_momentum,
         thresholds=_thresholds(settings.thresholds),
         diagnose_round=settings.diagnose_round,
+        diagnose_parameters=_parameters(settings.diagnose_parameters or _DRAWN),
     )
 
 
@@ -169,6 +201,20 @@ def _check_server_data(settings: cli.Settings) -> None:
 def _server_clients(settings: cli.Settings) -> int:
     match = _SERVER_CLIENTS.fullmatch(settings.server_data or "")
     return int(match[1]) if match else 0
+
+
+def _parameters(text: str) -> Parameters:
+    found = Parameters()
+    if match := _COUNTED.fullmatch(text):
+        found = Parameters(int(match[2]), match[1] == "random")
+    elif _NUMBERED.fullmatch(text):
+        found = Parameters(numbers=tuple(map(int, text.split(","))))
+    if not 0 < (found.count or len(found.numbers)) <= _MOST_DRAWN:
+        raise UsageError(
+            f"--diagnose_parameters={text} must be last:N or random:N, or numbers separated by commas, at most "
+            f"{_MOST_DRAWN} parameters."
+        )
+    return found
 
 
 def _thresholds(text: str) -> tuple[float, ...]:

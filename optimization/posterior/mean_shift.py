@@ -94,6 +94,14 @@ class MeanShift:
         """Shifts every client's model to its mode and averages (Algorithm 10). Arguments as in `fedkp`."""
         return self._aggregate(models, weights, bandwidth_factors, cluster=True)
 
+    def modes(self, models: np.ndarray) -> np.ndarray:
+        """Returns where each client's model is shifted to, float32 [clients, parameters]; all must be finite."""
+        samples = models.T.astype(np.float64)
+        lows, units = _frame(samples)
+        samples = (samples - lows) / units
+        ones = np.ones(len(models))
+        return (self._shift(samples, ones, ones, self.tolerance / units, samples) * units + lows).T.astype(np.float32)
+
     def _aggregate(self, models, weights, factors, *, cluster: bool) -> Aggregate:
         clients = np.flatnonzero(cohort.finite_clients(models))
         if not clients.size:
@@ -105,9 +113,7 @@ class MeanShift:
 
         def work(chunk: slice) -> None:
             samples = models[clients, chunk].T.astype(np.float64, order="C")
-            lows = samples.min(axis=1, keepdims=True)
-            ranges = samples.max(axis=1, keepdims=True) - lows
-            units = np.where(ranges > 0, ranges, 1.0)
+            lows, units = _frame(samples)
             samples -= lows
             samples /= units
             if has_windows:
@@ -189,6 +195,13 @@ def size_factors(sizes: np.ndarray) -> np.ndarray:
     A client of average size has the factor 1; the thesis' own 1 / size would shrink all bandwidths by the average size.
     """
     return np.mean(sizes) / sizes
+
+
+def _frame(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the least of samples [parameters, clients] and their range, 1 where they agree, [parameters, 1] each."""
+    lows = samples.min(axis=1, keepdims=True)
+    ranges = samples.max(axis=1, keepdims=True) - lows
+    return lows, np.where(ranges > 0, ranges, 1.0)
 
 
 def _positive(values, num_clients: int) -> np.ndarray:

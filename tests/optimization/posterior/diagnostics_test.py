@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from matplotlib import image
+from statsmodels.stats import diagnostic
 
 from optimization.posterior import bandwidths, diagnostics, mean_shift
 
@@ -20,6 +21,8 @@ def test_statistics_equal_scipys():
     for column, samples in enumerate(models.T.astype(np.float64)):
         expected = scipy.stats.kstest(samples, "norm", args=(samples.mean(), samples.std(ddof=1))).pvalue
         assert found.p_values[column] == pytest.approx(expected, abs=1e-5)
+        expected = diagnostic.lilliefors(samples, pvalmethod="table")[1]
+        assert found.lilliefors_p_values[column] == pytest.approx(expected, abs=1e-9)
     np.testing.assert_allclose(found.skewness, scipy.stats.skew(models.astype(np.float64)), rtol=1e-9)
     np.testing.assert_allclose(found.kurtosis, scipy.stats.kurtosis(models.astype(np.float64)), rtol=1e-9)
 
@@ -27,6 +30,19 @@ def test_statistics_equal_scipys():
 def test_normal_samples_have_larger_p_values_than_skewed_ones():
     p_values = diagnostics.normality(_models()).p_values
     assert p_values[:10].mean() > 0.5 > 2 * p_values[10:].mean()
+
+
+def test_lilliefors_rejects_normal_samples_at_its_level():
+    models = np.random.default_rng(1).normal(size=(20, 20_000)).astype(np.float32)
+    # Standard error 0.15%; the Kolmogorov-Smirnov test with estimated moments hardly ever rejects.
+    assert (diagnostics.normality(models).lilliefors_p_values < 0.05).mean() == pytest.approx(0.05, abs=0.008)
+    assert (diagnostics.normality(models).p_values < 0.05).mean() < 0.001
+
+
+def test_three_clients_are_too_few_for_lilliefors():
+    found = diagnostics.normality(_models()[:3])
+    assert np.isnan(found.lilliefors_p_values).all()
+    assert np.isfinite(found.p_values).all()
 
 
 def test_clients_that_are_not_finite_are_left_out():

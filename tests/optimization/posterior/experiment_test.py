@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from data import clients, tasks
+from data.errors import UsageError
 from optimization import models
 from optimization.posterior import algorithm_flags, algorithms, experiment, flags, metrics, server_data, vectors
 from optimization.posterior.run_posterior import STUDY
@@ -149,6 +150,31 @@ def test_burn_in_rounds_are_fedavgs(tff_worker, tmp_path):
     after_one, _ = play(run, 1)
     np.testing.assert_array_equal(after_one, play(make_run(tmp_path, "--algorithm=fedavg"), 1)[0])
     assert np.abs(play(run, 2)[0] - fedavg).max() > 1e-4
+
+
+def test_fedbe_says_when_no_cycle_of_its_distillation_ends(tff_worker, tmp_path, capsys):
+    features = np.zeros((300, 4), np.float32)
+    arguments = ("--algorithm=fedbe", "--server_data=clients:1", "--clients_per_round=3")
+    make_run(tmp_path, *arguments, "--distillation_epochs=8", server_features=features)  # 24 steps of 25.
+    assert "no cycle of FedBE's distillation ends" in (told := capsys.readouterr().err)
+    assert "the server's 300 examples has 3. Give --distillation_epochs=9 or more." in told
+    make_run(tmp_path, *arguments, "--distillation_epochs=9", server_features=features)
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [("last:3", [12, 13, 14]), ("2,0,14", [2, 0, 14]), ("random:4", None)],
+)
+def test_the_parameters_to_draw_are_chosen(tff_worker, tmp_path, chosen, expected):
+    drawn = [list(make_run(tmp_path, "--diagnose_round=1", f"--diagnose_parameters={chosen}")._drawn) for _ in range(2)]
+    assert drawn[0] == drawn[1] == (expected or drawn[0])
+    assert len(set(drawn[0]) & set(range(15))) == len(drawn[0]) == (4 if expected is None else 3)
+
+
+def test_parameters_that_the_model_does_not_have_are_refused(tff_worker, tmp_path):
+    with pytest.raises(UsageError, match="the model has 15 parameters, numbered from 0"):
+        make_run(tmp_path, "--diagnose_round=1", "--diagnose_parameters=15")
 
 
 def test_sgld_averages_a_noisy_chain_that_clients_train_from(tff_worker, tmp_path):

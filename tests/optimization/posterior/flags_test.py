@@ -2,7 +2,7 @@
 
 import pytest
 
-from optimization.posterior import flags
+from optimization.posterior import ensembles, flags
 from optimization.posterior.run_posterior import STUDY
 from optimization.study import frame, presets
 
@@ -64,6 +64,22 @@ def test_presets_hold_the_published_settings(names, values):
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedkppa"])
 def test_every_preset_can_be_resolved(name, algorithm):
     assert resolve(f"--preset={name}", f"--algorithm={algorithm}").experiment_name == f"{name}_{algorithm}"
+
+
+@pytest.mark.parametrize("task", ["mnist", "emnist62", "cifar100", "learns"])
+def test_fedkp_as_published_differs_in_the_servers_rate_alone(task):
+    published = resolve(f"--preset={task}_fedkp_published_alpha_0.1")
+    equal = resolve(f"--preset={task}_alpha_0.1", "--algorithm=fedkp_cluster_mean")
+    differing = {name for name in equal if published[name] != equal[name]}
+    assert differing == {"preset", "experiment_name", "server_learning_rate"}
+    assert (published.server_learning_rate, equal.server_learning_rate) == (1.0, 0.5)
+
+
+def test_fedbe_has_a_preset_in_which_a_cycle_ends():
+    settings = resolve("--preset=learns_fedbe_alpha_1")
+    assert (settings.algorithm, settings.distillation_epochs) == ("fedbe", 20)
+    assert ensembles.Distillation(epochs=20).num_cycles(5 * 54) == 2
+    assert ensembles.Distillation(epochs=5).num_cycles(5 * 54) == 0
 
 
 def test_fedopt_does_not_take_the_presets_sgd():

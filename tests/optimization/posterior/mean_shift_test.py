@@ -141,6 +141,14 @@ def test_weighed_by_the_kernel_steps_climb_the_biweight_kernels_density():
         assert density[1] >= density[[0, 2]].max()
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_clients_modes_average_to_the_cluster_mean(kernel):
+    models, shift = _models(), mean_shift.MeanShift(kernels.KERNELS[kernel])
+    modes = shift.modes(models)
+    assert modes.shape == models.shape
+    np.testing.assert_allclose(modes.mean(axis=0), shift.fedkp_cluster_mean(models).model, atol=1e-5)
+
+
 def test_the_gaussian_is_its_own_slope():
     models = _models()
     for algorithm in ALGORITHMS:
