@@ -21,8 +21,8 @@ class Normality(NamedTuple):
     Attributes:
       p_values: Of the Kolmogorov-Smirnov test against the normal distribution with the sample's mean and standard
         deviation. As these are estimated, the values of normal samples lie nearer to 1 than uniform ones.
-      lilliefors_p_values: Of the same distance, corrected for that (Lilliefors 1967), by a table from 0.001 to 0.99, which
-        stand for all beyond. NaN for fewer than four clients.
+      lilliefors_p_values: Of the same distance, corrected for that (Lilliefors 1967), by a table from 0.001 to 0.99,
+        which stand for all beyond. NaN for fewer than four clients.
       skewness: Third standardised moment.
       kurtosis: Fourth standardised moment minus 3.
     """
