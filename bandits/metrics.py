@@ -3,8 +3,18 @@
 from optimization.study import training_metrics
 from optimization.study.metrics import Metric, declared
 
-ROUND_REWARD = Metric("bandits/round_rewards", "Round reward", better="up", drawn=True, deployed=True, recent=True)
-AVERAGE_REWARD = Metric("bandits/average_rewards", "Running average reward", better="up", drawn=True, told=True)
+ROUND_REWARD = Metric(
+    "bandits/round_rewards",
+    "Round reward",
+    better="up",
+    drawn=True,
+    deployed=True,
+    recent=True,
+    bounds="participating",
+)
+AVERAGE_REWARD = Metric(
+    "bandits/average_rewards", "Running average reward", better="up", drawn=True, told=True, bounds="participating"
+)
 ROUND_PROBABILITY = Metric(
     "bandits/round_prob", "Exploration: probability of the chosen actions", drawn=True, deployed=True
 )
@@ -21,7 +31,13 @@ EMPTY_CLIENTS = training_metrics.EMPTY_CLIENTS
 NONFINITE_CLIENTS = training_metrics.NONFINITE_CLIENTS
 ACCURACY = Metric("eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, told=True, share=True)
 HELD_OUT_REWARD = Metric(
-    "eval/reward", "Held-out reward of the greedy policy", better="up", evaluated=True, drawn=True, told=True
+    "eval/reward",
+    "Held-out reward of the greedy policy",
+    better="up",
+    evaluated=True,
+    drawn=True,
+    told=True,
+    bounds="held_out",
 )
 # Of the same policy, over held-out clients; over participating ones where the held-out examples are nobody's.
 WORST_TENTH = Metric(

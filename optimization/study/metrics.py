@@ -21,6 +21,7 @@ class Metric(str):
       told: Whether its last value stands in tables of runs.
       recent: Whether the mean over the last tenth of the rounds stands there, because single rounds vary.
       formerly: Its name in the tables of earlier programs, if that was another.
+      bounds: Of a reward, the key in `bounds.json` of the clients whose it is; empty if nothing there is about it.
     """
 
     about: str
@@ -34,6 +35,7 @@ class Metric(str):
     told: bool
     recent: bool
     formerly: str
+    bounds: str
 
     def __new__(
         cls,
@@ -50,12 +52,14 @@ class Metric(str):
         told: bool = False,
         recent: bool = False,
         formerly: str = "",
+        bounds: str = "",
     ) -> "Metric":
         """Declares it."""
         metric = super().__new__(cls, name)
         metric.about, metric.better, metric.evaluated = about, better, evaluated
         metric.drawn, metric.marks, metric.told, metric.recent = drawn, marks, told, recent
         metric.deployed, metric.diverged, metric.share, metric.formerly = deployed, diverged, share, formerly
+        metric.bounds = bounds
         return metric
 
     def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]

@@ -12,14 +12,17 @@ from typing import Any, NamedTuple
 from bandits import registry, studies
 from data import frames
 from data.tasks.options import TaskOptions
-from optimization.study import run_folder
+from optimization.study import intervals, run_folder
 from optimization.study.frame import Study
 from optimization.study.metrics import Metric
 from scripts import runs
 from scripts.report import names
+from scripts.verdicts import comparison, landmarks, of_runs
+from scripts.verdicts.comparison import Comparison, Pair
+from scripts.verdicts.landmarks import Stand
 
 CHANCE, CEILING = "chance", "ceiling"
-CONFIDENCE = 0.95
+GREEDY = "greedy"  # What arms are compared with, if nothing else is said.
 # Flags that say where, with which seed and how runs are executed, not what an arm is.
 _FREE = run_folder.FREE_FLAGS | {"seed", "repeat", "list_presets"}
 # Options of the task without those of the model and of where files lie.
@@ -57,10 +60,6 @@ class Estimate(NamedTuple):
     high: float
     seeds: int
 
-    def meets(self, other: "Estimate") -> bool:
-        """Returns whether the intervals have a value in common."""
-        return self.low <= other.high and other.low <= self.high
-
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
@@ -85,9 +84,18 @@ class Arm:
     def estimate(self, column: str) -> Estimate | None:
         """Returns the mean of what its runs gave; None where none has a finite value."""
         if column not in self._known:
-            values = [value for run in self.runs if (value := outcome(run, column)) is not None]
+            values = [value for run in self.runs if (value := of_runs.outcome(run, column)) is not None]
             self._known[column] = estimate(values, is_share=getattr(column, "share", False))
         return self._known[column]
+
+    def values(self, column: str) -> dict[int, float]:
+        """Returns what its runs gave, by seed; not a number where training diverged."""
+        return of_runs.by_seed(self.runs, column)
+
+    @property
+    def is_unpaired(self) -> bool:
+        """Whether no seed determines its runs; see `of_runs.is_unpaired`."""
+        return of_runs.is_unpaired(self.runs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +150,7 @@ class Part:
         None, if there is none that played as many rounds with cohorts of the same kind.
         """
         others = [one for one in self.arms if one.role == role and _environment(one) == _environment(arm)]
-        return min(others, key=lambda other: _differing(arm.flags, other.flags)) if others else None
+        return _nearest(arm, others) if others else None
 
     def bounds(self, arm: Arm) -> str:
         """Returns in words which arms bound an arm, of those that are deployed otherwise than it; empty for none."""
@@ -160,27 +168,100 @@ class Part:
         return "; ".join(words)
 
     def place(self, arm: Arm) -> str:
-        """Returns in words where an arm lies between chance and ceiling, by the column that ranks.
+        """Returns in words where an arm stands between chance and ceiling, by the first result; empty if unknown."""
+        return self._stands[arm].word if arm in self._stands else ""
 
-        Empty if that is unknown: what has a single seed, and so no interval, is not judged, nor does it bound another.
+    def is_at_chance(self, arm: Arm) -> str:
+        """Returns what a name in a picture has after it, if the seeds do not tell its arm from chance; else nothing."""
+        return of_runs.chance_note(self._stands[arm]) if arm in self._stands else ""
+
+    @functools.cached_property
+    def _stands(self) -> dict[Arm, Stand]:
+        """Where arms stand; those that have the same bounds are one family.
+
+        A chance that was played counts, where it has more than one seed: its cohorts are the arm's. Else it is what the
+        arm's own runs recorded, of the data alone.
         """
-        if arm.role or not self.columns:
-            return ""
-        compared = (arm, self.reference(arm, CHANCE), self.reference(arm, CEILING))
-        found = (one.estimate(self.columns[0]) if one else None for one in compared)
-        mean, chance, ceiling = (one if one and one.seeds > 1 else None for one in found)
-        if mean is None:
-            return ""
-        if chance and mean.meets(chance):
-            return "not told from chance"
-        if ceiling and mean.meets(ceiling):
-            return "not told from the ceiling"
-        if chance and ceiling and ceiling.mean > chance.mean:
-            share = (mean.mean - chance.mean) / (ceiling.mean - chance.mean)
-            return f"{share:.0%} of the way" if share >= 0 else "below chance"
-        if chance:
-            return "above chance" if mean.mean > chance.mean else "below chance"
-        return ""
+        if not self.columns:
+            return {}
+        column = self.columns[0]
+        families: dict[tuple[Arm | None, Arm | None, float | None, float | None], list[Arm]] = {}
+        for arm in self.arms:
+            if not arm.role:
+                chance, ceiling = (self.reference(arm, role) for role in (CHANCE, CEILING))
+                exact, constant = (of_runs.bound(arm.runs, column, one) for one in (of_runs.CHANCE, of_runs.CONSTANT))
+                if chance and len(chance.runs) == 1 and exact is not None:
+                    chance = None
+                families.setdefault((chance, ceiling, exact, constant), []).append(arm)
+        found: dict[Arm, Stand] = {}
+        for (chance, ceiling, exact, constant), some in families.items():
+            is_unpaired = any(one and one.is_unpaired for one in (chance, ceiling))
+            told = landmarks.stand(
+                {arm.name: arm.values(column) for arm in some},
+                chance=chance.values(column) if chance else exact,
+                constant=constant,
+                ceiling=ceiling.values(column) if ceiling else None,
+                unpaired=[arm.name for arm in some if is_unpaired or arm.is_unpaired],
+                better=column.better or "up",
+            )
+            found |= {arm: told[arm.name] for arm in some}
+        return found
+
+    def marks(self, arm: Arm) -> dict[str, float]:
+        """Returns what chance, the best constant action and the ceiling of an arm earn, those that are known."""
+        column = self.columns[0]
+        found = {
+            which: value
+            for which in (of_runs.CHANCE, of_runs.CONSTANT)
+            if (value := of_runs.bound(arm.runs, column, which)) is not None
+        }
+        for role in (CHANCE, CEILING):
+            if (other := self.reference(arm, role)) and (mean := other.estimate(column)):
+                found[role] = mean.mean
+        return found
+
+    @property
+    def has_exact_bounds(self) -> bool:
+        """Whether a run recorded what chance earns."""
+        column = self.columns[0] if self.columns else ""
+        return any(of_runs.bound(arm.runs, column, of_runs.CHANCE) is not None for arm in self.arms)
+
+    def compared(self, wanted: str | None = None) -> list[tuple[Arm, Arm, Comparison]]:
+        """Returns every arm that plays, the reference that it is compared with, and what the seeds say; one family.
+
+        Args:
+          wanted: Name of the reference, or what its flag says by which the study's arms are known, as `greedy`; of
+            several such arms each arm is compared with that of the most equal flags. By default `greedy`, and without
+            one the first arm; then what had other data, rewards, rounds or cohorts is left out.
+        """
+        others = [arm for arm in self.arms if not arm.role]
+        references = self.named(wanted or GREEDY) or ([] if wanted else others[:1])
+        pairs = []
+        for arm in others if self.columns else ():
+            alike = references if wanted else [one for one in references if _environment(one) == _environment(arm)]
+            if arm not in references and alike:
+                pairs.append((arm, _nearest(arm, alike)))
+        if not pairs:
+            return []
+        column = self.columns[0]
+        family = [
+            Pair(
+                arm.name,
+                arm.values(column),
+                other.name,
+                other.values(column),
+                not (arm.is_unpaired or other.is_unpaired),
+            )
+            for arm, other in pairs
+        ]
+        found = comparison.family(family, column.better or "up")
+        return [(*pair, one) for pair, one in zip(pairs, found, strict=True)]
+
+    def named(self, wanted: str) -> list[Arm]:
+        """Returns the arm of this name; or those whose flag says so by which the study's arms are known."""
+        named = [arm for arm in self.arms if arm.name == wanted]
+        chosen = self.study.chosen if self.study else ""
+        return named or [arm for arm in self.arms if arm.flags.get(chosen) == wanted]
 
 
 def parts(found: Iterable[runs.Run]) -> list[Part]:
@@ -202,39 +283,13 @@ def parts(found: Iterable[runs.Run]) -> list[Part]:
     return made
 
 
-def outcome(run: runs.Run, column: str) -> float | None:
-    """Returns a run's last finite value of a column; of a recent one, the mean of the last tenth of its rounds."""
-    import numpy as np
-
-    if column not in run.metrics:
-        return None
-    values = run.metrics[column].to_numpy(float)
-    values = values[np.isfinite(values)]
-    if not len(values):
-        return None
-    is_recent = isinstance(column, Metric) and column.recent
-    return float(values[-tenth(len(values)) :].mean()) if is_recent else float(values[-1])
-
-
-def tenth(rounds: int) -> int:
-    """Returns a tenth of the rounds, one at least."""
-    return max(1, rounds // 10)
-
-
 def estimate(values: Sequence[float], *, is_share: bool = False) -> Estimate | None:
     """Returns the mean of values and its 95% interval by Student's t, of shares within 0 and 1; None of no value."""
-    import numpy as np
-    from scipy import stats
-
-    if not len(values):
+    mean, low, high, seeds = intervals.of_mean(values)
+    if not seeds:
         return None
-    mean, count = float(np.mean(values)), len(values)
-    error = float(stats.sem(values)) if count > 1 else 0.0
-    if error == 0.0:
-        return Estimate(mean, mean, mean, count)
-    low, high = stats.t.interval(CONFIDENCE, count - 1, loc=mean, scale=error)
     low, high = (max(low, 0.0), min(high, 1.0)) if is_share else (low, high)
-    return Estimate(mean, float(low), float(high), count)
+    return Estimate(mean, low, high, seeds) if seeds > 1 else Estimate(mean, mean, mean, 1)
 
 
 def differing(part: Part) -> list[str]:
@@ -298,6 +353,11 @@ def _role(run: runs.Run) -> str:
     if entry is None:
         return ""
     return CEILING if entry.supervised else CHANCE if entry.policy == "uniform" else ""
+
+
+def _nearest(arm: Arm, others: Sequence[Arm]) -> Arm:
+    """Returns the one of the most equal flags."""
+    return min(others, key=lambda other: _differing(arm.flags, other.flags))
 
 
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:

@@ -27,6 +27,12 @@ def define() -> cli.FlagSet:
     flags.text("runs", None, "more folders, separated by commas")
     flags.path("output", "report.html", "page to write")
     flags.text("title", "Runs", "title")
+    flags.text(
+        "reference",
+        None,
+        "arm that the others are compared with: its name on the page, or strategy (default: greedy, or without one the "
+        "first arm)",
+    )
     return flags
 
 
@@ -38,7 +44,7 @@ def program(settings: cli.Settings) -> int:
     found = page.read(named)
     if not found.runs:
         raise UsageError(" ".join([*found.problems, *found.waiting]))
-    files.replace(output, page.page(found, settings.title).encode())
+    files.replace(output, page.page(found, settings.title, settings.reference).encode())
     for problem in found.problems:
         print(f"Left out: {problem}", file=sys.stderr)
     print(output)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from data.errors import UsageError
 from optimization.study import divergence, files
 from scripts import runs
-from scripts.report import arms, plots, tables
+from scripts.report import arms, plots, seeds, tables
 from scripts.report.arms import Part
 
 _MOST_DIVERGED = 20  # Lines about them.
@@ -32,13 +32,16 @@ class Found(NamedTuple):
     problems: list[str]
 
 
-def write(folders: Iterable[pathlib.Path], output: pathlib.Path, title: str = "Runs") -> list[str]:
+def write(
+    folders: Iterable[pathlib.Path], output: pathlib.Path, title: str = "Runs", reference: str | None = None
+) -> list[str]:
     """Writes the page about all runs below some folders, whole; also while they are played, and more than once.
 
     Args:
       folders: Runs, or folders that hold runs at any depth. Runs without a finished round are counted alone.
       output: Page to write.
       title: Its title.
+      reference: What arms are compared with; see `Part.compared`.
 
     Returns:
       What could not be read, a sentence each; the page names it, too.
@@ -47,7 +50,7 @@ def write(folders: Iterable[pathlib.Path], output: pathlib.Path, title: str = "R
       Failure: If the page cannot be written.
     """
     found = read(folders)
-    files.replace(output, page(found, title).encode())
+    files.replace(output, page(found, title, reference).encode())
     return found.problems
 
 
@@ -68,11 +71,18 @@ def read(folders: Iterable[pathlib.Path]) -> Found:
     return found
 
 
-def page(found: Found, title: str) -> str:
-    """Returns the page."""
+def page(found: Found, title: str, reference: str | None = None) -> str:
+    """Returns the page.
+
+    Raises:
+      UsageError: If no arm is the reference that is asked for.
+    """
     from plotly import offline
 
     parts = arms.parts(found.runs)
+    if reference and not any(part.named(reference) for part in parts):
+        known = ", ".join(arm.name for part in parts for arm in part.arms)
+        raise UsageError(f"--reference={reference} is no arm of these runs: {known}.")
     lines = plots.lines(parts)
     looks = [plots.styles(part) for part in parts]
     drawn, notes = zip(*(plots.groups(part, lines) for part in parts), strict=True) if parts else ((), ())
@@ -83,7 +93,7 @@ def page(found: Found, title: str) -> str:
         plotly=offline.get_plotlyjs(),
         summary=_summary(found, parts),
         parts="\n".join(
-            _part(part, look, groups, note, index, is_titled=len(parts) > 1)
+            _part(part, look, groups, note, index, reference, is_titled=len(parts) > 1)
             for index, (part, look, groups, note) in enumerate(zip(parts, looks, drawn, notes, strict=True))
         ),
         details="\n".join(
@@ -152,6 +162,7 @@ def _part(
     groups: Sequence[dict[str, Any]],
     notes: Sequence[str],
     index: int,
+    reference: str | None,
     is_titled: bool,
 ) -> str:
     """Returns results and curves of arms that can be compared."""
@@ -165,6 +176,11 @@ def _part(
         explained.append("One seed has no interval.")
     if any(arm.role for arm in part.arms):
         explained.append("Marks: chance (uniformly random actions) and ceiling (all rewards shown).")
+    if part.has_exact_bounds:
+        explained.append(
+            "Chance and the best constant action are computed from labels and rewards; that action is chosen on the "
+            "very examples that it is valued on, and so looks better than it is."
+        )
     if any(arm.role == arms.CHANCE for arm in part.arms) and any(column.evaluated for column in part.columns):
         explained.append("Held-out results of chance are those of the model that it trained.")
     hidden = sum(not look["shown"] for look in looks)
@@ -182,6 +198,7 @@ def _part(
 <h3>Results</h3>
 {tables.results(part, looks)}
 <p class="note">{" ".join(explained)}</p>
+{seeds.section(part, reference)}
 <h3>Curves</h3>
 <div class="legend" role="group" aria-label="Arms: press to hide or show"{" hidden" * (len(part.arms) == 1)}></div>
 {rest}

@@ -48,7 +48,8 @@ def styles(part: Part) -> list[dict[str, Any]]:
             colour = runs.COLOURS[plain % len(runs.COLOURS)]
             dash = _DASHES[plain // len(runs.COLOURS) % len(_DASHES)]
             plain += 1
-        look = {"label": arm.name, "name": html.escape(arm.name), "colour": colour, "dash": dash, "line": DASHES[dash]}
+        label = arm.name + part.is_at_chance(arm)
+        look = {"label": label, "name": html.escape(label), "colour": colour, "dash": dash, "line": DASHES[dash]}
         is_shown = place < SHOWN or (bool(arm.role) and referring <= SHOWN)
         found[id(arm)] = look | {"rank": ranks[id(arm)], "shown": is_shown}
     return [found[id(arm)] for arm in part.arms]

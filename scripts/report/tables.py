@@ -12,6 +12,7 @@ from optimization.study.results import Run
 from scripts.report import arms
 from scripts.report.arms import Arm, Part
 from scripts.report.plots import DASHES, capital
+from scripts.verdicts import of_runs
 
 _ROWS = 1000  # Of single runs and of commands, so that the page stays small.
 _SCALES = ("Interval", "Beside chance", "From chance to ceiling")
@@ -27,7 +28,7 @@ def results(part: Part, looks: Sequence[Mapping[str, Any]]) -> str:
     roles = {arm.role for arm in part.arms} - {""}
     has_epsilon = any(_epsilon(arm) for arm in ranked)
     has_scale = bool(columns) and len(ranked) > 1 and bool(roles or any(len(arm.runs) > 1 for arm in ranked))
-    digits = {column: _digits([one.mean for arm in ranked if (one := arm.estimate(column))]) for column in columns}
+    digits = {column: decimals([one.mean for arm in ranked if (one := arm.estimate(column))]) for column in columns}
     span = _span(ranked, columns[0]) if has_scale else (0.0, 1.0)
     heads = ["Arm", "Seeds"]
     scale = _SCALES[2 if len(roles) > 1 else arms.CHANCE in roles]
@@ -47,7 +48,7 @@ def results(part: Part, looks: Sequence[Mapping[str, Any]]) -> str:
                 cells.append(_scale(part, arm, span, look[id(arm)]))
         cells += ([_privacy(arm)] if has_epsilon else []) + [_rounds(arm)]
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    return _table(heads, rows, "results")
+    return table(heads, rows, "results")
 
 
 def flags(part: Part) -> str:
@@ -59,7 +60,7 @@ def flags(part: Part) -> str:
         f'<tr><th scope="row">{html.escape(arm.name)}</th>{"".join(_cell(arm.flags.get(name)) for name in names)}</tr>'
         for arm in part.arms
     ]
-    return _table(["Arm", *(f"--{name}" for name in names)], rows, "flags")
+    return table(["Arm", *(f"--{name}" for name in names)], rows, "flags")
 
 
 def single(part: Part) -> str:
@@ -68,16 +69,16 @@ def single(part: Part) -> str:
     count = sum(len(arm.runs) for arm in part.arms)
     base = os.path.commonpath([run.folder.parent for _, run in found])
     titles = [*(_title(part, column) for column in columns), "Seconds a round, median"]
-    values = [[arms.outcome(run, column) for column in columns] + [_seconds(run)] for _, run in found]
-    digits = [_digits([value for value in several if value is not None]) for several in zip(*values, strict=True)]
+    values = [[of_runs.outcome(run, column) for column in columns] + [_seconds(run)] for _, run in found]
+    digits = [decimals([value for value in several if value is not None]) for several in zip(*values, strict=True)]
     rows = []
     for (arm, run), numbers in zip(found, values, strict=True):
         cells = [_cell(run.flags.get("seed")), _cell(int(run.metrics["round_num"].iloc[-1]))]
         cells += [_cell(value, of) for value, of in zip(numbers, digits, strict=True)]
         cells.append(f'<td class="text">{html.escape(os.path.relpath(run.folder, base))}</td>')
         rows.append(f'<tr><th scope="row">{html.escape(arm.name)}</th>{"".join(cells)}</tr>')
-    table = _table(["Arm", "Seed", "Rounds", *titles, _FOLDER], rows)
-    return f"<p>Folders lie in {html.escape(base)}.</p>{table}{_more(count)}"
+    listed = table(["Arm", "Seed", "Rounds", *titles, _FOLDER], rows)
+    return f"<p>Folders lie in {html.escape(base)}.</p>{listed}{_more(count)}"
 
 
 def _seconds(run: Run) -> float | None:
@@ -110,10 +111,17 @@ def commands(part: Part) -> str:
     return f"<dl>{''.join(items)}</dl>" + _more(len(part.arms))
 
 
-def _table(heads: Sequence[str], rows: Sequence[str], kind: str = "") -> str:
+def table(heads: Sequence[str], rows: Sequence[str], kind: str = "", text: Sequence[str] = (*_SCALES, _FOLDER)) -> str:
+    """Returns a table.
+
+    Args:
+      heads: Titles of its columns.
+      rows: HTML of its rows.
+      kind: Its class.
+      text: Titles of the columns whose cells are words.
+    """
     head = "".join(
-        f'<th scope="col"{_LEFT * (title in (*_SCALES, _FOLDER))}><button>{html.escape(title)}</button></th>'
-        for title in heads
+        f'<th scope="col"{_LEFT * (title in text)}><button>{html.escape(title)}</button></th>' for title in heads
     )
     body = "\n".join(rows)
     return (
@@ -131,13 +139,13 @@ def _title(part: Part, column: Metric) -> str:
     if not column.recent:
         return title
     found = [run.metrics[column].count() for arm in part.arms for run in arm.runs if column in run.metrics]
-    tenths = {arms.tenth(int(count)) for count in found}
+    tenths = {of_runs.tenth(int(count)) for count in found}
     if len(tenths) > 1:
         return f"{title}, last tenth of the rounds"
     return f"{title}, last {count} rounds" if (count := tenths.pop()) > 1 else f"{title}, last round"
 
 
-def _digits(values: Sequence[float]) -> int:
+def decimals(values: Sequence[float]) -> int:
     """Returns how many decimals give the largest of some numbers four digits."""
     largest = max((abs(value) for value in values), default=0.0)
     return min(6, max(0, 3 - math.floor(math.log10(largest)))) if largest else 1
@@ -171,11 +179,9 @@ def _scale(part: Part, arm: Arm, span: tuple[float, float], look: Mapping[str, A
 
     middle = _HEIGHT // 2
     marks, bounds = "", part.bounds(arm)
-    for role in (arms.CHANCE, arms.CEILING):
-        other = part.reference(arm, role)
-        if other and (mean := other.estimate(part.columns[0])):
-            x = place(mean.mean)
-            marks += f'<line class="{role}" x1="{x}" x2="{x}" y1="1" y2="{_HEIGHT - 1}"/>'
+    for role, value in part.marks(arm).items():
+        x = place(value)
+        marks += f'<line class="{role}" x1="{x}" x2="{x}" y1="1" y2="{_HEIGHT - 1}"/>'
     # An interval that goes on beyond the scale ends in an arrow.
     arrows = f'<path d="M7 {middle - 5}L0 {middle}L7 {middle + 5}"/>' * (one.low < span[0])
     arrows += f'<path d="M{_WIDTH - 7} {middle - 5}L{_WIDTH} {middle}L{_WIDTH - 7} {middle + 5}"/>' * (
@@ -250,7 +256,7 @@ def _nested(value: Any) -> str:
         return f'<dl class="nested">{"".join(items)}</dl>'
     if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
         heads = list(dict.fromkeys(name for one in value for name in one))
-        return _table(heads, [f"<tr>{''.join(_cell(one.get(name)) for name in heads)}</tr>" for one in value])
+        return table(heads, [f"<tr>{''.join(_cell(one.get(name)) for name in heads)}</tr>" for one in value])
     if isinstance(value, list):
         return html.escape(", ".join(one if isinstance(one, str) else json.dumps(one) for one in value))
     return html.escape(value if isinstance(value, str) else json.dumps(value))

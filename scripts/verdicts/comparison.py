@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from optimization.study import intervals
 from scripts.verdicts import power
@@ -26,6 +26,24 @@ PAIRED, UNPAIRED = "paired", "unpaired"
 TOLD_APART, NOT_TOLD_APART = "told apart", "not told apart"
 SIGN_FLIP_SEEDS = range(6, 25)  # Fewer cannot reach 5%; more would be more than 8,388,608 sums.
 _EXACT = 1e-12  # Relative: what floating point makes of equal numbers.
+
+
+class Pair(NamedTuple):
+    """An arm and what it is compared with.
+
+    Attributes:
+      arm: Its name.
+      values: Its numbers, by seed.
+      reference: Name of what it is compared with.
+      landmark: The numbers of that, by seed; or one number.
+      is_paired: Whether seeds pair them.
+    """
+
+    arm: str
+    values: Mapping[int, float]
+    reference: str
+    landmark: Landmark
+    is_paired: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,16 +160,22 @@ def against(
       unpaired: Arms that are not paired with the landmark's seeds.
       better: Whether more or less is better.
     """
-    is_exact = not isinstance(landmark, Mapping)
+    pairs = [Pair(arm, own, name, landmark, arm not in unpaired) for arm, own in values.items()]
+    return {one.arm: one for one in family(pairs, better)}
+
+
+def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
+    """Returns the comparisons of pairs of arms, which Holm's step-down takes for one family."""
     singles = []
-    for arm, own in values.items():
+    for arm, own, name, landmark, is_paired in pairs:
+        is_played = isinstance(landmark, Mapping)
         others = landmark if isinstance(landmark, Mapping) else dict.fromkeys(own, landmark)
-        singles.append(_Single(arm, name, own, others, is_exact or arm not in unpaired, better))
+        singles.append(_Single(arm, name, own, others, is_paired or not is_played, better))
     adjusted = holm([one.p for one in singles])
     flips, least = holm([one.sign_flip_p for one in singles]), holm([one.least_p for one in singles])
     tested = sum(math.isfinite(one.p) for one in singles)
     found = zip(singles, adjusted, flips, least, strict=True)
-    return {one.arm: one.compared(max(tested, 1), *of_family) for one, *of_family in found}
+    return [one.compared(max(tested, 1), *of_family) for one, *of_family in found]
 
 
 class _Single:

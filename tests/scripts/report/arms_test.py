@@ -125,15 +125,6 @@ def test_folders_name_what_flags_do_not():
     assert _names(_run("y", clip_norm=1.0), *twice) == ["clip norm 1", "clip norm 2 (a/x)", "clip norm 2 (b/x)"]
 
 
-def test_an_outcome_is_the_last_value_or_the_mean_of_the_last_tenth():
-    run = _run("a", [0.0] * 18 + [0.5, 1.0])
-    assert arms.outcome(run, metrics.ROUND_REWARD) == 0.75
-    assert arms.outcome(run, metrics.AVERAGE_REWARD) == 1.5 / 20
-    assert arms.outcome(run, "missing") is None
-    run.metrics["eval/reward"] = [0.25] + [np.nan] * 19
-    assert arms.outcome(run, metrics.HELD_OUT_REWARD) == 0.25
-
-
 def test_an_estimate_is_the_mean_and_students_interval():
     one = arms.estimate([1.0, 2.0, 3.0])
     assert one == (pytest.approx(2.0), pytest.approx(2 - 4.302653 / 3**0.5), pytest.approx(2 + 4.302653 / 3**0.5), 3)
@@ -168,31 +159,90 @@ def test_a_result_with_the_numbers_of_another_is_no_column():
 
 def test_arms_lie_between_chance_and_ceiling():
     part = _part(
-        uniform=[0.11, 0.11],
-        softmax=[0.5, 0.52],
+        uniform=[0.11, 0.12],
+        softmax=[0.50, 0.53],
         greedy=[0.0, 0.4],
         falcon=[0.7],
-        supervised_mse=[0.9, 0.92],
-        init=[0, 0],
+        supervised_mse=[0.90, 0.92],
+        init=[0.01, 0.0],
     )
     assert [arm.role for arm in part.arms] == ["chance", "", "", "", "ceiling", ""]
     places = {arm.name: part.place(arm) for arm in part.arms}
     assert places == {
         "uniform": "",
-        "softmax": "50% of the way",
+        "softmax": "50% of the way from chance to the ceiling",
         "greedy": "not told from chance",
-        "falcon": "",
+        "falcon": "one seed: not judged",
         "supervised_mse": "",
-        "init": "below chance",
+        "init": "not told from chance",
     }
     assert [arm.name for arm in part.ranked()][:3] == ["supervised_mse", "falcon", "softmax"]
 
 
 def test_chance_alone_is_a_bound():
-    part = _part(uniform=[0.11, 0.11], softmax=[0.5, 0.52], falcon=[0.7], init=[0, 0])
-    assert [part.place(arm) for arm in part.arms] == ["", "above chance", "", "below chance"]
-    alone = _part(uniform=[0.11], supervised_mse=[0.9], softmax=[0.5, 0.52], init=[0.0])
-    assert [alone.place(arm) for arm in alone.arms] == ["", "", "", ""]
+    part = _part(uniform=[0.11, 0.12], softmax=[0.50, 0.512], falcon=[0.7])
+    assert [part.place(arm) for arm in part.arms] == ["", "above chance", "one seed: not judged"]
+    alone = _part(uniform=[0.11], supervised_mse=[0.9], softmax=[0.5, 0.52])
+    assert [alone.place(arm) for arm in alone.arms] == ["", "", "one seed: not judged"]
+    assert [_part(softmax=[0.5, 0.6]).place(arm) for arm in _part(softmax=[0.5, 0.6]).arms] == [""]
+
+
+def _bounded(bandit, rewards, **bounds):
+    return [
+        dataclasses.replace(_run(f"{bandit}/seed_{seed}", [reward], seed, bandits_type=bandit), bounds=bounds)
+        for seed, reward in enumerate(rewards)
+    ]
+
+
+def test_chance_that_was_computed_is_a_bound_where_none_was_played():
+    known = {"participating": {"chance": 0.1, "constant": 0.3}}
+    found = [*_bounded("softmax", [0.5, 0.52, 0.51], **known), *_bounded("init", [0.1, 0.12, 0.09], **known)]
+    (part,) = arms.parts(found)
+    assert [part.place(arm) for arm in part.arms] == ["above chance", "not told from chance"]
+    assert [part.is_at_chance(arm) for arm in part.arms] == ["", " (not told from chance)"]
+    assert part.marks(part.arms[0]) == {"chance": 0.1, "constant": 0.3}
+
+
+def test_arms_are_compared_with_greedy_of_the_most_equal_flags_in_one_family():
+    found = [
+        _run(f"{bandit}{freq}/seed_{seed}", [reward + 0.01 * seed], seed, bandits_type=bandit, bandits_deploy_freq=freq)
+        for bandit, freq, reward in (("softmax", 1, 0.5), ("greedy", 1, 0.2), ("softmax", 5, 0.4), ("greedy", 5, 0.1))
+        for seed in (0, 1)
+    ]
+    (part,) = arms.parts(found)
+    pairs = [(one.name, other.name) for one, other, _ in part.compared()]
+    assert pairs == [("softmax, deploy 1", "greedy, deploy 1"), ("softmax, deploy 5", "greedy, deploy 5")]
+    named = [(one.name, other.name) for one, other, _ in part.compared("softmax, deploy 5")]
+    assert {other for _, other in named} == {"softmax, deploy 5"}
+    assert len(named) == 3
+    assert part.compared("falcon") == []
+
+
+def test_without_greedy_the_first_arm_is_the_reference_and_marks_are_not_compared():
+    part = _part(uniform=[0.1, 0.12], softmax=[0.5, 0.52], falcon=[0.6, 0.7], supervised_mse=[0.9, 0.93])
+    assert [(one.name, other.name) for one, other, _ in part.compared()] == [("falcon", "softmax")]
+
+
+def test_what_was_played_for_longer_is_compared_where_it_is_asked_for_alone():
+    found = [
+        _run(f"{name}/seed_{seed}", [0.5 + seed / 10], seed, bandits_type=bandit, total_rounds=rounds)
+        for name, bandit, rounds in (("a", "greedy", 5), ("b", "softmax", 50))
+        for seed in (0, 1)
+    ]
+    (part,) = arms.parts(found)
+    assert part.compared() == []
+    assert len(part.compared("greedy")) == 1
+
+
+def test_noise_that_no_seed_determines_pairs_nothing():
+    found = [
+        _run(f"{bandit}/seed_{seed}", [0.5 + seed / 10], seed, bandits_type=bandit, noise_multiplier=noise)
+        for bandit, noise in (("greedy", 0.0), ("softmax", 1.0))
+        for seed in (0, 1)
+    ]
+    (part,) = arms.parts(found)
+    ((_, _, one),) = part.compared()
+    assert one.kind == "unpaired"
 
 
 def test_the_reference_of_an_arm_is_that_of_the_most_equal_flags():

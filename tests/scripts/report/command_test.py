@@ -118,12 +118,67 @@ def test_equal_results_are_drawn_once_a_single_evaluation_near_its_value_and_the
 def test_chance_and_ceiling_are_marked(tmp_path):
     for bandit, reward in (("uniform", 0.1), ("softmax", 0.6), ("supervised_mse", 0.9)):
         for seed in (0, 1):
-            _run(tmp_path / bandit / f"seed_{seed}", [reward], bandits_type=bandit, seed=seed)
+            _run(tmp_path / bandit / f"seed_{seed}", [reward + seed * reward / 100], bandits_type=bandit, seed=seed)
     _, page = _report(tmp_path, tmp_path)
     table = _tables(page)[0]
     assert table[0][3] == "From chance to ceiling"
     assert [row[0] for row in table[1:]] == ["supervised_ mse   ceiling", "softmax", "uniform   chance"]
-    assert [row[3].split("  ")[-1] for row in table[1:]] == ["", "62% of the way", ""]
+    assert [row[3].split("  ")[-1] for row in table[1:]] == ["", "62% of the way from chance to the ceiling", ""]
+
+
+def _compared(tmp_path, *arguments) -> tuple[list[list[str]], str]:
+    """Returns the table of comparisons of three arms of six seeds, and the page."""
+    noise = np.random.default_rng(0).normal(0, 0.01, 6)
+    for bandit, reward in (("greedy", 0.5), ("softmax", 0.6), ("falcon", 0.5)):
+        for seed in range(6):
+            folder = tmp_path / bandit / f"seed_{seed}"
+            _run(folder, [reward + noise[seed] + noise[seed - len(bandit) % 6] / 10], bandits_type=bandit, seed=seed)
+            evaluated = {"clients": ["a", "b", "c"], "rewards": [reward, reward + 0.25, reward - 0.25]}
+            (folder / "client_rewards.json").write_text(json.dumps(evaluated))
+    _, page = _report(tmp_path, tmp_path, *arguments)
+    return _tables(page)[1], page
+
+
+def test_arms_are_compared_with_greedy_and_the_words_say_what_the_intervals_are_over(tmp_path):
+    (head, falcon, softmax), page = _compared(tmp_path)
+    assert head[:4] == ["Arm", "Compared with", "Seeds", "Difference"]
+    assert (softmax[:3], falcon[:3]) == (["softmax", "greedy", "6"], ["falcon", "greedy", "6"])
+    assert softmax[3].startswith("+0.1")
+    assert softmax[6] == "100%"
+    assert softmax[-2] == "+0.1000  +0.1000 to +0.1000"  # Over clients, each of which fares better by as much.
+    assert softmax[-1].startswith("better than greedy")
+    assert softmax[-1].endswith("the sign-flip test cannot reach 5% with 6 seeds and 2 arms")
+    assert falcon[-1].startswith("not told apart from greedy")
+    assert "adjusted by Holm for 2 arms." in page
+    assert "Intervals over seeds say what other seeds would give on this data; that over clients says" in page
+
+
+def test_the_reference_can_be_named(tmp_path):
+    (_, *rows), _ = _compared(tmp_path, "--reference=falcon")
+    assert [row[:2] for row in rows] == [["greedy", "falcon"], ["softmax", "falcon"]]
+
+
+def test_a_reference_that_is_not_there_is_refused(two_runs):
+    with pytest.raises(UsageError, match=r"--reference=ucb is no arm of these runs: lr 0\.05, lr 0\.1"):
+        _report(two_runs, two_runs / "many", two_runs / "one", "--reference=ucb")
+
+
+def test_single_seeds_are_not_compared_and_it_is_said(two_runs):
+    _, page = _report(two_runs, two_runs / "one", two_runs / "many")
+    assert "One seed tells nothing of how sure a difference is" in page
+    assert "Compared with" not in page
+
+
+def test_an_arm_at_chance_is_called_so_in_table_and_picture(tmp_path):
+    for seed, reward in enumerate([0.09, 0.11, 0.105]):
+        folder = tmp_path / "softmax" / f"seed_{seed}"
+        _run(folder, [reward], bandits_type="softmax", seed=seed)
+        (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.12}}))
+        _run(tmp_path / "greedy" / f"seed_{seed}", [reward + 0.5], bandits_type="greedy", seed=seed)
+    _, page = _report(tmp_path, tmp_path)
+    assert [arm["label"] for arm in _data(page)[0]["arms"]] == ["greedy", "softmax (not told from chance)"]
+    assert _tables(page)[0][2][3].endswith("not told from chance")
+    assert "Chance and the best constant action are computed from labels and rewards" in page
 
 
 def test_an_interval_that_goes_on_beyond_the_scale_ends_in_arrows(tmp_path):

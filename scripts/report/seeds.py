@@ -1,0 +1,108 @@
+"""What the seeds say: a report's comparisons of arms with one of them, as HTML."""
+
+import html
+import math
+from typing import NamedTuple
+
+from scripts.report import tables
+from scripts.report.arms import Arm, Part
+from scripts.verdicts import of_runs, words
+from scripts.verdicts.comparison import Comparison
+
+_HEADS = (
+    "Arm",
+    "Compared with",
+    "Seeds",
+    "Difference",
+    "p, by Holm",
+    "Flipped signs, by Holm",
+    "Better in pairs",
+    "These seeds would find",
+    "Seeds needed",
+)
+_CLIENTS, _VERDICT = "Held out, over clients", "Verdict"
+
+
+class _Row(NamedTuple):
+    arm: Arm
+    reference: Arm
+    found: Comparison
+
+    @property
+    def over_clients(self):
+        return of_runs.over_clients(self.arm.runs, self.reference.runs)
+
+
+def section(part: Part, wanted: str | None) -> str:
+    """Returns the comparisons of a part's arms, and in words what they are; empty if there is nothing to compare.
+
+    Args:
+      part: The arms.
+      wanted: What they are compared with; see `Part.compared`.
+    """
+    rows = [_Row(*one) for one in part.compared(wanted)]
+    if not rows:
+        return ""
+    if not any(row.found.is_judged for row in rows):
+        return f"<h3>What the seeds say</h3><p class='note'>{html.escape(words.ONE_SEED)}</p>"
+    clients = {row.arm: row.over_clients for row in rows}
+    has_clients = any(clients.values())
+    digits = tables.decimals([row.found.difference for row in rows if math.isfinite(row.found.difference)])
+    heads = [*_HEADS, *[_CLIENTS] * has_clients, _VERDICT]
+    lines = []
+    for row in rows:
+        one = row.found
+        cells = [
+            f'<th scope="row">{html.escape(one.arm)}</th>',
+            f'<td class="text">{html.escape(one.reference)}</td>',
+            f'<td data-value="{one.pairs}">{one.pairs}</td>',
+            _interval(one.difference, one.low, one.high, digits),
+            _p(one.adjusted_p),
+            _p(one.sign_flip_adjusted_p),
+            _number(one.superiority, f"{one.superiority:.0%}"),
+            _number(one.detectable, f"{one.detectable:.2g}"),
+            _number(one.seeds_needed, f"{one.seeds_needed:,}" if math.isfinite(one.seeds_needed) else "many"),
+        ]
+        if has_clients:
+            found = clients[row.arm]
+            cells.append(_interval(found.mean, found.low, found.high, digits) if found else '<td data-value="">–</td>')
+        notes = "".join(f"<small>{html.escape(note)}</small>" for note in one.notes)
+        cells.append(f'<td class="text">{html.escape(words.verdict(one))}{notes}</td>')
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    table = tables.table(heads, lines, text=(_HEADS[1], _VERDICT))
+    return f"<h3>What the seeds say</h3>{table}<p class='note'>{html.escape(_told(part, rows, has_clients))}</p>"
+
+
+def _told(part: Part, rows: list[_Row], has_clients: bool) -> str:
+    """Returns what the table is about, and what its intervals are over."""
+    runs = [run for row in rows for run in row.arm.runs]
+    told = [f"By {part.columns[0].about[:1].lower()}{part.columns[0].about[1:]}."]
+    told.append(words.family(row.found for row in rows))
+    told.append(
+        words.what_seeds_vary(
+            partition=any(run.flags.get("resplit") for run in runs),
+            initial_model=not all(run.flags.get("initial_model_path") for run in runs),
+            noise=any(row.arm.is_unpaired for row in rows),
+        )
+    )
+    told.append(words.what_intervals_are_over(has_clients=has_clients))
+    if left := len([arm for arm in part.arms if not arm.role]) - len(
+        {row.arm for row in rows} | {r.reference for r in rows}
+    ):
+        told.append(f"Not compared, of other data, rewards, rounds or cohorts: {left}.")
+    return " ".join(told)
+
+
+def _interval(value: float, low: float, high: float, digits: int) -> str:
+    if math.isnan(value):
+        return '<td data-value="">–</td>'
+    ends = f"<small>{low:+.{digits}f} to {high:+.{digits}f}</small>" if math.isfinite(low) else ""
+    return f'<td data-value="{value!r}"><b>{value:+.{digits}f}</b>{ends}</td>'
+
+
+def _p(p: float) -> str:
+    return _number(p, words.p_value(p))
+
+
+def _number(value: float, text: str) -> str:
+    return '<td data-value="">–</td>' if math.isnan(value) else f'<td data-value="{value!r}">{html.escape(text)}</td>'

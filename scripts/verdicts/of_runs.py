@@ -1,0 +1,110 @@
+"""What runs' folders say of arms: their results by seed, what pairs them, and what chance earns there."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+from optimization.study import divergence
+from optimization.study.metrics import Metric
+from optimization.study.results import Run
+from scripts.verdicts import bootstrap, landmarks
+from scripts.verdicts.comparison import Better
+from scripts.verdicts.landmarks import Stand
+
+CHANCE, CONSTANT = "chance", "constant"  # In `bounds.json`.
+
+
+def outcome(run: Run, column: str) -> float | None:
+    """Returns a run's last finite value of a column; of a recent one, the mean of the last tenth of its rounds."""
+    import numpy as np
+
+    if column not in run.metrics:
+        return None
+    values = run.metrics[column].to_numpy(float)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return None
+    is_recent = isinstance(column, Metric) and column.recent
+    return float(values[-tenth(len(values)) :].mean()) if is_recent else float(values[-1])
+
+
+def tenth(rounds: int) -> int:
+    """Returns a tenth of the rounds, one at least."""
+    return max(1, rounds // 10)
+
+
+def by_seed(found: Sequence[Run], column: str) -> dict[int, float]:
+    """Returns what runs of one arm gave, by seed; not a number where training diverged, or gave nothing."""
+    values = {}
+    for place, run in enumerate(found):
+        value = None if divergence.is_lost(run.metrics, run.columns, run.flags) else outcome(run, column)
+        values[int(run.flags.get("seed", place))] = math.nan if value is None else value
+    return values
+
+
+def is_unpaired(found: Sequence[Run]) -> bool:
+    """Returns whether no seed determines these runs: they draw noise for privacy, or cohorts that are secret for it."""
+    return any(run.flags.get("noise_multiplier") or run.privacy.get("epsilon") is not None for run in found)
+
+
+def bound(found: Sequence[Run], column: str, which: str) -> float | None:
+    """Returns what the runs of one arm recorded of chance, or of the best constant action; None if they did not.
+
+    Args:
+      found: The runs.
+      column: What it is compared with; one that says which clients' rewards it is about.
+      which: `CHANCE` or `CONSTANT`.
+    """
+    clients = column.bounds if isinstance(column, Metric) else ""
+    values = [run.bounds.get(clients, {}).get(which) for run in found]
+    known = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
+    return statistics.mean(known) if known and len(known) == len(found) else None
+
+
+def stands(arms: Mapping[str, Sequence[Run]], column: str, better: Better = "up") -> dict[str, Stand]:
+    """Returns where arms stand by what their runs recorded of chance and the best constant action.
+
+    Args:
+      arms: Runs by arm.
+      column: The result.
+      better: Whether more or less of it is better.
+
+    Returns:
+      By arm; one family of all arms that recorded the same.
+    """
+    groups: dict[tuple[float | None, float | None], list[str]] = {}
+    for arm, found in arms.items():
+        groups.setdefault((bound(found, column, CHANCE), bound(found, column, CONSTANT)), []).append(arm)
+    told: dict[str, Stand] = {}
+    for (chance, constant), names in groups.items():
+        values = {name: by_seed(arms[name], column) for name in names}
+        told |= landmarks.stand(values, chance=chance, constant=constant, better=better)
+    return {arm: told[arm] for arm in arms}
+
+
+def chance_note(stand: Stand) -> str:
+    """Returns the words that a name in a picture has after it, if its arm is not told from chance; else none."""
+    chance = stand.chance
+    return f" ({stand.word})" if chance and chance.is_judged and not chance.wins else ""
+
+
+def over_clients(arm: Sequence[Run], reference: Sequence[Run]) -> "bootstrap.Interval | None":
+    """Returns the difference of two arms' last evaluations over its clients, with an interval over which those are.
+
+    Of each client it is the mean over seeds that both arms evaluated it with. None, if there are fewer than two.
+    """
+    differences: dict[str, list[float]] = {}
+    others = {run.flags.get("seed"): _rewards(run) for run in reference}
+    for run in arm:
+        other = others.get(run.flags.get("seed"), {})
+        for client, reward in _rewards(run).items():
+            if client in other:
+                differences.setdefault(client, []).append(reward - other[client])
+    if len(differences) < 2:
+        return None
+    return bootstrap.over_clients([statistics.fmean(some) for some in differences.values()])
+
+
+def _rewards(run: Run) -> dict[str, float]:
+    found = run.client_rewards
+    return dict(zip(found.get("clients", ()), found.get("rewards", ()), strict=True))
