@@ -46,7 +46,7 @@ class Measure:
 
     Attributes:
       name: What it is called.
-      column: Column of `metrics.csv`; or `FILE.npz:FIELD` of the run's folder.
+      column: Column of `metrics.csv`; or `FILE.npz:FIELD` of the run's folder, where FILE may be a pattern.
       at: A round, or `last`, `last N` (mean of the last N rounds), `first`, `mean`, `max`, `deviation` (of residuals
         to the mean over seeds), or `rounds to X`.
       smallest: Whether less is better.

@@ -79,7 +79,8 @@ def measured(measure: Measure, found: Found) -> list[float]:
     """
     if ".npz:" in measure.column:
         name, _, field = measure.column.partition(":")
-        return [_of_file(folder / name, field) for folder in found.folders]
+        paths = [next(iter(sorted(folder.glob(name))), folder / name) for folder in found.folders]
+        return [_of_file(path, field) for path in paths]
     curves = []
     for folder, table in zip(found.folders, found.tables, strict=True):
         if measure.column not in table:

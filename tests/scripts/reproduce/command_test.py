@@ -106,6 +106,7 @@ def test_an_array_of_the_run_folder_is_measured_by_the_size_of_its_numbers(tmp_p
     found = _found(tmp_path, "arm", {"score": [1.0]})
     np.savez(found.folders[0] / "d.npz", skewness=[-1.0, 3.0, math.nan])
     assert results.measured(Measure("m", "d.npz:skewness"), found) == [2.0]
+    assert results.measured(Measure("m", "?.npz:skewness"), found) == [2.0]
     with pytest.raises(UsageError, match=r"d\.npz holds no kurtosis"):
         results.measured(Measure("m", "d.npz:kurtosis"), found)
 
