@@ -10,14 +10,14 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bandits import studies
 from data.errors import UsageError
 from optimization.study import cli, files, run_folder
 from optimization.study.metrics import Metric
 from scripts import runs
-from scripts.grid import binaries, building, plan, players, results
+from scripts.grid import binaries, building, plan, players, results, verdict
 from scripts.grid.plan import Run
 from scripts.grid.sweep import Sweep
 
@@ -31,6 +31,7 @@ Plays a grid of runs and ranks them: the cross product of the values to sweep, o
 All other flags are passed on to every run; `run_federated --help` lists them. The same command continues a grid.
 """
 _SHOWN = 10  # Points of a configuration, in the terminal.
+_LARGEST_SEED = 2**32 - 1
 
 
 def define() -> cli.FlagSet:
@@ -50,6 +51,12 @@ def define() -> cli.FlagSet:
     flags.switch("expand_edges", False, "add values where the best point of a configuration lies on an edge, and again")
     flags.integer("expand_steps", 5, "most values that this adds to one side", low=1)
     flags.belong("expand_steps", expand_edges=True)
+    flags.integer(
+        "reporting_repeat",
+        0,
+        "fresh seeds with which the best point of each configuration is played again: the value from the seeds that "
+        "picked it is too good; 0 for none",
+    )
     flags.choice(
         "early_stop",
         None,
@@ -84,18 +91,26 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         raise UsageError(
             "--executor=slurm_script writes all runs beforehand: --expand_edges and --early_stop decide by results."
         )
+    if settings.executor == "slurm_script" and settings.reporting_repeat:
+        raise UsageError(
+            "--executor=slurm_script writes all runs beforehand: which --reporting_repeat plays depends on results."
+        )
     if settings.report:
         files.check_output("report", pathlib.Path(settings.report), (".html",))
     return settings
 
 
-def report(sweep: Sweep, swept: Sequence[str], folder: pathlib.Path) -> int:
-    """Writes and prints what the runs gave; returns the exit status."""
+def report(
+    sweep: Sweep, swept: Sequence[str], folder: pathlib.Path, reported: Mapping[str, Sequence[results.Outcome]]
+) -> int:
+    """Writes and prints what the runs gave, and those of fresh seeds; returns the exit status."""
     outcomes = list(sweep.outcomes.values())
     ranked = sweep.ranked()
     table = results.table(outcomes, swept, sweep.metric, folder / "runs")
     files.replace(folder / "results.csv", table.to_csv(index=False).encode())
     print(results.text(ranked, swept, sweep.metric, smallest=sweep.smallest, shown=_SHOWN))
+    if told := verdict.text(ranked, reported, folder / "runs", sweep.metric, smallest=sweep.smallest):
+        print(f"\n{told}\n")
     written = ["results.csv"]
     if axes := results.learning_rates(swept):
         for configuration, points in ranked.items():
@@ -173,6 +188,7 @@ def program(settings: cli.Settings) -> int:
         cores = max(1, cores // settings.workers)
         grid = grid.with_base(f"--max_concurrent_threads={cores}")
     some = grid.runs()
+    fresh_seeds(grid, settings.reporting_repeat)
     if settings.expand_edges and not any(name in grid.expandable for name in grid.swept):
         raise UsageError("--expand_edges has no effect: no number is swept that could have other values.")
     if settings.early_stop:
@@ -194,6 +210,18 @@ def program(settings: cli.Settings) -> int:
         if settings.executor == "slurm_script":
             return write_script(grid, some, folder, cores)
         return play(settings, grid, some, folder, cores)
+
+
+def fresh_seeds(grid: plan.Grid, count: int) -> range:
+    """Returns so many seeds after those that a grid searches with.
+
+    Raises:
+      UsageError: If there are no such seeds.
+    """
+    first = max(grid.seeds) + 1
+    if count and first + count - 1 > _LARGEST_SEED:
+        raise UsageError(f"--reporting_repeat={count} needs seeds above {_LARGEST_SEED}, the largest.")
+    return range(first, first + count)
 
 
 def write_script(grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
@@ -224,5 +252,6 @@ def play(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: p
             sweep.play(some)
         if settings.expand_edges:
             sweep.expand(grid, settings.expand_steps)
+        reported = sweep.replay(fresh_seeds(grid, settings.reporting_repeat))
         sweep.write_last_page()
-    return report(sweep, grid.swept, folder)
+    return report(sweep, grid.swept, folder, reported if settings.reporting_repeat else {})

@@ -31,6 +31,7 @@ class Outcome:
       rounds: Rounds that are finished, and whose metric is `value`.
       value: The metric; not a number if there is none, it is not finite, or the run diverged.
       error: Why it failed.
+      reports: Whether its seed is a fresh one, which picks no point: it is not ranked.
     """
 
     run: plan.Run
@@ -38,6 +39,7 @@ class Outcome:
     rounds: int = 0
     value: float = math.nan
     error: str = ""
+    reports: bool = False
 
 
 def finished_rounds(folder: pathlib.Path) -> int:
@@ -115,12 +117,14 @@ def table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str, folder
     """
     import pandas as pd
 
-    rows = []
+    rows: list[dict[str, Any]] = []
+    has_reports = any(outcome.reports for outcome in outcomes)
     for outcome in outcomes:
         settings = outcome.run.settings
         names = [*swept, "seed", *sorted(set(settings) - run_folder.FREE_FLAGS - {*swept, "seed", "list_presets"})]
         rows.append(
             {"run": outcome.run.name, "status": outcome.status, metric: outcome.value, "rounds": outcome.rounds}
+            | ({"used_for": "reporting" if outcome.reports else "tuning"} if has_reports else {})
             | {name: settings[name] for name in names if name != "repeat"}
             | {"command": _command(folder / outcome.run.name), "error": outcome.error}
         )
@@ -158,10 +162,12 @@ def rank(outcomes: Sequence[Outcome], *, smallest: bool, apart: bool = True) -> 
     """Returns the points of each configuration (or, unless `apart`, all in one list), the best first.
 
     Those that went furthest come first, then it is by their means. Points without a mean, such as those that diverged
-    or failed, come last; equal ones keep their order.
+    or failed, come last; equal ones keep their order. Fresh seeds, which only report, take no part.
     """
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
+        if outcome.reports:
+            continue
         groups.setdefault(outcome.run.point, []).append(outcome)
     ranked: dict[str, list[Point]] = {}
     for group in groups.values():

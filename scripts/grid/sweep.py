@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from data.errors import Failure, UsageError
+from optimization.study.metrics import Metric
 from scripts.grid import halving, plan, player, players, results
 from scripts.grid.plan import Run
 from scripts.grid.results import Outcome
@@ -22,7 +23,7 @@ class Sweep:
         self,
         folder: pathlib.Path,
         team: players.Team,
-        metric: str,
+        metric: Metric,
         *,
         smallest: bool,
         write_page: Callable[[], object] | None = None,
@@ -161,6 +162,20 @@ class Sweep:
                 return
             print(f"The best lies on an edge; added: {'; '.join(told)}.", file=sys.stderr)
             self.play([run for run in grid.runs() if run.name not in self.outcomes])
+
+    def replay(self, seeds: Sequence[int]) -> dict[str, list[Outcome]]:
+        """Plays the best point of each configuration with fresh seeds, which picked nothing; returns what they gave.
+
+        Args:
+          seeds: Those seeds. A configuration without a value is left out.
+        """
+        best = {name: points[0] for name, points in self.ranked().items() if not math.isnan(points[0].mean)}
+        again = {name: [point.outcomes[0].run.with_seed(seed) for seed in seeds] for name, point in best.items()}
+        everything = [run for some in again.values() for run in some]
+        for run in everything:
+            self.outcomes.setdefault(run.name, Outcome(run)).reports = True
+        self.play(everything)
+        return {name: [self.outcomes[run.name] for run in some] for name, some in again.items()}
 
     def score(self, some: Sequence[Run]) -> float:
         """Returns how good a point's seeds are."""

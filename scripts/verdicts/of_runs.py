@@ -8,7 +8,7 @@ from optimization.study import divergence
 from optimization.study.metrics import Metric
 from optimization.study.results import Run
 from scripts.verdicts import bootstrap, landmarks
-from scripts.verdicts.comparison import Better
+from scripts.verdicts.comparison import Better, Values
 from scripts.verdicts.landmarks import Stand
 
 CHANCE, CONSTANT = "chance", "constant"  # In `bounds.json`.
@@ -61,13 +61,16 @@ def bound(found: Sequence[Run], column: str, which: str) -> float | None:
     return statistics.mean(known) if known and len(known) == len(found) else None
 
 
-def stands(arms: Mapping[str, Sequence[Run]], column: str, better: Better = "up") -> dict[str, Stand]:
+def stands(
+    arms: Mapping[str, Sequence[Run]], column: str, better: Better = "up", values: Values | None = None
+) -> dict[str, Stand]:
     """Returns where arms stand by what their runs recorded of chance and the best constant action.
 
     Args:
       arms: Runs by arm.
       column: The result.
       better: Whether more or less of it is better.
+      values: The results by arm and seed; `by_seed`'s, if left out.
 
     Returns:
       By arm; one family of all arms that recorded the same.
@@ -77,8 +80,8 @@ def stands(arms: Mapping[str, Sequence[Run]], column: str, better: Better = "up"
         groups.setdefault((bound(found, column, CHANCE), bound(found, column, CONSTANT)), []).append(arm)
     told: dict[str, Stand] = {}
     for (chance, constant), names in groups.items():
-        values = {name: by_seed(arms[name], column) for name in names}
-        told |= landmarks.stand(values, chance=chance, constant=constant, better=better)
+        some = {name: values[name] if values else by_seed(arms[name], column) for name in names}
+        told |= landmarks.stand(some, chance=chance, constant=constant, better=better)
     return {arm: told[arm] for arm in arms}
 
 

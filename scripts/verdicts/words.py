@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from optimization.study import intervals
 from optimization.study.intervals import Interval
 from scripts.verdicts import power
 from scripts.verdicts.comparison import UNPAIRED, Comparison
@@ -67,6 +68,13 @@ def interval(found: Interval) -> str:
     """Returns a mean and its interval as text."""
     ends = f" ({found.low:.4g} to {found.high:.4g})" if math.isfinite(found.low) and math.isfinite(found.high) else ""
     return f"{found.mean:.4g}{ends}"
+
+
+def of_values(values: Sequence[float]) -> Interval:
+    """Returns the mean and interval of an arm's values; those that are not finite have diverged, and leave none."""
+    if all(map(math.isfinite, values)):
+        return intervals.of_mean(values)
+    return Interval(math.nan, math.nan, math.nan, len(values))
 
 
 def what_seeds_vary(*, partition: bool = False, initial_model: bool = True, noise: bool = False) -> str:

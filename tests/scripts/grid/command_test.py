@@ -97,6 +97,19 @@ def test_every_point_and_seed_is_played_once_and_ranked(play, tmp_path, capfd):
     assert {path: path.stat().st_mtime_ns for path in logs} == logs
 
 
+def test_the_best_of_each_configuration_is_played_again_with_fresh_seeds(play, tmp_path, capfd):
+    assert play("--sweep=rate=0.01,0.1", "--sweep=kind=plain,odd", "--repeat=2", "--reporting_repeat=3") == 0
+    out = capfd.readouterr().out
+    assert "The best point of each configuration with fresh seeds, 2 to 4:\n" in out
+    assert "odd: +0; 3 seeds" in out
+    assert "score  lowest" in out  # The ranking is that of the tuning seeds.
+    table = pd.read_csv(tmp_path / "g" / "results.csv")
+    fresh = table[table["used_for"] == "reporting"]
+    assert sorted(fresh["seed"]) == [2, 2, 3, 3, 4, 4]
+    assert set(fresh["rate"]) == {0.1}
+    assert set(table.loc[table["used_for"] == "tuning", "seed"]) == {0, 1}
+
+
 def test_a_page_about_the_runs_is_kept_up_to_date(play, tmp_path):
     assert play("--sweep=rate=0.01,0.1", f"--report={tmp_path / 'page.html'}") == 0
     page = (tmp_path / "page.html").read_text()
