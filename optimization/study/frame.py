@@ -284,7 +284,7 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
         key = study.data_key(options)
         if key not in opened:
             opened[key] = study.open(options)
-        settings = _fitted(study, settings, study.population(options, opened[key]))
+        settings = fitted(study, settings, study.population(options, opened[key]))
         options = study.options(settings)
         study.check(options, opened[key])
         checked.append((settings, options, opened[key]))
@@ -296,7 +296,7 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
     return runs
 
 
-def _fitted(study: Study, settings: cli.Settings, population: int | None) -> cli.Settings:
+def fitted(study: Study, settings: cli.Settings, population: int | None) -> cli.Settings:
     """Returns settings whose cohort, if its size is a default, is no larger than the population."""
     name = "clients_per_round"
     if not population or name in settings.given or name in presets.values(settings.preset, study.presets):

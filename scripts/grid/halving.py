@@ -11,10 +11,17 @@ from collections.abc import Mapping
 Item = tuple[int, int]  # (point, rung)
 
 
-def rungs(total_rounds: int, points: int, factor: int) -> list[int]:
-    """Returns the rounds of each rung, ending with `total_rounds`: as many as so many points can climb."""
+def rungs(total_rounds: int, points: int, factor: int, least: int = 1) -> list[int]:
+    """Returns the rounds of each rung, ending with `total_rounds`: as many as so many points can climb.
+
+    Args:
+      total_rounds: Rounds of the last rung.
+      points: Number of points.
+      factor: Reduction factor.
+      least: Fewest rounds of the lowest rung, if it is not the last.
+    """
     climbs = 0
-    while factor ** (climbs + 1) <= points and total_rounds // factor ** (climbs + 1) >= 1:
+    while factor ** (climbs + 1) <= points and total_rounds // factor ** (climbs + 1) >= least:
         climbs += 1
     return [math.ceil(total_rounds / factor**left) for left in range(climbs, -1, -1)]
 

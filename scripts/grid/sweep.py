@@ -27,6 +27,7 @@ class Sweep:
         *,
         smallest: bool,
         write_page: Callable[[], object] | None = None,
+        watch: Watch | None = None,
     ):
         """Takes where and by whom runs are played.
 
@@ -36,6 +37,7 @@ class Sweep:
           metric: What ranks them.
           smallest: Whether less of it is better.
           write_page: Writes a page about the runs; see `Watch`.
+          watch: Shows how far the runs are; if left out, a bar of their own.
         """
         self.metric = metric
         self.smallest = smallest
@@ -44,7 +46,7 @@ class Sweep:
         self._team = team
         self._waiting: dict[player.Job, Run] = {}
         self._attempts: dict[player.Job, int] = {}
-        self._watch = Watch(folder, smallest=smallest, write_page=write_page)
+        self._watch = watch or Watch(folder, smallest=smallest, write_page=write_page)
 
     def submit(self, some: Iterable[Run]) -> None:
         """Has runs played that are not finished yet."""
@@ -110,7 +112,7 @@ class Sweep:
         self.submit(some)
         self.finish(some)
 
-    def play_halving(self, some: Sequence[Run], factor: int, at_once: int) -> None:
+    def play_halving(self, some: Sequence[Run], factor: int, at_once: int, least: int = 1) -> None:
         """Plays runs by asynchronous successive halving.
 
         What is played next depends on the results of all but the last `at_once` points begun, in the order in which
@@ -120,12 +122,13 @@ class Sweep:
           some: The runs of all points.
           factor: One of so many points goes on.
           at_once: Runs that are played at the same time.
+          least: Fewest rounds by which a point is given up.
         """
         points: dict[str, list[Run]] = {}
         for run in some:
             points.setdefault(run.point, []).append(run)
         seeds = list(points.values())
-        rungs = halving.rungs(some[0].rounds, len(seeds), factor)
+        rungs = halving.rungs(some[0].rounds, len(seeds), factor, least)
         search = halving.Halving(len(seeds), len(rungs), factor)
         window = max(1, math.ceil(at_once / len(seeds[0])))
         scores: dict[halving.Item, float] = {}

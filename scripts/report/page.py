@@ -71,8 +71,14 @@ def read(folders: Iterable[pathlib.Path]) -> Found:
     return found
 
 
-def page(found: Found, title: str, reference: str | None = None) -> str:
+def page(found: Found, title: str, reference: str | None = None, top: str = "") -> str:
     """Returns the page.
+
+    Args:
+      found: The runs.
+      title: Its title.
+      reference: Part of the name of the arm with which the others are compared; the study's own if left out.
+      top: HTML that stands before all else.
 
     Raises:
       UsageError: If no arm is the reference that is asked for.
@@ -91,7 +97,7 @@ def page(found: Found, title: str, reference: str | None = None) -> str:
     return template.substitute(
         title=html.escape(title),
         plotly=offline.get_plotlyjs(),
-        summary=_summary(found, parts),
+        summary=top + _summary(found, parts),
         parts="\n".join(
             _part(part, look, groups, note, index, reference, is_titled=len(parts) > 1)
             for index, (part, look, groups, note) in enumerate(zip(parts, looks, drawn, notes, strict=True))

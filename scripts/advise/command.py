@@ -1,0 +1,210 @@
+"""Advises on a federated bandit: `python -m scripts.advise`; see `--help`.
+
+Flags of the runs are checked before anything slow is imported. Runs are played as a grid's: once, and continued where
+they were interrupted.
+"""
+
+import dataclasses
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from bandits import registry, studies
+from data import table_report
+from data.errors import UsageError
+from optimization.study import cli, frame, run_folder
+from scripts import runs
+from scripts.advise import arms, output, privacy, session, stages
+from scripts.advise import plan as planning
+from scripts.advise.plan import Plan
+from scripts.grid import binaries, players
+
+_USAGE = """
+Says whether exploration pays on your data, with which strategy, at what privacy, and how sure that is.
+
+  advise --data_file=shop.csv --client_column=store --label_column=bought --minutes=15
+  advise --task_type=digits --bandits_deploy_freq=50 --total_rounds=200
+  advise --data_file=shop.csv --client_column=store --label_column=bought --population=342477
+
+All other flags are passed on to every run; `run_federated --help` lists them. The same command continues an advice.
+"""
+# An advice sets these itself, or they make no single question of it.
+_OWN = ("bandits_type", "seed", "repeat", "restart", "list_presets")
+_OF_NOISE = ("aggregator_type", "noise_multiplier", "cohort_sampling", "insecure_seeded_noise")
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `advise`; those of its runs are passed on."""
+    flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
+    flags.group("What it may take")
+    flags.number("minutes", 15.0, "minutes that it may take; it says what it leaves out for that", above=True)
+    flags.integer("workers", 2, "runs at the same time", low=1)
+    privacy.define(flags)
+    flags.group("Output")
+    flags.path("root_output_dir", "runs", "folder of all output")
+    flags.folder("experiment_name", "name of this advice's folder (default: advice_, and the table, preset or task)")
+    return flags
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """What an advice needs to know of its data.
+
+    Attributes:
+      checksum: Digest.
+      report: What became of it.
+      clients: Clients that take part.
+      cohort: Clients of a round.
+      num_actions: Actions.
+      reward_width: Between the smallest and the largest reward.
+      is_labelled: Whether a label says which action is right, and rewards are 1 for it alone.
+      statistics: What is learned of the clients without noise, in words.
+    """
+
+    checksum: str
+    report: dict[str, Any]
+    clients: int
+    cohort: int
+    num_actions: int
+    reward_width: float
+    is_labelled: bool
+    statistics: tuple[str, ...]
+
+
+def base_flags(given: Sequence[str]) -> tuple[str, ...]:
+    """Returns the flags of all runs.
+
+    Args:
+      given: As they stand in the command.
+
+    Raises:
+      UsageError: If one is the advice's to set, or unknown.
+    """
+    settings = binaries.parse(arms.BINARY, given)
+    parameters = [f"bandits_{name}" for entry in registry.POLICIES.values() for name in entry.parameters]
+    for name in (*_OWN, *parameters):
+        if name in settings.given:
+            raise UsageError(f"--{name}: the advice sets this flag of its runs itself.")
+    for name in _OF_NOISE:
+        if name in settings.given and settings[name] != "mean":
+            raise UsageError(f"--{name}: the advice adds noise itself, in its last stage: leave it out.")
+    base = list(given)
+    if "task_type" not in settings.given and settings.data_file:
+        base.append("--task_type=tabular")
+    return binaries.without_file(arms.BINARY, base)
+
+
+def open_data(settings: cli.Settings) -> Data:
+    """Opens the data of resolved flags, and checks these against it.
+
+    Raises:
+      UsageError: If it is not there, or they do not fit it.
+    """
+    study = studies.load(arms.BINARY)
+    options = study.options(settings)
+    task = study.open(options)
+    clients = study.population(options, task) or len(task.clients)
+    settings = frame.fitted(study, settings, clients)
+    options = study.options(settings)
+    study.check(options, task)
+    low, high = task.reward_range(options.rewards)
+    return Data(
+        checksum=task.checksum,
+        report=dict(task.report),
+        clients=clients,
+        cohort=settings.clients_per_round,
+        num_actions=task.num_actions,
+        reward_width=(high - low) or 1.0,
+        is_labelled=not task.multi_label and not options.has_shift,
+        statistics=task.private_statistics,
+    )
+
+
+def folder_name(settings: cli.Settings) -> str:
+    """Returns the default name of an advice's folder."""
+    table = pathlib.Path(settings.data_file).name.partition(".")[0] if settings.data_file else ""
+    scenario = "" if settings.scenario == "scratch" else settings.scenario
+    return "_".join(filter(None, ("advice", settings.preset or table or settings.task_type, scenario)))
+
+
+def full_plan(settings: cli.Settings, names: Sequence[str], points: int, epsilons: int) -> Plan:
+    """Returns the plan with nothing left out.
+
+    Args:
+      settings: Resolved flags of a run.
+      names: Strategies that go with them, and what stands beside these.
+      points: Points of the largest search.
+      epsilons: Epsilons to play.
+    """
+    every = settings.bandits_deploy_freq
+    return Plan(
+        rounds=settings.total_rounds,
+        deploy_every=every,
+        often=max(1, every // 10) if every > 1 else 0,
+        strategies=tuple(name for name in planning.STRATEGIES if name in names),
+        has_ceiling=planning.CEILING in names,
+        points=min(Plan.points, points),
+        epsilons=epsilons,
+    )
+
+
+def program(settings: cli.Settings) -> int:
+    """Plays the advice; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
+    settings = settings.settled()
+    privacy.check(settings)
+    epsilons = privacy.epsilons(settings)
+    base = base_flags(settings.run_flags)
+    names = arms.check(base)
+    resolved = binaries.resolve(arms.BINARY, (*base, f"--bandits_type={planning.GREEDY}"))
+    folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or folder_name(resolved))
+    print(f"{folder.name}: folder {cli.shown_path(str(folder))}", file=sys.stderr, flush=True)
+    data = open_data(resolved)
+    for line in table_report.lines(data.report):
+        print(line, file=sys.stderr)
+    where = privacy.deployment(settings, data.clients, data.cohort, data.statistics)
+    identity = {f"--{name}": value for name, value in _identity(resolved).items()} | {
+        "the data's checksum": data.checksum,
+        "--workers": settings.workers,
+        "--target_epsilons": list(epsilons),
+        "where it would be trained": dataclasses.asdict(where),
+    }
+    with run_folder.claiming(folder, "advice"):
+        state = session.State(folder, identity, settings.minutes)
+        if state.values.get("finished") and (folder / session.ADVICE_FILE).exists():
+            print(output.told(runs.read_json(folder / session.ADVICE_FILE), folder))
+            return 0
+        # Models are compared as they are in the end.
+        evaluations = () if "rounds_per_eval" in binaries.parse(arms.BINARY, base).given else ("--rounds_per_eval=0",)
+        cores = max(1, len(os.sched_getaffinity(0)) // settings.workers)
+        threads = () if resolved.max_concurrent_threads else (f"--max_concurrent_threads={cores}",)
+        every = (*base, *evaluations, *threads)
+        spaces = arms.spaces(base, names, data.num_actions, data.reward_width)
+        no_noise = stages.refused_noise(base)
+        full = full_plan(resolved, names, max(one.size for one in spaces.values()), 0 if no_noise else len(epsilons))
+        team = players.Local(settings.workers)
+        playing = session.Session(folder, state, full, every, team, settings.workers)
+        with players.playing(team, folder):
+            try:
+                playing.measure(spaces)
+                made = stages.Stages(
+                    playing, spaces, stages.measured_by(data.is_labelled), where, epsilons, data.cohort, no_noise
+                )
+                found = made.play()
+            finally:
+                playing.close()
+        advice = output.content(playing, found, where, base, data)
+        output.write(advice, folder)
+        state.values["finished"] = not playing.failed
+        state.save()
+    print(output.told(advice, folder))
+    for name, error in playing.failed.items():
+        print(f"{folder / name} failed: {error}", file=sys.stderr)
+    return 1 if playing.failed else 0
+
+
+def _identity(settings: cli.Settings) -> dict[str, Any]:
+    """Returns the flags that make an advice another one."""
+    left_out = run_folder.FREE_FLAGS | {*_OWN, "root_output_dir"}
+    return {name: value for name, value in settings.items() if name not in left_out and value is not None}

@@ -1,0 +1,184 @@
+"""What the runs of an advice gave: numbers by arm and seed, and what they tell, as `advice.json` has it."""
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bandits import metrics
+from optimization.study import intervals
+from optimization.study.metrics import Metric
+from scripts import runs
+from scripts.advise import arms
+from scripts.advise.plan import CEILING, CHANCE, GREEDY
+from scripts.grid import results
+from scripts.grid.results import Outcome
+from scripts.verdicts import comparison, landmarks, tuning
+
+REWARD = metrics.AVERAGE_REWARD
+PLANNED, OFTEN = "as planned", "more often"
+
+
+@dataclasses.dataclass
+class Arm:
+    """A strategy at the point that its search chose, and what its runs gave.
+
+    Attributes:
+      name: Its `--bandits_type`.
+      point: Flags that were searched.
+      reward: Average reward of all rounds, by seed; not a number of a seed that diverged.
+      recent: Reward of the last tenth of the rounds, likewise.
+      model: What the trained model's greedy policy reaches on held-out data, likewise.
+      clip_norms: Clip norm of the last round, likewise.
+      notes: What is to say of it, in words.
+    """
+
+    name: str
+    point: arms.Point
+    reward: dict[int, float] = dataclasses.field(default_factory=dict)
+    recent: dict[int, float] = dataclasses.field(default_factory=dict)
+    model: dict[int, float] = dataclasses.field(default_factory=dict)
+    clip_norms: dict[int, float] = dataclasses.field(default_factory=dict)
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def diverged(self) -> list[int]:
+        """Seeds that diverged."""
+        return [seed for seed, value in self.reward.items() if math.isnan(value)]
+
+
+def read(arm: Arm, outcomes: Mapping[str, Outcome], folder: pathlib.Path, measured: Metric) -> None:
+    """Adds what an arm's runs gave.
+
+    Args:
+      arm: The arm.
+      outcomes: What became of its runs; those that failed are left out.
+      folder: Folder of the runs.
+      measured: What a model is measured by.
+    """
+    for outcome in outcomes.values():
+        if outcome.status == results.FAILED:
+            continue
+        table, seed = runs.read_metrics(folder / outcome.run.name, outcome.run.rounds), outcome.run.seed
+        is_lost = outcome.status == results.DIVERGED
+        tenth = max(1, len(table) // 10)
+        arm.reward[seed] = math.nan if is_lost else outcome.value
+        arm.recent[seed] = math.nan if is_lost else float(table[metrics.ROUND_REWARD].iloc[-tenth:].mean())
+        arm.model[seed] = math.nan if is_lost else float(table[measured].dropna().iloc[-1])
+        if metrics.CLIP_NORM in table:
+            arm.clip_norms[seed] = float(table[metrics.CLIP_NORM].iloc[-1])
+
+
+def search(points: Sequence[results.Point], budget: int) -> dict[str, Any]:
+    """Returns what a search found: its points, the best first, and what so many of them are expected to give.
+
+    Args:
+      points: As `Session.halve` returns them.
+      budget: Points of the smallest search.
+    """
+    rows = [
+        {
+            "flags": dict(arms.point_of(point.outcomes[0].run)),
+            "rounds": point.rounds,
+            "values": {one.run.seed: one.value for one in point.outcomes},
+            "status": ", ".join(dict.fromkeys(one.status for one in point.outcomes)),
+        }
+        for point in points
+    ]
+    first = min((point.rounds for point in points), default=0)
+    means = [point.mean for point in points]
+    found: dict[str, Any] = {"points": rows}
+    if 1 <= budget <= len(points) and len({point.rounds for point in points}) == 1:
+        found["expected_best"] = {"budget": budget, "rounds": first, "value": tuning.expected_best(means, budget)}
+    return found
+
+
+def edges(space: arms.Space, point: arms.Point) -> list[str]:
+    """Returns the flags of which a point has the least or largest value that was tried."""
+    told = []
+    for flag, value in point:
+        tried = sorted(map(float, space.values[flag]))
+        if len(tried) > 1 and float(value) in (tried[0], tried[-1]):
+            told.append(flag)
+    return told
+
+
+def compared(values: comparison.Values, reference: str) -> dict[str, comparison.Comparison]:
+    """Returns arms against a reference, each paired by seed; empty without the reference."""
+    return comparison.compare(values, reference) if reference in values and len(values) > 1 else {}
+
+
+def stands(values: comparison.Values, chance: landmarks.Landmark | None) -> dict[str, landmarks.Stand]:
+    """Returns where arms stand above chance, which was played on other seeds, if it was played."""
+    return landmarks.stand(values, chance=chance, unpaired=list(values) if isinstance(chance, Mapping) else [])
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Which strategy, and whether exploration pays.
+
+    Attributes:
+      against_greedy: Each strategy that explores against greedy.
+      stands: Where each strategy stands.
+      best: The strategy that explores with the highest mean, of those told above greedy if there are any; None where
+        all diverged or none was played.
+      recommended: What to deploy; None where none is told from chance.
+      pays: Whether exploration is told above greedy.
+      costs: Whether all of exploration is told below it.
+    """
+
+    against_greedy: Mapping[str, comparison.Comparison]
+    stands: Mapping[str, landmarks.Stand]
+    best: str | None
+    recommended: str | None
+    pays: bool
+    costs: bool
+
+
+NO_VERDICT = Verdict({}, {}, None, None, False, False)
+
+
+def verdict(found: Mapping[str, Arm], chance: Any, constant: Any) -> Verdict:
+    """Judges the arms of the comparison.
+
+    Args:
+      found: The arms by `--bandits_type`.
+      chance: What uniformly random actions earn; None if it is not known.
+      constant: What the best constant action earns; likewise.
+    """
+    strategies = {name: arm for name, arm in found.items() if name not in (CHANCE, CEILING) and arm.reward}
+    values = {name: arm.reward for name, arm in strategies.items()}
+    against = compared(values, GREEDY)
+    ceiling = found[CEILING].reward if CEILING in found and found[CEILING].reward else None
+    stands = landmarks.stand(values, chance=chance, constant=constant, ceiling=ceiling)
+    exploring = [name for name in strategies if name != GREEDY and not strategies[name].diverged]
+    means = {name: intervals.of_mean(list(values[name].values())).mean for name in exploring}
+    winners = [name for name in exploring if name in against and against[name].wins]
+    best = max(winners or exploring, key=means.__getitem__, default=None)
+    pays = bool(winners)
+    recommended = best if pays else GREEDY
+    if not beats(stands, recommended):
+        recommended = best if best and beats(stands, best) else None
+    judged = [one for one in against.values() if one.is_judged]
+    return Verdict(against, stands, best, recommended, pays, bool(judged) and all(one.loses for one in judged))
+
+
+def beats(stands: Mapping[str, landmarks.Stand], name: str | None) -> bool:
+    """Returns whether a strategy is told above chance, or chance is not known."""
+    return name is not None and name in stands and stands[name].beats_chance is not False
+
+
+def plain(value: Any) -> Any:
+    """Returns a value as JSON takes it: what is not a finite number is null."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, pathlib.PurePath):
+        return str(value)
+    return value

@@ -1,0 +1,263 @@
+"""What an advice leaves: `advice.json`, `advice.md` and `advice.html` in its folder, and sentences in the terminal."""
+
+import html
+import json
+import math
+import os
+import pathlib
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from optimization.study import cli, files, run_folder
+from scripts.advise import arms, findings, sentences
+from scripts.advise import plan as planning
+from scripts.advise.findings import Arm, plain
+from scripts.advise.plan import GREEDY
+from scripts.advise.privacy import Deployment
+from scripts.advise.session import ADVICE_FILE, Session
+from scripts.advise.stages import Advice, mean
+from scripts.verdicts import words
+
+_MARKDOWN, _PAGE = "advice.md", "advice.html"
+_ENVIRONMENT = re.compile(r"^(?:\w+=\S+ )+")
+
+
+def content(session: Session, found: Advice, where: Deployment, base: Sequence[str], data: Any) -> dict[str, Any]:
+    """Returns `advice.json`.
+
+    Args:
+      session: What played the runs.
+      found: What they gave.
+      where: Where the model would be trained.
+      base: Flags of all runs.
+      data: What is known of the data.
+    """
+    recommended = found.verdict.recommended
+    command = arms.command(base, recommended, found.arms[recommended].point) if recommended else ""
+    context = sentences.Context(
+        found=found,
+        plan=session.plan,
+        full=session.full,
+        minutes=planning.enough(session.full, session.pace),
+        where=_where(where),
+        command=command,
+    )
+    values = {name: arm.reward for name, arm in found.often.items()}
+    noisy = {sentences.noise_name(one): arm.reward for one, arm in found.noise if arm.reward}
+    return plain(
+        {
+            "format": run_folder.FORMAT,
+            "sentences": sentences.write(context),
+            "recommended": recommended,
+            "command": command,
+            "advice_command": cli.command_line(),
+            "metric": findings.REWARD,
+            "model_metric": found.measured,
+            "task": session.state.values["identity"].get("--task_type"),
+            "clients": data.clients,
+            "clients_per_round": data.cohort,
+            "actions": data.num_actions,
+            "data_report": data.report,
+            "minutes": session.state.values["minutes"],
+            "seconds": round(session.state.spent, 1),
+            "pace": session.pace,
+            "plan": session.plan,
+            "left_out": planning.left_out(session.full, session.plan, arms.NAMES),
+            "failed": session.failed,
+            "machine": _machine(),
+            "versions": run_folder.versions(),
+            "searches": found.searches,
+            "arms": {name: _arm(arm) for name, arm in found.arms.items()},
+            "chance": found.chance,
+            "constant": found.constant,
+            "verdict": found.verdict,
+            "confirmed": {
+                "arms": {name: _arm(arm) for name, arm in found.confirmed.items()},
+                "against_greedy": findings.compared(
+                    {name: arm.reward for name, arm in found.confirmed.items()}, GREEDY
+                ),
+            },
+            "more_often": {
+                "bandits_deploy_freq": session.plan.often,
+                "arms": {name: _arm(arm) for name, arm in found.often.items()},
+                "against_greedy": findings.compared(values, GREEDY),
+                "against_planned": {
+                    name: findings.compared(
+                        {findings.PLANNED: found.arms[name].reward, findings.OFTEN: arm.reward}, findings.PLANNED
+                    )
+                    for name, arm in found.often.items()
+                },
+            },
+            "models_against_greedy": findings.compared(
+                {name: arm.model for name, arm in found.arms.items() if arm.model}, GREEDY
+            ),
+            "privacy": {
+                "why_not": found.no_noise,
+                "deployment": where,
+                "strategy": found.noisy,
+                "noise": [one | {"arm": _arm(arm)} for one, arm in found.noise],
+                "against_no_noise": findings.compared(noisy, sentences.NO_NOISE),
+            },
+        }
+    )
+
+
+def _arm(arm: Arm) -> dict[str, Any]:
+    return {
+        "name": arms.label(arm.name, arm.point),
+        "flags": dict(arm.point),
+        "reward": arm.reward,
+        "reward_mean": mean(arm.reward),
+        "recent_reward": arm.recent,
+        "model": arm.model,
+        "diverged": arm.diverged,
+        "notes": arm.notes,
+    }
+
+
+def _where(where: Deployment) -> str:
+    """Returns where the guarantees hold, as the start of a sentence."""
+    if where.is_table:
+        return (
+            f"The guarantees are for training on the {where.population:,} clients of the data themselves, about "
+            f"{where.cohort:,} a round"
+        )
+    return (
+        f"The guarantees are for training on {where.population:,} clients, about {where.cohort:,} a round, of whom the "
+        "data is taken for a sample; the runs' noise on the mean is what such cohorts would leave"
+    )
+
+
+def _machine() -> str:
+    """Returns what the runs were played on."""
+    model = ""
+    try:
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass
+    return f"{len(os.sched_getaffinity(0))} cores, {model or platform.machine()}"
+
+
+def told(advice: Mapping[str, Any], folder: pathlib.Path) -> str:
+    """Returns what is printed in the end: five sentences, and where all of it lies."""
+    parts = [f"{sentences.TITLES[name]}\n  {text}\n" for name, text in advice["sentences"].items()]
+    shown = cli.shown_path(str(folder))
+    return "\n".join([*parts, f"All of it in {shown}: {ADVICE_FILE}, {_PAGE}, {_MARKDOWN}; runs in its folders"])
+
+
+def write(advice: Mapping[str, Any], folder: pathlib.Path) -> None:
+    """Writes all files; `advice.json` last, which says that they are there.
+
+    Raises:
+      Failure: If one cannot be written.
+    """
+    from scripts.report import page
+
+    files.replace(folder / _MARKDOWN, markdown(advice).encode())
+    found = page.read([path for path in (folder / "compare", folder / "noise") if path.is_dir()])
+    files.replace(folder / _PAGE, page.page(found, f"Advice: {folder.name}", top=_top(advice)).encode())
+    files.replace(folder / ADVICE_FILE, json.dumps(advice, indent=2).encode() + b"\n")
+
+
+def _top(advice: Mapping[str, Any]) -> str:
+    """Returns the sentences as the page's first section."""
+    parts = []
+    for name, text in advice["sentences"].items():
+        shown = html.escape(text)
+        if command := advice["command"]:
+            shown = shown.replace(html.escape(command), f"<code>{html.escape(command)}</code>")
+        parts.append(f"<dt>{html.escape(sentences.TITLES[name])}</dt><dd>{shown}</dd>")
+    note = (
+        "Below are the runs of the comparison and those under noise; searches and the seeds that did not pick the best "
+        f"are in the folder, numbers in {ADVICE_FILE}."
+    )
+    return f'<dl>{"".join(parts)}</dl><p class="note">{html.escape(note)}</p>'
+
+
+def markdown(advice: Mapping[str, Any]) -> str:
+    """Returns an advice as a part of a page."""
+    lines = _block(advice["advice_command"])
+    for name, text in advice["sentences"].items():
+        is_followed = bool(advice["command"]) and text.endswith(advice["command"])
+        lines += [f"**{sentences.TITLES[name]}** {text.removesuffix(advice['command']).rstrip()}", ""]
+        lines += _block(advice["command"]) if is_followed else []
+    often = advice["more_often"]
+    heads = ["arm", "average reward", "against greedy", "last tenth of the rounds", advice["model_metric"]]
+    every = "round" if often["bandits_deploy_freq"] == 1 else f"{often['bandits_deploy_freq']} rounds"
+    heads += [f"deployed every {every}"] * bool(often["arms"])
+    rows = []
+    for name, arm in advice["arms"].items():
+        one = advice["verdict"]["against_greedy"].get(name)
+        row = [
+            arm["name"],
+            _interval(arm["reward"]),
+            _difference(one),
+            _interval(arm["recent_reward"]),
+            _interval(arm["model"]),
+        ]
+        row += [_interval(often["arms"][name]["reward"]) if name in often["arms"] else ""] * bool(often["arms"])
+        rows.append(row)
+    lines += _table(heads, rows)
+    if advice["privacy"]["noise"]:
+        lines += ["", *_noise(advice["privacy"])]
+    pace = advice["pace"]
+    seeds = list(next((arm["reward"] for arm in advice["arms"].values() if arm["reward"]), {}))
+    lines += [
+        "",
+        f"Means and 95% intervals over seeds {seeds[0]} to {seeds[-1]}. {words.what_seeds_vary()} "
+        f"{words.what_intervals_are_over()} {advice['clients']:,} clients, {advice['clients_per_round']:,} a round, "
+        f"{advice['actions']} actions; {advice['seconds'] / 60:.0f} minutes on {advice['machine']} (a round "
+        f"{pace['round_seconds']:.2g} s, {pace['workers']} runs at a time).",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _block(command: str) -> list[str]:
+    """Returns a command, as it stands from the repository's root, as a block."""
+    return ["```sh", _ENVIRONMENT.sub("", command), "```", ""]
+
+
+def _noise(privacy: Mapping[str, Any]) -> list[str]:
+    heads = ["epsilon", "noise multiplier", "in the runs", "average reward", "against no noise"]
+    rows = []
+    for one in privacy["noise"]:
+        if "error" in one:
+            continue
+        report = one.get("guarantee")
+        against = privacy["against_no_noise"].get(f"epsilon {one['target_epsilon']:g}") if report else None
+        rows.append(
+            [
+                f"{one['target_epsilon']:g}" if report else "none: clipped alone",
+                f"{one['noise_multiplier']:g}",
+                f"{one['run_noise_multiplier']:.3g}",
+                _interval(one["arm"]["reward"]),
+                _difference(against),
+            ]
+        )
+    return _table(heads, rows)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows)]
+
+
+def _interval(values: Mapping[str, float | None]) -> str:
+    finite = {seed: math.nan if value is None else value for seed, value in values.items()}
+    one = mean(finite)  # type: ignore[arg-type]
+    if math.isnan(one.mean):
+        return "diverged" if values else ""
+    ends = f" ({one.low:.3f} to {one.high:.3f})" if one.size > 1 else ""
+    lost = sum(math.isnan(value) for value in finite.values())
+    return f"{one.mean:.3f}{ends}" + (f", {lost} diverged" if lost else "")
+
+
+def _difference(one: Mapping[str, Any] | None) -> str:
+    if one is None or one["difference"] is None:
+        return ""
+    ends = f" ({one['low']:+.3f} to {one['high']:+.3f})" if one["low"] is not None else ""
+    return f"{one['difference']:+.3f}{ends}"

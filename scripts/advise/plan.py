@@ -1,0 +1,293 @@
+"""What an advice plays, how long that takes, and what is left out where time is short."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from scripts.grid import halving
+
+GREEDY, CHANCE, CEILING = "greedy", "uniform", "supervised_mse"
+# The first explores least: what is left out of time is dropped from the end.
+STRATEGIES = (GREEDY, "epsilon_greedy_unweight", "softmax", "falcon")
+SEARCH, COMPARE, CONFIRM, FREQUENT, NOISE = "search", "compare", "confirm", "frequent", "noise"
+STAGES = (SEARCH, COMPARE, CONFIRM, FREQUENT, NOISE)
+FACTOR = 2
+_LEAST_DEPLOYMENTS = 2
+_SPARE = 1.1  # What takes longer than it was measured to.
+
+
+class Work(NamedTuple):
+    """What is played.
+
+    Attributes:
+      points: Points, each of which is compiled once by each worker.
+      runs: Runs; those that a search goes on with are counted again.
+      rounds: Their rounds together.
+    """
+
+    points: int
+    runs: int
+    rounds: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """How fast this machine plays, with as many runs at a time as there are workers.
+
+    Attributes:
+      round_seconds: A round.
+      run_seconds: What a run takes beside its rounds: its start, and the evaluation at its end.
+      point_seconds: What the first run of a point takes more than others, as its rounds are compiled.
+      workers: Runs at the same time.
+    """
+
+    round_seconds: float
+    run_seconds: float
+    point_seconds: float
+    workers: int
+
+    def seconds(self, work: Work) -> float:
+        """Returns how long some work takes."""
+        runs = work.runs * self.run_seconds + work.rounds * self.round_seconds
+        return _SPARE * (work.points * self.point_seconds + runs / self.workers)
+
+    def scaled(self, factor: float) -> "Pace":
+        """Returns a pace at which all takes so many times as long."""
+        names = ("round_seconds", "run_seconds", "point_seconds")
+        return dataclasses.replace(self, **{name: factor * getattr(self, name) for name in names})
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is played.
+
+    Attributes:
+      rounds: Rounds of a run.
+      deploy_every: Rounds between deployments, as planned.
+      often: Rounds between deployments when they are ten times more often; 0 where they cannot be.
+      strategies: Values of `--bandits_type`, greedy first.
+      has_ceiling: Whether the supervised ceiling is played.
+      has_uniform: Whether a model is trained on uniform exploration.
+      points: Points of each search; 1 for no search.
+      tuning_seeds: Seeds of each point of a search.
+      seeds: Seeds on which finalists are compared.
+      more_seeds: Seeds of the best one and greedy that did not pick it.
+      frequent_seeds: Seeds of what is deployed more often.
+      frequent_all: Whether that is each strategy, or the recommended one and greedy alone.
+      epsilons: How many epsilons are played.
+      noise_seeds: Seeds of each.
+    """
+
+    rounds: int
+    deploy_every: int
+    often: int
+    strategies: tuple[str, ...] = STRATEGIES
+    has_ceiling: bool = True
+    has_uniform: bool = True
+    points: int = 16
+    tuning_seeds: int = 2
+    seeds: int = 8
+    more_seeds: int = 4
+    frequent_seeds: int = 8
+    frequent_all: bool = True
+    epsilons: int = 3
+    noise_seeds: int = 4
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """What is searched and compared: strategies, and what stands beside them."""
+        return (*self.strategies, *[CHANCE] * self.has_uniform, *[CEILING] * self.has_ceiling)
+
+    @property
+    def rungs(self) -> list[int]:
+        """Rounds of each rung of a search: before a few deployments, all strategies act alike."""
+        return halving.rungs(self.rounds, self.points, FACTOR, self.least)
+
+    @property
+    def least(self) -> int:
+        """Rounds before which no point is given up."""
+        return max(_LEAST_DEPLOYMENTS * self.deploy_every, 1)
+
+    def work(self, stage: str) -> Work:
+        """Returns what a stage plays."""
+        if stage == SEARCH:
+            return self._search()
+        points, seeds = {
+            COMPARE: (len(self.arms), self.seeds),
+            CONFIRM: (2, self.more_seeds),
+            FREQUENT: (
+                len(self.strategies) if self.frequent_all else 2,
+                min(self.frequent_seeds, self.seeds) if self.often else 0,
+            ),
+            NOISE: (self.epsilons + 1, self.noise_seeds if self.epsilons else 0),  # One is clipped alone.
+        }[stage]
+        is_compiled = stage == CONFIRM or (stage == COMPARE and self.points > 1)
+        return Work(0 if is_compiled or not seeds else points, points * seeds, points * seeds * self.rounds)
+
+    def _search(self) -> Work:
+        if self.points < 2:
+            return Work(0, 0, 0)
+        runs, rounds, before = 0, 0, 0
+        for place, rung in enumerate(self.rungs):
+            count = max(1, self.points // FACTOR**place) * self.tuning_seeds * len(self.arms)
+            runs, rounds, before = runs + count, rounds + count * (rung - before), rung
+        return Work(self.points * len(self.arms), runs, rounds)
+
+    def seconds(self, pace: Pace, stages: Sequence[str] = STAGES) -> float:
+        """Returns how long some stages take."""
+        return sum(pace.seconds(self.work(stage)) for stage in stages)
+
+
+_FEWER_STRATEGIES: Mapping[str, Any] = {"strategies": STRATEGIES[:3]}
+# What goes first where time is short: what makes the search finer, then what makes a sentence surer, then whole
+# sentences; greedy and one that explores are compared to the last.
+_LADDER: tuple[Mapping[str, Any], ...] = (
+    {"points": 8},
+    {"frequent_all": False},
+    {"epsilons": 2},
+    {"points": 4},
+    {"frequent_seeds": 4},
+    {"noise_seeds": 3},
+    {"tuning_seeds": 1},
+    {"seeds": 6},
+    {"epsilons": 1},
+    {"points": 2},
+    {"seeds": 4},
+    {"epsilons": 0},
+    {"more_seeds": 2},
+    {"points": 1},
+    {"frequent_seeds": 0},
+    {"has_uniform": False},
+    {"more_seeds": 0},
+    {"has_ceiling": False},
+    {"seeds": 3},
+    _FEWER_STRATEGIES,
+    {"strategies": STRATEGIES[:2]},
+    {"seeds": 2},
+)
+STAGE_OF = {
+    "points": SEARCH,
+    "tuning_seeds": SEARCH,
+    "strategies": SEARCH,
+    "has_uniform": SEARCH,
+    "has_ceiling": SEARCH,
+    "rounds": SEARCH,
+    "seeds": COMPARE,
+    "more_seeds": CONFIRM,
+    "frequent_seeds": FREQUENT,
+    "frequent_all": FREQUENT,
+    "epsilons": NOISE,
+    "noise_seeds": NOISE,
+}
+
+
+def fitted(full: Plan, pace: Pace, seconds: float, left: Sequence[str] = STAGES) -> Plan:
+    """Returns the plan whose stages that are left take at most so long, with as little left out as that needs.
+
+    Args:
+      full: The plan with nothing left out, but for what stages that are not left have played.
+      pace: How fast this machine plays.
+      seconds: Time that is left.
+      left: The stages that are not played yet; what others played stays.
+
+    Returns:
+      The plan; where not even the smallest one fits, runs have fewer rounds, one at least.
+    """
+    plan = full
+    for step in _LADDER:
+        if plan.seconds(pace, left) <= seconds:
+            return plan
+        plan = _without(plan, {name: value for name, value in step.items() if STAGE_OF[name] in left})
+    if plan.seconds(pace, left) <= seconds or SEARCH not in left:
+        return plan
+    work = plan.work(COMPARE)
+    spare = seconds / _SPARE - work.points * pace.point_seconds - work.runs * pace.run_seconds / pace.workers
+    affordable = math.floor(spare * pace.workers / (work.runs * pace.round_seconds))
+    return dataclasses.replace(plan, rounds=min(plan.rounds, max(1, affordable)))
+
+
+def _without(plan: Plan, step: Mapping[str, Any]) -> Plan:
+    return dataclasses.replace(plan, **{name: _less(plan, name, value) for name, value in step.items()})
+
+
+def _less(plan: Plan, name: str, value: Any) -> Any:
+    now = getattr(plan, name)
+    return tuple(one for one in now if one in value) if isinstance(value, tuple) else min(now, value)
+
+
+def enough(full: Plan, pace: Pace) -> int:
+    """Returns the minutes in which runs are whole and each strategy is played with three seeds."""
+    plan = full
+    for step in _LADDER[: _LADDER.index(_FEWER_STRATEGIES)]:
+        plan = _without(plan, step)
+    return math.ceil(plan.seconds(pace) / 60) + 1
+
+
+def described(plan: Plan, pace: Pace, stages: Sequence[str] = STAGES) -> list[str]:
+    """Returns a line a stage: what it plays, and how long that takes."""
+    seeds = "seed" if plan.tuning_seeds == 1 else "seeds"
+    often = len(plan.strategies) if plan.frequent_all else 2
+    words = {
+        SEARCH: f"{len(plan.arms)} searches of {plan.points} points, {plan.tuning_seeds} {seeds}",
+        COMPARE: f"{len(plan.arms)} arms on {plan.seeds} seeds",
+        CONFIRM: f"the best and greedy on {plan.more_seeds} seeds more",
+        FREQUENT: f"{often} arms deployed every {plan.often} rounds, {min(plan.frequent_seeds, plan.seeds)} seeds",
+        NOISE: f"{plan.epsilons} epsilons on {plan.noise_seeds} seeds",
+    }
+    lines = []
+    for stage in stages:
+        told = words[stage] if plan.work(stage).runs else "left out"
+        lines.append(f"  {stage:<9} {minutes(plan.seconds(pace, [stage])):>8}  {told}")
+    return lines
+
+
+def minutes(seconds: float) -> str:
+    """Returns a time in words."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
+
+
+def left_out(full: Plan, plan: Plan, names: Mapping[str, str]) -> list[str]:
+    """Returns what a plan leaves out of the full one, in words.
+
+    Args:
+      full: The plan with nothing left out.
+      plan: The plan.
+      names: Strategies by `--bandits_type`.
+    """
+    told = []
+    if plan.rounds < full.rounds:
+        told.append(f"rounds after the first {plan.rounds:,} of {full.rounds:,}")
+    if missing := [names[one] for one in full.strategies if one not in plan.strategies]:
+        told.append(" and ".join(missing))
+    if plan.seeds < full.seeds:
+        told.append(f"more than {plan.seeds} seeds ({full.seeds} in a full advice)")
+    if plan.has_ceiling < full.has_ceiling:
+        told.append("the supervised ceiling")
+    if plan.has_uniform < full.has_uniform:
+        told.append("a model trained on uniform exploration")
+    if plan.points == 1 < full.points:
+        told.append("a search of rates: they are the defaults")
+    elif plan.points < full.points:
+        told.append(f"more than {plan.points} points in each search ({full.points})")
+    if plan.tuning_seeds < full.tuning_seeds and plan.points > 1:
+        told.append("a second tuning seed")
+    if plan.more_seeds < full.more_seeds:
+        told.append(
+            f"more than {plan.more_seeds} seeds that did not pick the best ({full.more_seeds})"
+            if plan.more_seeds
+            else "seeds that did not pick the best"
+        )
+    if full.often and not plan.frequent_seeds:
+        told.append("more frequent deployment")
+    elif full.often and plan.frequent_seeds < full.frequent_seeds:
+        told.append(f"more than {plan.frequent_seeds} seeds of more frequent deployment ({full.frequent_seeds})")
+    if full.often and plan.frequent_seeds and plan.frequent_all < full.frequent_all and len(plan.strategies) > 2:
+        told.append("more frequent deployment of the other strategies")
+    if full.epsilons and not plan.epsilons:
+        told.append("privacy: no run had noise")
+    elif plan.epsilons < full.epsilons:
+        told.append(f"{full.epsilons - plan.epsilons} of {full.epsilons} epsilons")
+    if plan.noise_seeds < full.noise_seeds and plan.epsilons:
+        told.append(f"more than {plan.noise_seeds} seeds under noise ({full.noise_seeds})")
+    return told

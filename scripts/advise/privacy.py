@@ -1,0 +1,170 @@
+"""Which noise an advice plays, and what it guarantees where it is deployed. Nothing here imports TensorFlow.
+
+A table is often a sample of the clients that there will be. A run with m of its clients a round adds the noise that M
+clients a round would leave on the mean, z m / M of its clip norm; what is accounted is z, M and the population.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from data.errors import UsageError
+from optimization.privacy import calibration, mechanisms
+from optimization.study import cli
+
+EPSILONS = (3.0, 10.0, 1.0)  # In the order in which they are played.
+_SHARE, _MOST = 100, 1000  # By default one client of so many takes part in a round, at most so many.
+
+
+@dataclasses.dataclass(frozen=True)
+class Deployment:
+    """Where the model would be trained.
+
+    Attributes:
+      population: Clients.
+      cohort: Clients of a round, as the expected number of a Poisson sample.
+      is_table: Whether these are the clients of the data at hand.
+      delta: Of the guarantee; None for 1 / population^1.1.
+      accountant: Whose epsilon it is.
+      apart_from: What is learned of the clients without noise, in words: no guarantee covers it.
+    """
+
+    population: int
+    cohort: int
+    is_table: bool
+    delta: float | None = None
+    accountant: str = "rdp"
+    apart_from: tuple[str, ...] = ()
+
+    def mechanism(self, noise_multiplier: float) -> mechanisms.Mechanism:
+        """Returns what is accounted: Gaussian noise on the sum of the clipped updates of a Poisson sample."""
+        return mechanisms.Mechanism(
+            kind="dpsgd",
+            noise_multiplier=noise_multiplier,
+            population=self.population,
+            cohort=self.cohort,
+            sampling="poisson",
+            delta=self.delta,  # type: ignore[arg-type]
+            accountant=self.accountant,
+            apart_from=self.apart_from,
+        )
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the flags that say where the model would be trained."""
+    flags.group("Privacy")
+    flags.integer(
+        "population",
+        None,
+        "clients where the model would be trained, if the data is a sample of them (default: those of the data)",
+        low=1,
+    )
+    flags.integer(
+        "population_clients_per_round",
+        None,
+        f"clients of a round there (default: one of {_SHARE}, at most {_MOST:,}, at least as many as in the runs)",
+        low=1,
+    )
+    flags.belong("population_clients_per_round", population=True)
+    flags.number(
+        "target_delta", None, "delta of the guarantees (default: 1 / population^1.1)", high=1.0, above=True, below=True
+    )
+    flags.choice("accountant", "rdp", mechanisms.ACCOUNTANTS, "whose epsilon is meant")
+    flags.text(
+        "target_epsilons", None, "epsilons to play, separated by commas, the most important first (default: 3,10,1)"
+    )
+
+
+def epsilons(settings: cli.Settings) -> tuple[float, ...]:
+    """Returns the epsilons to play.
+
+    Raises:
+      UsageError: If one is no number above 0.
+    """
+    if settings.target_epsilons is None:
+        return EPSILONS
+    told = f"--target_epsilons={settings.target_epsilons} must be numbers above 0, separated by commas."
+    try:
+        found = tuple(dict.fromkeys(float(word) for word in settings.target_epsilons.split(",")))
+    except ValueError:
+        raise UsageError(told) from None
+    if not all(0 < one < float("inf") for one in found):
+        raise UsageError(told)
+    return found
+
+
+def check(settings: cli.Settings) -> None:
+    """Checks the flags against each other.
+
+    Raises:
+      UsageError: If more clients take part in a round than there are.
+    """
+    cohort = settings.population_clients_per_round
+    if cohort is not None and cohort > settings.population:
+        raise UsageError(
+            f"--population_clients_per_round={cohort} is more than the clients of --population={settings.population}."
+        )
+
+
+def deployment(settings: cli.Settings, clients: int, cohort: int, apart_from: Sequence[str]) -> Deployment:
+    """Returns where the model would be trained.
+
+    Args:
+      settings: Flags of the advice.
+      clients: Clients of the data.
+      cohort: Clients of a round of the runs.
+      apart_from: What is learned of the clients without noise, in words.
+
+    Raises:
+      UsageError: If the population is smaller than its sample.
+    """
+    others = (settings.target_delta, settings.accountant, tuple(apart_from))
+    if settings.population is None:
+        return Deployment(clients, cohort, True, *others)
+    if settings.population < clients:
+        raise UsageError(
+            f"--population={settings.population} is less than the {clients} clients of the data, its sample."
+        )
+    default = max(cohort, min(settings.population // _SHARE, _MOST))
+    return Deployment(settings.population, settings.population_clients_per_round or default, False, *others)
+
+
+def noise(where: Deployment, rounds: int, cohort: int, epsilon: float) -> dict[str, Any]:
+    """Returns the noise that an epsilon needs, what a run with fewer clients adds for it, and its guarantee.
+
+    Args:
+      where: Where the model would be trained.
+      rounds: Rounds.
+      cohort: Clients of a round of the run.
+      epsilon: The epsilon.
+
+    Returns:
+      `target_epsilon`; `noise_multiplier` there; `run_noise_multiplier`; `guarantee`, as a run's privacy.json has it;
+      `error`, instead of all but the first, where no noise in a wide range does that.
+    """
+    try:
+        exact = calibration.calibrate(where.mechanism(1.0), rounds, epsilon)
+        # The number that is told is the number that is accounted and played, and is not below what the target needs.
+        chosen = float(f"{exact * 1.0005:.4g}")
+        report = where.mechanism(chosen).report(rounds)
+    except ValueError as error:
+        return {"target_epsilon": epsilon, "error": f"Epsilon {epsilon:g} {error}."}
+    return {
+        "target_epsilon": epsilon,
+        "noise_multiplier": chosen,
+        "run_noise_multiplier": float(f"{chosen * cohort / where.cohort:.6g}"),
+        "guarantee": report,
+    }
+
+
+def flags_of(run_noise_multiplier: float, clip_norm: float) -> tuple[str, ...]:
+    """Returns the flags of a run under noise: seeded, so that runs of a seed differ in the noise alone."""
+    seeded = ["--insecure_seeded_noise"] if run_noise_multiplier else []
+    return (
+        "--aggregator_type=dpsgd",
+        "--noadaptive_clipping",
+        f"--clip_norm={clip_norm:.4g}",
+        f"--noise_multiplier={run_noise_multiplier:.6g}",
+        "--cohort_sampling=poisson",
+        *seeded,
+    )

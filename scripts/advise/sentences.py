@@ -1,0 +1,315 @@
+"""The five sentences of an advice, from what its runs gave. They claim no more than the seeds tell."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bandits import metrics
+from scripts.advise import arms, findings
+from scripts.advise import plan as planning
+from scripts.advise.findings import Arm
+from scripts.advise.plan import CEILING, CHANCE, GREEDY, Plan
+from scripts.advise.stages import Advice, mean
+from scripts.verdicts import landmarks, words
+from scripts.verdicts.comparison import Comparison
+
+TITLES: Mapping[str, str] = {
+    "exploration": "Does exploration pay?",
+    "strategy": "Which strategy?",
+    "frequency": "What is deploying more often worth?",
+    "privacy": "What does each epsilon cost?",
+    "not_tried": "What was not tried?",
+}
+NO_NOISE = "no noise"
+_BY_DESIGN = (
+    "other models, losses and sizes of cohorts",
+    "rates outside the searched ranges, and rates of their own for more frequent deployment and under noise",
+    "real users, whose answers may change with what they are shown",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What sentences need beside what was found.
+
+    Attributes:
+      found: What was found.
+      plan: What was played.
+      full: The plan with nothing left out.
+      minutes: Minutes that whole runs need.
+      where: Where the guarantees hold, in words.
+      command: The command to paste; empty for none.
+    """
+
+    found: Advice
+    plan: Plan
+    full: Plan
+    minutes: int
+    where: str
+    command: str
+
+
+def write(context: Context) -> dict[str, str]:
+    """Returns the sentences by the keys of `TITLES`."""
+    return {
+        "exploration": exploration(context),
+        "strategy": strategy(context),
+        "frequency": frequency(context),
+        "privacy": privacy(context),
+        "not_tried": not_tried(context),
+    }
+
+
+def exploration(context: Context) -> str:
+    """Returns whether exploration pays, by how much, and how sure that is."""
+    found = context.found
+    verdict = found.verdict
+    one = verdict.against_greedy.get(verdict.best or "")
+    if one is None:
+        return f"Cannot be told: {_why_not(found)}."
+    best = arms.label(one.arm, found.arms[one.arm].point)
+    lead = f"{_amount(one)} than greedy ({_sure(one)}; p {words.p_value(one.adjusted_p)} by Holm)"
+    earns = f"{best} earns {_number(one.mean)} on average {_over(context)}, {lead}"
+    if verdict.recommended is None:
+        stand = verdict.stands[one.arm]
+        told = [f"Cannot be told: no strategy is told above chance {_over(context)}", *_found_by(stand.chance)]
+    elif not one.is_judged:
+        told = [f"Cannot be told: {'; '.join(one.notes) or words.seeds(one.pairs)}. {_capital(earns)}"]
+    elif verdict.pays:
+        told = [f"Exploration pays: {earns}"]
+    elif verdict.costs:
+        told = [f"Exploration costs: every strategy that explores is told below greedy. The best of them, {earns}"]
+    else:
+        told = [
+            f"Exploration was not shown to pay: of the strategies that explore, the best, {earns}",
+            *_found_by(one),
+        ]
+    told += [*_confirmation(found), *_place(found), *_model(found), *_lost(found)]
+    return " ".join(f"{text.rstrip('.')}." for text in told)
+
+
+def _why_not(found: Advice) -> str:
+    if GREEDY not in found.arms or not found.arms[GREEDY].reward:
+        return "greedy, with which the others are compared, diverged at all rates that were tried, or failed"
+    if found.arms[GREEDY].diverged:
+        return "greedy, with which the others are compared, diverged"
+    return "every strategy that explores diverged, or failed"
+
+
+def _confirmation(found: Advice) -> list[str]:
+    """Returns what seeds say that did not pick the best."""
+    against = findings.compared({name: arm.reward for name, arm in found.confirmed.items()}, GREEDY)
+    told = []
+    for one in against.values():
+        if math.isfinite(one.difference):
+            doubt = ""
+            if found.verdict.pays and not one.wins:
+                doubt = ": alone, they would not show it" if one.is_better else ": they do not confirm it"
+            earns = f"it earns {_number(one.mean)}, {_amount(one)} ({_sure(one)})"
+            told.append(f"On {words.seeds(one.pairs)} that did not pick it, {earns}{doubt}")
+    return told
+
+
+def _place(found: Advice) -> list[str]:
+    """Returns where the recommended strategy stands, or greedy if there is none."""
+    name = found.verdict.recommended or GREEDY
+    stand = found.verdict.stands.get(name)
+    if stand is None or not stand.word:
+        return []
+    known = [
+        f"{what} {_number(landmarks.interval(value).mean)}"
+        for what, value in (("chance", found.chance), ("the best constant action", found.constant))
+        if value is not None
+    ]
+    if CEILING in found.arms and found.arms[CEILING].reward:
+        known.append(f"the ceiling, which sees all rewards, {_number(mean(found.arms[CEILING].reward).mean)}")
+    return [f"{_capital(arms.NAMES[name])} is {stand.word} ({', '.join(known)})"]
+
+
+def _model(found: Advice) -> list[str]:
+    """Returns whether a model that was trained on uniform exploration is the better one."""
+    if CHANCE not in found.arms or GREEDY not in found.arms:
+        return []
+    names = dict.fromkeys([GREEDY, CHANCE, *filter(None, [found.verdict.best])])
+    models = {name: found.arms[name].model for name in names if found.arms[name].model}
+    against = findings.compared(models, GREEDY)
+    if CHANCE not in against or not against[CHANCE].is_judged:
+        return []
+    one = against[CHANCE]
+    what = "accuracy" if found.measured == metrics.ACCURACY else "reward"
+    others = "".join(
+        f"; {arms.NAMES[name]}'s has {_number(other.mean)}, {_side(other)}"
+        for name, other in against.items()
+        if name != CHANCE
+    )
+    return [
+        f"On held-out data, a model trained on uniform exploration has a mean {what} of {_number(one.mean)}, "
+        f"{_side(one)} {_number(one.reference_mean)} ({_sure(one)}){others}"
+    ]
+
+
+def _side(one: Comparison) -> str:
+    return words.verdict(one).replace(f" {one.reference}", f" {arms.NAMES.get(one.reference, one.reference)}'s")
+
+
+def _lost(found: Advice) -> list[str]:
+    """Returns which arms diverged."""
+    lost = [
+        f"{arms.NAMES[name]} diverged on {len(arm.diverged)} of {words.seeds(len(arm.reward))}"
+        for name, arm in found.arms.items()
+        if arm.diverged
+    ]
+    return [_capital("; ".join(lost))] if lost else []
+
+
+def strategy(context: Context) -> str:
+    """Returns what to deploy, and the command that plays it."""
+    found = context.found
+    name = found.verdict.recommended
+    if name is None:
+        return "None: no strategy is told above chance, and the first of their ranking would be chosen by luck."
+    arm = found.arms[name]
+    why = "told above chance, as greedy is not, though the two are not told apart"
+    if found.verdict.pays:
+        why = "the best of those that are told above greedy"
+    elif name == GREEDY:
+        why = "the simplest, and no strategy that explores is told above it"
+    values = ", ".join(f"{flag.removeprefix('bandits_').replace('_', ' ')} {value}" for flag, value in arm.point)
+    notes = "".join(f" {_capital(note)}." for note in arm.notes)
+    return f"{_capital(arms.NAMES[name])}, {why}: {values}.{notes} To play it: {context.command}"
+
+
+def frequency(context: Context) -> str:
+    """Returns what deploying more often is worth."""
+    found, plan = context.found, context.plan
+    if not plan.often:
+        return "A model is deployed after every round already."
+    often = f"Deploying {_every(plan.often)} instead of {_every(plan.deploy_every)}"
+    told = []
+    for name in dict.fromkeys(filter(None, (found.verdict.best, GREEDY))):
+        if name not in found.often:
+            continue
+        values = {findings.PLANNED: found.arms[name].reward, findings.OFTEN: found.often[name].reward}
+        one = findings.compared(values, findings.PLANNED)[findings.OFTEN]
+        if math.isfinite(one.difference):
+            doubt = "" if one.is_told_apart else ", not told from nothing"
+            told.append(f"{_signed(one.difference)} to {arms.NAMES[name]} ({_sure(one)}{doubt})")
+    if not told:
+        return f"{often} was not played{' without divergence' if found.often else ': there was no time for it'}."
+    text = f"{often} is worth {' and '.join(told)}"
+    lead = findings.compared({name: arm.reward for name, arm in found.often.items()}, GREEDY).get(
+        found.verdict.best or ""
+    )
+    if lead and lead.is_judged:
+        text += (
+            f". Then {arms.NAMES[lead.arm]} earns {_amount(lead)} than greedy ({_sure(lead)}: {words.verdict(lead)})"
+        )
+    return f"{text}."
+
+
+def _every(rounds: int) -> str:
+    return "every round" if rounds == 1 else f"every {rounds:,} rounds"
+
+
+def privacy(context: Context) -> str:
+    """Returns what each epsilon costs."""
+    found = context.found
+    if found.no_noise:
+        return f"Not played: {found.no_noise.rstrip('.')}."
+    if not found.noise or not found.noise[0][1].reward:
+        return "Not played: there was no time for noise."
+    values = {noise_name(one): arm.reward for one, arm in found.noise if arm.reward}
+    against, stands = findings.compared(values, NO_NOISE), findings.stands(values, found.chance)
+    clipped, unnoised = found.noise[0]
+    told, reports = [], []
+    for one, _ in found.noise[1:]:
+        target, compared = f"epsilon {one['target_epsilon']:g}", against.get(noise_name(one))
+        if "error" in one:
+            told.append(f"{target} is out of reach")
+        elif compared is None or not math.isfinite(compared.difference):
+            told.append(f"at {target} it diverged")
+        else:
+            told.append(_cost(f"{target} (noise multiplier {one['noise_multiplier']:g})", compared, stands))
+        reports += [one["guarantee"]] if "guarantee" in one else []
+    name = arms.NAMES[found.noisy]
+    start = (
+        f"Of the {_number(mean(unnoised.reward).mean)} that {name} earns when it clips to {clipped['clip_norm']:.3g}"
+    )
+    return (
+        f"{start}, {'; '.join(told)} ({words.seeds(len(unnoised.reward))}). {context.where}"
+        f"{_guarantee(reports[0]) if reports else ''}. The runs' own noise is seeded and guarantees nothing; no "
+        "guarantee covers the searches, which had none."
+    )
+
+
+def _cost(target: str, one: Comparison, stands: Mapping[str, landmarks.Stand]) -> str:
+    """Returns what an epsilon costs."""
+    ends = f"{_signed(-one.high)} to {_signed(-one.low)}" if math.isfinite(one.low) else "none"
+    doubt = "" if one.is_told_apart else ", not told from nothing"
+    lost = ", which leaves it not told from chance" if stands[one.arm].is_told_from_chance is False else ""
+    return f"{target} costs {_number(-one.difference)} (95% interval {ends}{doubt}){lost}"
+
+
+def _guarantee(report: Mapping[str, Any]) -> str:
+    """Returns what epsilons are accounted under."""
+    first = next(iter(report["guarantees"]), {"neighbours": "one client"})
+    by = "PLD" if report["mechanism"]["accountant"] == "pld" else "RDP"
+    assumed = f". They assume {' and '.join(report['epsilon_assumes'])}" if report["epsilon_assumes"] else ""
+    # Several warnings can end with the same sentence.
+    warned = dict.fromkeys(_capital(part) for one in report["warnings"] for part in re.split(r"(?<=[.]) ", one))
+    told = f". Warning: {' '.join(warned)}" if warned else ""
+    return (
+        f": delta {report['delta']:.2g} after {report['rounds']:,} rounds, by {by}, for {first['neighbours']}, with a "
+        f"Poisson sample of the clients in each round{assumed}{told}"
+    ).rstrip(".")
+
+
+def not_tried(context: Context) -> str:
+    """Returns what was left out, for want of time and by design."""
+    left = planning.left_out(context.full, context.plan, arms.NAMES)
+    told = f"Left out, to keep to the time: {'; '.join(left)}." if left else "Nothing was left out for want of time."
+    if context.plan.rounds < context.full.rounds:
+        told += f" For whole runs of all strategies, give --minutes={context.minutes}."
+    return f"{told} Never tried here: {'; '.join(_BY_DESIGN)}."
+
+
+def noise_name(one: Mapping[str, Any]) -> str:
+    """Returns what an arm under noise is called."""
+    return f"epsilon {one['target_epsilon']:g}" if "target_epsilon" in one else NO_NOISE
+
+
+def _found_by(one: Comparison | None) -> list[str]:
+    return [told] if one and (told := words.found_by(one)) else []
+
+
+def _over(context: Context) -> str:
+    plan, total = context.plan, context.full.rounds
+    rounds = f"the first {plan.rounds:,} of {total:,} rounds" if plan.rounds < total else f"{total:,} rounds"
+    return f"over {rounds}, deployed {_every(plan.deploy_every)}"
+
+
+def _sure(one: Comparison) -> str:
+    """Returns interval and seeds of a difference."""
+    ends = f"95% interval {_signed(one.low)} to {_signed(one.high)}" if math.isfinite(one.low) else "no interval"
+    return f"{ends}, {words.seeds(one.pairs)}"
+
+
+def _amount(one: Comparison) -> str:
+    return f"{_number(abs(one.difference))} {'more' if one.difference >= 0 else 'less'}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}" if abs(value) < 10 else f"{value:+.4g}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:.4g}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+__all__ = ("NO_NOISE", "TITLES", "Arm", "Context", "noise_name", "write")

@@ -1,0 +1,262 @@
+"""An advice while it is played: its folder, what was decided, the time that is left, and the runs.
+
+Runs of searches, comparisons and noise lie in folders of their own, named by their flags, and are never played again.
+What was decided by the clock is kept in `plan.json`, so that the same command, after a kill, plays the same runs.
+"""
+
+import dataclasses
+import json
+import pathlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bandits import studies
+from data.errors import Failure, UsageError
+from optimization.study import cli, files, run_folder
+from optimization.study.metrics import SECONDS, Metric
+from scripts import runs
+from scripts.advise import arms
+from scripts.advise import plan as planning
+from scripts.advise.plan import Pace, Plan
+from scripts.advise.progress import Progress
+from scripts.grid import players, results
+from scripts.grid.plan import Run
+from scripts.grid.results import Outcome
+from scripts.grid.sweep import Sweep
+
+PLAN_FILE, ADVICE_FILE = "plan.json", "advice.json"
+_MEASURED_ROUNDS = 6
+_LEAST_SECONDS = 0.1
+_LAST_SECONDS = 15.0  # For reading runs and writing pages.
+_TRUSTED_SECONDS = 20.0  # What took less says little about the pace.
+_PACES = (0.5, 3.0)  # The pace is corrected by no more than that at once.
+
+
+class State:
+    """`plan.json`."""
+
+    def __init__(self, folder: pathlib.Path, identity: Mapping[str, Any], minutes: float):
+        """Reads it, if there is one of this advice.
+
+        Args:
+          folder: The advice's folder, which is claimed.
+          identity: What makes it this advice.
+          minutes: What it may take. With other minutes than before it is planned anew; its runs count.
+
+        Raises:
+          UsageError: If it is damaged, or another advice's.
+        """
+        self._path = folder / PLAN_FILE
+        self.values: dict[str, Any] = {"stages": {}, "spent": 0.0, "pace": None}
+        if self._path.exists():
+            before = runs.read_json(self._path)
+            run_folder.check_format(folder, before, "advice")
+            check_identity(folder, before.get("identity"), identity)
+            if before.get("minutes") == minutes:
+                self.values = before
+        self.values |= {
+            "format": run_folder.FORMAT,
+            "identity": identity,
+            "minutes": minutes,
+            "command": cli.command_line(),
+        }
+        self._start = time.monotonic() - float(self.values["spent"])
+
+    @property
+    def spent(self) -> float:
+        """Seconds that the advice has taken, in all starts."""
+        return time.monotonic() - self._start
+
+    def save(self) -> None:
+        """Writes it whole."""
+        self.values["spent"] = round(self.spent, 1)
+        files.replace(self._path, json.dumps(self.values, indent=2).encode() + b"\n")
+
+
+def check_identity(folder: pathlib.Path, before: Any, now: Mapping[str, Any]) -> None:
+    """Refuses the folder of another advice.
+
+    Raises:
+      UsageError: If it is; it names the first flag that differs.
+    """
+    if not isinstance(before, Mapping):
+        raise UsageError(f"{folder / PLAN_FILE} is damaged: choose another --experiment_name.")
+    here = json.loads(json.dumps(now))
+    names = [name for name in sorted({*before, *here}) if before.get(name) != here.get(name)]
+    if names:
+        told = "; ".join(f"{name} was {before.get(name)}, is {here.get(name)}" for name in names[:3])
+        raise UsageError(f"{folder} holds another advice: {told}. Choose another --experiment_name.")
+
+
+class Session:
+    """Plays the stages of an advice within its time."""
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        state: State,
+        full: Plan,
+        base: Sequence[str],
+        team: players.Team,
+        workers: int,
+    ):
+        """Plays nothing yet.
+
+        Args:
+          folder: The advice's folder.
+          state: What was decided before.
+          full: The plan with nothing left out.
+          base: Flags of all runs.
+          team: Who plays them.
+          workers: Runs at the same time.
+        """
+        self.folder, self.state, self.full, self.base = folder, state, full, tuple(base)
+        self._team, self._workers = team, workers
+        self.plan = full
+        self.failed: dict[str, str] = {}
+        self._began: tuple[float, float] | None = None
+        self._progress = Progress(folder, state.save)
+        pace = state.values["pace"]
+        self._pace = Pace(**pace) if pace else None
+
+    def measure(self, spaces: Mapping[str, arms.Space]) -> None:
+        """Measures what rounds and runs take, by short runs that the search goes on with; prints it.
+
+        Raises:
+          Failure: If no run can be played.
+        """
+        if self.state.values["pace"]:
+            return
+        self._progress.begin("Measuring a round", 0.0, 0.0, 0.0, 1)
+        first, second = (
+            arms.runs(self.base, name, spaces[name].first, arms.TUNING_SEED, self._workers)
+            for name in self.full.strategies[:2]
+        )
+        rounds = min(_MEASURED_ROUNDS, self.full.rounds)
+        self._timed(first, rounds)  # It waits for TensorFlow Federated to be imported.
+        new, _ = self._timed(second, rounds)
+        old, seconds = self._timed(second, min(2 * rounds, self.full.rounds))
+        run = max(old - rounds * seconds, _LEAST_SECONDS)
+        self._pace = Pace(max(seconds, 1e-4), run, max(new - old, _LEAST_SECONDS), self._workers)
+        self._keep_pace()
+
+    def _timed(self, some: Sequence[Run], rounds: int) -> tuple[float, float]:
+        """Plays runs up to a round; returns the seconds that it took, and those of a round."""
+        some = [run.at_rounds(rounds) for run in some]
+        start = time.monotonic()
+        outcomes = self.play("search", some)
+        took = time.monotonic() - start
+        found = []
+        for outcome in outcomes.values():
+            if outcome.status == results.FAILED:
+                raise Failure(f"No run can be played: {outcome.error} ({self.folder / 'search' / outcome.run.name})")
+            table = runs.read_metrics(self.folder / "search" / outcome.run.name, rounds)
+            found.append(float(table[SECONDS].iloc[-_MEASURED_ROUNDS:].median()))
+        return took, sum(found) / len(found)
+
+    @property
+    def pace(self) -> Pace:
+        """How fast this machine plays.
+
+        Raises:
+          RuntimeError: If it was not measured.
+        """
+        if self._pace is None:
+            raise RuntimeError("The pace is not measured yet.")
+        return self._pace
+
+    def _keep_pace(self) -> None:
+        self.state.values["pace"] = dataclasses.asdict(self.pace)
+        self.state.save()
+
+    def begin(self, stage: str, words: str) -> Plan:
+        """Begins a stage: decides, by the time that is left, what is played from here on, or as it was decided."""
+        decided = self.state.values["stages"]
+        left = planning.STAGES[planning.STAGES.index(stage) :]
+        is_new = stage not in decided
+        if not is_new:
+            plan = {**decided[stage], "strategies": tuple(decided[stage]["strategies"])}
+            self.plan = Plan(**plan)
+        else:
+            seconds = self.seconds - self.state.spent - _LAST_SECONDS
+            before, self.plan = self.plan, planning.fitted(self._from_here(left), self.pace, seconds, left)
+            if stage == planning.STAGES[0] or self.plan != before:
+                self._tell_plan(left)
+            decided[stage] = dataclasses.asdict(self.plan)
+            self.state.save()
+        done = self.plan.seconds(self.pace, [one for one in planning.STAGES if one not in left])
+        length, total = self.plan.seconds(self.pace, [stage]), self.plan.seconds(self.pace)
+        self._progress.begin(words, done, length, total, self.plan.work(stage)[1])
+        self._began = (time.monotonic(), length) if is_new else None
+        return self.plan
+
+    def _tell_plan(self, left: Sequence[str]) -> None:
+        """Prints what is left to be played, and what is left out."""
+        pace = self.pace
+        spent, total = self.state.spent, self.plan.seconds(self.pace, left)
+        self.tell(
+            f"Plan: {planning.minutes(total)} more, after {planning.minutes(spent)} of "
+            f"{planning.minutes(self.seconds)}. A round takes {pace.round_seconds:.2g} s, a run "
+            f"{pace.run_seconds:.2g} s beside, new rates {pace.point_seconds:.2g} s; {pace.workers} runs at a time."
+        )
+        for line in planning.described(self.plan, pace, left):
+            self.tell(line)
+        if missing := planning.left_out(self.full, self.plan, arms.NAMES):
+            self.tell(f"  left out: {'; '.join(missing)}")
+
+    @property
+    def seconds(self) -> float:
+        """What the advice may take."""
+        return 60.0 * self.state.values["minutes"]
+
+    def _from_here(self, left: Sequence[str]) -> Plan:
+        """Returns the full plan, but for what stages before have decided."""
+        pinned = [name for name, stage in planning.STAGE_OF.items() if stage not in left]
+        return dataclasses.replace(self.full, **{name: getattr(self.plan, name) for name in pinned})
+
+    def end(self) -> None:
+        """Ends a stage: what it took corrects the pace."""
+        if self._began is None:  # A part of it was played before.
+            return
+        start, planned = self._began
+        took = time.monotonic() - start
+        if min(took, planned) > _TRUSTED_SECONDS:
+            self._pace = self.pace.scaled(min(max(took / planned, _PACES[0]), _PACES[1]))
+        self._keep_pace()
+
+    def play(self, where: str, some: Iterable[Run]) -> dict[str, Outcome]:
+        """Plays runs to their ends in a folder below the advice's; returns what became of them, by their names."""
+        sweep = self._sweep(where, studies.load(arms.BINARY).ranked_by)
+        sweep.play(list(some))
+        return self._ended(where, sweep)
+
+    def halve(self, where: str, some: Sequence[Run], metric: Metric) -> list[results.Point]:
+        """Plays a search; returns its points, the best first."""
+        sweep = self._sweep(where, metric)
+        seeds = len({run.seed for run in some})
+        if len(some) == seeds:
+            sweep.play(some)
+        else:
+            sweep.play_halving(some, planning.FACTOR, max(self._workers, seeds), self.plan.least)
+        self._ended(where, sweep)
+        return [point for points in sweep.ranked().values() for point in points]
+
+    def _sweep(self, where: str, metric: Metric) -> Sweep:
+        self._progress.sweep(where)
+        return Sweep(self.folder / where, self._team, metric, smallest=False, watch=self._progress)
+
+    def _ended(self, where: str, sweep: Sweep) -> dict[str, Outcome]:
+        for name, outcome in sweep.outcomes.items():
+            if outcome.status == results.FAILED:
+                self.failed[f"{where}/{name}"] = outcome.error
+        return sweep.outcomes
+
+    def tell(self, line: str) -> None:
+        """Writes a line on stderr, above the bar."""
+        self._progress.tell(line)
+
+    def close(self) -> None:
+        """Ends the bar, and saves the time."""
+        self._progress.close()
+        self.state.save()

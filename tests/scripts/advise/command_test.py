@@ -1,0 +1,142 @@
+"""Tests of scripts.advise: its flags, and at the end whole advices, one of which is killed and continued."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from data.errors import UsageError
+from optimization.study import cli
+from scripts.advise import arms, command, session
+from scripts.grid import binaries
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+TABLE = ("--data_file=sklearn_wine.csv", "--client_column=cellar", "--label_column=cultivar")
+
+
+def test_a_table_makes_the_task_tabular():
+    assert command.base_flags(TABLE) == (*TABLE, "--task_type=tabular")
+    assert command.base_flags(("--task_type=digits",)) == ("--task_type=digits",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("--task_type=digits",), "advice_digits"),
+        (("--task_type=tabular", *TABLE), "advice_sklearn_wine"),
+        (("--task_type=digits", "--scenario=init_shift"), "advice_digits_init_shift"),
+        (("--preset=emnist_scratch_softmax",), "advice_emnist_scratch_softmax"),
+    ],
+)
+def test_the_folder_is_named_by_the_data(arguments, name):
+    settings = binaries.parse(arms.BINARY, arguments)
+    assert command.folder_name(settings) == name
+
+
+def test_the_data_says_what_its_searches_need():
+    resolved = binaries.resolve(arms.BINARY, ("--task_type=tabular", *TABLE, "--bandits_type=greedy"))
+    data = command.open_data(resolved)
+    assert (data.clients, data.cohort, data.num_actions, data.reward_width) == (20, 20, 3, 1.0)
+    assert data.is_labelled
+    few = binaries.resolve(arms.BINARY, ("--task_type=digits", "--bandits_type=greedy"))
+    assert command.open_data(few).cohort == 20
+
+
+def test_deployments_are_ten_times_more_often_unless_they_follow_every_round():
+    def often(*flags):
+        settings = binaries.resolve(arms.BINARY, ("--task_type=digits", "--bandits_type=greedy", *flags))
+        return command.full_plan(settings, ["greedy", "softmax"], 25, 3).often
+
+    assert [often(f"--bandits_deploy_freq={every}") for every in (1, 5, 10, 50)] == [0, 1, 1, 5]
+
+
+def test_the_folder_of_another_advice_is_refused(tmp_path):
+    state = session.State(tmp_path, {"--total_rounds": 10}, 5.0)
+    state.values["spent_before"] = 1
+    state.save()
+    assert session.State(tmp_path, {"--total_rounds": 10}, 5.0).values["spent_before"] == 1
+    with pytest.raises(UsageError, match=r"another advice: --total_rounds was 10, is 20\. Choose another"):
+        session.State(tmp_path, {"--total_rounds": 20}, 5.0)
+
+
+def test_with_other_minutes_it_is_planned_anew(tmp_path):
+    state = session.State(tmp_path, {}, 5.0)
+    state.values["stages"] = {"search": {}}
+    state.save()
+    assert session.State(tmp_path, {}, 5.0).values["stages"] == {"search": {}}
+    assert session.State(tmp_path, {}, 9.0).values["stages"] == {}
+
+
+def _start(tmp_path: pathlib.Path, *arguments: str) -> subprocess.Popen:
+    own = (f"--root_output_dir={tmp_path}", "--total_rounds=4", "--bandits_deploy_freq=2", "--clients_per_round=5")
+    return subprocess.Popen(
+        [sys.executable, "-m", "scripts.advise", *TABLE, *own, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _wait_for(condition, process, seconds=240):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_an_advice_is_played_continued_after_a_kill_and_told_again(tmp_path):
+    folder = tmp_path / "advice_sklearn_wine"
+    process = _start(tmp_path, "--minutes=2", "--population=5000", "--target_epsilons=8")
+    _wait_for(lambda: list(folder.glob("compare/*/seed_2000/finished.json")), process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("*/*/seed_*/finished.json")}
+    assert before
+    assert not (folder / "advice.json").exists()
+
+    process = _start(tmp_path, "--minutes=2", "--population=5000", "--target_epsilons=8")
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    search = {path: when for path, when in before.items() if "/search/" not in str(path)}
+    assert {path: path.stat().st_mtime_ns for path in search} == search
+
+    advice = json.loads((folder / "advice.json").read_text())
+    assert list(advice["sentences"]) == ["exploration", "strategy", "frequency", "privacy", "not_tried"]
+    assert all(text in out for text in advice["sentences"].values())
+    assert next(iter(advice["arms"]["greedy"]["reward"])) == "2000"
+    page, words = (folder / "advice.html").read_text(), (folder / "advice.md").read_text()
+    assert page.index("Does exploration pay?") < page.index("<h3>Results</h3>")
+    assert words.startswith("```sh\n./scripts/python -m scripts.advise --data_file=sklearn_wine.csv")
+    if advice["command"]:
+        binaries.resolve(arms.BINARY, advice["command"].partition(f"{arms.BINARY} ")[2].split())
+
+    process = _start(tmp_path, "--minutes=2", "--population=5000", "--target_epsilons=8")
+    again, _ = process.communicate()
+    assert again == out
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_what_was_done(tmp_path):
+    process = _start(tmp_path, "--minutes=2")
+    _wait_for(lambda: list(tmp_path.glob("advice_sklearn_wine/search/*/seed_*/metrics.csv")), process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert f"The same command continues {tmp_path / 'advice_sklearn_wine'}." in err
+    assert "Traceback" not in err
+
+
+def test_help_names_what_it_is_for():
+    text = command.define().help()
+    assert "--minutes" in text
+    assert "--population" in text
+    assert isinstance(command.define(), cli.FlagSet)

@@ -1,0 +1,204 @@
+"""The five sentences of made numbers: they say no more than the seeds tell."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from bandits import metrics
+from scripts.advise import findings, sentences
+from scripts.advise.findings import Arm
+from scripts.advise.plan import CEILING, CHANCE, GREEDY, Plan
+from scripts.advise.stages import Advice
+
+FULL = Plan(rounds=150, deploy_every=10, often=1)
+SOFTMAX = "softmax"
+_RATES = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
+# Deviations of eight seeds with mean 0.
+_SPREAD = np.array([-3, -2, -1, 0, 0, 1, 2, 3]) / 100
+
+
+def _values(mean: float, spread: float = 1.0, seeds: int = 8, first: int = 2000) -> dict[int, float]:
+    return {first + place: mean + spread * one for place, one in enumerate(_SPREAD[:seeds])}
+
+
+def _arm(name: str, reward: dict[int, float], model: dict[int, float] | None = None) -> Arm:
+    point = (*_RATES, ("bandits_temperature", "0.05")) if name == SOFTMAX else _RATES
+    return Arm(name, point, reward, reward, model or reward, dict.fromkeys(reward, 0.25))
+
+
+def _found(values: dict[str, dict[int, float]], **more) -> Advice:
+    """Returns what was found of arms with such rewards; chance is that of the uniform arm."""
+    arms = {name: _arm(name, reward) for name, reward in values.items()}
+    chance = values.get(CHANCE)
+    found = Advice(metrics.ACCURACY, arms=arms, chance=chance, verdict=findings.verdict(arms, chance, None))
+    return dataclasses.replace(found, **more)
+
+
+def _context(found: Advice, plan: Plan = FULL, **more) -> sentences.Context:
+    return sentences.Context(found=found, plan=plan, full=FULL, minutes=7, where="Here", command="PLAY IT", **more)
+
+
+def _better() -> dict[str, dict[int, float]]:
+    tilted = {seed: value + 0.01 * (-1) ** seed for seed, value in _values(0.60).items()}
+    return {GREEDY: _values(0.50), SOFTMAX: tilted, CHANCE: _values(0.10), CEILING: _values(0.80)}
+
+
+def test_exploration_pays_where_it_is_told_above_greedy():
+    told = sentences.exploration(_context(_found(_better())))
+    assert told.startswith(
+        "Exploration pays: softmax (temperature 0.05) earns 0.600 on average over 150 rounds, deployed every 10 "
+        "rounds, 0.100 more than greedy (95% interval +0.091 to +0.109, 8 seeds; p < 0.0001 by Holm)."
+    )
+    assert "Softmax is 71% of the way from chance to the ceiling" in told
+    assert "chance 0.100, the ceiling, which sees all rewards, 0.800" in told
+    assert sentences.strategy(_context(_found(_better()))) == (
+        "Softmax, the best of those that are told above greedy: server learning rate 0.01, client learning rate 0.1, "
+        "temperature 0.05. To play it: PLAY IT"
+    )
+
+
+def test_seeds_that_did_not_pick_the_best_are_told_and_may_doubt_it():
+    confirmed = {
+        SOFTMAX: _arm(SOFTMAX, {3000: 0.6, 3001: 0.7, 3002: 0.5, 3003: 0.6}),
+        GREEDY: _arm(GREEDY, {3000: 0.5, 3001: 0.5, 3002: 0.52, 3003: 0.5}),
+    }
+    told = sentences.exploration(_context(_found(_better(), confirmed=confirmed)))
+    assert "On 4 seeds that did not pick it, it earns 0.600, 0.095 more" in told
+    assert "alone, they would not show it" in told
+    swapped = {SOFTMAX: confirmed[GREEDY], GREEDY: confirmed[SOFTMAX]}
+    assert "they do not confirm it" in sentences.exploration(_context(_found(_better(), confirmed=swapped)))
+
+
+def test_what_is_not_told_from_greedy_is_no_winner():
+    noisy = {seed: 0.52 + (-1) ** seed * 0.05 for seed in range(2000, 2008)}
+    found = _found({GREEDY: _values(0.50), SOFTMAX: noisy, CHANCE: _values(0.10)})
+    told = sentences.exploration(_context(found))
+    assert told.startswith("Exploration was not shown to pay: of the strategies that explore, the best, softmax")
+    assert "These 8 seeds would find a difference of" in told
+    assert found.verdict.recommended == GREEDY
+    assert sentences.strategy(_context(found)).startswith(
+        "Greedy, the simplest, and no strategy that explores is told above it"
+    )
+
+
+def test_exploration_costs_where_all_of_it_is_told_below_greedy():
+    worse = {seed: value + 0.01 * (-1) ** seed for seed, value in _values(0.40).items()}
+    found = _found({GREEDY: _values(0.50), SOFTMAX: worse, CHANCE: _values(0.10)})
+    told = sentences.exploration(_context(found))
+    assert told.startswith("Exploration costs: every strategy that explores is told below greedy. The best of them, ")
+    assert "0.100 less than greedy" in told
+    assert found.verdict.recommended == GREEDY
+
+
+def test_nothing_is_recommended_that_is_not_told_above_chance():
+    noise = np.random.default_rng(0).normal(0.1, 0.01, (3, 8))
+    values = dict(zip((GREEDY, SOFTMAX, CHANCE), noise, strict=True))
+    found = _found({name: dict(enumerate(map(float, some), 2000)) for name, some in values.items()})
+    told = sentences.exploration(_context(found))
+    assert told.startswith("Cannot be told: no strategy is told above chance over 150 rounds")
+    assert "would find a difference of" in told
+    assert "not told from chance" in told
+    assert found.verdict.recommended is None
+    assert sentences.strategy(_context(found)).startswith("None: no strategy is told above chance")
+    assert "PLAY IT" not in sentences.strategy(_context(found))
+
+
+def test_a_strategy_below_chance_is_not_recommended():
+    low = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.2).items()}
+    found = _found({GREEDY: low, SOFTMAX: _values(0.3), CHANCE: _values(0.5, spread=0.5)})
+    assert found.verdict.recommended is None
+    assert "Greedy is below chance" in sentences.exploration(_context(found))
+
+
+def test_what_diverged_is_told_and_never_the_best():
+    lost = _values(0.9) | {2003: math.nan}
+    found = _found({GREEDY: _values(0.5), SOFTMAX: lost, "falcon": _values(0.49), CHANCE: _values(0.1)})
+    assert found.verdict.best == "falcon"
+    assert "Softmax diverged on 1 of 8 seeds" in sentences.exploration(_context(found))
+
+
+def test_without_greedy_nothing_can_be_told():
+    lost = _found({GREEDY: dict.fromkeys(range(2000, 2008), math.nan), SOFTMAX: _values(0.5)})
+    assert sentences.exploration(_context(lost)).startswith("Cannot be told: greedy diverged")
+    none = _found({SOFTMAX: _values(0.5)})
+    assert sentences.exploration(_context(none)).startswith("Cannot be told: greedy, with which")
+
+
+def test_two_seeds_are_called_so():
+    found = _found({GREEDY: _values(0.5, seeds=2), SOFTMAX: {2000: 0.52, 2001: 0.49}})
+    told = sentences.exploration(_context(found))
+    assert told.startswith("Exploration was not shown to pay")
+    assert "2 seeds" in told
+
+
+def test_uniform_exploration_can_leave_the_better_model():
+    found = _found(_better())
+    found.arms[CHANCE].model = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.52).items()}
+    found.arms[GREEDY].model = _values(0.40)
+    found.arms[SOFTMAX].model = _values(0.45)
+    told = sentences.exploration(_context(found))
+    assert (
+        "a model trained on uniform exploration has a mean accuracy of 0.520, better than greedy's 0.400 (95% interval "
+        "+0.119 to +0.121, 8 seeds); softmax's has 0.450, better than greedy's."
+    ) in told
+
+
+def test_cut_runs_are_called_so():
+    plan = dataclasses.replace(FULL, rounds=12, points=1)
+    told = sentences.write(_context(_found(_better()), plan))
+    assert "over the first 12 of 150 rounds" in told["exploration"]
+    assert "rounds after the first 12 of 150" in told["not_tried"]
+    assert "--minutes=7" in told["not_tried"]
+
+
+def test_what_deploying_more_often_is_worth():
+    often = {
+        name: _arm(name, {seed: value + 0.05 for seed, value in reward.items()}) for name, reward in _better().items()
+    }
+    often[GREEDY] = _arm(GREEDY, {seed: value + 0.1 + 0.001 * (-1) ** seed for seed, value in _values(0.5).items()})
+    told = sentences.frequency(_context(_found(_better(), often=often)))
+    assert told.startswith("Deploying every round instead of every 10 rounds is worth +0.050 to softmax (")
+    assert "and +0.100 to greedy (95% interval +0.099 to +0.101, 8 seeds)" in told
+    assert "Then softmax earns 0.050 more than greedy" in told
+    assert sentences.frequency(_context(_found(_better()))).endswith("was not played: there was no time for it.")
+    always = dataclasses.replace(FULL, deploy_every=1, often=0)
+    assert sentences.frequency(_context(_found(_better()), always)) == "A model is deployed after every round already."
+
+
+def _noisy() -> Advice:
+    from scripts.advise import privacy
+
+    where = privacy.Deployment(100_000, 500, False, delta=1e-6)
+    strong, weak = (privacy.noise(where, 150, 20, epsilon) for epsilon in (1.0, 10.0))
+    first = {"noise_multiplier": 0.0, "run_noise_multiplier": 0.0, "clip_norm": 0.25}
+    base = {3000 + seed: 0.6 + 0.01 * seed for seed in range(4)}
+    at_chance = {seed: 0.1 + 0.001 * (seed % 2) for seed in base}
+    little = {seed: value - 0.02 + 0.03 * (seed % 2) for seed, value in base.items()}
+    noise = [
+        (first, _arm(SOFTMAX, base)),
+        (strong | {"clip_norm": 0.25}, _arm(SOFTMAX, at_chance)),
+        (weak | {"clip_norm": 0.25}, _arm(SOFTMAX, little)),
+    ]
+    return _found(_better(), noise=noise, noisy=SOFTMAX)
+
+
+def test_each_epsilon_is_told_with_its_cost_and_what_it_rests_on():
+    told = sentences.privacy(_context(_noisy()))
+    assert told.startswith("Of the 0.615 that softmax earns when it clips to 0.25, epsilon 1 (noise multiplier ")
+    assert "which leaves it not told from chance" in told
+    assert "not told from nothing" in told
+    assert "delta 1e-06 after 150 rounds, by RDP, for one client added or removed, with a Poisson sample" in told
+    assert "(4 seeds). Here: delta" in told
+
+
+def test_a_run_under_noise_that_diverged_is_told():
+    found = _noisy()
+    found.noise[1][1].reward = dict.fromkeys(found.noise[1][1].reward, math.nan)
+    assert "at epsilon 1 it diverged" in sentences.privacy(_context(found))
+
+
+@pytest.mark.parametrize(("why", "told"), [("", "there was no time for noise"), ("it is so.", "it is so")])
+def test_no_noise_is_told_with_its_reason(why, told):
+    assert sentences.privacy(_context(_found(_better(), no_noise=why))) == f"Not played: {told}."
