@@ -70,6 +70,15 @@ def read(arm: Arm, outcomes: Mapping[str, Outcome], folder: pathlib.Path, measur
             arm.clip_norms[seed] = float(table[metrics.CLIP_NORM].iloc[-1])
 
 
+def bounds(folder: pathlib.Path) -> tuple[float | None, float | None]:
+    """Returns what uniformly random actions and the best constant action earn, as a run's folder records it.
+
+    Each is None if it is not known.
+    """
+    found = runs.read(folder).bounds.get("participating", {})
+    return found.get("chance"), found.get("constant")
+
+
 def search(points: Sequence[results.Point], budget: int) -> dict[str, Any]:
     """Returns what a search found: its points, the best first, and what so many of them are expected to give.
 

@@ -1,5 +1,6 @@
 """The stages of an advice, one after the other: each plays its runs and adds what they tell."""
 
+import contextlib
 import dataclasses
 import math
 import statistics
@@ -138,10 +139,18 @@ class Stages:
     def _compare(self) -> None:
         plan = self._begin(planning.COMPARE)
         self._play("compare", [self._runs(arm, arms.SEED, plan.seeds) for arm in self.found.arms.values()])
-        if CHANCE in self.found.arms:
-            self.found.chance = self.found.arms[CHANCE].reward
+        self._bounds()
         self.found.verdict = findings.verdict(self.found.arms, self.found.chance, self.found.constant)
         self._session.end()
+
+    def _bounds(self) -> None:
+        """Adds what chance and the best constant action earn, as runs record it; else chance as it was played."""
+        for path in sorted(self._session.folder.glob("compare/*/seed_*")):
+            with contextlib.suppress(UsageError):  # Of one that failed.
+                self.found.chance, self.found.constant = findings.bounds(path)
+                break
+        if self.found.chance is None and CHANCE in self.found.arms:
+            self.found.chance = self.found.arms[CHANCE].reward
 
     def _copy(self, name: str) -> Arm:
         return Arm(name, self.found.arms[name].point)
