@@ -77,7 +77,7 @@ def page(found: Found, title: str, reference: str | None = None, top: str = "") 
     Args:
       found: The runs.
       title: Its title.
-      reference: Part of the name of the arm with which the others are compared; the study's own if left out.
+      reference: What arms are compared with; see `Part.compared`.
       top: HTML that stands before all else.
 
     Raises:
