@@ -226,7 +226,7 @@ class RunFolder:
     def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], data_checksum: str) -> None:
         old, new = earlier_flags.in_todays_words(before["flags"]), json.loads(json.dumps(flags))
         changed = [
-            f"--{name} was {old.get(name)}, is {new.get(name)}"
+            f"--{name} was {_told(old.get(name), before['flags'].get(name))}, is {new.get(name)}"
             for name in sorted({*old, *new} - FREE_FLAGS)
             if old.get(name) != new.get(name)
             # A run may be made longer: no round depends on how many follow.
@@ -308,6 +308,13 @@ class RunFolder:
             path.parent.mkdir(exist_ok=True)
         files.save_arrays(path, dict(zip(names, weights, strict=True)))
         return path
+
+
+def _told(value: Any, written: Any) -> str:
+    """Returns a flag's earlier value in today's words, and how it was written, if that was another way."""
+    if value == written:
+        return f"{value}"
+    return f"{value} ({'before there was this flag' if written is None else f'then called {written}'})"
 
 
 def _kind(leaf: Any) -> tuple[tuple[int, ...], np.dtype]:

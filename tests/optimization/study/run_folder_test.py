@@ -92,12 +92,12 @@ def test_runs_from_before_a_flag_got_another_meaning_are_continued_in_the_earlie
     path = tmp_path / "sgld"
     run_folder.RunFolder(path).open(earlier, "digest")
     today = earlier | {"mean_shift_weights": None, "langevin_deviation": None}
-    with pytest.raises(UsageError, match="--algorithm was client_sgld, is sgld;"):
+    with pytest.raises(UsageError, match=r"--algorithm was client_sgld \(then called sgld\), is sgld;"):
         run_folder.RunFolder(path).open(today | {"langevin_deviation": "sqrt_2_rate"}, "digest")
     run_folder.RunFolder(path).open(today | {"algorithm": "client_sgld"}, "digest")
     path = tmp_path / "fedkp"
     run_folder.RunFolder(path).open(earlier | {"algorithm": "fedkp"}, "digest")
-    with pytest.raises(UsageError, match="--mean_shift_weights was profile, is kernel"):
+    with pytest.raises(UsageError, match=r"--mean_shift_weights was profile \(before there was this flag\), is kernel"):
         run_folder.RunFolder(path).open(today | {"algorithm": "fedkp", "mean_shift_weights": "kernel"}, "digest")
     run_folder.RunFolder(path).open(today | {"algorithm": "fedkp", "mean_shift_weights": "profile"}, "digest")
 
