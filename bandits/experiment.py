@@ -73,12 +73,19 @@ def build_loss(chosen: BanditOptions, phase: Phase, num_actions: int) -> losses.
     """Returns the loss that a phase trains."""
     bandit = phase.bandit
     if bandit.supervised:
-        return losses.SupervisedLoss(bandit.cross_entropy)
+        return losses.SupervisedLoss(bandit.cross_entropy, bandit.cross_entropy and chosen.sigmoid, chosen.half_sum)
     if chosen.importance_weighting and chosen.published_weights:
         # The published program's weight: (epsilon / K) / propensity, at most 1.
-        scale = chosen.published_weights / num_actions
-        return losses.BanditLoss(True, bandit.cross_entropy, weight_scale=scale, weight_cap=1.0)
-    return losses.BanditLoss(chosen.importance_weighting, bandit.cross_entropy)
+        weights = {"weight_scale": chosen.published_weights / num_actions, "weight_cap": 1.0}
+    else:
+        weights = {}
+    return losses.BanditLoss(
+        chosen.importance_weighting,
+        bandit.cross_entropy,
+        sigmoid=bandit.cross_entropy and chosen.sigmoid,
+        half_sum=chosen.half_sum,
+        **weights,
+    )
 
 
 def build_process(
@@ -92,7 +99,7 @@ def build_process(
         aggregator = aggregators.build(phase.aggregation, mechanism, tuple(model.shapes.values()))
     return process.BanditProcess(
         model=model,
-        policy=policies.Greedy() if bandit.supervised else chosen.policy.build(),
+        policy=chosen.policy.build() if bandit == chosen.bandit else policies.Greedy(),
         loss=build_loss(chosen, phase, task.num_actions),
         reward_matrix=task.rewards[phase.rewards],
         local_sgd=local_sgd if bandit.trains else None,
@@ -215,7 +222,7 @@ class BanditRounds(runner.Rounds):
         inputs = []
         for place, position in enumerate(positions):
             client = self._phase.population[position]
-            examples = self._clients.load(client)
+            examples = self._clients.load(client, acts_at if self._chosen.redraws_examples else None)
             client_keys = process.ClientKeys(
                 cache=keys.tensorflow_key(seed, keys.Purpose.CACHE, acts_at, client),
                 training=keys.tensorflow_key(seed, keys.Purpose.TRAINING, round_num, client),

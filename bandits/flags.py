@@ -2,10 +2,12 @@
 
 import pathlib
 from collections.abc import Mapping
+from typing import Any
 
 from bandits import registry, task_defaults
 from bandits.options import BanditOptions, InitialTraining
 from data.errors import UsageError
+from data.tasks import registry as tasks
 from optimization.options import Cohorts, ServerOptimizer
 from optimization.posterior import algorithm_flags
 from optimization.posterior import options as posterior_options
@@ -24,6 +26,7 @@ Where a default is missing here, it is the task's own; config.json in the run's 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
 _PRETRAINED = ("init", "init_shift")
+_PUBLISHED_FIRST_CLIP_NORM = 1.0  # That of TFF's robust aggregator.
 
 # Algorithms of run_posterior that are none of their own here, or cannot be.
 _NOT_HERE: Mapping[str, str] = {
@@ -44,7 +47,13 @@ def define(flags: cli.FlagSet) -> None:
     bandits = {name: entry.help for name, entry in registry.BANDITS.items()}
 
     task_flags.define_choice(flags)
-    flags.choice("bandits_type", "softmax", bandits, "how clients choose actions, and the loss they train")
+    flags.choice(
+        "bandits_type",
+        "softmax",
+        bandits,
+        "how clients choose actions, and the loss they train",
+        spellings=registry.PUBLISHED_NAMES,
+    )
     flags.choice(
         "scenario",
         "scratch",
@@ -96,6 +105,46 @@ def define(flags: cli.FlagSet) -> None:
     learners = [name for name, entry in registry.BANDITS.items() if entry.trains and not entry.supervised]
     flags.belong("importance_weighting", bandits_type=learners)
     flags.choice(
+        "loss",
+        None,
+        {
+            "mean": "mean of the squares; default: the tables' learning rates belong to it",
+            "half_sum": "half their sum over the mini-batch, and over actions with full feedback, as in the text",
+        },
+        "squared loss, also of the initial training",
+    )
+    flags.belong(
+        "loss",
+        bandits_type=[name for name, entry in registry.BANDITS.items() if not entry.cross_entropy],
+        client_selection=("uniform",),
+    )
+    flags.choice(
+        "cross_entropy",
+        None,
+        {
+            "softmax": "predicted rewards are a softmax of the outputs; default with --variant=paper",
+            "sigmoid": "each is the sigmoid of its own output; with --variant=reference_code the default, but for "
+            "supervised_ce of one label an example",
+        },
+        "cross entropy",
+    )
+    flags.belong(
+        "cross_entropy", bandits_type=[name for name, entry in registry.BANDITS.items() if entry.cross_entropy]
+    )
+    flags.choice(
+        "ties",
+        None,
+        {
+            "random": "a random one of them; default with --variant=paper",
+            "first": "the first; default with --variant=reference_code",
+        },
+        "which of several actions that are predicted best is the best",
+    )
+    flags.belong(
+        "ties",
+        bandits_type=[name for name, entry in registry.BANDITS.items() if registry.POLICIES[entry.policy].has_best],
+    )
+    flags.choice(
         "cache",
         "round",
         ["round", "persistent"],
@@ -107,6 +156,12 @@ def define(flags: cli.FlagSet) -> None:
     flags.integer("total_rounds", None, "rounds of the bandit", low=1)
     flags.integer("clients_per_round", None, "clients in a cohort (default: the task's, at most all clients)", low=1)
     flags.integer("max_examples_per_client", None, "cap on a client's examples, a seeded choice; 0 for none")
+    flags.switch(
+        "redraw_examples",
+        None,
+        "draw the examples of a client above that cap anew whenever it acts (default: only with "
+        "--variant=reference_code)",
+    )
     flags.integer("client_batch_size", None, "examples of a mini-batch", low=1)
     flags.integer("client_epochs_per_round", None, "passes of a client over its cache", low=1)
     selection = {name: entry.help for name, entry in selector_flags.SELECTORS.items()}
@@ -158,7 +213,10 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     _check_effect(settings, bandit)
     settings = settings.settled()
     settings = settings.filled(task_defaults.of(settings.task_type))
-    settings = aggregation_flags.resolve(_resolve_model_aggregation(settings, bandit))
+    settings = _resolve_model_aggregation(settings, bandit)
+    if settings.variant == "reference_code" and _adapts(settings):
+        settings = settings.filled({"clip_norm": _PUBLISHED_FIRST_CLIP_NORM})
+    settings = aggregation_flags.resolve(settings)
     selector_flags.check_privacy(settings, settings.client_selection, is_private=bool(settings.noise_multiplier))
     if settings.client_selection != "uniform":
         if settings.cohort_sampling != "fixed":
@@ -170,7 +228,28 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.experiment_name is None:
         name = settings.preset or f"{settings.task_type}_{settings.scenario}_{settings.bandits_type}"
         settings = settings.replace(experiment_name=name)
-    return task_flags.resolve(settings.filled({"importance_weighting": bandit.importance_weighted}))
+    settings = task_flags.resolve(settings.filled({"importance_weighting": bandit.importance_weighted}))
+    if "redraw_examples" in settings.given and not settings.max_examples_per_client:
+        raise UsageError("--redraw_examples has an effect only with --max_examples_per_client above 0.")
+    return settings.filled(_published(settings, bandit)) if settings.variant == "reference_code" else settings
+
+
+def _adapts(settings: cli.Settings) -> bool:
+    """Returns whether updates are clipped to an adaptive norm without noise."""
+    return settings.aggregator_type in ("mean", "none", "secure_sum") and settings.adaptive_clipping is not False
+
+
+def _published(settings: cli.Settings, bandit: registry.BanditEntry) -> dict[str, Any]:
+    """Returns the published program's readings of the flags that belong to what was chosen."""
+    readings: dict[str, Any] = {}
+    if bandit.cross_entropy:
+        several = "num_tags" in tasks.TASKS[settings.task_type].options
+        readings["cross_entropy"] = "softmax" if bandit.supervised and not several else "sigmoid"
+    if registry.POLICIES[bandit.policy].has_best:
+        readings["ties"] = "first"
+    if settings.max_examples_per_client:
+        readings["redraw_examples"] = True
+    return readings
 
 
 def _resolve_model_aggregation(settings: cli.Settings, bandit: registry.BanditEntry) -> cli.Settings:
@@ -209,7 +288,7 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     if settings.bandits_type == "init" and settings.scenario == "scratch" and not settings.initial_model_path:
         raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")
     if not bandit.trains and settings.scenario == "scratch":
-        for name in sorted(settings.given & aggregation_flags.OF_TRAINING):
+        for name in sorted(settings.given & (aggregation_flags.OF_TRAINING | {"loss"})):
             raise UsageError(
                 f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains: nothing is "
                 "aggregated, no noise added."
@@ -227,6 +306,9 @@ def options(settings: cli.Settings) -> BanditOptions:
     """Returns what resolved flags mean."""
     bandit = registry.BANDITS[settings.bandits_type]
     policy = registry.POLICIES[bandit.policy]
+    parameters = {name: settings[f"bandits_{name}"] for name in policy.parameters}
+    if settings.ties == "first":
+        parameters["first_of_ties"] = True
     is_published = settings.variant == "reference_code"
     has_initial, shifts = settings.scenario != "scratch", settings.scenario == "init_shift"
     rewards = settings.dist_shift_type or ("bandits" if shifts else "exact")
@@ -235,8 +317,10 @@ def options(settings: cli.Settings) -> BanditOptions:
         task=task_flags.options(settings),
         name=settings.bandits_type,
         bandit=bandit,
-        policy=policy.chosen({name: settings[f"bandits_{name}"] for name in policy.parameters}),
+        policy=policy.chosen(parameters),
         importance_weighting=settings.importance_weighting,
+        half_sum=settings.loss == "half_sum",
+        sigmoid=settings.cross_entropy == "sigmoid",
         published_weights=settings.bandits_epsilon if is_published and bandit.policy == "epsilon_greedy" else None,
         initial=_initial(settings, "init" if shifts else "exact") if has_initial else None,
         initial_model_path=settings.initial_model_path,
@@ -252,6 +336,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         max_delay=settings.bandits_deploy_delay,
         keeps_cache=settings.cache == "persistent",
         max_examples_per_client=settings.max_examples_per_client,
+        redraws_examples=bool(settings.redraw_examples),
         client_batch_size=settings.client_batch_size,
         client_epochs=settings.client_epochs_per_round,
         client_learning_rate=settings.client_learning_rate,

@@ -1,7 +1,7 @@
 """Losses of a mini-batch (Agarwal et al. 2023, eq. 5 and 6, Algorithm 3 lines 11-12).
 
-The paper writes sums with a factor one half; these are means over the mini-batch (and over actions when supervised),
-as in the published program, because the learning rates of the paper's tables belong to means.
+The paper writes sums with a factor one half. By default these are means over the mini-batch (and over actions when
+supervised), as in the published program, because the learning rates of the paper's tables belong to means.
 
 A bandit loss sees the chosen action's reward and nothing else of the labels.
 """
@@ -22,8 +22,10 @@ class BanditLoss:
 
     Attributes:
       importance_weighted: Whether each example weighs weight_scale / propensity (eq. 6) or 1 (eq. 5).
-      cross_entropy: Whether outputs are logits of two or more actions: the predicted reward is their softmax, and the
+      cross_entropy: Whether outputs are logits of two or more actions: the predicted reward f is their softmax, and the
         loss -r log f - (1 - r) log(1 - f) instead of (f - r)^2. Rewards must lie in [0, 1].
+      sigmoid: With `cross_entropy`: whether f is the sigmoid of the action's own logit, as in the published program.
+      half_sum: Whether the loss is half the sum of the squares, as in the paper, instead of their mean.
       weight_scale: Numerator of the importance weight; 1 makes the loss unbiased.
       weight_cap: Largest importance weight.
     """
@@ -32,26 +34,28 @@ class BanditLoss:
     cross_entropy: bool = False
     weight_scale: float = 1.0
     weight_cap: float = math.inf
+    sigmoid: bool = False
+    half_sum: bool = False
     full_feedback = False
 
     @property
     def of_one_action(self) -> bool:
         """Whether the chosen action's output says it all."""
-        return not self.cross_entropy
+        return self.sigmoid or not self.cross_entropy
 
     def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
         """Returns float32 [batch, actions], what a policy explores on."""
-        return tf.nn.softmax(outputs) if self.cross_entropy else outputs
+        return _predicted(outputs, self.cross_entropy, self.sigmoid)
 
     def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the scalar mean loss.
+        """Returns the scalar loss.
 
         Args:
           outputs: float32 [batch, actions], or of the chosen actions, [batch], if `of_one_action`.
           batch: `action` int32, `reward` and `propensity` float32, each [batch].
         """
         reward = batch["reward"]
-        if self.cross_entropy:
+        if not self.of_one_action:
             total = tf.reduce_logsumexp(outputs, axis=1)
             chosen = _of_action(outputs, batch["action"]) - total
             # From the outputs: the logarithm of a rounded 1 - f would have no gradient where f is 1.
@@ -60,10 +64,23 @@ class BanditLoss:
             losses = -reward * chosen - (1 - reward) * others
         else:
             chosen = _of_action(outputs, batch["action"]) if outputs.shape.rank == 2 else outputs
-            losses = tf.square(chosen - reward)
+            if self.cross_entropy:
+                losses = tf.nn.sigmoid_cross_entropy_with_logits(reward, chosen)
+            else:
+                losses = tf.square(chosen - reward)
         if self.importance_weighted:
             losses *= tf.minimum(self.weight_scale / batch["propensity"], self.weight_cap)
-        return tf.reduce_mean(losses)
+        return _total(losses, self.half_sum)
+
+
+def _predicted(outputs: tf.Tensor, cross_entropy: bool, sigmoid: bool) -> tf.Tensor:
+    if not cross_entropy:
+        return outputs
+    return tf.sigmoid(outputs) if sigmoid else tf.nn.softmax(outputs)
+
+
+def _total(losses: tf.Tensor, half_sum: bool) -> tf.Tensor:
+    return tf.reduce_sum(losses) / 2 if half_sum else tf.reduce_mean(losses)
 
 
 def _of_action(outputs: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
@@ -77,19 +94,25 @@ class SupervisedLoss:
 
     Attributes:
       cross_entropy: Whether outputs are logits, trained towards the rewards scaled to sum 1.
+      sigmoid: With `cross_entropy`: whether each action's own logit is trained towards its reward instead.
+      half_sum: Whether the loss is half the sum of the squares over examples and actions, instead of their mean.
     """
 
     cross_entropy: bool = False
+    sigmoid: bool = False
+    half_sum: bool = False
     full_feedback = True
 
     def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
         """Returns float32 [batch, actions], what a policy explores on."""
-        return tf.nn.softmax(outputs) if self.cross_entropy else outputs
+        return _predicted(outputs, self.cross_entropy, self.sigmoid)
 
     def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the scalar mean loss, from outputs and `rewards`, both float32 [batch, actions]."""
+        """Returns the scalar loss, from outputs and `rewards`, both float32 [batch, actions]."""
         rewards = batch[FULL_FEEDBACK]
+        if self.sigmoid:
+            return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(rewards, outputs))
         if self.cross_entropy:
             targets = tf.math.divide_no_nan(rewards, tf.reduce_sum(rewards, axis=1, keepdims=True))
             return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, outputs))
-        return tf.reduce_mean(tf.square(outputs - rewards))
+        return _total(tf.square(outputs - rewards), self.half_sum)

@@ -45,6 +45,8 @@ class BanditOptions:
       policy: The policy with its parameters.
       importance_weighting: Whether each example weighs 1 / propensity.
       published_weights: Epsilon, where weights are those of the published program; None where not.
+      half_sum: Whether a squared loss is half a sum, as in the paper, instead of a mean.
+      sigmoid: Whether a cross entropy is that of each action's own logit.
       initial: The training before the bandits, or None.
       initial_model_path: Folder of the run whose model is the initial one, or None.
       is_initial_model_public: Whether no client of that run needs protection.
@@ -58,6 +60,7 @@ class BanditOptions:
       max_delay: Most deployments that a client lags behind.
       keeps_cache: Whether a client acts once a deployment (Algorithm 1) instead of in each round (Algorithm 4).
       max_examples_per_client: Cap on a client's examples; 0 for none.
+      redraws_examples: Whether those of a capped client are drawn anew whenever it acts.
       client_batch_size: Examples of a mini-batch.
       client_epochs: Passes of a client over its log.
       client_learning_rate: Of the clients' SGD.
@@ -77,6 +80,8 @@ class BanditOptions:
     policy: Chosen
     importance_weighting: bool
     published_weights: float | None
+    half_sum: bool
+    sigmoid: bool
     initial: InitialTraining | None
     initial_model_path: str | None
     is_initial_model_public: bool
@@ -90,6 +95,7 @@ class BanditOptions:
     max_delay: int
     keeps_cache: bool
     max_examples_per_client: int
+    redraws_examples: bool
     client_batch_size: int
     client_epochs: int
     client_learning_rate: float

@@ -2,7 +2,7 @@
 
 A policy is one function. Drawing the action and recording its propensity happen once, in `bandits.inference`.
 Ties for the best action are broken at random: tied actions share the greedy action's probability, which is what a
-uniform choice among them gives.
+uniform choice among them gives. With `first_of_ties`, the first of them is the best one instead.
 """
 
 import abc
@@ -39,8 +39,10 @@ class Policy(abc.ABC):
         return rows / tf.reduce_sum(rows, axis=1, keepdims=True)
 
 
-def _best(predicted_rewards: tf.Tensor) -> tf.Tensor:
-    """Returns float32 [batch, actions] that is 1 at each row's best actions, else 0."""
+def _best(predicted_rewards: tf.Tensor, only_first: bool) -> tf.Tensor:
+    """Returns float32 [batch, actions] that is 1 at each row's best actions, or only at the first of them, else 0."""
+    if only_first:
+        return tf.one_hot(tf.argmax(predicted_rewards, axis=1), tf.shape(predicted_rewards)[1])
     top = tf.reduce_max(predicted_rewards, axis=1, keepdims=True)
     return tf.cast(predicted_rewards >= top, tf.float32)
 
@@ -55,8 +57,8 @@ def _in_range(value: float) -> float:
     return min(max(value, _SMALLEST), 1 / _SMALLEST)
 
 
-def _greedy(predicted_rewards: tf.Tensor) -> tf.Tensor:
-    best = _best(predicted_rewards)
+def _greedy(predicted_rewards: tf.Tensor, first_of_ties: bool) -> tf.Tensor:
+    best = _best(predicted_rewards, first_of_ties)
     return best / tf.reduce_sum(best, axis=1, keepdims=True)
 
 
@@ -66,10 +68,16 @@ def _uniform(predicted_rewards: tf.Tensor) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Greedy(Policy):
-    """Plays the action of the highest predicted reward (Agarwal et al. 2023, eq. 3)."""
+    """Plays the action of the highest predicted reward (Agarwal et al. 2023, eq. 3).
+
+    Attributes:
+      first_of_ties: Whether of tied actions the first is the best, not a random one.
+    """
+
+    first_of_ties: bool = False
 
     def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
-        return _greedy(predicted_rewards)
+        return _greedy(predicted_rewards, self.first_of_ties)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,12 +94,14 @@ class EpsilonGreedy(Policy):
 
     Attributes:
       epsilon: Probability of the uniform draw, in [0, 1]. The best action can be that draw too.
+      first_of_ties: Whether of tied actions the first is the best, not a random one.
 
     Raises:
       ValueError: If epsilon lies outside [0, 1].
     """
 
     epsilon: float
+    first_of_ties: bool = False
 
     def __post_init__(self):
         if not 0 <= self.epsilon <= 1:
@@ -99,7 +109,7 @@ class EpsilonGreedy(Policy):
 
     def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
         explore = self.epsilon * _uniform(predicted_rewards)
-        return (1 - self.epsilon) * _greedy(predicted_rewards) + explore
+        return (1 - self.epsilon) * _greedy(predicted_rewards, self.first_of_ties) + explore
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +145,7 @@ class Falcon(Policy):
     Attributes:
       mu: Weight of uniform exploration, above 0; `actions - 1` is the smallest that never needs the scaling.
       gamma: Inverse of the reward gap that is still explored, at least 0; larger is greedier.
+      first_of_ties: Whether of tied actions the first is the best, not a random one.
 
     Raises:
       ValueError: If mu is not above 0 or gamma is negative.
@@ -142,6 +153,7 @@ class Falcon(Policy):
 
     mu: float
     gamma: float
+    first_of_ties: bool = False
 
     def __post_init__(self):
         if not self.mu > 0:
@@ -150,7 +162,7 @@ class Falcon(Policy):
             raise ValueError(f"gamma must be at least 0, got {self.gamma}")
 
     def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
-        best = _best(predicted_rewards)
+        best = _best(predicted_rewards, self.first_of_ties)
         num_best = tf.reduce_sum(best, axis=1, keepdims=True)
         # Infinite for a gap or a gamma beyond float32, and so probability 0.
         mu, gamma = _in_range(self.mu), min(self.gamma, _LARGEST)

@@ -20,11 +20,13 @@ class PolicyEntry:
       target: `module:Class` of a `bandits.policies.Policy` or `bandits.decision_rules.DecisionRule`.
       parameters: The class' arguments.
       help: One line; policies have theirs in BANDITS.
+      has_best: Whether it tells the best action from the others, and so takes `first_of_ties`.
     """
 
     target: str
     parameters: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
     help: str = ""
+    has_best: bool = False
 
     def build(self, values: Mapping[str, float]):
         """Returns the policy, from values of its parameters."""
@@ -53,11 +55,12 @@ class Chosen:
 
 
 POLICIES = {
-    "greedy": PolicyEntry("bandits.policies:Greedy"),
+    "greedy": PolicyEntry("bandits.policies:Greedy", has_best=True),
     "uniform": PolicyEntry("bandits.policies:Uniform"),
     "epsilon_greedy": PolicyEntry(
         "bandits.policies:EpsilonGreedy",
         {"epsilon": Parameter(0.05, "probability of a uniformly random action", high=1.0)},
+        has_best=True,
     ),
     "softmax": PolicyEntry(
         "bandits.policies:Softmax",
@@ -69,6 +72,7 @@ POLICIES = {
             "mu": Parameter(100.0, "weight of uniform exploration", above=True),
             "gamma": Parameter(1000.0, "inverse of the reward gap still explored; higher is greedier"),
         },
+        has_best=True,
     ),
 }
 
@@ -117,6 +121,10 @@ BANDITS = {
     "supervised_ce": BanditEntry("greedy", "all rewards shown, cross entropy", supervised=True, cross_entropy=True),
     "init": BanditEntry("greedy", "greedy on the initial model, never trained (baseline)", trains=False),
 }
+
+
+# What the published program calls them.
+PUBLISHED_NAMES = {"epsilon_greedy_ce_unw": "epsilon_greedy_ce_unweight"}
 
 
 def load(target: str) -> Any:

@@ -100,7 +100,7 @@ class ArrayClients(ClientData):
 
 @dataclasses.dataclass(frozen=True)
 class CappedClients(ClientData):
-    """At most `max_examples` of each client: a seeded choice, the same in every round.
+    """At most `max_examples` of each client: a seeded choice, the same in every round unless visits are told apart.
 
     Attributes:
       clients: The clients to cap.
@@ -120,11 +120,15 @@ class CappedClients(ClientData):
     def checksum(self) -> str:
         return self.clients.checksum
 
-    def load(self, index: int) -> Examples:
+    def load(self, index: int, visit: int | None = None) -> Examples:
+        """Returns the examples of the client at this index; with a visit's number, those that it draws there."""
         examples = self.clients.load(index)
         if not self.max_examples or len(examples.labels) <= self.max_examples:
             return examples
-        draw = keys.generator(self.seed, keys.Purpose.EXAMPLES, index)
+        if visit is None:
+            draw = keys.generator(self.seed, keys.Purpose.EXAMPLES, index)
+        else:
+            draw = keys.generator(self.seed, keys.Purpose.VISIT, visit, index)
         rows = draw.choice(len(examples.labels), self.max_examples, replace=False)
         return examples.take(np.sort(rows))
 

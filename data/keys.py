@@ -40,6 +40,7 @@ class Purpose(enum.IntEnum):
     DELAY = 20, 2
     NOISE = 21, 2
     LANGEVIN = 22, 1
+    VISIT = 23, 2
 
 
 def _sequence(seed: int, purpose: Purpose, *where: int) -> np.random.SeedSequence:

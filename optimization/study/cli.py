@@ -51,7 +51,7 @@ def seeds(settings: Mapping[str, Any]) -> range:
     Raises:
       UsageError: If they are too many, or one has more than 32 bits.
     """
-    first, count = settings["seed"], settings["repeat"]
+    first, count = settings["seed"], settings["repeat"] or 1
     if count > _MOST_REPEATS:
         raise UsageError(f"--repeat={count} is more than {_MOST_REPEATS} runs of one command.")
     if first + count > 2**32:

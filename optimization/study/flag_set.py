@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -56,6 +57,7 @@ class FlagSet:
         self._paths: list[str] = []
         self._checks: dict[str, list[Callable[[Any], str]]] = {}
         self._file: tuple[str, Callable[[str], Mapping[str, Any]]] | None = None
+        self._spellings: dict[str, str] = {}
 
     def group(self, title: str, **owners: Sequence[str] | bool) -> None:
         """Starts a group; flags that are defined next belong to it in `--help`, and to the owners, see `belong`."""
@@ -134,11 +136,29 @@ class FlagSet:
         flags.DEFINE_boolean(name, default, help_text, flag_values=self._flags)
         self._note(name, help_text)
 
+    def spelled(self, name: str, other: str) -> None:
+        """Declares another spelling of a flag, which other programs have."""
+        self._spellings[other] = name
+
     def choice(
-        self, name: str, default: str | None, choices: Sequence[str] | Mapping[str, str], help_text: str
+        self,
+        name: str,
+        default: str | None,
+        choices: Sequence[str] | Mapping[str, str],
+        help_text: str,
+        spellings: Mapping[str, str] | None = None,
     ) -> None:
-        """Defines a flag that takes one of a few words, each with a line of help if `choices` is a mapping."""
-        flags.DEFINE(_Choice(list(choices)), name, default, help_text, flag_values=self._flags)
+        """Defines a flag that takes one of a few words.
+
+        Args:
+          name: The flag.
+          default: Its value if it is not given.
+          choices: The words, each with a line of help if this is a mapping.
+          help_text: Its help.
+          spellings: Other spellings of words, which other programs have.
+        """
+        parser = _Choice(list(choices), spellings or {})
+        flags.DEFINE(parser, name, default, help_text, flag_values=self._flags)
         if isinstance(choices, Mapping):
             self._note(name, help_text, choices)
         else:
@@ -230,7 +250,7 @@ class FlagSet:
           UsageError: On an unknown flag, a bad value or, unless they are wanted, an argument that is no flag.
         """
         try:
-            rest = self._flags(list(argv), known_only=self._known_only)
+            rest = self._flags([self._known(word) for word in argv], known_only=self._known_only)
         except flags.UnrecognizedFlagError as error:
             raise self._unknown(error.flagname, error.flagvalue) from error
         except flags.Error as error:
@@ -252,6 +272,12 @@ class FlagSet:
         values |= {name: self._flags[name].default for name in lost}
         from_file = frozenset(added) - lost
         return Settings(values, given | from_file, owners, self._parameters, self.checked, from_file)
+
+    def _known(self, word: str) -> str:
+        """Returns a word of the command line with the flag, if it is another spelling of one, as it is known."""
+        found = re.match(r"--?(\w+)(?==|$)", word)
+        name = found and self._spellings.get(found[1])
+        return f"--{name}{word[found.end() :]}" if found and name else word
 
     def _added(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the values of the file that the command line names."""
@@ -327,7 +353,12 @@ def _goes(owner: Owner, name: str, values: Mapping[str, Any]) -> bool:
 
 
 class _Choice(flags.EnumParser):
-    """Takes one of a few words; told of another, it names those that are near, or all."""
+    """Takes one of a few words, or another spelling of one; told of another, it names those that are near, or all."""
+
+    def __init__(self, words: Sequence[str], spellings: Mapping[str, str]):
+        """Takes the words, and which of them is meant by other spellings."""
+        super().__init__(words)
+        self._spellings = spellings
 
     def parse(self, argument: str) -> str:
         """Returns the word.
@@ -335,6 +366,7 @@ class _Choice(flags.EnumParser):
         Raises:
           ValueError: If it is another.
         """
+        argument = self._spellings.get(argument, argument)
         if argument in self.enum_values:
             return argument
         otherwise = f"value should be one of <{'|'.join(self.enum_values)}>"

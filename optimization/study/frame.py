@@ -222,7 +222,7 @@ def flag_set(study: Study) -> cli.FlagSet:
     flags.group("Output")
     flags.path("root_output_dir", "runs", "folder of all runs")
     flags.folder("experiment_name", f"name of this run's folder (default: {study.name_help})")
-    flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N", low=1)
+    flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N; 0 is one run, too")
     every = "rounds between checkpoints; 0 for only the last"
     flags.integer("rounds_per_checkpoint", study.rounds_per_checkpoint, every)
     run_folder.define(flags)

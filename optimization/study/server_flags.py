@@ -43,6 +43,7 @@ def define(
         for owner, own in HYPERPARAMETERS.items()
     }
     flags.parameters("server_", "server_optimizer", parameters)
+    flags.spelled("server_adagrad_initial_preconditioner_value", "server_adagrad_initial_accumulator_value")
 
 
 def options(settings: Mapping[str, Any]) -> options_lib.ServerOptimizer:

@@ -52,7 +52,9 @@ def define_data(flags: cli.FlagSet) -> None:
 
     flags.group("Tag prediction")
     flags.integer("num_tags", 50, "most frequent tags, which are the actions", low=2)
+    flags.spelled("num_tags", "stackoverflow_tag_size")
     flags.integer("vocabulary_size", 10000, "most frequent words, which are the features", low=1)
+    flags.spelled("vocabulary_size", "stackoverflow_vocab_size")
     flags.integer("max_words", None, "most distinct words of a post", low=1)
     flags.choice(
         "text_normalisation",

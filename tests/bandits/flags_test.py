@@ -48,7 +48,6 @@ def _refusal(*arguments: str) -> str:
         "client_epochs_per_round",
         "init_clients",
         "init_rounds",
-        "repeat",
         "eval_batch_size",
     ],
 )
@@ -281,19 +280,23 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
     assert missing - hyperparameters - of_tasks == {
         "cache_dir",
         "config",
+        "cross_entropy",
         "data_dir",
         "dist_shift_type",
         "dpftrl_restart_rounds",
         "initial_model_path",
         "langevin_deviation",
+        "loss",
         "mean_shift_weights",
         "mf_bands",
         "noise_multiplier",
         "population_client_selection",
         "preset",
+        "redraw_examples",
         "selection_candidates",
         "target_delta",
         "tff_workers",
+        "ties",
     }
 
 
@@ -386,6 +389,91 @@ def test_the_published_command_line_means_what_it_meant():
         "experiment_name": "emnist",
     }
     assert {name: settings[name] for name in expected} == expected
+
+
+# The commands of the published program's README, without the shell's backslashes.
+PUBLISHED_README = (
+    "--task_type=emnist_chars --bandits_type=softmax --bandits_deploy_freq=200 --bandits_temperature=0.05 "
+    "--server_optimizer=adam --client_optimizer=sgd --client_learning_rate=0.2 --server_learning_rate=0.002 "
+    "--clients_per_round=64 --client_batch_size=16 --eval_batch_size=256 --max_concurrent_threads=16 "
+    "--rounds_per_eval=40 --total_rounds=800 --aggregator_type=dpsgd --clip_norm=0.1 --noise_multiplier=0.1",
+    "--task_type=stackoverflow_tag --bandits_type=supervised_mse --bandits_deploy_freq=1 --server_optimizer=adam "
+    "--client_optimizer=sgd --client_learning_rate=0.2 --server_learning_rate=0.05 --clients_per_round=64 "
+    "--client_batch_size=16 --eval_batch_size=256 --max_concurrent_threads=16 --max_validation_samples=10000 "
+    "--rounds_per_eval=10 --total_rounds=100 --population_client_selection=0-100 --root_output_dir=/tmp/ "
+    "--experiment_name=so_init --dist_shift_type=init",
+    "--task_type=stackoverflow_tag --bandits_type=softmax --bandits_deploy_freq=200 --bandits_temperature=0.05 "
+    "--server_optimizer=adam --client_optimizer=sgd --client_learning_rate=0.05 --server_learning_rate=0.005 "
+    "--clients_per_round=64 --client_batch_size=16 --eval_batch_size=256 --max_concurrent_threads=16 "
+    "--max_validation_samples=10000 --rounds_per_eval=100 --total_rounds=1500 --adaptive_clipping=True "
+    "--population_client_selection=170000-342477 --initial_model_path=/tmp/models/so_init --dist_shift_type=bandits",
+)
+
+
+@pytest.mark.parametrize("command", PUBLISHED_README)
+@pytest.mark.parametrize("variant", ["paper", "reference_code"])
+def test_the_published_readmes_commands_are_understood(command, variant):
+    settings = _resolve(*command.split(), f"--variant={variant}")
+    for word in command.split():
+        name, _, value = word.removeprefix("--").partition("=")
+        assert str(settings[name]).removesuffix(".0") == value.rstrip("/")
+
+
+def test_published_spellings_are_understood():
+    assert _resolve("--bandits_type=epsilon_greedy_ce_unw").bandits_type == "epsilon_greedy_ce_unweight"
+    settings = _resolve(
+        "--task_type=stackoverflow_tag", "--stackoverflow_vocab_size=500", "--stackoverflow_tag_size", "20"
+    )
+    assert (settings.vocabulary_size, settings.num_tags) == (500, 20)
+    adagrad = _resolve("--server_optimizer=adagrad", "--server_adagrad_initial_accumulator_value=0.2")
+    assert adagrad.server_adagrad_initial_preconditioner_value == 0.2
+    once, zero = _resolve("--repeat=1"), _resolve("--repeat=0")
+    assert dict(once) == dict(zero)
+
+
+# Readings of the text and of the published program.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--bandits_type=greedy"], {"ties": "first", "clip_norm": 1.0, "cross_entropy": None}),
+        (["--bandits_type=greedy", "--ties=random", "--clip_norm=0.3"], {"ties": "random", "clip_norm": 0.3}),
+        (["--bandits_type=softmax"], {"ties": None, "redraw_examples": None}),
+        (["--bandits_type=epsilon_greedy_ce"], {"cross_entropy": "sigmoid"}),
+        (["--bandits_type=epsilon_greedy_ce", "--cross_entropy=softmax"], {"cross_entropy": "softmax"}),
+        (["--bandits_type=supervised_ce"], {"cross_entropy": "softmax"}),
+        (["--bandits_type=supervised_ce", "--task_type=stackexchange_tag"], {"cross_entropy": "sigmoid"}),
+        (["--max_examples_per_client=5"], {"redraw_examples": True}),
+        (["--max_examples_per_client=5", "--noredraw_examples"], {"redraw_examples": False}),
+        (["--aggregator_type=secure_sum"], {"clip_norm": 1.0}),
+        (["--noadaptive_clipping"], {"clip_norm": None}),
+        (["--model_aggregation=fedkp"], {"clip_norm": None}),
+    ],
+)
+def test_the_published_programs_readings_come_with_its_variant(arguments, expected):
+    settings = _resolve("--variant=reference_code", *arguments)
+    assert {name: settings[name] for name in expected} == expected
+    assert dict(flags.resolve(settings)) == dict(settings)
+
+
+def test_where_nothing_is_said_readings_have_no_value_so_that_older_runs_are_continued():
+    settings = _resolve("--bandits_type=greedy_ce", "--max_examples_per_client=5")
+    names = ("ties", "cross_entropy", "loss", "redraw_examples", "initial_weights")
+    assert {settings[name] for name in names} == {None}
+    assert settings.clip_norm == 0.1
+
+
+def test_readings_reach_the_options():
+    chosen = flags.options(_resolve("--bandits_type=falcon", "--ties=first", "--loss=half_sum"))
+    assert dict(chosen.policy.parameters)["first_of_ties"] is True
+    assert (chosen.half_sum, chosen.sigmoid, chosen.redraws_examples) == (True, False, False)
+    chosen = flags.options(
+        _resolve(
+            "--bandits_type=greedy_ce", "--cross_entropy=sigmoid", "--redraw_examples", "--max_examples_per_client=9"
+        )
+    )
+    assert (chosen.half_sum, chosen.sigmoid, chosen.redraws_examples) == (False, True, True)
 
 
 # Help.

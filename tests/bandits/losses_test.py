@@ -48,6 +48,29 @@ def test_supervised_cross_entropy_of_one_label():
     np.testing.assert_allclose(loss, (first + second) / 2, rtol=1e-5)
 
 
+def test_half_sums_are_the_texts():
+    bandit = losses.BanditLoss(importance_weighted=True, half_sum=True)(OUTPUTS, BATCH)
+    np.testing.assert_allclose(bandit, (0.64 / 0.25 + 0.16 / 0.8) / 2, rtol=1e-6)
+    np.testing.assert_allclose(losses.BanditLoss(half_sum=True)(OUTPUTS, BATCH), (0.64 + 0.16) / 2, rtol=1e-6)
+    three = {name: tf.concat([values, values[:1]], 0) for name, values in BATCH.items()}
+    many = losses.BanditLoss(half_sum=True)(tf.concat([OUTPUTS, OUTPUTS[:1]], 0), three)
+    np.testing.assert_allclose(many, (0.64 + 0.16 + 0.64) / 2, rtol=1e-6)
+    supervised = losses.SupervisedLoss(half_sum=True)(OUTPUTS, {"rewards": tf.constant([[1.0, 0.0], [0.0, 1.0]])})
+    np.testing.assert_allclose(supervised, (0.25 + 0.04 + 0.01 + 0.01) / 2, rtol=1e-5)
+
+
+def test_sigmoid_cross_entropy_is_kerass_of_each_actions_own_logit():
+    keras = tf.keras.losses.BinaryCrossentropy(from_logits=True)
+    loss = losses.BanditLoss(cross_entropy=True, sigmoid=True)
+    np.testing.assert_allclose(loss(OUTPUTS, BATCH), keras([[1.0], [0.5]], [[0.2], [0.1]]), rtol=1e-6)
+    np.testing.assert_allclose(loss(tf.constant([0.2, 0.1]), BATCH), loss(OUTPUTS, BATCH), rtol=1e-6)
+    np.testing.assert_allclose(loss.predicted_rewards(OUTPUTS), 1 / (1 + np.exp(-OUTPUTS.numpy())), rtol=1e-6)
+    assert loss.of_one_action
+    rewards = tf.constant([[1.0, 0.0], [0.0, 0.5]])
+    supervised = losses.SupervisedLoss(cross_entropy=True, sigmoid=True)(OUTPUTS, {"rewards": rewards})
+    np.testing.assert_allclose(supervised, keras(rewards, OUTPUTS), rtol=1e-6)
+
+
 def test_bandit_cross_entropy_is_that_of_the_chosen_actions_probability():
     probability = np.exp([[0.5, 0.2], [0.1, 0.9]])
     probability /= probability.sum(axis=1, keepdims=True)

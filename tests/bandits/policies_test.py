@@ -33,6 +33,31 @@ def test_probabilities_equal_hand_computed_ones(name):
     np.testing.assert_allclose(policy(tf.constant(PREDICTED)), expected, rtol=1e-5, atol=1e-7)
 
 
+# As above, with the first of the two best as the best: in FALCON's first row the other's gap is 0.
+FIRST_OF_TIES = {
+    "greedy": ({}, [[1, 0, 0, 0], [0, 1, 0, 0]]),
+    "epsilon_greedy": ({"epsilon": 0.2}, [[0.85, 0.05, 0.05, 0.05], [0.05, 0.85, 0.05, 0.05]]),
+    "falcon": (
+        {"mu": 5.0, "gamma": 10.0},
+        [
+            [1 - 1 / 8 - 1 / 5 - 1 / 9, 1 / 8, 1 / 5, 1 / 9],
+            [1 / 8, 1 - 1 / 8 - 1 / 7 - 1 / 6, 1 / 7, 1 / 6],
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIRST_OF_TIES)
+def test_the_first_of_tied_actions_is_the_best_where_asked(name):
+    values, expected = FIRST_OF_TIES[name]
+    policy = registry.POLICIES[name].build({**values, "first_of_ties": True})
+    np.testing.assert_allclose(policy(tf.constant(PREDICTED)), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_policies_that_tell_the_best_from_the_others_are_those_with_ties():
+    assert {name for name, entry in registry.POLICIES.items() if entry.has_best} == set(FIRST_OF_TIES)
+
+
 def test_every_registered_policy_is_tested_by_hand():
     assert set(EXPECTED) == set(registry.POLICIES)
 

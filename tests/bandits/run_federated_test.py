@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import itertools
 import json
 import os
 import pathlib
@@ -19,7 +20,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import experiment, flags, metrics, run_federated
+from bandits import experiment, flags, losses, metrics, policies, run_federated
 from bandits import options as bandit_options
 from data.errors import UsageError
 from data.tasks import registry
@@ -306,6 +307,36 @@ def test_the_initial_trainings_server_optimizer_takes_no_hyperparameter_of_the_b
         moved.append(float(weights[0]))
     # Initial training: two steps of rate 1. Bandits: rate 0.01, the second step is 1.9 times as long.
     assert moved == pytest.approx([-2, -0.029])
+
+
+def test_readings_of_loss_and_ties_define_the_rounds():
+    initial, bandits = definitions("--scenario=init", "--bandits_type=falcon", "--ties=first", "--loss=half_sum")
+    assert (initial.loss, bandits.loss) == (losses.SupervisedLoss(half_sum=True), losses.BanditLoss(half_sum=True))
+    assert (initial.policy, bandits.policy) == (policies.Greedy(), policies.Falcon(100.0, 1000.0, first_of_ties=True))
+    (sigmoid,) = definitions("--bandits_type=epsilon_greedy_ce_unw", "--cross_entropy=sigmoid")
+    assert sigmoid.loss == losses.BanditLoss(cross_entropy=True, sigmoid=True)
+    (supervised,) = definitions("--bandits_type=supervised_ce", "--cross_entropy=sigmoid", "--ties=first")
+    assert supervised.loss == losses.SupervisedLoss(cross_entropy=True, sigmoid=True)
+    assert supervised.policy == policies.Greedy(first_of_ties=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "same"),
+    [
+        ((), [True, True, True]),
+        (("--redraw_examples",), [False, False, False]),
+        (("--redraw_examples", "--cache=persistent"), [True, False, True]),
+    ],
+)
+def test_examples_above_the_cap_are_drawn_anew_whenever_a_client_acts(tff_worker, arguments, same):
+    chosen, task = opened("--max_examples_per_client=5", *arguments)
+    (phase,) = bandit_options.phases(chosen, task)
+    mechanism = aggregation_flags.mechanism(phase.aggregation, options.Cohorts(4), 60, 1)
+    rounds = experiment.BanditRounds(chosen, task, phase, mechanism, None)
+    seen = [rounds.inputs(np.array([3]), round_num)[0].features for round_num in (1, 2, 3, 4)]
+    assert {len(features) for features in seen} == {5}
+    # Deployed every two rounds.
+    assert [np.array_equal(before, after) for before, after in itertools.pairwise(seen)] == same
 
 
 @pytest.mark.parametrize(

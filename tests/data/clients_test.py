@@ -91,6 +91,15 @@ def test_the_capped_choice_depends_on_the_seed_and_on_the_client():
     assert first.tolist() != (clients.CappedClients(population, 5, seed=3).load(1).labels - 50).tolist()
 
 
+def test_at_each_visit_a_client_beyond_the_cap_draws_anew():
+    capped = clients.CappedClients(_clients(*[0] * 50, *[1] * 3), max_examples=5, seed=3)
+    visits = [capped.load(0, visit).labels.tolist() for visit in (1, 2, 1)]
+    assert visits[0] == visits[2] != visits[1]
+    assert capped.load(0).labels.tolist() not in visits
+    assert len(set(visits[1])) == 5
+    assert capped.load(1, visit=1).labels.tolist() == [50, 51, 52]
+
+
 def test_capping_keeps_names_and_checksum():
     population = _clients(0, 0, 1)
     capped = clients.CappedClients(population, 1, seed=0)

@@ -43,6 +43,8 @@ def test_purposes_keep_their_numbers():
         "DECISION": 10,
         "DELAY": 20,
         "NOISE": 21,
+        "LANGEVIN": 22,
+        "VISIT": 23,
     }
 
 

@@ -30,6 +30,20 @@ def _parse(*arguments: str) -> Settings:
     return _flag_set().parse(["program", *arguments])
 
 
+def test_other_spellings_of_flags_and_words_mean_the_same():
+    flag_set = _flag_set()
+    flag_set.spelled("count", "how_many")
+    flag_set.choice("wood", None, ["oak"], "the wood", spellings={"quercus": "oak"})
+    for arguments in (["--how_many=4"], ["-how_many", "4"], ["--how_many", "4"]):
+        settings = flag_set.parse(["program", *arguments, "--wood=quercus", "--name=how_many"])
+        assert (settings.count, settings.wood, settings.name) == (4, "oak", "how_many")
+        assert settings.given == {"count", "wood", "name"}
+    with pytest.raises(UsageError, match=r"--count=x: .* 'x'"):
+        flag_set.parse(["program", "--how_many=x"])
+    with pytest.raises(UsageError, match="--how_many_more is not known"):
+        flag_set.parse(["program", "--how_many_more=1"])
+
+
 def test_flags_that_are_not_given_have_their_defaults():
     assert dict(_parse()) == {
         "name": None,
