@@ -20,6 +20,7 @@ from data.errors import UsageError
 from optimization.study import cli, files
 from optimization.study.curves import BANDS
 from scripts import runs
+from scripts.verdicts import of_runs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,8 +122,9 @@ def program(settings: cli.Settings) -> None:
             )
     if not any(table[column].abs().lt(float("inf")).any() for group in tables.values() for table in group):
         raise UsageError(f"There is nothing to draw: {column} is never a finite number in these runs.")
+    notes = of_runs.chance_notes(dict(zip(labels, seeds, strict=True)), column, runs.read)
     draw(
-        tables,
+        {label + notes.get(label, ""): found for label, found in tables.items()},
         outputs,
         column,
         window=settings.smooth,

@@ -11,6 +11,7 @@ from optimization.study import files
 from scripts import runs
 from scripts.reproduce.plan import Arm, Figure
 from scripts.reproduce.results import Found, Value, Verdict, stand_in
+from scripts.verdicts import of_runs
 
 _PANEL = (4.6, 3.2)  # Inches.
 _MOST_COLUMNS = 4
@@ -42,6 +43,10 @@ def draw(
     arms = [arm for arm in figure.arms if arm.is_drawn and arm.label in found]
     has_columns = [column for column in figure.curves if any(column in one.tables[0] for one in found.values())]
     panels = [(column, second) for column in has_columns for second in _seconds(arms)]
+    folders = {arm.label: found[arm.label].folders for arm in arms}
+    at_chance = {
+        column: of_runs.chance_notes(folders, runs.declared().get(column, column), runs.read) for column in has_columns
+    }
     compared = [name for name in dict.fromkeys(row.measure for row in rows) if _is_compared(figure, rows, name)]
     across = len(_seconds(arms)) if len(_seconds(arms)) > 1 else 2 if panels else 3
     across = min(across, _MOST_COLUMNS, max(1, len(panels), len(compared)))
@@ -57,7 +62,8 @@ def draw(
         picture.suptitle(_title(figure, across), fontsize=11)
         axes = picture.subplots(len(heights), across, squeeze=False, gridspec_kw={"height_ratios": heights}).ravel()
         for plot, (column, second) in zip(axes, panels, strict=False):
-            _draw_curves(plot, [arm for arm in arms if second in ("", arm.words[-1])], arms, found, column, second)
+            own = [arm for arm in arms if second in ("", arm.words[-1])]
+            _draw_curves(plot, own, arms, found, column, second, at_chance[column])
         for plot, name in zip(axes[down * across :], compared, strict=False):
             _draw_values(plot, [row for row in rows if row.measure == name], name)
         used = {*range(len(panels)), *range(down * across, down * across + len(compared))}
@@ -92,10 +98,13 @@ def _seconds(arms: Sequence[Arm]) -> list[str]:
     return list(dict.fromkeys(arm.words[-1] for arm in arms))
 
 
-def _draw_curves(plot, own: Sequence[Arm], arms: Sequence[Arm], found, column: str, second: str) -> None:
+def _draw_curves(
+    plot, own: Sequence[Arm], arms: Sequence[Arm], found, column: str, second: str, at_chance: Mapping[str, str]
+) -> None:
     firsts = list(dict.fromkeys(arm.words[0] for arm in arms))
     for arm in own:
-        runs.draw(plot, found[arm.label].tables, column, arm.words[0], firsts.index(arm.words[0]))
+        name = arm.words[0] + at_chance.get(arm.label, "")
+        runs.draw(plot, found[arm.label].tables, column, name, firsts.index(arm.words[0]))
     plot.set(xlabel="round", ylabel=column, title=second)
     plot.grid(alpha=0.3)
     plot.legend(fontsize=6 if len(own) > 8 else 7)

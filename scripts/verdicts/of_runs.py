@@ -1,10 +1,11 @@
 """What runs' folders say of arms: their results by seed, what pairs them, and what chance earns there."""
 
 import math
+import pathlib
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from optimization.study import divergence
+from optimization.study import divergence, run_folder
 from optimization.study.metrics import Metric
 from optimization.study.results import Run
 from scripts.verdicts import bootstrap, landmarks
@@ -89,6 +90,28 @@ def chance_note(stand: Stand) -> str:
     """Returns the words that a name in a picture has after it, if its arm is not told from chance; else none."""
     chance = stand.chance
     return f" ({stand.word})" if chance and chance.is_judged and not chance.wins else ""
+
+
+def chance_notes(
+    folders: Mapping[str, Sequence[pathlib.Path]], column: str, read: Callable[[pathlib.Path], Run]
+) -> dict[str, str]:
+    """Returns what names in a picture of a column have after them, see `chance_note`: of arms that recorded chance.
+
+    Args:
+      folders: Folders of each arm's runs.
+      column: What is drawn.
+      read: Reads one.
+    """
+    if not isinstance(column, Metric) or not column.bounds:
+        return {}
+    known = {
+        arm: [read(path) for path in paths]
+        for arm, paths in folders.items()
+        if all((path / run_folder.BOUNDS_FILE).is_file() for path in paths)
+    }
+    return {
+        arm: note for arm, stand in stands(known, column, column.better or "up").items() if (note := chance_note(stand))
+    }
 
 
 def over_clients(arm: Sequence[Run], reference: Sequence[Run]) -> "bootstrap.Interval | None":

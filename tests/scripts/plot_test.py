@@ -44,6 +44,22 @@ def test_folders_whose_names_hold_commas_are_drawn(tmp_path):
         assert all(f">{folder.name}<" in output.read_text() for folder in (one, two))
 
 
+def test_a_run_that_the_seeds_do_not_tell_from_chance_is_called_so(tmp_path):
+    for name, rewards in (("softmax", [0.5, 0.52, 0.54]), ("greedy", [0.09, 0.11, 0.12]), ("old", [0.1, 0.1, 0.11])):
+        for seed, reward in enumerate(rewards):
+            folder = tmp_path / name / f"seed_{seed}"
+            _run(folder, [reward])
+            (folder / "config.json").write_text(json.dumps({"flags": {"seed": seed}, "command": "run"}))
+            if name != "old":
+                (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.2}}))
+    named = [str(tmp_path / name) for name in ("softmax", "greedy", "old")]
+    _draw(*named, f"--output={tmp_path / 'x.svg'}")
+    picture = (tmp_path / "x.svg").read_text()
+    assert all(f">{name}<" in picture for name in ("softmax", "greedy (not told from chance)", "old"))
+    _draw(*named, f"--output={tmp_path / 'y.svg'}", f"--metric={metrics.DEPLOYED}")
+    assert "not told" not in (tmp_path / "y.svg").read_text()
+
+
 def test_a_seed_that_has_not_begun_is_left_out(tmp_path):
     _run(tmp_path / "many" / "seed_0", [0.1, 0.2])
     (tmp_path / "many" / "seed_1").mkdir()

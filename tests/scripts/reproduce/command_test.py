@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from matplotlib import figure as figures
 
-from bandits import studies
+from bandits import metrics, studies
 from data.errors import UsageError
 from scripts.reproduce import command as reproduce
 from scripts.reproduce import pictures, results, texts
@@ -179,6 +179,18 @@ def test_stand_in_data_is_marked_on_the_picture_and_only_there(tmp_path, monkeyp
     words = titles[0].replace("\n", " ")
     assert words.startswith("Figure 1: a toy. Nobody 2020")
     assert ("Stand-in data: made-up data; not the study's." in words) == bool(stand_in)
+
+
+def test_an_arm_that_is_not_told_from_chance_is_called_so_in_the_picture(tmp_path):
+    found = {}
+    for label, rewards in (("near", [0.5, 0.51, 0.53]), ("far", [0.09, 0.11, 0.12])):
+        found[label] = _found(tmp_path, label, *({metrics.ROUND_REWARD: [reward]} for reward in rewards))
+        for seed, folder in enumerate(found[label].folders):
+            (folder / "config.json").write_text(json.dumps({"flags": {"seed": seed}, "command": "run"}))
+            (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.2}}))
+    figure = _figure(curves=(metrics.ROUND_REWARD,), measures=(), published=(), claims=())
+    pictures.draw(figure, found, [], [], [tmp_path / "x.svg"])
+    assert all(f">{name}<" in (tmp_path / "x.svg").read_text() for name in ("near", "far (not told from chance)"))
 
 
 def test_a_figure_is_played_told_and_written_and_not_played_twice(play, tmp_path, capfd):
