@@ -78,9 +78,9 @@ def build_centralised(rule: decision_rules.DecisionRule) -> Callable:
     return compiled.kept(("ads, centralised", rule), lambda: tf.function(pull, autograph=False, jit_compile=use_xla))
 
 
-def round_impressions(impressions: ads.Impressions, round_num: int, local_pulls: int) -> np.ndarray:
-    """Returns uint8 [clients, pulls, ads], what is shown in a round counted from 1: each client's next impressions."""
-    return impressions.clicks[:, (round_num - 1) * local_pulls : round_num * local_pulls]
+def round_impressions(impressions: ads.Impressions, round_num: int, count: int) -> np.ndarray:
+    """Returns uint8 [clients, count, ads], each client's next impressions in a round counted from 1."""
+    return impressions.clicks[:, (round_num - 1) * count : round_num * count]
 
 
 def central_stream(shown: np.ndarray) -> np.ndarray:
@@ -145,7 +145,8 @@ class AdsRounds(runner.Rounds):
     def play_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, float]]:
         """Plays a round of the federation, and one of the centralised bandit on the same impressions."""
         seed, rates = self._options.seed, self._impressions.rates
-        shown = round_impressions(self._impressions, round_num, self._options.local_pulls)
+        pulls, each = self._options.local_pulls, self._options.pulls_per_impression
+        shown = np.repeat(round_impressions(self._impressions, round_num, pulls // each), each, axis=1)
         server, counts = self._process.next(state.server, shards(shown, seed, round_num, self._shard_size))
         # The centralised learner draws as one more client.
         key = keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, self._num_clients)

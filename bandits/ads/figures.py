@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bandits.ads import metrics
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli, files, intervals
 from optimization.study.metrics import by_todays_names
 
 if TYPE_CHECKING:
@@ -39,6 +39,35 @@ def read(path: pathlib.Path) -> "pd.DataFrame":
     table = pd.read_csv(path)
     table.columns = by_todays_names(table.columns, metrics.COLUMNS)
     return table
+
+
+def summary(tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":
+    """Returns what several seeds gave: a row for each learner and metric, of the last round and of the mean of all.
+
+    Args:
+      tables: Metrics of each seed.
+
+    Returns:
+      Columns `learner`, `metric`, `rounds`, `mean`, `standard_error`, `low` and `high`, the 95% interval by Student's
+      t, and `seeds`.
+    """
+    import numpy as np
+    import pandas as pd
+
+    rows = []
+    for learner in metrics.LEARNERS:
+        for metric in metrics.METRICS:
+            column = metrics.column(learner, metric)
+            ways = {"last": [table[column].iloc[-1] for table in tables]}
+            if metric in _LABELS:
+                ways["mean"] = [table[column].mean() for table in tables]
+            for rounds, values in ways.items():
+                found = intervals.of_mean(values)
+                ends = np.array([found.low, found.high])
+                low, high = ends.clip(0, 1) if metric in _LABELS else ends  # Shares.
+                rows.append((learner, metric, rounds, found.mean, pd.Series(values).sem(), low, high, found.size))
+    names = ["learner", "metric", "rounds", "mean", "standard_error", "low", "high", "seeds"]
+    return pd.DataFrame(rows, columns=names)
 
 
 def draw(tables: "Mapping[str, Sequence[pd.DataFrame]]", output: "str | os.PathLike", best_rate: float) -> None:

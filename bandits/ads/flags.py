@@ -56,6 +56,7 @@ class AdsOptions:
       weigh_exploration: Whether a client weighs 1 plus its exploring pulls in the mean, instead of 1.
       total_rounds: Rounds.
       local_pulls: Pulls of a client in a round.
+      pulls_per_impression: How many of them, one after the other, are of the same impression.
       num_clients: Clients; all take part in every round.
       aggregation: A mean of differentials, of shards of clients or of clipped ones, with noise or without.
       data_file: Table of clicks, or None.
@@ -71,6 +72,7 @@ class AdsOptions:
     weigh_exploration: bool
     total_rounds: int
     local_pulls: int
+    pulls_per_impression: int
     num_clients: int
     aggregation: Aggregation
     data_file: str | None
@@ -91,7 +93,8 @@ def define(flags: cli.FlagSet) -> None:
 
     flags.group("Rounds and clients")
     flags.integer("total_rounds", 10, "communication rounds", low=1)
-    flags.integer("local_pulls", 10, "pulls of a client in a round, each on an impression of its own", low=1)
+    flags.integer("local_pulls", 10, "pulls of a client in a round", low=1)
+    flags.integer("pulls_per_impression", 1, "how many of them in a row are of the same impression", low=1)
     flags.integer("clients", 100, "clients; all take part in every round", low=1)
 
     flags.group("Privacy")
@@ -125,6 +128,11 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.rates is not None:
         ads.parse_rates(settings.rates)
         settings = settings.filled({"impressions_per_client": _IMPRESSIONS})
+    if settings.local_pulls % settings.pulls_per_impression:
+        raise UsageError(
+            f"--local_pulls={settings.local_pulls} must be a multiple of --pulls_per_impression="
+            f"{settings.pulls_per_impression}."
+        )
     if settings.noise_multiplier is not None and settings.clip_norm is None:
         raise UsageError("--noise_multiplier needs --clip_norm, the unit of the noise.")
     if settings.clip_norm is not None and settings.client_weighting != "uniform":
@@ -145,6 +153,7 @@ def options(settings: cli.Settings) -> AdsOptions:
         weigh_exploration=settings.client_weighting == "exploration",
         total_rounds=settings.total_rounds,
         local_pulls=settings.local_pulls,
+        pulls_per_impression=settings.pulls_per_impression,
         num_clients=settings.clients,
         aggregation=Aggregation(
             kind="mean" if settings.noise_multiplier is None else "dpsgd",

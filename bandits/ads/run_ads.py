@@ -5,13 +5,16 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import os
+import pathlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bandits.ads import flags, metrics
 from bandits.ads.flags import AdsOptions
 from data import ads
 from data.errors import UsageError
-from optimization.study import cli, frame, run_folder
+from optimization.study import cli, files, frame, run_folder
 
 if TYPE_CHECKING:
     from bandits.ads import experiment
@@ -62,11 +65,13 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
                 f"--local_pulls={options.local_pulls} of {num_ads} ads are a uniform display. Give more than {num_ads} "
                 "pulls, or federated_ucb, whose intervals last."
             )
+        each = options.pulls_per_impression
         pulls = options.local_pulls * options.total_rounds
-        if pulls > share:
+        if pulls > share * each:
+            told = f"each is shown {each} times" if each > 1 else "none is shown twice"
             raise UsageError(
                 f"--local_pulls={options.local_pulls} in --total_rounds={options.total_rounds} are {pulls} pulls, but "
-                f"each of --clients={options.num_clients} has {share} impressions, and none is shown twice."
+                f"each of --clients={options.num_clients} has {share} impressions, and {told}."
             )
 
     def rounds(self, run: frame.Run) -> "experiment.AdsRounds":
@@ -96,6 +101,17 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
             )
         print(spent["summary"])
         print(f"Results in {folder.path}: metrics.csv, ads.png, config.json, privacy.json")
+
+    def report(self, runs: Sequence[frame.Run]) -> None:
+        if len(runs) == 1:
+            return
+        from bandits.ads import figures
+
+        folder = pathlib.Path(os.path.commonpath([run.folder.path for run in runs]))
+        table = figures.summary([figures.read(run.folder.metrics_path) for run in runs])
+        files.replace(folder / "summary.csv", table.to_csv(index=False, float_format="%.6g").encode())
+        print(table.to_string(index=False, float_format="{:.4g}".format))
+        print(f"Of all {len(runs)} seeds: {folder / 'summary.csv'}")
 
 
 STUDY = AdsStudy()

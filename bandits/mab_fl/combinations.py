@@ -90,14 +90,15 @@ def shares(combination: str, num_rows: Sequence[int], target: int, target_weight
     return (sizes / sizes.sum()).astype(np.float32)
 
 
-def communications(combination: str) -> int:
-    """Returns a round's exchanges: the model to each member and back, the average to the target, its measure back."""
-    return 2 * combination.count("1") + 2
+def communications(num_participants: int, *, is_evaluated: bool) -> int:
+    """Returns a round's exchanges (section 8.3.2), each of which counts as one, however much it carries.
 
-
-def explore_communications(num_participants: int) -> int:
-    """Returns those of a round of Extreme Explore, whose averages travel with the next round's model."""
-    return 2 * num_participants
+    Args:
+      num_participants: Who trains: to each the model, and back.
+      is_evaluated: Whether the averages go to the target right away, and their measures back. Nothing is measured for
+        who does not choose, and Extreme Explore with delayed rewards sends both with the next round's models.
+    """
+    return 2 * num_participants + 2 * is_evaluated
 
 
 def expected_overlap(num_participants: int) -> float:

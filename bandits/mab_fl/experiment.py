@@ -21,6 +21,7 @@ from optimization import client_work, models
 from optimization.study import compiled, runner
 
 _HISTORY = 32  # Rounds that the spline of early stopping sees.
+_INCREASES = 1024  # Increases of which a threshold is a quantile.
 _UNTRAINED_AUC = 0.5
 
 
@@ -35,6 +36,8 @@ class Progress(NamedTuple):
       best_round: int64, its round; 0 for the untrained model.
       global_auc: float64, validation AUC of the global model.
       history: float64 [32], the last of those, newest last; NaN before the first round.
+      increases: float64 [increases], the last of all tried combinations, newest last, NaN for those still to come;
+        empty where no threshold depends on them.
       stopped_after: int64, round after which early stopping ended the training; 0 if it did not.
       communications: int64, exchanges between server and participants so far.
       plays: int64 [combinations], how often each was tried.
@@ -49,6 +52,7 @@ class Progress(NamedTuple):
     best_round: np.int64
     global_auc: np.float64
     history: np.ndarray
+    increases: np.ndarray
     stopped_after: np.int64
     communications: np.int64
     plays: np.ndarray
@@ -133,6 +137,7 @@ class MabFlRounds(runner.Rounds):
             best_round=np.int64(0),
             global_auc=np.float64(_UNTRAINED_AUC),
             history=np.full(_HISTORY, np.nan),
+            increases=np.full(_INCREASES if self._options.reward.needs_increases else 0, np.nan),
             stopped_after=np.int64(0),
             communications=np.int64(asked),
             plays=np.zeros(count, np.int64),
@@ -162,11 +167,16 @@ class MabFlRounds(runner.Rounds):
         # Steps 7 and 8.
         against_previous = self._options.compare_with == "previous"
         before = float(progress.global_auc if against_previous else measured.local_auc)
-        reward = self._options.reward(before, candidate_auc)
+        threshold = self._options.reward.threshold_after(progress.increases)
+        reward = self._options.reward(before, candidate_auc, threshold)
         chosen = 0
         if tries_all:
             own_key = keys.tensorflow_key(seed, keys.Purpose.DECISION, round_num, 1)
-            chosen = int(decision_rules.best_action(reward.astype(np.float32), own_key))
+            # Delayed, these rewards arrive with the next round's updates: the estimates are those of the rounds before.
+            if self._options.delays_rewards:
+                chosen = int(self._rule.select(progress.rule, own_key))
+            else:
+                chosen = int(decision_rules.best_action(reward.astype(np.float32), own_key))
             rule = self._rule.update_all(progress.rule, reward)
         else:
             rule = self._rule.update(progress.rule, tried[0], reward[0])
@@ -177,12 +187,13 @@ class MabFlRounds(runner.Rounds):
         plays[tried] += 1
         adoptions[tried[chosen]] += 1
         reward_sums[tried] += reward
-        history = np.append(progress.history[1:], candidate_auc[chosen])
+        history = _newest(progress.history, candidate_auc[[chosen]])
         falls = self._options.early_stopping and splines.is_falling(history[~np.isnan(history)])
         after = progress._replace(
             server=server._replace(chosen=np.int32(chosen)),
             rule=type(progress.rule)(*(np.asarray(part) for part in rule)),
             history=history,
+            increases=_newest(progress.increases, candidate_auc - before),
             stopped_after=np.int64(round_num if falls else 0),
             communications=progress.communications + self._communications(tried, tries_all),
             plays=plays,
@@ -191,6 +202,8 @@ class MabFlRounds(runner.Rounds):
         )
         action = tried[chosen]
         row: dict[str, Any] = {metrics.ACTION: action, metrics.TRIED: len(tried), metrics.REWARD: float(reward[chosen])}
+        if self._options.reward.kind == "binary":
+            row[metrics.THRESHOLD] = threshold
         return self._measured(progress, after, measured, row, candidate_auc[chosen], round_num)
 
     def _tune(self, progress: Progress, round_num: int, *, is_first: bool) -> tuple[Progress, Mapping[str, Any]]:
@@ -253,9 +266,10 @@ class MabFlRounds(runner.Rounds):
     def _communications(self, tried: Sequence[int], tries_all: bool) -> int:
         if self._options.choices == flags.TARGET_ALONE:
             return 0
-        if tries_all:
-            return combinations.explore_communications(len(set().union(*map(combinations.members, self.choices))))
-        return combinations.communications(self.choices[tried[0]])
+        trained = set().union(*(combinations.members(self.choices[action]) for action in tried))
+        is_late = tries_all and self._options.delays_rewards
+        chooses = self._options.choices not in flags.BASELINES
+        return combinations.communications(len(trained), is_evaluated=chooses and not is_late)
 
     def global_weights(self, progress: Progress) -> tuple[np.ndarray, ...]:
         """Returns the global model."""
@@ -299,6 +313,11 @@ class MabFlRounds(runner.Rounds):
             counts = [plays, int(progress.adoptions[action])]
             writer.writerow([action, self.choices[action], names, *counts, mean, f"{estimate:.6g}"])
         return file.getvalue().encode()
+
+
+def _newest(before: np.ndarray, added: np.ndarray) -> np.ndarray:
+    """Returns the newest values, as many as there were."""
+    return np.append(before, added)[len(added) :] if len(before) else before
 
 
 def _warm(state: Any, choices: Sequence[str], earlier: Mapping[str, float]) -> Any:

@@ -100,9 +100,9 @@ def boxes(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence
         )
         for place, points in zip(at, values, strict=True):
             axes.plot(np.full(len(points), place), points, ".", color=f"C{index}", markersize=4)
-        label = value if value == _STATIONARY else f"{_short(colour)} = {value:g}"
+        label = value if value == _STATIONARY else f"{_short(colour)} = {_number(value)}"
         axes.plot([], [], "s", color=f"C{index}", alpha=0.5, label=label)
-    axes.set_xticks(range(len(places)), [f"{_short(x)} = {place:g}" for place in places])
+    axes.set_xticks(range(len(places)), [f"{_short(x)} = {_number(place)}" for place in places])
     _finish(axes, title, "highest test AUC of a run", xlabel="")
     files.save_picture(figure, path, dpi=120)
 
@@ -233,6 +233,11 @@ def _finish(axes: Any, title: str, ylabel: str, xlabel: str = "round", legend: b
     axes.grid(alpha=0.3)
     if legend:
         axes.legend()
+
+
+def _number(value: float | str) -> str:
+    """Returns a flag's number, or its words, as text."""
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _short(flag: str) -> str:

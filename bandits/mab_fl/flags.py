@@ -95,6 +95,7 @@ class MabFlOptions:
       explore_every: Every so many rounds, all combinations are tried; 0 for never.
       explore_probability: Probability that another round tries them.
       tries_all: Whether a round may try all combinations.
+      delays_rewards: Whether Extreme Explore learns a round's rewards in the next one, and adopts by its estimates.
       choices: What is chosen from: a value of `--combinations` or `--propose`, or a baseline.
       fixed_combination: The combination of FIXED, or None.
       reward: What an increase is worth.
@@ -121,6 +122,7 @@ class MabFlOptions:
     explore_every: int
     explore_probability: float
     tries_all: bool
+    delays_rewards: bool
     choices: str
     fixed_combination: str | None
     reward: rewards.Reward
@@ -159,10 +161,25 @@ def define(flags: cli.FlagSet) -> None:
         "who makes the list of combinations; for many participants, clusters",
     )
     flags.choice("reward", None, rewards.KINDS, "what an increase is worth (default: as the rule needs)")
-    flags.number(
-        "threshold", None, f"increase above which a binary reward is 1 (default: {_THRESHOLD})", low=-1, high=1
+    flags.number_or_quantile(
+        "threshold",
+        None,
+        "increase above which a binary reward is 1: a number, or as quantile:0.5 that of the increases of all "
+        f"combinations tried in earlier rounds (default: {_THRESHOLD})",
+        low=-1,
+        high=1,
     )
     flags.choice("compare_with", "target", rewards.BASELINES, "what the averaged model is measured against")
+    flags.choice(
+        "evaluation",
+        "immediate",
+        {
+            "immediate": "right after averaging: the best average of the round becomes the global model",
+            "delayed": "with the next round's models, 2 exchanges fewer: the average of the best estimate does",
+        },
+        "when Extreme Explore measures its averages",
+    )
+    flags.belong("evaluation", decision_rule=tuple(rule_flags.EXTREME))
     flags.integer("explore_every", 0, "every so many rounds, try all combinations; 0 for never")
     flags.number("explore_probability", 0.0, "probability that any other round tries all combinations", high=1.0)
     flags.path("warm_start", None, "folder of an earlier run whose mean rewards are the rule's first estimates")
@@ -269,6 +286,7 @@ def options(settings: cli.Settings) -> MabFlOptions:
         "silos": _silo_options(settings),
         "rule": RULES[rule].chosen(rule_flags.values(settings, RULES)),
         "tries_all": bool(rule in rule_flags.EXTREME or settings.explore_every or settings.explore_probability),
+        "delays_rewards": rule in rule_flags.EXTREME and settings.evaluation == "delayed",
         "choices": rule if rule in BASELINES else choices,
         "reward": rewards.Reward(settings.reward, settings.threshold),
         "earlier": _earlier(settings),

@@ -28,6 +28,7 @@ OVER_PREVIOUS = Metric(
     better="up",
     formerly="increase_over_previous",
 )
+THRESHOLD = Metric("bandits/threshold", "Increase above which the reward was 1")
 REWARD = Metric("bandits/reward", "Reward of the action", better="up", formerly="reward")
 BEST_AUC = Metric(
     "eval/best_auc", "Validation, the best global model so far", better="up", told=True, share=True, formerly="best_auc"

@@ -1,4 +1,4 @@
-"""What a change of the target's AUC is worth (Lundahl 2021, sections 8.2.2 and 8.4)."""
+"""What a change of the target's AUC is worth (Lundahl 2021, sections 8.2.2, 8.4 and 9)."""
 
 import dataclasses
 
@@ -14,6 +14,7 @@ BASELINES = {
     "previous": "the global model of the round before",
 }
 _LOWEST_AUC = 0.01  # Keeps percentages finite.
+_QUANTILE = "quantile:"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,22 +23,40 @@ class Reward:
 
     Attributes:
       kind: A key of KINDS.
-      threshold: Of binary rewards; None for the others.
+      threshold: Of binary rewards: a number, or `quantile:Q` of the increases seen so far; None for the others.
     """
 
     kind: str
-    threshold: float | None = None
+    threshold: float | str | None = None
 
-    def __call__(self, before: float, after: np.ndarray) -> np.ndarray:
+    @property
+    def needs_increases(self) -> bool:
+        """Whether the threshold comes from earlier increases."""
+        return isinstance(self.threshold, str)
+
+    def threshold_after(self, increases: np.ndarray) -> float:
+        """Returns the threshold of a round's binary rewards.
+
+        Args:
+          increases: float [...], those of all combinations tried in earlier rounds (section 9), NaN for none. Without
+            any, a quantile is 0: what is better than what it is compared with pays.
+        """
+        if isinstance(self.threshold, str):
+            seen = increases[~np.isnan(increases)]
+            return float(np.quantile(seen, float(self.threshold.removeprefix(_QUANTILE)))) if len(seen) else 0.0
+        return self.threshold or 0.0
+
+    def __call__(self, before: float, after: np.ndarray, threshold: float = 0.0) -> np.ndarray:
         """Returns float64 rewards.
 
         Args:
           before: AUC to compare with.
           after: float [...], AUC of the averaged models.
+          threshold: Of binary rewards, see `threshold_after`.
         """
         increase = np.asarray(after, np.float64) - before
         if self.kind == "binary":
-            return np.where(increase > (self.threshold or 0.0), 1.0, 0.0)
+            return np.where(increase > threshold, 1.0, 0.0)
         if self.kind == "percentage":
             return increase / max(before, _LOWEST_AUC)
         return increase

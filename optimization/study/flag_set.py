@@ -21,6 +21,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "bool": (bool, "true or false"),
     "int": (int, "a whole number"),
     "float": ((float, int), "a number"),
+    "number or quantile": ((float, int, str), "a number, or a text such as quantile:0.5"),
 }
 _TEXT = (str, "a text in quotes")
 _KINDS: Mapping[type, str] = {str: "a text", list: "a list", dict: "a table"}
@@ -192,6 +193,11 @@ class FlagSet:
     ) -> None:
         """Defines a number from `low` (excluded if `above`) to `high` (excluded if `below`), within float32's range."""
         self._number(name, [Parameter(default, help_text, low, high, above, below)], default, help_text)
+
+    def number_or_quantile(self, name: str, default: float | None, help_text: str, *, low: float, high: float) -> None:
+        """Defines a number in [low, high], or `quantile:Q`, the quantile Q in [0, 1] of what a run observes."""
+        flags.DEFINE(_NumberOrQuantile(low, high), name, default, help_text, flag_values=self._flags)
+        self._note(name, help_text)
 
     def _number(self, name: str, kinds: Sequence[Parameter], default: float | None, help_text: str) -> None:
         """Defines a number that one of several parameters takes."""
@@ -371,6 +377,35 @@ class _Choice(flags.EnumParser):
             return argument
         otherwise = f"value should be one of <{'|'.join(self.enum_values)}>"
         raise ValueError(hints.told(hints.near(argument, self.enum_values), otherwise))
+
+
+class _NumberOrQuantile(flags.ArgumentParser):
+    """Takes a number between two others, or `quantile:` and a number from 0 to 1."""
+
+    def __init__(self, low: float, high: float):
+        super().__init__()
+        self._bounds = {"": (low, high), "quantile": (0.0, 1.0)}
+
+    def parse(self, argument: Any) -> float | str:
+        """Returns the number, or the quantile with its number in short.
+
+        Raises:
+          ValueError: If it is neither.
+        """
+        kind, _, number = str(argument).rpartition(":")
+        low, high = self._bounds[""]
+        try:
+            least, most = self._bounds[kind]
+            if not least <= float(number) <= most:
+                raise ValueError(number)
+        except (KeyError, ValueError):
+            told = f"must be a number from {low:g} to {high:g}, or a quantile from 0 to 1, such as quantile:0.5"
+            raise ValueError(told) from None
+        return f"{kind}:{float(number):g}" if kind else float(number)
+
+    def flag_type(self) -> str:
+        """Returns the key of `_TYPES`."""
+        return "number or quantile"
 
 
 def _default(value: Any) -> str:

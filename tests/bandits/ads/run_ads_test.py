@@ -12,6 +12,7 @@ import weakref
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from bandits.ads import experiment, metrics, run_ads
 from data import ads
@@ -102,10 +103,41 @@ def test_another_seed_gives_another_run(finished, tmp_path):
     assert (table(tmp_path)[clicks] != table(finished)[clicks]).any()
 
 
-def test_repeated_runs_are_the_single_ones(finished, tmp_path):
+def test_repeated_runs_are_the_single_ones_and_summed_up(finished, tmp_path):
     play(tmp_path, "--repeat=2")
-    pd.testing.assert_frame_equal(table(tmp_path, "run/seed_0"), table(finished), check_exact=True)
-    assert not table(tmp_path, "run/seed_1").equals(table(finished))
+    seeds = [table(tmp_path, f"run/seed_{seed}") for seed in (0, 1)]
+    pd.testing.assert_frame_equal(seeds[0], table(finished), check_exact=True)
+    assert not seeds[1].equals(seeds[0])
+    written = pd.read_csv(tmp_path / "run" / "summary.csv").set_index(["learner", "metric", "rounds"])
+    for learner, metric, rounds in (
+        ("centralised", metrics.TOTAL_REWARD, "last"),
+        ("federated", metrics.OPTIMAL_SHARE, "mean"),
+    ):
+        curves = [rows[metrics.column(learner, metric)] for rows in seeds]
+        values = [curve.iloc[-1] if rounds == "last" else curve.mean() for curve in curves]
+        row = written.loc[learner, metric, rounds]
+        assert (row["mean"], row["seeds"]) == (pytest.approx(np.mean(values), rel=1e-4), 2)
+        assert row["standard_error"] == pytest.approx(abs(values[0] - values[1]) / 2, rel=1e-4)  # Of two values.
+        low, high = stats.t.interval(0.95, 1, np.mean(values), stats.sem(values))
+        assert (row["low"], row["high"]) == (pytest.approx(low, rel=1e-4), pytest.approx(high, rel=1e-4))
+    assert written.loc["centralised", metrics.OPTIMAL_SHARE, "last"]["high"] == 1  # No share is more.
+
+
+def test_an_impression_can_be_shown_several_times_in_a_row(tmp_path, monkeypatch):
+    seen, stream = [], experiment.central_stream
+
+    def seen_stream(shown):
+        seen.append(shown)
+        return stream(shown)
+
+    monkeypatch.setattr(experiment, "central_stream", seen_stream)
+    assert play(tmp_path, "--local_pulls=6", "--pulls_per_impression=3", "--total_rounds=2") == 0
+    clicks = ads.bernoulli(RATES, 8, 25, 0).clicks
+    for round_num, shown in enumerate(seen):
+        for pull in range(6):
+            np.testing.assert_array_equal(shown[:, pull], clicks[:, 2 * round_num + pull // 3])
+    pulls = table(tmp_path)[metrics.column("federated", metrics.AVERAGE_CLICKS)] * 6 * 8
+    np.testing.assert_allclose(pulls, pulls.round(), atol=1e-4)
 
 
 _KILLED_IN_ROUND_4 = """
@@ -115,10 +147,10 @@ from optimization.study import frame
 
 whole = experiment.round_impressions
 
-def until_round_4(impressions, round_num, local_pulls):
+def until_round_4(impressions, round_num, count):
     if round_num == 4:
         os.kill(os.getpid(), signal.SIGKILL)
-    return whole(impressions, round_num, local_pulls)
+    return whole(impressions, round_num, count)
 
 experiment.round_impressions = until_round_4
 frame.program(run_ads.STUDY, frame.flag_set(run_ads.STUDY).parse(sys.argv))

@@ -37,12 +37,13 @@ def test_the_target_alone_has_all_the_weight():
 
 
 def test_communications_are_those_of_section_8_3_2():
-    assert {combinations.communications(pair) for pair in combinations.pairs(0, 6)} == {6}
+    assert combinations.communications(2, is_evaluated=True) == 6
     for count in (3, 4, 6):
         # k + 3 on average over all combinations.
-        every = combinations.all_with(0, count)
-        assert np.mean([combinations.communications(one) for one in every]) == count + 3
-        assert combinations.explore_communications(count) == 2 * count
+        sizes = [len(combinations.members(one)) for one in combinations.all_with(0, count)]
+        assert np.mean([combinations.communications(size, is_evaluated=True) for size in sizes]) == count + 3
+        # Extreme Explore whose averages travel with the next round's models.
+        assert combinations.communications(count, is_evaluated=False) == 2 * count
 
 
 @pytest.mark.parametrize("count", [2, 4, 6])

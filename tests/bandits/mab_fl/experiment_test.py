@@ -115,7 +115,51 @@ def test_extreme_explore_averages_every_combination_from_the_same_local_models(t
     rewards = np.array(list(alone.values())) - row[metrics.LOCAL_AUC]
     np.testing.assert_allclose(progress.rule.values, rewards, atol=1e-5)
     assert row[metrics.ACTION] == int(np.argmax(rewards))
-    assert row[metrics.COMMUNICATIONS] == 2 * 3
+    assert row[metrics.COMMUNICATIONS] == 2 * 3 + 2
+
+
+def test_delayed_rewards_decide_a_round_later_for_two_exchanges_less(tff_worker):
+    """What is adopted has the highest estimate before the round's own rewards; after it they are known."""
+    small = ("--num_workers=3", "--pretrain_epochs=0", "--num_rows=4000")
+    rounds = make("--decision_rule=extreme_explore", "--evaluation=delayed", "--combinations=all", *small)
+    progress = rounds.initial_state()
+    for round_num in range(1, 5):
+        estimates = np.copy(progress.rule.values)
+        progress, row = rounds.play_round(progress, round_num)
+        assert estimates[row[metrics.ACTION]] == estimates.max()
+        assert row[metrics.COMMUNICATIONS] == 2 * 3 * round_num
+        np.testing.assert_array_equal(progress.plays, round_num)
+        reward = round_num * progress.rule.values - (round_num - 1) * estimates  # Of a mean of so many.
+        assert row[metrics.REWARD] == pytest.approx(reward[row[metrics.ACTION]], abs=1e-5)
+        kept = rounds.global_weights(progress)[0]
+        np.testing.assert_array_equal(kept, np.asarray(progress.server.candidates[0])[row[metrics.ACTION]])
+
+
+@pytest.mark.parametrize("rule", ["fedavg", "fixed --fixed_combination=011", "target_alone"])
+def test_who_does_not_choose_pays_for_no_measure(tff_worker, rule):
+    name, *more = rule.split()
+    rounds = make(f"--decision_rule={name}", *more, "--num_workers=3", "--num_rows=4000", "--epochs_per_round=1")
+    paid = {"fedavg": 6, "fixed": 4, "target_alone": 0}[name]
+    assert [row[metrics.COMMUNICATIONS] for row in play(rounds, 2)[1]] == [paid, 2 * paid]
+
+
+@pytest.mark.parametrize("rule", ["ucb", "extreme_explore"])
+def test_a_threshold_by_quantiles_is_of_all_increases_of_earlier_rounds(tff_worker, generated, rule):
+    rounds = make(f"--decision_rule={rule}", "--reward=binary", "--threshold=quantile:0.75", participants=generated)
+    same = make(f"--decision_rule={rule}", "--reward=increment", participants=generated)
+    progress, other, seen = rounds.initial_state(), same.initial_state(), []
+    for round_num in range(1, 5):
+        # The same models in both, so that the other's rewards are this one's increases.
+        other = other._replace(server=progress.server, rule=progress.rule, reward_sums=np.zeros(3))
+        progress, row = rounds.play_round(progress, round_num)
+        increases = same.play_round(other, round_num)[0].reward_sums
+        threshold = np.quantile(seen, 0.75) if seen else 0
+        assert row[metrics.THRESHOLD] == pytest.approx(threshold)
+        tried = [row[metrics.ACTION]] if rule == "ucb" else [0, 1, 2]
+        assert row[metrics.REWARD] == (increases[row[metrics.ACTION]] > threshold)
+        seen += increases[tried].tolist()
+        np.testing.assert_allclose(progress.increases[-len(seen) :], seen)
+        assert np.isnan(progress.increases[: -len(seen)]).all()
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +192,7 @@ def test_extra_rounds_of_extreme_explore_come_by_schedule(tff_worker, generated)
     assert [row[metrics.TRIED] for row in rows] == [1, 3, 1, 3]
     assert progress.plays.sum() == 8
     assert progress.adoptions.sum() == 4
-    assert [row[metrics.COMMUNICATIONS] for row in rows] == [6, 14, 20, 28]
+    assert [row[metrics.COMMUNICATIONS] for row in rows] == [6, 16, 22, 32]
 
 
 def test_the_best_model_so_far_is_kept(tff_worker, generated):

@@ -34,6 +34,20 @@ def test_bayesian_rules_get_binary_rewards_with_a_threshold(rule):
     assert (settings.reward, settings.threshold) == ("binary", 0.025)
 
 
+def test_a_threshold_is_a_number_or_a_quantile():
+    assert [only("--reward=binary", f"--threshold={text}").threshold for text in ("-1", "0.01", "quantile:.50")] == [
+        -1,
+        0.01,
+        "quantile:0.5",
+    ]
+    assert flags.options(only("--reward=binary", "--threshold=quantile:1")).reward.threshold == "quantile:1"
+
+
+def test_extreme_explore_measures_at_once_unless_told_otherwise():
+    assert not flags.options(only("--decision_rule=extreme_explore")).delays_rewards
+    assert flags.options(only("--decision_rule=bayesian_extreme_explore", "--evaluation=delayed")).delays_rewards
+
+
 class TestPresets:
     def test_table_3_has_all_its_settings(self):
         settings = studies.load()["table3"].settings
@@ -43,6 +57,13 @@ class TestPresets:
                 counts[setting.table] += 1
         assert list(counts.values()) == [3, 9, 9, 3, 9]
         assert len({setting.name for setting in settings}) == len(settings) == 40
+
+    def test_epsilon_greedy_starts_at_figure_24_s_estimates(self):
+        started = {one.table: one.values.get("rule_initial_value") for one in studies.load()["table3"].settings}
+        assert {name for name, value in started.items() if value == 0.05} == {
+            "epsilon_greedy",
+            "epsilon_greedy_recency",
+        }
 
     @pytest.mark.parametrize("name", list(studies.load()))
     def test_every_setting_of_a_study_resolves_and_only_names_flags(self, name):

@@ -13,8 +13,18 @@ def test_an_increment_is_the_increase():
 
 
 def test_a_binary_reward_is_1_above_the_threshold_only():
-    np.testing.assert_array_equal(rewards.Reward("binary", 0.0)(0.65, AFTER), [0, 0, 1])
-    np.testing.assert_array_equal(rewards.Reward("binary", -0.1)(0.65, AFTER), [1, 1, 1])
+    np.testing.assert_array_equal(rewards.Reward("binary", 0.0)(0.65, AFTER, 0.0), [0, 0, 1])
+    np.testing.assert_array_equal(rewards.Reward("binary", -0.1)(0.65, AFTER, -0.1), [1, 1, 1])
+
+
+def test_a_threshold_is_its_number_or_the_quantile_of_the_increases_seen():
+    seen = np.array([np.nan, 0.04, -0.02, 0.01])
+    assert rewards.Reward("binary", 0.025).threshold_after(seen) == 0.025
+    assert rewards.Reward("binary", "quantile:0.5").threshold_after(seen) == pytest.approx(0.01)
+    # A quarter of the way from the lowest of three to the highest: half-way from the lowest to the middle one.
+    assert rewards.Reward("binary", "quantile:0.25").threshold_after(seen) == pytest.approx(-0.005)
+    assert rewards.Reward("binary", "quantile:1").threshold_after(seen) == pytest.approx(0.04)
+    assert rewards.Reward("binary", "quantile:1").threshold_after(seen[:1]) == 0
 
 
 def test_a_percentage_is_relative_to_what_is_compared_with():

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 DATA = ("--num_rows=1200", "--train_fraction=0.05", "--pretrain_epochs=0")
 SMALL = (*DATA, "--epochs_per_round=1", "--total_rounds=6")
 STUDY = run_mab_fl.STUDY
-RULE = ("--decision_rule=thompson", "--explore_probability=0.3")
+RULE = ("--decision_rule=thompson", "--explore_probability=0.3", "--threshold=quantile:0.5")
 
 
 def play(folder: pathlib.Path, *arguments: str) -> int:
@@ -128,7 +128,7 @@ def test_a_run_with_tuning_cannot_be_made_longer(tmp_path):
 
 
 def test_a_warm_start_begins_with_the_earlier_estimates(finished, tmp_path):
-    assert play(tmp_path, "--decision_rule=thompson", f"--warm_start={finished / 'run'}") == 0
+    assert play(tmp_path, *RULE, f"--warm_start={finished / 'run'}") == 0
     assert (table(tmp_path)[metrics.REWARD].isin([0, 1])).all()
 
 
