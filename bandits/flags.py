@@ -181,7 +181,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.integer(
         "init_clients",
         None,
-        "clients that it uses: the first ones; the bandits get the others",
+        "clients that it uses: the first ones; the bandits get the others (default: the task's; of a table a fifth)",
         low=1,
     )
     flags.integer("init_rounds", None, "its rounds", low=1)
@@ -189,7 +189,7 @@ def define(flags: cli.FlagSet) -> None:
         "init_server_optimizer",
         None,
         list(server_flags.HYPERPARAMETERS),
-        "its server optimizer; the study names only rates: SGD for EMNIST and Adam for Stack Overflow are our guess",
+        "its server optimizer; the study names only rates: SGD in EMNIST's presets is our guess",
     )
     flags.number("init_server_learning_rate", None, "its server learning rate")
     flags.number("init_client_learning_rate", None, "its client learning rate")
@@ -212,7 +212,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
     settings = settings.settled()
-    settings = settings.filled(task_defaults.of(settings.task_type))
+    has_initial = settings.scenario != "scratch" or bool(settings.initial_model_path)
+    settings = settings.filled(task_defaults.of(settings.task_type, has_initial=has_initial))
     settings = _resolve_model_aggregation(settings, bandit)
     if settings.variant == "reference_code" and _adapts(settings):
         settings = settings.filled({"clip_norm": _PUBLISHED_FIRST_CLIP_NORM})

@@ -18,7 +18,7 @@ class InitialTraining:
 
     Attributes:
       bandit: Policy and loss.
-      num_clients: Clients that it uses: the population's first ones.
+      num_clients: Clients that it uses: the population's first ones; None for a fifth of it, at least one.
       rewards: Key of `Task.rewards`.
       total_rounds: Its rounds.
       server_optimizer: The server's.
@@ -26,7 +26,7 @@ class InitialTraining:
     """
 
     bandit: BanditEntry
-    num_clients: int
+    num_clients: int | None
     rewards: str
     total_rounds: int
     server_optimizer: options.ServerOptimizer
@@ -156,11 +156,11 @@ def phases(chosen: BanditOptions, task: tasks.Task) -> list[Phase]:
     population = population_range(chosen.population, len(task.clients))
     found = []
     if initial := chosen.initial:
-        first, population = population[: initial.num_clients], population[initial.num_clients :]
+        count = initial.num_clients or max(1, len(population) // 5)
+        first, population = population[:count], population[count:]
         if not population:
             raise UsageError(
-                f"--init_clients={initial.num_clients} leaves none of the task's {len(task.clients)} clients to the "
-                "bandits."
+                f"--init_clients={count} leaves none of the task's {len(task.clients)} clients to the bandits."
             )
         found.append(
             Phase(

@@ -1,10 +1,13 @@
 """Tests of bandits.flags."""
 
+import dataclasses
+
 import pytest
 
 from bandits import flags, options, registry, run_federated
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
+from data.tasks.options import TaskOptions
 from optimization.study import cli, frame, server_flags
 from optimization.study.settings import Parameter
 
@@ -216,8 +219,8 @@ _STUDY = {
     "client_learning_rate": 0.1,
     "init_rounds": 100,
     "init_clients": 100,
-    "init_server_optimizer": "sgd",
-    "init_server_learning_rate": 0.5,
+    "init_server_optimizer": "adam",
+    "init_server_learning_rate": 0.005,
     "init_client_learning_rate": 0.5,
     "rounds_per_eval": 50,
     "rounds_per_checkpoint": 25,
@@ -234,8 +237,8 @@ _DIGITS = {
     "client_learning_rate": 0.1,
     "init_rounds": 50,
     "init_clients": 10,
-    "init_server_optimizer": "sgd",
-    "init_server_learning_rate": 1.0,
+    "init_server_optimizer": "adam",
+    "init_server_learning_rate": 0.01,
     "init_client_learning_rate": 0.1,
     "rounds_per_eval": 10,
     "rounds_per_checkpoint": 25,
@@ -474,6 +477,21 @@ def test_readings_reach_the_options():
         )
     )
     assert (chosen.half_sum, chosen.sigmoid, chosen.redraws_examples) == (False, True, True)
+
+
+def test_a_table_gives_a_fifth_of_its_clients_to_the_initial_training():
+    task = tasks_registry.load(TaskOptions("digits"))
+    chosen = flags.options(_resolve("--scenario=init"))
+    assert [len(phase.population) for phase in options.phases(chosen, task)] == [10, 50]
+    for clients, population, expected in (
+        (None, None, [12, 48]),
+        (None, "0-4", [1, 3]),
+        (None, "0-9", [1, 8]),
+        (3, "0-4", [3, 1]),
+    ):
+        initial = dataclasses.replace(chosen.initial, num_clients=clients)
+        planned = options.phases(dataclasses.replace(chosen, initial=initial, population=population), task)
+        assert [len(phase.population) for phase in planned] == expected
 
 
 # Help.

@@ -300,7 +300,8 @@ def definitions(*arguments: str):
 
 def test_the_initial_trainings_server_optimizer_takes_no_hyperparameter_of_the_bandits():
     moved = []
-    for process in definitions("--scenario=init", "--server_optimizer=sgd", "--server_sgd_momentum=0.9"):
+    initial = ("--scenario=init", "--init_server_optimizer=sgd", "--init_server_learning_rate=1")
+    for process in definitions(*initial, "--server_optimizer=sgd", "--server_sgd_momentum=0.9"):
         state, weights = process.server_optimizer.initialize((tf.TensorSpec(()),)), (tf.constant(0.0),)
         for _ in range(2):
             state, weights = process.server_optimizer.next(state, weights, (tf.constant(1.0),))
