@@ -144,7 +144,7 @@ class BanditRounds(runner.Rounds):
             self._process_of = lambda round_num: shared
         else:
             self._process_of = posterior_process.build(phase.posterior, self._definition, initial_weights, chosen.seed)
-        self.client_rewards: dict[str, list] = {}  # What the last evaluation gave of each client.
+        self.client_rewards: dict[str, Any] = {}  # What the last evaluation gave of each client.
         self._selected = None
         if not phase.selection.is_uniform:
             selector = phase.selection.build(clients.sizes(self._clients, phase.population), phase.cohorts.size)
@@ -250,7 +250,7 @@ class BanditRounds(runner.Rounds):
         count = len(held_out.examples.labels)
         if compared is not held_out:
             _, _, each = self._greedy(state, compared.examples)
-        self.client_rewards = compared.means(each)
+        self.client_rewards = {"held_out": compared is held_out, **compared.means(each)}
         rewards = np.array(self.client_rewards["rewards"])
         return {
             metrics.ACCURACY: right / count,

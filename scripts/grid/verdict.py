@@ -99,8 +99,9 @@ def _compared(
     if not any(one.is_judged for one in found):
         return words.ONE_SEED
     lines = [words.of(one) for one in found]
-    needed = [told for one in found if not one.is_told_apart and (told := words.found_by(one))]
-    return "\n".join([*lines, words.family(found), *needed[:1], words.what_intervals_are_over()])
+    lines.append(words.family(found))
+    lines += [f"{one.arm}: {told}" for one in found if not one.is_told_apart and (told := words.found_by(one))]
+    return "\n".join([*lines, words.what_intervals_are_over()])
 
 
 def _told_from_chance(

@@ -20,7 +20,7 @@ _HEADS = (
     "These seeds would find",
     "Seeds needed",
 )
-_CLIENTS, _VERDICT = "Held out, over clients", "Verdict"
+_CLIENTS, _VERDICT = "Greedy policy, over clients", "Verdict"
 
 
 class _Row(NamedTuple):
@@ -85,7 +85,7 @@ def _told(part: Part, rows: list[_Row], has_clients: bool) -> str:
             noise=any(row.arm.is_unpaired for row in rows),
         )
     )
-    told.append(words.what_intervals_are_over(has_clients=has_clients))
+    told.append(words.what_intervals_are_over(of_runs.evaluated(runs) if has_clients else ""))
     if left := len([arm for arm in part.arms if not arm.role]) - len(
         {row.arm for row in rows} | {r.reference for r in rows}
     ):

@@ -131,6 +131,11 @@ def over_clients(arm: Sequence[Run], reference: Sequence[Run]) -> "bootstrap.Int
     return bootstrap.over_clients([statistics.fmean(some) for some in differences.values()])
 
 
+def evaluated(found: Sequence[Run]) -> str:
+    """Returns whose rewards evaluations compare: `held-out` or `participating` clients."""
+    return "held-out" if all(run.client_rewards.get("held_out", True) for run in found) else "participating"
+
+
 def _rewards(run: Run) -> dict[str, float]:
     found = run.client_rewards
     return dict(zip(found.get("clients", ()), found.get("rewards", ()), strict=True))

@@ -90,15 +90,19 @@ def what_seeds_vary(*, partition: bool = False, initial_model: bool = True, nois
     return f"Seeds vary {', '.join(varied[:-1])} and {varied[-1]}."
 
 
-def what_intervals_are_over(*, has_clients: bool = False) -> str:
+def what_intervals_are_over(clients: str = "") -> str:
     """Returns what the intervals say, and what they do not.
 
     Args:
-      has_clients: Whether an interval over held-out clients stands beside them.
+      clients: Whose, if an interval over evaluated clients stands beside them: `held-out` or `participating`.
     """
-    other = "that over clients says what other clients would give" if has_clients else "not what other clients would"
-    joint = "; " if has_clients else ", "
-    return f"Intervals over seeds say what other seeds would give on this data{joint}{other}."
+    told = "Intervals over seeds say what other seeds would give on this data, not what other clients would"
+    if not clients:
+        return f"{told}."
+    return (
+        f"{told}; that over {clients} clients, of the greedy policy at the last evaluation, says what other clients "
+        "would earn with these seeds' models."
+    )
 
 
 def family(comparisons: Iterable[Comparison]) -> str:

@@ -76,6 +76,7 @@ def test_an_evaluation_compares_clients_by_the_reward_of_the_greedy_policy(finis
         outputs = model.forward(weights, task.normalise(examples.features))
         expected.append(float(np.mean(np.argmax(outputs, axis=1) == examples.labels)))
     np.testing.assert_allclose(found["rewards"], expected, atol=1e-12)
+    assert not found["held_out"]
     assert sorted(found["clients"]) == sorted(task.clients.client_ids)
     last = run.metrics.iloc[-1]
     assert last[metrics.WORST_TENTH] == pytest.approx(np.sort(expected)[:6].mean())

@@ -133,7 +133,11 @@ def _compared(tmp_path, *arguments) -> tuple[list[list[str]], str]:
         for seed in range(6):
             folder = tmp_path / bandit / f"seed_{seed}"
             _run(folder, [reward + noise[seed] + noise[seed - len(bandit) % 6] / 10], bandits_type=bandit, seed=seed)
-            evaluated = {"clients": ["a", "b", "c"], "rewards": [reward, reward + 0.25, reward - 0.25]}
+            evaluated = {
+                "held_out": False,
+                "clients": ["a", "b", "c"],
+                "rewards": [reward, reward + 0.25, reward - 0.25],
+            }
             (folder / "client_rewards.json").write_text(json.dumps(evaluated))
     _, page = _report(tmp_path, tmp_path, *arguments)
     return _tables(page)[1], page
@@ -150,7 +154,7 @@ def test_arms_are_compared_with_greedy_and_the_words_say_what_the_intervals_are_
     assert softmax[-1].endswith("the sign-flip test cannot reach 5% with 6 seeds and 2 arms")
     assert falcon[-1].startswith("not told apart from greedy")
     assert "adjusted by Holm for 2 arms." in page
-    assert "Intervals over seeds say what other seeds would give on this data; that over clients says" in page
+    assert "not what other clients would; that over participating clients, of the greedy policy" in page
 
 
 def test_the_reference_can_be_named(tmp_path):

@@ -57,8 +57,9 @@ def test_what_intervals_are_over():
     assert words.what_intervals_are_over() == (
         "Intervals over seeds say what other seeds would give on this data, not what other clients would."
     )
-    assert words.what_intervals_are_over(has_clients=True).endswith(
-        "; that over clients says what other clients would give."
+    assert words.what_intervals_are_over("held-out").endswith(
+        "; that over held-out clients, of the greedy policy at the last evaluation, says what other clients would earn "
+        "with these seeds' models."
     )
 
 
