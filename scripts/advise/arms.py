@@ -117,7 +117,7 @@ def _parameters(name: str, num_actions: int, width: float) -> dict[str, tuple[fl
     tried = {
         "epsilon": (0.02, 0.05, 0.1, 0.2),
         "temperature": tuple(one * width for one in (0.02, 0.05, 0.1, 0.2)),
-        "mu": tuple(sorted({float(least_mu), 3.0 * least_mu, max(100.0, least_mu)})),
+        "mu": tuple(sorted({float(least_mu), 3.0 * least_mu, 100.0, 300.0} - set(range(least_mu)))),
         "gamma": tuple(one / width for one in (100.0, 300.0, 1000.0, 3000.0)),
     }
     scale = {"temperature": width, "gamma": 1 / width}

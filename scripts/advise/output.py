@@ -43,6 +43,7 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
         minutes=planning.enough(session.full, session.pace),
         where=_where(where),
         command=command,
+        reward_width=data.reward_width,
     )
     values = {name: arm.reward for name, arm in found.often.items()}
     noisy = {sentences.noise_name(one): arm.reward for one, arm in found.noise if arm.reward}

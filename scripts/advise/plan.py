@@ -13,6 +13,7 @@ STRATEGIES = (GREEDY, "epsilon_greedy_unweight", "softmax", "falcon")
 SEARCH, COMPARE, CONFIRM, FREQUENT, NOISE = "search", "compare", "confirm", "frequent", "noise"
 STAGES = (SEARCH, COMPARE, CONFIRM, FREQUENT, NOISE)
 FACTOR = 2
+MEASURED = 2  # Strategies by which the pace is measured.
 _LEAST_DEPLOYMENTS = 2
 _SPARE = 1.1  # What takes longer than it was measured to.
 
@@ -122,8 +123,10 @@ class Plan:
             ),
             NOISE: (self.epsilons + 1, self.noise_seeds if self.epsilons else 0),  # One is clipped alone.
         }[stage]
-        is_compiled = stage == CONFIRM or (stage == COMPARE and self.points > 1)
-        return Work(0 if is_compiled or not seeds else points, points * seeds, points * seeds * self.rounds)
+        # Searches have compiled what is compared, and the measurement the defaults of two strategies.
+        compiled = points if stage == CONFIRM or self.points > 1 else min(points, MEASURED)
+        new = points if stage in (FREQUENT, NOISE) else points - compiled
+        return Work(new if seeds else 0, points * seeds, points * seeds * self.rounds)
 
     def _search(self) -> Work:
         if self.points < 2:
@@ -192,7 +195,8 @@ def fitted(full: Plan, pace: Pace, seconds: float, left: Sequence[str] = STAGES)
       left: The stages that are not played yet; what others played stays.
 
     Returns:
-      The plan; where not even the smallest one fits, runs have fewer rounds, one at least.
+      The plan. Where not even the smallest one fits, runs have fewer rounds; but no fewer than take as long as what
+      is beside them, such as the start of a run, and so the plan can take longer.
     """
     plan = full
     for step in _LADDER:
@@ -202,9 +206,11 @@ def fitted(full: Plan, pace: Pace, seconds: float, left: Sequence[str] = STAGES)
     if plan.seconds(pace, left) <= seconds or SEARCH not in left:
         return plan
     work = plan.work(COMPARE)
-    spare = seconds / _SPARE - work.points * pace.point_seconds - work.runs * pace.run_seconds / pace.workers
-    affordable = math.floor(spare * pace.workers / (work.runs * pace.round_seconds))
-    return dataclasses.replace(plan, rounds=min(plan.rounds, max(1, affordable)))
+    beside = work.points * pace.point_seconds + work.runs * pace.run_seconds / pace.workers
+    a_round = work.runs * pace.round_seconds / pace.workers
+    # Rounds that take less time than what is beside them would be cut for nothing.
+    rounds = max((seconds / _SPARE - beside) / a_round, beside / a_round, 1)
+    return dataclasses.replace(plan, rounds=min(plan.rounds, math.floor(rounds)))
 
 
 def _without(plan: Plan, step: Mapping[str, Any]) -> Plan:

@@ -41,6 +41,7 @@ class Context:
       minutes: Minutes that whole runs need.
       where: Where the guarantees hold, in words.
       command: The command to paste; empty for none.
+      reward_width: Between the smallest and the largest reward.
     """
 
     found: Advice
@@ -49,6 +50,7 @@ class Context:
     minutes: int
     where: str
     command: str
+    reward_width: float = math.inf
 
 
 def write(context: Context) -> dict[str, str]:
@@ -74,7 +76,7 @@ def exploration(context: Context) -> str:
     earns = f"{best} earns {_number(one.mean)} on average {_over(context)}, {lead}"
     if verdict.recommended is None:
         stand = verdict.stands[one.arm]
-        told = [f"Cannot be told: no strategy is told above chance {_over(context)}", *_found_by(stand.chance)]
+        told = [f"Cannot be told: no strategy is told above chance {_over(context)}", *_found_by(stand.chance, context)]
     elif not one.is_judged:
         told = [f"Cannot be told: {'; '.join(one.notes) or words.seeds(one.pairs)}. {_capital(earns)}"]
     elif verdict.pays:
@@ -84,8 +86,11 @@ def exploration(context: Context) -> str:
     else:
         told = [
             f"Exploration was not shown to pay: of the strategies that explore, the best, {earns}",
-            *_found_by(one),
+            *_found_by(one, context),
         ]
+    others = [arms.NAMES[name] for name, other in verdict.against_greedy.items() if other.loses]
+    if others and not verdict.costs:
+        told.append(f"Told below greedy: {', '.join(others)}")
     told += [*_confirmation(found), *_place(found), *_model(found), *_lost(found)]
     return " ".join(f"{text.rstrip('.')}." for text in told)
 
@@ -178,7 +183,18 @@ def strategy(context: Context) -> str:
         why = "the simplest, and no strategy that explores is told above it"
     values = ", ".join(f"{flag.removeprefix('bandits_').replace('_', ' ')} {value}" for flag, value in arm.point)
     notes = "".join(f" {_capital(note)}." for note in arm.notes)
-    return f"{_capital(arms.NAMES[name])}, {why}: {values}.{notes} To play it: {context.command}"
+    return (
+        f"{_capital(arms.NAMES[name])}, {why}: {values}.{_constant(found, name)}{notes} To play it: {context.command}"
+    )
+
+
+def _constant(found: Advice, name: str) -> str:
+    """Returns what is to say where always choosing one action may earn as much; empty where it earns less."""
+    one = found.verdict.stands[name].constant if name in found.verdict.stands else None
+    if one is None or one.wins:
+        return ""
+    told = "would earn more" if one.loses else "is not told from it"
+    return f" But always choosing the same, best action {told}: {_number(one.reference_mean)}."
 
 
 def frequency(context: Context) -> str:
@@ -280,8 +296,13 @@ def noise_name(one: Mapping[str, Any]) -> str:
     return f"epsilon {one['target_epsilon']:g}" if "target_epsilon" in one else NO_NOISE
 
 
-def _found_by(one: Comparison | None) -> list[str]:
-    return [told] if one and (told := words.found_by(one)) else []
+def _found_by(one: Comparison | None, context: Context) -> list[str]:
+    """Returns what so many seeds could have found."""
+    if one is None or not (told := words.found_by(one)):
+        return []
+    if one.detectable > context.reward_width:
+        return [f"{words.seeds(one.pairs).capitalize()} would find no difference that rewards can have"]
+    return [told]
 
 
 def _over(context: Context) -> str:
@@ -297,11 +318,16 @@ def _sure(one: Comparison) -> str:
 
 
 def _amount(one: Comparison) -> str:
-    return f"{_number(abs(one.difference))} {'more' if one.difference >= 0 else 'less'}"
+    return f"{_difference(one.difference)} {'more' if one.difference >= 0 else 'less'}"
 
 
 def _signed(value: float) -> str:
     return f"{value:+.3f}" if abs(value) < 10 else f"{value:+.4g}"
+
+
+def _difference(value: float) -> str:
+    """Returns a difference without its sign: a small one as more than 0.000."""
+    return f"{abs(value):.1g}" if 0 < abs(value) < 0.0005 else _number(abs(value))
 
 
 def _number(value: float) -> str:

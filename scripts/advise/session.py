@@ -131,7 +131,7 @@ class Session:
         self._progress.begin("Measuring a round", 0.0, 0.0, 0.0, 1)
         first, second = (
             arms.runs(self.base, name, spaces[name].first, arms.TUNING_SEED, self._workers)
-            for name in self.full.strategies[:2]
+            for name in self.full.strategies[: planning.MEASURED]
         )
         rounds = min(_MEASURED_ROUNDS, self.full.rounds)
         self._timed(first, rounds)  # It waits for TensorFlow Federated to be imported.

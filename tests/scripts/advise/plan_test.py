@@ -35,7 +35,7 @@ def test_each_stage_plays_its_arms_on_its_seeds():
     assert dataclasses.replace(FULL, often=0).work(FREQUENT) == (0, 0, 0)
     assert dataclasses.replace(FULL, epsilons=0).work(NOISE) == (0, 0, 0)
     assert dataclasses.replace(FULL, points=1).work(SEARCH) == (0, 0, 0)
-    assert dataclasses.replace(FULL, points=1).work(COMPARE) == (6, 48, 4800)
+    assert dataclasses.replace(FULL, points=1).work(COMPARE) == (4, 48, 4800)
 
 
 def test_runs_share_the_workers_and_each_worker_compiles_each_point():
@@ -79,9 +79,11 @@ def test_where_runs_are_too_long_they_are_cut_and_the_time_for_whole_ones_is_tol
     assert len(planning.fitted(FULL, pace, 60 * enough).strategies) == 4
 
 
-def test_the_least_that_is_played_is_one_round():
-    pace = Pace(round_seconds=1000.0, run_seconds=3.0, point_seconds=10.0, workers=2)
-    assert planning.fitted(FULL, pace, 1.0).rounds == 1
+def test_rounds_are_not_cut_to_less_than_what_is_beside_them():
+    slow = Pace(round_seconds=1000.0, run_seconds=3.0, point_seconds=10.0, workers=2)
+    assert planning.fitted(FULL, slow, 1.0).rounds == 1
+    quick = Pace(round_seconds=0.1, run_seconds=3.0, point_seconds=10.0, workers=2)
+    assert planning.fitted(FULL, quick, 1.0).rounds == 30  # As long as the start of a run, of two compiled arms.
 
 
 def test_what_was_played_stays_as_it_was():

@@ -92,6 +92,30 @@ def test_exploration_costs_where_all_of_it_is_told_below_greedy():
     assert found.verdict.recommended == GREEDY
 
 
+@pytest.mark.parametrize(
+    ("constant", "told"), [(0.99, "would earn more: 0.990."), (0.6, "is not told from it: 0.600.")]
+)
+def test_a_recommendation_that_one_action_would_beat_says_so(constant, told):
+    found = _found(_better())
+    found.verdict = findings.verdict(found.arms, 0.1, constant)
+    assert f"But always choosing the same, best action {told}" in sentences.strategy(_context(found))
+
+
+def test_what_is_told_below_greedy_is_named_beside_a_best_that_is_not():
+    worse = {seed: value + 0.01 * (-1) ** seed for seed, value in _values(0.40).items()}
+    alike = {seed: value + 0.0001 * (seed % 3) for seed, value in _values(0.50).items()}
+    found = _found({GREEDY: _values(0.50), SOFTMAX: alike, "falcon": worse, CHANCE: _values(0.10)})
+    told = sentences.exploration(_context(found))
+    assert "0.0001 more than greedy" in told
+    assert " Told below greedy: FALCON." in told
+
+
+def test_where_seeds_could_tell_nothing_this_is_said():
+    found = _found({GREEDY: {2000: 0.5, 2001: 0.9}, SOFTMAX: {2000: 0.52, 2001: 0.49}, CHANCE: {2000: 0.5, 2001: 0.4}})
+    told = sentences.exploration(_context(found, reward_width=1.0))
+    assert "2 seeds would find no difference that rewards can have." in told
+
+
 def test_nothing_is_recommended_that_is_not_told_above_chance():
     noise = np.random.default_rng(0).normal(0.1, 0.01, (3, 8))
     values = dict(zip((GREEDY, SOFTMAX, CHANCE), noise, strict=True))
