@@ -20,6 +20,7 @@ import pytest
 
 from bandits import studies
 from optimization.study import cli
+from scripts.reproduce import page
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -246,3 +247,9 @@ def test_the_readmes_commands_run_as_they_stand_from_top_to_bottom(checkout):
     assert played >= 4
     pictures = re.findall(r"--output=(\S+)", "".join(_blocks(README, "sh")))
     assert [name for name in pictures if not (checkout / name).stat().st_size] == []
+
+
+def test_the_page_of_results_is_what_the_records_give():
+    """After a change of records or claims: ./scripts/python -m scripts.reproduce --page=docs/results.md"""
+    path = ROOT / "docs" / "results.md"
+    assert path.read_text(encoding="utf-8") == page.made(path.parent / "evidence")

@@ -8,6 +8,7 @@ import dataclasses
 import os
 import pathlib
 import sys
+from collections.abc import Sequence
 
 from bandits import studies
 from data.errors import UsageError
@@ -15,7 +16,8 @@ from optimization.study import cli, files
 from scripts import runs
 from scripts.grid import command as grid
 from scripts.grid import players
-from scripts.reproduce import pictures, playing, results, texts
+from scripts.grid.plan import Run
+from scripts.reproduce import estimate, judging, page, pictures, playing, records, results, scoreboard, texts
 from scripts.reproduce.plan import Figure
 from scripts.reproduce.results import Found
 
@@ -40,16 +42,32 @@ def define() -> cli.FlagSet:
     flags.choice("scale", texts.PAPER, texts.SCALES, "how much is run")
     flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1)
 
-    players.define(flags)
+    flags.switch("estimate", False, "play a few rounds of each task, print how long all takes, and end")
+    flags.switch("report_only", False, "play nothing: report what is finished, also while another process plays")
+
+    players.define(flags, slurm_script="write a job array for Slurm, and run nothing")
 
     flags.group("Output")
+    flags.path("records", None, "folder in which a small file of numbers a figure is kept, such as docs/evidence")
+    flags.path("page", None, "page to make of the records beside it, in the folder evidence; plays nothing")
     flags.path("root_output_dir", "runs", "folder of all output")
     flags.folder("experiment_name", "name of this output's folder (default: reproduce_SCALE)")
     return flags
 
 
-def report(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> None:
+def report(
+    figure: Figure, found: dict[str, Found], folder: pathlib.Path, kept: pathlib.Path | None = None
+) -> list[scoreboard.Line]:
     """Writes and prints what a figure's runs gave.
+
+    Args:
+      figure: The figure.
+      found: What each arm gave.
+      folder: Where it is written.
+      kept: Folder of records that are kept, if any: pages are made of them.
+
+    Returns:
+      The figure's lines of the scoreboard.
 
     Raises:
       UsageError: If a run lacks what is measured.
@@ -62,22 +80,27 @@ def report(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> Non
         print(results.stand_in(figure))
     if not found:
         print("No run is finished: nothing is drawn.")
-        return
-    rows = results.values(figure, found)
-    verdicts = results.check(figure, rows)
-    print(results.text(rows, verdicts))
+        return scoreboard.lines(figure, [])
+    table = records.of(figure, found)
+    records.write(table, folder / f"{figure.name}_records.csv")
+    if kept:
+        records.write(table, records.path_of(figure, kept))
+    rows = records.values(figure, table)
+    verdicts = judging.check(figure, rows)
+    print(scoreboard.text(figure, rows, verdicts))
     stem = str(folder / figure.name)
-    table = results.table(rows).assign(data=figure.stand_in or "the text's")
-    files.replace(pathlib.Path(f"{stem}.csv"), table.to_csv(index=False, float_format="%.6g").encode())
-    orderings = [(one.claim.place, one.claim.says, one.status, one.why) for one in verdicts]
-    checked = pd.DataFrame(orderings, columns=["source", "ordering", "status", "ours"])
-    files.replace(pathlib.Path(f"{stem}_orderings.csv"), checked.to_csv(index=False).encode())
+    values = scoreboard.values_table(figure, rows).assign(data=figure.stand_in or "the text's")
+    files.replace(pathlib.Path(f"{stem}.csv"), values.to_csv(index=False, float_format="%.6g").encode())
+    claims = [(one.claim.place, one.claim.says, one.status, one.why, one.seeds) for one in verdicts]
+    checked = pd.DataFrame(claims, columns=["source", "claim", "verdict", "ours", "seeds"])
+    files.replace(pathlib.Path(f"{stem}_claims.csv"), checked.to_csv(index=False).encode())
     outputs = [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")]
     pictures.draw(figure, found, rows, verdicts, outputs)
     own = _own_figures(figure, found, folder)
     print(f"Written to {folder}: {', '.join(path.name for path in sorted(folder.iterdir()) if path.is_file())}")
     if own:
         print(f"The study's own figures beside: {own}")
+    return scoreboard.lines(figure, rows)
 
 
 def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> str:
@@ -119,27 +142,80 @@ def program(settings: cli.Settings) -> int:
         print(texts.listing())
         return 0
     settings = settings.settled()
+    if settings.page:
+        return write_page(settings)
     if not settings.figure:
         raise UsageError("--figure names nothing: give names, or all; --list prints them.")
+    if settings.report_only and settings.executor == "slurm_script":
+        raise UsageError("--report_only plays nothing: leave --executor out.")
     chosen = texts.choose(settings.figure, settings.scale)
     cores = len(os.sched_getaffinity(0))
-    cores = cores if settings.ray_address else max(1, cores // settings.workers)
-    base = (f"--max_concurrent_threads={cores}",)
-    name = settings.experiment_name or f"reproduce_{settings.scale}"
-    folder = pathlib.Path(settings.root_output_dir) / name
+    if settings.executor != "slurm_script" and not settings.ray_address:
+        cores = max(1, cores // settings.workers)
+    folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}")
     for figure in chosen:  # A mistake is told before anything is played.
         figure.check()
-    failed = []
+    if settings.report_only:
+        return _reproduce(settings, chosen, folder, cores, None)
     with grid.claim(folder, studies.STUDIES[chosen[0].binary]):
+        if settings.executor == "slurm_script":
+            return _write_script(settings, chosen, folder, cores)
         team = players.build(settings, cores)
         with players.playing(team, folder):
-            for figure in chosen:
-                found, errors = playing.play(figure, settings.repeat or figure.repeat, base, folder / "runs", team)
-                failed += [f"{figure.name}: {error}" for error in errors]
-                try:
-                    report(figure, found, folder / figure.name)
-                except UsageError as error:
-                    failed.append(f"{figure.name}: {error}")
+            if settings.estimate or settings.scale == texts.PAPER:
+                print(estimate.told(chosen, settings.repeat, _base(cores), folder, team, settings.workers), flush=True)
+            if settings.estimate:
+                return 0
+            return _reproduce(settings, chosen, folder, cores, team)
+
+
+def _base(cores: int) -> tuple[str, ...]:
+    return (f"--max_concurrent_threads={cores}",)
+
+
+def _reproduce(
+    settings: cli.Settings, chosen: Sequence[Figure], folder: pathlib.Path, cores: int, team: players.Team | None
+) -> int:
+    """Plays and reports figures; returns the exit status."""
+    failed, lines = [], []
+    kept = pathlib.Path(settings.records) if settings.records else None
+    for figure in chosen:
+        played = playing.play(figure, settings.repeat or figure.repeat, _base(cores), folder / "runs", team)
+        failed += [f"{figure.name}: {error}" for error in played.errors]
+        try:
+            lines += report(figure, played.found, folder / figure.name, kept)
+        except UsageError as error:
+            failed.append(f"{figure.name}: {error}")
+        if played.left:
+            print(f"{len(played.left)} runs of {figure.name} are not finished.")
+    files.replace(folder / "scoreboard.csv", scoreboard.table(lines).to_csv(index=False).encode())
+    print(f"\nScoreboard, in {folder / 'scoreboard.csv'}:\n{scoreboard.summary(lines)}")
     if failed:
         print(f"\n{len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _write_script(settings: cli.Settings, chosen: Sequence[Figure], folder: pathlib.Path, cores: int) -> int:
+    """Writes the job array of what can be played now; returns the exit status."""
+    left: dict[str, Run] = {}
+    for figure in chosen:
+        played = playing.play(figure, settings.repeat or figure.repeat, _base(cores), folder / "runs", None)
+        left |= {run.name: run for run in played.left}
+    if not left:
+        print("All runs are finished: --report_only, without --executor, reports them.")
+        return 0
+    script = players.write_slurm_script(folder, [run.job(folder / "runs") for run in left.values()], cores)
+    print(f"{len(left)} runs in {script}. When they are done, the same command writes those that a search has picked.")
+    return 0
+
+
+def write_page(settings: cli.Settings) -> int:
+    """Writes the page of all records; returns the exit status."""
+    for name in ("figure", "report_only", "estimate", "repeat", "records"):
+        if settings.get(name):
+            raise UsageError(f"--page is made of all records, and plays nothing: leave --{name} out.")
+    path = pathlib.Path(settings.page)
+    files.check_output("page", path, (".md",))
+    files.replace(path, page.made(path.parent / "evidence").encode())
+    print(f"Written: {path}")
+    return 0

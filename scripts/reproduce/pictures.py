@@ -9,8 +9,9 @@ import numpy as np
 
 from optimization.study import files
 from scripts import runs
+from scripts.reproduce.judging import Verdict
 from scripts.reproduce.plan import Arm, Figure
-from scripts.reproduce.results import Found, Value, Verdict, stand_in
+from scripts.reproduce.results import Found, Value, stand_in
 from scripts.verdicts import of_runs
 
 _PANEL = (4.6, 3.2)  # Inches.
@@ -33,8 +34,8 @@ def draw(
     Args:
       figure: The figure.
       found: What each arm gave.
-      rows: Of `values`.
-      verdicts: Of `check`.
+      rows: Its numbers.
+      verdicts: On its claims.
       outputs: Pictures to write.
     """
     import matplotlib
@@ -113,9 +114,12 @@ def _draw_curves(
 def _draw_values(plot, own: Sequence[Value], name: str) -> None:
     places = range(len(own))
     ours = [row.mean if math.isfinite(row.mean) else math.nan for row in own]
-    deviations = [row.deviation if math.isfinite(row.deviation) else 0.0 for row in own]
+    halves = [row.interval.high - row.interval.mean for row in own]
+    halves = [half if math.isfinite(half) else 0.0 for half in halves]
     theirs = [row.published.value if row.published else math.nan for row in own]
-    plot.errorbar(ours, places, xerr=deviations, fmt="o", color=runs.COLOURS[0], label="ours", capsize=2, markersize=5)
+    plot.errorbar(
+        ours, places, xerr=halves, fmt="o", color=runs.COLOURS[0], label="ours, 95% interval", capsize=2, markersize=5
+    )
     if np.isfinite(theirs).any():
         plot.plot(theirs, places, "D", color=runs.COLOURS[1], label="published", fillstyle="none", markersize=7)
     finite = [value for value in (*ours, *theirs) if math.isfinite(value)]

@@ -166,7 +166,11 @@ class Figure:
         Raises:
           UsageError: If an arm's flags are not sound; it names the figure and arm.
         """
-        return {arm.label: self._runs(arm, range(repeat), base, folder) for arm in self.arms}
+        return {arm.label: self.runs_of(arm, repeat, base, folder) for arm in self.arms}
+
+    def runs_of(self, arm: Arm, repeat: int, base: Sequence[str], folder: pathlib.Path) -> list[grid_plan.Run]:
+        """Returns the runs of one arm; see `runs`."""
+        return self._runs(arm, range(repeat), base, folder)
 
     def check(self) -> None:
         """Checks the flags of each arm, of a search only one point: all of them take minutes.

@@ -1,13 +1,14 @@
 """Plays a figure's runs: those of searches on tuning seeds first, then all arms on the seeds that are reported."""
 
 import contextlib
+import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
 
 from bandits import studies
 from data.errors import UsageError
 from scripts import runs
-from scripts.grid import players
+from scripts.grid import player, players
 from scripts.grid import results as grid_results
 from scripts.grid.plan import Run
 from scripts.grid.sweep import Sweep
@@ -18,9 +19,38 @@ from scripts.reproduce.results import Found
 _ENDED = (grid_results.FINISHED, grid_results.DIVERGED)
 
 
-def play(
-    figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path, team: players.Team
-) -> tuple[dict[str, Found], list[str]]:
+@dataclasses.dataclass(frozen=True)
+class Played:
+    """What became of a figure's runs.
+
+    Attributes:
+      found: What each arm gave, without arms of which no run is finished.
+      errors: A line for each run that failed.
+      left: Runs that are not finished and could be played now.
+    """
+
+    found: dict[str, Found]
+    errors: list[str]
+    left: list[Run]
+
+
+class _Nobody:
+    """A team that plays nothing."""
+
+    def submit(self, job: player.Job) -> None:
+        pass
+
+    def wait(self, seconds: float | None = None) -> None:
+        return None
+
+    def stop(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def play(figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path, team: players.Team | None) -> Played:
     """Plays what is missing of a figure.
 
     Args:
@@ -28,17 +58,17 @@ def play(
       repeat: Seeds.
       base: Flags that all runs share.
       folder: Folder of all runs.
-      team: Who plays them.
-
-    Returns:
-      (what each arm gave, without arms of which no run is finished; a line for each run that failed)
+      team: Who plays them; None to play nothing, and take what is finished.
     """
     first = figure.runs(repeat, base, folder)
     metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
+    order = _order(figure)
     errors: dict[str, str] = {}
     found: dict[str, Found] = {}
-    with contextlib.closing(Sweep(folder, team, metric, smallest=metric.better == "down")) as sweep:
-        sweep.play(_once(first))
+    sweep = Sweep(folder, team or _Nobody(), metric, smallest=metric.better == "down")
+    with contextlib.closing(sweep):
+        play_all = sweep.play if team else sweep.submit
+        play_all(_once(first, order))
         reported, points = {}, {}
         for arm in figure.arms:
             if not arm.is_searched:
@@ -50,8 +80,8 @@ def play(
             except UsageError as error:
                 errors[arm.label] = f"{arm.label}: {error}"
             except LookupError:
-                pass  # Its runs failed, and are told.
-        sweep.play(_once(reported))
+                pass  # Its runs failed, and are told; or they are left.
+        play_all(_once(reported, order))
     label_of = {run.name: label for group in (first, reported) for label, some in group.items() for run in some}
     for name, outcome in sweep.outcomes.items():
         if outcome.status == grid_results.FAILED:
@@ -64,20 +94,29 @@ def play(
                 found[label] = _found(figure, finished, points.get(label), folder)
         except UsageError as error:
             errors[label] = f"{label}: {error}"
-    return found, list(errors.values())
+    left = [outcome.run for outcome in sweep.outcomes.values() if outcome.status == grid_results.UNFINISHED]
+    return Played(found, list(errors.values()), left)
 
 
-def _once(by_arm: Mapping[str, Sequence[Run]]) -> list[Run]:
-    return list({run.name: run for some in by_arm.values() for run in some}.values())
+def _order(figure: Figure) -> list[str]:
+    """Returns the arms' labels as they are played: what is compared, which the first axis has, close together."""
+    seconds = list(dict.fromkeys(arm.words[1:] for arm in figure.arms))
+    return [arm.label for arm in sorted(figure.arms, key=lambda arm: seconds.index(arm.words[1:]))]
+
+
+def _once(by_arm: Mapping[str, Sequence[Run]], order: Sequence[str]) -> list[Run]:
+    return list({run.name: run for label in order for run in by_arm.get(label, ())}.values())
 
 
 def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path) -> Run:
     """Returns a run of the best point of a search, by the figure's first measure, its mean over the tuning seeds.
 
     Raises:
-      LookupError: If no run is finished.
+      LookupError: If no run is finished, or one is still to be played.
       UsageError: If a finished run's files are damaged.
     """
+    if any(sweep.outcomes[run.name].status == grid_results.UNFINISHED for run in some):
+        raise LookupError
     points: dict[str, list[Run]] = {}
     for run in some:
         if sweep.outcomes[run.name].status == grid_results.FINISHED:

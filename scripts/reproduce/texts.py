@@ -198,7 +198,9 @@ def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
     known = presets.load(studies.load(studies.STUDIES[table["binary"]]).presets)
     place = table["about"].partition(":")[0]
     for label, flags in table["arms"][0].items():
-        preset = known[re.findall(r"--preset=(\S+)", flags)[0]]
+        preset = known.get("".join(re.findall(r"--preset=(\S+)", flags)))
+        if preset is None:
+            continue
         for flag in table["searched"]:
             if flag in preset.values and not (label != _INIT and flag.startswith("init_")):
                 yield Published(label, flag, float(preset.values[flag]), place)

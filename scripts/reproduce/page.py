@@ -1,0 +1,207 @@
+"""The page of what was found, made of the records alone: sentences of the studies, tables, and the scoreboard."""
+
+import dataclasses
+import pathlib
+import string
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from scripts.reproduce import judging, records, scoreboard, texts
+from scripts.reproduce.plan import Arm, Figure
+from scripts.reproduce.results import Value
+from scripts.reproduce.scoreboard import Line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_HEAD, _EARLIER = (pathlib.Path(__file__).with_name(name) for name in ("page_head.md", "page_earlier.md"))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Played:
+    """A figure and its records.
+
+    Attributes:
+      figure: The figure.
+      table: Its records; None if there are none.
+      rows: Its numbers.
+      lines: Its lines of the scoreboard.
+    """
+
+    figure: Figure
+    table: "pd.DataFrame | None"
+    rows: Sequence[Value]
+    lines: Sequence[Line]
+
+
+def made(folder: pathlib.Path) -> str:
+    """Returns the page.
+
+    Args:
+      folder: Folder of the records; pictures that lie beside a figure's records are shown.
+
+    Raises:
+      UsageError: If a file holds no records.
+    """
+    played = [_read(figure, folder) for figure in texts.load(texts.PAPER).values()]
+    small = [_read(figure, folder) for figure in texts.load(texts.SMALL).values()]
+    own = [one for one in played if one.figure.own]
+    of_texts = _chosen([one for one in played if not one.figure.own], small)
+    words = "\n".join(f"- **{word}**: {meaning}." for word, meaning in scoreboard.notes().items())
+    head = string.Template(_HEAD.read_text(encoding="utf-8")).substitute(words=words)
+    parts = [head, "## For who decides on an application\n"]
+    parts += [_figure(one, folder) for one in own if one.table is not None]
+    missing = [f"- {one.figure.about}" for one in own if one.table is None]
+    if missing:
+        parts.append("### Not played yet\n\n" + "\n".join(missing) + "\n")
+    parts.append("## The five texts\n")
+    parts.append(_summary(of_texts))
+    by_text: dict[str, list[_Played]] = {}
+    for one in of_texts:
+        by_text.setdefault(one.figure.text, []).append(one)
+    parts += [_text(name, some) for name, some in by_text.items()]
+    return "\n".join([*parts, _EARLIER.read_text(encoding="utf-8")])
+
+
+def _read(figure: Figure, folder: pathlib.Path) -> _Played:
+    table = records.read(records.path_of(figure, folder))
+    rows = [] if table is None else records.values(figure, table)
+    return _Played(figure, table, rows, scoreboard.lines(figure, rows))
+
+
+def _chosen(paper: Sequence[_Played], small: Sequence[_Played]) -> list[_Played]:
+    """Returns each figure at the scales at which it was played; where at none, at the small one."""
+    by_name = {one.figure.name: one for one in small}
+    found = []
+    for one in paper:
+        other = by_name[one.figure.name]
+        found += [each for each in (one, other) if each.table is not None] or [other]
+    return found
+
+
+def _figure(one: _Played, folder: pathlib.Path) -> str:
+    """Returns the part of one of this project's figures."""
+    figure, table = one.figure, one.table
+    assert table is not None
+    parts = [f"### {figure.about}\n", _about(one), _numbers(one)]
+    picture = records.path_of(figure, folder).with_suffix(".png")
+    if picture.exists():
+        parts.append(f"![{figure.about}]({folder.name}/{figure.scale}/{picture.name})\n")
+    told = [line for line in one.lines if line.status != judging.NOT_PLAYED]
+    rows = [[f"{line.says} ({line.place})", f"**{line.status}**", line.ours, line.means] for line in told]
+    head = ["the study", "we find", "our numbers", "for you"]
+    if not any(line.means for line in told):
+        head, rows = head[:-1], [row[:-1] for row in rows]
+    if told:
+        parts.append(_table(head, rows))
+    if left := len(one.lines) - len(told):
+        parts.append(f"{_counted(left, 'sentence')} more cannot be asked of what is played so far.\n")
+    return "\n".join(parts)
+
+
+def _about(one: _Played) -> str:
+    """Returns what was played, on what."""
+    figure, table = one.figure, one.table
+    assert table is not None
+    seeds = sorted(set(table["seed"].astype(int)))
+    missing = [arm.label for arm in figure.arms if arm.label not in set(table["arm"])]
+    few = [f"{label} ({count})" for label, count in table["arm"].value_counts(sort=False).items() if count < len(seeds)]
+    data = figure.stand_in or "the text's data"
+    told = [
+        f"{data}; {_counted(len(seeds), 'seed')} ({_range(seeds)}), "
+        f"{_range(sorted(set(table['rounds'].astype(int))))} rounds",
+        f"played on {', '.join(records.told([table], 'machine'))}, at {', '.join(records.told([table], 'commit'))}",
+    ]
+    lines = [f"{'; '.join(told)}.\n"]
+    if missing:
+        lines.append(f"**Not played yet:** {', '.join(missing)}.\n")
+    if few:
+        lines.append(f"**Fewer seeds yet:** {', '.join(few)}.\n")
+    return "\n".join([*lines, f"```sh\n{scoreboard.command(figure)}\n```\n"])
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"
+
+
+def _range(values: Sequence[int]) -> str:
+    if len(values) > 2 and values == list(range(values[0], values[-1] + 1)):
+        return f"{values[0]} to {values[-1]}"
+    return ", ".join(map(str, values))
+
+
+def _numbers(one: _Played) -> str:
+    """Returns the table of an own figure: each arm's measures, and their differences to the reference."""
+    figure = one.figure
+    known = {(row.arm, row.measure): row for row in one.rows}
+    names = [measure.name for measure in figure.measures]
+    picked = [flag for flag in figure.searched if any((arm.label, flag) in known for arm in figure.arms)]
+    head = ["", *(name.replace("_", " ") for name in names)]
+    head += [f"{name.replace('_', ' ')} minus {figure.reference}'s" for name in names if figure.reference]
+    rows = []
+    for arm in figure.arms:
+        if (arm.label, names[0]) not in known:
+            continue
+        cells = [judging.interval_words(known[arm.label, name].interval) for name in names]
+        other = _reference(figure, arm)
+        for name in names if figure.reference else ():
+            second = known.get((other, name)) if other else None
+            cells.append(judging.minus(known[arm.label, name], second) if second else "")
+        cells += [_picked(known.get((arm.label, flag))) for flag in picked]
+        rows.append((arm.label, *cells))
+    return _table([*head, *(flag.replace("_", " ") for flag in picked)], rows)
+
+
+def _picked(value: Value | None) -> str:
+    return "" if value is None else f"{value.mean:g}"
+
+
+def _reference(figure: Figure, arm: Arm) -> str | None:
+    """Returns the arm that an arm is compared with: the reference with the same words of the other axes."""
+    if figure.reference is None or not arm.is_drawn or arm.words[0] == figure.reference:
+        return None
+    return ", ".join((figure.reference, *arm.words[1:]))
+
+
+def _summary(some: Sequence[_Played]) -> str:
+    by_text: dict[str, list[Line]] = {}
+    for one in some:
+        by_text.setdefault(one.figure.text, []).extend(one.lines)
+    rows = [(text, *map(str, scoreboard.counts(lines).values())) for text, lines in by_text.items()]
+    everything = [line for one in some for line in one.lines]
+    rows.append(("all", *map(str, scoreboard.counts(everything).values())))
+    commands = (
+        "The scoreboard of their claims and numbers. Most figures were played at the small scale: on stand-in data, in "
+        "minutes.\n\n```sh\n./scripts/python -m scripts.reproduce --figure=all --scale=small --repeat=8 "
+        "--records=docs/evidence\n```\n"
+    )
+    told = scoreboard.by_chance(everything)
+    return "\n".join([commands, _table(["", *judging.STATUSES], rows), *([told + "\n"] if told else [])])
+
+
+def _text(name: str, some: Sequence[_Played]) -> str:
+    """Returns the part of a text."""
+    parts = [f"### {name}\n"]
+    for one in some:
+        figure = one.figure
+        if one.table is None:
+            continue
+        parts.append(f"**{figure.name}**: {figure.about}\n")
+        parts.append(_about(one))
+        rows = [
+            (line.says, line.place, line.published, line.ours, str(line.seeds), f"**{line.status}**")
+            for line in one.lines
+        ]
+        if rows:
+            parts.append(_table(("the text", "where", "published", "ours (95% interval)", "seeds", "verdict"), rows))
+        else:
+            parts.append("It states no claim or number that is compared.\n")
+    missing = [one.figure.name for one in some if one.table is None]
+    if missing:
+        parts.append(f"Not played: {', '.join(missing)}.\n")
+    return "\n".join(parts)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines) + "\n"

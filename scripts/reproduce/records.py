@@ -1,0 +1,125 @@
+"""Records of what was played: a CSV file a figure and scale, a row an arm and seed, from which pages are made.
+
+A row holds every measure, what a search picked, rounds, the data's checksum, the project's commit and the machine: a
+page is made anew, judged anew and compared by others without a run.
+"""
+
+import functools
+import os
+import pathlib
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from data.errors import UsageError
+from optimization.study import files
+from scripts import runs
+from scripts.reproduce import results
+from scripts.reproduce.plan import Figure
+from scripts.reproduce.results import Found, Value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_PICKED = "picked:"  # Before the name of a searched flag.
+_FIXED = ("arm", "seed", "rounds", "data", "commit", "machine")
+_COMMIT_LENGTH = 12
+
+
+def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
+    """Returns the records of a figure's arms, by arm and seed.
+
+    Args:
+      figure: The figure.
+      found: What each arm gave; arms whose runs failed are missing.
+
+    Raises:
+      UsageError: If a run lacks what is measured; it names the file.
+    """
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    for arm in figure.arms:
+        one = found.get(arm.label)
+        if one is None:
+            continue
+        numbers = {measure.name: results.measured(measure, one) for measure in figure.measures}
+        for index, (seed, table, folder) in enumerate(zip(one.seeds, one.tables, one.folders, strict=True)):
+            content = runs.read_json(folder / "config.json") if (folder / "config.json").exists() else {}
+            row = {"arm": arm.label, "seed": seed} | {name: values[index] for name, values in numbers.items()}
+            row |= {f"{_PICKED}{flag}": value for flag, value in one.searched.items()}
+            row["rounds"] = int(table["round_num"].iloc[-1])
+            row["data"] = content.get("data_checksum") or ""
+            row["commit"] = (content.get("git_commit") or "")[:_COMMIT_LENGTH]
+            rows.append(row | {"machine": machine()})
+    table = pd.DataFrame(rows)
+    # Once a file: what is the same in all rows is told where it changes.
+    return table[[*(name for name in table if name not in _FIXED[2:]), *(name for name in _FIXED[2:] if rows)]]
+
+
+@functools.cache
+def machine() -> str:
+    """Returns what the processor is called, and how many of its cores this process may use."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return f"{name}, {len(os.sched_getaffinity(0))} cores"
+
+
+def path_of(figure: Figure, folder: pathlib.Path) -> pathlib.Path:
+    """Returns where the records of a figure lie below a folder of records."""
+    return folder / figure.scale / f"{figure.name}.csv"
+
+
+def write(table: "pd.DataFrame", path: pathlib.Path) -> None:
+    """Writes records whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.replace(path, table.to_csv(index=False, float_format="%.6g").encode())
+
+
+def read(path: pathlib.Path) -> "pd.DataFrame | None":
+    """Returns the records of a file; None where there is none.
+
+    Raises:
+      UsageError: If it is none of ours; it names the file.
+    """
+    import pandas as pd
+
+    if not path.exists():
+        return None
+    try:
+        table = pd.read_csv(path, dtype={name: str for name in ("arm", "data", "commit", "machine")}, na_filter=True)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} holds no records ({error}).") from error
+    if missing := [name for name in _FIXED if name not in table]:
+        raise UsageError(f"{path} holds no records: it has no column {missing[0]}.")
+    return table
+
+
+def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
+    """Returns every number of a figure's records, by arm and measure, beside the text's; of arms that it has still."""
+    published = {(one.arm, one.measure): one for one in figure.published}
+    rows = []
+    names = [measure.name for measure in figure.measures if measure.name in table]
+    for arm in figure.arms:
+        own = table[table["arm"] == arm.label]
+        if own.empty:
+            continue
+        rounds = int(own["rounds"].max())
+        for name in names:
+            by_seed = dict(zip(own["seed"].astype(int), own[name].astype(float), strict=True))
+            rows.append(Value(arm.label, name, by_seed, rounds, published.get((arm.label, name))))
+        for flag in figure.searched:
+            picked = own.get(f"{_PICKED}{flag}")
+            if picked is not None and picked.notna().any():
+                value = {0: float(picked.iloc[0])}
+                rows.append(Value(arm.label, flag, value, rounds, published.get((arm.label, flag)), is_picked=True))
+    return rows
+
+
+def told(tables: Iterable["pd.DataFrame"], column: str) -> Sequence[str]:
+    """Returns the words that a column of records has, once each, in their order."""
+    return list(dict.fromkeys(word for table in tables for word in table[column].dropna() if word))

@@ -1,0 +1,214 @@
+"""Tests of scripts.reproduce.judging, with numbers made by hand."""
+
+import math
+
+import pytest
+
+from scripts.reproduce import judging
+from scripts.reproduce.judging import AGREES, DISAGREES, NOT_PLAYED, OTHER_DATA, UNTOLD
+from scripts.reproduce.plan import Arm, Claim, Figure, Measure, Published
+from scripts.reproduce.results import Value
+
+T_2 = 4.302652729749464  # Student's t at 97.5% with 2 degrees of freedom.
+SCORE, LOSS = Measure("score", "score"), Measure("loss", "loss", smallest=True)
+
+
+def _figure(*claims: Claim, arms="abc", stand_in: str | None = None) -> Figure:
+    return Figure(
+        name="f1",
+        text="Nobody 2020",
+        about="Figure 1",
+        also=(),
+        binary="run_federated",
+        arms=tuple(Arm(label, (label,), ()) for label in arms),
+        repeat=3,
+        published_seeds=1,
+        tuning_seeds=(100,),
+        measures=(SCORE, LOSS),
+        curves=(),
+        searched=(),
+        published=(),
+        claims=claims,
+        own_figures=None,
+        study=None,
+        stand_in=stand_in,
+        scale="paper",
+        own=False,
+        reference=None,
+    )
+
+
+def _value(arm: str, *seeds: float, measure: str = "score", rounds: int = 9) -> Value:
+    return Value(arm, measure, dict(enumerate(seeds)), rounds)
+
+
+def _judge(claim: Claim, *rows: Value, **changes) -> judging.Verdict:
+    (verdict,) = judging.check(_figure(claim, **changes), rows)
+    return verdict
+
+
+ORDER = Claim("a is better", "section 1", "order", (("a",), ("b",)))
+
+
+@pytest.mark.parametrize(
+    ("ours", "status"),
+    [
+        ((3.9, 4.0, 4.1), AGREES),  # Differences 1.9, 2.0, 2.1: 2 ± 0.25.
+        ((3.0, 4.0, 5.0), UNTOLD),  # 1, 2, 3: 2 ± 2.48, which reaches 0, though each seed has the right sign.
+        ((0.1, 0.0, -0.1), DISAGREES),  # -1.9, -2.0, -2.1.
+        ((4.0,), UNTOLD),  # One seed.
+        ((4.0, math.nan, 4.1), UNTOLD),  # One has diverged.
+    ],
+)
+def test_an_order_is_told_by_the_interval_of_the_paired_differences(ours, status):
+    assert _judge(ORDER, _value("a", *ours), _value("b", 2.0, 2.0, 2.0)).status == status
+
+
+def test_the_interval_is_told_beside_the_means():
+    verdict = _judge(ORDER, _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0))
+    half = T_2 * 0.1 / math.sqrt(3)
+    assert half == pytest.approx(0.2484, abs=1e-4)
+    assert verdict.why == "a 4, b 2: +2 (+1.75 to +2.25)"
+    assert (verdict.seeds, verdict.chance) == (3, pytest.approx(0.025))
+
+
+def test_differences_are_of_equal_seeds():
+    # Seeds differ by far more than arms do; each pair by 0.5 ± 0.1.
+    verdict = _judge(ORDER, _value("a", 10.5, 20.6, 30.4), _value("b", 10.0, 20.0, 30.0, 77.0))
+    assert (verdict.status, verdict.seeds) == (AGREES, 3)
+
+
+@pytest.mark.parametrize(("count", "status"), [(5, UNTOLD), (6, AGREES)])
+def test_the_same_difference_in_every_seed_is_told_from_six_seeds_on(count, status):
+    assert _judge(ORDER, _value("a", *[2.0] * count), _value("b", *[1.0] * count)).status == status
+
+
+def test_equal_arms_have_no_order():
+    assert _judge(ORDER, _value("a", *[2.0] * 8), _value("b", *[2.0] * 8)).status == DISAGREES
+
+
+def test_less_is_better_where_the_measure_says_so():
+    claim = Claim("a has less loss", "", "order", (("a @ loss",), ("b @ loss",)))
+    rows = _value("a", 1.0, 1.1, 0.9, measure="loss"), _value("b", 3.0, 3.0, 3.0, measure="loss")
+    assert _judge(claim, *rows).status == AGREES
+    assert _judge(Claim("", "", "order", (("b @ loss",), ("a @ loss",))), *rows).status == DISAGREES
+
+
+def test_of_several_needed_differences_one_that_is_open_leaves_all_open_and_a_wrong_one_decides():
+    claim = Claim("", "", "order", (("a", "b"), ("c",)))
+    a, c = _value("a", 3.9, 4.0, 4.1), _value("c", 2.0, 2.0, 2.0)
+    assert _judge(claim, a, _value("b", 2.9, 3.0, 3.1), c).status == AGREES
+    assert _judge(claim, a, _value("b", 0.0, 3.0, 9.0), c).status == UNTOLD
+    wrong = _judge(claim, a, _value("b", 0.9, 1.0, 1.1), c)
+    assert (wrong.status, wrong.chance) == (DISAGREES, pytest.approx(0.05))
+    assert wrong.why.startswith("b 1, c 2: -1")
+
+
+def test_the_better_of_two_needs_one_of_them():
+    claim = Claim("", "", "order", (("b | a",), ("c",)))
+    rows = _value("a", 3.9, 4.0, 4.1), _value("b", 0.9, 1.0, 1.1), _value("c", 2.0, 2.0, 2.0)
+    assert _judge(claim, *rows).status == AGREES
+    assert _judge(claim, *rows).chance == pytest.approx(0.05)  # Each of two could have been it by chance.
+    assert _judge(Claim("", "", "order", (("c",), ("b | a",))), *rows).status == DISAGREES
+
+
+def test_what_is_never_reached_counts_as_reached_after_the_last_round():
+    late = Measure("rounds", "score", "rounds to 1", smallest=True)
+    figure = _figure(Claim("", "", "order", (("a @ rounds",), ("b @ rounds",))))
+    figure = judging.dataclasses.replace(figure, measures=(late,))
+    never = _value("b", math.inf, math.inf, 9.0, measure="rounds")
+    (verdict,) = judging.check(figure, [_value("a", 1.0, 2.0, 1.0, measure="rounds"), never])
+    # Differences -9, -8, -8.
+    assert (verdict.status, verdict.why) == (AGREES, "a 1.33, b none: -8.33 (-9.77 to -6.9)")
+
+
+@pytest.mark.parametrize(
+    ("within", "ours", "status"),
+    [(0.3, (2.1, 2.0, 1.9), AGREES), (0.2, (2.1, 2.0, 1.9), UNTOLD), (0.3, (3.1, 3.0, 2.9), DISAGREES)],
+)
+def test_similar_needs_the_whole_interval_within_the_tolerance(within, ours, status):
+    claim = Claim("", "", "close", (("a", "b"),), within=within)
+    assert _judge(claim, _value("a", *ours), _value("b", 2.0, 2.0, 2.0)).status == status  # 0 or 1, ± 0.25.
+
+
+@pytest.mark.parametrize(("within", "status"), [(0.6, AGREES), (0.4, UNTOLD), (0.0, DISAGREES)])
+def test_not_worse_is_told_against_the_tolerance(within, status):
+    claim = Claim("", "", "not_worse", (("a",), ("b",)), within=within)
+    # -0.3 ± 0.25.
+    assert _judge(claim, _value("a", 1.6, 1.7, 1.8), _value("b", 2.0, 2.0, 2.0)).status == status
+
+
+def test_near_the_best_is_not_worse_than_any_other_arm():
+    claim = Claim("", "", "near_best", (("a",),), within=0.5)
+    a, b = _value("a", 2.1, 2.0, 1.9), _value("b", 2.0, 2.0, 2.0)
+    assert _judge(claim, a, b, arms="ab").status == AGREES
+    assert _judge(claim, a, b, _value("c", 9.0, 9.0, 9.0)).status == DISAGREES
+    assert _judge(claim, a, b).status == NOT_PLAYED  # Without c nobody knows.
+
+
+@pytest.mark.parametrize(("low", "high", "status"), [(1.7, 2.3, AGREES), (1.9, 2.3, UNTOLD), (2.3, 3.0, DISAGREES)])
+def test_a_stated_range_holds_the_whole_interval(low, high, status):
+    claim = Claim("", "", "between", (("a",),), low=low, high=high)
+    assert _judge(claim, _value("a", 1.9, 2.0, 2.1)).status == status
+    assert _judge(claim, _value("a", 1.9, 2.0, 2.1), stand_in="made-up data").status == OTHER_DATA
+
+
+def test_a_stated_distance_has_no_sign():
+    claim = Claim("", "", "between", (("a",), ("b",)), low=1.7, high=2.3)
+    rows = _value("a", 1.9, 2.0, 2.1), _value("b", 4.0, 4.0, 4.0)
+    assert _judge(claim, *rows).status == AGREES
+    assert _judge(claim, *rows).why == "a 2, b 4: 2 (1.75 to 2.25); stated 1.7 to 2.3"
+
+
+@pytest.mark.parametrize(("within", "status"), [(0.7, AGREES), (0.1, UNTOLD), (0.05, DISAGREES)])
+def test_steady_seeds_are_told_by_the_interval_of_their_deviation(within, status):
+    claim = Claim("", "", "steady", (("a",),), within=within)
+    # By chi squared with 2 degrees of freedom, 0.1 lies in 0.0521 to 0.628: 7.378 and 0.0506 at 97.5% and 2.5%.
+    verdict = _judge(claim, _value("a", 1.9, 2.0, 2.1))
+    assert verdict.status == status
+    assert "0.1 (0.0521 to 0.628)" in verdict.why
+    assert _judge(claim, _value("a", 1.9)).status == UNTOLD
+
+
+def test_a_claim_without_its_arms_is_not_played():
+    verdict = _judge(ORDER, _value("a", 1.0, 2.0))
+    assert (verdict.status, verdict.why, verdict.chance) == (NOT_PLAYED, "no score of b", 0.0)
+
+
+def _compared(published: float, *seeds: float, unit: float = 0.01, **changes) -> str:
+    value = judging.dataclasses.replace(
+        _value("a", *seeds), published=Published("a", "score", published, "Table 1", unit)
+    )
+    return judging.compare(value, _figure(**changes))[0]
+
+
+@pytest.mark.parametrize(
+    ("published", "ours", "status"),
+    [
+        (2.0, (2.01, 2.02, 2.03), AGREES),  # 2.02 ± 0.025, within 5%: 1.9 to 2.1.
+        (2.0, (1.5, 2.0, 2.5), UNTOLD),  # 2 ± 1.24: it could be anything near.
+        (3.0, (1.5, 2.0, 2.5), UNTOLD),  # Another single seed: 2 ± 1.24 sqrt(1 + 3) = 2 ± 2.48.
+        (5.0, (1.5, 2.0, 2.5), DISAGREES),
+        (5.0, (2.0,), UNTOLD),
+    ],
+)
+def test_a_number_agrees_by_our_interval_and_disagrees_by_what_other_seeds_would_give(published, ours, status):
+    assert _compared(published, *ours) == status
+
+
+def test_the_last_digit_of_a_published_number_is_no_difference():
+    assert _compared(0.02, 0.0222, 0.0223, 0.0224, unit=0.01) == AGREES  # Written 0.02: 0.015 to 0.025.
+    assert _compared(0.02, 0.0222, 0.0223, 0.0224, unit=0.001) == DISAGREES
+
+
+def test_a_number_of_other_data_is_not_judged():
+    assert _compared(2.0, 2.0, 2.0, 2.0, stand_in="made-up data") == OTHER_DATA
+
+
+def test_what_a_search_picked_has_no_interval():
+    value = Value("a", "rate", {0: 0.1}, 9, Published("a", "rate", 0.1, "Table 1"), is_picked=True)
+    assert judging.compare(value, _figure()) == (UNTOLD, "a search's best point has no interval")
+
+
+if __name__ == "__main__":
+    pytest.main([__file__])

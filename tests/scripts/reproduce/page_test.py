@@ -1,0 +1,154 @@
+"""Tests of scripts.reproduce.page, and of the records and the scoreboard of which it is made."""
+
+import dataclasses
+import json
+
+import pandas as pd
+import pytest
+
+from data.errors import UsageError
+from scripts.reproduce import page, records, scoreboard, texts
+from scripts.reproduce.plan import Arm, Claim, Figure, Measure, Published
+from scripts.reproduce.results import Found
+
+
+def _figure(**changes) -> Figure:
+    values = {
+        "name": "f1",
+        "text": "Nobody 2020",
+        "about": "Figure 1: a toy",
+        "also": (),
+        "binary": "run_federated",
+        "arms": (Arm("near", ("near",), ()), Arm("far", ("far",), ())),
+        "repeat": 3,
+        "published_seeds": 1,
+        "tuning_seeds": (100,),
+        "measures": (Measure("score", "score"),),
+        "curves": (),
+        "searched": ("rate",),
+        "published": (Published("near", "score", 4.0, "Table 1", 1.0), Published("far", "rate", 0.2, "Table 1")),
+        "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",)), means={"agrees": "Go near."}),),
+        "own_figures": None,
+        "study": None,
+        "stand_in": None,
+        "scale": "paper",
+        "own": False,
+        "reference": "far",
+    }
+    return Figure(**(values | changes))
+
+
+def _table(**changes) -> pd.DataFrame:
+    """Returns records of three seeds; near minus far is 1.9, 2 and 2.1."""
+    rows = [("near", seed, score) for seed, score in enumerate((3.9, 4.0, 4.1))] + [("far", n, 2.0) for n in range(3)]
+    table = pd.DataFrame(rows, columns=["arm", "seed", "score"])
+    table["picked:rate"] = [None] * 3 + [0.1] * 3
+    return table.assign(**({"rounds": 9, "data": "d1", "commit": "c1", "machine": "m1"} | changes))
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """Has the page know these figures alone, at both scales."""
+
+    def use(*figures: Figure) -> None:
+        def load(scale: str) -> dict[str, Figure]:
+            found = {one.name: dataclasses.replace(one, scale=scale) for one in figures}
+            return {name: one for name, one in found.items() if scale == texts.PAPER or not one.own}
+
+        monkeypatch.setattr(texts, "load", load)
+
+    return use
+
+
+def test_records_are_a_row_a_run(tmp_path):
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        folder.mkdir()
+        about = {"data_checksum": "d1", "git_commit": "0123456789abcdef"}
+        (folder / "config.json").write_text(json.dumps(about))
+    tables = [pd.DataFrame({"round_num": [1, 2], "score": [0.0, score]}) for score in (0.25, 0.5)]
+    table = records.of(_figure(), {"far": Found(folders, tables, {"rate": 0.1}, [0, 7])})
+    assert list(table) == ["arm", "seed", "score", "picked:rate", "rounds", "data", "commit", "machine"]
+    assert table.iloc[1, :7].tolist() == ["far", 7, 0.5, 0.1, 2, "d1", "0123456789ab"]
+    records.write(table, tmp_path / "small" / "f1.csv")
+    again = records.read(tmp_path / "small" / "f1.csv")
+    pd.testing.assert_frame_equal(again, table, check_dtype=False)
+
+
+def test_values_stand_beside_the_published_ones():
+    near, far, rate = records.values(_figure(), _table())
+    assert (near.arm, near.mean, near.by_seed, near.published.value) == ("near", 4.0, {0: 3.9, 1: 4.0, 2: 4.1}, 4.0)
+    assert (far.mean, far.published) == (2.0, None)
+    assert (rate.measure, rate.mean, rate.is_picked, rate.published.value) == ("rate", 0.1, True, 0.2)
+
+
+def test_an_infinite_number_and_none_are_kept_apart(tmp_path):
+    records.write(_table(score=[float("inf"), None, 1.0, 1.0, 1.0, 1.0]), tmp_path / "f1.csv")
+    near, *_ = records.values(_figure(), records.read(tmp_path / "f1.csv"))
+    assert near.by_seed[0] == float("inf")
+    assert near.finite[0] == 10.0
+    assert near.by_seed[1] != near.by_seed[1]
+
+
+def test_a_file_without_records_is_named(tmp_path):
+    (tmp_path / "f1.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(UsageError, match=r"f1\.csv holds no records: it has no column arm"):
+        records.read(tmp_path / "f1.csv")
+
+
+def test_lines_are_every_claim_and_number():
+    figure = _figure()
+    claim, number, rate = scoreboard.lines(figure, records.values(figure, _table()))
+    assert (claim.kind, claim.status, claim.means) == ("claim", "agrees", "Go near.")
+    assert claim.ours == "near 4, far 2: +2 (+1.75 to +2.25)"
+    assert (number.says, number.published, number.status) == ("near: score", "4", "agrees")
+    assert number.ours == "4 (3.75 to 4.25); within 0.5"
+    assert (rate.status, rate.seeds) == ("cannot be told", 0)
+    missing = scoreboard.lines(figure, [])
+    assert {one.status for one in missing} == {"not played"}
+
+
+def test_the_scoreboard_says_how_many_words_may_be_chance_s():
+    lines = scoreboard.lines(_figure(), records.values(_figure(), _table()))
+    # A claim at 2.5% and a number at 5%.
+    assert "of 2 that agree or disagree, at most 0.075 would be wrong by chance" in scoreboard.by_chance(lines)
+    assert scoreboard.summary(lines).startswith("Nobody 2020: 2 agrees, 1 cannot be told\n")
+    assert scoreboard.by_chance(scoreboard.lines(_figure(), [])) == ""
+
+
+def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, known):
+    figure = _figure(own=True, published=())
+    known(figure, _figure(own=True, name="f2", about="Figure 2: another"))
+    records.write(_table(), records.path_of(figure, tmp_path / "evidence"))
+    made = page.made(tmp_path / "evidence")
+    assert "| near | 4 (3.75 to 4.25) | +2 (+1.75 to +2.25) |  |\n| far | 2 (2 to 2) |  | 0.1 |" in made
+    assert "| near is better (section 2) | **agrees** | near 4, far 2: +2 (+1.75 to +2.25) | Go near. |" in made
+    assert "the text's data; 3 seeds (0 to 2), 9 rounds; played on m1, at c1." in made
+    assert "./scripts/python -m scripts.reproduce --figure=f1\n" in made
+    assert "### Not played yet\n\n- Figure 2: another" in made
+
+
+def test_a_page_tells_what_is_missing_of_a_figure(tmp_path, known):
+    figure = _figure(own=True)
+    known(figure)
+    records.write(_table().iloc[:4], records.path_of(figure, tmp_path))
+    assert "**Fewer seeds yet:** far (1)." in page.made(tmp_path)
+    records.write(_table().iloc[:3], records.path_of(figure, tmp_path))
+    made = page.made(tmp_path)
+    assert "**Not played yet:** far." in made
+    assert "2 sentences more cannot be asked of what is played so far." in made
+
+
+def test_a_page_counts_the_texts_words_and_names_what_was_not_played(tmp_path, known):
+    figure = _figure()
+    known(figure, _figure(name="f2"))
+    records.write(_table(), records.path_of(dataclasses.replace(figure, scale="small"), tmp_path))
+    made = page.made(tmp_path)
+    assert "| Nobody 2020 | 2 | 0 | 1 | 0 | 3 |" in made
+    assert "--figure=f1 --scale=small\n" in made
+    assert "| near: score | Table 1 | 4 | 4 (3.75 to 4.25); within 0.5 | 3 | **agrees** |" in made
+    assert "Not played: f2." in made
+
+
+if __name__ == "__main__":
+    pytest.main([__file__])
