@@ -125,7 +125,7 @@ def open_data(settings: cli.Settings) -> Data:
 def folder_name(settings: cli.Settings) -> str:
     """Returns the default name of an advice's folder."""
     table = pathlib.Path(settings.data_file).name.partition(".")[0] if settings.data_file else ""
-    scenario = "" if settings.scenario == "scratch" else settings.scenario
+    scenario = "" if settings.preset or settings.scenario == "scratch" else settings.scenario
     return "_".join(filter(None, ("advice", settings.preset or table or settings.task_type, scenario)))
 
 

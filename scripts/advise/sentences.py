@@ -256,7 +256,7 @@ def privacy(context: Context) -> str:
     return (
         f"{start}, {'; '.join(told)} ({words.seeds(len(unnoised.reward))}). {context.where}"
         f"{_guarantee(reports[0]) if reports else ''}. The runs' own noise is seeded and guarantees nothing; no "
-        "guarantee covers the searches, which had none."
+        "guarantee covers the runs without noise, which chose all this."
     )
 
 

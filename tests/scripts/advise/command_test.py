@@ -31,6 +31,7 @@ def test_a_table_makes_the_task_tabular():
         (("--task_type=tabular", *TABLE), "advice_sklearn_wine"),
         (("--task_type=digits", "--scenario=init_shift"), "advice_digits_init_shift"),
         (("--preset=emnist_scratch_softmax",), "advice_emnist_scratch_softmax"),
+        (("--preset=emnist_init_shift_softmax", "--scenario=init_shift"), "advice_emnist_init_shift_softmax"),
     ],
 )
 def test_the_folder_is_named_by_the_data(arguments, name):
