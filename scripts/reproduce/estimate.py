@@ -3,7 +3,8 @@
 import dataclasses
 import pathlib
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from bandits import studies
 from data.errors import UsageError
@@ -16,7 +17,7 @@ from scripts.grid.sweep import Sweep
 from scripts.reproduce.plan import Figure
 
 _ROUNDS = 3  # The first compiles.
-_INIT_ROUNDS = "init_rounds"  # Counted as rounds, where there are any.
+_INIT_ROUNDS = "init_rounds"
 # Flags on which a round's time depends, where a binary has them.
 _COSTLY = (
     "algorithm",
@@ -73,7 +74,7 @@ def told(
             kind = kinds.setdefault((run.module, *map(run.settings.get, _COSTLY)), _Kind(run))
             if grid_results.finished_rounds(folder / "runs" / run.name) < run.rounds:
                 kind.runs += times
-                kind.rounds += times * (run.rounds + (run.settings.get(_INIT_ROUNDS) or 0))
+                kind.rounds += times * (run.rounds + init_rounds(run.settings))
     kinds = {key: kind for key, kind in kinds.items() if kind.runs}
     if not kinds:
         return "All runs are finished."
@@ -109,7 +110,7 @@ def _measure(some: Sequence[Run], folder: pathlib.Path, team: players.Team) -> d
     found: dict[str, float | str] = {}
     for run in some:
         arguments = (*run.arguments, f"--total_rounds={min(_ROUNDS, run.rounds)}")
-        if run.settings.get(_INIT_ROUNDS):
+        if init_rounds(run.settings):
             arguments = (*arguments, f"--{_INIT_ROUNDS}=1")
         sweep = Sweep(folder, team, studies.load(run.module).ranked_by, smallest=False)
         try:
@@ -127,6 +128,11 @@ def _measure(some: Sequence[Run], folder: pathlib.Path, team: players.Team) -> d
         finally:
             sweep.close()
     return found
+
+
+def init_rounds(settings: Mapping[str, Any]) -> int:
+    """Returns the rounds of a run's initial training, which count as its others; it has none from scratch."""
+    return settings[_INIT_ROUNDS] if settings.get("scenario", "scratch") != "scratch" else 0
 
 
 def _words(run: Run) -> str:
