@@ -10,6 +10,7 @@ from bandits.constant_actions import Bounds
 from bandits.run_federated import STUDY
 from data import clients
 from data.tasks import registry
+from optimization.options import Cohorts
 from optimization.study import frame
 
 LABELS = [[0, 0, 0, 1], [1], [], [2, 2]]
@@ -34,6 +35,32 @@ def test_a_cap_weighs_a_clients_examples_down():
     # Two of four examples of the first client count: 1.5 and 0.5 on average.
     values, _ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 2)
     np.testing.assert_allclose(values, [1.5 / 5, 1.5 / 5, (0.75 + 0.75 + 2.0) / 5], rtol=1e-12)
+
+
+@pytest.mark.parametrize("sampling", ["fixed", "poisson", "cyclic"])
+def test_rounds_of_one_client_weigh_clients_alike(sampling):
+    # Each round is the mean of one client: label 0 at 3/4, 0 and 0, the one without examples left out. By Poisson
+    # sampling, rounds of several clients come between: cohorts {0, 1} have 3/5, {0, 3} 3/6, {0, 1, 3} 3/7.
+    values, _ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 0, Cohorts(1, sampling))
+    one, two, three = 1 / 4 * 9 / 16, 1 / 16 * 3 / 4, 1 / 64
+    by_coins = (one * 3 / 4 + two * (3 / 5 + 3 / 6) + three * 3 / 7) / (1 - 27 / 64)
+    expected = by_coins if sampling == "poisson" else (3 / 4 + 0 + 0) / 3
+    assert values[0] == pytest.approx(expected, abs=0.006)
+
+
+def test_a_cohort_of_all_clients_is_all_examples():
+    values, _ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 0, Cohorts(4))
+    np.testing.assert_allclose(values, [3 / 7, 2 / 7, 4.5 / 7], rtol=1e-12)
+
+
+def test_rounds_are_as_rounds_are_drawn():
+    # A large client with the label, ten small ones without it: 20,000 rounds, drawn and averaged plainly.
+    population = _clients([[0] * 30, *[[1]] * 10])
+    values, _ = constant_actions.action_values(population, range(11), MATRIX, 0, Cohorts(3))
+    draw = np.random.default_rng(5)
+    drawn = np.argsort(draw.random((20_000, 11)), axis=1)[:, :3]
+    plain = np.where((drawn == 0).any(axis=1), 30 / 32, 0.0)
+    assert values[0] == pytest.approx(plain.mean(), abs=4 * plain.std() / 20_000**0.5)
 
 
 def test_only_those_who_take_part_count():
@@ -77,7 +104,8 @@ def test_digits_by_counting_them(digits):
     counts = np.bincount(labels)
     best = int(counts.argmax())
     here = found["participating"]
-    assert here == Bounds(pytest.approx(0.1), pytest.approx(counts[best] / len(labels)), best, 60, 60)
+    # Its clients have 23 or 24 examples: a round's mean is nearly that of all.
+    assert here == Bounds(pytest.approx(0.1), pytest.approx(counts[best] / len(labels), abs=1e-4), best, 60, 60)
     held_out = digits.held_out.load(0).labels
     assert found["held_out"] == Bounds(pytest.approx(0.1), pytest.approx((held_out == best).mean()), best, 1, 1)
 
@@ -90,6 +118,7 @@ def test_seeds_of_one_task_share_them(digits):
     first = constant_actions.of_run(_run("--seed=0"), digits)
     assert constant_actions.of_run(_run("--seed=1"), digits) is first
     assert constant_actions.of_run(_run("--max_examples_per_client=2"), digits) is not first
+    assert constant_actions.of_run(_run("--clients_per_round=2"), digits) is not first
 
 
 def test_they_are_written_as_json(digits):
