@@ -29,7 +29,8 @@ class Arm:
       point: Flags that were searched.
       reward: Average reward of all rounds, by seed; not a number of a seed that diverged.
       recent: Reward of the last tenth of the rounds, likewise.
-      model: What the trained model's greedy policy reaches on held-out data, likewise.
+      model: What the trained model's greedy policy reaches on held-out data, likewise; without seeds of which it was
+        not measured, as a run went on beyond the rounds that count.
       clip_norms: Clip norm of the last round, likewise.
       notes: What is to say of it, in words.
     """
@@ -65,7 +66,9 @@ def read(arm: Arm, outcomes: Mapping[str, Outcome], folder: pathlib.Path, measur
         tenth = max(1, len(table) // 10)
         arm.reward[seed] = math.nan if is_lost else outcome.value
         arm.recent[seed] = math.nan if is_lost else float(table[metrics.ROUND_REWARD].iloc[-tenth:].mean())
-        arm.model[seed] = math.nan if is_lost else float(table[measured].dropna().iloc[-1])
+        held_out = float(table[measured].iloc[-1])
+        if is_lost or math.isfinite(held_out):
+            arm.model[seed] = math.nan if is_lost else held_out
         if metrics.CLIP_NORM in table:
             arm.clip_norms[seed] = float(table[metrics.CLIP_NORM].iloc[-1])
 

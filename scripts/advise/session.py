@@ -48,13 +48,17 @@ class State:
           UsageError: If it is damaged, or another advice's.
         """
         self._path = folder / PLAN_FILE
-        self.values: dict[str, Any] = {"stages": {}, "spent": 0.0, "pace": None}
+        self.values: dict[str, Any] = {"stages": {}, "spent": 0.0, "pace": None, "earlier": 0.0}
         if self._path.exists():
             before = runs.read_json(self._path)
             run_folder.check_format(folder, before, "advice")
             check_identity(folder, before.get("identity"), identity)
             if before.get("minutes") == minutes:
-                self.values = before
+                self.values |= before
+            else:
+                # What was played already would be measured as if it took no time.
+                self.values["pace"] = before.get("pace")
+                self.values["earlier"] = float(before.get("earlier", 0.0)) + float(before.get("spent", 0.0))
         self.values |= {
             "format": run_folder.FORMAT,
             "identity": identity,
@@ -65,8 +69,13 @@ class State:
 
     @property
     def spent(self) -> float:
-        """Seconds that the advice has taken, in all starts."""
+        """Seconds that the advice has taken, in all starts with these minutes."""
         return time.monotonic() - self._start
+
+    @property
+    def earlier(self) -> float:
+        """Seconds that it took before, with other minutes."""
+        return float(self.values["earlier"])
 
     def save(self) -> None:
         """Writes it whole."""
@@ -129,10 +138,13 @@ class Session:
         if self.state.values["pace"]:
             return
         self._progress.begin("Measuring a round", 0.0, 0.0, 0.0, 1)
-        first, second = (
-            arms.runs(self.base, name, spaces[name].first, arms.TUNING_SEED, self._workers)
-            for name in self.full.strategies[: planning.MEASURED]
-        )
+        seed = arms.TUNING_SEED
+        # What a measurement played that was killed would take no time: others are measured.
+        while any(
+            (self.folder / "search" / run.name).exists() for some in self._measured(spaces, seed) for run in some
+        ):
+            seed += self._workers
+        first, second = self._measured(spaces, seed)
         rounds = min(_MEASURED_ROUNDS, self.full.rounds)
         self._timed(first, rounds)  # It waits for TensorFlow Federated to be imported.
         new, _ = self._timed(second, rounds)
@@ -140,6 +152,11 @@ class Session:
         run = max(old - rounds * seconds, _LEAST_SECONDS)
         self._pace = Pace(max(seconds, 1e-4), run, max(new - old, _LEAST_SECONDS), self._workers)
         self._keep_pace()
+
+    def _measured(self, spaces: Mapping[str, arms.Space], seed: int) -> list[list[Run]]:
+        """Returns the runs by which the pace is measured, by strategy, from a seed on."""
+        names = self.full.strategies[: planning.MEASURED]
+        return [arms.runs(self.base, name, spaces[name].first, seed, self._workers) for name in names]
 
     def _timed(self, some: Sequence[Run], rounds: int) -> tuple[float, float]:
         """Plays runs up to a round; returns the seconds that it took, and those of a round."""
@@ -221,8 +238,11 @@ class Session:
             return
         start, planned = self._began
         took = time.monotonic() - start
+        least, most = _PACES
+        if self.state.earlier:  # With other minutes a part may have been played: that is no higher pace.
+            least = 1.0
         if min(took, planned) > _TRUSTED_SECONDS:
-            self._pace = self.pace.scaled(min(max(took / planned, _PACES[0]), _PACES[1]))
+            self._pace = self.pace.scaled(min(max(took / planned, least), most))
         self._keep_pace()
 
     def play(self, where: str, some: Iterable[Run]) -> dict[str, Outcome]:

@@ -1,5 +1,6 @@
 """Tests of scripts.advise: its flags, and at the end whole advices, one of which is killed and continued."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -11,9 +12,9 @@ import time
 import pytest
 
 from data.errors import UsageError
-from optimization.study import cli
-from scripts.advise import arms, command, session
-from scripts.grid import binaries
+from optimization.study import cli, files
+from scripts.advise import arms, command, plan, session
+from scripts.grid import binaries, players
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TABLE = ("--data_file=sklearn_wine.csv", "--client_column=cellar", "--label_column=cultivar")
@@ -71,6 +72,52 @@ def test_with_other_minutes_it_is_planned_anew(tmp_path):
     state.save()
     assert session.State(tmp_path, {}, 5.0).values["stages"] == {"search": {}}
     assert session.State(tmp_path, {}, 9.0).values["stages"] == {}
+
+
+def test_with_other_minutes_the_pace_that_was_measured_and_the_time_it_took_are_kept(tmp_path):
+    state = session.State(tmp_path, {}, 5.0)
+    state.values["pace"] = dataclasses.asdict(plan.Pace(0.1, 2.0, 3.0, 2))
+    state.values["spent"] = 60.0
+    files.replace(tmp_path / session.PLAN_FILE, json.dumps(state.values).encode())
+    again = session.State(tmp_path, {}, 9.0)
+    assert again.values["pace"] == state.values["pace"]
+    assert (again.earlier, again.spent) == (60.0, pytest.approx(0.0, abs=5.0))
+
+
+def _session(tmp_path, minutes=5.0) -> tuple[session.Session, dict[str, arms.Space]]:
+    base, full = ("--task_type=digits",), plan.Plan(rounds=100, deploy_every=10, often=1)
+    made = session.Session(tmp_path, session.State(tmp_path, {}, minutes), full, base, players.Local(2), 2)
+    return made, arms.spaces(base, full.strategies, 10)
+
+
+def test_what_a_killed_measurement_played_is_not_measured_again(tmp_path, monkeypatch):
+    made, spaces = _session(tmp_path)
+    measured = []
+
+    def timed(_, some, rounds):
+        measured.append({run.seed for run in some})
+        return 5.0, 0.1
+
+    monkeypatch.setattr(session.Session, "_timed", timed)
+    (before,) = arms.runs(made.base, "greedy", spaces["greedy"].first, arms.TUNING_SEED, 1)
+    (tmp_path / "search" / before.name).mkdir(parents=True)
+    made.measure(spaces)
+    assert measured == [{1002, 1003}] * 3
+
+
+@pytest.mark.parametrize(("minutes", "factor"), [(30.0, 0.5), (40.0, 1.0)])
+def test_what_other_minutes_played_is_no_higher_pace(tmp_path, monkeypatch, minutes, factor):
+    state = session.State(tmp_path, {}, 30.0)
+    state.values |= {"pace": dataclasses.asdict(plan.Pace(0.1, 2.0, 3.0, 2)), "spent": 60.0}
+    files.replace(tmp_path / session.PLAN_FILE, json.dumps(state.values).encode())
+    made, _ = _session(tmp_path, minutes)
+    made.begin(plan.SEARCH, "Searching")
+    planned = made.plan.seconds(made.pace, [plan.SEARCH])
+    assert planned > 60
+    now = time.monotonic()
+    monkeypatch.setattr(session.time, "monotonic", lambda: now + planned / 2)
+    made.end()
+    assert made.pace.run_seconds == pytest.approx(factor * 2.0, rel=0.01)
 
 
 def _start(tmp_path: pathlib.Path, *arguments: str) -> subprocess.Popen:

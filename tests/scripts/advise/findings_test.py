@@ -1,0 +1,43 @@
+"""What is read of runs."""
+
+import math
+
+import pytest
+
+from bandits import metrics
+from scripts.advise import arms, findings
+from scripts.advise.findings import Arm
+from scripts.grid import results
+
+_POINT = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
+
+
+def _read(folder, rounds: int, status: str = results.FINISHED) -> Arm:
+    """Reads a run of four rounds, evaluated after the second and the last, as one of so many rounds."""
+    (run,) = arms.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", _POINT, 2000, 1)
+    (folder / run.name).mkdir(parents=True)
+    names = ["round_num", metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ACCURACY, metrics.CLIP_NORM]
+    rows = [names, [1, 0.1, 0.1, "", 1], [2, 0.3, 0.2, 0.5, 2], [3, 0.5, 0.3, "", 3], [4, 0.7, 0.4, 0.9, 4]]
+    (folder / run.name / "metrics.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+    arm = Arm("greedy", _POINT)
+    outcome = results.Outcome(run, status, rounds, 0.1 * rounds)
+    findings.read(arm, {run.name: outcome}, folder, metrics.ACCURACY)
+    return arm
+
+
+def test_a_run_gives_its_rewards_its_model_and_its_clip_norm(tmp_path):
+    arm = _read(tmp_path, 4)
+    assert (arm.reward, arm.recent, arm.model, arm.clip_norms) == ({2000: 0.4}, {2000: 0.7}, {2000: 0.9}, {2000: 4.0})
+
+
+@pytest.mark.parametrize(("rounds", "model"), [(3, {}), (2, {2000: 0.5})])
+def test_of_a_run_that_went_on_the_model_is_that_of_the_rounds_that_count_or_unknown(tmp_path, rounds, model):
+    arm = _read(tmp_path, rounds)
+    assert arm.model == model
+    assert arm.clip_norms == {2000: float(rounds)}
+
+
+def test_a_run_that_diverged_gives_no_numbers(tmp_path):
+    arm = _read(tmp_path, 3, results.DIVERGED)
+    assert arm.diverged == [2000]
+    assert math.isnan(arm.model[2000])
