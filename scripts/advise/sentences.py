@@ -243,7 +243,7 @@ def privacy(context: Context) -> str:
     for one, _ in found.noise[1:]:
         target, compared = f"epsilon {one['target_epsilon']:g}", against.get(noise_name(one))
         if "error" in one:
-            told.append(f"{target} is out of reach")
+            told.append(f"{target} was not played ({one['error'].rstrip('.')})")
         elif compared is None or not math.isfinite(compared.difference):
             told.append(f"at {target} it diverged")
         else:

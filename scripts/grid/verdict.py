@@ -55,7 +55,12 @@ def text(
 
 
 def _expected(ranked: Mapping[str, Sequence[Point]], better: Better) -> str:
-    """Returns the expected best of so many points of each configuration: more parameters give no advantage there."""
+    """Returns the expected best of so many points of each configuration: more parameters give no advantage there.
+
+    Nothing, where points were stopped early: values after other numbers of rounds are no draws of one search.
+    """
+    if len({point.rounds for points in ranked.values() for point in points if math.isfinite(point.mean)}) > 1:
+        return ""
     least = min(len(points) for points in ranked.values())
     budgets = sorted({*(2**power for power in range(least.bit_length())), least} if least > 1 else {1})
     lines = []

@@ -4,6 +4,7 @@ A word is given by 95% intervals over seeds, never by means alone: `agrees` if e
 lies on its side with its whole interval, `disagrees` if one lies wholly on the other, else `cannot be told`, as all
 that rests on one seed. Differences are of equal seeds, paired (`scripts.verdicts`), which also holds where a seed does
 not determine all of a run: then pairs only help less. A tolerance (`within`) is our reading of words as "similar".
+Nothing is told of an arm of which a run diverged, nor of two that both never reach what is counted.
 
 An interval lies wholly on one side by chance alone, at a difference of none, in 2.5% of such experiments. Claims are
 many and not adjusted for each other: `Verdict.chance` bounds by how much each may err, and their sum says how many
@@ -101,6 +102,8 @@ def compare(value: Value, figure: Figure) -> tuple[str, str]:
         return OTHER_DATA, ""
     if value.is_picked:
         return UNTOLD, "a search's best point has no interval"
+    if value.diverged:
+        return UNTOLD, _lost(value)
     ours, theirs = value.interval, published.value
     if ours.size < 2 or not math.isfinite(ours.low):
         return UNTOLD, "one seed"
@@ -148,6 +151,9 @@ def _values(operand: str, figure: Figure, known: Known) -> list[Value]:
 def _difference(one: Value, other: Value) -> Interval:
     """Returns the interval of one value minus another over their common seeds; endless, where there is none."""
     found = comparison.compare({"one": one.finite, "other": other.finite}, "other")["one"]
+    never = [seed for seed, value in one.by_seed.items() if math.isinf(value) and value == other.by_seed.get(seed)]
+    if one.diverged or other.diverged or never:
+        return Interval(found.difference, -math.inf, math.inf, found.pairs)
     if found.deviation == 0 and found.is_judged and found.pairs >= _SURE_PAIRS:
         return Interval(found.difference, found.difference, found.difference, found.pairs)
     if not found.is_judged or not math.isfinite(found.low):
@@ -158,7 +164,14 @@ def _difference(one: Value, other: Value) -> Interval:
 def _words(one: Value, other: Value, difference: Interval) -> str:
     names = [value.measure.replace("_", " ") if one.arm == other.arm else value.arm for value in (one, other)]
     means = f"{names[0]} {number(one.mean)}, {names[1]} {number(other.mean)}"
-    return f"{means}: {interval_words(difference, signed=True)}"
+    lost = "".join(f"; {told}" for value in (one, other) if (told := _lost(value)))
+    return f"{means}: {interval_words(difference, signed=True)}{lost}"
+
+
+def _lost(value: Value) -> str:
+    """Returns which runs of a value diverged, in words; empty for none."""
+    count = len(value.diverged)
+    return f"{value.arm} diverged in {count} of {len(value.by_seed)} seeds" if count else ""
 
 
 def minus(one: Value, other: Value) -> str:
@@ -238,8 +251,9 @@ def _between(claim, figure, known):
     sizes = [values[0].finite[seed] - sum(value.finite[seed] for value in values[1:]) for seed in sorted(common)]
     found = intervals.of_mean(sizes)
     low, high = found.low, found.high
-    if not math.isfinite(low):
-        return [[_Statement(None, words, found.size)]]
+    lost = [told for value in values if (told := _lost(value))]
+    if lost or not math.isfinite(low):
+        return [[_Statement(None, "; ".join([words, *lost]), found.size)]]
     ends = sorted((abs(low), abs(high)))
     low, high = (0.0, ends[1]) if low < 0 < high else ends
     holds = True if claim.low <= low and high <= claim.high else False if high < claim.low or low > claim.high else None
@@ -251,8 +265,8 @@ def _between(claim, figure, known):
 def _steady(claim, figure, known):
     (value,) = _values(claim.operands[0][0], figure, known)
     seeds = len(value.finite)
-    if seeds < 2 or not math.isfinite(value.deviation):
-        return [[_Statement(None, f"{value.arm} {number(value.mean)}", seeds)]]
+    if seeds < 2 or value.diverged or not math.isfinite(value.deviation):
+        return [[_Statement(None, _lost(value) or f"{value.arm} {number(value.mean)}", seeds)]]
     from scipy import stats
 
     # Of a standard deviation, by chi squared, as for a normal distribution.

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bandits import studies
 from data.errors import UsageError
@@ -87,11 +87,12 @@ def play(figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path,
         if outcome.status == grid_results.FAILED:
             errors[name] = f"{label_of[name]}: {outcome.error} ({folder / name})"
     for label, some in reported.items():
-        # What a diverged run has earned counts, too: without it, the others' mean would be too good.
+        # What a diverged run has earned counts, too: without it, the others' mean would be too good. It judges nothing.
         finished = [run for run in some if sweep.outcomes[run.name].status in _ENDED]
         try:
             if finished:
-                found[label] = _found(figure, finished, points.get(label), folder)
+                lost = {run.seed for run in finished if sweep.outcomes[run.name].status == grid_results.DIVERGED}
+                found[label] = _found(figure, finished, points.get(label), folder, lost)
         except UsageError as error:
             errors[label] = f"{label}: {error}"
     left = [outcome.run for outcome in sweep.outcomes.values() if outcome.status == grid_results.UNFINISHED]
@@ -133,10 +134,13 @@ def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path
     return max((group for group in points.values() if len(group) == most), key=goodness)[0]
 
 
-def _found(figure: Figure, some: Sequence[Run], point: Run | None, folder: pathlib.Path) -> Found:
+def _found(
+    figure: Figure, some: Sequence[Run], point: Run | None, folder: pathlib.Path, lost: Iterable[int] = ()
+) -> Found:
     tables = [runs.read_metrics(folder / run.name, run.rounds) for run in some]
     searched = {}
     if point is not None:
         values = {flag: point.settings[flag] for flag in figure.searched if flag in point.numbers}
         searched = {flag: float(value) for flag, value in values.items() if value is not None}
-    return Found([folder / run.name for run in some], tables, searched, [run.seed for run in some])
+    seeds = [run.seed for run in some]
+    return Found([folder / run.name for run in some], tables, searched, seeds, frozenset(lost))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _PICKED = "picked:"  # Before the name of a searched flag.
+_DIVERGED = "diverged"  # Whether the run diverged, 0 or 1; missing where none did.
 _FIXED = ("arm", "seed", "rounds", "data", "commit", "machine")
 _COMMIT_LENGTH = 12
 
@@ -48,6 +49,7 @@ def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
             content = runs.read_json(folder / "config.json") if (folder / "config.json").exists() else {}
             row = {"arm": arm.label, "seed": seed} | {name: values[index] for name, values in numbers.items()}
             row |= {f"{_PICKED}{flag}": value for flag, value in one.searched.items()}
+            row |= {_DIVERGED: int(seed in one.diverged)} if any(some.diverged for some in found.values()) else {}
             row["rounds"] = int(table["round_num"].iloc[-1])
             row["data"] = content.get("data_checksum") or ""
             row["commit"] = (content.get("git_commit") or "")[:_COMMIT_LENGTH]
@@ -109,9 +111,12 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
         if own.empty:
             continue
         rounds = int(own["rounds"].max())
+        lost = own[own[_DIVERGED] > 0] if _DIVERGED in own else own[:0]
+        diverged = frozenset(lost["seed"].astype(int))
         for name in names:
             by_seed = dict(zip(own["seed"].astype(int), own[name].astype(float), strict=True))
-            rows.append(Value(arm.label, name, by_seed, rounds, published.get((arm.label, name))))
+            stated = published.get((arm.label, name))
+            rows.append(Value(arm.label, name, by_seed, rounds, stated, diverged=diverged))
         for flag in figure.searched:
             picked = own.get(f"{_PICKED}{flag}")
             if picked is not None and picked.notna().any():

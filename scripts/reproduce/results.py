@@ -27,12 +27,14 @@ class Found:
       tables: Their `metrics.csv`, up to the last round that was asked for.
       searched: Best value of each searched flag.
       seeds: The runs' seeds.
+      diverged: Those of runs that diverged.
     """
 
     folders: Sequence[pathlib.Path]
     tables: "Sequence[pd.DataFrame]"
     searched: Mapping[str, float]
     seeds: Sequence[int]
+    diverged: frozenset[int] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Value:
       rounds: Rounds that were played.
       published: What the text states, if it does.
       is_picked: Whether a search picked it, by all of its runs: then it stands for no seed.
+      diverged: Seeds whose runs diverged: what they have earned counts in the mean, and nothing is judged by it.
     """
 
     arm: str
@@ -54,6 +57,7 @@ class Value:
     rounds: int = 0
     published: Published | None = None
     is_picked: bool = False
+    diverged: frozenset[int] = frozenset()
 
     @functools.cached_property
     def finite(self) -> dict[int, float]:

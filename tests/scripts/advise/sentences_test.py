@@ -223,6 +223,14 @@ def test_a_run_under_noise_that_diverged_is_told():
     assert "at epsilon 1 it diverged" in sentences.privacy(_context(found))
 
 
+def test_an_epsilon_without_runs_is_told_with_its_reason():
+    found = _noisy()
+    found.noise[2] = ({"target_epsilon": 1e6, "error": "Epsilon 1e+06 needs no search."}, _arm(SOFTMAX, {}))
+    told = sentences.privacy(_context(found))
+    assert "epsilon 1e+06 was not played (Epsilon 1e+06 needs no search)" in told
+    assert "out of reach" not in told
+
+
 @pytest.mark.parametrize(("why", "told"), [("", "there was no time for noise"), ("it is so.", "it is so")])
 def test_no_noise_is_told_with_its_reason(why, told):
     assert sentences.privacy(_context(_found(_better(), no_noise=why))) == f"Not played: {told}."

@@ -73,6 +73,13 @@ def test_the_expected_best_of_as_many_points_of_each_configuration(tmp_path):
     ]
 
 
+def test_points_that_were_stopped_early_have_no_expected_best(tmp_path):
+    found = [*_outcomes(tmp_path, "rate=1", [0.5]), *_outcomes(tmp_path, "rate=2", [0.4])]
+    assert any("Expected best" in line for line in _text(tmp_path, found))
+    found[0].rounds = 8
+    assert not any("Expected best" in line for line in _text(tmp_path, found))
+
+
 def test_values_of_the_seeds_that_picked_are_not_compared(tmp_path):
     found = [
         one

@@ -1,5 +1,6 @@
 """Tests of scripts.reproduce.judging, with numbers made by hand."""
 
+import dataclasses
 import math
 
 import pytest
@@ -62,6 +63,27 @@ ORDER = Claim("a is better", "section 1", "order", (("a",), ("b",)))
 )
 def test_an_order_is_told_by_the_interval_of_the_paired_differences(ours, status):
     assert _judge(ORDER, _value("a", *ours), _value("b", 2.0, 2.0, 2.0)).status == status
+
+
+def test_nothing_is_told_of_an_arm_of_which_a_run_diverged():
+    ours, lost = _value("a", 3.9, 4.0, 4.1), dataclasses.replace(_value("b", 2.0, 2.0, 2.0), diverged=frozenset({1}))
+    verdict = _judge(ORDER, ours, lost)
+    assert verdict.status == UNTOLD
+    assert verdict.why.endswith("; b diverged in 1 of 3 seeds")
+    for claim in (
+        Claim("", "", "close", (("a", "b"),), within=9.0),
+        Claim("", "", "between", (("b",),), low=1.0, high=3.0),
+        Claim("", "", "steady", (("b",),), within=9.0),
+    ):
+        assert _judge(claim, ours, lost).status == UNTOLD
+    stated = dataclasses.replace(lost, published=Published("b", "score", 2.0, "Table 1"))
+    assert judging.compare(stated, _figure()) == (UNTOLD, "b diverged in 1 of 3 seeds")
+
+
+def test_two_that_never_get_there_are_not_alike():
+    never = [math.inf] * 8
+    for claim in (ORDER, Claim("", "", "close", (("a", "b"),), within=1.0)):
+        assert _judge(claim, _value("a", *never), _value("b", *never)).status == UNTOLD
 
 
 def test_the_interval_is_told_beside_the_means():

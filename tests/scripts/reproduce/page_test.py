@@ -75,6 +75,16 @@ def test_records_are_a_row_a_run(tmp_path):
     pd.testing.assert_frame_equal(again, table, check_dtype=False)
 
 
+def test_a_run_that_diverged_is_recorded_as_one(tmp_path):
+    tables = [pd.DataFrame({"round_num": [1], "score": [score]}) for score in (0.25, 0.5)]
+    found = {"far": Found([tmp_path] * 2, tables, {}, [0, 7], frozenset({7}))}
+    table = records.of(_figure(), found)
+    assert table["diverged"].tolist() == [0, 1]
+    records.write(table, tmp_path / "f1.csv")
+    far, *_ = records.values(_figure(), records.read(tmp_path / "f1.csv"))
+    assert (far.diverged, far.mean) == (frozenset({7}), 0.375)
+
+
 def test_values_stand_beside_the_published_ones():
     near, far, rate = records.values(_figure(), _table())
     assert (near.arm, near.mean, near.by_seed, near.published.value) == ("near", 4.0, {0: 3.9, 1: 4.0, 2: 4.1}, 4.0)
