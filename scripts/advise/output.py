@@ -36,6 +36,7 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
     """
     recommended = found.verdict.recommended
     command = arms.command(base, recommended, found.arms[recommended].point) if recommended else ""
+    spent, most = session.state.spent, session.state.values["minutes"]
     context = sentences.Context(
         found=found,
         plan=session.plan,
@@ -44,6 +45,7 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
         where=_where(where),
         command=command,
         reward_width=data.reward_width,
+        overrun=f"It took {planning.minutes(spent)}, more than --minutes={most:g}." if spent > 60 * most else "",
     )
     values = {name: arm.reward for name, arm in found.often.items()}
     noisy = {sentences.noise_name(one): arm.reward for one, arm in found.noise if arm.reward}
@@ -61,8 +63,8 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
             "clients_per_round": data.cohort,
             "actions": data.num_actions,
             "data_report": data.report,
-            "minutes": session.state.values["minutes"],
-            "seconds": round(session.state.spent, 1),
+            "minutes": most,
+            "seconds": round(session.state.earlier + spent, 1),
             "pace": session.pace,
             "plan": session.plan,
             "left_out": planning.left_out(session.full, session.plan, arms.NAMES),
@@ -175,7 +177,8 @@ def _top(advice: Mapping[str, Any]) -> str:
         parts.append(f"<dt>{html.escape(sentences.TITLES[name])}</dt><dd>{shown}</dd>")
     note = (
         "Below are the runs of the comparison and those under noise; searches and the seeds that did not pick the best "
-        f"are in the folder, numbers in {ADVICE_FILE}."
+        f"are in the folder, numbers in {ADVICE_FILE}. Above, the average reward of all rounds is judged; below, what "
+        "the seeds say is about the last rounds, and may tell other arms apart."
     )
     return f'<dl>{"".join(parts)}</dl><p class="note">{html.escape(note)}</p>'
 

@@ -42,6 +42,7 @@ class Context:
       where: Where the guarantees hold, in words.
       command: The command to paste; empty for none.
       reward_width: Between the smallest and the largest reward.
+      overrun: What is to say where it took longer than it might; empty where it did not.
     """
 
     found: Advice
@@ -51,6 +52,7 @@ class Context:
     where: str
     command: str
     reward_width: float = math.inf
+    overrun: str = ""
 
 
 def write(context: Context) -> dict[str, str]:
@@ -76,7 +78,11 @@ def exploration(context: Context) -> str:
     earns = f"{best} earns {_number(one.mean)} on average {_over(context)}, {lead}"
     if verdict.recommended is None:
         stand = verdict.stands[one.arm]
-        told = [f"Cannot be told: no strategy is told above chance {_over(context)}", *_found_by(stand.chance, context)]
+        told = [f"Cannot be told: no strategy is told above chance {_over(context)}"]
+        if stand.chance and math.isfinite(stand.chance.difference):
+            lead = f"{_amount(stand.chance)} than chance ({_sure(stand.chance)})"
+            told.append(f"Of those that explore, the best, {best}, earns {_number(one.mean)}, {lead}")
+        told += _found_by(stand.chance, context)
     elif not one.is_judged:
         told = [f"Cannot be told: {'; '.join(one.notes) or words.seeds(one.pairs)}. {_capital(earns)}"]
     elif verdict.pays:
@@ -112,7 +118,7 @@ def _confirmation(found: Advice) -> list[str]:
             doubt = ""
             if found.verdict.pays and not one.wins:
                 doubt = ": alone, they would not show it" if one.is_better else ": they do not confirm it"
-            earns = f"it earns {_number(one.mean)}, {_amount(one)} ({_sure(one)})"
+            earns = f"it earns {_number(one.mean)}, {_amount(one)} than greedy ({_sure(one)})"
             told.append(f"On {words.seeds(one.pairs)} that did not pick it, {earns}{doubt}")
     return told
 
@@ -174,7 +180,11 @@ def strategy(context: Context) -> str:
     found = context.found
     name = found.verdict.recommended
     if name is None:
-        return "None: no strategy is told above chance, and the first of their ranking would be chosen by luck."
+        told = "None: no strategy is told above chance, and the first of their ranking would be chosen by luck."
+        chance, constant = found.chance, found.constant
+        if chance is None or constant is None or constant <= landmarks.interval(chance).mean:
+            return told
+        return f"{told} Always choosing the same, best action would earn {_number(constant)}."
     arm = found.arms[name]
     why = "told above chance, as greedy is not, though the two are not told apart"
     if found.verdict.pays:
@@ -288,6 +298,8 @@ def not_tried(context: Context) -> str:
     told = f"Left out, to keep to the time: {'; '.join(left)}." if left else "Nothing was left out for want of time."
     if context.plan.rounds < context.full.rounds:
         told += f" For whole runs of all strategies, give --minutes={context.minutes}."
+    if context.overrun:
+        told += f" {context.overrun}"
     return f"{told} Never tried here: {'; '.join(_BY_DESIGN)}."
 
 
@@ -308,6 +320,8 @@ def _found_by(one: Comparison | None, context: Context) -> list[str]:
 def _over(context: Context) -> str:
     plan, total = context.plan, context.full.rounds
     rounds = f"the first {plan.rounds:,} of {total:,} rounds" if plan.rounds < total else f"{total:,} rounds"
+    if plan.rounds <= plan.deploy_every:  # What is deployed after the last round acts in none.
+        return f"over {rounds}, none of which comes after a deployment ({_every(plan.deploy_every)})"
     return f"over {rounds}, deployed {_every(plan.deploy_every)}"
 
 

@@ -65,7 +65,7 @@ def test_seeds_that_did_not_pick_the_best_are_told_and_may_doubt_it():
         GREEDY: _arm(GREEDY, {3000: 0.5, 3001: 0.5, 3002: 0.52, 3003: 0.5}),
     }
     told = sentences.exploration(_context(_found(_better(), confirmed=confirmed)))
-    assert "On 4 seeds that did not pick it, it earns 0.600, 0.095 more" in told
+    assert "On 4 seeds that did not pick it, it earns 0.600, 0.095 more than greedy" in told
     assert "alone, they would not show it" in told
     swapped = {SOFTMAX: confirmed[GREEDY], GREEDY: confirmed[SOFTMAX]}
     assert "they do not confirm it" in sentences.exploration(_context(_found(_better(), confirmed=swapped)))
@@ -127,6 +127,29 @@ def test_nothing_is_recommended_that_is_not_told_above_chance():
     assert found.verdict.recommended is None
     assert sentences.strategy(_context(found)).startswith("None: no strategy is told above chance")
     assert "PLAY IT" not in sentences.strategy(_context(found))
+
+
+def test_without_a_recommendation_the_best_is_compared_with_chance_and_the_best_action_is_named():
+    close = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.505, spread=2).items()}
+    found = _found({GREEDY: _values(0.5, spread=2), SOFTMAX: close}, chance=0.5, constant=0.9)
+    found.verdict = findings.verdict(found.arms, 0.5, 0.9)
+    told = sentences.exploration(_context(found))
+    lead = "Of those that explore, the best, softmax (temperature 0.05), earns 0.505, 0.005 more than chance (95%"
+    assert lead in told
+    end = "would be chosen by luck. Always choosing the same, best action would earn 0.900."
+    assert sentences.strategy(_context(found)).endswith(end)
+
+
+@pytest.mark.parametrize(("rounds", "says_so"), [(10, True), (11, False)])
+def test_rounds_before_the_first_deployment_are_called_so(rounds, says_so):
+    plan = dataclasses.replace(FULL, rounds=rounds)
+    told = sentences.exploration(_context(_found(_better()), plan))
+    assert ("rounds, none of which comes after a deployment (every 10 rounds)" in told) == says_so
+
+
+def test_an_advice_that_took_longer_than_it_might_says_so():
+    told = sentences.not_tried(_context(_found(_better()), overrun="It took 61 s, more than --minutes=0.1."))
+    assert "for want of time. It took 61 s, more than --minutes=0.1. Never tried" in told
 
 
 def test_a_strategy_below_chance_is_not_recommended():
