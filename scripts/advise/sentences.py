@@ -181,10 +181,12 @@ def strategy(context: Context) -> str:
     name = found.verdict.recommended
     if name is None:
         told = "None: no strategy is told above chance, and the first of their ranking would be chosen by luck."
-        chance, constant = found.chance, found.constant
-        if chance is None or constant is None or constant <= landmarks.interval(chance).mean:
+        earned = [stand.constant.mean for stand in found.verdict.stands.values() if stand.constant]
+        if not earned or max(earned) >= found.constant:
             return told
-        return f"{told} Always choosing the same, best action would earn {_number(constant)}."
+        return (
+            f"{told} Always choosing the same, best action would earn {_number(found.constant)}: more than any of them."
+        )
     arm = found.arms[name]
     why = "told above chance, as greedy is not, though the two are not told apart"
     if found.verdict.pays:

@@ -136,8 +136,10 @@ def test_without_a_recommendation_the_best_is_compared_with_chance_and_the_best_
     told = sentences.exploration(_context(found))
     lead = "Of those that explore, the best, softmax (temperature 0.05), earns 0.505, 0.005 more than chance (95%"
     assert lead in told
-    end = "would be chosen by luck. Always choosing the same, best action would earn 0.900."
+    end = "would be chosen by luck. Always choosing the same, best action would earn 0.900: more than any of them."
     assert sentences.strategy(_context(found)).endswith(end)
+    found.constant, found.verdict = 0.501, findings.verdict(found.arms, 0.5, 0.501)
+    assert sentences.strategy(_context(found)).endswith("would be chosen by luck.")
 
 
 @pytest.mark.parametrize(("rounds", "says_so"), [(10, True), (11, False)])
