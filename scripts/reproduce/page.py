@@ -117,7 +117,7 @@ def _about(one: _Played) -> str:
         lines.append(f"**Not played yet:** {', '.join(missing)}.\n")
     if few:
         lines.append(f"**Fewer seeds yet:** {', '.join(few)}.\n")
-    return "\n".join([*lines, f"```sh\n{scoreboard.command(figure)}\n```\n"])
+    return "\n".join([*lines, f"```sh\n{scoreboard.command(figure, seeds[-1] + 1)}\n```\n"])
 
 
 def _counted(count: int, word: str) -> str:
@@ -164,15 +164,19 @@ def _reference(figure: Figure, arm: Arm) -> str | None:
 
 
 def _summary(some: Sequence[_Played]) -> str:
+    once: dict[str, _Played] = {}
+    for one in some:  # The text's own scale comes first.
+        once.setdefault(one.figure.name, one)
     by_text: dict[str, list[Line]] = {}
-    for one in some:
+    for one in once.values():
         by_text.setdefault(one.figure.text, []).extend(one.lines)
     rows = [(text, *map(str, scoreboard.counts(lines).values())) for text, lines in by_text.items()]
-    everything = [line for one in some for line in one.lines]
+    everything = [line for lines in by_text.values() for line in lines]
     rows.append(("all", *map(str, scoreboard.counts(everything).values())))
     commands = (
-        "The scoreboard of their claims and numbers. Most figures were played at the small scale: on stand-in data, in "
-        "minutes.\n\n```sh\n./scripts/python -m scripts.reproduce --figure=all --scale=small --repeat=8 "
+        "The scoreboard of their claims and numbers, each once: at the text's scale where it was played so, else at the "
+        "small one,\nwhich is of stand-in data and takes minutes a figure.\n\n"
+        "```sh\n./scripts/python -m scripts.reproduce --figure=all --scale=small --repeat=8 "
         "--records=docs/evidence\n```\n"
     )
     told = scoreboard.by_chance(everything)

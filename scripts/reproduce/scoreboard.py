@@ -170,7 +170,7 @@ def notes() -> Mapping[str, str]:
     return {
         AGREES: "every difference that the claim needs lies on its side with its whole 95% interval",
         DISAGREES: "one lies on the other side with its whole interval",
-        UNTOLD: "neither: more seeds may tell; one seed never does",
+        UNTOLD: "neither: more seeds may tell; one seed never does, nor an arm of which a run diverged",
         OTHER_DATA: "the text names a number of data that we do not have here: ours is shown, and not judged",
         NOT_PLAYED: "no record of it",
     }

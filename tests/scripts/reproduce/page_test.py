@@ -138,6 +138,13 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
     assert "### Not played yet\n\n- Figure 2: another" in made
 
 
+def test_a_page_s_command_plays_the_seeds_that_it_shows(tmp_path, known):
+    figure = _figure()
+    known(figure)
+    records.write(_table().assign(seed=[0, 1, 7] * 2), records.path_of(figure, tmp_path))
+    assert "--figure=f1 --repeat=8\n" in page.made(tmp_path)
+
+
 def test_a_page_tells_what_is_missing_of_a_figure(tmp_path, known):
     figure = _figure(own=True)
     known(figure)
@@ -156,6 +163,10 @@ def test_a_page_counts_the_texts_words_and_names_what_was_not_played(tmp_path, k
     made = page.made(tmp_path)
     assert "| Nobody 2020 | 2 | 0 | 1 | 0 | 3 |" in made
     assert "--figure=f1 --scale=small\n" in made
+    records.write(_table(), records.path_of(figure, tmp_path))
+    again = page.made(tmp_path)
+    assert "--figure=f1 --scale=small\n" in again
+    assert "| Nobody 2020 | 2 | 0 | 1 | 0 | 3 |" in again  # What was played at both scales counts once.
     assert "| near: score | Table 1 | 4 | 4 (3.75 to 4.25); within 0.5 | 3 | **agrees** |" in made
     assert "Not played: f2." in made
 
