@@ -80,7 +80,7 @@ def _is_same(setting: version_runs.Setting, old: version_runs.Side, new: version
         differing = list(differences(before, new.play(setting)))
         if setting.is_resumed:
             handed = differences(before, new.play(setting, begun_by=old))
-            differing += [(f"begun by the old one: {where}", size) for where, size in handed]
+            differing += [(f"begun by the old one: {where}", size) for where, size in handed if size]
     except Failure as error:
         print(f"{setting.name}: failed: {error}", flush=True)
         return False
@@ -89,11 +89,12 @@ def _is_same(setting: version_runs.Setting, old: version_runs.Side, new: version
         for where, size in differing
         if size > setting.tolerance and not set(setting.expected) & set(where.replace(",", "").split())
     ]
-    told = f"same, but for what is expected: {setting.reason}" if differing else "same"
+    added = dict.fromkeys(where for where, size in differing if not size)
+    told = f"same, but for what is expected: {setting.reason}" if any(size for _, size in differing) else "same"
     if unexpected:
         more = [f"and {len(unexpected) - _SHOWN} more"] if len(unexpected) > _SHOWN else []
         told = f"differs: {'; '.join(unexpected[:_SHOWN] + more)}"
-    print(f"{setting.name}: {told}", flush=True)
+    print("; ".join([f"{setting.name}: {told}", *added]), flush=True)
     return not unexpected
 
 
@@ -101,7 +102,8 @@ def differences(old: pathlib.Path, new: pathlib.Path) -> Iterator[tuple[str, flo
     """Compares all tables and archives of two folders of runs.
 
     Yields:
-      Where they differ, in words, and the largest difference, infinite where it is no number.
+      Where they differ, in words, and the largest difference: infinite where it is no number, 0 where a table only has a
+      column more.
     """
     import numpy as np
     import pandas as pd
@@ -109,7 +111,11 @@ def differences(old: pathlib.Path, new: pathlib.Path) -> Iterator[tuple[str, flo
     before, after = _values(old, RENAMED), _values(new, RENAMED)
     if not before:
         yield "there is nothing to compare", np.inf
+    tables = {file for file, _ in before if file.endswith(".csv")}
     for place in dict.fromkeys((*before, *after)):
+        if place not in before and place[0] in tables:
+            yield f"new column {place[1]}", 0.0
+            continue
         if place not in before or place not in after:
             yield f"{' '.join(place)} is {'missing' if place in before else 'new'}", np.inf
             continue

@@ -20,15 +20,15 @@ import os, pathlib, sys
 flags = dict(word.split("=") for word in sys.argv[3:] if "=" in word)
 here = pathlib.Path.cwd()
 assert "PYTHONPATH" not in os.environ
-worth = (here / "data" / "worth.toml").read_text()
+worth, _, more = (here / "data" / "worth.toml").read_text().partition(" ")
 if worth == "fails":
     sys.exit(1)
 folder = pathlib.Path(flags["--root_output_dir"], flags["--experiment_name"])
 folder.mkdir(parents=True, exist_ok=True)
 metrics = folder / "metrics.csv"
-lines = metrics.read_text().split() if metrics.exists() else ["round_num,worth"]
+lines = metrics.read_text().split() if metrics.exists() else ["round_num,worth" + ",more" * bool(more)]
 for number in range(len(lines), int(flags["--total_rounds"]) + 1):
-    lines.append(f"{{number}},{{worth}}")
+    lines.append(f"{{number}},{{worth}}" + f",{{more}}" * lines[0].endswith("more"))
 metrics.write_text("\\n".join(lines) + "\\n")
 with open(here / "started.txt", "a") as started:
     print(" ".join(sys.argv[1:]), file=started)
@@ -97,6 +97,15 @@ def test_a_column_with_another_name_is_compared_under_it(folders, monkeypatch):
     monkeypatch.setitem(compare_versions.RENAMED, "score", "bandits/score")
     found = list(compare_versions.differences(*folders))
     assert found == [("seed_3/metrics.csv bandits/score from round 2, by up to 0.25", 0.25)]
+
+
+def test_what_only_the_new_one_measures_is_no_difference_but_named(folders):
+    path = folders[1] / "seed_3" / "metrics.csv"
+    header, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([f"{header},eval/worst", *(f"{row},0.5" for row in rows)]) + "\n")
+    assert list(compare_versions.differences(*folders)) == [("new column eval/worst", 0)]
+    path.with_name("other.csv").write_text("round_num\n1\n")
+    assert ("seed_3/other.csv round_num is new", math.inf) in compare_versions.differences(*folders)
 
 
 def test_a_run_that_is_missing_is_told(folders, tmp_path):
@@ -183,6 +192,19 @@ def test_checkouts_that_differ_are_told(compare, capsys):
         "from round 3, by up to 0.062",
         "loose: same, but for what is expected: it is not seeded",
         "named: same, but for what is expected: worth is new",
+    ]
+
+
+def test_new_columns_are_named_once_beside_what_is_the_same_or_differs(compare, capsys):
+    assert compare("0.5", "0.5 1", "--settings=resumed,named") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "resumed: same; new column more",
+        "named: same; new column more",
+    ]
+    assert compare("0.5", "0.5625 1", "--settings=short,named") == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "short: differs: metrics.csv worth from round 1, by up to 0.062; new column more",
+        "named: same, but for what is expected: worth is new; new column more",
     ]
 
 
