@@ -11,7 +11,7 @@ from data.tasks import registry as tasks
 from optimization.options import Cohorts, ServerOptimizer
 from optimization.posterior import algorithm_flags
 from optimization.posterior import options as posterior_options
-from optimization.study import aggregation_flags, cli, selector_flags, server_flags, task_flags
+from optimization.study import aggregation_flags, cli, earlier_flags, selector_flags, server_flags, task_flags
 
 USAGE = """
 Federated contextual bandits: clients act with a deployed model, train on what they saw, and the server averages.
@@ -214,6 +214,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     settings = settings.settled()
     has_initial = settings.scenario != "scratch" or bool(settings.initial_model_path)
     settings = settings.filled(task_defaults.of(settings.task_type, has_initial=has_initial))
+    if settings.scenario not in _PRETRAINED:
+        settings = settings.replace(**earlier_flags.without_initial_training(settings))
     settings = _resolve_model_aggregation(settings, bandit)
     if settings.variant == "reference_code" and _adapts(settings):
         settings = settings.filled({"clip_norm": _PUBLISHED_FIRST_CLIP_NORM})

@@ -102,8 +102,8 @@ def differences(old: pathlib.Path, new: pathlib.Path) -> Iterator[tuple[str, flo
     """Compares all tables and archives of two folders of runs.
 
     Yields:
-      Where they differ, in words, and the largest difference: infinite where it is no number, 0 where a table only has a
-      column more.
+      Where they differ, in words, and the largest difference: infinite where it is no number, 0 where a table only has
+      a column more.
     """
     import numpy as np
     import pandas as pd

@@ -10,9 +10,14 @@ _MODES = ("fedkp", "fedkp_cluster_mean", "fedkppa")
 def in_todays_words(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a run's flags as today's program would have been given them for the same numbers.
 
-    Runs from before `--mean_shift_weights` weighed by the kernel's slope, and their SGLD was the clients' own.
+    Runs from before `--mean_shift_weights` weighed by the kernel's slope, and their SGLD was the clients' own. Those
+    without an initial training recorded its defaults, which are others now. Ads were shown once each.
     """
     found = dict(flags)
+    if flags.get("scenario") == "scratch":
+        found |= without_initial_training(flags)
+    if "local_pulls" in flags:
+        found.setdefault("pulls_per_impression", 1)
     for name in _ALGORITHM_FLAGS:
         if name not in flags or "mean_shift_weights" in flags:
             continue
@@ -21,3 +26,8 @@ def in_todays_words(flags: Mapping[str, Any]) -> dict[str, Any]:
         if flags[name] == "sgld":
             found[name] = "client_sgld"
     return found
+
+
+def without_initial_training(flags: Mapping[str, Any]) -> dict[str, None]:
+    """Returns the flags of the initial training without a value, which a run that has none did not read."""
+    return {name: None for name in flags if name.startswith("init_")}

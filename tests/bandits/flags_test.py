@@ -259,8 +259,9 @@ _DIGITS = {
     ],
 )
 def test_a_task_brings_its_defaults(task, expected):
-    settings = _resolve(f"--task_type={task}")
-    assert {name: settings[name] for name in expected} == expected
+    settings, pretrained = _resolve(f"--task_type={task}"), _resolve(f"--task_type={task}", "--scenario=init")
+    found = {name: (pretrained if name.startswith("init_") else settings)[name] for name in expected}
+    assert found == expected
 
 
 def test_without_flags_the_digits_are_played_with_softmax_from_scratch():
@@ -275,7 +276,7 @@ def test_a_given_flag_goes_before_the_tasks_default():
 
 
 def test_no_setting_is_left_out_but_those_that_mean_none():
-    missing = {name for name, value in _resolve().items() if value is None}
+    missing = {name for name, value in _resolve("--scenario=init_shift").items() if value is None}
     hyperparameters = {
         f"server_{optimizer}_{name}" for optimizer, names in server_flags.HYPERPARAMETERS.items() for name in names
     }

@@ -3,25 +3,33 @@
 import pytest
 
 from bandits import flags, run_federated, task_defaults
+from data.errors import UsageError
 from data.tasks import registry
-from optimization.study import frame
+from optimization.study import frame, run_folder
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((), {"total_rounds": 150, "clients_per_round": 20, "init_clients": 10, "max_examples_per_client": 0}),
+        ((), {"total_rounds": 150, "clients_per_round": 20, "init_clients": None, "max_examples_per_client": 0}),
+        (("--scenario=init",), {"total_rounds": 150, "init_clients": 10, "init_server_optimizer": "adam"}),
         (("--task_type=emnist_chars",), {"total_rounds": 800, "clients_per_round": 64, "server_learning_rate": 0.002}),
         (("--task_type=unipen62",), {"bandits_deploy_freq": 50, "rounds_per_eval": 50, "max_examples_per_client": 100}),
-        (("--task_type=stackoverflow_tag",), {"total_rounds": 1600, "init_server_optimizer": "adam"}),
-        (("--task_type=stackexchange_tag",), {"clients_per_round": 32, "init_clients": 100, "rounds_per_eval": 20}),
+        (("--task_type=stackoverflow_tag",), {"total_rounds": 1600, "init_server_optimizer": None}),
+        (("--task_type=stackexchange_tag",), {"clients_per_round": 32, "init_clients": None, "rounds_per_eval": 20}),
+        (("--task_type=stackexchange_tag", "--scenario=init"), {"init_clients": 100, "init_server_optimizer": "adam"}),
         (("--task_type=emnist_chars", "--scenario=init_shift"), {"total_rounds": 700, "init_rounds": 100}),
         (("--task_type=emnist_digits", "--scenario=init"), {"total_rounds": 700, "init_server_optimizer": "adam"}),
         (("--task_type=stackoverflow_tag", "--initial_model_path=a"), {"total_rounds": 1500}),
         (("--task_type=stackoverflow_tag", "--scenario=init", "--total_rounds=9"), {"total_rounds": 9}),
         (("--task_type=unipen62", "--scenario=init"), {"total_rounds": 200, "init_server_learning_rate": 0.005}),
         (("--task_type=tabular", "--data_file=a.csv", "--scenario=init"), {"init_clients": None, "total_rounds": 150}),
-        (("--task_type=cifar100",), {"init_clients": 20, "partition_clients": 100, "rounds_per_checkpoint": 25}),
+        (("--task_type=cifar100",), {"partition_clients": 100, "rounds_per_checkpoint": 25}),
+        (("--task_type=cifar100", "--scenario=init"), {"init_clients": 20, "init_server_optimizer": "sgd"}),
+        (
+            ("--preset=emnist_init_softmax", "--scenario=scratch"),
+            {"init_rounds": None, "init_client_learning_rate": None},
+        ),
         (("--task_type=emnist_chars", "--total_rounds=3"), {"total_rounds": 3, "rounds_per_eval": 50}),
     ],
 )
@@ -32,3 +40,33 @@ def test_flags_that_are_not_given_follow_the_task(arguments, expected):
 
 def test_only_known_tasks_have_defaults():
     assert set(task_defaults._OF_TASK) <= set(registry.TASKS)
+
+
+def _resolved(*arguments: str) -> dict:
+    return dict(flags.resolve(frame.flag_set(run_federated.STUDY).parse(["run_federated", *arguments])))
+
+
+# Of the digits, before 2026-11-22.
+_EARLIER = {"init_server_optimizer": "sgd", "init_server_learning_rate": 1.0}
+
+
+def test_a_folder_begun_under_another_default_of_the_initial_training_is_refused(tmp_path):
+    today = _resolved("--scenario=init_shift")
+    run_folder.RunFolder(tmp_path).open(today | _EARLIER, "digest")
+    with pytest.raises(UsageError) as caught:
+        run_folder.RunFolder(tmp_path).open(today, "digest")
+    assert str(caught.value) == (
+        f"{tmp_path} holds a run with other settings: --init_server_learning_rate was 1.0, is 0.01; "
+        "--init_server_optimizer was sgd, is adam. Choose another --experiment_name, or give --restart, which moves "
+        "the old files aside."
+    )
+    given = _resolved(
+        "--scenario=init_shift", "--init_server_optimizer=sgd", "--init_server_learning_rate=1", "--total_rounds=200"
+    )
+    run_folder.RunFolder(tmp_path).open(given, "digest")
+
+
+def test_a_folder_without_an_initial_training_is_continued_under_any_default_of_it(tmp_path):
+    today = _resolved()
+    run_folder.RunFolder(tmp_path).open(today | _EARLIER, "digest")
+    run_folder.RunFolder(tmp_path).open(today, "digest")

@@ -16,3 +16,17 @@ def test_what_todays_program_has_written_stays():
     for name in ("sgld", "fedkp"):
         flags = {"algorithm": name, "mean_shift_weights": None}
         assert earlier_flags.in_todays_words(flags) == flags
+
+
+def test_an_initial_training_that_was_none_had_no_flags():
+    flags = {"scenario": "scratch", "init_rounds": 50, "init_server_optimizer": "sgd", "total_rounds": 10}
+    without = flags | {"init_rounds": None, "init_server_optimizer": None}
+    assert earlier_flags.in_todays_words(flags) == without
+    for scenario in ("init", "init_shift"):
+        assert earlier_flags.in_todays_words(flags | {"scenario": scenario}) == flags | {"scenario": scenario}
+
+
+def test_ads_were_shown_once_each():
+    assert earlier_flags.in_todays_words({"local_pulls": 10}) == {"local_pulls": 10, "pulls_per_impression": 1}
+    flags = {"local_pulls": 10, "pulls_per_impression": 5}
+    assert earlier_flags.in_todays_words(flags) == flags
