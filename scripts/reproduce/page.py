@@ -174,8 +174,8 @@ def _summary(some: Sequence[_Played]) -> str:
     everything = [line for lines in by_text.values() for line in lines]
     rows.append(("all", *map(str, scoreboard.counts(everything).values())))
     commands = (
-        "The scoreboard of their claims and numbers, each once: at the text's scale where it was played so, else at the "
-        "small one,\nwhich is of stand-in data and takes minutes a figure.\n\n"
+        "The scoreboard of their claims and numbers, each once: at the text's scale where it was played so, else at "
+        "the small one,\nwhich is of stand-in data and takes minutes a figure.\n\n"
         "```sh\n./scripts/python -m scripts.reproduce --figure=all --scale=small --repeat=8 "
         "--records=docs/evidence\n```\n"
     )
