@@ -238,14 +238,19 @@ def described(plan: Plan, pace: Pace, stages: Sequence[str] = STAGES) -> list[st
         SEARCH: f"{len(plan.arms)} searches of {plan.points} points, {plan.tuning_seeds} {seeds}",
         COMPARE: f"{len(plan.arms)} arms on {plan.seeds} seeds",
         CONFIRM: f"the best and greedy on {plan.more_seeds} seeds more",
-        FREQUENT: f"{often} arms deployed every {plan.often} rounds, {min(plan.frequent_seeds, plan.seeds)} seeds",
-        NOISE: f"{plan.epsilons} epsilons on {plan.noise_seeds} seeds",
+        FREQUENT: f"{often} arms deployed {every(plan.often)}, {min(plan.frequent_seeds, plan.seeds)} seeds",
+        NOISE: f"{plan.epsilons} epsilon{'s' * (plan.epsilons != 1)} on {plan.noise_seeds} seeds",
     }
     lines = []
     for stage in stages:
         told = words[stage] if plan.work(stage).runs else "left out"
         lines.append(f"  {stage:<9} {minutes(plan.seconds(pace, [stage])):>8}  {told}")
     return lines
+
+
+def every(rounds: int) -> str:
+    """Returns how often something is done in words."""
+    return "every round" if rounds == 1 else f"every {rounds:,} rounds"
 
 
 def minutes(seconds: float) -> str:

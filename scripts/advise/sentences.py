@@ -214,7 +214,7 @@ def frequency(context: Context) -> str:
     found, plan = context.found, context.plan
     if not plan.often:
         return "A model is deployed after every round already."
-    often = f"Deploying {_every(plan.often)} instead of {_every(plan.deploy_every)}"
+    often = f"Deploying {planning.every(plan.often)} instead of {planning.every(plan.deploy_every)}"
     told = []
     for name in dict.fromkeys(filter(None, (found.verdict.best, GREEDY))):
         if name not in found.often:
@@ -235,10 +235,6 @@ def frequency(context: Context) -> str:
             f". Then {arms.NAMES[lead.arm]} earns {_amount(lead)} than greedy ({_sure(lead)}: {words.verdict(lead)})"
         )
     return f"{text}."
-
-
-def _every(rounds: int) -> str:
-    return "every round" if rounds == 1 else f"every {rounds:,} rounds"
 
 
 def privacy(context: Context) -> str:
@@ -323,8 +319,8 @@ def _over(context: Context) -> str:
     plan, total = context.plan, context.full.rounds
     rounds = f"the first {plan.rounds:,} of {total:,} rounds" if plan.rounds < total else f"{total:,} rounds"
     if plan.rounds <= plan.deploy_every:  # What is deployed after the last round acts in none.
-        return f"over {rounds}, none of which comes after a deployment ({_every(plan.deploy_every)})"
-    return f"over {rounds}, deployed {_every(plan.deploy_every)}"
+        return f"over {rounds}, none of which comes after a deployment ({planning.every(plan.deploy_every)})"
+    return f"over {rounds}, deployed {planning.every(plan.deploy_every)}"
 
 
 def _sure(one: Comparison) -> str:

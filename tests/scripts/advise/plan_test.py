@@ -113,3 +113,12 @@ def test_the_plan_is_described_by_stage():
     assert [line.split()[0] for line in lines] == list(STAGES)
     assert "6 searches of 16 points, 2 seeds" in lines[0]
     assert "left out" in lines[-1]
+
+
+def test_the_plan_is_told_in_words_of_one_and_of_many():
+    one = planning.described(dataclasses.replace(FULL, epsilons=1), PACE)
+    assert one[3].endswith("4 arms deployed every round, 8 seeds")
+    assert one[4].endswith("1 epsilon on 4 seeds")
+    many = planning.described(dataclasses.replace(FULL, often=5), PACE)
+    assert many[3].endswith("4 arms deployed every 5 rounds, 8 seeds")
+    assert many[4].endswith("3 epsilons on 4 seeds")
