@@ -118,7 +118,7 @@ def _confirmation(found: Advice) -> list[str]:
             doubt = ""
             if found.verdict.pays and not one.wins:
                 doubt = ": alone, they would not show it" if one.is_better else ": they do not confirm it"
-            earns = f"it earns {_number(one.mean)}, {_amount(one)} than greedy ({_sure(one)})"
+            earns = f"{arms.NAMES[one.arm]} earns {_number(one.mean)}, {_amount(one)} than greedy ({_sure(one)})"
             told.append(f"On {words.seeds(one.pairs)} that did not pick it, {earns}{doubt}")
     return told
 

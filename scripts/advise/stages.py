@@ -186,7 +186,7 @@ class Stages:
             self.found.noisy = name
             clip_norm = statistics.median(self.found.arms[name].clip_norms.values())
             asked: list[dict[str, Any]] = [{"noise_multiplier": 0.0, "run_noise_multiplier": 0.0}]
-            for epsilon in self._epsilons[: plan.epsilons]:
+            for epsilon in sorted(self._epsilons[: plan.epsilons]):
                 asked.append(privacy.noise(self._where, plan.rounds, self._cohort, epsilon))
             wanted = []
             for one in asked:

@@ -65,7 +65,7 @@ def test_seeds_that_did_not_pick_the_best_are_told_and_may_doubt_it():
         GREEDY: _arm(GREEDY, {3000: 0.5, 3001: 0.5, 3002: 0.52, 3003: 0.5}),
     }
     told = sentences.exploration(_context(_found(_better(), confirmed=confirmed)))
-    assert "On 4 seeds that did not pick it, it earns 0.600, 0.095 more than greedy" in told
+    assert "On 4 seeds that did not pick it, softmax earns 0.600, 0.095 more than greedy" in told
     assert "alone, they would not show it" in told
     swapped = {SOFTMAX: confirmed[GREEDY], GREEDY: confirmed[SOFTMAX]}
     assert "they do not confirm it" in sentences.exploration(_context(_found(_better(), confirmed=swapped)))
