@@ -43,13 +43,12 @@ def normality(models: np.ndarray) -> Normality:
     count = clients.size
     if count < 2:
         raise ValueError(f"Normality needs two or more finite models; {count} of {len(models)} are.")
-    from statsmodels.stats import _lilliefors
+    from optimization.runtime import private  # Imports TensorFlow.
 
     result = Normality(*np.full((4, models.shape[1]), np.nan))
     # The p-value depends on the distance alone: looked up, as its function takes long.
     distances = np.linspace(0, 1, 4097)
     p_values = scipy.stats.kstwo.sf(distances, count)
-    table = _lilliefors.get_lilliefors_table("norm")  # `lilliefors` itself takes one sample at a time.
     steps = np.arange(count + 1) / count
 
     def work(chunk: slice) -> None:
@@ -63,7 +62,7 @@ def normality(models: np.ndarray) -> Normality:
         if count >= _LILLIEFORS_CLIENTS:
             varies = np.isfinite(distance)
             found = np.full(distance.shape, np.nan)
-            found[varies] = table.prob(np.atleast_1d(distance[varies]), count)
+            found[varies] = private.lilliefors_p_values(distance[varies], count)
             result.lilliefors_p_values[chunk] = found
         # SciPy's own moments go row by row where one of them is NaN.
         squares = np.square(samples)

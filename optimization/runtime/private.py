@@ -1,4 +1,4 @@
-"""All that the program uses of TFF, TensorFlow Privacy and protobuf although they do not promise to keep it.
+"""All that the program uses of TFF, TensorFlow Privacy, protobuf and statsmodels that they do not promise to keep.
 
 Whatever else needs such a thing takes it from here. Another version that lacks something fails in this module's test,
 which names it.
@@ -6,6 +6,7 @@ which names it.
 
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow_privacy as tfp
 from google._upb import _message
 from tensorflow_federated.proto.v0 import computation_pb2, executor_pb2
@@ -22,6 +23,18 @@ DistributedDpSumFactory = distributed_dp.DistributedDpSumFactory
 def allow_deep_messages() -> None:
     """Lets messages nest deeper than the hundred levels of protobuf's default, as aggregators inside aggregators do."""
     _message.SetAllowOversizeProtos(True)
+
+
+def lilliefors_p_values(distances: np.ndarray, count: int) -> np.ndarray:
+    """Returns the p-values of Lilliefors' test of normality; statsmodels' public function takes one sample at a time.
+
+    Args:
+      distances: float64 [samples], greatest distance of each sample's distribution to the fitted normal one.
+      count: How many values a sample has.
+    """
+    from statsmodels.stats import _lilliefors
+
+    return _lilliefors.get_lilliefors_table("norm").prob(distances, count)
 
 
 def replace_sums(

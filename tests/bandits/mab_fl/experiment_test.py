@@ -214,7 +214,7 @@ def test_tuning_continues_from_the_best_model_with_the_target_alone(tff_worker, 
     rounds = make(*arguments, participants=generated)
     progress, _ = play(rounds, 3)
     tuned, row = rounds.play_round(progress, 4)
-    assert (row[metrics.ACTION], row[metrics.TRIED], row[metrics.COMMUNICATIONS]) == (metrics.TUNING, 0, 3 * 6)
+    assert (row[metrics.ACTION], row[metrics.TRIED], row[metrics.COMMUNICATIONS]) == (metrics.TUNING, 0, 3 * 4)
     assert row[metrics.OVER_TARGET] == 0
     np.testing.assert_array_equal(tuned.rule.values, progress.rule.values)
     # By hand: the target alone, from the best model, with the round's key.

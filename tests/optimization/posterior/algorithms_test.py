@@ -12,13 +12,13 @@ def build(name: str, **values) -> algorithms.Algorithm:
     return algorithms.build(options.Posterior(name, **values), SGD, models.mlp(4, (), 3))
 
 
-@pytest.mark.parametrize("name", ["fedpa", "fedkppa", "sgld"])
+@pytest.mark.parametrize("name", ["fedpa", "fedkppa", "client_sgld"])
 def test_chains_step_like_the_plain_training_of_the_burn_in(name):
     algorithm = build(name, burn_in_rounds=3, steps_per_sample=5)
     chain = algorithm.work_of(4).chain
     assert algorithm.work_of(3) == SGD
     assert (chain.learning_rate, chain.batch_size, chain.epochs, chain.momentum) == (0.1, 4, 2, 0.5)
-    assert (chain.steps_per_sample, chain.langevin) == (5, name == "sgld")
+    assert (chain.steps_per_sample, chain.langevin) == (5, name == "client_sgld")
 
 
 def test_equal_options_make_equal_work_and_others_do_not():

@@ -30,7 +30,7 @@ def test_a_run_leaves_a_complete_folder_and_continues_bit_for_bit(tmp_path, caps
     assert {"config.json", "metrics.csv", "results.csv", "accuracy.png", "diagnosis_round_2.npz"} <= files
     assert {f"diagnosis_round_2_{picture}.png" for picture in ("normality", "densities", "labels")} <= files
     with np.load(whole / "diagnosis_round_2.npz") as archive:
-        assert set(archive.files) == {"p_values", "skewness", "kurtosis"}
+        assert set(archive.files) == {"p_values", "lilliefors_p_values", "skewness", "kurtosis"}
     rows = pd.read_csv(whole / "metrics.csv").drop(columns="seconds")
     assert list(rows.columns) == ["round_num", *metrics.COLUMNS]
     np.testing.assert_allclose(rows["running/eval/accuracy"], rows["eval/accuracy"].expanding().mean())

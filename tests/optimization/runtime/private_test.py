@@ -1,6 +1,6 @@
 """Every private symbol that the program relies on is there, and one module alone uses it.
 
-With another version of TFF, TensorFlow Privacy or protobuf this is the test to look at first.
+With another version of TFF, TensorFlow Privacy, protobuf or statsmodels this is the test to look at first.
 """
 
 import ast
@@ -18,6 +18,7 @@ PRIVATE = "optimization/runtime/private.py"
 # What is called, with the names of what it is given; None where it does not say what it takes.
 FUNCTIONS = {
     "google._upb._message.SetAllowOversizeProtos": None,
+    "statsmodels.stats._lilliefors.get_lilliefors_table": ["dist"],
     "tensorflow_federated.proto.v0.computation_pb2.Computation": None,
     "tensorflow_federated.python.aggregators.distributed_dp.DistributedDpSumFactory": [
         *("noise_multiplier", "expected_clients_per_round", "bits", "l2_clip", "mechanism", "rotation_type")

@@ -199,7 +199,7 @@ def test_the_same_call_continues_and_plays_nothing_twice(run, folder):
     pd.testing.assert_frame_equal(again.metrics, run.metrics)  # With the seconds of the first.
     bandits.run(root_output_dir=folder, experiment_name="longer", **SHORT | {"total_rounds": 2})
     longer = bandits.run(root_output_dir=folder, experiment_name="longer", **SHORT)
-    measured_earlier = ["eval/accuracy", "eval/reward"]
+    measured_earlier = ["eval/accuracy", "eval/reward", "eval/worst_tenth_reward", "eval/reward_jain_index"]
     _assert_same(longer.metrics.drop(columns=measured_earlier), run.metrics.drop(columns=measured_earlier))
 
 
