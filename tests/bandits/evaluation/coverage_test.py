@@ -1,0 +1,59 @@
+"""How often intervals hold the value: 1,000 logs of 250 clients, whose own rows depend on each other."""
+
+import numpy as np
+import pytest
+
+from bandits.evaluation import estimators, terms, totals
+
+_LOGS, _CLIENTS, _ACTIONS = 1000, 250, 4
+_ESTIMATORS = (
+    estimators.Logged(), estimators.Ips(), estimators.Snips(), estimators.DoublyRobust(), estimators.SwitchDr(10.0),
+)  # fmt: skip
+_LAYOUT = totals.Layout(_ESTIMATORS)
+# Each client has a leaning towards an action, of which rewards, the logging policy and the target's follow.
+_MEANS = np.array([[0.7, 0.3, 0.3, 0.2], [0.2, 0.6, 0.3, 0.2], [0.1, 0.2, 0.5, 0.4]])  # [leaning, action]
+_LOGGING = np.array([[0.4, 0.2, 0.2, 0.2], [0.2, 0.3, 0.3, 0.2], [0.3, 0.3, 0.2, 0.2]])
+_TARGET = np.array([[0.7, 0.1, 0.1, 0.1], [0.1, 0.6, 0.2, 0.1], [0.1, 0.1, 0.6, 0.2]])
+_SPREAD = 0.25  # Of what a client adds to all its rewards.
+
+
+def _log(generator, predictions):
+    sizes = 3 + generator.integers(15, size=_CLIENTS)
+    clients = np.repeat(np.arange(_CLIENTS, dtype=np.int32), sizes)
+    leanings = generator.integers(3, size=_CLIENTS)[clients]
+    added = generator.normal(0, _SPREAD, size=_CLIENTS)[clients]
+    actions = (generator.random(len(clients))[:, None] > np.cumsum(_LOGGING[leanings], axis=1)).sum(axis=1)
+    actions = np.minimum(actions, _ACTIONS - 1)
+    rewards = _MEANS[leanings, actions] + added + generator.normal(0, 0.2, len(clients))
+    return terms.of_rows(
+        clients, actions, rewards, _LOGGING[leanings, actions], _TARGET[leanings], predictions[leanings]
+    )
+
+
+@pytest.fixture(scope="module")
+def shares():
+    """The share of 1,000 logs whose interval holds the value, by estimator, of clients and of rows."""
+    generator = np.random.default_rng(8)
+    truths = {estimator: (_MEANS * _TARGET).sum(axis=1).mean() for estimator in _ESTIMATORS}
+    truths[estimators.Logged()] = (_MEANS * _LOGGING).sum(axis=1).mean()
+    held = {(estimator, level): 0 for estimator in _ESTIMATORS for level in ("client", "row")}
+    for _ in range(_LOGS):
+        rows = _log(generator, np.full((3, _ACTIONS), 0.3))
+        columns = _LAYOUT.columns(rows)
+        units = {"client": rows.clients, "row": np.arange(len(rows.clients))}
+        for level, unit in units.items():
+            sums = totals.summed(totals.of_clients(unit, columns))
+            for estimator in _ESTIMATORS:
+                interval = totals.interval(sums, _LAYOUT.ratio(estimator))
+                held[estimator, level] += interval.low <= truths[estimator] <= interval.high
+    return {key: count / _LOGS for key, count in held.items()}
+
+
+@pytest.mark.parametrize("estimator", _ESTIMATORS)
+def test_clients_intervals_hold_the_value_as_often_as_they_say(shares, estimator):
+    assert 0.93 <= shares[estimator, "client"] <= 0.97
+
+
+@pytest.mark.parametrize("estimator", _ESTIMATORS)
+def test_intervals_that_take_rows_for_independent_do_not(shares, estimator):
+    assert shares[estimator, "row"] < 0.9

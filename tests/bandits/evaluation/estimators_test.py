@@ -1,0 +1,170 @@
+"""Estimators against numbers by hand, against loops over rows, and on Open Bandit's small sample."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+from bandits.evaluation import estimators, terms, totals
+
+# Two actions. Weights 0.5 / 0.25 = 2, 0.2 / 0.8 = 0.25, 1 / 0.5 = 2 and 0 / 0.5 = 0.
+_TARGET = np.array([[0.5, 0.5], [0.8, 0.2], [0.0, 1.0], [1.0, 0.0]])
+_PREDICTIONS = np.array([[1.0, 3.0], [0.0, 5.0], [7.0, 2.0], [4.0, 9.0]])
+_TOY = terms.of_rows(
+    np.array([0, 0, 1, 2]), np.array([0, 1, 1, 1]), np.array([3.0, 4.0, 1.0, 6.0]), np.array([0.25, 0.8, 0.5, 0.5]),
+    _TARGET, _PREDICTIONS,
+)  # fmt: skip
+
+
+def _value(estimator, rows=_TOY):
+    layout = totals.Layout((estimator,))
+    return float(totals.value(totals.sums(rows, layout).totals, layout.ratio(estimator)))
+
+
+def test_terms_by_hand():
+    np.testing.assert_allclose(_TOY.weights, [2, 0.25, 2, 0])
+    np.testing.assert_allclose(_TOY.direct, [2, 1, 2, 4])
+    np.testing.assert_allclose(_TOY.predicted, [1, 5, 2, 9])
+
+
+def test_the_logged_actions_probability_is_enough_without_a_model():
+    rows = terms.of_rows(np.zeros(2), np.array([1, 0]), np.ones(2), np.array([0.5, 0.1]), np.array([0.25, 0.2]))
+    np.testing.assert_allclose(rows.weights, [0.5, 2])
+    np.testing.assert_array_equal(rows.direct, [0, 0])
+    with pytest.raises(ValueError, match="probability of each action"):
+        terms.of_rows(*rows[:1], np.array([1, 0]), np.ones(2), np.ones(2), np.ones(2), np.ones((2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "expected"),
+    [
+        (estimators.Logged(), (3 + 4 + 1 + 6) / 4),
+        (estimators.Ips(), (2 * 3 + 0.25 * 4 + 2 * 1) / 4),
+        (estimators.Snips(), (2 * 3 + 0.25 * 4 + 2 * 1) / 4.25),
+        (estimators.ClippedIps(1.5), (1.5 * 3 + 0.25 * 4 + 1.5 * 1) / 4),
+        (estimators.DirectMethod(), (2 + 1 + 2 + 4) / 4),
+        (estimators.DoublyRobust(), (9 + 2 * (3 - 1) + 0.25 * (4 - 5) + 2 * (1 - 2)) / 4),
+        (estimators.SwitchDr(0.25), (9 + 0.25 * (4 - 5)) / 4),  # A weight of exactly tau corrects.
+        (estimators.ShrunkDr(4.0), (9 + 1 * (3 - 1) + (1 / 4.0625) * (4 - 5) + 1 * (1 - 2)) / 4),
+    ],
+)
+def test_values_by_hand(estimator, expected):
+    assert _value(estimator) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_ends_of_each_familys_path():
+    assert _value(estimators.ClippedIps(math.inf)) == _value(estimators.Ips())
+    for family in (estimators.SwitchDr, estimators.ShrunkDr):
+        assert _value(family(math.inf)) == _value(estimators.DoublyRobust())
+    assert _value(estimators.ShrunkDr(0.0)) == _value(estimators.DirectMethod())
+    some = _TOY._replace(weights=_TOY.weights + 0.1)
+    assert _value(estimators.SwitchDr(0.0), some) == _value(estimators.DirectMethod(), some)
+
+
+@pytest.mark.parametrize("family", [estimators.ClippedIps, estimators.SwitchDr, estimators.ShrunkDr])
+def test_parameters_below_zero_are_refused(family):
+    with pytest.raises(ValueError, match="must be at least 0, got -1"):
+        family(-1.0)
+    with pytest.raises(ValueError, match="must be at least 0, got nan"):
+        family(math.nan)
+
+
+_ALL = (
+    estimators.Logged(), estimators.Ips(), estimators.Snips(), estimators.ClippedIps(5.0), estimators.DirectMethod(),
+    estimators.DoublyRobust(), estimators.SwitchDr(5.0), estimators.ShrunkDr(10.0),
+)  # fmt: skip
+
+
+def test_values_are_those_of_a_loop_over_rows(simulated_rows):
+    clients, actions, rewards, propensities, target, predictions = simulated_rows
+    sums = dict.fromkeys([estimator.name for estimator in _ALL], 0.0)
+    weight_sum = 0.0
+    for action, reward, propensity, policy, model in zip(
+        actions.tolist(), rewards.tolist(), propensities.tolist(), target.tolist(), predictions.tolist(), strict=True
+    ):
+        weight = policy[action] / propensity
+        direct = sum(p * q for p, q in zip(policy, model, strict=True))
+        error = reward - model[action]
+        weight_sum += weight
+        sums["logged"] += reward
+        sums["ips"] += weight * reward
+        sums["snips"] += weight * reward
+        sums["clipped_ips"] += min(weight, 5) * reward
+        sums["dm"] += direct
+        sums["dr"] += direct + weight * error
+        sums["switch_dr"] += direct + (weight * error if weight <= 5 else 0)
+        sums["dros"] += direct + 10 * weight / (weight**2 + 10) * error
+    rows = terms.of_rows(*simulated_rows)
+    for estimator in _ALL:
+        divided_by = weight_sum if estimator.name == "snips" else len(clients)
+        assert _value(estimator, rows) == pytest.approx(sums[estimator.name] / divided_by, rel=1e-9), estimator
+
+
+def test_tensors_give_the_same_numbers(simulated_rows):
+    rows = terms.of_rows(*simulated_rows)
+    tensors = terms.Terms(*map(tf.constant, rows))
+    layout = totals.Layout((*_ALL, estimators.SwitchDr(math.inf), estimators.ShrunkDr(math.inf)))
+    for ours, theirs in zip(layout.columns(rows), layout.columns(tensors, tf), strict=True):
+        assert theirs.dtype == tf.float64
+        np.testing.assert_allclose(theirs, ours, rtol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def simulated_rows():
+    generator = np.random.default_rng(5)
+    count, actions = 400, 6
+    logging = generator.dirichlet(np.ones(actions), count)
+    played = np.array([generator.choice(actions, p=row) for row in logging])
+    return (
+        np.sort(generator.integers(30, size=count)),
+        played,
+        generator.normal(size=count),
+        logging[np.arange(count), played],
+        generator.dirichlet(np.ones(actions), count),
+        generator.normal(size=(count, actions)),
+    )
+
+
+_USER = [f"user_feature_{number}" for number in range(4)]
+
+
+@pytest.fixture(scope="module")
+def open_bandit(shared_data):
+    """The logs of BTS and of a random policy, a client a combination of users' features; 80 items, three positions."""
+    logs = {}
+    for name in ("bts", "random"):
+        frame = pd.read_csv(shared_data / "open_bandit" / f"{name}_all.csv.gz")
+        frame["client"] = frame.groupby(_USER).ngroup()
+        logs[name] = frame.sort_values("client", kind="stable")
+    return logs
+
+
+def _of_frame(frame, target):
+    columns = (frame[name].to_numpy() for name in ("client", "item_id", "click", "propensity_score"))
+    return terms.of_rows(*columns, target)
+
+
+@pytest.mark.parametrize(
+    ("log", "clicks", "clients", "expected"),
+    [
+        ("bts", 42, 253, (0.00235964, 0.00233371, 340.38, 1.01111, 277.778)),
+        ("random", 38, 240, (0.00503537, 0.00525307, 2638.87, 0.958557, 9.62315)),
+    ],
+)
+def test_open_bandits_small_sample(open_bandit, log, clicks, clients, expected):
+    frame = open_bandit[log]
+    assert (len(frame), frame.click.sum(), frame.client.nunique()) == (10_000, clicks, clients)
+    target = np.full(len(frame), 1 / 80)
+    if log == "random":  # The BTS log's frequencies of an item given its position.
+        shares = pd.crosstab(open_bandit["bts"].position, open_bandit["bts"].item_id, normalize="index")
+        shares = shares.reindex(columns=range(80), fill_value=0.0)
+        target = shares.to_numpy()[frame.position.to_numpy() - 1, frame.item_id]
+    rows = _of_frame(frame, target)
+    overlap = totals.overlap(totals.sums(rows, totals.Layout(())))
+    found = (
+        _value(estimators.Ips(), rows), _value(estimators.Snips(), rows),
+        overlap.effective_sample_size, overlap.mean_weight, rows.weights.max(),
+    )  # fmt: skip
+    assert found == pytest.approx(expected, rel=5e-6)

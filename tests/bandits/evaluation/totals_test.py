@@ -1,0 +1,90 @@
+"""Sums over clients and their intervals, against hand numbers and regressions with clustered errors."""
+
+import math
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+from bandits.evaluation import estimators, terms, totals
+
+_LAYOUT = totals.Layout((estimators.Logged(), estimators.Ips(), estimators.Snips()))
+
+
+def _rows(clients, weights, rewards):
+    zeros = np.zeros(len(clients))
+    return terms.Terms(
+        np.asarray(clients, np.int32), np.asarray(weights, float), np.asarray(rewards, float), zeros, zeros
+    )
+
+
+def test_totals_and_products_by_hand():
+    sums = totals.sums(_rows([0, 0, 7], [2, 1, 3], [1, 0, 5]), totals.Layout((estimators.Ips(),)))
+    # Columns: rows, weights, their squares, w r. Client 0: (2, 3, 5, 2); client 7: (1, 3, 9, 15).
+    assert sums.clients == 2
+    np.testing.assert_array_equal(sums.totals, [3, 6, 14, 17])
+    np.testing.assert_array_equal(
+        sums.products, np.outer([2, 3, 5, 2], [2, 3, 5, 2]) + np.outer([1, 3, 9, 15], [1, 3, 9, 15])
+    )
+
+
+def test_overlap_by_hand():
+    overlap = totals.overlap(totals.sums(_rows([0, 0, 1], [2, 1, 3], [0, 0, 0]), totals.Layout(())))
+    assert overlap == (36 / 14, 2.0)
+
+
+def test_rows_out_of_order_are_refused():
+    with pytest.raises(ValueError, match="ascending order"):
+        totals.of_clients(np.array([1, 0]), [np.ones(2)])
+
+
+def test_an_estimator_twice_is_refused():
+    with pytest.raises(ValueError, match="once"):
+        totals.Layout((estimators.Ips(), estimators.Ips()))
+
+
+@pytest.fixture(scope="module")
+def log():
+    generator = np.random.default_rng(1)
+    clients = np.sort(generator.integers(40, size=300))
+    rewards = generator.normal(size=40)[clients] + generator.normal(size=300)
+    return _rows(clients, generator.gamma(1.0, size=300), rewards)
+
+
+def _clustered(values, regressors, weights, groups):
+    """Statsmodels' weighted regression, errors clustered by client; its correction is C / (C - 1) of one regressor."""
+    model = sm.WLS(values, regressors, weights=weights)
+    return model.fit(cov_type="cluster", cov_kwds={"groups": groups}, use_t=True)
+
+
+@pytest.mark.parametrize("estimator", [estimators.Logged(), estimators.Ips(), estimators.Snips()])
+def test_intervals_are_those_of_regressions_with_clustered_errors(log, estimator):
+    interval = totals.interval(totals.sums(log, _LAYOUT), _LAYOUT.ratio(estimator))
+    values = log.weights * log.rewards if estimator == estimators.Ips() else log.rewards
+    weights = log.weights if estimator == estimators.Snips() else np.ones(300)
+    fit = _clustered(values, np.ones(300), weights, log.clients)
+    assert interval.mean == pytest.approx(fit.params[0], rel=1e-12)
+    assert (interval.low, interval.high) == pytest.approx(tuple(fit.conf_int()[0]), rel=1e-9)
+    assert interval.size == 40
+
+
+def test_a_differences_interval_knows_that_both_are_of_the_same_clients(log):
+    difference = totals.interval(
+        totals.sums(log, _LAYOUT), _LAYOUT.ratio(estimators.Ips()), _LAYOUT.ratio(estimators.Logged())
+    )
+    fit = _clustered(log.weights * log.rewards - log.rewards, np.ones(300), np.ones(300), log.clients)
+    assert difference.mean == pytest.approx(fit.params[0], rel=1e-12)
+    assert (difference.low, difference.high) == pytest.approx(tuple(fit.conf_int()[0]), rel=1e-9)
+
+
+def test_one_client_has_no_interval():
+    interval = totals.interval(totals.sums(_rows([0, 0], [1, 1], [0, 1]), _LAYOUT), _LAYOUT.ratio(estimators.Ips()))
+    assert interval.mean == 0.5
+    assert math.isnan(interval.low)
+    assert math.isnan(interval.high)
+
+
+def test_a_policy_that_plays_no_logged_action_has_no_self_normalised_value():
+    sums = totals.sums(_rows([0, 1], [0, 0], [1, 1]), _LAYOUT)
+    assert math.isnan(totals.interval(sums, _LAYOUT.ratio(estimators.Snips())).mean)
+    assert totals.interval(sums, _LAYOUT.ratio(estimators.Ips()))[:3] == (0, 0, 0)
