@@ -17,7 +17,7 @@ from optimization.study.frame import Study
 from optimization.study.metrics import Metric
 from scripts import runs
 from scripts.report import names
-from scripts.verdicts import comparison, landmarks, of_runs
+from scripts.verdicts import comparison, landmarks, of_runs, tasks
 from scripts.verdicts.comparison import Comparison, Pair
 from scripts.verdicts.landmarks import Stand
 
@@ -177,22 +177,14 @@ class Part:
 
     @functools.cached_property
     def _stands(self) -> dict[Arm, Stand]:
-        """Where arms stand; those that have the same bounds are one family.
-
-        A chance that was played counts, where it has more than one seed: its cohorts are the arm's. Else it is what the
-        arm's own runs recorded, of the data alone.
-        """
+        """Where arms stand; those that have the same bounds are one family."""
         if not self.columns:
             return {}
         column = self.columns[0]
         families: dict[tuple[Arm | None, Arm | None, float | None, float | None], list[Arm]] = {}
         for arm in self.arms:
             if not arm.role:
-                chance, ceiling = (self.reference(arm, role) for role in (CHANCE, CEILING))
-                exact, constant = (of_runs.bound(arm.runs, column, one) for one in (of_runs.CHANCE, of_runs.CONSTANT))
-                if chance and len(chance.runs) == 1 and exact is not None:
-                    chance = None
-                families.setdefault((chance, ceiling, exact, constant), []).append(arm)
+                families.setdefault(self._landmarks(arm), []).append(arm)
         found: dict[Arm, Stand] = {}
         for (chance, ceiling, exact, constant), some in families.items():
             is_unpaired = any(one and one.is_unpaired for one in (chance, ceiling))
@@ -206,6 +198,37 @@ class Part:
             )
             found |= {arm: told[arm.name] for arm in some}
         return found
+
+    def _landmarks(self, arm: Arm) -> tuple[Arm | None, Arm | None, float | None, float | None]:
+        """Returns an arm's chance and ceiling as they were played, and what its own runs recorded without training.
+
+        That is chance and the best constant action, of the data alone. A chance that was played counts more, where it
+        has more than one seed: its cohorts are the arm's.
+        """
+        chance, ceiling = (self.reference(arm, role) for role in (CHANCE, CEILING))
+        exact, constant = (of_runs.bound(arm.runs, self.columns[0], one) for one in (of_runs.CHANCE, of_runs.CONSTANT))
+        if chance and len(chance.runs) == 1 and exact is not None:
+            chance = None
+        return chance, ceiling, exact, constant
+
+    def scales(self) -> list[tasks.Scale]:
+        """Returns the arms between their chance and ceiling, by the first result; without those that lack one."""
+        column = self.columns[0] if self.columns else ""
+        families: dict[tuple[Arm | None, float | None, Arm], list[Arm]] = {}
+        for arm in self.arms if self.columns else ():
+            if not arm.role:
+                chance, ceiling, exact, _ = self._landmarks(arm)
+                if ceiling and (chance or exact is not None):
+                    families.setdefault((chance, None if chance else exact, ceiling), []).append(arm)
+        return [
+            tasks.Scale(
+                self.title,
+                {arm.name: arm.values(column) for arm in some},
+                chance.values(column) if chance else float(exact or 0.0),
+                ceiling.values(column),
+            )
+            for (chance, exact, ceiling), some in families.items()
+        ]
 
     def marks(self, arm: Arm) -> dict[str, float]:
         """Returns what chance, the best constant action and the ceiling of an arm earn, those that are known."""

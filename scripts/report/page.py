@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from data.errors import UsageError
 from optimization.study import divergence, files
 from scripts import runs
-from scripts.report import arms, plots, seeds, tables
+from scripts.report import arms, over_tasks, plots, seeds, tables
 from scripts.report.arms import Part
 
 _MOST_DIVERGED = 20  # Lines about them.
@@ -97,7 +97,7 @@ def page(found: Found, title: str, reference: str | None = None, top: str = "") 
     return template.substitute(
         title=html.escape(title),
         plotly=offline.get_plotlyjs(),
-        summary=top + _summary(found, parts),
+        summary=top + _summary(found, parts) + over_tasks.section(parts),
         parts="\n".join(
             _part(part, look, groups, note, index, reference, is_titled=len(parts) > 1)
             for index, (part, look, groups, note) in enumerate(zip(parts, looks, drawn, notes, strict=True))

@@ -1,6 +1,7 @@
 """The page of what was found, made of the records alone: sentences of the studies, tables, and the scoreboard."""
 
 import dataclasses
+import math
 import pathlib
 import string
 from collections.abc import Iterable, Sequence
@@ -10,10 +11,12 @@ from scripts.reproduce import judging, records, scoreboard, texts
 from scripts.reproduce.plan import Arm, Figure
 from scripts.reproduce.results import Value
 from scripts.reproduce.scoreboard import Line
+from scripts.verdicts import tasks
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_CHANCE, _CEILING = "chance", "ceiling"  # Labels of arms.
 _HEAD, _EARLIER = (pathlib.Path(__file__).with_name(name) for name in ("page_head.md", "page_earlier.md"))
 
 
@@ -51,6 +54,7 @@ def made(folder: pathlib.Path) -> str:
     head = string.Template(_HEAD.read_text(encoding="utf-8")).substitute(words=words)
     parts = [head, "## For who decides on an application\n"]
     parts += [_figure(one, folder) for one in own if one.table is not None]
+    parts += _over_tasks(own)
     missing = [f"- {one.figure.about}" for one in own if one.table is None]
     if missing:
         parts.append("### Not played yet\n\n" + "\n".join(missing) + "\n")
@@ -97,6 +101,32 @@ def _figure(one: _Played, folder: pathlib.Path) -> str:
     if left := len(one.lines) - len(told):
         parts.append(f"{_counted(left, 'sentence')} more cannot be asked of what is played so far.\n")
     return "\n".join(parts)
+
+
+def _over_tasks(own: Sequence[_Played]) -> list[str]:
+    """Returns what arms reach over the figures that have a chance and a ceiling; nothing of fewer than two."""
+    scales = []
+    for one in own:
+        first = one.figure.measures[0]
+        known = {row.arm: row for row in one.rows if row.measure == first.name}
+        values = {
+            arm: {seed: math.nan if seed in row.diverged else value for seed, value in row.by_seed.items()}
+            for arm, row in known.items()
+        }
+        if _CHANCE in values and _CEILING in values:
+            chance, ceiling = values.pop(_CHANCE), values.pop(_CEILING)
+            scales.append(tasks.Scale(one.figure.about.partition(":")[0], values, chance, ceiling))
+    found = tasks.over(scales)
+    if found is None:
+        return []
+    parts = ["### Over tasks\n"]
+    if found.scores:
+        parts.append(f"{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n")
+        rows = [(arm, str(found.seeds[arm]), judging.interval_words(score)) for arm, score in found.scores.items()]
+        parts.append(_table(("", "seeds of each task", "score"), rows))
+    if found.left_out:
+        parts.append(f"Left out: {'; '.join(found.left_out)}.\n")
+    return parts
 
 
 def _about(one: _Played) -> str:

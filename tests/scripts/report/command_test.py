@@ -185,6 +185,37 @@ def test_an_arm_at_chance_is_called_so_in_table_and_picture(tmp_path):
     assert "Chance and the best constant action are computed from labels and rewards" in page
 
 
+def _two_tasks(tmp_path, ceiling=0.9):
+    """Writes runs of two tasks, each with chance, a ceiling and softmax; returns their folder."""
+    for task, chance, best in (("digits", 0.1, 0.9), ("unipen62", 0.02, ceiling)):
+        for seed, more in enumerate((-0.002, 0.0, 0.001)):
+            values = {"uniform": chance, "supervised_mse": best, "softmax": (chance + best) / 2}
+            for bandit, mean in values.items():
+                folder = tmp_path / "all" / task / bandit / f"seed_{seed}"
+                _run(folder, [mean + more], bandits_type=bandit, task_type=task, seed=seed)
+    return tmp_path / "all"
+
+
+def test_arms_of_several_tasks_have_a_section_and_lines_over_tasks(tmp_path, capsys):
+    _, page = _report(tmp_path, _two_tasks(tmp_path))
+    assert "<h2>Over tasks</h2>" in page
+    head, row = _tables(page)[0]
+    assert head == ["Arm", "Seeds of each task", "Score"]
+    assert row[:2] == ["softmax", "3"]
+    assert row[2].startswith("0.500")
+    assert "run_federated: digits; run_federated: unipen62. By round reward" in page
+    told = capsys.readouterr().out
+    assert "Over 2 tasks (run_federated: digits; run_federated: unipen62)." in told
+    assert "  softmax  0.5" in told
+
+
+def test_a_task_without_a_scale_is_named_and_one_task_has_no_section(tmp_path, capsys):
+    _, page = _report(tmp_path, _two_tasks(tmp_path, ceiling=0.0205))
+    assert "Nothing can be told: run_federated: unipen62: " in page
+    assert "Nothing is told over tasks: run_federated: unipen62: " in capsys.readouterr().out
+    assert "Over tasks" not in _report(tmp_path, tmp_path / "all" / "digits")[1]
+
+
 def test_an_interval_that_goes_on_beyond_the_scale_ends_in_arrows(tmp_path):
     for name, rewards in (("narrow", [0.3, 0.31]), ("wide", [0.0, 1.0])):
         for seed, reward in enumerate(rewards):

@@ -138,6 +138,23 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
     assert "### Not played yet\n\n- Figure 2: another" in made
 
 
+def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_path, known):
+    # On both tasks 0 to 10, and near at 4 and 8.
+    arms = tuple(Arm(label, (label,), ()) for label in ("near", "chance", "ceiling"))
+    figures = [_figure(own=True, name=name, about=f"{name}: a task", arms=arms, claims=()) for name in ("f1", "f2")]
+    known(*figures)
+    for figure, near in zip(figures, (4.0, 8.0), strict=True):
+        scores = {"near": near, "chance": 0.0, "ceiling": 10.0}
+        rows = [(arm, seed, score) for arm, score in scores.items() for seed in (0, 1)]
+        table = pd.DataFrame(rows, columns=["arm", "seed", "score"]).assign(rounds=9, data="d", commit="c", machine="m")
+        records.write(table, records.path_of(figure, tmp_path))
+        if figure.name == "f1":
+            assert "### Over tasks" not in page.made(tmp_path)
+    made = page.made(tmp_path)
+    assert "### Over tasks\n\nf1; f2. Scores are 0 at a task's chance" in made
+    assert "| near | 2 | 0.6 (0.6 to 0.6) |" in made
+
+
 def test_a_page_s_command_plays_the_seeds_that_it_shows(tmp_path, known):
     figure = _figure()
     known(figure)
