@@ -5,6 +5,7 @@ workers changes no draw.
 """
 
 import enum
+import hashlib
 
 import numpy as np
 
@@ -41,12 +42,20 @@ class Purpose(enum.IntEnum):
     NOISE = 21, 2
     LANGEVIN = 22, 1
     VISIT = 23, 2
+    BOOTSTRAP = 24, 1
+    FOLD = 25, 1
 
 
 def _sequence(seed: int, purpose: Purpose, *where: int) -> np.random.SeedSequence:
     if len(where) != purpose.places:
         raise ValueError(f"A key of {purpose.name} has {purpose.places} places, not {len(where)}: {where}.")
     return np.random.SeedSequence([seed, int(purpose), *where])
+
+
+def number_of(name: str) -> int:
+    """Returns the number that stands for a client's name as a place, whatever other clients there are."""
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") | 1 << 63  # Always two words of a `SeedSequence`.
 
 
 def generator(seed: int, purpose: Purpose, *where: int) -> np.random.Generator:

@@ -77,6 +77,11 @@ class Ratio(NamedTuple):
     denominator: int
 
 
+def present(clients: np.ndarray, client_ids: Sequence[str]) -> list[str]:
+    """Returns the names of clients that have rows, in the order of `of_clients`."""
+    return [client_ids[client] for client in np.unique(clients)]
+
+
 def of_clients(clients: np.ndarray, columns: Sequence[np.ndarray]) -> np.ndarray:
     """Returns each client's totals, float64 [clients, k], in ascending order of those that have rows.
 

@@ -45,6 +45,8 @@ def test_purposes_keep_their_numbers():
         "NOISE": 21,
         "LANGEVIN": 22,
         "VISIT": 23,
+        "BOOTSTRAP": 24,
+        "FOLD": 25,
     }
 
 
@@ -108,3 +110,9 @@ def test_integers_of_neighbouring_seeds_and_places_lie_far_apart():
     found = [keys.integer_key(seed, keys.Purpose.NOISE, place, 0) for seed in range(50) for place in range(2)]
     assert all(0 <= number < 2**62 for number in found)
     assert min(np.diff(np.sort(found))) > 10**12
+
+
+def test_a_clients_number_is_of_its_name_alone():
+    # The first bytes of b2sum --length=64, the least one first, and the highest bit set.
+    assert keys.number_of("a") == int.from_bytes(bytes.fromhex("40f89e395b66422f"), "little") | 2**63
+    assert len({keys.number_of(str(number)) for number in range(10_000)}) == 10_000
