@@ -138,6 +138,7 @@ class Verdict:
       recommended: What to deploy; None where none is told from chance.
       pays: Whether exploration is told above greedy.
       costs: Whether all of exploration is told below it.
+      all_diverged: Whether nothing was judged, as every strategy diverged or failed.
     """
 
     against_greedy: Mapping[str, comparison.Comparison]
@@ -146,6 +147,7 @@ class Verdict:
     recommended: str | None
     pays: bool
     costs: bool
+    all_diverged: bool = False
 
 
 NO_VERDICT = Verdict({}, {}, None, None, False, False)
@@ -169,11 +171,13 @@ def verdict(found: Mapping[str, Arm], chance: Any, constant: Any) -> Verdict:
     winners = [name for name in exploring if name in against and against[name].wins]
     best = max(winners or exploring, key=means.__getitem__, default=None)
     pays = bool(winners)
+    sound = [name for name, arm in strategies.items() if not arm.diverged]
     recommended = best if pays else GREEDY
-    if not beats(stands, recommended):
+    if recommended not in sound or not beats(stands, recommended):
         recommended = best if best and beats(stands, best) else None
     judged = [one for one in against.values() if one.is_judged]
-    return Verdict(against, stands, best, recommended, pays, bool(judged) and all(one.loses for one in judged))
+    costs = bool(judged) and all(one.loses for one in judged)
+    return Verdict(against, stands, best, recommended, pays, costs, all_diverged=not sound)
 
 
 def beats(stands: Mapping[str, landmarks.Stand], name: str | None) -> bool:

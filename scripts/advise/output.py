@@ -216,7 +216,7 @@ def markdown(advice: Mapping[str, Any]) -> str:
         f"Means and 95% intervals over seeds {seeds[0]} to {seeds[-1]}. {words.what_seeds_vary()} "
         f"{words.what_intervals_are_over()} {advice['clients']:,} clients, {advice['clients_per_round']:,} a round, "
         f"{advice['actions']} actions; {advice['seconds'] / 60:.0f} minutes on {advice['machine']} (a round "
-        f"{pace['round_seconds']:.2g} s, {pace['workers']} runs at a time).",
+        f"{pace['round_seconds']:.2g} s, {planning.at_a_time(pace['workers'])}).",
     ]
     return "\n".join(lines) + "\n"
 

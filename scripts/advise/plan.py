@@ -253,6 +253,11 @@ def every(rounds: int) -> str:
     return "every round" if rounds == 1 else f"every {rounds:,} rounds"
 
 
+def at_a_time(workers: int) -> str:
+    """Returns how many runs are played at the same time in words."""
+    return f"{workers} run{'s' * (workers != 1)} at a time"
+
+
 def minutes(seconds: float) -> str:
     """Returns a time in words."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"

@@ -116,7 +116,7 @@ def deployment(settings: cli.Settings, clients: int, cohort: int, apart_from: Se
       apart_from: What is learned of the clients without noise, in words.
 
     Raises:
-      UsageError: If the population is smaller than its sample.
+      UsageError: If the population, or a round's cohort there, is smaller than its sample.
     """
     others = (settings.target_delta, settings.accountant, tuple(apart_from))
     if settings.population is None:
@@ -125,8 +125,14 @@ def deployment(settings: cli.Settings, clients: int, cohort: int, apart_from: Se
         raise UsageError(
             f"--population={settings.population} is less than the {clients} clients of the data, its sample."
         )
+    given = settings.population_clients_per_round
+    if given is not None and given < cohort:
+        raise UsageError(
+            f"--population_clients_per_round={given} is less than the {cohort} clients of a round of the runs, its "
+            f"sample: give at least {cohort}, or fewer to the runs with --clients_per_round."
+        )
     default = max(cohort, min(settings.population // _SHARE, _MOST))
-    return Deployment(settings.population, settings.population_clients_per_round or default, False, *others)
+    return Deployment(settings.population, given or default, False, *others)
 
 
 def noise(where: Deployment, rounds: int, cohort: int, epsilon: float) -> dict[str, Any]:

@@ -180,6 +180,10 @@ def strategy(context: Context) -> str:
     found = context.found
     name = found.verdict.recommended
     if name is None:
+        if found.verdict.all_diverged:
+            return (
+                "None: every strategy that was played diverged, or failed. Lower rates may learn: give them as flags."
+            )
         told = "None: no strategy is told above chance, and the first of their ranking would be chosen by luck."
         earned = [stand.constant.mean for stand in found.verdict.stands.values() if stand.constant]
         if not earned or max(earned) >= found.constant:
@@ -188,8 +192,12 @@ def strategy(context: Context) -> str:
             f"{told} Always choosing the same, best action would earn {_number(found.constant)}: more than any of them."
         )
     arm = found.arms[name]
-    why = "told above chance, as greedy is not, though the two are not told apart"
-    if found.verdict.pays:
+    stand = found.verdict.stands[name]
+    above = "told above chance" if stand.beats_chance else "chance is not known"
+    why = f"{above}, as greedy is not, though the two are not told apart"
+    if GREEDY not in found.arms or found.arms[GREEDY].diverged or not found.arms[GREEDY].reward:
+        why = f"the best of those that explore: {above}, while greedy diverged, or failed, and is not compared"
+    elif found.verdict.pays:
         why = "the best of those that are told above greedy"
     elif name == GREEDY:
         why = "the simplest, and no strategy that explores is told above it"
@@ -269,11 +277,17 @@ def privacy(context: Context) -> str:
 
 
 def _cost(target: str, one: Comparison, stands: Mapping[str, landmarks.Stand]) -> str:
-    """Returns what an epsilon costs."""
-    ends = f"{_signed(-one.high)} to {_signed(-one.low)}" if math.isfinite(one.low) else "none"
-    doubt = "" if one.is_told_apart else ", not told from nothing"
+    """Returns what an epsilon costs: a cost where the seeds tell one, else what it earned more or less."""
     lost = ", which leaves it not told from chance" if stands[one.arm].is_told_from_chance is False else ""
-    return f"{target} costs {_number(-one.difference)} (95% interval {ends}{doubt}){lost}"
+    if one.loses and math.isfinite(one.low):
+        ends = f"95% interval {_signed(-one.high)} to {_signed(-one.low)}"
+        return f"{target} costs {_difference(one.difference)} ({ends}){lost}"
+    earns = f"earns {_amount(one)} ({_ends(one)})"
+    if one.is_told_apart:
+        return f"{target} {earns}{lost}"
+    if not one.is_judged:
+        return f"{target} {earns}: {'; '.join(one.notes) or 'not judged'}{lost}"
+    return f"no cost of {target} could be seen: it {earns}{lost}"
 
 
 def _guarantee(report: Mapping[str, Any]) -> str:
@@ -325,8 +339,11 @@ def _over(context: Context) -> str:
 
 def _sure(one: Comparison) -> str:
     """Returns interval and seeds of a difference."""
-    ends = f"95% interval {_signed(one.low)} to {_signed(one.high)}" if math.isfinite(one.low) else "no interval"
-    return f"{ends}, {words.seeds(one.pairs)}"
+    return f"{_ends(one)}, {words.seeds(one.pairs)}"
+
+
+def _ends(one: Comparison) -> str:
+    return f"95% interval {_signed(one.low)} to {_signed(one.high)}" if math.isfinite(one.low) else "no interval"
 
 
 def _amount(one: Comparison) -> str:
@@ -334,6 +351,8 @@ def _amount(one: Comparison) -> str:
 
 
 def _signed(value: float) -> str:
+    if 0 < abs(value) < 0.0005:
+        return f"{value:+.1g}"
     return f"{value:+.3f}" if abs(value) < 10 else f"{value:+.4g}"
 
 

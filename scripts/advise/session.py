@@ -215,7 +215,8 @@ class Session:
         self.tell(
             f"Plan: {planning.minutes(total)} more, after {planning.minutes(spent)} of "
             f"{planning.minutes(self.seconds)}. A round takes {pace.round_seconds:.2g} s, a run "
-            f"{pace.run_seconds:.2g} s beside, new rates {pace.point_seconds:.2g} s; {pace.workers} runs at a time."
+            f"{pace.run_seconds:.2g} s beside, new rates {pace.point_seconds:.2g} s; "
+            f"{planning.at_a_time(pace.workers)}."
         )
         for line in planning.described(self.plan, pace, left):
             self.tell(line)

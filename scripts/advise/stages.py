@@ -199,6 +199,8 @@ class Stages:
         self._session.end()
 
     def _why_no_noise(self, name: str | None) -> str:
+        if self.found.verdict.all_diverged:
+            return "every strategy diverged, or failed"
         if name is None:
             return "no strategy is told from chance: noise would show nothing"
         norms = list(self.found.arms[name].clip_norms.values())

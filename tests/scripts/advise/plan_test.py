@@ -122,3 +122,7 @@ def test_the_plan_is_told_in_words_of_one_and_of_many():
     many = planning.described(dataclasses.replace(FULL, often=5), PACE)
     assert many[3].endswith("4 arms deployed every 5 rounds, 8 seeds")
     assert many[4].endswith("3 epsilons on 4 seeds")
+
+
+def test_one_run_at_a_time_is_one():
+    assert [planning.at_a_time(workers) for workers in (1, 2)] == ["1 run at a time", "2 runs at a time"]

@@ -60,6 +60,11 @@ def test_a_population_holds_its_sample():
         privacy.deployment(_settings("--population=50"), 60, 20, ())
 
 
+def test_a_round_there_has_no_fewer_clients_than_one_of_the_runs():
+    with pytest.raises(UsageError, match="--population_clients_per_round=19 is less than the 20 clients of a round"):
+        privacy.deployment(_settings("--population=5000", "--population_clients_per_round=19"), 60, 20, ())
+
+
 def test_an_epsilon_out_of_reach_is_told():
     where = privacy.Deployment(60, 20, True, delta=0.5)
     assert "Epsilon 1e+06 needs no search" in privacy.noise(where, 1, 20, 1e6)["error"]

@@ -168,6 +168,22 @@ def test_what_diverged_is_told_and_never_the_best():
     assert "Softmax diverged on 1 of 8 seeds" in sentences.exploration(_context(found))
 
 
+@pytest.mark.parametrize(("chance", "above"), [(None, "chance is not known"), (0.1, "told above chance")])
+def test_greedy_that_diverged_is_not_recommended_and_it_is_said(chance, above):
+    found = _found({GREEDY: _values(0.5) | {2003: math.nan}, SOFTMAX: _values(0.6)}, chance=chance)
+    found.verdict = findings.verdict(found.arms, chance, None)
+    assert found.verdict.recommended == SOFTMAX
+    told = f"Softmax, the best of those that explore: {above}, while greedy diverged, or failed, and is not compared: "
+    assert sentences.strategy(_context(found)).startswith(told)
+
+
+def test_where_all_diverged_nothing_is_recommended_and_it_is_said():
+    lost = dict.fromkeys(range(2000, 2008), math.nan)
+    found = _found({GREEDY: lost, SOFTMAX: lost})
+    assert found.verdict.recommended is None
+    assert sentences.strategy(_context(found)).startswith("None: every strategy that was played diverged, or failed.")
+
+
 def test_without_greedy_nothing_can_be_told():
     lost = _found({GREEDY: dict.fromkeys(range(2000, 2008), math.nan), SOFTMAX: _values(0.5)})
     assert sentences.exploration(_context(lost)).startswith("Cannot be told: greedy diverged")
@@ -237,9 +253,30 @@ def test_each_epsilon_is_told_with_its_cost_and_what_it_rests_on():
     told = sentences.privacy(_context(_noisy()))
     assert told.startswith("Of the 0.615 that softmax earns when it clips to 0.25, epsilon 1 (noise multiplier ")
     assert "which leaves it not told from chance" in told
-    assert "not told from nothing" in told
+    assert "; no cost of epsilon 10 (noise multiplier " in told
+    assert "could be seen: it earns 0.005 less (95% interval -0.033 to +0.023)" in told
     assert "delta 1e-06 after 150 rounds, by RDP, for one client added or removed, with a Poisson sample" in told
     assert "(4 seeds). Here: delta" in told
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ((0.0001, 0.0002, -0.0001, 0.0002), "no cost of epsilon 10 (noise multiplier "),
+        (
+            (0.0001, 0.0002, -0.0001, 0.0002),
+            "could be seen: it earns 0.0001 more (95% interval -0.0001 to +0.0003) (4 seeds)",
+        ),
+        ((0.02, 0.021, 0.02, 0.019), ") earns 0.020 more (95% interval +0.019 to +0.021) (4 seeds)"),
+        ((-0.02, -0.021, -0.02, -0.019), ") costs 0.020 (95% interval +0.019 to +0.021) ("),
+        ((-0.02, math.nan, -0.02, -0.019), "): epsilon 10 diverged with seed 3001: not judged"),
+    ],
+)
+def test_where_no_cost_is_told_none_is_claimed(steps, told):
+    found = _noisy()
+    base = found.noise[0][1].reward
+    found.noise[2][1].reward = {seed: value + step for (seed, value), step in zip(base.items(), steps, strict=True)}
+    assert told in sentences.privacy(_context(found))
 
 
 def test_a_run_under_noise_that_diverged_is_told():
