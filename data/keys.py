@@ -44,6 +44,7 @@ class Purpose(enum.IntEnum):
     VISIT = 23, 2
     BOOTSTRAP = 24, 1
     FOLD = 25, 1
+    LOG_ROWS = 30, 2
 
 
 def _sequence(seed: int, purpose: Purpose, *where: int) -> np.random.SeedSequence:

@@ -47,6 +47,7 @@ def test_purposes_keep_their_numbers():
         "VISIT": 23,
         "BOOTSTRAP": 24,
         "FOLD": 25,
+        "LOG_ROWS": 30,
     }
 
 

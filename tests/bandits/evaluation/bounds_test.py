@@ -1,0 +1,79 @@
+"""What bounds leave of a log, by hand, and that a client's rows decide alone which of them count."""
+
+import numpy as np
+import pytest
+
+from bandits.evaluation import bounds, terms
+from data.errors import UsageError
+
+
+def _rows(clients, weights, rewards, model=0.0):
+    models = np.full(len(clients), model)
+    return terms.Terms(
+        np.asarray(clients, np.int32), np.asarray(weights, float), np.asarray(rewards, float), models, models
+    )
+
+
+def test_weights_rewards_and_predictions_are_clipped():
+    found, kept = bounds.apply(
+        _rows([0, 0, 1], [0.5, 9.0, 4.0], [-1.0, 0.5, 3.0], 1.5),
+        bounds.Bounds(4.0, 2, clips_rewards=True),
+        ("a", "b"),
+        0,
+    )
+    assert kept.all()
+    np.testing.assert_array_equal(found.weights, [0.5, 4, 4])
+    np.testing.assert_array_equal(found.rewards, [0, 0.5, 1])
+    np.testing.assert_array_equal([*found.direct, *found.predicted], np.ones(6))
+
+
+def test_rewards_outside_their_bounds_are_refused():
+    with pytest.raises(UsageError, match=r"2 of 3 rewards are not in \[0, 1\].*--clip_rewards"):
+        bounds.apply(_rows([0, 0, 1], [1, 1, 1], [-1.0, 0.5, 3.0]), bounds.Bounds(4.0, 2), ("a", "b"), 0)
+
+
+@pytest.mark.parametrize("name", ["weights", "rewards", "direct", "predicted"])
+def test_numbers_that_are_not_finite_are_refused(name):
+    rows = _rows([0, 1], [1, 1], [0, 1])._replace(**{name: np.array([0.5, np.nan])})
+    with pytest.raises(UsageError, match=f"{name} must be finite numbers: 1 are not"):
+        bounds.apply(rows, bounds.Bounds(4.0, 2), ("a", "b"), 0)
+
+
+def test_weights_below_zero_are_refused():
+    with pytest.raises(UsageError, match="at least 0"):
+        bounds.apply(_rows([0, 1], [1, -1], [0, 1]), bounds.Bounds(4.0, 2), ("a", "b"), 0)
+
+
+@pytest.mark.parametrize(("weight", "most"), [(0.5, 1), (np.inf, 1), (np.nan, 1), (2.0, 0)])
+def test_bounds_out_of_range_are_refused(weight, most):
+    with pytest.raises(ValueError, match="at least 1"):
+        bounds.Bounds(weight, most)
+
+
+_CLIENTS = np.repeat(np.arange(4), [3, 10, 2, 7])
+_NAMES = ("a", "b", "c", "d")
+
+
+def test_no_client_has_more_rows_than_its_bound_and_each_is_as_likely():
+    counts = np.zeros(len(_CLIENTS))
+    for seed in range(2000):
+        kept = bounds.chosen(_CLIENTS, 3, _NAMES, seed)
+        assert np.bincount(_CLIENTS[kept]).tolist() == [3, 3, 2, 3]
+        counts += kept
+    np.testing.assert_allclose(counts / 2000, np.array([1, 0.3, 1, 3 / 7])[_CLIENTS], atol=0.05)
+
+
+def test_the_choice_of_a_clients_rows_does_not_depend_on_other_clients():
+    kept = bounds.chosen(_CLIENTS, 3, _NAMES, 5)
+    without = bounds.chosen(np.repeat(np.arange(3), [10, 2, 7]), 3, _NAMES[1:], 5)
+    np.testing.assert_array_equal(without, kept[3:])
+    np.testing.assert_array_equal(bounds.chosen(_CLIENTS, 3, _NAMES, 5), kept)
+
+
+def test_the_bound_may_be_of_each_round():
+    rounds = np.tile([1, 2], 11)
+    kept = bounds.chosen(_CLIENTS, 2, _NAMES, 5, rounds)
+    for client in range(4):
+        for turn in (1, 2):
+            here = (client == _CLIENTS) & (rounds == turn)
+            assert kept[here].sum() == min(2, here.sum())
