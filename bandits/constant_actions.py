@@ -7,7 +7,7 @@ knows what chance earns without having played it.
 import dataclasses
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,8 @@ class Bounds:
       action: That action.
       clients: How many clients were read.
       population: Of how many, drawn at random.
+      chance_error: Standard error of `chance` as an estimate for all of these; 0 where all were read.
+      constant_error: Likewise, of `constant`.
     """
 
     chance: float
@@ -36,6 +38,22 @@ class Bounds:
     action: int
     clients: int
     population: int
+    chance_error: float = 0.0
+    constant_error: float = 0.0
+
+
+class Values(NamedTuple):
+    """Mean rewards of actions.
+
+    Attributes:
+      mean: float64 [actions]; not numbers, if the clients have no example.
+      clients: How many clients were read.
+      shares: float64 [clients, actions], how far each of them moves the mean: linear, about 0.
+    """
+
+    mean: np.ndarray
+    clients: int
+    shares: np.ndarray
 
 
 _last: list[tuple[Any, Any, dict[str, Bounds]]] = []  # Of the task at hand, which seeds share.
@@ -47,7 +65,7 @@ def of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]:
     Returns:
       `participating`: of the clients that take part, as rewards of rounds weigh them: each example of a client of n
       counts min(n, cap) / n, the mean over the draws of the cap, and a client as many as it has left; and a round is
-      the mean over its cohort's examples, whatever their number (`mean_of_rounds`). The action is the best on these
+      the mean over its cohort's examples, whatever their number (`weights_of_rounds`). The action is the best on these
       very examples, and its value optimistic by that. Missing where a selector prefers some clients.
       `held_out`: the same action, and chance, on all held-out examples of as many clients.
     """
@@ -57,19 +75,28 @@ def of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]:
     if _last and _last[0][0]() is task and _last[0][1] == key:
         return _last[0][2]
     matrix = task.rewards[phase.rewards]
-    values, read = action_values(task.clients, phase.population, matrix, cap, phase.cohorts)
-    action = int(np.argmax(values))
-    held_out, others = action_values(task.held_out, range(len(task.held_out)), matrix, 0)
+    values = action_values(task.clients, phase.population, matrix, cap, phase.cohorts)
+    action = int(np.argmax(values.mean))
+    held_out = action_values(task.held_out, range(len(task.held_out)), matrix, 0)
     found = {}
     if phase.selection.is_uniform:
-        found["participating"] = _bounds(values, action, read, len(phase.population))
-    found["held_out"] = _bounds(held_out, action, others, len(task.held_out))
+        found["participating"] = _bounds(values, action, len(phase.population))
+    found["held_out"] = _bounds(held_out, action, len(task.held_out))
     _last[:] = [(weakref.ref(task), key, found)]
     return found
 
 
-def _bounds(values: np.ndarray, action: int, read: int, population: int) -> Bounds:
-    return Bounds(float(values.mean()), float(values[action]), action, read, population)
+def _bounds(values: Values, action: int, population: int) -> Bounds:
+    errors = [_error(shares, population) for shares in (values.shares.mean(axis=1), values.shares[:, action])]
+    return Bounds(float(values.mean.mean()), float(values.mean[action]), action, values.clients, population, *errors)
+
+
+def _error(shares: np.ndarray, population: int) -> float:
+    """Returns the standard error of a mean, of clients drawn without replacement; see Cochran, 1977, section 6.4."""
+    count = len(shares)
+    if not 1 < count < population:
+        return 0.0
+    return float(np.sqrt(count * (1 - count / population) * np.var(shares, ddof=1)))
 
 
 def action_values(
@@ -78,8 +105,8 @@ def action_values(
     matrix: np.ndarray,
     cap: int,
     cohort: Cohorts | None = None,
-) -> tuple[np.ndarray, int]:
-    """Returns the mean reward of each action, and of how many clients it is: of `MOST_CLIENTS` at most.
+) -> Values:
+    """Returns the mean reward of each action, of `MOST_CLIENTS` clients at most.
 
     Args:
       population: The clients.
@@ -87,9 +114,6 @@ def action_values(
       matrix: float32 [labels, actions], the reward of an action given one label; several labels add up.
       cap: Most examples of a client that count; 0 for all.
       cohort: How a round's clients are drawn, for the mean of rounds; None for that of all examples.
-
-    Returns:
-      (float64 [actions], clients); not numbers, if they have no example.
     """
     chosen: Sequence[int] = indices
     if len(indices) > MOST_CLIENTS:
@@ -105,27 +129,31 @@ def action_values(
         occur = np.bincount(labels, minlength=len(matrix)) if is_single else labels.sum(axis=0, dtype=float)
         totals[place] = counts[place] / count * (occur @ matrix.astype(float))
     if not counts.any():
-        return np.full(matrix.shape[1], np.nan), len(chosen)
-    return mean_of_rounds(totals, counts, cohort) if cohort else totals.sum(axis=0) / counts.sum(), len(chosen)
+        return Values(np.full(matrix.shape[1], np.nan), len(chosen), np.zeros_like(totals))
+    overall = totals.sum(axis=0) / counts.sum()
+    gaps = totals - counts[:, np.newaxis] * overall  # They sum to 0, as they do times what is usual.
+    weights = weights_of_rounds(counts, cohort) if cohort else np.zeros(len(counts))
+    shares = (1 / counts.sum() + weights)[:, np.newaxis] * gaps
+    return Values(overall + weights @ gaps, len(chosen), shares)
 
 
-def mean_of_rounds(totals: np.ndarray, counts: np.ndarray, cohort: Cohorts) -> np.ndarray:
-    """Returns the expected mean over the examples of a round's cohort; of rounds without an example there is none.
+def weights_of_rounds(counts: np.ndarray, cohort: Cohorts) -> np.ndarray:
+    """Returns how much more a client's sums count in the mean of a round's examples than in that of all examples.
+
+    The mean is that over the examples of a round's cohort; of rounds without an example there is none.
 
     It is not the mean over all examples where clients are unequal: a large one makes its own rounds large, and counts
     less in them. Each client is averaged over drawn others of its round, so that little is left to the draws.
 
     Args:
-      totals: float64 [clients, actions], sums over a client's examples.
-      counts: float64 [clients], how many those are; not all are 0.
+      counts: float64 [clients], their examples; not all are 0.
       cohort: How a round's clients are drawn.
 
     Returns:
-      float64 [actions].
+      float64 [clients], up to a constant.
     """
-    number, overall = len(counts), totals.sum(axis=0) / counts.sum()
+    number = len(counts)
     size = min(cohort.size, number)
-    gaps = totals - counts[:, np.newaxis] * overall  # They sum to 0, as they do times what is usual.
     usual, weights, played = 1 / (size * counts.mean()), np.zeros(number), 0.0
     draw = keys.generator(0, keys.Purpose.EVALUATION, 0, 2)
     for _ in range(_DRAWS):
@@ -142,7 +170,7 @@ def mean_of_rounds(totals: np.ndarray, counts: np.ndarray, cohort: Cohorts) -> n
         played += has_any.sum() / joins.sum()
     if cohort.sampling == "poisson":
         played = _DRAWS * (1 - (1 - size / number) ** np.count_nonzero(counts))
-    return overall + weights @ gaps / played
+    return weights / played
 
 
 def as_json(found: Mapping[str, Bounds]) -> dict[str, Any]:

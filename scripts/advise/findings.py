@@ -1,5 +1,6 @@
 """What the runs of an advice gave: numbers by arm and seed, and what they tell, as `advice.json` has it."""
 
+import contextlib
 import dataclasses
 import math
 import pathlib
@@ -7,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bandits import metrics
+from data.errors import UsageError
 from optimization.study import intervals
 from optimization.study.metrics import Metric
 from scripts import runs
@@ -14,7 +16,7 @@ from scripts.advise import arms
 from scripts.advise.plan import CEILING, CHANCE, GREEDY
 from scripts.grid import results
 from scripts.grid.results import Outcome
-from scripts.verdicts import comparison, landmarks, tuning
+from scripts.verdicts import comparison, landmarks, of_runs, tuning
 
 REWARD = metrics.AVERAGE_REWARD
 PLANNED, OFTEN = "as planned", "more often"
@@ -73,13 +75,18 @@ def read(arm: Arm, outcomes: Mapping[str, Outcome], folder: pathlib.Path, measur
             arm.clip_norms[seed] = float(table[metrics.CLIP_NORM].iloc[-1])
 
 
-def bounds(folder: pathlib.Path) -> tuple[float | None, float | None]:
-    """Returns what uniformly random actions and the best constant action earn, as a run's folder records it.
+def bounds(folder: pathlib.Path) -> tuple[landmarks.Landmark | None, landmarks.Landmark | None]:
+    """Returns what uniformly random actions and the best constant action earn, as the runs below a folder record it.
 
-    Each is None if it is not known.
+    Each is None if it is not known, and by seed where each seed has data of its own.
     """
-    found = runs.read(folder).bounds.get("participating", {})
-    return found.get("chance"), found.get("constant")
+    found: dict[str, runs.Run] = {}
+    for path in sorted(folder.glob("*/seed_*")):
+        with contextlib.suppress(UsageError):  # Of one that failed.
+            if path.name not in found:
+                found[path.name] = runs.read(path)
+    chance, constant = (of_runs.bound(list(found.values()), REWARD, one) for one in (of_runs.CHANCE, of_runs.CONSTANT))
+    return chance, constant
 
 
 def search(points: Sequence[results.Point], budget: int) -> dict[str, Any]:
@@ -122,7 +129,7 @@ def compared(values: comparison.Values, reference: str) -> dict[str, comparison.
 
 
 def stands(values: comparison.Values, chance: landmarks.Landmark | None) -> dict[str, landmarks.Stand]:
-    """Returns where arms stand above chance, which was played on other seeds, if it was played."""
+    """Returns where arms stand above chance; where that is by seed, it is by other seeds than theirs."""
     return landmarks.stand(values, chance=chance, unpaired=list(values) if isinstance(chance, Mapping) else [])
 
 

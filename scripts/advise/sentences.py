@@ -13,7 +13,7 @@ from scripts.advise.findings import Arm
 from scripts.advise.plan import CEILING, CHANCE, GREEDY, Plan
 from scripts.advise.stages import Advice, mean
 from scripts.verdicts import landmarks, words
-from scripts.verdicts.comparison import Comparison
+from scripts.verdicts.comparison import Comparison, Sampled
 
 TITLES: Mapping[str, str] = {
     "exploration": "Does exploration pay?",
@@ -130,13 +130,22 @@ def _place(found: Advice) -> list[str]:
     if stand is None or not stand.word:
         return []
     known = [
-        f"{what} {_number(landmarks.interval(value).mean)}"
+        f"{what} {_landmark(value)}"
         for what, value in (("chance", found.chance), ("the best constant action", found.constant))
         if value is not None
     ]
     if CEILING in found.arms and found.arms[CEILING].reward:
         known.append(f"the ceiling, which sees all rewards, {_number(mean(found.arms[CEILING].reward).mean)}")
     return [f"{_capital(arms.NAMES[name])} is {stand.word} ({', '.join(known)})"]
+
+
+def _landmark(value: landmarks.Landmark) -> str:
+    """Returns a landmark's mean; of a sample of the clients with its interval."""
+    one = landmarks.interval(value)
+    if not isinstance(value, Sampled):
+        return _number(one.mean)
+    ends = f"{_number(one.low)} to {_number(one.high)}"
+    return f"{_number(one.mean)} ({ends} by a sample of {value.clients:,} clients)"
 
 
 def _model(found: Advice) -> list[str]:
@@ -186,11 +195,10 @@ def strategy(context: Context) -> str:
             )
         told = "None: no strategy is told above chance, and the first of their ranking would be chosen by luck."
         earned = [stand.constant.mean for stand in found.verdict.stands.values() if stand.constant]
-        if not earned or max(earned) >= found.constant:
+        constant = landmarks.interval(found.constant).mean if earned else 0.0
+        if not earned or max(earned) >= constant:
             return told
-        return (
-            f"{told} Always choosing the same, best action would earn {_number(found.constant)}: more than any of them."
-        )
+        return f"{told} Always choosing the same, best action would earn {_number(constant)}: more than any of them."
     arm = found.arms[name]
     stand = found.verdict.stands[name]
     above = "told above chance" if stand.beats_chance else "chance is not known"

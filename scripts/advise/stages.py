@@ -1,6 +1,5 @@
 """The stages of an advice, one after the other: each plays its runs and adds what they tell."""
 
-import contextlib
 import dataclasses
 import math
 import statistics
@@ -35,7 +34,7 @@ class Advice:
       measured: What a model is measured by, on held-out data.
       searches: By strategy, what its search found.
       arms: By strategy, its runs in the comparison.
-      chance: What uniformly random actions earn; None if it is not known.
+      chance: What uniformly random actions earn, a `Landmark`; None if it is not known.
       constant: What the best constant action earns; likewise.
       verdict: What the comparison tells.
       confirmed: The best strategy and greedy on seeds that did not pick it.
@@ -145,10 +144,7 @@ class Stages:
 
     def _bounds(self) -> None:
         """Adds what chance and the best constant action earn, as runs record it; else chance as it was played."""
-        for path in sorted(self._session.folder.glob("compare/*/seed_*")):
-            with contextlib.suppress(UsageError):  # Of one that failed.
-                self.found.chance, self.found.constant = findings.bounds(path)
-                break
+        self.found.chance, self.found.constant = findings.bounds(self._session.folder / "compare")
         if self.found.chance is None and CHANCE in self.found.arms:
             self.found.chance = self.found.arms[CHANCE].reward
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from optimization.study.metrics import Metric
 from scripts import runs
 from scripts.grid.results import Outcome, Point
-from scripts.verdicts import comparison, of_runs, tuning, words
+from scripts.verdicts import comparison, landmarks, of_runs, tuning, words
 from scripts.verdicts.comparison import Better, Comparison, Pair
 
 _GREEDY = "greedy"  # What configurations are compared with, where there is one.
@@ -119,10 +119,10 @@ def _told_from_chance(
         return ""
     values = {arm: _values(outcomes) for arm, outcomes in arms.items()}
     stand = of_runs.stands(found, metric, better, values)[leader]
-    what = f"chance earns {chance:.4g}"
+    what = f"chance earns {landmarks.interval(chance).mean:.4g}"
     constant = of_runs.bound(found[leader], metric, of_runs.CONSTANT)
     if constant is not None:
-        what += f", the best constant action {constant:.4g}"
+        what += f", the best constant action {landmarks.interval(constant).mean:.4g}"
     if stand.beats_chance:
         return f"First: {leader}, {stand.word} ({what})."
     return f"No winner: {leader} is first, but {_reason(stand.word)} ({what})."

@@ -6,7 +6,7 @@ import json
 import math
 import pathlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bandits import registry, studies
@@ -18,7 +18,7 @@ from optimization.study.metrics import Metric
 from scripts import runs
 from scripts.report import names
 from scripts.verdicts import comparison, landmarks, of_runs, tasks
-from scripts.verdicts.comparison import Comparison, Pair
+from scripts.verdicts.comparison import Comparison, Landmark, Pair
 from scripts.verdicts.landmarks import Stand
 
 CHANCE, CEILING = "chance", "ceiling"
@@ -96,6 +96,20 @@ class Arm:
     def is_unpaired(self) -> bool:
         """Whether no seed determines its runs; see `of_runs.is_unpaired`."""
         return of_runs.is_unpaired(self.runs)
+
+
+class _Landmarks(NamedTuple):
+    """Between what an arm lies: arms that were played, and what its own runs recorded of the data."""
+
+    chance: Arm | None
+    ceiling: Arm | None
+    exact_chance: Landmark | None
+    constant: Landmark | None
+
+    @property
+    def key(self) -> Hashable:
+        """What equal ones have in common."""
+        return self.chance, self.ceiling, of_runs.key(self.exact_chance), of_runs.key(self.constant)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,12 +195,13 @@ class Part:
         if not self.columns:
             return {}
         column = self.columns[0]
-        families: dict[tuple[Arm | None, Arm | None, float | None, float | None], list[Arm]] = {}
+        families: dict[Hashable, tuple[_Landmarks, list[Arm]]] = {}
         for arm in self.arms:
             if not arm.role:
-                families.setdefault(self._landmarks(arm), []).append(arm)
+                known = self._landmarks(arm)
+                families.setdefault(known.key, (known, []))[1].append(arm)
         found: dict[Arm, Stand] = {}
-        for (chance, ceiling, exact, constant), some in families.items():
+        for (chance, ceiling, exact, constant), some in families.values():
             is_unpaired = any(one and one.is_unpaired for one in (chance, ceiling))
             told = landmarks.stand(
                 {arm.name: arm.values(column) for arm in some},
@@ -199,7 +214,7 @@ class Part:
             found |= {arm: told[arm.name] for arm in some}
         return found
 
-    def _landmarks(self, arm: Arm) -> tuple[Arm | None, Arm | None, float | None, float | None]:
+    def _landmarks(self, arm: Arm) -> "_Landmarks":
         """Returns an arm's chance and ceiling as they were played, and what its own runs recorded without training.
 
         That is chance and the best constant action, of the data alone. A chance that was played counts more, where it
@@ -209,32 +224,24 @@ class Part:
         exact, constant = (of_runs.bound(arm.runs, self.columns[0], one) for one in (of_runs.CHANCE, of_runs.CONSTANT))
         if chance and len(chance.runs) == 1 and exact is not None:
             chance = None
-        return chance, ceiling, exact, constant
+        return _Landmarks(chance, ceiling, exact, constant)
 
     def scales(self) -> list[tasks.Scale]:
         """Returns the arms between their chance and ceiling, by the first result; without those that lack one."""
         column = self.columns[0] if self.columns else ""
-        families: dict[tuple[Arm | None, float | None, Arm], list[Arm]] = {}
+        found = []
         for arm in self.arms if self.columns else ():
-            if not arm.role:
-                chance, ceiling, exact, _ = self._landmarks(arm)
-                if ceiling and (chance or exact is not None):
-                    families.setdefault((chance, None if chance else exact, ceiling), []).append(arm)
-        return [
-            tasks.Scale(
-                self.title,
-                {arm.name: arm.values(column) for arm in some},
-                chance.values(column) if chance else float(exact or 0.0),
-                ceiling.values(column),
-            )
-            for (chance, exact, ceiling), some in families.items()
-        ]
+            chance, ceiling, exact, _ = self._landmarks(arm)
+            low = chance.values(column) if chance else exact
+            if ceiling and low is not None and not arm.role:
+                found.append(tasks.Scale(self.title, {arm.name: arm.values(column)}, low, ceiling.values(column)))
+        return found
 
     def marks(self, arm: Arm) -> dict[str, float]:
         """Returns what chance, the best constant action and the ceiling of an arm earn, those that are known."""
         column = self.columns[0]
         found = {
-            which: value
+            which: landmarks.interval(value).mean
             for which in (of_runs.CHANCE, of_runs.CONSTANT)
             if (value := of_runs.bound(arm.runs, column, which)) is not None
         }

@@ -17,8 +17,25 @@ from scripts.verdicts import power
 if TYPE_CHECKING:
     import numpy as np
 
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """What was computed of a sample of clients.
+
+    Attributes:
+      mean: The estimate.
+      error: Its standard error.
+      clients: How many clients there are in the sample.
+    """
+
+    mean: float
+    error: float
+    clients: int
+
+
 Values = Mapping[str, Mapping[int, float]]  # By arm and seed; not a number where a run diverged.
-Landmark = float | Mapping[int, float]  # Computed exactly, so that no seed changes it; or played, by seed.
+# Computed exactly, so that no seed changes it; of a sample; or by seed, as what was played is.
+Landmark = float | Sampled | Mapping[int, float]
 Better = Literal["up", "down"]
 
 LEVEL = round(1 - intervals.CONFIDENCE, 12)
@@ -35,7 +52,7 @@ class Pair(NamedTuple):
       arm: Its name.
       values: Its numbers, by seed.
       reference: Name of what it is compared with.
-      landmark: The numbers of that, by seed; or one number.
+      landmark: The numbers of that, by seed; or one number, exact or of a sample.
       is_paired: Whether seeds pair them.
     """
 
@@ -157,6 +174,7 @@ def against(
       values: As in `compare`.
       name: What the landmark is called.
       landmark: By seed, as an arm's values; or a number, which pairs with every seed: the test is that of one sample.
+        One that is `Sampled` is a mean with an error of its own: the test is Welch's.
       unpaired: Arms that are not paired with the landmark's seeds.
       better: Whether more or less is better.
     """
@@ -169,8 +187,10 @@ def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
     singles = []
     for arm, own, name, landmark, is_paired in pairs:
         is_played = isinstance(landmark, Mapping)
-        others = landmark if isinstance(landmark, Mapping) else dict.fromkeys(own, landmark)
-        singles.append(_Single(arm, name, own, others, is_paired or not is_played, better))
+        sample = landmark if isinstance(landmark, Sampled) else None
+        number = landmark.mean if isinstance(landmark, Sampled) else landmark
+        others = number if isinstance(number, Mapping) else dict.fromkeys(own, number)
+        singles.append(_Single(arm, name, own, others, is_paired or not is_played, better, sample))
     adjusted = holm([one.p for one in singles])
     flips, least = holm([one.sign_flip_p for one in singles]), holm([one.least_p for one in singles])
     tested = sum(math.isfinite(one.p) for one in singles)
@@ -189,9 +209,11 @@ class _Single:
         others: Mapping[int, float],
         is_paired: bool,
         better: Better,
+        sample: Sampled | None = None,
     ):
         import numpy as np
 
+        self._sample = sample
         self.arm, self.reference, self.is_paired, self._sign = arm, reference, is_paired, 1 if better == "up" else -1
         self.notes: list[str] = []
         self._judged = True
@@ -223,6 +245,8 @@ class _Single:
         import numpy as np
 
         size = _EXACT * max(np.abs(self._first).max(), np.abs(self._second).max())
+        if self._sample:
+            return self._test_sample(self._sample)
         if self.is_paired:
             differences = self._first - self._second
             self.difference = float(differences.mean())
@@ -244,6 +268,18 @@ class _Single:
             self.notes.append("the same difference in every seed: no interval, and p is that of the sign-flip test")
         else:
             self.notes.append("no seed changes anything: no interval, and no test")
+
+    def _test_sample(self, sample: Sampled) -> None:
+        """Welch's test, of which the second mean's variance is that of the sample."""
+        from scipy import stats
+
+        own = float(self._first.var(ddof=1)) / self.pairs
+        error = math.sqrt(own + sample.error**2)
+        freedom = error**4 / (own**2 / (self.pairs - 1) + sample.error**4 / (sample.clients - 1))
+        self.p = float(2 * stats.t.sf(abs(self.difference) / error, freedom))
+        self.low, self.high = map(float, stats.t.interval(1 - LEVEL, freedom, self.difference, error))
+        self.deviation = error * math.sqrt(self.pairs)
+        self.notes.append(f"{self.reference} is of {sample.clients:,} clients, a sample")
 
     def _t_test(self) -> tuple[float, float, float]:
         """Returns p, and the ends of the interval."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from optimization.study import intervals
 from optimization.study.intervals import Interval
 from scripts.verdicts import comparison
-from scripts.verdicts.comparison import Better, Comparison, Landmark, Values
+from scripts.verdicts.comparison import Better, Comparison, Landmark, Sampled, Values
 
 CHANCE, CONSTANT, CEILING = "chance", "the best constant action", "the ceiling"
 ONE_SEED, NOT_JUDGED = "one seed: not judged", "not judged"
@@ -77,7 +77,10 @@ def stand(
 
 
 def interval(landmark: Landmark) -> Interval:
-    """Returns a landmark's mean and interval over its seeds; of what is exact, a point."""
+    """Returns a landmark's mean and interval, over its seeds or by its sample's error; of what is exact, a point."""
+    if isinstance(landmark, Sampled):
+        half = intervals.half_width(landmark.error * landmark.clients**0.5, landmark.clients)
+        return Interval(landmark.mean, landmark.mean - float(half), landmark.mean + float(half), 1)
     if isinstance(landmark, Mapping):
         return intervals.of_mean([value for value in landmark.values() if math.isfinite(value)])
     return Interval(landmark, landmark, landmark, 1)

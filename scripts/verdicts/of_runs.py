@@ -3,16 +3,18 @@
 import math
 import pathlib
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 from optimization.study import divergence, run_folder
 from optimization.study.metrics import Metric
 from optimization.study.results import Run
 from scripts.verdicts import bootstrap, landmarks
-from scripts.verdicts.comparison import Better, Values
+from scripts.verdicts.comparison import Better, Landmark, Sampled, Values
 from scripts.verdicts.landmarks import Stand
 
 CHANCE, CONSTANT = "chance", "constant"  # In `bounds.json`.
+_SAME = 1e-9  # Relative: what floating point makes of equal numbers.
 
 
 def outcome(run: Run, column: str) -> float | None:
@@ -48,8 +50,11 @@ def is_unpaired(found: Sequence[Run]) -> bool:
     return any(run.flags.get("noise_multiplier") or run.privacy.get("epsilon") is not None for run in found)
 
 
-def bound(found: Sequence[Run], column: str, which: str) -> float | None:
+def bound(found: Sequence[Run], column: str, which: str) -> Landmark | None:
     """Returns what the runs of one arm recorded of chance, or of the best constant action; None if they did not.
+
+    It is by seed, where each has data of its own (`--resplit`). Of a sample of the clients it has an error; where an
+    earlier version recorded none of such a sample, it is not known.
 
     Args:
       found: The runs.
@@ -57,9 +62,31 @@ def bound(found: Sequence[Run], column: str, which: str) -> float | None:
       which: `CHANCE` or `CONSTANT`.
     """
     clients = column.bounds if isinstance(column, Metric) else ""
-    values = [run.bounds.get(clients, {}).get(which) for run in found]
-    known = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
-    return statistics.mean(known) if known and len(known) == len(found) else None
+    records = [run.bounds.get(clients, {}) for run in found]
+    values = [_number(one.get(which)) for one in records]
+    errors = [_number(one.get(f"{which}_error", math.nan if _is_sample(one) else 0.0)) for one in records]
+    if not found or not all(map(math.isfinite, [*values, *errors])):
+        return None
+    mean, error = statistics.mean(values), max(errors)
+    if max(abs(value - mean) for value in values) > _SAME * abs(mean):
+        return {
+            int(run.flags.get("seed", place)): value
+            for place, (run, value) in enumerate(zip(found, values, strict=True))
+        }
+    return Sampled(mean, error, int(records[0]["clients"])) if error > _SAME * abs(mean) else mean
+
+
+def key(landmark: Landmark | None) -> Hashable:
+    """Returns what equal landmarks have in common."""
+    return tuple(sorted(landmark.items())) if isinstance(landmark, Mapping) else landmark
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def _is_sample(record: Mapping[str, Any]) -> bool:
+    return record.get("clients", 0) < record.get("population", 0)
 
 
 def stands(
@@ -76,11 +103,12 @@ def stands(
     Returns:
       By arm; one family of all arms that recorded the same.
     """
-    groups: dict[tuple[float | None, float | None], list[str]] = {}
+    groups: dict[Hashable, tuple[Landmark | None, Landmark | None, list[str]]] = {}
     for arm, found in arms.items():
-        groups.setdefault((bound(found, column, CHANCE), bound(found, column, CONSTANT)), []).append(arm)
+        chance, constant = bound(found, column, CHANCE), bound(found, column, CONSTANT)
+        groups.setdefault((key(chance), key(constant)), (chance, constant, []))[2].append(arm)
     told: dict[str, Stand] = {}
-    for (chance, constant), names in groups.items():
+    for chance, constant, names in groups.values():
         some = {name: values[name] if values else by_seed(arms[name], column) for name in names}
         told |= landmarks.stand(some, chance=chance, constant=constant, better=better)
     return {arm: told[arm] for arm in arms}

@@ -83,7 +83,7 @@ def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
                 own[arm] = values
     everything = dict.fromkeys(arm for some in normal.values() for arm in some)
     if len(normal) < 2:
-        return OverTasks((), {}, {}, (*left_out, "fewer than two tasks are left"))
+        return OverTasks((), {}, {}, (*dict.fromkeys(left_out), "fewer than two tasks are left"))
     common = [arm for arm in everything if all(arm in some for some in normal.values())]
     lacking = [arm for arm in everything if arm not in common]
     for arm in lacking:
@@ -95,7 +95,7 @@ def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
     }
     scores = bootstrap.over_tasks(first)
     ordered = dict(sorted(scores.items(), key=lambda one: -one[1].mean))
-    return OverTasks(tuple(normal), ordered, seeds, tuple(left_out))
+    return OverTasks(tuple(normal), ordered, seeds, tuple(dict.fromkeys(left_out)))
 
 
 def lines(found: OverTasks) -> list[str]:
@@ -120,7 +120,7 @@ def _others(played: Mapping[str, set[str]], task: str) -> Iterable[set[str]]:
 def _diverged(*known: tuple[str, Landmark]) -> str:
     """Returns which of some numbers by seed are not finite, in words; empty if all are."""
     for name, values in known:
-        numbers = values.items() if isinstance(values, Mapping) else [("", values)]
+        numbers = values.items() if isinstance(values, Mapping) else ()
         if lost := [str(seed) for seed, value in numbers if not math.isfinite(value)]:
             return f"{name} diverged with seed{'s' * (len(lost) > 1)} {', '.join(lost)}"
     return ""

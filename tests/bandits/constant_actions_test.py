@@ -26,14 +26,14 @@ def _clients(labels):
 
 def test_values_by_hand():
     # Labels 0, 1, 2 occur 3, 2, 2 times.
-    values, read = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 0)
+    values, read, _ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 0)
     np.testing.assert_allclose(values, [3 / 7, 2 / 7, (1.5 + 1.0 + 2.0) / 7], rtol=1e-12)
     assert read == 4
 
 
 def test_a_cap_weighs_a_clients_examples_down():
     # Two of four examples of the first client count: 1.5 and 0.5 on average.
-    values, _ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 2)
+    values, *_ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 2)
     np.testing.assert_allclose(values, [1.5 / 5, 1.5 / 5, (0.75 + 0.75 + 2.0) / 5], rtol=1e-12)
 
 
@@ -41,7 +41,7 @@ def test_a_cap_weighs_a_clients_examples_down():
 def test_rounds_of_one_client_weigh_clients_alike(sampling):
     # Each round is the mean of one client: label 0 at 3/4, 0 and 0, the one without examples left out. By Poisson
     # sampling, rounds of several clients come between: cohorts {0, 1} have 3/5, {0, 3} 3/6, {0, 1, 3} 3/7.
-    values, _ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 0, Cohorts(1, sampling))
+    values, *_ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 0, Cohorts(1, sampling))
     one, two, three = 1 / 4 * 9 / 16, 1 / 16 * 3 / 4, 1 / 64
     by_coins = (one * 3 / 4 + two * (3 / 5 + 3 / 6) + three * 3 / 7) / (1 - 27 / 64)
     expected = by_coins if sampling == "poisson" else (3 / 4 + 0 + 0) / 3
@@ -49,14 +49,14 @@ def test_rounds_of_one_client_weigh_clients_alike(sampling):
 
 
 def test_a_cohort_of_all_clients_is_all_examples():
-    values, _ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 0, Cohorts(4))
+    values, *_ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 0, Cohorts(4))
     np.testing.assert_allclose(values, [3 / 7, 2 / 7, 4.5 / 7], rtol=1e-12)
 
 
 def test_rounds_are_as_rounds_are_drawn():
     # A large client with the label, ten small ones without it: 20,000 rounds, drawn and averaged plainly.
     population = _clients([[0] * 30, *[[1]] * 10])
-    values, _ = constant_actions.action_values(population, range(11), MATRIX, 0, Cohorts(3))
+    values, *_ = constant_actions.action_values(population, range(11), MATRIX, 0, Cohorts(3))
     draw = np.random.default_rng(5)
     drawn = np.argsort(draw.random((20_000, 11)), axis=1)[:, :3]
     plain = np.where((drawn == 0).any(axis=1), 30 / 32, 0.0)
@@ -64,19 +64,19 @@ def test_rounds_are_as_rounds_are_drawn():
 
 
 def test_only_those_who_take_part_count():
-    values, read = constant_actions.action_values(_clients(LABELS), range(1, 3), MATRIX, 0)
+    values, read, _ = constant_actions.action_values(_clients(LABELS), range(1, 3), MATRIX, 0)
     assert (values.tolist(), read) == ([0.0, 1.0, 0.5], 2)
 
 
 def test_several_labels_of_an_example_add_up():
     examples = clients.Examples(np.zeros((2, 1), np.float32), np.array([[1, 0, 1], [0, 1, 1]], np.float32))
     population = clients.ArrayClients(examples, np.array([0, 0]), ["0"])
-    values, _ = constant_actions.action_values(population, range(1), np.eye(3, dtype=np.float32), 0)
+    values, *_ = constant_actions.action_values(population, range(1), np.eye(3, dtype=np.float32), 0)
     assert values.tolist() == [0.5, 0.5, 1.0]
 
 
 def test_without_examples_nothing_is_known():
-    values, _ = constant_actions.action_values(_clients(LABELS), range(2, 3), MATRIX, 0)
+    values, *_ = constant_actions.action_values(_clients(LABELS), range(2, 3), MATRIX, 0)
     assert np.isnan(values).all()
 
 
@@ -86,6 +86,27 @@ def test_of_many_clients_some_are_read(monkeypatch):
     first = constant_actions.action_values(population, range(4), MATRIX, 0)
     assert first[1] == 2
     np.testing.assert_array_equal(first[0], constant_actions.action_values(population, range(4), MATRIX, 0)[0])
+
+
+@pytest.mark.parametrize("cohort", [None, Cohorts(5)])
+def test_the_error_of_a_sample_is_the_spread_over_samples(cohort, monkeypatch):
+    """Unequal clients, 60 of 400, drawn again and again by another order of theirs."""
+    monkeypatch.setattr(constant_actions, "MOST_CLIENTS", 60)
+    monkeypatch.setattr(constant_actions, "_DRAWS", 300)
+    draw = np.random.default_rng(3)
+    sizes = draw.integers(1, 12, 400)
+    population = _clients([list(draw.integers(0, 3, size)) if draw.random() < 0.7 else [0] * size for size in sizes])
+    found = [constant_actions.action_values(population, draw.permutation(400), MATRIX, 0, cohort) for _ in range(150)]
+    bounds = [constant_actions._bounds(one, 0, 400) for one in found]
+    for name in ("chance", "constant"):
+        spread = np.std([getattr(one, name) for one in bounds], ddof=1)
+        told = np.mean([getattr(one, f"{name}_error") for one in bounds])
+        assert told == pytest.approx(spread, rel=0.2)
+
+
+def test_where_all_clients_are_read_nothing_is_left_to_the_sample(digits):
+    here = constant_actions.of_run(_run(), digits)["participating"]
+    assert (here.chance_error, here.constant_error) == (0.0, 0.0)
 
 
 def _run(*arguments):

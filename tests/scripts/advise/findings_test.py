@@ -1,5 +1,6 @@
 """What is read of runs."""
 
+import json
 import math
 
 import pytest
@@ -35,6 +36,20 @@ def test_of_a_run_that_went_on_the_model_is_that_of_the_rounds_that_count_or_unk
     arm = _read(tmp_path, rounds)
     assert arm.model == model
     assert arm.clip_norms == {2000: float(rounds)}
+
+
+def _bounded(folder, seed, **bounds):
+    path = folder / "greedy-1" / f"seed_{seed}"
+    path.mkdir(parents=True)
+    (path / "metrics.csv").write_text(f"round_num,{metrics.AVERAGE_REWARD}\n1,0.5\n")
+    (path / "config.json").write_text(json.dumps({"flags": {"seed": seed}, "command": ["run"]}))
+    (path / "bounds.json").write_text(json.dumps({"participating": bounds}))
+
+
+def test_bounds_are_of_each_seeds_own_data_where_seeds_have_any(tmp_path):
+    for seed, constant in ((2000, 0.25), (2001, 0.5)):
+        _bounded(tmp_path, seed, chance=0.1, constant=constant, clients=9, population=9)
+    assert findings.bounds(tmp_path) == (0.1, {2000: 0.25, 2001: 0.5})
 
 
 def test_a_run_that_diverged_gives_no_numbers(tmp_path):

@@ -11,6 +11,7 @@ from scripts.advise import findings, sentences
 from scripts.advise.findings import Arm
 from scripts.advise.plan import CEILING, CHANCE, GREEDY, Plan
 from scripts.advise.stages import Advice
+from scripts.verdicts import comparison
 
 FULL = Plan(rounds=150, deploy_every=10, often=1)
 SOFTMAX = "softmax"
@@ -152,6 +153,30 @@ def test_rounds_before_the_first_deployment_are_called_so(rounds, says_so):
 def test_an_advice_that_took_longer_than_it_might_says_so():
     told = sentences.not_tried(_context(_found(_better()), overrun="It took 61 s, more than --minutes=0.1."))
     assert "for want of time. It took 61 s, more than --minutes=0.1. Never tried" in told
+
+
+def test_bounds_of_a_sample_have_their_interval_and_widen_the_verdict():
+    found = _found(_better())
+    chance, constant = comparison.Sampled(0.1, 0.001, 2000), comparison.Sampled(0.58, 0.02, 2000)
+    found.chance, found.constant = chance, constant
+    found.verdict = findings.verdict(found.arms, chance, constant)
+    told = sentences.exploration(_context(found))
+    assert "(chance 0.100 (0.098 to 0.102 by a sample of 2,000 clients), the best constant action 0.580 (0.541" in told
+    assert "But always choosing the same, best action is not told from it: 0.580." in sentences.strategy(
+        _context(found)
+    )
+    found.verdict = findings.verdict(found.arms, 0.1, 0.58)
+    assert "But always" not in sentences.strategy(_context(found))
+
+
+def test_bounds_by_seed_are_each_seeds_own():
+    # Each seed's own data: what it earns follows its constant action, and is always 0.01 above it.
+    constant = _values(0.5, spread=5)
+    above = {seed: value + 0.01 + 0.001 * (-1) ** seed for seed, value in constant.items()}
+    found = _found({GREEDY: constant, SOFTMAX: above, CHANCE: _values(0.1)}, constant=constant)
+    found.verdict = findings.verdict(found.arms, found.chance, constant)
+    assert found.verdict.stands[SOFTMAX].constant.wins
+    assert "the best constant action 0.500" in sentences.exploration(_context(found))
 
 
 def test_a_strategy_below_chance_is_not_recommended():

@@ -26,6 +26,20 @@ def _one(first, second, **settings):
     return comparison.compare({"arm": _seeds(first), "reference": _seeds(second)}, "reference", **settings)["arm"]
 
 
+def test_a_reference_of_a_sample_is_compared_by_welchs_test_as_scipy_has_it():
+    sampled = comparison.Sampled(0.5, 0.02, 50)
+    one = comparison.against({"arm": _seeds(SOFTMAX)}, "chance", sampled)["arm"]
+    own = np.mean(SOFTMAX), np.std(SOFTMAX, ddof=1), 8
+    expected = stats.ttest_ind_from_stats(*own, 0.5, 0.02 * 50**0.5, 50, equal_var=False)
+    assert one.p == pytest.approx(expected.pvalue, rel=1e-10)
+    assert (one.low + one.high) / 2 == pytest.approx(one.difference)
+    assert one.low > 0
+    exact = comparison.against({"arm": _seeds(SOFTMAX)}, "chance", 0.5)["arm"]
+    assert one.p > exact.p
+    assert math.isnan(one.sign_flip_p)
+    assert "chance is of 50 clients, a sample" in one.notes
+
+
 def test_a_paired_difference_equals_scipy():
     found = comparison.compare(VALUES, "greedy")
     assert list(found) == ["softmax", "falcon"]

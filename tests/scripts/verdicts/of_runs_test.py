@@ -9,7 +9,7 @@ import pytest
 
 from bandits import metrics
 from optimization.study.results import Run
-from scripts.verdicts import of_runs
+from scripts.verdicts import comparison, of_runs
 
 BOUNDS = {"participating": {"chance": 0.1, "constant": 0.2}, "held_out": {"chance": 0.3, "constant": math.nan}}
 
@@ -69,6 +69,24 @@ def test_a_bound_is_that_of_the_clients_whose_reward_it_is():
     assert of_runs.bound(found, metrics.HELD_OUT_REWARD, of_runs.CONSTANT) is None
     assert of_runs.bound(found, metrics.LOSS, of_runs.CHANCE) is None
     assert of_runs.bound([*found, _run(seed=2, bounds={})], metrics.ROUND_REWARD, of_runs.CHANCE) is None
+
+
+def test_bounds_that_differ_by_seed_are_told_by_seed_and_pair_with_it():
+    found = [_run([0.3 + seed / 5], seed, {"participating": {"chance": 0.29 + seed / 5}}) for seed in range(3)]
+    chance = of_runs.bound(found, metrics.ROUND_REWARD, of_runs.CHANCE)
+    assert chance == pytest.approx({0: 0.29, 1: 0.49, 2: 0.69})
+    stand = of_runs.stands({"softmax": found}, metrics.ROUND_REWARD)["softmax"]
+    assert stand.chance.difference == pytest.approx(0.01)
+    assert stand.chance.kind == comparison.PAIRED
+
+
+def test_a_bound_of_a_sample_has_an_error_and_is_unknown_without_one():
+    sample = {"chance": 0.1, "chance_error": 0.02, "constant": 0.2, "clients": 2000, "population": 3000}
+    found = [_run(bounds={"participating": sample})] * 2
+    assert of_runs.bound(found, metrics.ROUND_REWARD, of_runs.CHANCE) == comparison.Sampled(0.1, 0.02, 2000)
+    assert of_runs.bound(found, metrics.ROUND_REWARD, of_runs.CONSTANT) is None
+    exact = [_run(bounds={"participating": sample | {"chance_error": 1e-18}})]
+    assert of_runs.bound(exact, metrics.ROUND_REWARD, of_runs.CHANCE) == 0.1
 
 
 def test_arms_stand_by_what_their_runs_recorded():
