@@ -74,6 +74,16 @@ def build(
     return weighted if mechanism.noise_multiplier else _NothingOfNobody(weighted)
 
 
+def sums(kind: str) -> tff.aggregators.UnweightedAggregationFactory:
+    """Returns the factory of plain sums of what clients send, `mean` or `secure_sum` as in `options.Aggregation`.
+
+    Secure sums carry integers: values must lie in [-1, 1], are clipped to that, and quantized to 32 bits each.
+    """
+    if kind == "secure_sum":
+        return tff.aggregators.SecureSumFactory(upper_bound_threshold=1.0, lower_bound_threshold=-1.0)
+    return tff.aggregators.SumFactory()
+
+
 class _NothingOfNobody(tff.aggregators.WeightedAggregationFactory):
     """An aggregation that keeps its state when nobody comes, and whose result then is not a number.
 

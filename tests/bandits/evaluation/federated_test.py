@@ -1,0 +1,58 @@
+"""Sums by TFF equal those by NumPy."""
+
+import numpy as np
+import pytest
+
+from bandits.evaluation import bootstrap, estimators, federated, terms, totals
+
+_LAYOUT = totals.Layout(
+    (
+        estimators.Logged(),
+        estimators.Snips(),
+        estimators.ClippedIps(5.0),
+        estimators.DoublyRobust(),
+        estimators.SwitchDr(5.0),
+        estimators.ShrunkDr(10.0),
+    )
+)
+_DRAWS = 30
+
+
+@pytest.fixture(scope="module")
+def rows():
+    generator = np.random.default_rng(5)
+    clients = np.sort(generator.choice([0, 1, 2, 4, 5, 6], size=90)).astype(np.int32)  # The fourth has none.
+    return terms.Terms(
+        clients, generator.gamma(0.3, 3.0, 90), generator.normal(size=90), *generator.normal(size=(2, 90))
+    )
+
+
+_NAMES = [f"client {number}" for number in range(7)]
+
+
+@pytest.mark.usefixtures("tff_worker")
+@pytest.mark.parametrize("secure", [False, True])
+def test_sums_are_numpys(rows, secure):
+    own = totals.of_clients(rows.clients, _LAYOUT.columns(rows))
+    expected = totals.summed(own)
+    clients = federated.client_inputs(rows, _NAMES, seed=4, draws=_DRAWS)
+    found, drawn = federated.sums(clients, _LAYOUT, bounds=np.abs(own).max(axis=0) if secure else None)
+    assert found.clients == 6
+    assert found.totals.dtype == found.products.dtype == drawn.dtype == np.float64
+    tolerance = 1e-6 if secure else 1e-12
+    np.testing.assert_allclose(found.totals, expected.totals, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(found.products, expected.products, rtol=tolerance, atol=tolerance)
+    by_numpy = bootstrap.drawn_totals(own, totals.present(rows.clients, _NAMES), 4, _DRAWS)
+    np.testing.assert_allclose(drawn, by_numpy, rtol=tolerance, atol=tolerance)
+    for estimator in _LAYOUT.estimators:
+        ratio = _LAYOUT.ratio(estimator)
+        np.testing.assert_allclose(
+            totals.interval(found, ratio), totals.interval(expected, ratio), rtol=1e-6, err_msg=estimator.name
+        )
+
+
+@pytest.mark.usefixtures("tff_worker")
+def test_without_draws_none_travel(rows):
+    found, drawn = federated.sums(federated.client_inputs(rows), _LAYOUT)
+    assert drawn.shape == (0, len(_LAYOUT))
+    np.testing.assert_allclose(found.totals, totals.sums(rows, _LAYOUT).totals, rtol=1e-12)
