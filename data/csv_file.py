@@ -185,7 +185,8 @@ def _checked(
             wrong.append(record)
             last = record
             continue
-        padded.update(name for name, value in zip(names, record.values, strict=True) if is_padded(value))
+        zeros = [pair for pair in zip(names, record.values, strict=True) if pair[1][:1] == "0"]
+        padded.update(name for name, value in zeros if is_padded(value))
         if groups:
             groups.see(record.values)
         last = record

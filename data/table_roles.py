@@ -2,7 +2,7 @@
 
 import dataclasses
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from data.errors import UsageError
 from data.table_file import listed
@@ -123,29 +123,23 @@ def of(names: Sequence[str], path: str, wanted: Wanted) -> Roles:
     takes_all = wanted.reward_columns == "all"
     used = {client, label, *features, *ignored, *categories}
     rewards = [name for name in names if name not in used] if takes_all else listed(wanted.reward_columns)
-    uses: dict[str, str] = {}
-    for flag, chosen in (
-        ("--client_column", [client] if client else []),
-        ("--label_column", [label] if label else []),
-        ("--reward_columns", rewards),
-        ("--feature_columns", features),
-        ("--ignore_columns", ignored),
-    ):
-        for name in chosen:
-            _check_known(flag, name, names, path)
-            if name in uses:
-                other = "twice" if uses[name] == flag else f"that {uses[name]} names already"
-                raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")
-            uses[name] = flag
+    uses = assign(
+        names,
+        path,
+        {
+            "--client_column": [client] if client else [],
+            "--label_column": [label] if label else [],
+            "--reward_columns": rewards,
+            "--feature_columns": features,
+            "--ignore_columns": ignored,
+        },
+    )
     if wanted.reward_columns and len(rewards) < 2:
         raise UsageError(
             f"--reward_columns={wanted.reward_columns}: a bandit needs at least two actions, a column each."
         )
     left = [name for name in names if name not in uses]
-    for name in categories:
-        _check_known("--category_columns", name, names, path)
-        if name not in (features or left):
-            raise UsageError(f"--category_columns names column {name!r}, which is no feature.")
+    check_categories(categories, features or left, names, path)
     return Roles(
         client=client,
         label=label,
@@ -160,6 +154,40 @@ def of(names: Sequence[str], path: str, wanted: Wanted) -> Roles:
             *([] if features else left),
         ],
     )
+
+
+def assign(names: Sequence[str], path: str, chosen: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Returns the flag that names each column.
+
+    Args:
+      names: Of all columns.
+      path: The file, for messages.
+      chosen: What each flag names.
+
+    Raises:
+      UsageError: If a column is not there, or is named twice.
+    """
+    uses: dict[str, str] = {}
+    for flag, named in chosen.items():
+        for name in named:
+            _check_known(flag, name, names, path)
+            if name in uses:
+                other = "twice" if uses[name] == flag else f"that {uses[name]} names already"
+                raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")
+            uses[name] = flag
+    return uses
+
+
+def check_categories(categories: Sequence[str], features: Sequence[str], names: Sequence[str], path: str) -> None:
+    """Refuses `--category_columns` that name no feature of these.
+
+    Raises:
+      UsageError: If one is none, or no column at all.
+    """
+    for name in categories:
+        _check_known("--category_columns", name, names, path)
+        if name not in features:
+            raise UsageError(f"--category_columns names column {name!r}, which is no feature.")
 
 
 def _check_known(flag: str, name: str, names: Sequence[str], path: str) -> None:

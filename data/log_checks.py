@@ -1,0 +1,277 @@
+"""What may be wrong with a log, or too little of it, in words.
+
+What makes every estimate meaningless is refused, by a `UsageError` that names the row and the value; what weakens one
+is a `Finding`, a sentence to print.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from data import columns
+from data.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from data.interaction_log import InteractionLog
+    from data.table_file import Table
+
+_STANDARD_ERRORS = 4.0
+_ROUNDING = 0.005  # A propensity may be written with few digits.
+_SUM_ROUNDING = 1e-3
+_FEW_EFFECTIVE = 0.01  # Of the rows; below that, or below 100, an estimate rests on a handful.
+_FEWEST_EFFECTIVE = 100
+_LARGE_SHARE = 0.1  # Of all weight, on a single client.
+_NAMED = 5
+
+
+class Finding(NamedTuple):
+    """What a check found.
+
+    Attributes:
+      name: What was checked, such as `overlap`.
+      is_warning: Whether estimates suffer from it; else it is for information.
+      text: A sentence, or several.
+    """
+
+    name: str
+    is_warning: bool
+    text: str
+
+
+def numbers(column: "pd.Series", flag: str, what: str, table: "Table") -> np.ndarray:
+    """Returns a column's numbers.
+
+    Args:
+      column: Of a table, with its index.
+      flag: What names it, for messages.
+      what: What each is, such as `reward`.
+      table: Where it is from.
+
+    Returns:
+      float64 [rows], finite.
+
+    Raises:
+      UsageError: If a cell is missing, not finite or no number.
+    """
+    import pandas as pd
+
+    values = column
+    if not pd.api.types.is_numeric_dtype(column.dtype):
+        written = columns.text(column)
+        values = pd.to_numeric(written, errors="coerce")
+        wrong = written[values.isna() & written.notna()]
+        if len(wrong):
+            raise UsageError(
+                f"{flag}: {wrong.iloc[0]!r} in column {column.name!r} ({table.place(wrong.index[0])} of {table.path}) "
+                f"is no number; a {what} must be one."
+            )
+    found = values.to_numpy(np.float64, na_value=np.nan)
+    if not np.isfinite(found).all():
+        row = int(np.flatnonzero(~np.isfinite(found))[0])
+        value = "a missing value" if np.isnan(found[row]) else f"{found[row]}"
+        count = int((~np.isfinite(found)).sum())
+        more = f", and {count - 1} more," if count > 1 else ""
+        raise UsageError(
+            f"{flag}: {value} in column {column.name!r} ({table.place(column.index[row])} of {table.path}){more} is "
+            f"not finite; every row must have a {what}."
+        )
+    return found
+
+
+def check_propensities(propensities: np.ndarray, index: "pd.Index", column: str, table: "Table") -> None:
+    """Refuses propensities outside of (0, 1], and those that are all 1.
+
+    Args:
+      propensities: float64 [rows], finite.
+      index: The rows' numbers in the table.
+      column: Its name.
+      table: Where they are from.
+
+    Raises:
+      UsageError: If one is not in (0, 1], or all are 1.
+    """
+    is_wrong = (propensities <= 0) | (propensities > 1)
+    if is_wrong.any():
+        row = int(np.flatnonzero(is_wrong)[0])
+        why = "above 1" if propensities[row] > 1 else "not above 0: what was played had some probability"
+        more = f" So are {int(is_wrong.sum()) - 1} more rows." if is_wrong.sum() > 1 else ""
+        raise UsageError(
+            f"--propensity_column={column}: {propensities[row]:g} ({table.place(index[row])} of {table.path}) is {why}."
+            f" A propensity is the probability, in (0, 1], with which the action was played.{more}"
+        )
+    check_random(propensities, table.path)
+
+
+def check_random(propensities: np.ndarray, path: str) -> None:
+    """Refuses a deterministic log.
+
+    Raises:
+      UsageError: If all propensities are 1.
+    """
+    if len(propensities) and (propensities >= 1).all():
+        raise UsageError(
+            f"All propensities of {path} are 1: its policy is deterministic, as greedy play, UCB, or one draw of "
+            "Thompson sampling is, given what it knew. Such a log says nothing of the actions that it did not play, "
+            "and no weight can correct that: log a policy that explores at random, with its probabilities."
+        )
+
+
+def check_probabilities(probabilities: np.ndarray, index: "pd.Index", names: Sequence[str], table: "Table") -> None:
+    """Refuses probabilities of a target policy outside of [0, 1]; those of all actions must sum to 1.
+
+    Args:
+      probabilities: float64 [rows, columns].
+      index: The rows' numbers in the table.
+      names: Of the columns.
+      table: Where they are from.
+
+    Raises:
+      UsageError: If one is outside, or a row's sum is not 1.
+    """
+    is_wrong = (probabilities < 0) | (probabilities > 1)
+    if is_wrong.any():
+        row, place = np.argwhere(is_wrong)[0]
+        raise UsageError(
+            f"--probability_columns: {probabilities[row, place]:g} in column {names[place]!r} "
+            f"({table.place(index[row])} of {table.path}) is no probability: it must lie in [0, 1]."
+        )
+    sums = probabilities.sum(axis=1)
+    is_off = np.abs(sums - 1) > _SUM_ROUNDING
+    if len(names) > 1 and is_off.any():
+        row = int(np.flatnonzero(is_off)[0])
+        raise UsageError(
+            f"--probability_columns: those of {table.place(index[row])} of {table.path} sum to {sums[row]:g}, not to 1."
+        )
+
+
+def check_action(name: str, action_names: Sequence[str], flag: str) -> int:
+    """Returns the position of an action.
+
+    Raises:
+      UsageError: If the log has none of that name.
+    """
+    if name not in action_names:
+        told = ", ".join(map(repr, action_names[:_NAMED])) + (" ..." if len(action_names) > _NAMED else "")
+        raise UsageError(
+            f"{flag} names the action {name!r}, which the log has not: its {len(action_names)} actions are {told}. "
+            "--action_names adds actions that were never played."
+        )
+    return list(action_names).index(name)
+
+
+def mean_inverse_propensity(log: "InteractionLog") -> Finding:
+    """Compares the mean of 1 / propensity with the number of actions, which it is under full support.
+
+    Its standard error is over clients, whose rows depend on each other.
+    """
+    inverse = 1 / log.propensities
+    mean, count = float(inverse.mean()), len(log.action_names)
+    residuals = np.bincount(log.clients, inverse - mean, len(log.client_ids))
+    num_clients = len(log.client_ids)
+    error = float(np.sqrt((residuals**2).sum() * num_clients / max(num_clients - 1, 1)) / len(log))
+    is_off = abs(mean - count) > _STANDARD_ERRORS * error + _ROUNDING * count
+    told = f"The mean of 1 / propensity is {mean:.4g} (standard error over clients {error:.2g}), of {count} actions."
+    if not is_off:
+        return Finding("propensities", False, f"{told} Under full support the two are equal.")
+    why = (
+        "some actions could not be played in some contexts, or some that could are not among the log's names"
+        if mean < count
+        else "propensities are too small"
+    )
+    return Finding(
+        "propensities",
+        True,
+        f"{told} They would be equal if every action could be played everywhere, with the logged probabilities: {why}; "
+        "or these are not the probabilities of the actions that were played.",
+    )
+
+
+def duplicates(log: "InteractionLog") -> Finding:
+    """Counts rows that are there more than once."""
+    count = log.report.get("duplicated_rows")
+    if count is None:
+        return Finding("duplicates", False, "Whether rows are there twice was not looked for.")
+    if not count:
+        return Finding("duplicates", False, "No row is there twice.")
+    many = "1 row is" if count == 1 else f"{count:,} rows are"
+    return Finding(
+        "duplicates",
+        True,
+        f"{many} equal to an earlier one in every column. If the same interaction was written twice, it counts twice "
+        "here, and intervals are too short: drop such rows. Distinct interactions that look the same are no harm.",
+    )
+
+
+def support(log: "InteractionLog", target: np.ndarray) -> Finding:
+    """Names actions that a target policy plays and the log never shows.
+
+    Args:
+      log: The log.
+      target: float [rows, actions], the policy's probabilities.
+    """
+    shown = np.bincount(log.actions, minlength=len(log.action_names)) > 0
+    played = target.mean(axis=0)
+    missing = np.flatnonzero(~shown & (played > 0))
+    if not len(missing):
+        return Finding("support", False, "The log shows every action that the policy plays.")
+    most = missing[np.argsort(-played[missing], kind="stable")]
+    told = ", ".join(repr(log.action_names[action]) for action in most[:_NAMED])
+    more = f" and {len(most) - _NAMED} more" if len(most) > _NAMED else ""
+    return Finding(
+        "support",
+        True,
+        f"The policy plays {told}{more}, in {played[missing].sum():.2%} of interactions, and the log never shows that: "
+        "weighted estimates miss what it earns there, and only a model's guess remains.",
+    )
+
+
+def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
+    """Says how many rows an estimate rests on: the effective sample size, the largest weight, weights by client.
+
+    Args:
+      log: The log.
+      weights: float64 [rows], the target's probability of the logged action over its propensity.
+    """
+    total = float(weights.sum())
+    if not total:
+        return [Finding("overlap", True, "The policy plays none of the logged actions: nothing can be estimated.")]
+    size = effective_sample_size(weights)
+    row = int(weights.argmax())
+    largest = float(weights[row])
+    by_client = np.bincount(log.clients, weights, len(log.client_ids))
+    client, share = int(by_client.argmax()), float(by_client.max() / total)
+    is_few = size < max(_FEWEST_EFFECTIVE, _FEW_EFFECTIVE * len(log))
+    found = [
+        Finding(
+            "overlap",
+            is_few,
+            f"The effective sample size, (sum w)^2 / sum w^2, is {size:,.1f} of {len(log):,} rows"
+            + (": the estimate rests on few of them." if is_few else "."),
+        ),
+        Finding(
+            "mean weight",
+            False,
+            f"The mean weight is {weights.mean():.4g}, which is 1 on average where the log supports the policy.",
+        ),
+        Finding(
+            "largest weight",
+            largest / total > _LARGE_SHARE,
+            f"The largest weight is {largest:.6g}, {largest / total:.1%} of all.",
+        ),
+        Finding(
+            "weights by client",
+            share > _LARGE_SHARE and len(log.client_ids) > 1 / _LARGE_SHARE,
+            f"Client {log.client_ids[client]!r} has {share:.1%} of all weight, the most of {len(log.client_ids):,} "
+            f"clients; the effective number of clients is {effective_sample_size(by_client):,.1f}.",
+        ),
+    ]
+    return found
+
+
+def effective_sample_size(weights: np.ndarray) -> float:
+    """Returns (sum w)^2 / sum w^2 (Kish 1965) of weights of at least 0; 0 where all are 0."""
+    squares = float(np.square(weights, dtype=np.float64).sum())
+    return float(weights.sum(dtype=np.float64)) ** 2 / squares if squares else 0.0

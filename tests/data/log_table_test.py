@@ -1,0 +1,193 @@
+"""Tests of data.log_table: one's own log, from a table."""
+
+import os
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from data import log_checks, log_table, statistics, table_file
+from data.errors import UsageError
+
+WANTED = log_table.Wanted("user", "action", "reward", "propensity")
+
+
+def _frame(**changed) -> pd.DataFrame:
+    columns = {
+        "user": ["b", "a", "b", "10"],
+        "action": [10, 9, 10, 2],
+        "reward": [1.0, 0.0, 0.5, 0.0],
+        "propensity": [0.5, 0.25, 1.0, 0.125],
+        "age": [20.0, 40.0, 20.0, 40.0],
+        "place": [1, 2, 1, 3],
+    }
+    return pd.DataFrame(columns | changed)
+
+
+def _read(tmp_path: pathlib.Path, frame: pd.DataFrame, wanted: log_table.Wanted = WANTED, **others):
+    path = tmp_path / "log.parquet"
+    frame.to_parquet(path)
+    return log_table.read(str(path), wanted, **others)
+
+
+def test_rows_are_read_by_client_and_typed_as_tables_are(tmp_path):
+    log = _read(tmp_path, _frame())
+    assert log.client_ids == ("10", "a", "b")
+    assert log.action_names == ("2", "9", "10")
+    np.testing.assert_array_equal(log.clients, [0, 1, 2, 2])
+    np.testing.assert_array_equal(log.actions, [0, 1, 2, 2])
+    np.testing.assert_array_equal(log.rewards, [0, 0, 1, 0.5])
+    np.testing.assert_array_equal(log.propensities, [0.125, 0.25, 0.5, 1])
+    assert log.feature_names == ("age", "place")
+    np.testing.assert_allclose(log.contexts[:, 0], [1, 1, -1, -1])
+    assert log.rounds is log.periods is log.probabilities is None
+    assert log.report["rows"] == 4
+    assert log.report["duplicated_rows"] == 0
+
+
+def test_a_csv_file_gives_the_same_log(tmp_path):
+    expected = _read(tmp_path, _frame())
+    _frame().to_csv(tmp_path / "log.csv", index=False)
+    found = log_table.read(str(tmp_path / "log.csv"), WANTED)
+    assert (found.client_ids, found.action_names) == (expected.client_ids, expected.action_names)
+    for name in ("clients", "contexts", "actions", "rewards", "propensities"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+def test_a_position_is_a_category_of_the_context(tmp_path):
+    wanted = log_table.Wanted("user", "action", "reward", "propensity", position_column="place", ignore_columns="age")
+    log = _read(tmp_path, _frame(), wanted)
+    assert log.feature_names == ("place=1", "place=2", "place=3")
+    np.testing.assert_array_equal(log.contexts, [[0, 0, 1], [0, 1, 0], [1, 0, 0], [1, 0, 0]])
+
+
+def test_several_client_columns_make_a_client_of_each_combination(tmp_path):
+    wanted = log_table.Wanted("user,place", "action", "reward", "propensity")
+    log = _read(tmp_path, _frame(place=[1, 2, 2, 3]), wanted)
+    assert log.client_ids == ("10 | 3", "a | 2", "b | 1", "b | 2")
+    assert log.feature_names == ("age",)
+
+
+def test_rounds_periods_and_a_policys_probabilities_are_read(tmp_path):
+    frame = _frame(round=[3, 1, 4, 2], period=[1, 0, 1, 0], new=[0.1, 0.2, 0.3, 0.4])
+    wanted = log_table.Wanted(
+        "user", "action", "reward", "propensity", "round", "period", probability_columns="new", ignore_columns="age"
+    )
+    log = _read(tmp_path, frame, wanted)
+    np.testing.assert_array_equal(log.rounds, [2, 1, 3, 4])
+    np.testing.assert_array_equal(log.periods, [0, 0, 1, 1])
+    np.testing.assert_array_equal(log.probabilities, [0.4, 0.2, 0.1, 0.3])
+    each = frame.assign(p2=0.5, p9=0.25, p10=0.25)
+    wanted = log_table.Wanted("user", "action", "reward", "propensity", probability_columns="p2,p9,p10")
+    assert _read(tmp_path, each, wanted).probabilities.tolist() == [[0.5, 0.25, 0.25]] * 4
+
+
+def test_actions_that_were_never_played_can_be_named(tmp_path):
+    wanted = log_table.Wanted("user", "action", "reward", "propensity", action_names="3,9")
+    log = _read(tmp_path, _frame(), wanted)
+    assert log.action_names == ("2", "3", "9", "10")
+    np.testing.assert_array_equal(log.actions, [0, 2, 3, 3])
+
+
+def test_rows_without_a_client_or_an_action_are_dropped_and_counted(tmp_path):
+    log = _read(tmp_path, _frame(user=["b", None, "b", "10"], action=["x", "y", None, "z"]))
+    assert log.client_ids == ("10", "b")
+    assert log.report["dropped_rows"] == {"without_client": 1, "without_action": 1}
+    assert log.action_names == ("x", "z")
+
+
+def test_equal_rows_are_counted(tmp_path):
+    frame = pd.concat([_frame(), _frame()[:2]])
+    log = _read(tmp_path, frame.reset_index(drop=True))
+    assert log.report["duplicated_rows"] == 2
+    assert log_checks.duplicates(log).is_warning
+    assert "2 rows are equal" in log_checks.duplicates(log).text
+
+
+def test_contexts_can_be_typed_by_anothers_statistics_or_left_unread(tmp_path):
+    known = statistics.OfTable({"age": statistics.Numbers(0.0, 10.0, False), "place": None}, {})
+    log = _read(tmp_path, _frame(), known=known)
+    np.testing.assert_array_equal(log.contexts, [[4], [4], [2], [2]])
+    assert _read(tmp_path, _frame(), with_contexts=False).contexts is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"propensity": [0.5, 0.0, 0.0, 0.2]}, r"--propensity_column=propensity: 0 \(row 2 of .*\) is not above 0"),
+        ({"propensity": [0.5, 0.5, -0.1, 0.2]}, r"-0.1 \(row 3 of .*\) is not above 0"),
+        ({"propensity": [0.5, 0.5, 0.1, 1.2]}, r"1.2 \(row 4 of .*\) is above 1"),
+        ({"propensity": [0.5, None, 0.1, 0.2]}, r"a missing value in column 'propensity' \(row 2 of .*every row must"),
+        ({"propensity": ["0.5", "low", "0.1", "0.2"]}, r"'low' in column 'propensity' \(row 2 .*is no number"),
+        ({"propensity": [1.0, 1.0, 1.0, 1.0]}, "deterministic, as greedy play, UCB, or one draw of Thompson sampling"),
+        ({"reward": [1.0, None, None, 0.0]}, r"--reward_column: a missing value .*\(row 2 of .*, and 1 more, is not"),
+        ({"reward": [1.0, np.inf, 0.0, 0.0]}, r"--reward_column: inf in column 'reward' \(row 2"),
+        ({"user": ["b"] * 4}, "--client_column=user has one value only, 'b'"),
+        ({"action": [3] * 4}, "--action_column=action has one value only, '3'"),
+        ({"user": [None] * 4}, "No row of .* has what --client_column"),
+    ],
+)
+def test_bad_logs_are_named(tmp_path, changed, message):
+    with pytest.raises(UsageError, match=message):
+        _read(tmp_path, _frame(**changed))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (log_table.Wanted("who", "action", "reward", "propensity"), "--client_column: there is no column 'who'"),
+        (log_table.Wanted("user", "action", "reward", "reward"), "'reward' that --reward_column names already"),
+        (
+            log_table.Wanted("user", "action", "reward", "propensity", round_column="age", period_column="half"),
+            "--period_column: there is no column 'half'",
+        ),
+        (
+            log_table.Wanted("user", "action", "reward", "propensity", round_column="half"),
+            "--round_column=half must hold whole numbers",
+        ),
+        (
+            log_table.Wanted("user", "action", "reward", "propensity", category_columns="reward"),
+            "names column 'reward', which is no feature",
+        ),
+        (
+            log_table.Wanted("user", "action", "reward", "propensity", probability_columns="age"),
+            r"--probability_columns: 40 in column 'age' \(row 2 of",
+        ),
+        (
+            log_table.Wanted("user", "action", "reward", "propensity", probability_columns="age,place"),
+            "names 2 columns: give one, or one of each of the 3 actions",
+        ),
+    ],
+)
+def test_flags_that_do_not_fit_are_named(tmp_path, wanted, message):
+    frame = _frame(half=[0.5, 1, 2, 3]) if wanted.round_column == "half" else _frame(age=[1.0, 40.0, 1.0, 1.0])
+    with pytest.raises(UsageError, match=message):
+        _read(tmp_path, frame, wanted)
+
+
+def test_a_missing_file_names_the_flag_of_logs(tmp_path):
+    with pytest.raises(UsageError, match=r"There is no file .*: --log must name one"):
+        log_table.read(str(tmp_path / "nothing.csv"), WANTED)
+
+
+@pytest.mark.skipif("FEDBANDITS_DATA_DIR" not in os.environ, reason="needs the real log")
+def test_the_small_sample_of_open_bandit_has_its_published_overlap():
+    """The uniform policy over 80 items, from the log of Bernoulli Thompson sampling."""
+    folder = pathlib.Path(os.environ["FEDBANDITS_DATA_DIR"], "open_bandit")
+    users = ",".join(f"user_feature_{number}" for number in range(4))
+    wanted = log_table.Wanted(users, "item_id", "click", "propensity_score", position_column="position")
+    log = log_table.read(str(folder / "bts_all.csv.gz"), wanted, with_contexts=False)
+    weights = 1 / 80 / log.propensities
+    assert (len(log), len(log.action_names), log.rewards.sum()) == (10000, 80, 42)
+    assert log_checks.effective_sample_size(weights) == pytest.approx(340.38, abs=0.005)
+    assert weights.mean() == pytest.approx(1.01111, abs=5e-6)
+    assert weights.max() == pytest.approx(277.778, abs=5e-4)
+    assert (weights * log.rewards).mean() == pytest.approx(0.00235964, abs=5e-9)
+    assert not log_checks.mean_inverse_propensity(log).is_warning
+
+
+def test_numbers_may_be_written_as_text():
+    column = pd.Series([" 1.5", "2"], name="reward")
+    table = table_file.Table("log.csv", column.to_frame())
+    np.testing.assert_array_equal(log_checks.numbers(column, "--reward_column", "reward", table), [1.5, 2.0])
