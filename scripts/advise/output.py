@@ -86,11 +86,10 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
                 "bandits_deploy_freq": session.plan.often,
                 "arms": {name: _arm(arm) for name, arm in found.often.items()},
                 "against_greedy": findings.compared(values, GREEDY),
-                "against_planned": {
-                    name: findings.compared(
-                        {findings.PLANNED: found.arms[name].reward, findings.OFTEN: arm.reward}, findings.PLANNED
-                    )
-                    for name, arm in found.often.items()
+                "against_planned": _against_planned(found.arms, found.often),
+                "confirmed": {
+                    "arms": {name: _arm(arm) for name, arm in found.often_confirmed.items()},
+                    "against_planned": _against_planned(found.confirmed, found.often_confirmed),
                 },
             },
             "models_against_greedy": findings.compared(
@@ -105,6 +104,14 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
             },
         }
     )
+
+
+def _against_planned(planned: Mapping[str, Arm], often: Mapping[str, Arm]) -> dict[str, Any]:
+    """Returns each strategy that is deployed more often against itself as planned."""
+    return {
+        name: findings.compared({findings.PLANNED: planned[name].reward, findings.OFTEN: arm.reward}, findings.PLANNED)
+        for name, arm in often.items()
+    }
 
 
 def _arm(arm: Arm) -> dict[str, Any]:

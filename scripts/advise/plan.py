@@ -126,7 +126,10 @@ class Plan:
         # Searches have compiled what is compared, and the measurement the defaults of two strategies.
         compiled = points if stage == CONFIRM or self.points > 1 else min(points, MEASURED)
         new = points if stage in (FREQUENT, NOISE) else points - compiled
-        return Work(new if seeds else 0, points * seeds, points * seeds * self.rounds)
+        runs = points * seeds
+        if stage == FREQUENT and seeds:
+            runs += 2 * self.more_seeds  # The best and greedy on what did not pick it, too.
+        return Work(new if seeds else 0, runs, runs * self.rounds)
 
     def _search(self) -> Work:
         if self.points < 2:
@@ -238,7 +241,8 @@ def described(plan: Plan, pace: Pace, stages: Sequence[str] = STAGES) -> list[st
         SEARCH: f"{len(plan.arms)} searches of {plan.points} points, {plan.tuning_seeds} {seeds}",
         COMPARE: f"{len(plan.arms)} arms on {plan.seeds} seeds",
         CONFIRM: f"the best and greedy on {plan.more_seeds} seeds more",
-        FREQUENT: f"{often} arms deployed {every(plan.often)}, {min(plan.frequent_seeds, plan.seeds)} seeds",
+        FREQUENT: f"{often} arms deployed {every(plan.often)}, {min(plan.frequent_seeds, plan.seeds)} seeds"
+        + f", the best and greedy on {plan.more_seeds} more" * bool(plan.more_seeds),
         NOISE: f"{plan.epsilons} epsilon{'s' * (plan.epsilons != 1)} on {plan.noise_seeds} seeds",
     }
     lines = []

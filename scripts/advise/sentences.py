@@ -231,15 +231,7 @@ def frequency(context: Context) -> str:
     if not plan.often:
         return "A model is deployed after every round already."
     often = f"Deploying {planning.every(plan.often)} instead of {planning.every(plan.deploy_every)}"
-    told = []
-    for name in dict.fromkeys(filter(None, (found.verdict.best, GREEDY))):
-        if name not in found.often:
-            continue
-        values = {findings.PLANNED: found.arms[name].reward, findings.OFTEN: found.often[name].reward}
-        one = findings.compared(values, findings.PLANNED)[findings.OFTEN]
-        if math.isfinite(one.difference):
-            doubt = "" if one.is_told_apart else ", not told from nothing"
-            told.append(f"{_signed(one.difference)} to {arms.NAMES[name]} ({_sure(one)}{doubt})")
+    told = _gains(found, found.arms, found.often)
     if not told:
         return f"{often} was not played{' without divergence' if found.often else ': there was no time for it'}."
     text = f"{often} is worth {' and '.join(told)}"
@@ -250,7 +242,22 @@ def frequency(context: Context) -> str:
         text += (
             f". Then {arms.NAMES[lead.arm]} earns {_amount(lead)} than greedy ({_sure(lead)}: {words.verdict(lead)})"
         )
+    if again := _gains(found, found.confirmed, found.often_confirmed):
+        text += f". On seeds that did not pick the best, it is worth {' and '.join(again)}"
     return f"{text}."
+
+
+def _gains(found: Advice, planned: Mapping[str, Arm], often: Mapping[str, Arm]) -> list[str]:
+    """Returns what more frequent deployment is worth to the best and to greedy, those that were played both ways."""
+    told = []
+    for name in dict.fromkeys(filter(None, (found.verdict.best, GREEDY))):
+        if name in often and name in planned:
+            values = {findings.PLANNED: planned[name].reward, findings.OFTEN: often[name].reward}
+            one = findings.compared(values, findings.PLANNED)[findings.OFTEN]
+            if math.isfinite(one.difference):
+                doubt = "" if one.is_told_apart else ", not told from nothing"
+                told.append(f"{_signed(one.difference)} to {arms.NAMES[name]} ({_sure(one)}{doubt})")
+    return told
 
 
 def privacy(context: Context) -> str:

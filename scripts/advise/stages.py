@@ -39,6 +39,7 @@ class Advice:
       verdict: What the comparison tells.
       confirmed: The best strategy and greedy on seeds that did not pick it.
       often: By strategy, its runs when deployed more often.
+      often_confirmed: Of these the best and greedy, on the seeds that did not pick it.
       noise: By noise, from none on: what was asked for and guaranteed, and its runs.
       noisy: The strategy that had the noise; empty for none.
       no_noise: Why there is none, in words; empty if there is.
@@ -52,6 +53,7 @@ class Advice:
     verdict: findings.Verdict = findings.NO_VERDICT
     confirmed: dict[str, Arm] = dataclasses.field(default_factory=dict)
     often: dict[str, Arm] = dataclasses.field(default_factory=dict)
+    often_confirmed: dict[str, Arm] = dataclasses.field(default_factory=dict)
     noise: list[tuple[dict[str, Any], Arm]] = dataclasses.field(default_factory=list)
     noisy: str = ""
     no_noise: str = ""
@@ -172,6 +174,11 @@ class Stages:
             flag = f"--bandits_deploy_freq={plan.often}"
             seeds = min(plan.frequent_seeds, plan.seeds)  # Those of the comparison: they are paired.
             self._play("compare", [self._runs(arm, arms.SEED, seeds, flag) for arm in self.found.often.values()])
+            self.found.often_confirmed = {name: self._copy(name) for name in self.found.confirmed}
+            again = [
+                self._runs(arm, arms.MORE_SEED, plan.more_seeds, flag) for arm in self.found.often_confirmed.values()
+            ]
+            self._play("confirm", again)
         self._session.end()
 
     def _add_noise(self) -> None:

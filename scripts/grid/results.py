@@ -80,13 +80,21 @@ _versions = functools.cache(run_folder.versions)
 def read_value(folder: pathlib.Path, column: str, rounds: int) -> float:
     """Returns a finished run's metric after so many rounds, or after its last one; not a number if it is not finite.
 
+    A run that went on beyond these rounds may not have been evaluated after them: then it is what the evaluation before
+    measured, or without one that after.
+
     Raises:
       UsageError: If its metrics are damaged, or have no such column; it names the file.
     """
-    table = runs.read_metrics(folder, rounds)
+    table = runs.read_metrics(folder)
     if column not in table:
         raise UsageError(f"{folder / 'metrics.csv'} has no column {column}.")
-    value = float(table[column].iloc[-1])
+    is_past = table["round_num"] <= rounds
+    value = float(table[column][is_past].iloc[-1])
+    if not math.isfinite(value) and not is_past.all() and getattr(column, "evaluated", False):
+        measured = table[column].dropna()
+        before = measured[is_past[measured.index]]
+        value = float(before.iloc[-1] if len(before) else measured.iloc[0]) if len(measured) else math.nan
     return value if math.isfinite(value) else math.nan
 
 

@@ -29,7 +29,9 @@ def test_no_point_is_given_up_before_two_deployments():
 def test_each_stage_plays_its_arms_on_its_seeds():
     assert FULL.work(COMPARE) == (0, 48, 4800)
     assert FULL.work(CONFIRM) == (0, 8, 800)
-    assert FULL.work(FREQUENT) == (4, 32, 3200)
+    # Two of the four on four seeds more.
+    assert FULL.work(FREQUENT) == (4, 40, 4000)
+    assert dataclasses.replace(FULL, more_seeds=0).work(FREQUENT) == (4, 32, 3200)
     assert FULL.work(NOISE) == (4, 16, 1600)
     assert dataclasses.replace(FULL, frequent_all=False).work(FREQUENT) == (2, 16, 1600)
     assert dataclasses.replace(FULL, often=0).work(FREQUENT) == (0, 0, 0)
@@ -117,9 +119,9 @@ def test_the_plan_is_described_by_stage():
 
 def test_the_plan_is_told_in_words_of_one_and_of_many():
     one = planning.described(dataclasses.replace(FULL, epsilons=1), PACE)
-    assert one[3].endswith("4 arms deployed every round, 8 seeds")
+    assert one[3].endswith("4 arms deployed every round, 8 seeds, the best and greedy on 4 more")
     assert one[4].endswith("1 epsilon on 4 seeds")
-    many = planning.described(dataclasses.replace(FULL, often=5), PACE)
+    many = planning.described(dataclasses.replace(FULL, often=5, more_seeds=0), PACE)
     assert many[3].endswith("4 arms deployed every 5 rounds, 8 seeds")
     assert many[4].endswith("3 epsilons on 4 seeds")
 

@@ -252,6 +252,11 @@ def test_what_deploying_more_often_is_worth():
     assert told.startswith("Deploying every round instead of every 10 rounds is worth +0.050 to softmax (")
     assert "and +0.100 to greedy (95% interval +0.099 to +0.101, 8 seeds)" in told
     assert "Then softmax earns 0.050 more than greedy" in told
+    assert "did not pick" not in told
+    fresh = {name: _arm(name, _values(0.5, seeds=4, first=3000)) for name in (SOFTMAX, GREEDY)}
+    more = {name: _arm(name, {seed: value + 0.2 for seed, value in arm.reward.items()}) for name, arm in fresh.items()}
+    again = sentences.frequency(_context(_found(_better(), often=often, confirmed=fresh, often_confirmed=more)))
+    assert ". On seeds that did not pick the best, it is worth +0.200 to softmax (" in again
     assert sentences.frequency(_context(_found(_better()))).endswith("was not played: there was no time for it.")
     always = dataclasses.replace(FULL, deploy_every=1, often=0)
     assert sentences.frequency(_context(_found(_better()), always)) == "A model is deployed after every round already."

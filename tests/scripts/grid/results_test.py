@@ -6,6 +6,7 @@ import math
 import matplotlib.image
 import pytest
 
+from bandits import metrics
 from data.errors import UsageError
 from optimization.privacy import mechanisms, tuning
 from optimization.study import cli, run_folder
@@ -44,6 +45,17 @@ def test_a_finished_folder_says_its_rounds_and_any_rounds_metric(tmp_path):
 
 def test_a_run_that_stopped_itself_early_counts_with_its_last_round(tmp_path):
     assert results.read_value(_finished(tmp_path, "round_num,score\n1,0.5\n2,0.7\n"), "score", 9) == 0.7
+
+
+@pytest.mark.parametrize(("rounds", "value"), [(1, 0.5), (2, 0.5), (3, 0.5), (4, 0.75)])
+def test_a_round_beyond_which_a_run_went_on_without_an_evaluation_has_the_nearest_one(tmp_path, rounds, value):
+    folder = _finished(tmp_path, f"round_num,{metrics.ACCURACY}\n1,\n2,0.5\n3,\n4,0.75\n")
+    assert results.read_value(folder, metrics.ACCURACY, rounds) == value
+
+
+def test_what_each_round_measures_has_no_other_rounds_value(tmp_path):
+    folder = _finished(tmp_path, f"round_num,{metrics.AVERAGE_REWARD}\n1,0.5\n2,\n3,0.5\n")
+    assert math.isnan(results.read_value(folder, metrics.AVERAGE_REWARD, 2))
 
 
 def test_a_run_of_other_versions_is_named(tmp_path):
