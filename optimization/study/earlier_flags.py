@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _ALGORITHM_FLAGS = ("algorithm", "model_aggregation")
+_LINEAR_TASKS = ("emnist62_linear", "emnist10_linear")
 _MODES = ("fedkp", "fedkp_cluster_mean", "fedkppa")
 
 
@@ -11,13 +12,17 @@ def in_todays_words(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a run's flags as today's program would have been given them for the same numbers.
 
     Runs from before `--mean_shift_weights` weighed by the kernel's slope, and their SGLD was the clients' own. Those
-    without an initial training recorded its defaults, which are others now. Ads were shown once each.
+    without an initial training recorded its defaults, which are others now. Ads were shown once each. The published
+    program's linear models were plain ones before `--initial_weights`.
     """
     found = dict(flags)
     if flags.get("scenario") == "scratch":
         found |= without_initial_training(flags)
     if "local_pulls" in flags:
         found.setdefault("pulls_per_impression", 1)
+    is_published = flags.get("variant") == "reference_code" and flags.get("task_type") in _LINEAR_TASKS
+    if is_published and "initial_weights" not in flags:
+        found |= {"model": flags.get("model") or "linear", "initial_weights": "glorot_uniform"}
     for name in _ALGORITHM_FLAGS:
         if name not in flags or "mean_shift_weights" in flags:
             continue

@@ -15,13 +15,12 @@ import pathlib
 import signal
 import sys
 import traceback
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from bandits import studies
 from data.errors import Failure, UsageError
-from optimization.study import files
+from optimization.study import cli, files
 from scripts.grid import binaries
 
 FINISHED_FILE = "finished.json"
@@ -146,8 +145,7 @@ def _one(module: str, *arguments: str) -> int:
 
 def main() -> int:
     """Plays the run on the command line, or those that come in on stdin."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+    cli.hush_imports()
     if {"--help", "-help", "-h"} & set(sys.argv[1:]):
         print(__doc__)
         return 0

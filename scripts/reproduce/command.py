@@ -18,7 +18,7 @@ from scripts.grid import command as grid
 from scripts.grid import players
 from scripts.grid.plan import Run
 from scripts.reproduce import estimate, judging, page, pictures, playing, records, results, scoreboard, texts
-from scripts.reproduce.plan import Figure
+from scripts.reproduce.plan import FIRST_TUNING_SEED, Figure
 from scripts.reproduce.results import Found
 
 _USAGE = """
@@ -149,6 +149,7 @@ def program(settings: cli.Settings) -> int:
     if settings.report_only and settings.executor == "slurm_script":
         raise UsageError("--report_only plays nothing: leave --executor out.")
     chosen = texts.choose(settings.figure, settings.scale)
+    _check_seeds(settings.repeat, chosen)
     cores = len(os.sched_getaffinity(0))
     if settings.executor != "slurm_script" and not settings.ray_address:
         cores = max(1, cores // settings.workers)
@@ -167,6 +168,20 @@ def program(settings: cli.Settings) -> int:
             if settings.estimate:
                 return 0
             return _reproduce(settings, chosen, folder, cores, team)
+
+
+def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
+    """Refuses so many seeds that one of them has picked a search's point.
+
+    Raises:
+      UsageError: If there are.
+    """
+    searched = [figure.name for figure in chosen if any(arm.is_searched for arm in figure.arms)]
+    if searched and (repeat or 0) > FIRST_TUNING_SEED:
+        raise UsageError(
+            f"--repeat={repeat} would report seeds by which points are picked, those from {FIRST_TUNING_SEED} on, of "
+            f"{', '.join(searched)}: give at most {FIRST_TUNING_SEED}."
+        )
 
 
 def _base(cores: int) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def is_unpaired(found: Sequence[Run]) -> bool:
 def bound(found: Sequence[Run], column: str, which: str) -> Landmark | None:
     """Returns what the runs of one arm recorded of chance, or of the best constant action; None if they did not.
 
-    It is by seed, where each has data of its own (`--resplit`). Of a sample of the clients it has an error; where an
+    It is by seed, where seeds have data of their own. Of a sample of the clients it has an error; where an
     earlier version recorded none of such a sample, it is not known.
 
     Args:

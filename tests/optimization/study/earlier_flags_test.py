@@ -30,3 +30,12 @@ def test_ads_were_shown_once_each():
     assert earlier_flags.in_todays_words({"local_pulls": 10}) == {"local_pulls": 10, "pulls_per_impression": 1}
     flags = {"local_pulls": 10, "pulls_per_impression": 5}
     assert earlier_flags.in_todays_words(flags) == flags
+
+
+@pytest.mark.parametrize("task", ["emnist62_linear", "emnist10_linear"])
+def test_the_published_programs_linear_models_were_plain(task):
+    flags = {"task_type": task, "variant": "reference_code", "model": None}
+    before = {"model": "linear", "initial_weights": "glorot_uniform"}
+    assert earlier_flags.in_todays_words(flags) == flags | before
+    for others in ({"initial_weights": None}, {"variant": "paper"}, {"task_type": "emnist62"}):
+        assert earlier_flags.in_todays_words(flags | others) == flags | others

@@ -33,7 +33,7 @@ def test_each_stage_plays_its_arms_on_its_seeds():
     assert FULL.work(FREQUENT) == (4, 40, 4000)
     assert dataclasses.replace(FULL, more_seeds=0).work(FREQUENT) == (4, 32, 3200)
     assert FULL.work(NOISE) == (4, 16, 1600)
-    assert dataclasses.replace(FULL, frequent_all=False).work(FREQUENT) == (2, 16, 1600)
+    assert dataclasses.replace(FULL, frequent_all=False).work(FREQUENT) == (2, 24, 2400)
     assert dataclasses.replace(FULL, often=0).work(FREQUENT) == (0, 0, 0)
     assert dataclasses.replace(FULL, epsilons=0).work(NOISE) == (0, 0, 0)
     assert dataclasses.replace(FULL, points=1).work(SEARCH) == (0, 0, 0)

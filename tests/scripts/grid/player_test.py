@@ -25,3 +25,11 @@ def test_its_help_says_what_it_takes(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["grid_worker", "--help"])
     assert player.main() == 0
     assert "grid_worker bandits.run_federated" in capsys.readouterr().out
+
+
+def test_it_keeps_tensorflows_chatter_back(monkeypatch):
+    called = []
+    monkeypatch.setattr(player.cli, "hush_imports", lambda: called.append("hushed"))
+    monkeypatch.setattr(sys, "argv", ["grid_worker", "--help"])
+    player.main()
+    assert called == ["hushed"]
