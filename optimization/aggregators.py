@@ -84,6 +84,18 @@ def sums(kind: str) -> tff.aggregators.UnweightedAggregationFactory:
     return tff.aggregators.SumFactory()
 
 
+def private_sum(clip_norm: float, noise_multiplier: float) -> tff.aggregators.UnweightedAggregationFactory:
+    """Returns the factory of one noised sum of vectors clipped to an L2 norm, float64: DP-FedAvg's, without its mean.
+
+    Args:
+      clip_norm: The norm.
+      noise_multiplier: Standard deviation of the noise on each number of the sum, in clip norms.
+    """
+    return tff.aggregators.DifferentiallyPrivateFactory(
+        dp_queries.DoubleGaussianSum(clip_norm, noise_multiplier * clip_norm)
+    )
+
+
 class _NothingOfNobody(tff.aggregators.WeightedAggregationFactory):
     """An aggregation that keeps its state when nobody comes, and whose result then is not a number.
 

@@ -4,7 +4,6 @@ All of it is fixed before the log is read: a bound that follows from the log wou
 """
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Sequence
 
@@ -101,8 +100,7 @@ def chosen(
     sizes = np.diff(starts, append=len(clients))
     for start, size in zip(starts[sizes > most], sizes[sizes > most], strict=True):
         rows = order[start : start + size]
-        name = hashlib.sha256(client_ids[clients[rows[0]]].encode()).digest()
-        client = int.from_bytes(name[:8], "little")
+        client = keys.number_of(client_ids[clients[rows[0]]])
         draw = keys.generator(seed, keys.Purpose.LOG_ROWS, int(turns[rows[0]]), client)
         drawn = draw.choice(size, most, replace=False)
         kept[rows] = False

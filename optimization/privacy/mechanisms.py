@@ -263,13 +263,18 @@ def load(path: pathlib.Path) -> tuple[Mechanism, int]:
     """
     try:
         report = json.loads(path.read_text())
-        return _mechanism(report["mechanism"]), int(report["rounds"])
+        return of_values(report["mechanism"]), int(report["rounds"])
     except (OSError, ValueError, KeyError, TypeError):
         return Mechanism("none", 0.0, population=1, cohort=1, voided="what it spent is not known"), 1
 
 
-def _mechanism(values: Mapping[str, Any]) -> Mechanism:
+def of_values(values: Mapping[str, Any]) -> Mechanism:
+    """Returns the mechanism of `dataclasses.asdict`.
+
+    Raises:
+      KeyError: If a value is missing, as in what an earlier program has written.
+    """
     if missing := [field.name for field in dataclasses.fields(Mechanism) if field.name not in values]:
         raise KeyError(*missing)
     earlier = values["pretraining"]
-    return Mechanism(**{**values, "pretraining": _mechanism(earlier) if earlier else None})
+    return Mechanism(**{**values, "pretraining": of_values(earlier) if earlier else None})

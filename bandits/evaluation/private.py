@@ -1,0 +1,305 @@
+"""Values of policies from one noised sum over clients: the release, what it costs, and intervals that know the noise.
+
+All candidates and all numbers that intervals need are one vector a client (`private_sums`), clipped jointly, summed and
+released once with Gaussian noise. What is fitted on the same clients, such as the model of a doubly robust estimator,
+is a release too and is composed; parameters of estimators and all bounds are fixed beforehand. Nothing else of the log
+may be shown: neither its overlap, nor its checks, nor a bootstrap.
+
+The value is then the one of weights clipped to W and of clients with at most m rows, and clients whose vector is longer
+than the norm weigh less in it. Nothing here imports TensorFlow; `private_process` plays the same sum through TFF.
+"""
+
+import dataclasses
+import math
+import pathlib
+import secrets
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from bandits.evaluation import private_sums
+from bandits.evaluation.estimators import Estimator
+from bandits.evaluation.private_sums import Query
+from data.errors import UsageError
+from optimization.privacy import calibration, ledger, mechanisms
+from optimization.study import intervals
+
+# Of the probability that an interval misses, the part left to noised products that make a variance too small.
+_VARIANCE_SHARE = 0.2
+_RELEASE = "client sums of a log"
+_COVERS = (
+    "the values and intervals of these looks; not the log, which is as private as the data and outside every guarantee "
+    "(--log_interactions), and nothing else that is computed from it"
+)
+_ASSUMED = (
+    "neighbouring logs differ in one client's rows alone: what a client's data changed in others' rows, through the "
+    "models that acted, is for the guarantee of the run that wrote the log",
+    "the number of clients is public",
+    "target policies, estimators with their parameters, and all bounds were fixed without a look at these clients, "
+    "unless they are counted above",
+    "the generator's numbers are taken for random, and floating-point numbers for real ones",
+)
+_SECRET = "nobody learns which clients a look has drawn"
+
+
+class Value(NamedTuple):
+    """A candidate's value, as noise leaves it.
+
+    Attributes:
+      candidate: The policy.
+      estimator: The estimator.
+      interval: The estimate, which may lie outside [0, 1], and a 95% interval within it, over clients and noise.
+      noise: Standard deviation of the estimate's noise.
+      lost: Estimated share of the target's probability that clipped weights leave out: 1 less the mean weight.
+    """
+
+    candidate: str
+    estimator: Estimator
+    interval: intervals.Interval
+    noise: float
+    lost: float
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether the interval is all of [0, 1]."""
+        return self.interval.low <= 0 and self.interval.high >= 1
+
+    @property
+    def bias(self) -> tuple[float, float]:
+        """By how much the value without clipping can exceed the estimated one: from, to; of exact propensities.
+
+        With s = `lost` and rewards in [0, 1]: IPS falls short by 0 to s, DR errs by s either way, and SNIPS of value v,
+        which is IPS over 1 - s, by -s v to s (1 - v). Of others, whose own parameters bias them, it is not known: not a
+        number.
+        """
+        lost = min(max(self.lost, 0.0), 1.0)
+        value = min(max(self.interval.mean, 0.0), 1.0)
+        known = {"logged": (0.0, 0.0), "ips": (0.0, lost), "dr": (-lost, lost)}
+        known["snips"] = -lost * value, lost * (1 - value)
+        return known.get(self.estimator.name, (math.nan, math.nan))
+
+
+class Paid(NamedTuple):
+    """What is spent on some clients.
+
+    Attributes:
+      whole: All of it as one mechanism, at the delta of the last release.
+      rounds: The mechanism's rounds.
+      looks: Releases of sums.
+      models: What else was released, in words.
+    """
+
+    whole: mechanisms.Mechanism
+    rounds: int
+    looks: int
+    models: tuple[str, ...]
+
+    def report(self) -> dict[str, Any]:
+        """Returns what is guaranteed, in JSON's types, with the sentences that say it."""
+        found = self.whole.report(self.rounds)
+        assumes = [*_ASSUMED, *[_SECRET] * (self.whole.sampling == "poisson")]
+        told = [
+            f"epsilon {one['epsilon_rdp']:.4g} by RDP"
+            + (f", {one['epsilon_pld']:.4g} by PLD," if one["epsilon_pld"] is not None else "")
+            + f" ({one['neighbours']})"
+            for one in found["guarantees"]
+        ]
+        of = " and ".join([f"{self.looks:,} look{'s' * (self.looks > 1)}", *self.models])
+        if told:
+            summary = f"Privacy: {'; '.join(told)}, at delta {found['delta']:.3g}, for {of} on these clients together."
+        else:
+            summary = found["summary"]
+        return {
+            **{name: found[name] for name in ("epsilon", "delta", "unit", "guarantees", "warnings", "mechanism")},
+            "looks": self.looks,
+            "models": list(self.models),
+            "covers": _COVERS,
+            "assumes": assumes,
+            "summary": summary,
+        }
+
+
+def mechanism(
+    clients: int,
+    noise_multiplier: float,
+    *,
+    delta: float | None = None,
+    clients_per_look: int | None = None,
+    accountant: str = "rdp",
+) -> mechanisms.Mechanism:
+    """Returns what one release is accounted as.
+
+    Args:
+      clients: Of the log; their number is public.
+      noise_multiplier: Standard deviation of the noise on each number of the sum, in clip norms.
+      delta: As for training: None for 1 / clients^1.1.
+      clients_per_look: Expected number of clients in a secret Poisson sample, drawn anew at each look, which amplifies;
+        None for all of them, without amplification.
+      accountant: One of `mechanisms.ACCOUNTANTS`.
+
+    Raises:
+      ValueError: If a number is out of range.
+    """
+    # All clients at each look: nobody's turn is random, and a client's absence leaves the others as they are.
+    return mechanisms.Mechanism(
+        kind="dpsgd",
+        noise_multiplier=noise_multiplier,
+        population=clients,
+        cohort=clients_per_look or clients,
+        sampling="poisson" if clients_per_look else "cyclic",
+        delta=delta,  # type: ignore[arg-type]
+        accountant=accountant,
+    )
+
+
+def calibrated(
+    own: mechanisms.Mechanism, looks: int, target_epsilon: float, models: Sequence[ledger.Spent] = ()
+) -> mechanisms.Mechanism:
+    """Returns the mechanism with the least noise with which several looks, and the models, cost at most an epsilon.
+
+    Args:
+      own: The mechanism; its noise multiplier is not used.
+      looks: Releases.
+      target_epsilon: Epsilon of the whole.
+      models: What is fitted on the same clients.
+
+    Raises:
+      UsageError: If no noise does that.
+    """
+    whole, rounds = ledger.composed(
+        [*models, ledger.Spent(_RELEASE, dataclasses.replace(own, noise_multiplier=1.0), looks)]
+    )
+    try:
+        noise = calibration.calibrate(whole, rounds, target_epsilon)
+    except ValueError as error:
+        raise UsageError(f"--target_epsilon={target_epsilon:g} {error}.") from error
+    return dataclasses.replace(own, noise_multiplier=noise)
+
+
+def check_models(estimators: Sequence[Estimator], models: Sequence[ledger.Spent]) -> None:
+    """Refuses models without a guarantee, and estimators that would need one.
+
+    Raises:
+      UsageError: If it refuses.
+    """
+    needing = [estimator.name for estimator in estimators if estimator.needs_model]
+    if needing and not models:
+        raise UsageError(
+            f"--private: the model of {', '.join(needing)} is fitted on the same clients, and so is a release of its "
+            "own: train it with differential privacy, or take --estimators=ips,snips."
+        )
+    for model in models:
+        if reason := model.mechanism.reason:
+            raise UsageError(
+                f"--private: {model.what} was trained on clients and has no guarantee, because {reason}: train it with "
+                "differential privacy, or say that no client of it needs protection (--policy_is_public)."
+            )
+
+
+def pay(
+    path: pathlib.Path,
+    own: mechanisms.Mechanism,
+    models: Sequence[ledger.Spent] = (),
+    *,
+    target_epsilon: float | None = None,
+) -> "Paid":
+    """Writes a release into the ledger, before it is made, and returns what is spent with it.
+
+    Args:
+      path: The ledger of these clients; made if there is none.
+      own: What the release is accounted as.
+      models: What was fitted on the same clients. Each counts once, whatever looks use it, and so needs a name that no
+        other training has, such as a digest of its weights.
+      target_epsilon: Epsilon that may be spent in all; None for any.
+
+    Raises:
+      UsageError: If that would spend more; nothing is written then.
+    """
+    with ledger.opened(path) as book:
+        new = [*(model for model in models if model not in book.entries), ledger.Spent(_RELEASE, own)]
+        whole, rounds = ledger.composed([*book.entries, *new])
+        if target_epsilon is not None and (spent := whole.epsilon(rounds)) > target_epsilon * (1 + 1e-9):
+            raise UsageError(
+                f"--target_epsilon={target_epsilon:g} does not allow this look: with what {path.name} remembers it "
+                f"would spend {spent:.4g}. Nothing was released. Plan several looks beforehand with --looks."
+            )
+        book.add(new)
+        looks = sum(one.rounds for one in book.entries if one.what == _RELEASE)
+        return Paid(whole, rounds, looks, tuple(one.what for one in book.entries if one.what != _RELEASE))
+
+
+def release(vectors: np.ndarray, query: Query, own: mechanisms.Mechanism) -> np.ndarray:
+    """Returns the noised sum over clients, float64 [size], by NumPy; every call costs.
+
+    Noise and sample are the system's entropy, number by number: nothing repeats them. As everywhere in this program,
+    what floating-point numbers give away of a sum by their last bits (Mironov 2012) is not covered.
+
+    Args:
+      vectors: Of all clients, float64 [clients, size].
+      query: What they are.
+      own: What it is accounted as.
+    """
+    if own.sampling == "poisson":
+        coin = secrets.SystemRandom().random
+        vectors = vectors[[coin() < own.cohort / own.population for _ in vectors]]
+    return add_noise(private_sums.clipped(vectors, query.norm).sum(axis=0), query, own)
+
+
+def add_noise(total: np.ndarray, query: Query, own: mechanisms.Mechanism) -> np.ndarray:
+    """Returns a sum of clipped vectors, float64 [size], with the noise of a mechanism."""
+    gauss, deviation = secrets.SystemRandom().gauss, own.noise_multiplier * query.norm
+    return total + np.array([gauss(0.0, deviation) for _ in total])
+
+
+def values(noised: np.ndarray, query: Query, own: mechanisms.Mechanism) -> list[Value]:
+    """Returns each candidate's values by each estimator, of a noised sum alone; nothing more is spent.
+
+    The variance of a ratio A / B at v is that of A - v B: over clients the sum of (A_c - v B_c)^2, of noised products,
+    and that of the noise on the totals. As the products' noise may make it too small, it is raised to an upper limit
+    that fails one time in a hundred; the rest of the 5% is left to the interval, which solves
+    (A - v B)^2 <= t^2 variance for v (Fieller), so that a noised denominator counts too.
+
+    Args:
+      noised: float64 [size].
+      query: What was asked.
+      own: What the release was accounted as.
+    """
+    sums = noised * query.scales
+    deviations = own.noise_multiplier * query.norm * query.scales
+    return [
+        _value(sums, deviations, query, candidate, estimator, own.cohort)
+        for candidate in range(len(query.candidates))
+        for estimator in query.estimators
+    ]
+
+
+def _value(
+    sums: np.ndarray, deviations: np.ndarray, query: Query, candidate: int, estimator: Estimator, clients: int
+) -> Value:
+    top, bottom = query.ratio(candidate, estimator)
+    squares = [query.product(top, top), query.product(top, bottom), query.product(bottom, bottom)]
+    name = query.candidates[candidate]
+    if not (sums[bottom] > 0 and sums[0] > 0):  # Noise has drowned the rows.
+        return Value(name, estimator, intervals.Interval(math.nan, 0.0, 1.0, clients), math.inf, math.nan)
+    mean, lost = sums[top] / sums[bottom], 1 - sums[query.weights(candidate)] / sums[0]
+    factors = np.array([1.0, -2 * mean, mean**2])
+    miss = 1 - intervals.CONFIDENCE
+    share = _VARIANCE_SHARE if deviations.any() else 0.0
+    above = stats.norm.ppf(1 - miss * share) * np.linalg.norm(factors * deviations[squares]) if share else 0.0
+    variance = max(0.0, factors @ sums[squares] + above) * clients / max(1, clients - 1)
+    quantile = stats.t.ppf(1 - miss * (1 - share) / 2, max(1, clients - 1)) ** 2
+    low, high = _fieller(sums[top], sums[bottom], variance + deviations[top] ** 2, deviations[bottom] ** 2, quantile)
+    noise = math.hypot(deviations[top], mean * deviations[bottom]) / sums[bottom]
+    interval = intervals.Interval(float(mean), max(low, 0.0), min(high, 1.0), clients)
+    return Value(name, estimator, interval, float(noise), float(lost))
+
+
+def _fieller(top: float, bottom: float, of_top: float, of_bottom: float, quantile: float) -> tuple[float, float]:
+    """Returns the ends of all v with (top - v bottom)^2 <= quantile (of_top + v^2 of_bottom); [0, 1] if it has none."""
+    leading = bottom**2 - quantile * of_bottom
+    if leading <= 0:
+        return 0.0, 1.0
+    root = math.sqrt(max(0.0, (top * bottom) ** 2 - leading * (top**2 - quantile * of_top)))
+    return (top * bottom - root) / leading, (top * bottom + root) / leading

@@ -1,0 +1,127 @@
+"""What several releases about the same clients have spent together, and the file that remembers them.
+
+A release is written down before its noise is drawn: what stops in between has been paid for, never the other way
+round. Nothing here imports TensorFlow.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+from data.errors import UsageError
+from optimization.privacy import mechanisms
+
+
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """One release, or one training.
+
+    Attributes:
+      what: What was released; for what is made once and used often, such as a model, a name of its own.
+      mechanism: What is accounted.
+      rounds: Its rounds.
+    """
+
+    what: str
+    mechanism: mechanisms.Mechanism
+    rounds: int = 1
+
+
+def composed(spent: Sequence[Spent]) -> tuple[mechanisms.Mechanism, int]:
+    """Returns all of them as one mechanism and its rounds, at the delta and by the accountant of the last.
+
+    Each client is taken to be in all of them, but within a mechanism whose own pre-training had other clients.
+
+    Args:
+      spent: At least one.
+
+    Raises:
+      ValueError: If one of them guarantees nothing.
+    """
+    last = spent[-1].mechanism
+    counts: dict[mechanisms.Mechanism, int] = {}
+    chains = []
+    for one in spent:
+        if reason := one.mechanism.reason:
+            raise ValueError(f"{one.what} has no guarantee, because {reason}.")
+        mechanism = _at(one.mechanism, last)
+        if mechanism.kind == "dpsgd" and mechanism.min_separation == 1 and not mechanism.pretraining:
+            counts[mechanism] = counts.get(mechanism, 0) + one.rounds
+        else:
+            chains.append((mechanism, one.rounds))
+    chains.sort(key=lambda each: _is_disjoint(each[0]))  # Of what comes last, the larger of two can count.
+    first = _at(last, last)
+    others = [*((mechanism, rounds) for mechanism, rounds in counts.items() if mechanism != first), *chains]
+    if first in counts:
+        others.insert(0, (first, counts[first]))
+    whole = others[-1]
+    for mechanism, rounds in reversed(others[:-1]):
+        whole = _after(mechanism, whole), rounds
+    return whole
+
+
+def _at(mechanism: mechanisms.Mechanism, last: mechanisms.Mechanism) -> mechanisms.Mechanism:
+    """Returns a mechanism, and those before it, with the delta and the accountant of another."""
+    before = mechanism.pretraining and _at(mechanism.pretraining, last)
+    return dataclasses.replace(mechanism, delta=last.delta, accountant=last.accountant, pretraining=before)
+
+
+def _is_disjoint(mechanism: mechanisms.Mechanism | None) -> bool:
+    return mechanism is not None and (mechanism.pretraining_disjoint or _is_disjoint(mechanism.pretraining))
+
+
+def _after(mechanism: mechanisms.Mechanism, before: tuple[mechanisms.Mechanism, int]) -> mechanisms.Mechanism:
+    """Returns a mechanism with one more, and its rounds, before all that went before it; no client is apart."""
+    if mechanism.pretraining and mechanism.pretraining_rounds:
+        earlier = _after(mechanism.pretraining, before), mechanism.pretraining_rounds
+    else:
+        earlier = before
+    return dataclasses.replace(
+        mechanism, pretraining=earlier[0], pretraining_rounds=earlier[1], pretraining_disjoint=False
+    )
+
+
+class Ledger:
+    """An open ledger; see `opened`."""
+
+    def __init__(self, file: TextIO, entries: Sequence[Spent]):
+        self._file = file
+        self.entries = tuple(entries)
+
+    def add(self, entries: Sequence[Spent]) -> None:
+        """Writes entries to the disk, before it returns."""
+        for one in entries:
+            self._file.write(json.dumps(dataclasses.asdict(one)) + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.entries += tuple(entries)
+
+
+@contextlib.contextmanager
+def opened(path: pathlib.Path) -> Iterator[Ledger]:
+    """Yields the ledger of a file, which is made where there is none; other processes wait for it.
+
+    Raises:
+      UsageError: If the file is not a ledger, or cannot be written.
+    """
+    try:
+        file = open(path, "a+")  # noqa: SIM115
+    except OSError as error:
+        raise UsageError(f"--privacy_ledger={path} cannot be written ({error.strerror}).") from error
+    with file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        file.seek(0)
+        try:
+            found = [json.loads(line) for line in file]
+            entries = [Spent(one["what"], mechanisms.of_values(one["mechanism"]), int(one["rounds"])) for one in found]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                f"--privacy_ledger={path} is no ledger that can be read, and what was spent is not known: find the "
+                "true one. To start anew is to forget what was released."
+            ) from error
+        yield Ledger(file, entries)

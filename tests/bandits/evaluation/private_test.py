@@ -1,0 +1,188 @@
+"""Private values: noise against what is accounted, what looks cost, and how often intervals hold the value."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.stats
+
+from bandits.evaluation import bounds, estimators, private, private_sums, terms, totals
+from data.errors import UsageError
+from optimization.privacy.ledger import Spent
+from optimization.privacy.mechanisms import Mechanism
+
+_BOUNDS = bounds.Bounds(3.0, 8)
+_ESTIMATORS = (estimators.Ips(), estimators.Snips(), estimators.DoublyRobust())
+_QUERY = private_sums.Query(("only",), _ESTIMATORS, _BOUNDS)
+_MODEL = Mechanism("dpsgd", 1.0, 1000, 50, "poisson")
+_MEANS = np.array([[0.8, 0.2], [0.3, 0.6], [0.5, 0.1]])  # [leaning, action]
+_TARGET = np.array([0.3, 0.7, 0.6])  # Probability of action 1, by leaning.
+_LOGGING = 0.4
+_VALUE = float((_MEANS[:, 0] * (1 - _TARGET) + _MEANS[:, 1] * _TARGET).mean())
+
+
+def _log(generator, clients):
+    """Rows of clients of one leaning each; weights are at most 1.75."""
+    sizes = generator.integers(1, 9, clients)
+    leanings = np.repeat(generator.integers(3, size=clients), sizes)
+    names = np.repeat(np.arange(clients, dtype=np.int32), sizes)
+    actions = (generator.random(len(names)) < _LOGGING).astype(int)
+    rewards = (generator.random(len(names)) < _MEANS[leanings, actions]).astype(float)
+    target = np.stack([1 - _TARGET[leanings], _TARGET[leanings]], axis=1)
+    propensities = np.where(actions, _LOGGING, 1 - _LOGGING)
+    return terms.of_rows(names, actions, rewards, propensities, target, np.full((len(names), 2), 0.4))
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return _log(np.random.default_rng(0), 3000)
+
+
+def test_without_noise_and_clipping_values_and_intervals_are_those_without_privacy(rows):
+    query = dataclasses.replace(_QUERY, clip_norm=math.sqrt(_QUERY.size))
+    own = private.mechanism(3000, 0.0)
+    layout = totals.Layout(_ESTIMATORS)
+    sums = totals.sums(rows, layout)
+    for found in private.values(private.release(private_sums.of_clients([rows], query), query, own), query, own):
+        expected = totals.interval(sums, layout.ratio(found.estimator))
+        assert found.interval == pytest.approx(expected, rel=1e-9)
+        assert found.lost == pytest.approx(1 - totals.overlap(sums).mean_weight, abs=1e-12)
+        assert found.noise == 0
+
+
+def test_noise_has_the_deviation_that_is_accounted():
+    own = private.mechanism(3000, 0.7)
+    noises = np.array([private.release(np.zeros((2, _QUERY.size)), _QUERY, own) for _ in range(3000)])
+    low, high = scipy.stats.chi2(noises.size).ppf([5e-5, 1 - 5e-5])
+    assert low < np.square(noises / (0.7 * _QUERY.norm)).sum() < high
+    assert scipy.stats.kstest(noises.ravel() / (0.7 * _QUERY.norm), "norm").pvalue > 1e-4
+    assert np.abs(np.corrcoef(noises.T) - np.eye(_QUERY.size)).max() < 0.1
+    # And epsilon is that of Gaussian noise of so many norms (Balle and Wang 2018, Theorem 8).
+    phi = scipy.stats.norm.cdf
+    exact = scipy.optimize.brentq(
+        lambda epsilon: phi(0.5 / 0.7 - epsilon * 0.7) - math.exp(epsilon) * phi(-0.5 / 0.7 - epsilon * 0.7) - 1e-5,
+        0,
+        99,
+    )
+    guarantees = dataclasses.replace(own, delta=1e-5).report(1)["guarantees"]
+    assert guarantees[0]["neighbours"] == "one client's contributions set to zero"
+    assert exact <= guarantees[0]["epsilon_pld"] <= 1.002 * exact
+    assert guarantees[1]["neighbours"] == "one client replaced"
+    assert guarantees[1]["epsilon_pld"] > 2 * exact
+
+
+def test_noise_is_never_the_same():
+    own = private.mechanism(3000, 1.0)
+    first, second = (private.release(np.zeros((2, _QUERY.size)), _QUERY, own) for _ in range(2))
+    assert not np.isin(first, second).any()
+
+
+def test_a_secret_sample_is_drawn_at_each_look_and_amplifies():
+    own = dataclasses.replace(private.mechanism(1000, 1e-9, clients_per_look=200), delta=1e-5)
+    query = dataclasses.replace(_QUERY, clip_norm=1.0)
+    vectors = np.zeros((1000, query.size))
+    vectors[:, 0] = 1.0
+    counts = np.array([private.release(vectors, query, own)[0] for _ in range(300)])
+    assert counts.mean() == pytest.approx(200, abs=5)
+    assert counts.std() == pytest.approx(math.sqrt(160), rel=0.2)
+    whole = dataclasses.replace(private.mechanism(1000, 2.0), delta=1e-5)
+    part = dataclasses.replace(private.mechanism(1000, 2.0, clients_per_look=200), delta=1e-5)
+    assert part.epsilon(1) < 0.5 * whole.epsilon(1)
+
+
+@pytest.mark.parametrize("noise", [0.05, 1.0])
+def test_intervals_hold_the_value_at_least_as_often_as_they_say(noise):
+    generator, clients = np.random.default_rng(3), 600
+    own = private.mechanism(clients, noise)
+    held = dict.fromkeys(_ESTIMATORS, 0)
+    widths = []
+    for _ in range(400):
+        vectors = private_sums.of_clients([_log(generator, clients)], _QUERY)
+        for found in private.values(private.release(vectors, _QUERY, own), _QUERY, own):
+            held[found.estimator] += found.interval.low <= _VALUE <= found.interval.high
+            widths.append(found.interval.high - found.interval.low)
+    for estimator in _ESTIMATORS:
+        assert held[estimator] / 400 >= 0.94, estimator
+    assert np.mean(widths) < (0.15 if noise < 1 else 0.6)
+
+
+def test_noise_that_drowns_the_rows_leaves_nothing_and_says_so(rows):
+    own = private.mechanism(3000, 1e6)
+    vectors = private_sums.of_clients([rows], _QUERY)
+    found = [one for _ in range(20) for one in private.values(private.release(vectors, _QUERY, own), _QUERY, own)]
+    assert np.mean([one.is_vacuous for one in found]) > 0.8
+
+
+def test_what_clipped_weights_leave_out_bounds_the_bias():
+    generator = np.random.default_rng(5)
+    rows = _log(generator, 4000)
+    tight, own = bounds.Bounds(1.2, 8), private.mechanism(4000, 0.0)
+    query = private_sums.Query(("only",), (estimators.Logged(), *_ESTIMATORS), tight, 5.0)
+    bounded, _ = bounds.apply(rows, tight, [str(client) for client in range(4000)], 0)
+    layout = totals.Layout(_ESTIMATORS)
+    sums = totals.sums(rows, layout)
+    noised = private.release(private_sums.of_clients([bounded], query), query, own)
+    by_name = {one.estimator.name: one for one in private.values(noised, query, own)}
+    assert by_name["logged"].bias == (0, 0)
+    assert 0.1 < by_name["ips"].lost < 0.4
+    for estimator in _ESTIMATORS:
+        one, unclipped = by_name[estimator.name], float(totals.value(sums.totals, layout.ratio(estimator)))
+        low, high = one.bias
+        assert one.interval.mean + low - 0.02 <= unclipped <= one.interval.mean + high + 0.02
+    assert by_name["ips"].interval.mean < float(totals.value(sums.totals, layout.ratio(estimators.Ips()))) - 0.02
+
+
+def test_looks_add_up_and_each_model_counts_once(tmp_path):
+    ledger_file = tmp_path / "ledger"
+    own = private.mechanism(1000, 5.0)
+    model = Spent("the model of dr", _MODEL, 10)
+    first = private.pay(ledger_file, own)
+    second = private.pay(ledger_file, own, [model])
+    third = private.pay(ledger_file, own, [model])
+    assert (first.looks, second.looks, third.looks) == (1, 2, 3)
+    assert third.models == ("the model of dr",)
+    spent = [paid.whole.epsilon(paid.rounds) for paid in (first, second, third)]
+    assert spent[0] == pytest.approx(own.epsilon(1))
+    with_model = dataclasses.replace(own, pretraining=dataclasses.replace(_MODEL), pretraining_rounds=10)
+    assert spent[2] == pytest.approx(with_model.epsilon(3), rel=1e-9)
+    assert spent[0] < spent[1] < spent[2]
+    report = third.report()
+    assert report["epsilon"] == spent[2]
+    assert "for 3 looks and the model of dr on these clients together" in report["summary"]
+    assert "epsilon_rdp" in report["guarantees"][0]
+
+
+def test_a_look_beyond_the_budget_is_refused_and_not_counted(tmp_path):
+    ledger_file = tmp_path / "ledger"
+    own = private.calibrated(private.mechanism(1000, 1.0), 2, 1.0)
+    assert own.epsilon(2) == pytest.approx(1.0, rel=2e-3)
+    for _ in range(2):
+        private.pay(ledger_file, own, target_epsilon=1.0)
+    before = ledger_file.read_text()
+    with pytest.raises(UsageError, match=r"--target_epsilon=1 does not allow this look: .* Nothing was released"):
+        private.pay(ledger_file, own, target_epsilon=1.0)
+    assert ledger_file.read_text() == before
+
+
+def test_noise_is_calibrated_with_what_models_spend():
+    own = private.calibrated(private.mechanism(1000, 1.0), 1, 3.0, [Spent("model", _MODEL, 10)])
+    alone = private.calibrated(private.mechanism(1000, 1.0), 1, 3.0)
+    assert own.noise_multiplier > alone.noise_multiplier
+    whole = dataclasses.replace(own, pretraining=_MODEL, pretraining_rounds=10)
+    assert 2.99 < whole.epsilon(1) <= 3.0
+    with pytest.raises(UsageError, match=r"--target_epsilon=0\.01 is out of reach"):
+        private.calibrated(private.mechanism(1000, 1.0), 1, 0.01, [Spent("model", _MODEL, 10)])
+
+
+def test_models_need_a_guarantee():
+    private.check_models(_ESTIMATORS[:2], [])
+    private.check_models(_ESTIMATORS, [Spent("the model of dr", _MODEL, 10)])
+    with pytest.raises(UsageError, match=r"the model of dr is fitted on the same clients.*--estimators=ips,snips"):
+        private.check_models(_ESTIMATORS, [])
+    open_model = dataclasses.replace(_MODEL, noise_multiplier=0.0)
+    with pytest.raises(
+        UsageError, match="run 7 was trained on clients and has no guarantee, because there is no noise"
+    ):
+        private.check_models(_ESTIMATORS[:1], [Spent("run 7", open_model, 10)])
