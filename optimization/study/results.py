@@ -204,10 +204,19 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]]) -> Run:
     flags, command = config.get("flags"), newest_command(config)
     if not isinstance(flags, dict) or not command:
         raise UsageError(f"{folder / 'config.json'} does not have a run's flags and command: was another program here?")
+    for name, kind in (("seed", int), ("task_type", str), ("data_file", str)):
+        if not isinstance(flags.get(name), kind | None):
+            raise UsageError(f"{folder / 'config.json'} is damaged: see its flag {name}.")
     beside = {
         name: read_json(folder / name) if (folder / name).exists() else {}
         for name in (run_folder.PRIVACY_FILE, run_folder.BOUNDS_FILE, run_folder.CLIENT_REWARDS_FILE)
     }
+    bounds, rewards = beside[run_folder.BOUNDS_FILE], beside[run_folder.CLIENT_REWARDS_FILE]
+    if not all(isinstance(one, dict) and all(map(_is_number, one.values())) for one in bounds.values()):
+        raise UsageError(f"{folder / run_folder.BOUNDS_FILE} is damaged: it holds no numbers by name.")
+    lists = [rewards.get(name, []) for name in ("clients", "rewards")]
+    if not all(isinstance(one, list) for one in lists) or len({len(one) for one in lists}) > 1:
+        raise UsageError(f"{folder / run_folder.CLIENT_REWARDS_FILE} is damaged: it holds no reward for each client.")
     return Run(
         folder=folder,
         metrics=read_metrics(folder, studies),
@@ -216,9 +225,13 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]]) -> Run:
         privacy=beside[run_folder.PRIVACY_FILE],
         data_report=config.get("data_report") or {},
         columns=[metric for columns in studies for metric in columns],
-        bounds=beside[run_folder.BOUNDS_FILE],
-        client_rewards=beside[run_folder.CLIENT_REWARDS_FILE],
+        bounds=bounds,
+        client_rewards=rewards,
     )
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, int | float)
 
 
 def newest_command(config: Mapping[str, Any]) -> str:

@@ -41,7 +41,7 @@ def by_seed(found: Sequence[Run], column: str) -> dict[int, float]:
     values = {}
     for place, run in enumerate(found):
         value = None if divergence.is_lost(run.metrics, run.columns, run.flags) else outcome(run, column)
-        values[int(run.flags.get("seed", place))] = math.nan if value is None else value
+        values[_seed(run, place)] = math.nan if value is None else value
     return values
 
 
@@ -69,16 +69,18 @@ def bound(found: Sequence[Run], column: str, which: str) -> Landmark | None:
         return None
     mean, error = statistics.mean(values), max(errors)
     if max(abs(value - mean) for value in values) > _SAME * abs(mean):
-        return {
-            int(run.flags.get("seed", place)): value
-            for place, (run, value) in enumerate(zip(found, values, strict=True))
-        }
+        return {_seed(run, place): value for place, (run, value) in enumerate(zip(found, values, strict=True))}
     return Sampled(mean, error, int(records[0]["clients"])) if error > _SAME * abs(mean) else mean
 
 
 def key(landmark: Landmark | None) -> Hashable:
     """Returns what equal landmarks have in common."""
     return tuple(sorted(landmark.items())) if isinstance(landmark, Mapping) else landmark
+
+
+def _seed(run: Run, place: int) -> int:
+    seed = run.flags.get("seed")
+    return place if seed is None else int(seed)
 
 
 def _number(value: Any) -> float:

@@ -333,6 +333,31 @@ def test_an_unreadable_run_is_named_and_the_others_reported(two_runs, capsys):
     assert "one/config.json is not readable" in page
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("bounds.json", {"participating": 3}, "bounds.json is damaged: it holds no numbers by name."),
+        ("bounds.json", {"participating": {"chance": "x"}}, "bounds.json is damaged: it holds no numbers by name."),
+        ("client_rewards.json", {"clients": ["a"]}, "client_rewards.json is damaged: it holds no reward for each"),
+        ("config.json", {"flags": {"seed": "x"}, "command": ["run"]}, "config.json is damaged: see its flag seed."),
+        ("config.json", {"flags": {"task_type": []}, "command": ["run"]}, "damaged: see its flag task_type."),
+    ],
+)
+def test_a_run_with_a_damaged_file_is_named_and_the_others_reported(two_runs, capsys, name, content, told):
+    (two_runs / "one" / name).write_text(json.dumps(content))
+    status, page = _report(two_runs, two_runs / "one", two_runs / "many")
+    assert status == 1
+    assert told in capsys.readouterr().err
+    assert "2 runs in 1 arm" in page
+
+
+def test_runs_without_a_seed_are_reported(two_runs):
+    config = json.loads((two_runs / "one" / "config.json").read_text())
+    config["flags"]["seed"] = None
+    (two_runs / "one" / "config.json").write_text(json.dumps(config))
+    assert _report(two_runs, two_runs)[0] == 0
+
+
 def test_diverged_runs_stand_among_the_problems(two_runs):
     path = two_runs / "many" / "seed_1" / "metrics.csv"
     pd.read_csv(path).assign(**{metrics.NONFINITE_CLIENTS: [0, 3]}).to_csv(path, index=False)
