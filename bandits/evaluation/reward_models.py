@@ -1,0 +1,178 @@
+"""The direct method's model: federated regression of rewards, cross-fitted over two folds of clients.
+
+Each fold's clients are predicted by a model that was trained on the other fold's, so that no prediction has seen its
+own client's rewards (Chernozhukov et al., "Double/debiased machine learning", 2018, with clients as units).
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from bandits import losses
+from bandits.evaluation import run_policies
+from data import clients, keys, text
+from optimization import client_work, cohorts, models, options, server, supervised
+
+_ADAM = options.ServerOptimizer("adam", 0.02)
+
+
+@dataclasses.dataclass(frozen=True)
+class Regression:
+    """How a reward model is trained.
+
+    Attributes:
+      seed: Of folds, cohorts and mini-batches.
+      rounds: Rounds of each fold's training.
+      clients_per_round: Clients of a round; at most the fold's.
+      hidden: Units of hidden layers; none for a linear model.
+      epochs: Passes of a client over its rows in a round.
+      batch_size: Rows of a mini-batch.
+      learning_rate: The clients'.
+      server_optimizer: The server's.
+    """
+
+    seed: int = 0
+    rounds: int = 100
+    clients_per_round: int = 50
+    hidden: tuple[int, ...] = ()
+    epochs: int = 1
+    batch_size: int = 32
+    learning_rate: float = 0.1
+    server_optimizer: options.ServerOptimizer = _ADAM
+
+
+@dataclasses.dataclass(frozen=True)
+class _LoggedLoss:
+    """Squared error of the logged action's predicted reward; labels are its number and its reward."""
+
+    def __call__(self, outputs: tf.Tensor, batch: client_work.Batch) -> tf.Tensor:
+        logged = batch["labels"]
+        return losses.BanditLoss()(outputs, {"action": tf.cast(logged[:, 0], tf.int32), "reward": logged[:, 1]})
+
+
+def folds(client_ids: Sequence[str], seed: int) -> np.ndarray:
+    """Returns int [clients], 0 or 1: which half a client is in, by its name alone."""
+    return np.array([keys.integer_key(seed, keys.Purpose.FOLD, keys.number_of(name)) & 1 for name in client_ids])
+
+
+def cross_fitted(
+    client_ids: Sequence[str],
+    owners: np.ndarray,
+    contexts: clients.Features | None,
+    actions: np.ndarray,
+    rewards: np.ndarray,
+    num_actions: int,
+    regression: Regression,
+    *,
+    aggregator: tff.aggregators.WeightedAggregationFactory | None = None,
+    on_round: Callable[[int], None] = lambda _: None,
+) -> np.ndarray:
+    """Returns what a model of the other fold predicts of every action, float64 [rows, actions].
+
+    Rewards are scaled to [0, 1] for the training, and predictions kept in the range that the rewards have.
+
+    Args:
+      client_ids: Names of the clients.
+      owners: int [rows], ascending, positions in `client_ids`.
+      contexts: [rows, ...] or bags of words; None for a model that knows the action alone.
+      actions: int [rows], the logged ones.
+      rewards: float [rows].
+      num_actions: How many actions there are.
+      regression: How models are trained.
+      aggregator: How a cohort's deltas become one; None for their mean by rows.
+      on_round: Called with the rounds done so far, of both folds.
+    """
+    count = len(owners)
+    if contexts is None:
+        contexts = np.zeros((count, 1), np.float32)
+    low, high = float(rewards.min()), float(rewards.max())
+    scale = (high - low) or 1.0
+    labels = np.stack([actions, (rewards - low) / scale], axis=1).astype(np.float32)
+    examples = clients.Examples(contexts, labels)
+    rows = clients.ArrayClients(examples, owners, client_ids, checksum="log")
+    half = folds(client_ids, regression.seed)
+    model = _model(contexts, num_actions, regression.hidden)
+    spec = _spec(contexts)
+    found = np.zeros((count, num_actions))
+    for fold in (0, 1):
+        others = np.flatnonzero(half != fold)
+        weights = _trained(
+            model,
+            spec,
+            rows,
+            others,
+            regression,
+            aggregator,
+            functools.partial(_told, on_round, fold * regression.rounds),
+        )
+        held = np.flatnonzero(half[owners] == fold)
+        own = contexts.take(held) if isinstance(contexts, text.Bags) else contexts[held]
+        found[held] = np.clip(run_policies.outputs(model, weights, own, len(held)), 0, 1)
+    return low + scale * found
+
+
+def _told(on_round: Callable[[int], None], before: int, done: int) -> None:
+    on_round(before + done)
+
+
+def _model(contexts: clients.Features, num_actions: int, hidden: tuple[int, ...]) -> models.Model:
+    if isinstance(contexts, text.Bags):
+        return models.bag_of_words(int(contexts.ids.max(initial=0)) + 1, num_actions)
+    return models.mlp(int(np.prod(contexts.shape[1:])), hidden, num_actions)
+
+
+def _spec(contexts: clients.Features) -> models.FeatureSpec:
+    if isinstance(contexts, text.Bags):
+        return text.Bags(tf.TensorSpec((None,), tf.int32), tf.TensorSpec((None,)), tf.TensorSpec((None,), tf.int64))
+    return tf.TensorSpec((None, *contexts.shape[1:]), contexts.dtype)
+
+
+def _trained(
+    model: models.Model,
+    spec: models.FeatureSpec,
+    rows: clients.ArrayClients,
+    fold: np.ndarray,
+    regression: Regression,
+    aggregator: tff.aggregators.WeightedAggregationFactory | None,
+    on_round: Callable[[int], None],
+) -> models.Weights:
+    """Returns a model trained on the clients of a fold; an untrained one of none."""
+    # Zeros: without a hidden layer they learn as well as any, and what was never seen is predicted as 0.
+    start = tuple(
+        np.zeros_like(weight) if not regression.hidden else weight for weight in model.initial_weights(regression.seed)
+    )
+    if not len(fold):
+        return start
+    size = min(regression.clients_per_round, len(fold))
+    process = supervised.SupervisedProcess(
+        model,
+        client_work.LocalSgd(regression.learning_rate, regression.batch_size, regression.epochs),
+        aggregator or tff.aggregators.MeanFactory(no_nan_division=True),
+        server.build(regression.server_optimizer),
+        spec,
+        tf.TensorSpec((None, 2)),
+        cohort_size=size,
+        loss=_LoggedLoss(),
+    ).build(start)
+    state = process.initialize()
+    for round_num in range(1, regression.rounds + 1):
+        drawn = cohorts.draw(options.Cohorts(size), len(fold), regression.seed, round_num)
+        inputs = [
+            supervised.ClientInput(
+                features=examples.features,
+                labels=examples.labels,
+                key=keys.tensorflow_key(regression.seed, keys.Purpose.TRAINING, round_num, int(client)),
+                position=np.int32(position),
+                weight=np.float32(len(examples.labels)),
+                learning_rate=np.float32(regression.learning_rate),
+            )
+            for position, client in enumerate(fold[drawn])
+            for examples in [rows.load(int(client))]
+        ]
+        state, _ = process.next(state, inputs)
+        on_round(round_num)
+    return tuple(np.asarray(weight) for weight in state.weights)

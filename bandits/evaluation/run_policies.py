@@ -1,0 +1,63 @@
+"""The policy of a run's model on logged contexts."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from bandits import losses, policies
+from data import clients, text
+from data.errors import UsageError
+from optimization import models
+
+_BATCH = 4096
+
+
+def batches(contexts: clients.Features, count: int) -> Iterator[clients.Features]:
+    """Yields contexts, [rows, ...] or bags of words, so many rows in all, in parts that fit into memory."""
+    for start in range(0, count, _BATCH):
+        rows = np.arange(start, min(start + _BATCH, count))
+        yield contexts.take(rows) if isinstance(contexts, text.Bags) else contexts[rows]
+
+
+def outputs(model: models.Model, weights: models.Weights, contexts: clients.Features, count: int) -> np.ndarray:
+    """Returns a model's outputs, float32 [rows, actions], of so many contexts as the model takes them."""
+    parts = [
+        model.forward(weights, models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))).numpy()
+        for part in batches(contexts, count)
+    ]
+    return np.concatenate(parts) if parts else np.zeros((0, *model.specs[-1].shape), np.float32)
+
+
+def probabilities(
+    model: models.Model,
+    weights: models.Weights,
+    loss: losses.BanditLoss | losses.SupervisedLoss,
+    policy: policies.Policy,
+    contexts: clients.Features,
+    count: int,
+) -> np.ndarray:
+    """Returns what a policy plays that explores on what a model predicts, float64 [rows, actions].
+
+    Args:
+      model: The model.
+      weights: Its weights.
+      loss: The loss that it was trained with, which says how outputs predict rewards.
+      policy: The exploration.
+      contexts: [rows, ...] or bags, as the model takes them.
+      count: How many rows.
+
+    Raises:
+      UsageError: If contexts are not as the model takes them.
+    """
+    try:
+        found = outputs(model, weights, contexts, count)
+    except (tf.errors.InvalidArgumentError, ValueError) as error:
+        given = "bags of words" if isinstance(contexts, text.Bags) else f"{contexts.shape[1:]}"
+        raise UsageError(f"--policy: the run's model does not take the log's contexts, {given}: {error}") from error
+    parts = [
+        policy(loss.predicted_rewards(tf.constant(found[start : start + _BATCH]))).numpy().astype(np.float64)
+        for start in range(0, count, _BATCH)
+    ]
+    rows = np.concatenate(parts) if parts else np.zeros(found.shape)
+    return rows / rows.sum(axis=1, keepdims=True)  # In float64, they sum to 1 more exactly.

@@ -1,0 +1,74 @@
+"""Policies whose value is asked for, by name; nothing here imports TensorFlow."""
+
+import pathlib
+from typing import NamedTuple
+
+import numpy as np
+
+from data import interaction_log
+from data.errors import UsageError
+
+KINDS = {
+    "uniform": "every action equally often",
+    "constant:ACTION": "always that action",
+    "column:NAME,...": "the probability of the logged action in a column of the log, or of each action in one each",
+    "run:FOLDER": "a run's model, with the run's exploration or that of --bandits_type",
+}
+_WITH_NAME = ("constant", "column", "run")
+
+
+class Target(NamedTuple):
+    """What `--policy` names.
+
+    Attributes:
+      kind: `uniform`, `constant`, `column` or `run`.
+      name: The action, the columns, or the folder; empty for `uniform`.
+    """
+
+    kind: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}" if self.name else self.kind
+
+
+def parse(text: str) -> Target:
+    """Returns what `--policy` means.
+
+    Raises:
+      UsageError: If it is none of `KINDS`, or a run's folder is not there.
+    """
+    kind, _, name = text.partition(":")
+    if (kind != "uniform" or text != "uniform") and (kind not in _WITH_NAME or not name):
+        raise UsageError(f"--policy={text} must be one of {', '.join(KINDS)}.")
+    if kind == "run" and not pathlib.Path(name).is_dir():
+        raise UsageError(f"--policy={text}: there is no folder {name}.")
+    return Target(kind, name)
+
+
+def probabilities(target: Target, log: interaction_log.InteractionLog) -> np.ndarray:
+    """Returns what a policy that is no run's plays.
+
+    Args:
+      target: The policy.
+      log: The log; for `column`, with `probabilities`.
+
+    Returns:
+      float64 [rows, actions]; for one column, [rows], of the logged actions.
+
+    Raises:
+      UsageError: If the log has no such action, or no probabilities.
+    """
+    count = len(log.action_names)
+    if target.kind == "uniform":
+        return np.broadcast_to(1 / count, (len(log), count))
+    if target.kind == "constant":
+        if target.name not in log.action_names:
+            told = ", ".join(log.action_names[:10]) + (", ..." if count > 10 else "")
+            raise UsageError(f"--policy={target}: the log's actions are {told}.")
+        row = np.zeros(count)
+        row[log.action_names.index(target.name)] = 1
+        return np.broadcast_to(row, (len(log), count))
+    if log.probabilities is None:
+        raise UsageError(f"--policy={target}: the log has no such columns.")
+    return log.probabilities

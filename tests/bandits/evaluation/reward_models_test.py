@@ -1,0 +1,69 @@
+"""Federated regression of rewards, cross-fitted over two folds of clients."""
+
+import numpy as np
+import pytest
+
+from bandits.evaluation import reward_models
+from data import text
+from optimization import options
+
+_CLIENTS, _ROWS, _ACTIONS = 40, 10, 3
+_NAMES = [f"client {number}" for number in range(_CLIENTS)]
+
+
+@pytest.fixture(scope="module")
+def log():
+    generator = np.random.default_rng(0)
+    owners = np.repeat(np.arange(_CLIENTS), _ROWS)
+    contexts = generator.integers(2, size=(len(owners), 2)).astype(np.float32)
+    truth = 0.2 + contexts @ np.array([[0.5, 0.1, 0.0], [0.0, 0.3, 0.2]])
+    actions = generator.integers(_ACTIONS, size=len(owners))
+    rewards = truth[np.arange(len(owners)), actions] + generator.normal(0, 0.02, len(owners))
+    return owners, contexts, actions, rewards, truth
+
+
+def _fitted(log, rewards=None, contexts=None, rounds=40):
+    owners, own, actions, logged, _ = log
+    regression = reward_models.Regression(
+        seed=1, rounds=rounds, clients_per_round=20, server_optimizer=_FAST, learning_rate=0.3
+    )
+    contexts = own if contexts is None else contexts
+    logged = logged if rewards is None else rewards
+    return reward_models.cross_fitted(_NAMES, owners, contexts, actions, logged, _ACTIONS, regression)
+
+
+_FAST = options.ServerOptimizer("adam", 0.05)
+
+
+def test_a_clients_fold_is_its_names_alone():
+    found = reward_models.folds([str(number) for number in range(1000)], 3)
+    assert 430 < found.sum() < 570
+    np.testing.assert_array_equal(reward_models.folds(["7", "3"], 3), found[[7, 3]])
+    assert (reward_models.folds([str(number) for number in range(1000)], 4) != found).any()
+
+
+@pytest.mark.usefixtures("tff_worker")
+def test_it_learns_rewards_of_contexts_and_actions(log):
+    errors = _fitted(log) - log[-1]
+    assert np.sqrt((errors**2).mean()) < 0.05 < log[-1].std()
+
+
+@pytest.mark.usefixtures("tff_worker")
+def test_bags_of_words_give_what_the_same_numbers_give(log):
+    bags = text.Bags(
+        np.tile(np.arange(2, dtype=np.int32), len(log[0])),
+        log[1].reshape(-1),
+        np.arange(0, 2 * len(log[0]) + 1, 2, dtype=np.int64),
+    )
+    np.testing.assert_allclose(_fitted(log, contexts=bags, rounds=5), _fitted(log, rounds=5), atol=1e-5)
+
+
+@pytest.mark.usefixtures("tff_worker")
+def test_a_client_is_predicted_by_a_model_that_has_not_seen_its_fold(log):
+    owners, rewards = log[0], log[3]
+    first = reward_models.folds(_NAMES, 1)[owners] == 0
+    changed = rewards.copy()
+    changed[first] = changed[first][::-1]  # Within the same range, by which rewards are scaled.
+    before, after = _fitted(log, rounds=5), _fitted(log, changed, rounds=5)
+    np.testing.assert_array_equal(before[first], after[first])
+    assert (before[~first] != after[~first]).any()
