@@ -1,0 +1,219 @@
+"""Flags of bounds that a client's part has, of private values and of intervals that hold at every look."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bandits.evaluation import bounds as bounds_lib
+from bandits.evaluation import confidence_sequence, private, private_sums
+from bandits.evaluation.estimators import Estimator
+from bandits.evaluation.terms import Terms
+from data.errors import UsageError
+from optimization.privacy import ledger, mechanisms
+from optimization.study import cli
+
+_LEDGER_SUFFIX = ".privacy.jsonl"
+_BOUNDS = ("largest_weight", "max_rows_per_client")
+_BUDGET = ("noise_multiplier", "target_epsilon", "target_delta", "accountant", "clients_per_look", "looks")
+
+
+@dataclasses.dataclass(frozen=True)
+class Private:
+    """What the flags of private values mean.
+
+    Attributes:
+      bounds: Bounds of a client's part.
+      clip_norm: Of its vector; None for the typical one.
+      noise_multiplier: Of a look; None where `target_epsilon` finds it.
+      target_epsilon: What all looks may spend; None for any.
+      looks: Looks that it must be enough for.
+      delta: Of the guarantee; None for 1 / clients^1.1.
+      accountant: One of `mechanisms.ACCOUNTANTS`.
+      clients_per_look: Expected size of a look's secret sample; None for all clients.
+      ledger: The file that remembers what was spent.
+    """
+
+    bounds: bounds_lib.Bounds
+    clip_norm: float | None
+    noise_multiplier: float | None
+    target_epsilon: float | None
+    looks: int
+    delta: float | None
+    accountant: str
+    clients_per_look: int | None
+    ledger: pathlib.Path
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the flags."""
+    flags.group("Bounds of a client's part, fixed before the log is read")
+    flags.number("largest_weight", None, "importance weights above it count as this", low=1.0)
+    flags.integer("max_rows_per_client", None, "rows of a client that count at most; in a round, with --anytime", low=1)
+    flags.switch("clip_rewards", False, "move rewards outside [0, 1] to its ends instead of refusing them")
+    flags.group("Intervals that hold at every look")
+    flags.switch("anytime", False, "an interval after each round, all of which hold together, however often one looks")
+    flags.group("Differential privacy")
+    flags.switch(
+        "private",
+        False,
+        "tell nothing but values from one noised sum over clients; every look costs, and is remembered",
+    )
+    flags.number("noise_multiplier", None, "standard deviation of the noise on the sum, in clip norms", above=True)
+    flags.number(
+        "target_epsilon", None, "epsilon that all --looks may spend, instead of a noise multiplier", above=True
+    )
+    flags.integer("looks", 1, "looks that --target_epsilon is to be enough for", low=1)
+    flags.number(
+        "target_delta", None, "delta of the epsilon (default: 1 / clients^1.1)", high=1.0, above=True, below=True
+    )
+    flags.choice("accountant", "rdp", mechanisms.ACCOUNTANTS, "whose epsilon --target_epsilon is")
+    flags.number(
+        "clip_norm",
+        None,
+        "L2 norm that a client's vector, each number over its bound, is clipped to (default: that of a client with the "
+        "most rows whose weights average 1 and whose rewards are 1)",
+        above=True,
+    )
+    flags.integer(
+        "clients_per_look",
+        None,
+        "expected size of the secret random sample of clients that a look reads, which amplifies (default: all)",
+        low=1,
+    )
+    flags.path("privacy_ledger", None, f"file that remembers all looks at these clients (default: LOG{_LEDGER_SUFFIX})")
+    flags.belong(*_BUDGET, "clip_norm", "privacy_ledger", private=True)
+    flags.belong("looks", target_epsilon=True)
+
+
+def private_options(settings: cli.Settings, log: pathlib.Path) -> Private | None:
+    """Returns what the flags of private values mean; None without `--private`.
+
+    Raises:
+      UsageError: If one is missing, or has no effect.
+    """
+    _check_bounds(settings)
+    if not settings.private:
+        return None
+    if settings.anytime:
+        raise UsageError("--anytime shows sums of each round, which --private does not release: leave one out.")
+    if (settings.noise_multiplier is None) == (settings.target_epsilon is None):
+        raise UsageError("--private needs one of --noise_multiplier and --target_epsilon.")
+    ledger_path = settings.privacy_ledger or f"{log}{_LEDGER_SUFFIX}"
+    return Private(
+        bounds(settings),
+        settings.clip_norm,
+        settings.noise_multiplier,
+        settings.target_epsilon,
+        settings.looks,
+        settings.target_delta,
+        settings.accountant,
+        settings.clients_per_look,
+        pathlib.Path(ledger_path),
+    )
+
+
+def bounds(settings: Mapping[str, Any]) -> bounds_lib.Bounds:
+    """Returns the bounds of flags, checked."""
+    return bounds_lib.Bounds(settings["largest_weight"], settings["max_rows_per_client"], settings["clip_rewards"])
+
+
+def _check_bounds(settings: cli.Settings) -> None:
+    reader = next((name for name in ("private", "anytime") if settings[name]), None)
+    for name in _BOUNDS:
+        if reader and settings[name] is None:
+            raise UsageError(
+                f"--{reader} needs --{name}: a bound that is fixed before the log is read, not taken from it."
+            )
+    for name in (*_BOUNDS, "clip_rewards"):
+        if not reader and name in settings.given:
+            raise UsageError(f"--{name} has an effect only with --private or --anytime.")
+
+
+def private_values(
+    chosen: Private,
+    candidates: Mapping[str, Terms],
+    estimators: Sequence[Estimator],
+    client_ids: Sequence[str],
+    seed: int,
+    models: Sequence[ledger.Spent] = (),
+) -> tuple[list[private.Value], dict[str, Any]]:
+    """Pays for a look, makes the release by NumPy, and returns the values and what is guaranteed.
+
+    Nothing else of the log may be told beside them.
+
+    Args:
+      chosen: What the flags mean.
+      candidates: The log's terms of each candidate policy.
+      estimators: Fixed beforehand, with their parameters.
+      client_ids: The client's name for each number in `Terms.clients`.
+      seed: Seed of the choice among more rows than a client may have.
+      models: What was fitted on these clients, of a name of its own each, such as a digest of weights.
+
+    Raises:
+      UsageError: If the log does not keep its bounds, a model has no guarantee, or the budget is spent.
+    """
+    private.check_models(estimators, models)
+    query = private_sums.Query(tuple(candidates), tuple(estimators), chosen.bounds, chosen.clip_norm)
+    bounded = [bounds_lib.apply(terms, chosen.bounds, client_ids, seed)[0] for terms in candidates.values()]
+    vectors = private_sums.of_clients(bounded, query)
+    try:
+        own = private.mechanism(
+            len(client_ids),
+            chosen.noise_multiplier or 1.0,
+            delta=chosen.delta,
+            clients_per_look=chosen.clients_per_look,
+            accountant=chosen.accountant,
+        )
+    except ValueError as error:
+        raise UsageError(f"--clients_per_look={chosen.clients_per_look}: {error}") from error
+    if chosen.target_epsilon is not None:
+        own = private.calibrated(own, chosen.looks, chosen.target_epsilon, models)
+    paid = private.pay(chosen.ledger, own, models, target_epsilon=chosen.target_epsilon)
+    values = private.values(private.release(vectors, query, own), query, own)
+    return values, paid.report() | {"noise_multiplier": own.noise_multiplier, "clip_norm": query.norm}
+
+
+def private_sentences(values: Sequence[private.Value], report: Mapping[str, Any], chosen: Private) -> list[str]:
+    """Returns what is said of private values: each with its interval and bias, then the guarantee."""
+    limits = f"weights above {chosen.bounds.largest_weight:g} clipped, {chosen.bounds.max_rows:,} rows a client at most"
+    told = [f"Values with {limits}; intervals of 95% over clients and noise, rather too wide than too narrow:"]
+    for one in values:
+        low, high = one.bias
+        interval = "says nothing" if one.is_vacuous else f"{one.interval.low:.4g} to {one.interval.high:.4g}"
+        line = f"{one.candidate}, {one.estimator.name}: {one.interval.mean:.4g} ({interval}; noise {one.noise:.2g})"
+        if low != low:  # Not known.
+            line += "; its own bias is not known"
+        elif high - low > 0:
+            line += f"; without clipping {low:+.2g} to {high:+.2g}, estimated"
+        told.append(line + ".")
+    told += [
+        report["summary"],
+        f"It covers {report['covers']}.",
+        f"It assumes that {'; that '.join(report['assumes'])}.",
+    ]
+    return told + [f"Warning: {warning}" for warning in report["warnings"]]
+
+
+def anytime_sentences(found: confidence_sequence.ConfidenceSequence, chosen: bounds_lib.Bounds) -> list[str]:
+    """Returns what is said of a sequence: its last interval, and what it holds for."""
+    if found.is_vacuous:
+        return [
+            f"Anytime: after {found.last.size:,} looks the interval is nearly all of [0, 1]: it says nothing yet. More "
+            "rounds or more clients a round help, or a smaller --largest_weight."
+        ]
+    last = found.last
+    if last.low > last.high:
+        return [
+            "Anytime: no value is left, and so an assumption does not hold: propensities that are not those that were "
+            "drawn from, cohorts that are no uniform samples, or a target that was fitted on this log."
+        ]
+    weight, rows = chosen.largest_weight, chosen.max_rows
+    return [
+        f"Anytime: {last.low:.4g} to {last.high:.4g} after {last.size:,} looks. With probability 95% every look's "
+        "interval holds the value of the clients that cohorts were drawn from, each counted with at most "
+        f"{rows:,} rows a look. That weights are clipped at {weight:g} widens it and does not bias it.",
+        "It assumes that each cohort was drawn uniformly and without regard to rewards, that propensities are those "
+        "which actions were drawn with, and that target and bounds were fixed without this log; the policies that "
+        "acted may have learned from it.",
+    ]
