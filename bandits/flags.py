@@ -159,8 +159,8 @@ def define(flags: cli.FlagSet) -> None:
     flags.switch(
         "redraw_examples",
         None,
-        "draw the examples of a client above that cap anew whenever it acts (default: only with "
-        "--variant=reference_code)",
+        "draw the examples of a client above that cap anew whenever it acts (default: yes); without it, they are the "
+        "same in every round",
     )
     flags.integer("client_batch_size", None, "examples of a mini-batch", low=1)
     flags.integer("client_epochs_per_round", None, "passes of a client over its cache", low=1)
@@ -234,6 +234,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     settings = task_flags.resolve(settings.filled({"importance_weighting": bandit.importance_weighted}))
     if "redraw_examples" in settings.given and not settings.max_examples_per_client:
         raise UsageError("--redraw_examples has an effect only with --max_examples_per_client above 0.")
+    if settings.max_examples_per_client:
+        settings = settings.filled({"redraw_examples": True})
     return settings.filled(_published(settings, bandit)) if settings.variant == "reference_code" else settings
 
 
@@ -250,8 +252,6 @@ def _published(settings: cli.Settings, bandit: registry.BanditEntry) -> dict[str
         readings["cross_entropy"] = "softmax" if bandit.supervised and not several else "sigmoid"
     if registry.POLICIES[bandit.policy].has_best:
         readings["ties"] = "first"
-    if settings.max_examples_per_client:
-        readings["redraw_examples"] = True
     return readings
 
 

@@ -13,7 +13,8 @@ def in_todays_words(flags: Mapping[str, Any]) -> dict[str, Any]:
 
     Runs from before `--mean_shift_weights` weighed by the kernel's slope, and their SGLD was the clients' own. Those
     without an initial training recorded its defaults, which are others now. Ads were shown once each. The published
-    program's linear models were plain ones before `--initial_weights`.
+    program's linear models were plain ones before `--initial_weights`. What a bandit's clients had above their cap was
+    chosen once, unless a run said otherwise.
     """
     found = dict(flags)
     if flags.get("scenario") == "scratch":
@@ -23,6 +24,8 @@ def in_todays_words(flags: Mapping[str, Any]) -> dict[str, Any]:
     is_published = flags.get("variant") == "reference_code" and flags.get("task_type") in _LINEAR_TASKS
     if is_published and "initial_weights" not in flags:
         found |= {"model": flags.get("model") or "linear", "initial_weights": "glorot_uniform"}
+    if "bandits_type" in flags and flags.get("max_examples_per_client") and flags.get("redraw_examples") is None:
+        found["redraw_examples"] = False
     for name in _ALGORITHM_FLAGS:
         if name not in flags or "mean_shift_weights" in flags:
             continue

@@ -443,13 +443,11 @@ def test_published_spellings_are_understood():
     [
         (["--bandits_type=greedy"], {"ties": "first", "clip_norm": 1.0, "cross_entropy": None}),
         (["--bandits_type=greedy", "--ties=random", "--clip_norm=0.3"], {"ties": "random", "clip_norm": 0.3}),
-        (["--bandits_type=softmax"], {"ties": None, "redraw_examples": None}),
+        (["--bandits_type=softmax"], {"ties": None}),
         (["--bandits_type=epsilon_greedy_ce"], {"cross_entropy": "sigmoid"}),
         (["--bandits_type=epsilon_greedy_ce", "--cross_entropy=softmax"], {"cross_entropy": "softmax"}),
         (["--bandits_type=supervised_ce"], {"cross_entropy": "softmax"}),
         (["--bandits_type=supervised_ce", "--task_type=stackexchange_tag"], {"cross_entropy": "sigmoid"}),
-        (["--max_examples_per_client=5"], {"redraw_examples": True}),
-        (["--max_examples_per_client=5", "--noredraw_examples"], {"redraw_examples": False}),
         (["--aggregator_type=secure_sum"], {"clip_norm": 1.0}),
         (["--noadaptive_clipping"], {"clip_norm": None}),
         (["--model_aggregation=fedkp"], {"clip_norm": None}),
@@ -463,9 +461,26 @@ def test_the_published_programs_readings_come_with_its_variant(arguments, expect
 
 def test_where_nothing_is_said_readings_have_no_value_so_that_older_runs_are_continued():
     settings = _resolve("--bandits_type=greedy_ce", "--max_examples_per_client=5")
-    names = ("ties", "cross_entropy", "loss", "redraw_examples", "initial_weights")
+    names = ("ties", "cross_entropy", "loss", "initial_weights")
     assert {settings[name] for name in names} == {None}
     assert settings.clip_norm == 0.1
+
+
+@pytest.mark.parametrize("variant", ["paper", "reference_code"])
+@pytest.mark.parametrize(
+    ("arguments", "redraws"),
+    [
+        ([], None),  # Digits have no cap.
+        (["--max_examples_per_client=5"], True),
+        (["--max_examples_per_client=5", "--noredraw_examples"], False),
+        (["--task_type=unipen62"], True),  # It has one of its own.
+    ],
+)
+def test_examples_above_a_cap_are_drawn_anew_unless_it_is_said_otherwise(variant, arguments, redraws):
+    settings = _resolve(f"--variant={variant}", *arguments)
+    assert settings.redraw_examples is redraws
+    assert flags.options(settings).redraws_examples == bool(redraws)
+    assert dict(flags.resolve(settings)) == dict(settings)
 
 
 def test_readings_reach_the_options():

@@ -325,9 +325,9 @@ def test_readings_of_loss_and_ties_define_the_rounds():
 @pytest.mark.parametrize(
     ("arguments", "same"),
     [
-        ((), [True, True, True]),
-        (("--redraw_examples",), [False, False, False]),
-        (("--redraw_examples", "--cache=persistent"), [True, False, True]),
+        ((), [False, False, False]),
+        (("--cache=persistent",), [True, False, True]),
+        (("--noredraw_examples",), [True, True, True]),
     ],
 )
 def test_examples_above_the_cap_are_drawn_anew_whenever_a_client_acts(tff_worker, arguments, same):

@@ -39,3 +39,21 @@ def test_the_published_programs_linear_models_were_plain(task):
     assert earlier_flags.in_todays_words(flags) == flags | before
     for others in ({"initial_weights": None}, {"variant": "paper"}, {"task_type": "emnist62"}):
         assert earlier_flags.in_todays_words(flags | others) == flags | others
+
+
+@pytest.mark.parametrize("recorded", [{}, {"redraw_examples": None}])
+def test_what_a_bandits_clients_had_above_their_cap_was_chosen_once(recorded):
+    flags = {"bandits_type": "softmax", "max_examples_per_client": 100, **recorded}
+    assert earlier_flags.in_todays_words(flags) == flags | {"redraw_examples": False}
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"bandits_type": "softmax", "max_examples_per_client": 0, "redraw_examples": None},
+        {"bandits_type": "softmax", "max_examples_per_client": 100, "redraw_examples": True},
+        {"algorithm": "fedavg", "max_examples_per_client": 100, "mean_shift_weights": None},  # Of another study.
+    ],
+)
+def test_what_says_how_examples_are_drawn_or_has_no_cap_stays(flags):
+    assert earlier_flags.in_todays_words(flags) == flags
