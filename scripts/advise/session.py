@@ -91,11 +91,20 @@ def check_identity(folder: pathlib.Path, before: Any, now: Mapping[str, Any]) ->
     """
     if not isinstance(before, Mapping):
         raise UsageError(f"{folder / PLAN_FILE} is damaged: choose another --experiment_name.")
-    here = json.loads(json.dumps(now))
+    before, here = _flat(before), _flat(json.loads(json.dumps(now)))
     names = [name for name in sorted({*before, *here}) if before.get(name) != here.get(name)]
     if names:
         told = "; ".join(f"{name} was {before.get(name)}, is {here.get(name)}" for name in names[:3])
         raise UsageError(f"{folder} holds another advice: {told}. Choose another --experiment_name.")
+
+
+def _flat(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an identity whose values are no mappings: the keys of these, in words, take the place of their names."""
+    found = {name: value for name, value in identity.items() if not isinstance(value, Mapping)}
+    for name, value in identity.items():
+        if isinstance(value, Mapping):
+            found |= {f"{name}, {key.replace('_', ' ')}": one for key, one in value.items()}
+    return found
 
 
 class Session:

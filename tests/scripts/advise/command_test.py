@@ -66,6 +66,14 @@ def test_the_folder_of_another_advice_is_refused(tmp_path):
         session.State(tmp_path, {"--total_rounds": 20}, 5.0)
 
 
+def test_where_the_model_would_be_trained_is_told_by_what_differs(tmp_path):
+    session.State(tmp_path, {"where it would be trained": {"population": 60, "is_table": True}}, 5.0).save()
+    with pytest.raises(
+        UsageError, match=r"another advice: where it would be trained, population was 60, is 90\. Choose"
+    ):
+        session.State(tmp_path, {"where it would be trained": {"population": 90, "is_table": True}}, 5.0)
+
+
 def test_with_other_minutes_it_is_planned_anew(tmp_path):
     state = session.State(tmp_path, {}, 5.0)
     state.values["stages"] = {"search": {}}
