@@ -10,6 +10,7 @@ than the norm weigh less in it. Nothing here imports TensorFlow; `private_proces
 """
 
 import dataclasses
+import hashlib
 import math
 import pathlib
 import secrets
@@ -176,6 +177,18 @@ def calibrated(
     except ValueError as error:
         raise UsageError(f"--target_epsilon={target_epsilon:g} {error}.") from error
     return dataclasses.replace(own, noise_multiplier=noise)
+
+
+def fitted(predictions: np.ndarray, trained: mechanisms.Mechanism, rounds: int) -> ledger.Spent:
+    """Returns what a reward model's private training has spent, under a name that no other training has.
+
+    Args:
+      predictions: float64 [rows, actions], of `reward_models.cross_fitted`.
+      trained: Of `reward_models.mechanism`.
+      rounds: Its rounds.
+    """
+    digest = hashlib.sha256(np.ascontiguousarray(predictions, np.float64).tobytes()).hexdigest()
+    return ledger.Spent(f"the reward model {digest[:12]}", trained, rounds)
 
 
 def check_models(estimators: Sequence[Estimator], models: Sequence[ledger.Spent]) -> None:

@@ -15,9 +15,23 @@ import tensorflow_federated as tff
 from bandits import losses
 from bandits.evaluation import run_policies
 from data import clients, keys, text
-from optimization import client_work, cohorts, models, options, server, supervised
+from optimization import aggregators, client_work, cohorts, models, options, server, supervised
+from optimization.privacy import mechanisms
 
 _ADAM = options.ServerOptimizer("adam", 0.02)
+
+
+@dataclasses.dataclass(frozen=True)
+class Privacy:
+    """How models are trained with differential privacy: by DP-FedAvg on secret Poisson samples of a fold's clients.
+
+    Attributes:
+      noise_multiplier: Standard deviation of the noise on a round's sum, in clip norms.
+      clip_norm: L2 norm that a client's update is clipped to.
+    """
+
+    noise_multiplier: float
+    clip_norm: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +47,7 @@ class Regression:
       batch_size: Rows of a mini-batch.
       learning_rate: The clients'.
       server_optimizer: The server's.
+      privacy: Differential privacy of the training; None for none.
     """
 
     seed: int = 0
@@ -43,6 +58,7 @@ class Regression:
     batch_size: int = 32
     learning_rate: float = 0.1
     server_optimizer: options.ServerOptimizer = _ADAM
+    privacy: Privacy | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +75,31 @@ def folds(client_ids: Sequence[str], seed: int) -> np.ndarray:
     return np.array([keys.integer_key(seed, keys.Purpose.FOLD, keys.number_of(name)) & 1 for name in client_ids])
 
 
+def mechanism(client_ids: Sequence[str], regression: Regression) -> tuple[mechanisms.Mechanism, int]:
+    """Returns what the private training of both folds' models is accounted as, and its rounds.
+
+    No client is in both folds, and who is in one depends on names alone: the larger of their epsilons counts.
+
+    Raises:
+      ValueError: If the training is not private.
+    """
+    if regression.privacy is None:
+        raise ValueError("A regression without privacy has no mechanism.")
+    half = folds(client_ids, regression.seed)
+    sizes = [size for size in np.bincount(half, minlength=2).tolist() if size]
+    first, *others = (_of_fold(size, regression) for size in sizes)
+    for other in others:
+        first = dataclasses.replace(
+            first, pretraining=other, pretraining_rounds=regression.rounds, pretraining_disjoint=True
+        )
+    return first, regression.rounds
+
+
+def _of_fold(size: int, regression: Regression) -> mechanisms.Mechanism:
+    noise, cohort = regression.privacy.noise_multiplier, min(regression.clients_per_round, size)  # type: ignore
+    return mechanisms.Mechanism("dpsgd", noise, population=size, cohort=cohort, sampling="poisson")
+
+
 def cross_fitted(
     client_ids: Sequence[str],
     owners: np.ndarray,
@@ -73,7 +114,8 @@ def cross_fitted(
 ) -> np.ndarray:
     """Returns what a model of the other fold predicts of every action, float64 [rows, actions].
 
-    Rewards are scaled to [0, 1] for the training, and predictions kept in the range that the rewards have.
+    Rewards are scaled to [0, 1] for the training, and predictions kept in the range that the rewards have. With privacy
+    rewards must lie in [0, 1], and nothing follows their range; what `mechanism` says is spent then.
 
     Args:
       client_ids: Names of the clients.
@@ -85,11 +127,18 @@ def cross_fitted(
       regression: How models are trained.
       aggregator: How a cohort's deltas become one; None for their mean by rows.
       on_round: Called with the rounds done so far, of both folds.
+
+    Raises:
+      ValueError: If rewards of a private training are not in [0, 1].
     """
     count = len(owners)
     if contexts is None:
         contexts = np.zeros((count, 1), np.float32)
     low, high = float(rewards.min()), float(rewards.max())
+    if regression.privacy:
+        if low < 0 or high > 1:
+            raise ValueError("Rewards of a private training must be in [0, 1]: see `bounds.apply`.")
+        low, high = 0.0, 1.0
     scale = (high - low) or 1.0
     labels = np.stack([actions, (rewards - low) / scale], axis=1).astype(np.float32)
     examples = clients.Examples(contexts, labels)
@@ -148,6 +197,15 @@ def _trained(
     if not len(fold):
         return start
     size = min(regression.clients_per_round, len(fold))
+    cohort, cohort_seed = options.Cohorts(size), regression.seed
+    if private := regression.privacy:
+        cohort, cohort_seed = options.Cohorts(size, "poisson"), cohorts.as_integer(cohorts.secret_seed())
+        aggregation = options.Aggregation("dpsgd", clip_norm=private.clip_norm)
+        aggregator = aggregators.build(
+            aggregation,
+            dataclasses.replace(_of_fold(len(fold), regression), clip_norm=private.clip_norm),
+            tuple(model.shapes.values()),
+        )
     process = supervised.SupervisedProcess(
         model,
         client_work.LocalSgd(regression.learning_rate, regression.batch_size, regression.epochs),
@@ -160,7 +218,7 @@ def _trained(
     ).build(start)
     state = process.initialize()
     for round_num in range(1, regression.rounds + 1):
-        drawn = cohorts.draw(options.Cohorts(size), len(fold), regression.seed, round_num)
+        drawn = cohorts.draw(cohort, len(fold), cohort_seed, round_num)
         inputs = [
             supervised.ClientInput(
                 features=examples.features,

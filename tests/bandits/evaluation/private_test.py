@@ -186,3 +186,10 @@ def test_models_need_a_guarantee():
         UsageError, match="run 7 was trained on clients and has no guarantee, because there is no noise"
     ):
         private.check_models(_ESTIMATORS[:1], [Spent("run 7", open_model, 10)])
+
+
+def test_two_trainings_have_two_names():
+    first, second = (private.fitted(np.full((3, 2), value), _MODEL, 10) for value in (0.5, 0.25))
+    assert first == private.fitted(np.full((3, 2), 0.5), _MODEL, 10)
+    assert first.what != second.what
+    assert first.what.startswith("the reward model ")

@@ -1,7 +1,9 @@
 """Federated regression of rewards, cross-fitted over two folds of clients."""
 
+import dp_accounting
 import numpy as np
 import pytest
+from dp_accounting import rdp
 
 from bandits.evaluation import reward_models
 from data import text
@@ -67,3 +69,33 @@ def test_a_client_is_predicted_by_a_model_that_has_not_seen_its_fold(log):
     before, after = _fitted(log, rounds=5), _fitted(log, changed, rounds=5)
     np.testing.assert_array_equal(before[first], after[first])
     assert (before[~first] != after[~first]).any()
+
+
+_PRIVATE = reward_models.Regression(
+    seed=1, rounds=40, clients_per_round=10, server_optimizer=_FAST, learning_rate=0.3,
+    privacy=reward_models.Privacy(0.2, 2.0),
+)  # fmt: skip
+
+
+def test_a_private_training_costs_what_the_smaller_fold_does():
+    found, rounds = reward_models.mechanism(_NAMES, _PRIVATE)
+    smaller = np.bincount(reward_models.folds(_NAMES, 1)).min()
+    event = dp_accounting.PoissonSampledDpEvent(10 / smaller, dp_accounting.GaussianDpEvent(0.2))
+    expected = rdp.RdpAccountant().compose(event, rounds).get_epsilon(found.delta)
+    assert found.epsilon(rounds) == pytest.approx(expected, rel=1e-6)
+    with pytest.raises(ValueError, match="without privacy"):
+        reward_models.mechanism(_NAMES, reward_models.Regression())
+
+
+@pytest.mark.usefixtures("tff_worker")
+def test_a_private_training_learns_with_noise_of_its_own_and_follows_no_range(log):
+    owners, contexts, actions, _, truth = log
+    rewards = np.clip(truth[np.arange(len(owners)), actions], 0, 1)
+    first, second = (
+        reward_models.cross_fitted(_NAMES, owners, contexts, actions, rewards, _ACTIONS, _PRIVATE) for _ in range(2)
+    )
+    assert (first != second).any()
+    assert np.sqrt(((first - truth) ** 2).mean()) < truth.std()
+    assert 0 <= first.min() < first.max() <= 1
+    with pytest.raises(ValueError, match=r"must be in \[0, 1\]"):
+        reward_models.cross_fitted(_NAMES, owners, contexts, actions, rewards + 1, _ACTIONS, _PRIVATE)
