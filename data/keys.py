@@ -45,6 +45,7 @@ class Purpose(enum.IntEnum):
     BOOTSTRAP = 24, 1
     FOLD = 25, 1
     LOG_ROWS = 30, 2
+    LABORATORY = 40, 1
 
 
 def _sequence(seed: int, purpose: Purpose, *where: int) -> np.random.SeedSequence:

@@ -1,0 +1,96 @@
+"""What an experiment of the laboratory gives: tables and numbers for the page, and curves for its picture."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bandits.theory import slopes
+from data import keys
+from optimization.study import intervals
+
+SEEDS = 20
+_NOTHING = 1e-12  # No more than rounding leaves.
+_SMALL = 1e-4  # Below it numbers are told with powers of ten.
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """How much is played.
+
+    Attributes:
+      quick: Whether a tenth of it, for a first look: intervals are three times as wide.
+      seed: Of all draws.
+    """
+
+    quick: bool = False
+    seed: int = 0
+
+    def runs(self, a_seed: int) -> int:
+        """Returns the runs of all seeds, of so many a seed when all is played."""
+        return SEEDS * max(1, a_seed // 10 if self.quick else a_seed)
+
+    def generator(self, experiment: int) -> np.random.Generator:
+        """Returns the generator of an experiment, by its number."""
+        return keys.generator(self.seed, keys.Purpose.LABORATORY, experiment)
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """A line of the picture.
+
+    Attributes:
+      panel: Title of its panel.
+      label: What it is.
+      places: x.
+      values: y.
+      is_bound: Whether it is calculated and not measured.
+    """
+
+    panel: str
+    label: str
+    places: Sequence[float] | np.ndarray
+    values: Sequence[float] | np.ndarray
+    is_bound: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What an experiment found.
+
+    Attributes:
+      words: By their names on the page: tables and numbers, as they are told there.
+      curves: For the picture.
+    """
+
+    words: Mapping[str, str]
+    curves: Sequence[Curve] = ()
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def over_seeds(values: np.ndarray) -> intervals.Interval:
+    """Returns the mean of float [runs], and its interval over the seeds that they are runs of."""
+    return intervals.of_mean(slopes.by_seed(values, SEEDS).tolist())
+
+
+def told(found: intervals.Interval, digits: int = 3) -> str:
+    """Returns a mean with its 95% interval, to so many significant digits of the mean."""
+    if abs(found.mean) < _NOTHING:
+        return "0"
+    largest = abs(found.mean)
+    places = max(0, digits - 1 - int(np.floor(np.log10(largest))))
+    if largest < _SMALL:
+        return f"{found.mean:.{digits - 1}e} [{found.low:.{digits - 1}e}, {found.high:.{digits - 1}e}]"
+    if found.low == found.high:
+        return f"{found.mean:,.{places}f}"
+    return f"{found.mean:,.{places}f} [{found.low:,.{places}f}, {found.high:,.{places}f}]"
+
+
+def slope(found: intervals.Interval) -> str:
+    """Returns a slope with its interval, to two decimals."""
+    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"

@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+
+from bandits import policies, schedules
+from bandits.theory import bounds, regret, worlds
+
+
+@pytest.mark.parametrize(
+    ("periods", "every", "after_each"),
+    [(1, 1.000, 0.263), (2, 0.571, 0.190), (10, 0.167, 0.087), (100, 0.036, 0.028)],
+)
+def test_delay_costs_what_equations_9_and_10_say(periods, every, after_each):
+    total = 1000 * periods
+    assert bounds.delayed(1000, periods, 20) / total == pytest.approx(every, abs=5e-4)
+    assert bounds.immediate(total, 20) / total == pytest.approx(after_each, abs=5e-4)
+
+
+def test_with_one_period_the_sum_of_equation_9_is_empty_and_n_is_all():
+    for squared_rate in (0.0, 20.0, 1e9):
+        assert bounds.delayed(1000, 1, squared_rate) == 1000
+
+
+def test_deploying_after_each_sample_is_equation_10():
+    assert bounds.delayed(1, 500, 7.0) == pytest.approx(bounds.immediate(500, 7.0))
+
+
+def test_bounds_equal_hand_computed_ones():
+    log_term = bounds.complexity(np.log(8), 0.05, 2)
+    assert log_term == pytest.approx(np.log(320))
+    assert bounds.error(log_term, 100, 0.01, constant=2) == pytest.approx(2 * (np.log(320) / 100 + 0.01))
+    assert bounds.greedy_regret(5, 0.1, 0.04) == pytest.approx(2.0)
+    assert bounds.falcon_regret(4, 0.01, 3) == pytest.approx(0.6)
+    assert bounds.third_root_epsilon(5, 2.0, 10_000) == pytest.approx(0.1)
+    assert bounds.third_root_epsilon(5, 2.0, 1) == 1
+
+
+def test_the_measured_constant_makes_equation_7_hold_in_the_share_of_runs():
+    errors = np.random.default_rng(0).exponential(size=1000)
+    constant = bounds.measured_constant(errors, 3.0, 50, 0.05)
+    assert (errors > bounds.error(3.0, 50, constant=constant)).mean() == pytest.approx(0.05, abs=0.002)
+
+
+def test_the_floor_of_inverse_gap_weighting_is_the_regret_of_the_policy_that_knows_all():
+    generator = np.random.default_rng(1)
+    for mu, gamma in ((6.0, 10.0), (7.5, 1000.0), (100.0, 50.0)):
+        rewards = generator.random((4, 6))
+        world = worlds.one_client(rewards, rewards[:, None])
+        floor = bounds.inverse_gap_floor(rewards, world.contexts, mu, gamma)
+        acting = regret.probabilities(policies.Falcon(mu, gamma), rewards[None])
+        np.testing.assert_allclose(regret.of_policy(world, acting), [floor], rtol=1e-4)
+        assert floor < 5 / gamma
+
+
+def test_falcons_gamma_grows_with_samples_up_to_what_training_allows():
+    assert schedules.falcon_gamma(4, 2.0, 0) == 1
+    assert schedules.falcon_gamma(4, 2.0, 200) == pytest.approx(20)
+    assert schedules.falcon_gamma(4, 2.0, 200, scale=0.5) == pytest.approx(10)
+    assert schedules.falcon_gamma(4, 2.0, 1e12, fed_opt=0.01) == pytest.approx(20)
