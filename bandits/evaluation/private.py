@@ -10,7 +10,6 @@ than the norm weigh less in it. Nothing here imports TensorFlow; `private_proces
 """
 
 import dataclasses
-import hashlib
 import math
 import pathlib
 import secrets
@@ -179,16 +178,16 @@ def calibrated(
     return dataclasses.replace(own, noise_multiplier=noise)
 
 
-def fitted(predictions: np.ndarray, trained: mechanisms.Mechanism, rounds: int) -> ledger.Spent:
-    """Returns what a reward model's private training has spent, under a name that no other training has.
+def fitted(trained: mechanisms.Mechanism, rounds: int) -> ledger.Spent:
+    """Returns what one private training has spent, under a random name: call it once a training, keep it for all looks.
+
+    A digest of the model's predictions would tell of the contexts that they are for.
 
     Args:
-      predictions: float64 [rows, actions], of `reward_models.cross_fitted`.
       trained: Of `reward_models.mechanism`.
       rounds: Its rounds.
     """
-    digest = hashlib.sha256(np.ascontiguousarray(predictions, np.float64).tobytes()).hexdigest()
-    return ledger.Spent(f"the reward model {digest[:12]}", trained, rounds)
+    return ledger.Spent(f"the reward model {secrets.token_hex(6)}", trained, rounds)
 
 
 def check_models(estimators: Sequence[Estimator], models: Sequence[ledger.Spent]) -> None:
@@ -224,7 +223,7 @@ def pay(
       path: The ledger of these clients; made if there is none.
       own: What the release is accounted as.
       models: What was fitted on the same clients. Each counts once, whatever looks use it, and so needs a name that no
-        other training has, such as a digest of its weights.
+        other training has; see `fitted`.
       target_epsilon: Epsilon that may be spent in all; None for any.
 
     Raises:

@@ -148,7 +148,7 @@ def private_values(
       estimators: Fixed beforehand, with their parameters.
       client_ids: The client's name for each number in `Terms.clients`.
       seed: Seed of the choice among more rows than a client may have.
-      models: What was fitted on these clients, of a name of its own each, such as a digest of weights.
+      models: What was fitted on these clients; see `private.fitted`.
 
     Raises:
       UsageError: If the log does not keep its bounds, a model has no guarantee, or the budget is spent.
