@@ -1,0 +1,12 @@
+"""`python -m scripts.evaluate_policy`; see `--help`."""
+
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization.study import interruption
+
+    interruption.install()
+
+from optimization.study import cli
+from scripts.evaluate_policy.command import define, program
+
+if __name__ == "__main__":
+    cli.main(define(), program)

@@ -1,0 +1,193 @@
+"""What an evaluation prints and writes: a table, JSON, and a page with a picture."""
+
+import base64
+import csv
+import dataclasses
+import html
+import io
+import json
+import math
+import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from data.log_checks import Finding
+from optimization.study import files
+from optimization.study.intervals import Interval
+from scripts.evaluate_policy.estimates import LABELS, Estimate
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+_NOTE = (
+    "Intervals are of 95%, over clients, whose own rows depend on each other. They know nothing of SLOPE's choice of a "
+    "parameter on the same log, of the model's training, or of a future that differs from the log."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What there is to tell.
+
+    Attributes:
+      log: The log's file.
+      policy: The policy.
+      rows: Rows of the log.
+      clients: Clients of the log.
+      actions: Its actions.
+      estimates: Of all estimators, the log's own mean first.
+      effective_sample_size: Rows of equal weight that would be worth as much.
+      mean_weight: Near 1 where propensities are right and the log supports the policy.
+      largest_weight: Of any row.
+      findings: Of the log's checks.
+      has_model: Whether a reward model was trained.
+      draws: Of the bootstrap.
+    """
+
+    log: str
+    policy: str
+    rows: int
+    clients: int
+    actions: int
+    estimates: Sequence[Estimate]
+    effective_sample_size: float
+    mean_weight: float
+    largest_weight: float
+    findings: Sequence[Finding]
+    has_model: bool
+    draws: int
+
+
+def _told(interval: Interval | None, sign: str = "") -> str:
+    if interval is None:
+        return ""
+    if math.isnan(interval.low):
+        return f"{interval.mean:{sign}.6g} (no interval)"
+    return f"{interval.mean:{sign}.6g} [{interval.low:{sign}.6g}, {interval.high:{sign}.6g}]"
+
+
+def _head(told: Evaluation) -> str:
+    return f"{told.policy} on {told.log}: {told.rows:,} rows of {told.clients:,} clients, {told.actions} actions"
+
+
+def _overlap(told: Evaluation) -> str:
+    return (
+        f"effective sample size {told.effective_sample_size:.6g}, mean weight {told.mean_weight:.6g}, largest weight "
+        f"{told.largest_weight:.6g}"
+    )
+
+
+def text(told: Evaluation) -> str:
+    """Returns what is printed."""
+    lines = [_head(told), ""]
+    for one in told.estimates:
+        less = f"   against the log {_told(one.difference, '+')}" if one.difference else ""
+        parameter = f" ({one.parameter})" if one.parameter else ""
+        lines.append(f"{LABELS[one.name] + parameter:<40}{_told(one.value):<40}{less}")
+    lines += ["", f"Overlap: {_overlap(told)}."]
+    lines += [f"{'Warning: ' if finding.is_warning else ''}{finding.text}" for finding in told.findings]
+    return "\n".join([*lines, "", _NOTE])
+
+
+def write(told: Evaluation, folder: pathlib.Path, weights: np.ndarray, by_client: np.ndarray) -> None:
+    """Writes `estimates.csv`, `evaluation.json` and `evaluation.html`, each whole.
+
+    Args:
+      told: What there is to tell.
+      folder: Where to; made if it is missing.
+      weights: float64 [rows], of all rows.
+      by_client: float64 [clients], their sums.
+
+    Raises:
+      Failure: If one cannot be written.
+    """
+    with files.told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    rows = [one.row() for one in told.estimates]
+    table = io.StringIO()
+    writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    files.replace(folder / "estimates.csv", table.getvalue().encode())
+    files.replace(folder / "evaluation.json", json.dumps(_as_json(told, rows), indent=2).encode() + b"\n")
+    files.replace(folder / "evaluation.html", page(told, picture(told, weights, by_client)).encode())
+
+
+def _as_json(told: Evaluation, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    found = {
+        name: getattr(told, name) for name in ("log", "policy", "rows", "clients", "actions", "has_model", "draws")
+    }
+    found["overlap"] = {
+        name: getattr(told, name) for name in ("effective_sample_size", "mean_weight", "largest_weight")
+    }
+    found["estimates"] = [
+        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
+        for row in rows
+    ]
+    return found | {"findings": [finding._asdict() for finding in told.findings]}
+
+
+def picture(told: Evaluation, weights: np.ndarray, by_client: np.ndarray) -> "matplotlib.figure.Figure":
+    """Draws estimates with intervals, how weights are distributed, and clients' shares of them."""
+    from matplotlib import figure
+
+    drawn = figure.Figure(figsize=(10, 7.5), layout="constrained")
+    above, below = drawn.subfigures(2, 1, height_ratios=(1.2, 1))  # type: ignore[misc]
+    axes = above.subplots()
+    for place, one in enumerate(told.estimates):
+        value = one.value
+        axes.plot([value.mean], [place], "o", color="black" if one.difference is None else "tab:blue")
+        if math.isfinite(value.low):
+            axes.plot([value.low, value.high], [place, place], color="black" if one.difference is None else "tab:blue")
+    axes.axvline(told.estimates[0].value.mean, color="grey", linewidth=0.8, linestyle="--")
+    axes.set_yticks(range(len(told.estimates)), [LABELS[one.name] for one in told.estimates])
+    axes.invert_yaxis()
+    axes.set_xlabel("mean reward of an interaction, with 95% intervals over clients")
+    of_rows, of_clients = below.subplots(1, 2)
+    ordered = np.sort(weights)[::-1]
+    of_rows.plot(np.linspace(0, 1, len(ordered)), ordered)
+    of_rows.set_yscale("symlog", linthresh=0.1)
+    of_rows.set_xlabel("share of rows, largest weights first")
+    of_rows.set_ylabel("weight")
+    of_rows.set_title("Overlap", fontsize=10)
+    shares = np.sort(by_client)[::-1] / (by_client.sum() or 1)
+    of_clients.plot(np.arange(1, len(shares) + 1), np.cumsum(shares))
+    of_clients.set_ylim(0, 1.02)
+    of_clients.set_xlabel("clients, those of the most weight first")
+    of_clients.set_ylabel("share of all weight")
+    of_clients.set_title("Weights by client", fontsize=10)
+    return drawn
+
+
+def page(told: Evaluation, drawn: "matplotlib.figure.Figure") -> str:
+    """Returns the page, which needs no network."""
+    image = io.BytesIO()
+    drawn.savefig(image, format="png", dpi=110)
+    cells = []
+    for one in told.estimates:
+        columns = [
+            LABELS[one.name],
+            one.parameter,
+            _told(one.value),
+            _told(one.difference, "+"),
+            _told(one.bootstrap),
+        ]
+        cells.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in columns) + "</tr>")
+    heads = ("estimator", "parameter", "value", "against the log", f"bootstrap, {told.draws:,} draws")
+    items = "".join(
+        f"<li>{'<b>Warning</b>: ' if finding.is_warning else ''}{html.escape(finding.text)}</li>"
+        for finding in told.findings
+    )
+    source = base64.b64encode(image.getvalue()).decode()
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Off-policy evaluation</title><style>'
+        "body{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}"
+        "td,th{padding:.25em .8em;text-align:left;border-bottom:1px solid #ddd}img{max-width:100%}</style></head><body>"
+        f"<h1>Off-policy evaluation</h1><p>{html.escape(_head(told))}</p>"
+        f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{''.join(cells)}</table>"
+        f"<p>Overlap: {_overlap(told)}.</p><ul>{items}</ul>"
+        f'<img alt="Estimates with intervals, overlap, weights by client" src="data:image/png;base64,{source}">'
+        f"<p>{_NOTE}</p></body></html>\n"
+    )

@@ -1,0 +1,158 @@
+"""scripts.evaluate_policy as programs: on tables, on a run's own log, by NumPy and through TFF."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bandits import run_federated
+from data import interaction_log
+from data.errors import UsageError
+from data.tasks import registry
+from data.tasks.options import TaskOptions
+from optimization.study import frame
+from scripts.evaluate_policy import command
+
+_COLUMNS = ("--client_column=who", "--action_column=shown", "--reward_column=paid", "--propensity_column=p")
+
+
+def _table(path, clients=30, rows=12):
+    generator = np.random.default_rng(0)
+    count = clients * rows
+    shown = generator.random(count) < 0.25
+    warm = generator.integers(2, size=count)
+    frame = pd.DataFrame(
+        {
+            "who": np.repeat([f"user {number}" for number in range(clients)], rows),
+            "shown": np.where(shown, "blue", "red"),
+            "paid": (generator.random(count) < np.where(shown, 0.3 + 0.5 * warm, 0.4)).astype(int),
+            "p": np.where(shown, 0.25, 0.75),
+            "warm": warm,
+            "played": np.where(shown, 0.9, 0.1),
+        }
+    )
+    frame.to_csv(path, index=False)
+    return frame
+
+
+def _evaluated(folder, *flags):
+    command.program(command.define().parse(["evaluate_policy", f"--output_dir={folder}", *flags]))
+    return json.loads((folder / "evaluation.json").read_text())
+
+
+def _values(found, name="value"):
+    return {row["estimator"]: row[name] for row in found["estimates"]}
+
+
+def test_a_table_by_weights_alone(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv")
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--ignore_columns=played")
+    found = _evaluated(tmp_path / "out", *flags, "--policy=constant:blue", "--nomodel", "--clip=3", "--draws=500")
+    weights = (table.shown == "blue") / table.p
+    values = _values(found)
+    assert list(values) == ["logged", "ips", "snips", "clipped_ips"]
+    assert values["logged"] == pytest.approx(table.paid.mean())
+    assert values["ips"] == pytest.approx((weights * table.paid).mean())
+    assert values["snips"] == pytest.approx((weights * table.paid).sum() / weights.sum())
+    assert values["clipped_ips"] == pytest.approx((weights.clip(upper=3) * table.paid).mean())
+    assert _values(found, "difference")["ips"] == pytest.approx(values["ips"] - values["logged"])
+    assert found["overlap"]["effective_sample_size"] == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+    assert found["overlap"]["largest_weight"] == 4
+    for row in found["estimates"]:
+        assert row["low"] < row["value"] < row["high"]
+        assert row["bootstrap_low"] == pytest.approx(row["low"], abs=0.15 * (row["high"] - row["low"]))
+    printed = capsys.readouterr().out
+    assert "constant:blue on" in printed
+    assert "clipped IPS (clip=3)" in printed
+    assert [row["estimator"] for row in found["estimates"]] == list(
+        pd.read_csv(tmp_path / "out" / "estimates.csv").estimator
+    )
+    page = (tmp_path / "out" / "evaluation.html").read_text()
+    assert "SNIPS" in page
+    assert "data:image/png;base64," in page
+
+
+def test_one_column_of_probabilities_is_of_the_logged_action(tmp_path):
+    table = _table(tmp_path / "log.csv")
+    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played", "--draws=0")
+    assert _values(found)["ips"] == pytest.approx((table.played / table.p * table.paid).mean())
+    assert not found["has_model"]  # A model's value needs each action's.
+
+
+@pytest.mark.slow
+def test_a_model_and_tff_give_all_estimators(tmp_path):
+    _table(tmp_path / "log.csv")
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--ignore_columns=played", "--policy=uniform")
+    quick = ("--model_rounds=40", "--model_server_learning_rate=0.05", "--draws=20")
+    found = {sums: _evaluated(tmp_path / sums, *flags, *quick, f"--sums={sums}") for sums in ("numpy", "tff")}
+    values = _values(found["numpy"])
+    assert list(values) == ["logged", "ips", "snips", "clipped_ips", "dm", "dr", "switch_dr", "dros"]
+    truth = 0.5 * (0.3 + 0.25) + 0.5 * 0.4
+    assert abs(values["dr"] - truth) < 0.15
+    for name in ("value", "low", "high", "difference_low", "bootstrap_high"):
+        for estimator, number in _values(found["numpy"], name).items():
+            assert _values(found["tff"], name)[estimator] == pytest.approx(number, rel=1e-6), (estimator, name)
+
+
+@pytest.mark.slow
+def test_a_runs_model_is_evaluated_with_any_exploration(tmp_path):
+    flags = [
+        "--task_type=digits", "--total_rounds=2", "--bandits_deploy_freq=1", "--bandits_temperature=0.5",
+        f"--root_output_dir={tmp_path}", "--experiment_name=run",
+    ]  # fmt: skip
+    frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", *flags]))
+    task = registry.load(TaskOptions(task_type="digits"))
+    generator = np.random.default_rng(0)
+    parts = [task.clients.load(client) for client in range(20)]
+    labels = np.concatenate([part.labels for part in parts])
+    actions = generator.integers(10, size=len(labels))
+    contexts = np.concatenate([task.normalise(part.features) for part in parts])
+    log = interaction_log.ordered(
+        list(task.clients.client_ids[:20]),
+        np.repeat(range(20), [len(part.labels) for part in parts]),
+        contexts,
+        [str(number) for number in range(10)],
+        {
+            "actions": actions,
+            "rewards": (actions == labels).astype(float),
+            "propensities": np.full(len(labels), 0.1),
+            "rows": np.concatenate([np.arange(len(part.labels)) for part in parts]),
+        },
+    )
+    interaction_log.write(log, tmp_path / "log.parquet")
+    interaction_log.write(interaction_log.dataclasses.replace(log, contexts=None), tmp_path / "bare.parquet")
+    of_run = (f"--policy=run:{tmp_path}/run", "--nomodel", "--draws=0")
+    greedy = _evaluated(tmp_path / "a", f"--log={tmp_path}/log.parquet", *of_run, "--bandits_type=greedy")
+    weights = np.load(tmp_path / "run" / "model" / "weights.npz")
+    hidden = np.maximum(contexts.reshape(len(labels), -1) @ weights["dense_0/kernel"] + weights["dense_0/bias"], 0)
+    best = (hidden @ weights["dense_1/kernel"] + weights["dense_1/bias"]).argmax(axis=1)
+    expected = 10 * ((best == actions) * (actions == labels)).mean()
+    assert expected > 0
+    assert _values(greedy)["ips"] == pytest.approx(expected)
+    own = _evaluated(tmp_path / "b", f"--log={tmp_path}/log.parquet", *of_run)
+    bare = _evaluated(tmp_path / "c", f"--log={tmp_path}/bare.parquet", *of_run)
+    assert _values(own) == _values(bare)
+    assert _values(own)["ips"] != pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"p": 0.0}, "--propensity_column=p: 0 .* is not above 0"),
+        ({"p": 1.0}, "All propensities of .* are 1: its policy is deterministic"),
+        ({"paid": np.nan}, "--reward_column: a missing value in column 'paid'"),
+        ({"who": "me"}, "--client_column=who has one value only"),
+    ],
+)
+def test_bad_logs_are_named(tmp_path, change, message):
+    _table(tmp_path / "log.csv").assign(**change).to_csv(tmp_path / "bad.csv", index=False)
+    flags = ("--policy=uniform", "--ignore_columns=played", f"--log={tmp_path}/bad.csv")
+    with pytest.raises(UsageError, match=message):
+        _evaluated(tmp_path / "out", *flags, *_COLUMNS)
+
+
+def test_an_unknown_action_is_named(tmp_path):
+    _table(tmp_path / "log.csv")
+    with pytest.raises(UsageError, match=r"--policy=constant:green: the log's actions are blue, red\."):
+        _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=constant:green")
