@@ -1,5 +1,6 @@
 """What all estimators say of a policy, from the sums of a log; nothing here imports TensorFlow."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -65,14 +66,14 @@ def paths(has_model: bool, fixed: Mapping[str, float | None]) -> dict[str, tuple
       fixed: By estimator, its parameter; None has SLOPE choose.
     """
     found: dict[str, tuple[estimators.Estimator, ...]] = {
-        kind.name: (kind(),)
-        for kind in (estimators.Ips, estimators.Snips, estimators.DirectMethod, estimators.DoublyRobust)
-        if has_model or not kind.needs_model
+        one.name: (one,)
+        for one in (estimators.Ips(), estimators.Snips(), estimators.DirectMethod(), estimators.DoublyRobust())
+        if has_model or not one.needs_model
     }
     for name, path in slope.PATHS.items():
         value = fixed.get(name)
         if has_model or not path[0].needs_model:
-            found[name] = path if value is None else (type(path[0])(value),)  # type: ignore[abstract, call-arg]
+            found[name] = path if value is None else (dataclasses.replace(path[0], **{_PARAMETERS[name]: value}),)
     order = list(LABELS)
     return dict(sorted(found.items(), key=lambda item: order.index(item[0])))
 

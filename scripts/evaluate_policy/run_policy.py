@@ -60,9 +60,8 @@ def contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str)
     for client, name in enumerate(log.client_ids):
         rows = log.rows[log.clients == client]
         parts.append(task.normalise(task.clients.load(place[name]).take(rows).features))
-    if isinstance(parts[0], text.Bags):
-        return text.joined(parts)
-    return np.concatenate(parts)
+    bags = [part for part in parts if isinstance(part, text.Bags)]
+    return text.joined(bags) if bags else np.concatenate(parts)
 
 
 def probabilities(
