@@ -23,6 +23,9 @@ from optimization.study.metrics import mean
 
 _MOST_COMPARED = 2000  # Examples of participating clients that an evaluation reads to compare these.
 
+# By `TaskOptions.learn_from`; of doubly robust rewards there is one for each action.
+_FEEDBACK = {"replay": "replay", "regression": "logged", "ips": "logged"}
+
 
 class _Evaluated(NamedTuple):
     """Examples of some clients, for evaluation.
@@ -110,6 +113,7 @@ def build_process(
         label_spec=task_model.label_spec(task),
         max_delay=chosen.max_delay,
         cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
+        feedback=_FEEDBACK.get(chosen.task.learn_from, "acting"),
     )
 
 
@@ -228,10 +232,23 @@ class BanditRounds(runner.Rounds):
                 training=keys.tensorflow_key(seed, keys.Purpose.TRAINING, round_num, client),
             )
             lag = keys.generator(seed, keys.Purpose.DELAY, period, client).integers(most + 1) if most else 0
+            if len(rows := self._offered(len(examples.labels), round_num)) < len(examples.labels):
+                examples = examples.take(np.array(rows, np.int64))
             features = self._task.normalise(examples.features)
             inputs.append(process.ClientInput(features, examples.labels, client_keys, np.int32(lag), np.int32(place)))
         # The worker takes them in this order: with the small ones last, its cores end together.
         return sorted(inputs, key=lambda client: len(client.labels), reverse=True)
+
+    def _offered(self, count: int, round_num: int) -> range:
+        """Returns which of a client's rows, so many, a round offers.
+
+        In replay it is each round's own part, in the order of the log, so that no row is met twice: a policy would else
+        be judged on what it has learned from.
+        """
+        if self._chosen.task.learn_from != "replay":
+            return range(count)
+        most = self._chosen.replay_rows
+        return range(count)[(round_num - 1) * most : round_num * most]
 
     def _written_inputs(self, round_num: int, cohort_seed: int | None) -> list[process.ClientInput]:
         inputs = self.inputs(self.cohort(round_num, cohort_seed), round_num)

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from bandits import registry, task_defaults
+from bandits import logged_flags, registry, task_defaults
 from bandits.options import BanditOptions, InitialTraining
 from data.errors import UsageError
 from data.tasks import registry as tasks
@@ -196,6 +196,7 @@ def define(flags: cli.FlagSet) -> None:
 
     task_flags.define_data(flags)
     flags.belong("init_labels", scenario=_PRETRAINED)
+    logged_flags.define(flags)
 
     flags.group("Evaluation")
     flags.integer("rounds_per_eval", None, "rounds between evaluations on held-out data; 0 for only the last")
@@ -209,6 +210,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
+    settings = logged_flags.resolve(settings)
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
     settings = settings.settled()
@@ -229,7 +231,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         if not bandit.trains:
             raise UsageError(f"--client_selection has no effect with --bandits_type={settings.bandits_type}.")
     if settings.experiment_name is None:
-        name = settings.preset or f"{settings.task_type}_{settings.scenario}_{settings.bandits_type}"
+        learner = settings.learn_from if logged_flags.is_offline(settings) else settings.bandits_type
+        name = settings.preset or f"{settings.task_type}_{settings.scenario}_{learner}"
         settings = settings.replace(experiment_name=name)
     settings = task_flags.resolve(settings.filled({"importance_weighting": bandit.importance_weighted}))
     if "redraw_examples" in settings.given and not settings.max_examples_per_client:
@@ -350,6 +353,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         max_validation_samples=settings.max_validation_samples,
         rounds_per_eval=settings.rounds_per_eval,
         rounds_per_checkpoint=settings.rounds_per_checkpoint,
+        replay_rows=settings.replay_rows,
     )
 
 

@@ -45,3 +45,30 @@ def bandit_inference(
         "reward": tf.gather(rewards, action, axis=1, batch_dims=1),
         "propensity": tf.gather(probabilities, action, axis=1, batch_dims=1),
     }
+
+
+def logged(labels: tf.Tensor) -> Mapping[str, tf.Tensor]:
+    """Returns the log that labels end in, in `bandit_inference`'s form; labels float32 [batch, ... + 3]."""
+    return {"action": tf.cast(labels[:, -3], tf.int32), "reward": labels[:, -2], "propensity": labels[:, -1]}
+
+
+def replay(
+    played: Mapping[str, tf.Tensor], labels: tf.Tensor, features: tf.Tensor | Mapping[str, tf.Tensor]
+) -> tuple[Mapping[str, tf.Tensor], tf.Tensor | Mapping[str, tf.Tensor]]:
+    """Keeps the rows in which the policy plays what was logged (Li, Chu, Langford and Wang 2011, Algorithm 2).
+
+    Args:
+      played: What `bandit_inference` gives for all rows.
+      labels: float32 [batch, ... + 3], which end in the log.
+      features: Of the rows, as models take them.
+
+    Returns:
+      The log of these rows: their action, the reward that was logged and the policy's own propensity; their features.
+    """
+    was = logged(labels)
+    is_kept = tf.equal(played["action"], was["action"])
+
+    def kept(rows: tf.Tensor) -> tf.Tensor:
+        return tf.boolean_mask(rows, is_kept)
+
+    return tf.nest.map_structure(kept, {**played, "reward": was["reward"]}), tf.nest.map_structure(kept, features)

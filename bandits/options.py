@@ -71,6 +71,7 @@ class BanditOptions:
       max_validation_samples: Most held-out examples; 0 for all.
       rounds_per_eval: Rounds between evaluations; 0 for only the last.
       rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
+      replay_rows: In a replay of a log, most rows of a client that a round offers.
     """
 
     seed: int
@@ -106,6 +107,7 @@ class BanditOptions:
     max_validation_samples: int
     rounds_per_eval: int
     rounds_per_checkpoint: int
+    replay_rows: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -132,6 +132,8 @@ class BanditProcess:
       feature_spec: Shapes and dtypes of a client's features, first axis None.
       label_spec: Shape and dtype of its labels, first axis None.
       cohort_size: Clients whose losses are reported one by one, for client selection; 0 reports none.
+      feedback: What a client's log is: of the deployed policy's actions (`acting`); the one that its labels end in
+        (`logged`); or of the policy's actions where that one has the same (`replay`).
     """
 
     model: models.Model
@@ -146,6 +148,7 @@ class BanditProcess:
     label_spec: tf.TensorSpec
     max_delay: int = 0
     cohort_size: int = 0
+    feedback: str = "acting"
 
     def client_type(self) -> tff.Type:
         """Returns the TFF type of a `ClientInput`."""
@@ -173,7 +176,7 @@ class BanditProcess:
                 update = client_work.no_training(weights)
             else:
                 update = train(weights, batches, client.keys.training)
-            examples = tf.shape(client.labels)[0]
+            examples = tf.shape(cache["action"])[0]
             trained = self.local_sgd.examples_trained(examples) if self.local_sgd else 0
             has_loss = tf.logical_and(update.is_finite, trained > 0)
             mean = tf.where(has_loss, update.loss_sum / tf.cast(trained, tf.float32), np.nan)
@@ -197,12 +200,17 @@ class BanditProcess:
     def _act(self, deployed, client: ClientInput):
         """Acts with the deployed model and keeps the log (Algorithm 2); returns it, and what is trained on."""
         rewards = inference.reward_vectors(client.labels, self.reward_matrix)
+        if self.feedback == "logged":
+            cache = inference.logged(client.labels)
+            return cache, {"features": models.dense(client.features), **cache}
         own = deployed[0]
         if self.max_delay:
             own = tf.switch_case(tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed])
         features = models.dense(client.features)
         predicted = self.loss.predicted_rewards(self.model.forward(own, features))
         cache = inference.bandit_inference(predicted, rewards, self.policy, client.keys.cache)
+        if self.feedback == "replay":
+            cache, features = inference.replay(cache, client.labels, features)
         log = {losses.FULL_FEEDBACK: rewards} if self.loss.full_feedback else cache
         return cache, {"features": features, **log}
 

@@ -14,7 +14,8 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
-from bandits import constant_actions, flags, guarantees, metrics, registry
+from bandits import constant_actions, flags, guarantees, logged_flags, metrics, registry
+from bandits.evaluation import simulator
 from bandits.options import BanditOptions, Phase, phases
 from data import tasks
 from data.errors import UsageError
@@ -85,6 +86,10 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 f"--task_type={options.task.task_type} has no reward shift to study: its rewards are one matrix."
             )
         _check_rewards(options, task)
+        if logged_flags.is_simulated(options.task):
+            scores, is_new = simulator.once(task.held_out)
+            if is_new:
+                print(logged_flags.SIMULATED, *(f"  {one.in_words()}" for one in scores), sep="\n", file=sys.stderr)
         parameters = dict(options.policy.parameters)
         if options.bandit.policy == "falcon" and parameters["mu"] < task.num_actions - 1:
             warnings.append(
@@ -102,6 +107,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
 
         options, task = run.options, run.data
         run.folder.write_json(run_folder.BOUNDS_FILE, constant_actions.as_json(constant_actions.of_run(options, task)))
+        if logged_flags.is_simulated(options.task):
+            run.folder.write_json(run_folder.SIMULATOR_FILE, simulator.as_json(simulator.once(task.held_out)[0]))
         shapes = task_model.build(task).shapes
         dimension = sum(math.prod(shape) for shape in shapes.values())
         path = options.initial_model_path
@@ -118,7 +125,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             trained = guarantees.of_phase(options.task, task, phase, dimension, trained)
             rounds = experiment.BanditRounds(options, task, phase, trained.mechanism, weights)
             outcome = frame.play(self, rounds, folder, rounds.length, label=phase.label)
-            _tell(options, phase, trained, folder, rounds, outcome)
+            _tell(options, task, phase, trained, folder, rounds, outcome)
             if outcome.signum:
                 return outcome.signum
             weights = outcome.state.server.weights
@@ -140,6 +147,7 @@ def _check_rewards(options: BanditOptions, task: tasks.Task) -> None:
 
 def _tell(
     options: BanditOptions,
+    task: tasks.Task,
     phase: Phase,
     trained: guarantees.Trained,
     folder: run_folder.RunFolder,
@@ -157,7 +165,7 @@ def _tell(
     if outcome.signum is None and rounds.client_rewards:
         folder.write_json(run_folder.CLIENT_REWARDS_FILE, rounds.client_rewards)
     if outcome.signum is None:
-        print(_summary(phase.label, folder, spent["summary"]))
+        print(_summary(options, task, phase.label, folder, spent["summary"]))
     if rounds.secrets:
         held = " and ".join(rounds.secrets)
         print(f"Keep {folder.path}/checkpoints secret: it holds {held}, which protects the clients.")
@@ -165,14 +173,22 @@ def _tell(
         print("The cohorts are not drawn from --seed, and so not paired between runs of one seed.")
 
 
-def _summary(label: str, folder: run_folder.RunFolder, spent: str) -> str:
+def _summary(options: BanditOptions, task: tasks.Task, label: str, folder: run_folder.RunFolder, spent: str) -> str:
     import pandas as pd
 
-    last = pd.read_csv(folder.metrics_path).iloc[-1]
+    table = pd.read_csv(folder.metrics_path)
+    last = table.iloc[-1]
+    held_out = f"accuracy {last[metrics.ACCURACY]:.4f}"
+    if options.task.task_type == "logged":
+        value = "of drawn rewards" if logged_flags.is_simulated(options.task) else "doubly robust"
+        held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}, {value}"
+    if options.task.learn_from == "replay":
+        kept, there = table[metrics.EXAMPLES].sum(), task.report["training_rows"]
+        held_out += f". Replay kept {kept:,.0f} of the {there:,} rows, {kept / there:.1%}"
     return (
         f"{label}: {int(last['round_num'])} rounds, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
         f"last round {last[metrics.ROUND_REWARD]:.4f}; "
-        f"its greedy policy on held-out data: accuracy {last[metrics.ACCURACY]:.4f}.\n"
+        f"its greedy policy on held-out data: {held_out}.\n"
         f"{spent}\n"
         f"Results in {folder.path}: metrics.csv, reward.png, config.json, privacy.json, model/weights.npz"
     )

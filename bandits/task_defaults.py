@@ -53,6 +53,7 @@ _OF_TASK: Mapping[str, Mapping[str, Any]] = {
     "cifar100": {"init_clients": 20},
     "synthetic": {"init_clients": 10},
     "tabular": {"init_clients": None},  # A part of them: a table may have few.
+    "logged": {"init_clients": None},
     "stackoverflow_tag": _STUDY
     | {
         "total_rounds": 1600,

@@ -46,6 +46,8 @@ class Purpose(enum.IntEnum):
     FOLD = 25, 1
     LOG_ROWS = 30, 2
     LABORATORY = 40, 1
+    LOGGED_REWARDS = 50, 1
+    LOG_FOLDS = 51, 0
 
 
 def _sequence(seed: int, purpose: Purpose, *where: int) -> np.random.SeedSequence:

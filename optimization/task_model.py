@@ -24,4 +24,6 @@ def feature_spec(task: tasks.Task) -> models.FeatureSpec:
 
 def label_spec(task: tasks.Task) -> tf.TensorSpec:
     """Returns that of their labels."""
-    return tf.TensorSpec((None, task.num_actions)) if task.multi_label else tf.TensorSpec((None,), tf.int32)
+    if not task.multi_label:
+        return tf.TensorSpec((None,), tf.int32)
+    return tf.TensorSpec((None, len(task.rewards["exact"])))

@@ -30,7 +30,8 @@ class Task:
         shift, `bandits` after it. A task without the latter two has no init_shift scenario.
       normalise: Features as the data has them -> as the model takes them.
       report: What became of the data, for `config.json`: counts of rows read, dropped, imputed.
-      multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples].
+      multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples]; of a log they end in what
+        was logged, which pays nothing (`tasks.logged`).
       label_range: Smallest and largest entry of such labels.
       statistics: What was learned from training clients before any round, for `statistics.json`; empty if nothing, or
         if it came from elsewhere.

@@ -42,6 +42,11 @@ class TaskOptions:
       missing_values: Table: texts that are missing values besides the usual ones.
       init_labels: Table, posts: labels or tags that the initial training of a shift pays for; None for half of the
         labels, and for the study's number of tags.
+
+      action_column: Log: column of the action that was played.
+      reward_column: Log: column of its reward.
+      propensity_column: Log: column of the probability with which it was played.
+      learn_from: Log: what is learned from, a key of `logged.LEARN_FROM`.
     """
 
     task_type: str
@@ -77,6 +82,11 @@ class TaskOptions:
     category_columns: str | None = None
     missing_values: str | None = None
     init_labels: int | None = None
+
+    action_column: str | None = None
+    reward_column: str | None = None
+    propensity_column: str | None = None
+    learn_from: str = "simulator"
 
     @property
     def is_published(self) -> bool:

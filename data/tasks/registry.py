@@ -45,6 +45,10 @@ _TABLE = frozenset(
     {"data_file", "client_column", "label_column", "reward_columns", "feature_columns"}
     | {"ignore_columns", "category_columns", "missing_values"}
 )
+_LOG = frozenset(
+    {"data_file", "client_column", "action_column", "reward_column", "propensity_column"}
+    | {"feature_columns", "ignore_columns", "category_columns", "missing_values"}
+)
 
 TASKS = {
     "digits": TaskEntry("data.tasks.digits", "8x8 digits, 60 made clients, 10 actions; needs no file"),
@@ -108,6 +112,11 @@ TASKS = {
         "data.tasks.tabular",
         "your own table: --data_file, --client_column and --label_column or --reward_columns",
         _TABLE | {"model", "init_labels", "public_statistics"},
+    ),
+    "logged": TaskEntry(
+        "data.tasks.logged",
+        "your own log of a bandit, or a run's: --data_file, and of your own the four --..._column",
+        _LOG | {"model", "norm", "initial_weights", "partition_seed"},
     ),
 }
 

@@ -30,6 +30,7 @@ FORMAT = 2
 PRIVACY_FILE = "privacy.json"
 STATISTICS_FILE = "statistics.json"
 BOUNDS_FILE = "bounds.json"
+SIMULATOR_FILE = "simulator.json"
 CLIENT_REWARDS_FILE = "client_rewards.json"
 MODEL_FILE = pathlib.Path("model", "weights.npz")
 _CONFIG = "config.json"

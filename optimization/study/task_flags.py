@@ -134,6 +134,10 @@ def define_data(flags: cli.FlagSet) -> None:
     flags.text("reward_columns", None, "instead: a column of rewards for each action, separated by commas, or all")
     flags.text("feature_columns", None, "columns of the context, separated by commas (default: the others)")
     define_columns(flags)
+    flags.group("Your own log")
+    flags.text("action_column", None, "column of the action that was played")
+    flags.text("reward_column", None, "column of what it earned")
+    flags.text("propensity_column", None, "column of the probability with which it was played")
     flags.group("Reward shift")
     flags.integer(
         "init_labels",
@@ -176,5 +180,6 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 def options(settings: Mapping[str, Any]) -> TaskOptions:
     """Returns what `registry.load` takes."""
-    values = {field.name: settings[field.name] for field in dataclasses.fields(TaskOptions)}
+    # Not all studies that take a task take whatever belongs to it.
+    values = {field.name: settings.get(field.name) for field in dataclasses.fields(TaskOptions)}
     return TaskOptions(**{name: value for name, value in values.items() if value is not None})

@@ -280,7 +280,9 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
     hyperparameters = {
         f"server_{optimizer}_{name}" for optimizer, names in server_flags.HYPERPARAMETERS.items() for name in names
     }
-    of_tasks = frozenset().union(*(tasks_registry.TASKS[name].options for name in ("tabular", "cifar100", "synthetic")))
+    of_tasks = frozenset().union(
+        *(tasks_registry.TASKS[name].options for name in ("tabular", "logged", "cifar100", "synthetic"))
+    )
     assert missing - hyperparameters - of_tasks == {
         "cache_dir",
         "config",

@@ -46,3 +46,24 @@ def test_rewards_of_several_labels_add_up():
     matrix = np.diag([1.0, 3.0, 5.0]).astype(np.float32)
     labels = tf.constant([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     np.testing.assert_array_equal(inference.reward_vectors(labels, matrix), [[1, 0, 5], [0, 0, 0]])
+
+
+LOGGED = np.array([[9, 9, 9, 2, 0.7, 0.25], [9, 9, 9, 0, 0.1, 0.5]], np.float32)
+
+
+def test_labels_of_a_log_end_in_action_reward_and_propensity():
+    log = inference.logged(tf.constant(LOGGED))
+    assert log["action"].dtype == tf.int32
+    np.testing.assert_array_equal(log["action"], [2, 0])
+    np.testing.assert_allclose(log["reward"], [0.7, 0.1])
+    np.testing.assert_allclose(log["propensity"], [0.25, 0.5])
+
+
+def test_replay_keeps_rows_where_actions_agree_and_the_policys_propensity():
+    played = {"action": tf.constant([2, 1]), "reward": tf.zeros(2), "propensity": tf.constant([0.4, 0.6])}
+    features = {"ids": tf.constant([[1, 2], [3, 4]])}
+    log, kept = inference.replay(played, tf.constant(LOGGED), features)
+    np.testing.assert_array_equal(log["action"], [2])
+    np.testing.assert_allclose(log["reward"], [0.7])
+    np.testing.assert_allclose(log["propensity"], [0.4])
+    np.testing.assert_array_equal(kept["ids"], [[1, 2]])

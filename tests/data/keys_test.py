@@ -48,6 +48,8 @@ def test_purposes_keep_their_numbers():
         "BOOTSTRAP": 24,
         "FOLD": 25,
         "LOG_ROWS": 30,
+        "LOGGED_REWARDS": 50,
+        "LOG_FOLDS": 51,
     }
 
 

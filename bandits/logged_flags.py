@@ -1,0 +1,73 @@
+"""Flags of runs on the log of a bandit, and what goes with them."""
+
+from data.errors import UsageError
+from data.tasks import logged
+from data.tasks.options import TaskOptions
+from optimization.study import cli
+
+_TASK = "logged"
+_OF_OWN = ("client_column", "action_column", "reward_column", "propensity_column")
+# What offline training plays: a greedy policy, whose actions count where it is evaluated alone.
+_TRAINED_AS = {"regression": "greedy", "ips": "greedy", "dr": "supervised_mse"}
+_ACTING = ("bandits_type", "importance_weighting", "bandits_deploy_delay", "cache")
+
+SIMULATED = (
+    "Rewards are drawn from a regression of the log: values here are the direct method's, with its bias. On held-out "
+    "clients, with 95% intervals over clients:"
+)
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the flags."""
+    flags.group("Log of a bandit")
+    flags.choice("learn_from", logged.SIMULATOR, logged.LEARN_FROM, "what the rows of --data_file are to the run")
+    flags.integer("replay_rows", 10, "most rows of a client that a round offers, each row in one round alone", low=1)
+    flags.belong("learn_from", task_type=(_TASK,))
+    flags.belong("replay_rows", learn_from=(logged.REPLAY,))
+
+
+def is_offline(settings: cli.Settings) -> bool:
+    """Returns whether a run learns from what was logged, without acting."""
+    return settings.learn_from in logged.OFFLINE
+
+
+def is_simulated(options: TaskOptions) -> bool:
+    """Returns whether a task's rewards are drawn from a regression of a log."""
+    return options.task_type == _TASK and options.learn_from == logged.SIMULATOR
+
+
+def resolve(settings: cli.Settings) -> cli.Settings:
+    """Fills in what learning from a log means.
+
+    Raises:
+      UsageError: On flags that do not go with it.
+    """
+    if settings.task_type != _TASK:
+        return settings
+    flag = f"--learn_from={settings.learn_from}"
+    given = [name for name in _OF_OWN if settings[name]]
+    if given and len(given) < len(_OF_OWN):
+        lacking = [f"--{name}" for name in _OF_OWN if not settings[name]]
+        raise UsageError(f"A log of your own needs {' and '.join(lacking)} as well; a run's log needs no column.")
+    if settings.scenario == "init_shift":
+        raise UsageError(f"--scenario=init_shift: --task_type={_TASK} has no reward shift to study.")
+    if settings.learn_from == logged.SIMULATOR:
+        return settings
+    if settings.scenario != "scratch":
+        raise UsageError(f"--scenario={settings.scenario} trains on every action's reward; {flag} takes scratch alone.")
+    if settings.learn_from == logged.REPLAY:
+        for name in ("cache", "max_examples_per_client", "redraw_examples", "client_selection"):
+            if name in settings.given:
+                raise UsageError(f"--{name} does not go with {flag}, which offers each row once, in one round.")
+        if settings.bandits_type.startswith("supervised"):
+            raise UsageError(f"--bandits_type={settings.bandits_type} needs every action's reward, and {flag} has one.")
+        return settings
+    for name in _ACTING:
+        if name in settings.given:
+            raise UsageError(f"--{name} has no effect with {flag}, which trains on the log without acting.")
+    if settings.learn_from == "dr" and settings.noise_multiplier:
+        raise UsageError(
+            f"{flag} trains towards a regression of the log that no noise hides: with privacy use regression or ips."
+        )
+    chosen = {"bandits_type": _TRAINED_AS[settings.learn_from]}
+    return settings.replace(**chosen, **({"importance_weighting": True} if settings.learn_from == "ips" else {}))

@@ -1,0 +1,229 @@
+"""The clients of a bandit's log as clients to play on, with a reward of each action.
+
+A log knows the reward of the logged action alone. Here a cross-fitted regression of the log (`log_regression`) fills in
+the others: as rewards to draw, or as doubly robust targets (Dudik, Langford and Li, "Doubly Robust Policy Evaluation
+and Learning", 2011, eq. 1).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from data import clients, interaction_log, keys, log_regression, text
+from data.errors import UsageError
+
+SIMULATOR, DOUBLY_ROBUST = "simulator", "doubly_robust"
+LOG_COLUMNS = 3  # Action, reward and propensity.
+_MIN_CLIENTS = 5  # With fewer, whole clients are too much to hold out.
+_UNIFORM_TOLERANCE = 0.01  # Relative: a propensity may be written with few digits.
+
+
+@dataclasses.dataclass(frozen=True)
+class Rewards:
+    """What is known of rewards.
+
+    Attributes:
+      regressions: Of the first and of the second half of the training clients, and of all of them.
+      residuals: float64 [training rows], centred: what the regression of the other half misses; of rewards that are all
+        0 or 1 empty, for these are drawn as such.
+      low: Least logged reward of training clients.
+      high: Largest.
+    """
+
+    regressions: tuple[log_regression.Regression, ...]
+    residuals: np.ndarray
+    low: float
+    high: float
+
+    def draw(self, predicted: np.ndarray, seed: int, client: int) -> np.ndarray:
+        """Returns float64 [rows, actions], the rewards of a client's rows: the same whenever they are drawn.
+
+        Args:
+          predicted: float64 [rows, actions], of the client's rows in their order.
+          seed: Seed of all draws.
+          client: The client's position in the log.
+        """
+        generator = keys.generator(seed, keys.Purpose.LOGGED_REWARDS, client)
+        if not len(self.residuals):
+            return (generator.random(predicted.shape) < predicted).astype(np.float64)
+        missed = self.residuals[generator.integers(len(self.residuals), size=predicted.shape)]
+        return np.clip(predicted + missed, self.low, self.high)
+
+
+def split(log: interaction_log.InteractionLog, fraction: float = 0.2) -> tuple[np.ndarray, str]:
+    """Holds out clients, or rows of each where there are fewer than 5 clients; no run's seed changes which.
+
+    Returns:
+      bool [rows], whether a row is held out, and this in words.
+
+    Raises:
+      UsageError: If the log has one client, or none can be held out.
+    """
+    count = len(log.client_ids)
+    if count < 2:
+        raise UsageError(
+            f"The log has one client, {log.client_ids[0]!r}: --client_column must name a column that tells clients "
+            "apart, or deal the rows to N clients by rows:N."
+            if count
+            else "The log has no row."
+        )
+    if count >= _MIN_CLIENTS:
+        number = max(1, round(fraction * count))
+        chosen = keys.generator(0, keys.Purpose.HELD_OUT, 0).permutation(count)[:number]
+        return np.isin(log.clients, chosen), f"{number} of {count} clients"
+    is_held_out = np.zeros(len(log), bool)
+    for client in range(count):
+        rows = np.flatnonzero(log.clients == client)
+        number = min(max(1, round(fraction * len(rows))), len(rows) - 1)
+        chosen = keys.generator(0, keys.Purpose.HELD_OUT, client).choice(len(rows), number, replace=False)
+        is_held_out[rows[chosen]] = True
+    if not is_held_out.any() or len(np.unique(log.clients[~is_held_out])) < 2:
+        raise UsageError("The log has too few rows of too few clients to hold any out.")
+    return is_held_out, f"{fraction:.0%} of each client's rows, because there are fewer than {_MIN_CLIENTS} clients"
+
+
+def halves(num_clients: int) -> np.ndarray:
+    """Returns int64 [clients], 0 or 1: the fold of cross-fitting of each training client."""
+    order = keys.generator(0, keys.Purpose.LOG_FOLDS).permutation(num_clients)
+    fold = np.zeros(num_clients, np.int64)
+    fold[order[num_clients // 2 :]] = 1
+    return fold
+
+
+def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
+    """Returns what the rows of the training clients, at least two, say of rewards.
+
+    The penalty of each regression is chosen among its own clients, on every fourth of them.
+    """
+    fold_of_row = halves(len(log.client_ids))[log.clients]
+
+    def fit(rows: np.ndarray) -> log_regression.Regression:
+        part = log.take(rows)
+        is_tuned = part.clients % 4 == 3
+        return log_regression.fit(
+            _contexts(part), num_features, part.actions, part.rewards, len(log.action_names), is_tuned
+        )
+
+    everyone = np.arange(len(log))
+    regressions = (*(fit(np.flatnonzero(fold_of_row == fold)) for fold in range(2)), fit(everyone))
+    residuals = np.zeros(0)
+    if not np.isin(log.rewards, (0.0, 1.0)).all():
+        residuals = np.empty(len(log))
+        for fold in range(2):
+            rows = np.flatnonzero(fold_of_row == fold)
+            part = log.take(rows)
+            predicted = regressions[1 - fold].predict(_contexts(part))
+            residuals[rows] = part.rewards - predicted[np.arange(len(rows)), part.actions]
+        residuals -= residuals.mean()
+    return Rewards(regressions, residuals, float(log.rewards.min()), float(log.rewards.max()))
+
+
+class LoggedClients(clients.ClientData):
+    """Clients of a log, their contexts as features, of each action a reward as labels."""
+
+    def __init__(
+        self,
+        log: interaction_log.InteractionLog,
+        rewards: Rewards,
+        regression_of: Sequence[int] | np.ndarray,
+        *,
+        feedback: str,
+        keeps_log: bool,
+        seed: int,
+        numbers: Sequence[int],
+        checksum: str,
+    ):
+        """Takes the log's rows of these clients alone.
+
+        Args:
+          log: The rows.
+          rewards: What is known of rewards.
+          regression_of: Of each client, which of the regressions predicts its rewards: none that has seen them.
+          feedback: What labels are: `simulator` for drawn rewards, `doubly_robust` for doubly robust targets.
+          keeps_log: Whether each row's logged action, reward and propensity stand behind its labels.
+          seed: Seed of the draws.
+          numbers: Of each client, its position in the whole log.
+          checksum: Digest of the source.
+        """
+        self.log, self._rewards, self._regression_of = log, rewards, regression_of
+        self._feedback, self._keeps_log, self._seed, self._numbers = feedback, keeps_log, seed, numbers
+        self._bounds = np.searchsorted(log.clients, np.arange(len(log.client_ids) + 1))
+        self._checksum = checksum
+
+    @property
+    def client_ids(self) -> Sequence[str]:
+        return self.log.client_ids
+
+    @property
+    def checksum(self) -> str:
+        return self._checksum
+
+    def load(self, index: int) -> clients.Examples:
+        part, predicted = self.rows(index), self.predicted(index)
+        if self._feedback == SIMULATOR:
+            labels = self._rewards.draw(predicted, self._seed, self._numbers[index])
+        else:
+            labels = doubly_robust(predicted, part.actions, part.rewards, part.propensities)
+        if self._keeps_log:
+            labels = np.column_stack([labels, part.actions, part.rewards, part.propensities])
+        return clients.Examples(_contexts(part), labels.astype(np.float32))
+
+    def rows(self, index: int) -> interaction_log.InteractionLog:
+        """Returns a client's rows of the log."""
+        return self.log.take(np.arange(self._bounds[index], self._bounds[index + 1]))
+
+    def predicted(self, index: int) -> np.ndarray:
+        """Returns float64 [rows, actions], what a regression that has not seen the client predicts of its rows."""
+        return self._rewards.regressions[self._regression_of[index]].predict(_contexts(self.rows(index)))
+
+    def drawn(self, index: int) -> np.ndarray:
+        """Returns float64 [rows, actions], the rewards that are drawn for a client."""
+        return self._rewards.draw(self.predicted(index), self._seed, self._numbers[index])
+
+
+def doubly_robust(
+    predicted: np.ndarray, actions: np.ndarray, rewards: np.ndarray, propensities: np.ndarray
+) -> np.ndarray:
+    """Returns float64 [rows, actions], q(x, a) + 1[a = logged] (r - q(x, a)) / propensity.
+
+    Their mean is that of each action's reward where either part is right.
+
+    Args:
+      predicted: float64 [rows, actions], q.
+      actions: int [rows], the logged ones.
+      rewards: float64 [rows].
+      propensities: float64 [rows].
+    """
+    targets, rows = predicted.copy(), np.arange(len(actions))
+    targets[rows, actions] += (rewards - predicted[rows, actions]) / propensities
+    return targets
+
+
+def check_uniform(log: interaction_log.InteractionLog) -> None:
+    """Refuses a log for replay, unless each action was logged with the same probability.
+
+    Raises:
+      UsageError: If it was not.
+    """
+    share, least, most = 1 / len(log.action_names), log.propensities.min(), log.propensities.max()
+    if max(abs(least - share), abs(most - share)) > _UNIFORM_TOLERANCE * share:
+        raise UsageError(
+            "--learn_from=replay needs a log of uniformly random actions, of propensity "
+            f"1/{len(log.action_names)}, but here they reach from {least:.4g} to {most:.4g}: rows kept where actions "
+            "agree would not be those that the policy would have met. Use --learn_from=simulator, or "
+            "scripts.evaluate_policy."
+        )
+
+
+def _contexts(log: interaction_log.InteractionLog) -> clients.Features:
+    if log.contexts is None:
+        raise ValueError("A log without contexts has no clients to play on.")
+    return log.contexts
+
+
+def num_features(contexts: np.ndarray | text.Bags, names: Sequence[str]) -> int:
+    """Returns how many numbers a context has; of bags, how many words there are."""
+    if isinstance(contexts, text.Bags):
+        return len(names) or int(contexts.ids.max(initial=0)) + 1
+    return int(np.prod(contexts.shape[1:]))

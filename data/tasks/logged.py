@@ -1,0 +1,155 @@
+"""The log of a bandit as a task: rewards are drawn from a regression of it, or its own rows are learned from."""
+
+import pathlib
+import sys
+from typing import Any
+
+import numpy as np
+
+from data import clients, interaction_log, log_table, logged_clients, tasks, text
+from data.errors import UsageError
+from data.tasks import rewards
+from data.tasks.options import TaskOptions
+
+SIMULATOR, REPLAY = "simulator", "replay"
+LEARN_FROM = {
+    SIMULATOR: "rewards that are drawn from a cross-fitted regression of the log, for whatever action is played: "
+    "values are the direct method's, with its bias",
+    REPLAY: "rows where the played action is the logged one, others are passed over; of a log of uniformly random "
+    "actions alone (Li et al. 2011)",
+    "regression": "the log itself, offline: squared error of the logged action's reward",
+    "ips": "the same, each row weighing 1 / propensity",
+    "dr": "offline too: squared error of all actions' doubly robust rewards",
+}
+OFFLINE = ("regression", "ips", "dr")
+_COLUMNS = ("--client_column", "--action_column", "--reward_column", "--propensity_column")
+_HIDDEN = {"linear": (), "mlp": (64,)}
+_IMAGE_AXES = 3
+
+
+def load(options: TaskOptions) -> tasks.Task:
+    """Returns the task of a log; `TaskOptions.learn_from` says what its labels are.
+
+    A fifth of the clients is held out, whatever the seed. With `simulator` labels are drawn rewards; else doubly robust
+    ones, whose mean on held-out clients is an unbiased value of any policy that is not made from these; and except with
+    `dr` the logged action, reward and propensity stand behind them.
+
+    Raises:
+      UsageError: If an option is missing, or the log is not fit for what is learned from it.
+    """
+    log, checksum = _read(options)
+    if log.contexts is None:
+        raise UsageError(f"{options.data_file} has no contexts: a policy needs columns to choose actions by.")
+    if len(log.action_names) < 2:
+        raise UsageError(f"{options.data_file} has one action alone, {log.action_names[0]!r}: a bandit needs two.")
+    if options.learn_from == REPLAY:
+        logged_clients.check_uniform(log)
+    is_held_out, how = logged_clients.split(log)
+    train, held_out = log.take(np.flatnonzero(~is_held_out)), log.take(np.flatnonzero(is_held_out))
+    num_actions, width = len(log.action_names), logged_clients.num_features(log.contexts, log.feature_names)
+    known = logged_clients.learn(train, width)
+    keeps_log = options.learn_from in (REPLAY, "regression", "ips")
+    feedback = logged_clients.SIMULATOR if options.learn_from == SIMULATOR else logged_clients.DOUBLY_ROBUST
+    position = {name: place for place, name in enumerate(log.client_ids)}
+
+    def part(rows: interaction_log.InteractionLog, regression_of: np.ndarray) -> logged_clients.LoggedClients:
+        return logged_clients.LoggedClients(
+            rows,
+            known,
+            regression_of,
+            feedback=feedback,
+            keeps_log=keeps_log,
+            seed=options.partition_seed,
+            numbers=[position[name] for name in rows.client_ids],
+            checksum=checksum,
+        )
+
+    report = {
+        "rows": len(log),
+        "training_rows": len(train),
+        "held_out_rows": len(held_out),
+        "clients": len(log.client_ids),
+        "actions": num_actions,
+        "held_out": how,
+        "content": clients.array_checksum(log.contexts, log.actions, log.rewards, log.propensities, log.clients),
+        "regressions": [{"penalty": each.penalty, "mean_reward": each.base} for each in known.regressions],
+        "log": dict(log.report),
+    }
+    fitted = "the regression of the log, from which rewards are drawn"
+    if options.learn_from != SIMULATOR:
+        fitted = "the regression of the log, a part of the targets"
+    print(
+        f"Log: {len(log):,} rows of {len(log.client_ids):,} clients, {num_actions} actions; held out are {how}.",
+        file=sys.stderr,
+    )
+    matrix = rewards.exact(num_actions)
+    if keeps_log:
+        matrix = np.concatenate([matrix, np.zeros((logged_clients.LOG_COLUMNS, num_actions), np.float32)])
+    return tasks.Task(
+        clients=part(train, 1 - logged_clients.halves(len(train.client_ids))),
+        held_out=part(held_out, np.full(len(held_out.client_ids), 2)),
+        num_actions=num_actions,
+        rewards={"exact": matrix},
+        report=report,
+        private_statistics=(
+            *(("means, deviations and categories of the log's columns",) if options.action_column else ()),
+            *((fitted,) if options.learn_from in (SIMULATOR, "dr") else ()),
+        ),
+        multi_label=True,
+        label_range=_range(known, train, feedback),
+        **_model(options, log.contexts, width, num_actions),
+    )
+
+
+def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
+    """Returns the log of the file, one's own by its columns, and a digest of it."""
+    path = options.data_file
+    if not path:
+        raise UsageError("--task_type=logged needs --data_file: the log, .parquet or .csv.")
+    if not options.action_column:
+        if not pathlib.Path(path).is_file():
+            raise UsageError(f"There is no file {path}: --data_file must name a log.")
+        if not interaction_log.is_own(path):
+            raise UsageError(f"{path} is no run's log: of your own, name the columns by {', '.join(_COLUMNS)}.")
+        return interaction_log.read(path), clients.file_checksum(path)
+    wanted = log_table.Wanted(
+        options.client_column,
+        options.action_column,
+        options.reward_column or "",
+        options.propensity_column or "",
+        feature_columns=options.feature_columns,
+        ignore_columns=options.ignore_columns,
+        category_columns=options.category_columns,
+    )
+    try:
+        log = log_table.read(path, wanted, missing_values=options.missing_values)
+    except UsageError as error:
+        raise UsageError(str(error).replace("--log", "--data_file")) from error
+    return log, clients.file_checksum(path)
+
+
+def _range(known: logged_clients.Rewards, train: interaction_log.InteractionLog, feedback: str) -> tuple[float, float]:
+    """Returns bounds of all labels."""
+    if feedback == logged_clients.SIMULATOR:
+        return known.low, known.high
+    furthest = (known.high - known.low) / float(train.propensities.min())
+    return known.low - furthest, known.high + furthest
+
+
+def _model(options: TaskOptions, contexts: clients.Features, width: int, num_actions: int) -> dict[str, Any]:
+    """Returns the fields of `Task` that say what a context is, and what takes it."""
+    if isinstance(contexts, text.Bags):
+        if options.model:
+            raise UsageError(f"--model={options.model} takes no bags of words: leave it out.")
+        words: dict[str, Any] = {"vocabulary_size": width, "num_outputs": num_actions}
+        return {"feature_spec": text.Bags, "model": "bag_of_words", "model_arguments": words}
+    shape = contexts.shape[1:]
+    spec = (shape, "float32")
+    if len(shape) == _IMAGE_AXES:
+        default = "cnn" if shape == (28, 28, 1) else "linear"
+        return {"feature_spec": spec, **tasks.image_model(options, default, shape, num_actions)}
+    model = options.model or "linear"
+    if model not in _HIDDEN:
+        raise UsageError(f"--model={model} takes images; this log's contexts take {' or '.join(_HIDDEN)}.")
+    arguments: dict[str, Any] = {"num_features": width, "hidden": _HIDDEN[model], "num_outputs": num_actions}
+    return {"feature_spec": spec, "model": "mlp", "model_arguments": arguments}

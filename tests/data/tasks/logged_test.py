@@ -1,0 +1,117 @@
+"""Tests of data.tasks.logged."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from data import interaction_log, logged_clients, text
+from data.errors import UsageError
+from data.tasks import logged
+from data.tasks.options import TaskOptions
+
+COUNT = 400
+
+
+def _log(**changed) -> interaction_log.InteractionLog:
+    draw = np.random.default_rng(0)
+    actions = draw.integers(0, 4, COUNT)
+    columns = {
+        "actions": actions,
+        "rewards": (draw.random(COUNT) < 0.2 + 0.2 * actions) * 1.0,
+        "propensities": np.full(COUNT, 0.25),
+    }
+    contexts = changed.pop("contexts", draw.normal(size=(COUNT, 5)).astype(np.float32))
+    names = [f"c{number}" for number in range(10)]
+    return interaction_log.ordered(
+        names, np.repeat(np.arange(10), 40), contexts, list("abcd"), columns | changed, feature_names=()
+    )
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Opens the task of a log."""
+
+    def write_and_load(log=None, **options):
+        path = tmp_path / "log.parquet"
+        interaction_log.write(_log() if log is None else log, path)
+        return logged.load(dataclasses.replace(TaskOptions("logged", data_file=str(path)), **options))
+
+    return write_and_load
+
+
+def test_labels_of_a_simulator_are_a_reward_of_each_action(load):
+    task = load()
+    examples = task.clients.load(0)
+    assert (len(task.clients), len(task.held_out), task.num_actions) == (8, 2, 4)
+    assert examples.features.shape == (40, 5)
+    assert examples.labels.shape == (40, 4)
+    assert task.rewards["exact"].shape == (4, 4)
+    assert task.reward_range("exact") == (0, 1)
+    assert task.private_statistics == ("the regression of the log, from which rewards are drawn",)
+
+
+@pytest.mark.parametrize("learn_from", ["replay", "regression", "ips"])
+def test_else_they_end_in_what_was_logged_which_pays_nothing(load, learn_from):
+    task = load(learn_from=learn_from)
+    labels = task.clients.load(0).labels
+    assert labels.shape == (40, 7)
+    np.testing.assert_array_equal(labels @ task.rewards["exact"], labels[:, :4])
+    assert task.private_statistics == ()
+
+
+def test_labels_of_dr_are_doubly_robust_rewards(load):
+    task = load(learn_from="dr")
+    part, predicted = task.clients.rows(1), task.clients.predicted(1)
+    expected = logged_clients.doubly_robust(predicted, part.actions, part.rewards, part.propensities)
+    np.testing.assert_allclose(task.clients.load(1).labels, expected, rtol=1e-6)
+    assert task.private_statistics == ("the regression of the log, a part of the targets",)
+
+
+def test_held_out_clients_are_predicted_by_a_regression_of_training_clients_alone(load):
+    task, log = load(), _log()
+    is_held_out = np.isin(log.clients, [log.client_ids.index(name) for name in task.held_out.client_ids])
+    changed = dataclasses.replace(log, rewards=np.where(is_held_out, 1 - log.rewards, log.rewards))
+    np.testing.assert_array_equal(load(changed).held_out.predicted(0), task.held_out.predicted(0))
+
+
+def test_contexts_choose_the_model(load):
+    assert load(model="mlp").model_arguments["hidden"] == (64,)
+    images = load(_log(contexts=np.zeros((COUNT, 28, 28, 1), np.float32)))
+    assert (images.model, images.feature_spec[0]) == ("cnn", (28, 28, 1))
+    words = text.Bags(np.tile(np.int32([0, 6]), COUNT), np.ones(2 * COUNT, np.float32), np.arange(0, 2 * COUNT + 1, 2))
+    task = load(_log(contexts=words))
+    assert task.feature_spec is text.Bags
+    assert task.model_arguments == {"vocabulary_size": 7, "num_outputs": 4}
+
+
+def test_an_unfit_log_is_refused(load):
+    with pytest.raises(UsageError, match="has no contexts"):
+        load(_log(contexts=None))
+    with pytest.raises(UsageError, match="--model=cnn takes images"):
+        load(model="cnn")
+    with pytest.raises(UsageError, match="--learn_from=replay needs a log of uniformly random actions"):
+        load(_log(propensities=np.full(COUNT, 0.5)), learn_from="replay")
+    with pytest.raises(UsageError, match="needs --data_file"):
+        logged.load(TaskOptions("logged"))
+
+
+def test_a_log_of_ones_own_is_read_by_its_columns(tmp_path):
+    lines = [f"u{row % 10},{row % 2},{row % 3 == 0:d},0.5,{row}.5,{'xy'[row % 2]}" for row in range(200)]
+    (tmp_path / "log.csv").write_text("\n".join(["user,arm,click,p,age,site", *lines]))
+    own = TaskOptions(
+        "logged",
+        data_file=str(tmp_path / "log.csv"),
+        client_column="user",
+        action_column="arm",
+        reward_column="click",
+        propensity_column="p",
+        learn_from="replay",
+    )
+    task = logged.load(own)
+    assert (task.num_actions, task.feature_spec) == (2, ((3,), "float32"))
+    assert task.private_statistics == ("means, deviations and categories of the log's columns",)
+    with pytest.raises(UsageError, match="is no run's log: of your own, name the columns by --client_column"):
+        logged.load(dataclasses.replace(own, action_column=None))
+    with pytest.raises(UsageError, match="no column 'armm'"):
+        logged.load(dataclasses.replace(own, action_column="armm"))
