@@ -48,6 +48,7 @@ def test_purposes_keep_their_numbers():
         "BOOTSTRAP": 24,
         "FOLD": 25,
         "LOG_ROWS": 30,
+        "LABORATORY": 40,
         "LOGGED_REWARDS": 50,
         "LOG_FOLDS": 51,
     }
