@@ -253,3 +253,9 @@ def test_the_page_of_results_is_what_the_records_give():
     """After a change of records or claims: ./scripts/python -m scripts.reproduce --page=docs/results.md"""
     path = ROOT / "docs" / "results.md"
     assert path.read_text(encoding="utf-8") == page.made(path.parent / "evidence")
+
+
+def test_the_page_of_theory_is_its_template_with_numbers():
+    template = (ROOT / "scripts" / "theory" / "page.md").read_text()
+    pattern = ".+?".join(map(re.escape, re.split(r"\$\w+", template)))
+    assert re.fullmatch(pattern, (ROOT / "docs" / "theory.md").read_text(), re.DOTALL)
