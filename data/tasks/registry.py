@@ -51,7 +51,9 @@ _LOG = frozenset(
 )
 
 TASKS = {
-    "digits": TaskEntry("data.tasks.digits", "8x8 digits, 60 made clients, 10 actions; needs no file"),
+    "digits": TaskEntry(
+        "data.tasks.digits", "8x8 digits, 60 made clients, 10 actions; needs no file", frozenset({"init_labels"})
+    ),
     "emnist_chars": TaskEntry(
         "data.tasks.emnist",
         "federated EMNIST, 3400 writers, 62 actions, CNN; or LEAF's files in --data_dir",

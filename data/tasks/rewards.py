@@ -3,6 +3,8 @@
 Classes of the character tasks are in EMNIST's order: 0-9, A-Z (10-35), a-z (36-61).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from data.errors import UsageError
@@ -72,3 +74,29 @@ def tag_rewards(
         "init": np.diag(in_initial_training).astype(np.float32),
         "bandits": np.diag(counts[0] / counts).astype(np.float32),
     }
+
+
+def label_rewards(label_counts: Sequence[int], init_labels: int | None) -> dict[str, np.ndarray]:
+    """Returns the rewards of tables and digits before and after the shift.
+
+    The initial training is paid for the most frequent labels only, of equally frequent ones the first; the bandits for
+    all.
+
+    Args:
+      label_counts: Training rows of each label.
+      init_labels: How many labels those are; None for half of them, rounded up.
+
+    Returns:
+      float32 [labels, labels] for each of `init` and `bandits`.
+
+    Raises:
+      UsageError: If there are not as many labels.
+    """
+    num_labels = len(label_counts)
+    count = (num_labels + 1) // 2 if init_labels is None else init_labels
+    if not 1 <= count <= num_labels:
+        raise UsageError(f"--init_labels={count} must lie between 1 and {num_labels}, the number of labels.")
+    frequent = np.argsort(-np.asarray(label_counts), kind="stable")[:count]
+    init = np.zeros((num_labels, num_labels), np.float32)
+    init[frequent, frequent] = 1.0
+    return {"init": init, "bandits": exact(num_labels)}

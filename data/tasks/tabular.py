@@ -1,9 +1,6 @@
 """The user's own table: `tabular`."""
 
 import dataclasses
-from collections.abc import Sequence
-
-import numpy as np
 
 from data import clients, statistics, table_roles, tabular, tasks
 from data.errors import UsageError
@@ -39,7 +36,7 @@ def load(options: TaskOptions) -> tasks.Task:
     num_actions = len(table.action_names)
     phases = {"exact": rewards.exact(num_actions)}
     if table.label_counts:
-        phases |= shifted(table.label_counts, options.init_labels)
+        phases |= rewards.label_rewards(table.label_counts, options.init_labels)
     return tasks.Task(
         clients=table.train,
         held_out=table.held_out,
@@ -62,26 +59,3 @@ def load(options: TaskOptions) -> tasks.Task:
 def _range(rewards_of: clients.ClientData) -> tuple[float, float]:
     each = [rewards_of.load(index).labels for index in range(len(rewards_of))]
     return min(float(one.min()) for one in each if one.size), max(float(one.max()) for one in each if one.size)
-
-
-def shifted(label_counts: Sequence[int], init_labels: int | None) -> dict[str, np.ndarray]:
-    """Returns the rewards before and after the shift.
-
-    The initial training is paid for the most frequent labels only, of equally frequent ones the first; the bandits for
-    all.
-
-    Args:
-      label_counts: Training rows of each label.
-      init_labels: How many labels those are; None for half of them, rounded up.
-
-    Returns:
-      float32 [labels, labels] for each of `init` and `bandits`.
-    """
-    num_labels = len(label_counts)
-    count = (num_labels + 1) // 2 if init_labels is None else init_labels
-    if not 1 <= count <= num_labels:
-        raise UsageError(f"--init_labels={count} must lie between 1 and {num_labels}, the number of labels.")
-    frequent = np.argsort(-np.asarray(label_counts), kind="stable")[:count]
-    init = np.zeros((num_labels, num_labels), np.float32)
-    init[frequent, frequent] = 1.0
-    return {"init": init, "bandits": rewards.exact(num_labels)}

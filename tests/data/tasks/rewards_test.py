@@ -6,7 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from data.tasks import rewards
+from data.tasks import digits, rewards
+from data.tasks.options import TaskOptions
 
 # EMNIST's order of classes.
 CHARACTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
@@ -120,3 +121,14 @@ def test_the_initial_tags_of_fewer_or_by_a_number_of_ones_own(tags, reference_co
 def test_tag_counts_that_are_not_in_order_are_refused(counts):
     with pytest.raises(ValueError, match="at least 1, the highest first"):
         rewards.tag_rewards(np.array(counts))
+
+
+def test_of_equally_frequent_labels_the_first_are_paid_for_initially():
+    init = rewards.label_rewards([5, 7, 5, 5], 2)["init"]
+    np.testing.assert_array_equal(init, np.diag([1, 1, 0, 0]))
+
+
+def test_a_shift_of_digits_pays_for_the_first_half_and_then_for_all():
+    phases = digits.load(TaskOptions("digits")).rewards
+    np.testing.assert_array_equal(phases["init"], np.diag([1, 1, 1, 1, 1, 0, 0, 0, 0, 0]))
+    np.testing.assert_array_equal(phases["bandits"], np.eye(10))

@@ -69,11 +69,6 @@ def test_labels_are_counted_on_training_clients(load):
     np.testing.assert_array_equal(rewards["init"], np.diag([0, 0, 1]))
 
 
-def test_of_equally_frequent_labels_the_first_are_taken():
-    init = tabular.shifted([5, 7, 5, 5], 2)["init"]
-    np.testing.assert_array_equal(init, np.diag([1, 1, 0, 0]))
-
-
 @pytest.mark.parametrize("init_labels", [0, -1, 4])
 def test_more_or_fewer_labels_than_there_are_are_refused(load, init_labels):
     with pytest.raises(UsageError, match=f"--init_labels={init_labels} must lie between 1 and 3"):
