@@ -5,13 +5,14 @@ aggregation in `process` -> the metrics here.
 """
 
 import functools
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from bandits import fairness, inference, losses, metrics, policies, posterior_process, process, shared_process
+from bandits import fairness, inference, losses, metrics, policies, posterior_process, process, replay, shared_process
 from bandits.options import BanditOptions, Phase
 from data import clients, keys, tasks
 from optimization import aggregators, client_work, cohorts, models, server, task_model
@@ -154,6 +155,9 @@ class BanditRounds(runner.Rounds):
             selector = phase.selection.build(clients.sizes(self._clients, phase.population), phase.cohorts.size)
             self._selected = selected.SelectedCohorts(selector, chosen.seed)
         computing = runtime_rounds.at_hand().computing
+        self.replay = None
+        if chosen.logs_interactions and phase.logs:
+            self.replay = replay.Replay(self._definition, phase.deploy_every)
         self._prepare = cohorts.PreparedAhead(self._written_inputs, phase.total_rounds, computing)
         self._has_secret_cohorts = phase.bandit.trains and mechanism.rests_on_cohorts and not self._selected
         held = aggregators.secrets_in_state(phase.aggregation, mechanism) if phase.bandit.trains else []
@@ -175,11 +179,15 @@ class BanditRounds(runner.Rounds):
             drawn, _, learned = self._selected.choose(
                 state.selection, round_num, lambda ids: self._poll(state.server, ids, round_num)
             )
-            inputs = self.inputs(drawn, round_num)
+            visits = self.visits(drawn, round_num)
+            inputs: list = [one.given for one in visits]
         else:
             learned, secret = (), state.cohort_seed
-            inputs = self._prepare(round_num, cohorts.as_integer(secret) if len(secret) else None)
+            visits, inputs = self._prepare(round_num, cohorts.as_integer(secret) if len(secret) else None)
+        start = time.perf_counter()
         server_state, counts = self._process_of(round_num).next(state.server, inputs)
+        if self.replay:
+            self.replay.play(state.server.deployed, visits, round_num, counts, time.perf_counter() - start)
         if self._selected:
             learned = self._selected.observe(learned, drawn, counts.client_losses, counts.client_deviations)
         total, rounds = state.reward_total, state.reward_rounds
@@ -220,24 +228,29 @@ class BanditRounds(runner.Rounds):
           positions: int [clients], in the phase's population.
           round_num: The round.
         """
+        return [one.given for one in self.visits(positions, round_num)]
+
+    def visits(self, positions: np.ndarray, round_num: int) -> list[replay.Visit]:
+        """Reads the clients of a cohort, as `inputs` does, and says whose and which examples each input is."""
         seed, most = self._chosen.seed, self._chosen.max_delay
         period = (round_num - 1) // self._phase.deploy_every
         acts_at = period if self._chosen.keeps_cache else round_num
-        inputs = []
+        visits = []
         for place, position in enumerate(positions):
             client = self._phase.population[position]
-            examples = self._clients.load(client, acts_at if self._chosen.redraws_examples else None)
+            examples, rows = self._clients.drawn(client, acts_at if self._chosen.redraws_examples else None)
             client_keys = process.ClientKeys(
                 cache=keys.tensorflow_key(seed, keys.Purpose.CACHE, acts_at, client),
                 training=keys.tensorflow_key(seed, keys.Purpose.TRAINING, round_num, client),
             )
             lag = keys.generator(seed, keys.Purpose.DELAY, period, client).integers(most + 1) if most else 0
-            if len(rows := self._offered(len(examples.labels), round_num)) < len(examples.labels):
-                examples = examples.take(np.array(rows, np.int64))
+            if len(offered := self._offered(len(rows), round_num)) < len(rows):
+                examples, rows = examples.take(np.array(offered, np.int64)), rows[np.array(offered, np.int64)]
             features = self._task.normalise(examples.features)
-            inputs.append(process.ClientInput(features, examples.labels, client_keys, np.int32(lag), np.int32(place)))
+            given = process.ClientInput(features, examples.labels, client_keys, np.int32(lag), np.int32(place))
+            visits.append(replay.Visit(given, client, rows))
         # The worker takes them in this order: with the small ones last, its cores end together.
-        return sorted(inputs, key=lambda client: len(client.labels), reverse=True)
+        return sorted(visits, key=lambda visit: len(visit.rows), reverse=True)
 
     def _offered(self, count: int, round_num: int) -> range:
         """Returns which of a client's rows, so many, a round offers.
@@ -250,9 +263,10 @@ class BanditRounds(runner.Rounds):
         most = self._chosen.replay_rows
         return range(count)[(round_num - 1) * most : round_num * most]
 
-    def _written_inputs(self, round_num: int, cohort_seed: int | None) -> list[process.ClientInput]:
-        inputs = self.inputs(self.cohort(round_num, cohort_seed), round_num)
-        return runtime_rounds.written_ahead(inputs, self._definition.client_type())
+    def _written_inputs(self, round_num: int, cohort_seed: int | None) -> tuple[list[replay.Visit], list]:
+        visits = self.visits(self.cohort(round_num, cohort_seed), round_num)
+        inputs = [one.given for one in visits]
+        return visits, runtime_rounds.written_ahead(inputs, self._definition.client_type())
 
     def _poll(self, state: process.BanditState, ids: np.ndarray, round_num: int) -> np.ndarray:
         """Returns the losses of the server's model that some clients report."""

@@ -152,6 +152,17 @@ def define(flags: cli.FlagSet) -> None:
         "(Algorithm 1)",
     )
 
+    flags.switch(
+        "log_interactions",
+        None,
+        "write what clients log, which no guarantee of privacy covers, and each period's deployed model (default: no); "
+        "see docs/logs.md",
+    )
+    flags.belong(
+        "log_interactions",
+        bandits_type=[name for name, entry in registry.BANDITS.items() if not entry.supervised],
+    )
+
     flags.group("Rounds and clients")
     flags.integer("total_rounds", None, "rounds of the bandit", low=1)
     flags.integer("clients_per_round", None, "clients in a cohort (default: the task's, at most all clients)", low=1)
@@ -343,6 +354,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         keeps_cache=settings.cache == "persistent",
         max_examples_per_client=settings.max_examples_per_client,
         redraws_examples=bool(settings.redraw_examples),
+        logs_interactions=bool(settings.log_interactions),
         client_batch_size=settings.client_batch_size,
         client_epochs=settings.client_epochs_per_round,
         client_learning_rate=settings.client_learning_rate,

@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 from bandits.options import BanditOptions, Phase
@@ -75,7 +76,14 @@ def _recorded_clients(path: pathlib.Path) -> tuple[str, tuple[tuple[int, int], .
         return "", ()
 
 
-def of_phase(options: TaskOptions, task: tasks.Task, phase: Phase, dimension: int, before: Trained | None) -> Trained:
+def of_phase(
+    options: TaskOptions,
+    task: tasks.Task,
+    phase: Phase,
+    dimension: int,
+    before: Trained | None,
+    apart_from: Sequence[str] = (),
+) -> Trained:
     """Returns what a phase is accounted as, after `phase.total_rounds`.
 
     Args:
@@ -84,13 +92,17 @@ def of_phase(options: TaskOptions, task: tasks.Task, phase: Phase, dimension: in
       phase: The phase.
       dimension: Parameters of the model.
       before: The training behind its initial model; None for none on private clients.
+      apart_from: What else of these clients the run shows without noise, in words.
 
     Raises:
       UsageError: If the flags do not fit the population.
     """
     count = len(phase.population)
     if not phase.bandit.trains:
-        return before or Trained(mechanisms.Mechanism("none", 0.0, population=count, cohort=phase.cohorts.size), 0)
+        if before is None:
+            return Trained(mechanisms.Mechanism("none", 0.0, population=count, cohort=phase.cohorts.size), 0)
+        shown = (*before.mechanism.apart_from, *apart_from)
+        return dataclasses.replace(before, mechanism=dataclasses.replace(before.mechanism, apart_from=shown))
     checksum = population_checksum(options, task)
     apart = before is not None and before.is_apart(checksum, phase.population)
     mechanism = aggregation_flags.mechanism(
@@ -101,7 +113,7 @@ def of_phase(options: TaskOptions, task: tasks.Task, phase: Phase, dimension: in
         before.mechanism if before else None,
         before.rounds if before else 0,
         disjoint=apart,
-        apart_from=task.private_statistics,
+        apart_from=(*task.private_statistics, *apart_from),
         voided=selector_flags.voids(phase.selection),
     )
     own = (phase.population.start, phase.population.stop)

@@ -53,6 +53,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         raise UsageError(f"--scenario=init_shift: --task_type={_TASK} has no reward shift to study.")
     if settings.learn_from == logged.SIMULATOR:
         return settings
+    if settings.log_interactions:
+        raise UsageError(f"--log_interactions: with {flag} clients learn from a log that is there already.")
     if settings.scenario != "scratch":
         raise UsageError(f"--scenario={settings.scenario} trains on every action's reward; {flag} takes scratch alone.")
     if settings.learn_from == logged.REPLAY:

@@ -61,6 +61,7 @@ class BanditOptions:
       keeps_cache: Whether a client acts once a deployment (Algorithm 1) instead of in each round (Algorithm 4).
       max_examples_per_client: Cap on a client's examples; 0 for none.
       redraws_examples: Whether those of a capped client are drawn anew whenever it acts.
+      logs_interactions: Whether what clients log is written, and each period's deployed model.
       client_batch_size: Examples of a mini-batch.
       client_epochs: Passes of a client over its log.
       client_learning_rate: Of the clients' SGD.
@@ -97,6 +98,7 @@ class BanditOptions:
     keeps_cache: bool
     max_examples_per_client: int
     redraws_examples: bool
+    logs_interactions: bool
     client_batch_size: int
     client_epochs: int
     client_learning_rate: float
@@ -143,6 +145,11 @@ class Phase:
     selection: selected.Selection = selected.UNIFORM
     posterior: posterior_options.Posterior | None = None
     spent_rounds: int = 0
+
+    @property
+    def logs(self) -> bool:
+        """Whether its clients learn from a bandit's log: from the reward of the action that was played alone."""
+        return not self.bandit.supervised
 
     def accounted(self, round_num: int) -> int:
         """Returns the rounds whose privacy is spent after some rounds of this phase."""

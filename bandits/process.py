@@ -170,7 +170,7 @@ class BanditProcess:
 
         @tf.autograph.experimental.do_not_convert  # Nothing here needs it, and it takes a second.
         def run(deployed, weights, client: ClientInput) -> _ClientOutput:
-            cache, batches = self._act(deployed, client)
+            cache, batches = self.act(deployed, client)
             # Algorithm 3: train the current model on that log, or, supervised, on every action's reward.
             if train is None:
                 update = client_work.no_training(weights)
@@ -197,7 +197,7 @@ class BanditProcess:
 
         return run
 
-    def _act(self, deployed, client: ClientInput):
+    def act(self, deployed, client: ClientInput):
         """Acts with the deployed model and keeps the log (Algorithm 2); returns it, and what is trained on."""
         rewards = inference.reward_vectors(client.labels, self.reward_matrix)
         if self.feedback == "logged":
@@ -241,7 +241,7 @@ class BanditProcess:
 
         @tff.tensorflow.computation(deployed_type, weights_type, self.client_type())
         def poll(deployed, weights, client):
-            _, batch = self._act(deployed, client)
+            _, batch = self.act(deployed, client)
             value = self.loss(self.model.forward(weights, batch["features"]), batch)
             return supervised.at_position(value, client.position, num_clients)
 

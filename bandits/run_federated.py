@@ -14,7 +14,7 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
-from bandits import constant_actions, flags, guarantees, logged_flags, metrics, registry
+from bandits import constant_actions, flags, guarantees, interactions, logged_flags, metrics, registry
 from bandits.evaluation import simulator
 from bandits.options import BanditOptions, Phase, phases
 from data import tasks
@@ -122,9 +122,12 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             else:
                 folder = run_folder.RunFolder(run.folder.path / _INIT_FOLDER, run.folder.command)
                 frame.open_folder(folder, run.settings, task)
-            trained = guarantees.of_phase(options.task, task, phase, dimension, trained)
+            logs = options.logs_interactions and phase.logs
+            shown = [interactions.IN_WORDS] if logs else []
+            trained = guarantees.of_phase(options.task, task, phase, dimension, trained, shown)
             rounds = experiment.BanditRounds(options, task, phase, trained.mechanism, weights)
-            outcome = frame.play(self, rounds, folder, rounds.length, label=phase.label)
+            loggers = [interactions.logger(task, rounds.replay)] if rounds.replay else []
+            outcome = frame.play(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
             _tell(options, task, phase, trained, folder, rounds, outcome)
             if outcome.signum:
                 return outcome.signum
@@ -166,6 +169,8 @@ def _tell(
         folder.write_json(run_folder.CLIENT_REWARDS_FILE, rounds.client_rewards)
     if outcome.signum is None:
         print(_summary(options, task, phase.label, folder, spent["summary"]))
+    if rounds.replay:
+        print(interactions.told(folder.path, rounds.replay))
     if rounds.secrets:
         held = " and ".join(rounds.secrets)
         print(f"Keep {folder.path}/checkpoints secret: it holds {held}, which protects the clients.")

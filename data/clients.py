@@ -122,15 +122,19 @@ class CappedClients(ClientData):
 
     def load(self, index: int, visit: int | None = None) -> Examples:
         """Returns the examples of the client at this index; with a visit's number, those that it draws there."""
+        return self.drawn(index, visit)[0]
+
+    def drawn(self, index: int, visit: int | None = None) -> tuple[Examples, np.ndarray]:
+        """Returns what `load` does, and int64 [examples], which of all the client's examples these are."""
         examples = self.clients.load(index)
         if not self.max_examples or len(examples.labels) <= self.max_examples:
-            return examples
+            return examples, np.arange(len(examples.labels))
         if visit is None:
             draw = keys.generator(self.seed, keys.Purpose.EXAMPLES, index)
         else:
             draw = keys.generator(self.seed, keys.Purpose.VISIT, visit, index)
-        rows = draw.choice(len(examples.labels), self.max_examples, replace=False)
-        return examples.take(np.sort(rows))
+        rows = np.sort(draw.choice(len(examples.labels), self.max_examples, replace=False))
+        return examples.take(rows), rows
 
 
 def pool(clients: ClientData, max_examples: int, seed: int) -> Examples:

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -199,8 +199,8 @@ def _fixed_lists(rows: np.ndarray, dtype: Any) -> "pa.Array":
     return pa.FixedSizeListArray.from_arrays(values, rows.shape[1])
 
 
-def write(log: InteractionLog, path: str | os.PathLike) -> None:
-    """Writes a log in our own form: `read` gives back an equal one."""
+def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
+    """Writes a log in our own form, to a path or an open file: `read` gives back an equal one."""
     import pyarrow.parquet as pq
 
     pq.write_table(table(log), path, compression="zstd")
@@ -232,7 +232,8 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike]) -> InteractionLo
         if not is_own(one):
             raise UsageError(f"{one} is no log that this program has written: name its columns to read another's.")
         parts.append(pq.read_table(one))
-    described = json.loads(parts[0].schema.metadata[_METADATA])
+    every = [json.loads(part.schema.metadata[_METADATA]) for part in parts]
+    described = every[0]
     if described["format"] != FORMAT:
         raise UsageError(f"{paths[0]} is a log of format {described['format']}, and this version reads {FORMAT} alone.")
     found = pa.concat_tables([part.replace_schema_metadata(None) for part in parts]).unify_dictionaries()
@@ -257,8 +258,16 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike]) -> InteractionLo
         action_names,
         fields,
         feature_names=tuple(described["feature_names"]),
-        report=described["report"],
+        report=_reports([one["report"] for one in every]),
     )
+
+
+def _reports(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the first part's report, its lists with those of all parts."""
+    return {
+        name: [entry for one in every for entry in one.get(name, ())] if isinstance(value, list) else value
+        for name, value in every[0].items()
+    }
 
 
 def sorted_names(names: Sequence[str]) -> list[str]:

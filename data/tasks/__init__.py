@@ -37,6 +37,7 @@ class Task:
         if it came from elsewhere.
       private_statistics: The same in words: no noise hides it.
       public_statistics: Digest of what came from elsewhere instead; empty if nothing did.
+      action_names: What the actions are called; empty for their numbers.
     """
 
     clients: ClientData
@@ -54,6 +55,7 @@ class Task:
     statistics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     private_statistics: tuple[str, ...] = ()
     public_statistics: str = ""
+    action_names: tuple[str, ...] = ()
 
     @property
     def checksum(self) -> str:

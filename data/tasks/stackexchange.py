@@ -40,4 +40,5 @@ def load(options: TaskOptions) -> tasks.Task:
         report=corpus.report,
         **tasks.learned(options, corpus.statistics),
         multi_label=True,
+        action_names=tuple(corpus.tags),
     )

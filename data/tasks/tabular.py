@@ -53,6 +53,7 @@ def load(options: TaskOptions) -> tasks.Task:
         **tasks.learned(options, table.statistics),
         multi_label=not table.label_counts,
         label_range=(0.0, 1.0) if table.label_counts else _range(table.train),
+        action_names=table.action_names,
     )
 
 

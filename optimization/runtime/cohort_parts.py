@@ -70,6 +70,11 @@ class CohortPartsContext(tff.framework.SyncContext):
         """Whether one is left."""
         return bool(self._workers)
 
+    @property
+    def concurrent_clients(self) -> int:
+        """Clients that the workers at the start compute at the same time."""
+        return self._concurrent_calls * self._least_parts
+
     def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
         """Runs a computation."""
         parameter = comp.type_signature.parameter

@@ -107,7 +107,8 @@ class Executor:
             request.argument_ref.CopyFrom(self._send(executor, argument, signature.parameter, sent))
         self._on_call()
         reference = self._stub.create_call(request).value_ref
-        if self._last:
+        # Between two rounds, what a call returns from clients does not displace the state.
+        if self._last and isinstance(signature.result, tff.StructType):
             self._dispose(self._last.executor, [self._last.reference])
             self._last = None
         answer = self._stub.compute(private.calls.ComputeRequest(executor=executor.name, value_ref=reference))

@@ -21,6 +21,7 @@ from optimization.study.metrics import Metric
 
 if TYPE_CHECKING:
     from optimization.study import runner
+    from optimization.study.loggers import MakeLogger
 
 
 class Data(Protocol):
@@ -367,15 +368,22 @@ def play_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> Stopp
 
 
 def play(
-    study: Study, rounds: "runner.Rounds", folder: run_folder.RunFolder, length: Length, *, label: str
+    study: Study,
+    rounds: "runner.Rounds",
+    folder: run_folder.RunFolder,
+    length: Length,
+    *,
+    label: str,
+    loggers: "Sequence[MakeLogger]" = (),
 ) -> "runner.Outcome":
     """Plays, or continues, rounds in a folder, and saves the model there when they are finished.
 
-    Clients whose training diverged are told of.
+    Clients whose training diverged are told of. Of `loggers`, see `runner.run`.
     """
     from optimization.study import results, runner
 
-    outcome = runner.run(rounds, folder, length, study.columns, headline=study.headline, label=label)
+    columns = study.columns
+    outcome = runner.run(rounds, folder, length, columns, headline=study.headline, label=label, loggers=loggers)
     if outcome.signum is None and (weights := rounds.model(outcome.state)):
         folder.save_model(list(weights), list(weights.values()))
     if outcome.round_num:

@@ -37,7 +37,9 @@ _CONFIG = "config.json"
 _KEPT_CHECKPOINTS = 3
 _RESTART = "restart"
 _ASIDE = "before_restart_"
-_SUBFOLDERS = ("checkpoints", "model")
+INTERACTIONS = "interactions"
+DEPLOYED_MODELS = "models"
+_SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS)
 _HAS_CHECKPOINTS = "has_checkpoints"
 _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-accounting", "numpy")
 # Flags that say where and how to run, or where values come from, not what: they may change between a start and its

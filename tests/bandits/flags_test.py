@@ -292,6 +292,7 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
         "dpftrl_restart_rounds",
         "initial_model_path",
         "langevin_deviation",
+        "log_interactions",
         "loss",
         "mean_shift_weights",
         "mf_bands",

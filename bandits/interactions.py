@@ -1,0 +1,293 @@
+"""The log of a run, as `--log_interactions` writes it into the run's folder, and read back.
+
+It is in parts up to each checkpoint; beside it lies the deployed model of each period. Nothing here imports TensorFlow.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bandits import flags as bandit_flags
+from bandits.options import BanditOptions
+from data import clients, interaction_log, log_checks, tasks
+from data.errors import UsageError
+from data.tasks import registry
+from optimization.study import cli, earlier_flags, files, loggers, run_folder
+
+if TYPE_CHECKING:
+    from bandits.replay import Replay
+
+# What no guarantee covers, for `privacy.json`.
+IN_WORDS = "the log of interactions, which shows who took part in which round, what each played and what it earned"
+_PART = re.compile(r"rounds_(\d+)_(\d+)\.parquet")
+_PERIOD = re.compile(r"period_(\d+)\.npz")
+_MOST_ROWS = 1 << 20  # That wait for a checkpoint; more are written before it.
+_DIFFERS = "rounds_that_differ"
+
+
+class LoggedRound(NamedTuple):
+    """What the clients of a round logged; arrays have a row an interaction.
+
+    Attributes:
+      round_num: The round, from 1.
+      period: Its deployment period, from 0.
+      deployed: The model that is deployed in it, by name.
+      clients: int32, positions in the task's clients.
+      models: int32, the period whose deployed model acted.
+      rows: int64, which of all the client's examples was the context.
+      actions: int32.
+      rewards: float32.
+      propensities: float32.
+      agrees: Whether its sums are those that the round returned.
+    """
+
+    round_num: int
+    period: int
+    deployed: Mapping[str, np.ndarray]
+    clients: np.ndarray
+    models: np.ndarray
+    rows: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    propensities: np.ndarray
+    agrees: bool
+
+
+class LogFiles(loggers.Logger):
+    """Writes a run's log in parts, each whole before the checkpoint of its last round."""
+
+    def __init__(self, folder: pathlib.Path, task: tasks.Task, replay: "Replay", last_round: int):
+        """Drops what is there of later rounds: they are played again.
+
+        Args:
+          folder: The run's.
+          task: Its task.
+          replay: Has each round's log.
+          last_round: The round that the run continues from; 0 for a new one.
+
+        Raises:
+          Failure: If the folders cannot be written.
+        """
+        self._task, self._replay = task, replay
+        self._parts, self._models = folder / run_folder.INTERACTIONS, folder / run_folder.DEPLOYED_MODELS
+        self._waiting: list[LoggedRound] = []
+        self._period = -1
+        with files.told(self._parts):
+            for path in (self._parts, self._models):
+                path.mkdir(exist_ok=True)
+            self._parts.chmod(0o700)
+            for part, (first, _) in _found(self._parts, _PART):
+                if first > last_round:
+                    part.unlink()
+            for model, (period,) in _found(self._models, _PERIOD):
+                if period * replay.deploy_every >= last_round:
+                    model.unlink()
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Takes the log of the round that was just played.
+
+        Raises:
+          Failure: If a file cannot be written.
+        """
+        del row
+        logged = self._replay.logged
+        if logged.period != self._period:
+            path = self._models / f"period_{logged.period:06d}.npz"
+            if not path.exists():
+                files.save_arrays(path, logged.deployed)
+            self._period = logged.period
+        self._waiting.append(logged._replace(deployed={}))
+        if sum(len(one.rows) for one in self._waiting) >= _MOST_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what waits as one part.
+
+        Raises:
+          Failure: If it cannot be written.
+        """
+        if not self._waiting:
+            return
+        first, last = self._waiting[0].round_num, self._waiting[-1].round_num
+        with files.whole(self._parts / f"rounds_{first:08d}_{last:08d}.parquet", 0o600) as file:
+            interaction_log.write(_joined(self._waiting, self._task), file)
+        self._waiting = []
+
+    def close(self) -> None:
+        """Ends; what was not flushed belongs to no checkpoint."""
+        self._waiting = []
+
+
+def logger(task: tasks.Task, replay: "Replay") -> loggers.MakeLogger:
+    """Returns what makes the logger of a run; see `loggers.MakeLogger`."""
+
+    def make(folder: run_folder.RunFolder, columns: Sequence[str], last_round: int) -> LogFiles:
+        del columns
+        return LogFiles(folder.path, task, replay, last_round)
+
+    return make
+
+
+def _found(folder: pathlib.Path, pattern: re.Pattern) -> list[tuple[pathlib.Path, tuple[int, ...]]]:
+    """Returns the files of a folder that a pattern names, and the numbers in their names, in their order."""
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    matches = [match for name in names if (match := pattern.fullmatch(name))]
+    return [(folder / match.string, tuple(map(int, match.groups()))) for match in matches]
+
+
+def _joined(logged: Sequence[LoggedRound], task: tasks.Task) -> interaction_log.InteractionLog:
+    """Returns rounds as one log, without contexts: `rows` say which they are."""
+    sizes = [len(one.rows) for one in logged]
+
+    def column(name: str) -> np.ndarray:
+        return np.concatenate([getattr(one, name) for one in logged])
+
+    return interaction_log.ordered(
+        task.clients.client_ids,
+        column("clients"),
+        None,
+        action_names(task),
+        {name: column(name) for name in ("actions", "rewards", "propensities", "models", "rows")}
+        | {name: np.repeat([getattr(one, field) for one in logged], sizes) for name, field in _OF_ROUNDS},
+        report={_DIFFERS: [one.round_num for one in logged if not one.agrees]},
+    )
+
+
+_OF_ROUNDS = (("rounds", "round_num"), ("periods", "period"))
+
+
+def action_names(task: tasks.Task) -> list[str]:
+    """Returns the names of a task's actions; their numbers, where it has no names."""
+    return list(task.action_names) or [str(action) for action in range(task.num_actions)]
+
+
+def told(folder: pathlib.Path, replay: "Replay") -> str:
+    """Returns what a run says of its log: where it is, what it took, and that nothing protects it."""
+    share = f", which took {replay.share:.0%} of a round's time (median)" if replay.share is not None else ""
+    text = (
+        f"Interactions are in {folder / run_folder.INTERACTIONS}{share}. Keep them secret: they show who took part in "
+        "which round, what each client played and what it earned; no guarantee of privacy covers them."
+    )
+    if replay.differing:
+        text += (
+            f"\nWarning: in {replay.differing} rounds the log's sums are not the round's: workers that differ in their "
+            "processors or threads draw a few other actions."
+        )
+    return text
+
+
+@dataclasses.dataclass(frozen=True)
+class LoggedRun:
+    """A run that wrote a log.
+
+    Attributes:
+      folder: Its folder.
+      options: What its flags mean.
+      models: The deployed model's file by period.
+      log: What its clients logged; contexts as its models take them.
+    """
+
+    folder: pathlib.Path
+    options: BanditOptions
+    models: Mapping[int, pathlib.Path]
+    log: interaction_log.InteractionLog
+
+    @functools.cached_property
+    def task(self) -> tasks.Task:
+        """The task that it was played on.
+
+        Raises:
+          UsageError: If its data is not there any more.
+        """
+        return _task(self.folder, self.options)
+
+
+def is_logged(folder: str | os.PathLike) -> bool:
+    """Returns whether a folder is that of a run which wrote a log."""
+    return bool(_found(pathlib.Path(folder) / run_folder.INTERACTIONS, _PART))
+
+
+def read(
+    folder: str | os.PathLike, *, with_contexts: bool = True, each_once: bool = True
+) -> interaction_log.InteractionLog:
+    """Returns the log of a run; see `read_run`."""
+    return read_run(folder, with_contexts=with_contexts, each_once=each_once).log
+
+
+def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once: bool = True) -> LoggedRun:
+    """Reads the log of a run, finished or not: of its rounds up to the last checkpoint.
+
+    Args:
+      folder: The run's folder.
+      with_contexts: Whether to read contexts, of the data that its config names.
+      each_once: Whether an interaction that several rounds trained on counts once: under `--cache=persistent` a client
+        acts once a period, and a selector may draw it twice in a round. Otherwise rows are as the rounds count them.
+
+    Raises:
+      UsageError: If the run wrote no log, or its data is another or not there any more.
+    """
+    path = pathlib.Path(folder)
+    parts = _found(path / run_folder.INTERACTIONS, _PART)
+    if not parts:
+        raise UsageError(f"{path} holds no log of interactions: give --log_interactions to its run.")
+    log = interaction_log.read([part for part, _ in parts])
+    options = _options(path)
+    if each_once:
+        log = _each_once(log, keeps_cache=options.keeps_cache)
+    models = {period: model for model, (period,) in _found(path / run_folder.DEPLOYED_MODELS, _PERIOD)}
+    found = LoggedRun(path, options, models, log)
+    if not with_contexts:
+        return found
+    with_them = dataclasses.replace(log, contexts=_contexts(log, found.task))
+    return dataclasses.replace(found, log=with_them)
+
+
+def check_random(log: interaction_log.InteractionLog, path: str | os.PathLike) -> None:
+    """Refuses the log of a deterministic policy, such as greedy; see `log_checks.check_random`."""
+    log_checks.check_random(log.propensities, str(path))
+
+
+def _each_once(log: interaction_log.InteractionLog, *, keeps_cache: bool) -> interaction_log.InteractionLog:
+    when = log.periods if keeps_cache else log.rounds
+    keys = np.stack([log.clients, np.asarray(when), np.asarray(log.rows)], axis=1)
+    _, first = np.unique(keys, axis=0, return_index=True)
+    repeated = len(log) - len(first)
+    kept = log.take(np.sort(first)) if repeated else log
+    return dataclasses.replace(kept, report={**log.report, "repeated_rows": repeated, "duplicated_rows": 0})
+
+
+def _options(folder: pathlib.Path) -> BanditOptions:
+    try:
+        recorded = json.loads((folder / "config.json").read_text())["flags"]
+        return bandit_flags.options(cli.Settings(earlier_flags.in_todays_words(recorded), frozenset()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{folder / 'config.json'} is not readable as that of a run of run_federated.") from error
+
+
+def _task(folder: pathlib.Path, options: BanditOptions) -> tasks.Task:
+    task = registry.load(options.task)
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        recorded = json.loads((folder / "config.json").read_text())["data_checksum"]
+        if recorded != task.checksum:
+            raise UsageError(f"The data of {folder} is not what it was: its log's contexts cannot be told any more.")
+    return task
+
+
+def _contexts(log: interaction_log.InteractionLog, task: tasks.Task) -> clients.Features:
+    """Returns the contexts of a log's rows, in their order."""
+    place = {name: index for index, name in enumerate(task.clients.client_ids)}
+    bounds = np.searchsorted(log.clients, np.arange(len(log.client_ids) + 1))
+    parts = []
+    for client, name in enumerate(log.client_ids):
+        rows = np.asarray(log.rows)[bounds[client] : bounds[client + 1]]
+        taken = task.clients.load(place[name]).take(rows)
+        parts.append(taken._replace(features=task.normalise(taken.features)))
+    return clients.joined(parts).features

@@ -1,0 +1,187 @@
+"""Whole runs that log interactions: what is written is what the rounds were."""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bandits import interactions, metrics, period_policies, run_federated
+from data import interaction_log
+from data.errors import UsageError
+from data.tasks import registry
+from data.tasks.options import TaskOptions
+from optimization.study import frame
+
+pytestmark = pytest.mark.slow
+
+SMALL = ("--total_rounds=5", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_checkpoint=1")
+
+
+def play(folder: pathlib.Path, *arguments: str) -> pathlib.Path:
+    """Runs in this process, with its worker; returns the run's folder."""
+    argv = ["run_federated", f"--root_output_dir={folder}", "--experiment_name=run", "--log_interactions", *SMALL]
+    study = run_federated.STUDY
+    assert frame.program(study, frame.flag_set(study).parse([*argv, *arguments])) == 0
+    return folder / "run"
+
+
+def check_agrees(run: pathlib.Path) -> interaction_log.InteractionLog:
+    """Asserts that a log's sums are those of the rounds; returns it as the rounds count it."""
+    log = interactions.read(run, with_contexts=False, each_once=False)
+    rows = pd.read_csv(run / "metrics.csv").set_index("round_num")
+    for round_num, row in rows.iterrows():
+        here = log.rounds == round_num
+        assert here.sum() == row[metrics.EXAMPLES]
+        if here.any():
+            # Rewards of 0 and 1: their sums are exact.
+            assert log.rewards[here].sum() == pytest.approx(row[metrics.ROUND_REWARD] * here.sum(), abs=1e-9)
+            # A sum in single precision.
+            assert log.propensities[here].mean() == pytest.approx(row[metrics.ROUND_PROBABILITY], rel=1e-5)
+    assert log.report["rounds_that_differ"] == []
+    return log
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return play(tmp_path_factory.mktemp("finished"))
+
+
+def _parts(run: pathlib.Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((run / "interactions").iterdir())}
+
+
+def _assert_same(one: interaction_log.InteractionLog, other: interaction_log.InteractionLog):
+    assert one.client_ids == other.client_ids
+    for name in ("clients", "actions", "rewards", "propensities", "rounds", "periods", "models", "rows"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_sums_of_the_log_are_those_of_the_rounds(finished):
+    log = check_agrees(finished)
+    assert log.action_names == tuple(map(str, range(10)))
+    assert log.periods.tolist() == ((log.rounds - 1) // 2).tolist()
+    np.testing.assert_array_equal(log.models, log.periods)
+
+
+def test_contexts_labels_and_rewards_are_those_of_the_clients_examples(finished):
+    log, task = interactions.read(finished), registry.load(TaskOptions("digits"))
+    examples = [task.clients.load(task.clients.client_ids.index(name)) for name in log.client_ids]
+    labels = np.array([examples[client].labels[row] for client, row in zip(log.clients, log.rows, strict=True)])
+    np.testing.assert_array_equal(log.rewards, log.actions == labels)
+    features = [examples[client].features[row] for client, row in zip(log.clients, log.rows, strict=True)]
+    np.testing.assert_array_equal(log.contexts, task.normalise(np.stack(features)))
+
+
+def test_equal_runs_write_equal_files(finished, tmp_path):
+    assert _parts(play(tmp_path)) == _parts(finished)
+
+
+def test_a_run_that_was_killed_writes_no_row_twice(finished, tmp_path):
+    """Parts and models of rounds after the last checkpoint are there, as after a kill before a checkpoint."""
+    run = shutil.copytree(finished, tmp_path / "run")
+    for round_num in (4, 5):
+        (run / "checkpoints" / f"round_{round_num:08d}.npz").unlink()
+    torn = run / "interactions" / "rounds_00000005_00000005.parquet"
+    torn.write_bytes(torn.read_bytes()[:100])
+    play(tmp_path)
+    assert _parts(run) == _parts(finished)
+    for path in (finished / "models").iterdir():
+        assert (run / "models" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_longer_run_and_other_checkpoints_give_the_same_log(finished, tmp_path):
+    play(tmp_path, "--total_rounds=3", "--rounds_per_checkpoint=0")
+    run = play(tmp_path, "--rounds_per_checkpoint=0")
+    assert list(_parts(run)) == ["rounds_00000001_00000003.parquet", "rounds_00000004_00000005.parquet"]
+    _assert_same(interactions.read(run), interactions.read(finished))
+
+
+def test_without_the_flag_nothing_is_written_and_nothing_else_changes(finished, tmp_path):
+    run = play(tmp_path, "--nolog_interactions")
+    assert not (run / "interactions").exists()
+    assert not (run / "models").exists()
+    drop = {"columns": "seconds"}
+    pd.testing.assert_frame_equal(
+        pd.read_csv(run / "metrics.csv").drop(**drop), pd.read_csv(finished / "metrics.csv").drop(**drop)
+    )
+    with pytest.raises(UsageError, match="holds no log of interactions: give --log_interactions"):
+        interactions.read(run)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--bandits_type=epsilon_greedy", "--ties=random"),
+        ("--bandits_type=falcon", "--max_examples_per_client=5", "--redraw_examples"),
+        ("--bandits_type=falcon", "--max_examples_per_client=5", "--noredraw_examples"),
+        ("--bandits_deploy_delay=2",),
+        ("--cohort_sampling=poisson", "--clients_per_round=2"),
+        ("--client_selection=pow_d",),
+        ("--scenario=init", "--init_rounds=2", "--init_clients=5"),
+        ("--bandits_type=init", "--scenario=init", "--init_rounds=2", "--init_clients=5"),
+        ("--model_aggregation=fedkp",),
+        ("--task_type=synthetic", "--bandits_type=uniform"),
+    ],
+)
+def test_logs_agree_with_rounds_of_every_kind(tmp_path, arguments):
+    run = play(tmp_path, *arguments)
+    check_agrees(run)
+    assert not (run / "init" / "interactions").exists()
+    found = interactions.read_run(run)
+    target = period_policies.probabilities(found)
+    played = target[np.arange(len(found.log)), found.log.actions]
+    np.testing.assert_allclose(played, found.log.propensities, rtol=2e-4)
+
+
+def test_each_period_has_its_models_mean_reward(finished):
+    """The run's own policy has weights of 1: the estimate is the mean reward."""
+    found = interactions.read_run(finished)
+    log, rows = found.log, pd.read_csv(finished / "metrics.csv").set_index("round_num")
+    target = period_policies.probabilities(found)
+    np.testing.assert_allclose(target.sum(axis=1), 1, atol=1e-6)
+    weights = target[np.arange(len(log)), log.actions] / log.propensities
+    for period, rounds in ((0, [1, 2]), (1, [3, 4]), (2, [5])):
+        here = log.periods == period
+        of_rounds = rows.loc[rounds]
+        mean = np.average(of_rounds[metrics.ROUND_REWARD], weights=of_rounds[metrics.EXAMPLES])
+        assert (weights * log.rewards)[here].sum() / weights[here].sum() == pytest.approx(mean, abs=1e-6)
+        assert (weights * log.rewards)[here].mean() == pytest.approx(mean, abs=1e-6)
+
+
+def test_a_kept_cache_is_an_interaction_once_a_period(tmp_path):
+    run = play(tmp_path, "--cache=persistent", "--population_client_selection=0-5")
+    every = check_agrees(run)
+    once = interactions.read(run)
+    keys = list(zip(every.clients, every.periods, every.rows, strict=True))
+    assert len(once) == len(set(keys)) < len(keys)
+    assert once.report["repeated_rows"] == len(every) - len(once)
+
+
+def test_lagging_clients_act_with_earlier_models(tmp_path):
+    log = interactions.read(play(tmp_path, "--bandits_deploy_delay=1", "--bandits_deploy_freq=1"))
+    assert set((log.periods - log.models).tolist()) == {0, 1}
+    assert (log.models[log.periods == 0] == 0).all()
+
+
+def test_a_private_run_says_that_its_log_is_not_protected(tmp_path, capfd):
+    run = play(tmp_path, "--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=1")
+    privacy = json.loads((run / "privacy.json").read_text())
+    assert interactions.IN_WORDS in privacy["mechanism"]["apart_from"]
+    assert any(interactions.IN_WORDS in words for words in privacy["epsilon_assumes"])
+    assert interactions.IN_WORDS in privacy["summary"]
+    output = capfd.readouterr().out
+    assert "Keep them secret" in output
+    assert "of a round's time (median)" in output
+    assert (run / "interactions").stat().st_mode & 0o077 == 0
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (run / "interactions").iterdir())
+
+
+def test_a_greedy_log_is_written_and_refused_for_estimation(tmp_path):
+    run = play(tmp_path, "--bandits_type=greedy", "--ties=first")
+    log = check_agrees(run)
+    assert (log.propensities == 1).all()
+    with pytest.raises(UsageError, match="its policy is deterministic"):
+        interactions.check_random(log, run)
