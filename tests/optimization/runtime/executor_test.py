@@ -203,11 +203,13 @@ def test_a_returned_state_cannot_be_changed(play):
         state[0][0] = 3
 
 
-def test_a_result_stays_until_the_next_call_if_it_can_come_back(play, worker):
-    play_round(play, VALUE)
+def test_a_result_stays_until_another_that_can_come_back(play, worker):
+    state, _ = play_round(play, VALUE)
     assert "create_call 1" not in disposed(worker)
     play(only_a_sum, [1, 2], answer=np.int32(5))
-    assert [name for name in disposed(worker) if name.startswith("create_call")] == ["create_call 1", "create_call 2"]
+    assert [name for name in disposed(worker) if name.startswith("create_call")] == ["create_call 2"]
+    play_round(play, state)
+    assert [name for name in disposed(worker) if name.startswith("create_call")] == ["create_call 2", "create_call 1"]
 
 
 def test_a_state_of_another_cohort_size_is_sent_and_its_executor_keeps_nothing(play, worker):
