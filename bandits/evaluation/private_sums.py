@@ -65,7 +65,7 @@ class Query:
     @functools.cached_property
     def _columns(self) -> list[_Column]:
         weight = self.bounds.largest_weight
-        numerators = dict.fromkeys(map(_numerator, self.estimators))
+        numerators = dict.fromkeys(map(_shared_column, self.estimators))
         found = [_Column(-1, None, 1.0)]
         for candidate in range(len(self.candidates)):
             found.append(_Column(candidate, None, weight))
@@ -111,7 +111,7 @@ class Query:
         """Returns which columns an estimator divides."""
         keys = [(column.candidate, column.estimator) for column in self._columns]
         denominator = 0 if estimator.denominator == "rows" else keys.index((candidate, None))
-        return totals.Ratio(keys.index((candidate, _numerator(estimator))), denominator)
+        return totals.Ratio(keys.index((candidate, _shared_column(estimator))), denominator)
 
     def weights(self, candidate: int) -> int:
         """Returns the number of a candidate's sum of weights."""
@@ -163,7 +163,7 @@ def _with_products(single: Any, pairs: Sequence[tuple[int, int]], backend: Any) 
     return np.concatenate(parts, axis=1) if backend is np else backend.concat(parts, axis=1)
 
 
-def _numerator(estimator: Estimator) -> Estimator:
+def _shared_column(estimator: Estimator) -> Estimator:
     """Returns the estimator with the same numerator that stands for it."""
     return estimators_lib.Ips() if isinstance(estimator, estimators_lib.Ips) else estimator
 

@@ -15,6 +15,7 @@ import tensorflow_privacy as tfp
 from optimization.privacy import sensitivities
 from optimization.runtime import private
 
+_State = collections.namedtuple("_State", ["l2_norm_clip", "stddev"])
 _SeededState = collections.namedtuple("_SeededState", ["l2_norm_clip", "stddev", "draws"])
 
 
@@ -35,7 +36,7 @@ class DoubleGaussianSum(tfp.GaussianSumQuery):
     """The same in float64, for sums of statistics whose products cancel each other; noise of TensorFlow's generator."""
 
     def make_global_state(self, l2_norm_clip, stddev):
-        return self._GlobalState(tf.constant(l2_norm_clip, tf.float64), tf.constant(stddev, tf.float64))
+        return _State(tf.constant(l2_norm_clip, tf.float64), tf.constant(stddev, tf.float64))
 
     def get_noised_result(self, sample_state, global_state):
         noised = [

@@ -13,7 +13,7 @@ _HETEROGENEITIES = (0.0, 0.5, 1.0)
 
 def few_clients(scale: Scale) -> Found:
     """Measures regret after n samples of m clients, n / m each: of so many clients alike, and ever less alike."""
-    generator, runs, samples = scale.generator(30), scale.runs(50), 4000
+    generator, runs, samples = scale.draws_of(30), scale.runs(50), 4000
     base = worlds.spread_gaps(40, 5, 0.4)
     rows = []
     for clients in (None, 400, 100, 20, 4, 1):
@@ -38,7 +38,7 @@ def few_clients(scale: Scale) -> Found:
 
 def local_steps(scale: Scale) -> Found:
     """Measures epsilon_fed-opt of federated averaging against local steps and heterogeneity."""
-    generator, runs, rate, clients, samples = scale.generator(31), scale.runs(5), 0.1, 10, 60
+    generator, runs, rate, clients, samples = scale.draws_of(31), scale.runs(5), 0.1, 10, 60
     fan = worlds.fan(3)
     words, played = {}, []
     for heterogeneity in _HETEROGENEITIES:
@@ -65,7 +65,7 @@ def local_steps(scale: Scale) -> Found:
 
 def own_training(scale: Scale) -> Found:
     """Measures our own training, with mini-batches, as the oracle: what it leaves, and the greedy part's regret."""
-    generator, clients, samples = scale.generator(32), 10, 60
+    generator, clients, samples = scale.draws_of(32), 10, 60
     fan, rows, stops = worlds.fan(3), [], (5,) if scale.quick else (5, 10, 20, 40)
     fit = federated.Trained(stops, client_work.LocalSgd(0.1, 16, epochs=1)).build(3, 3)
     for name, heterogeneity in (("alike", 0.0), ("disjoint supports", 1.0)):

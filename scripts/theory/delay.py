@@ -16,7 +16,7 @@ def _world() -> worlds.FiniteWorld:
 
 def bounds_and_regret(scale: Scale) -> Found:
     """Sets (9) and (10), divided by n I, beside the regret of deploying every n samples and after each."""
-    generator, samples, runs = scale.generator(20), 1000, scale.runs(2)
+    generator, samples, runs = scale.draws_of(20), 1000, scale.runs(2)
     world, first = _world(), _world().candidates[:, 0]
     played = simulation.play(
         world,
@@ -50,7 +50,7 @@ def bounds_and_regret(scale: Scale) -> Found:
 
 def half_as_often(scale: Scale) -> Found:
     """Measures the regret of as many samples in ever fewer periods."""
-    generator, total, runs = scale.generator(21), 64_000, scale.runs(10)
+    generator, total, runs = scale.draws_of(21), 64_000, scale.runs(10)
     world, first = _world(), _world().candidates[:, 0]
     rows, places, limits = [], [], []
     means: list[float] = []

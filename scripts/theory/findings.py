@@ -30,7 +30,7 @@ class Scale:
         """Returns the runs of all seeds, of so many a seed when all is played."""
         return SEEDS * max(1, a_seed // 10 if self.quick else a_seed)
 
-    def generator(self, experiment: int) -> np.random.Generator:
+    def draws_of(self, experiment: int) -> np.random.Generator:
         """Returns the generator of an experiment, by its number."""
         return keys.generator(self.seed, keys.Purpose.LABORATORY, experiment)
 

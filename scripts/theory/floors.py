@@ -48,7 +48,7 @@ def _last(
 
 def schedules_end_it(scale: Scale) -> Found:
     """Measures the whole regret of constant and falling epsilons, and of FALCON, at their worst gaps."""
-    generator, runs = scale.generator(10), scale.runs(100)
+    generator, runs = scale.draws_of(10), scale.runs(100)
     totals = np.array([2**power for power in range(12, 24, 2)])
     measured: dict[str, list[np.ndarray]] = {"epsilon = 0.1": [], "epsilon = (K ln(.)/(nI))^(1/3)": [], "FALCON": []}
     for total in totals:
@@ -82,7 +82,7 @@ def schedules_end_it(scale: Scale) -> Found:
 
 def constant_parameters(scale: Scale) -> Found:
     """Measures what constant parameters lose once all is learnt, beside what they must."""
-    generator, runs = scale.generator(11), scale.runs(20)
+    generator, runs = scale.draws_of(11), scale.runs(20)
     rows = []
     for actions in (10, 50):
         rewards = np.eye(actions)[:1] * 0.9 + 0.05  # As in classification: one action is right.
@@ -108,7 +108,7 @@ def constant_parameters(scale: Scale) -> Found:
 
 def inexact_oracle(scale: Scale) -> Found:
     """Measures the greedy part's floor under an oracle that stops early, beside its bounds."""
-    generator, runs, samples, periods = scale.generator(12), scale.runs(4), 1_000_000, 6
+    generator, runs, samples, periods = scale.draws_of(12), scale.runs(4), 1_000_000, 6
     actions, epsilon = 4, 0.1
     rows, curves = [], []
     errors = [10.0**power for power in (-5, -4.5, -4, -3.5, -3)]
@@ -159,7 +159,7 @@ def inexact_oracle(scale: Scale) -> Found:
 
 def regret_of_parts(scale: Scale) -> Found:
     """Checks that the whole regret is (1 - epsilon) of the greedy part's and epsilon E[max f* - mean f*]."""
-    generator, epsilon = scale.generator(13), 0.1
+    generator, epsilon = scale.draws_of(13), 0.1
     world = worlds.spread_gaps(8, _ACTIONS, 0.4)
     predicted = generator.random((100, *world.rewards.shape))
     whole = regret.of_policy(world, regret.probabilities(policies.EpsilonGreedy(epsilon), predicted))

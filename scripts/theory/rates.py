@@ -12,7 +12,7 @@ _EDGE = 0.5  # The gap at the edge of what samples can tell, in units of sqrt(K 
 
 def exact_property(scale: Scale) -> Found:
     """Looks for a model and a log that violate the inequality behind eq. 8; and shows its middle term with noisy r."""
-    generator = scale.generator(1)
+    generator = scale.draws_of(1)
     tried = violated = 0
     closest = 0.0
     for _ in range(100 if scale.quick else 500):
@@ -87,7 +87,7 @@ _VARIED = {"n, samples of a period": 2, "I, periods": 3, "K, actions": 0, "epsil
 
 def shrinking_gaps(scale: Scale) -> Found:
     """Measures the greedy part's regret where the gap is always at the edge of what the samples can tell."""
-    generator, runs = scale.generator(2), SEEDS * 400
+    generator, runs = scale.draws_of(2), SEEDS * 400
     measured = {name: [_edge_of_knowledge(*one, runs, generator) for one in grid] for name, grid in _GRIDS.items()}
     constant = max(
         bounds.measured_constant(errors, bounds.complexity(world.log_class_size, DELTA, periods), n * periods, DELTA)
@@ -133,7 +133,7 @@ def shrinking_gaps(scale: Scale) -> Found:
 
 def other_gaps(scale: Scale) -> Found:
     """Measures regret where gaps do not shrink with n: linear rewards, and finite classes with a hard gap."""
-    generator, periods = scale.generator(3), [4, 8, 16, 32, 64]
+    generator, periods = scale.draws_of(3), [4, 8, 16, 32, 64]
     samples = 500
     linear = simulation.play_linear(
         worlds.fan(3), 0.5, samples, periods[-1], periods, scale.runs(3), generator, evaluated=8000
@@ -179,7 +179,7 @@ def other_gaps(scale: Scale) -> Found:
 
 def bounds_beside(scale: Scale) -> Found:
     """Sets (7) and (8) beside what is measured after each of many periods."""
-    generator, epsilon, samples, periods = scale.generator(4), 0.2, 1000, 64
+    generator, epsilon, samples, periods = scale.draws_of(4), 0.2, 1000, 64
     world = worlds.spread_gaps(10, 5, 0.4)
     played = simulation.play(
         world,
