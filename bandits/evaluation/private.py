@@ -200,7 +200,7 @@ def check_models(estimators: Sequence[Estimator], models: Sequence[ledger.Spent]
     if needing and not models:
         raise UsageError(
             f"--private: the model of {', '.join(needing)} is fitted on the same clients, and so is a release of its "
-            "own: train it with differential privacy, or take --estimators=ips,snips."
+            "own: train it with differential privacy (--model_noise_multiplier), or take --estimators=ips,snips."
         )
     for model in models:
         if reason := model.mechanism.reason:

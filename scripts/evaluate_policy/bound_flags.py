@@ -82,7 +82,12 @@ def define(flags: cli.FlagSet) -> None:
         low=1,
     )
     flags.path("privacy_ledger", None, f"file that remembers all looks at these clients (default: LOG{_LEDGER_SUFFIX})")
-    flags.belong(*_BUDGET, "clip_norm", "privacy_ledger", private=True)
+    flags.switch(
+        "policy_is_public",
+        False,
+        "no client that the run of --policy was trained on needs protection: count nothing for its model",
+    )
+    flags.belong(*_BUDGET, "clip_norm", "privacy_ledger", "policy_is_public", private=True)
     flags.belong("looks", target_epsilon=True)
 
 
@@ -137,6 +142,7 @@ def private_values(
     client_ids: Sequence[str],
     seed: int,
     models: Sequence[ledger.Spent] = (),
+    trained: Sequence[ledger.Spent] = (),
 ) -> tuple[list[private.Value], dict[str, Any]]:
     """Pays for a look, makes the release by NumPy, and returns the values and what is guaranteed.
 
@@ -148,12 +154,13 @@ def private_values(
       estimators: Fixed beforehand, with their parameters.
       client_ids: The client's name for each number in `Terms.clients`.
       seed: Seed of the choice among more rows than a client may have.
-      models: What was fitted on these clients; see `private.fitted`.
+      models: What was fitted on these clients once, for all looks.
+      trained: What was fitted for this look, and will be anew for each; see `private.fitted`.
 
     Raises:
       UsageError: If the log does not keep its bounds, a model has no guarantee, or the budget is spent.
     """
-    private.check_models(estimators, models)
+    private.check_models(estimators, [*models, *trained])
     query = private_sums.Query(tuple(candidates), tuple(estimators), chosen.bounds, chosen.clip_norm)
     bounded = [bounds_lib.apply(terms, chosen.bounds, client_ids, seed)[0] for terms in candidates.values()]
     vectors = private_sums.of_clients(bounded, query)
@@ -168,8 +175,9 @@ def private_values(
     except ValueError as error:
         raise UsageError(f"--clients_per_look={chosen.clients_per_look}: {error}") from error
     if chosen.target_epsilon is not None:
-        own = private.calibrated(own, chosen.looks, chosen.target_epsilon, models)
-    paid = private.pay(chosen.ledger, own, models, target_epsilon=chosen.target_epsilon)
+        of_looks = [*models, *list(trained) * chosen.looks]
+        own = private.calibrated(own, chosen.looks, chosen.target_epsilon, of_looks)
+    paid = private.pay(chosen.ledger, own, [*models, *trained], target_epsilon=chosen.target_epsilon)
     values = private.values(private.release(vectors, query, own), query, own)
     return values, paid.report() | {"noise_multiplier": own.noise_multiplier, "clip_norm": query.norm}
 

@@ -1,31 +1,39 @@
 """Evaluates a policy on a log that another one wrote: `python -m scripts.evaluate_policy --log=FILE --policy=...`."""
 
 import pathlib
-import sys
 
 import numpy as np
 
-from bandits import registry
+from bandits import interactions, registry
 from bandits.evaluation import bootstrap, target_policies, terms, totals
-from data import interaction_log, log_checks, log_table
+from data import interaction_log, log_checks, log_table, table_file
 from data.errors import UsageError
 from optimization.study import cli, files
-from scripts.evaluate_policy import estimates, output, run_policy
+from scripts.evaluate_policy import (
+    anytime,
+    bound_flags,
+    estimates,
+    output,
+    private_evaluation,
+    reward_model,
+    run_policy,
+)
 
 _USAGE = """
 Says what a policy would have earned on a log of another one, with intervals over clients.
 
   evaluate_policy --log=log.csv --client_column=user --action_column=item --reward_column=click \\
       --propensity_column=p --policy=uniform
-  evaluate_policy --log=interactions.parquet --policy=run:runs/mine --bandits_type=greedy
+  evaluate_policy --log=runs/mine --policy=run:runs/mine --bandits_type=greedy
 
-A log that run_federated wrote needs no column.
+A log that run_federated wrote (--log_interactions), of a run's folder or one file, needs no column.
 """
 _COLUMNS = {
     "client_column": "whose row it is; of several, separated by commas, each combination is a client",
     "action_column": "the action that was played",
     "reward_column": "what it earned",
     "propensity_column": "the probability with which it was played there, in (0, 1]",
+    "round_column": "the round, a whole number, which --anytime looks after",
     "position_column": "a feature that is a category, such as the place on a page",
     "feature_columns": "features, separated by commas (default: all other columns)",
     "category_columns": "features that are categories though their values are numbers",
@@ -34,14 +42,14 @@ _COLUMNS = {
     "missing_values": "texts, separated by commas, that mean a missing value, besides NA, nan, null ...",
 }
 _NEEDED = ("client_column", "action_column", "reward_column", "propensity_column")
-_FIXED = {"clip": "clipped_ips", "tau": "switch_dr", "shrinkage": "dros"}
+_NEEDING = frozenset(("dm", "dr", "switch_dr", "dros"))  # Estimators that read a reward model.
 
 
 def define() -> cli.FlagSet:
     """Returns the flags of `evaluate_policy`."""
     flags = cli.FlagSet(_USAGE)
     flags.group("Log")
-    flags.path("log", None, "the log: a CSV or Parquet table, or what run_federated wrote")
+    flags.path("log", None, "the log: a CSV or Parquet table, or the folder of a run, or what it wrote")
     for name, help_text in _COLUMNS.items():
         flags.text(name, None, help_text)
     flags.group("Policy")
@@ -50,15 +58,14 @@ def define() -> cli.FlagSet:
     flags.parameters(
         "bandits_", "bandits_type", {name: dict(one.parameters) for name, one in registry.POLICIES.items()}
     )
-    flags.group("Reward model of DM, DR, SWITCH-DR and DRos")
-    flags.switch("model", True, "train one; without it, only weighted estimators are told")
-    flags.integer("model_rounds", 100, "rounds of each of the two folds' federated training", low=1)
-    flags.integer("model_clients_per_round", 50, "clients of a round", low=1)
-    flags.integer("model_epochs", 1, "passes of a client over its rows in a round", low=1)
-    flags.integer("model_batch_size", 32, "rows of a mini-batch", low=1)
-    flags.number("model_client_learning_rate", 0.1, "of the clients' SGD", above=True)
-    flags.number("model_server_learning_rate", 0.02, "of the server's Adam", above=True)
+    reward_model.define(flags)
     flags.group("Estimation")
+    flags.text(
+        "estimators",
+        None,
+        f"which, separated by commas, of {', '.join(estimates.LABELS)} (default: all; with --private, ips and snips, "
+        "and dr with --model_noise_multiplier)",
+    )
     flags.number("clip", None, "largest weight of clipped IPS (default: SLOPE chooses)")
     flags.number("tau", None, "largest weight at which SWITCH-DR corrects (default: SLOPE chooses)")
     flags.number("shrinkage", None, "lambda of DRos (default: SLOPE chooses)")
@@ -70,6 +77,9 @@ def define() -> cli.FlagSet:
         {"numpy": "here, quickly", "tff": "by TensorFlow Federated, at clients of which sums alone travel; the same"},
         "what computes the sums over clients",
     )
+    bound_flags.define(flags)
+    flags.belong("draws", "sums", private=False)
+    flags.belong("model_noise_multiplier", private=True)
     flags.group("Output")
     flags.path("output_dir", "evaluation", "folder for estimates.csv, evaluation.json and evaluation.html")
     return flags
@@ -78,18 +88,40 @@ def define() -> cli.FlagSet:
 def program(settings: cli.Settings) -> None:
     """Evaluates the policy that the flags name."""
     target, settings = _checked(settings)
+    private = private_evaluation.plan(settings, target)
+    reads_model = private.needs_model if private else _reads_model(settings, target)
     of_run = run_policy.options(target.name) if target.kind == "run" else None
-    log = _log(settings, target)
+    is_runs = _is_runs(settings)
+    anytime.check(settings, is_runs)
+    log = _log(settings, target, is_runs=is_runs, with_contexts=reads_model or target.kind == "run")
     if of_run:
         exploration = run_policy.exploration(settings, of_run)
         probabilities = run_policy.probabilities(log, target.name, of_run, exploration)
     else:
         probabilities = target_policies.probabilities(target, log)
-    has_model = settings.model and probabilities.ndim == 2
-    predictions = _predictions(settings, log) if has_model else None
-    rows = terms.of_rows(log.clients, log.actions, log.rewards, log.propensities, probabilities, predictions)
+    policy = str(target) + (f" with {settings.bandits_type}" if settings.bandits_type else "")
+    if private:
+        private_evaluation.evaluate(settings, private, policy, log, probabilities)
+    else:
+        _evaluate(settings, policy, log, probabilities, has_model=reads_model, is_runs=is_runs)
 
-    candidates = estimates.paths(has_model, {name: settings[flag] for flag, name in _FIXED.items()})
+
+def _evaluate(
+    settings: cli.Settings,
+    policy: str,
+    log: interaction_log.InteractionLog,
+    probabilities: np.ndarray,
+    *,
+    has_model: bool,
+    is_runs: bool,
+) -> None:
+    """Tells all there is to tell, with nothing held back."""
+    predictions = reward_model.predictions(settings, log) if has_model else None
+    rows = terms.of_rows(log.clients, log.actions, log.rewards, log.propensities, probabilities, predictions)
+    sequence, of_sequence = anytime.sequence(settings, log, rows, is_runs=is_runs) if settings.anytime else (None, ())
+    candidates = estimates.paths(has_model, {name: settings[flag] for flag, name in estimates.FIXED.items()})
+    if (asked := estimates.names(settings.estimators)) is not None:
+        candidates = {name: path for name, path in candidates.items() if name in asked}
     layout = estimates.layout(candidates)
     sums, drawn = _sums(settings, log, rows, layout)
     found = estimates.estimates(sums, layout, candidates, drawn)
@@ -99,7 +131,7 @@ def program(settings: cli.Settings) -> None:
     overlap = totals.overlap(sums)
     told = output.Evaluation(
         log=cli.shown_path(settings.log),
-        policy=str(target) + (f" with {settings.bandits_type}" if settings.bandits_type else ""),
+        policy=policy,
         rows=len(log),
         clients=sums.clients,
         actions=len(log.action_names),
@@ -110,20 +142,33 @@ def program(settings: cli.Settings) -> None:
         findings=findings,
         has_model=has_model,
         draws=settings.draws,
+        anytime=sequence,
+        of_anytime=of_sequence,
     )
     by_client = np.bincount(log.clients, rows.weights, minlength=len(log.client_ids))
     print(output.text(told))
     folder = pathlib.Path(settings.output_dir)
     output.write(told, folder, rows.weights, by_client)
-    print(f"\nWritten to {folder}: estimates.csv, evaluation.json, evaluation.html")
+    print(f"\nWritten to {folder}: {', '.join(output.FILES)}")
+
+
+def _reads_model(settings: cli.Settings, target: target_policies.Target) -> bool:
+    """Returns whether a reward model is trained."""
+    asked = estimates.names(settings.estimators)
+    return settings.model and _tells_each_action(target) and (asked is None or bool(_NEEDING.intersection(asked)))
+
+
+def _tells_each_action(target: target_policies.Target) -> bool:
+    """Returns whether a policy tells the probability of each action, which a model's value needs."""
+    return target.kind != "column" or len(table_file.listed(target.name)) > 1
 
 
 def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settings]:
     """Refuses flags that do not go together, before anything is read."""
     if not settings.log:
         raise UsageError("--log is missing: name the log, a CSV or Parquet file.")
-    if not pathlib.Path(settings.log).is_file():
-        raise UsageError(f"--log: there is no file {settings.log}.")
+    if not pathlib.Path(settings.log).is_file() and not interactions.is_logged(settings.log):
+        raise UsageError(f"--log: there is no file {settings.log}, nor is it the folder of a run with a log.")
     if not settings.policy:
         raise UsageError(f"--policy is missing: give {', '.join(target_policies.KINDS)}.")
     kind, _, name = settings.policy.partition(":")
@@ -133,19 +178,37 @@ def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settin
         raise UsageError(f"--{min(parameters)} is the exploration of a run's model: give --policy=run:FOLDER.")
     if parameters and "bandits_type" not in parameters:
         raise UsageError(f"--{min(parameters)} belongs to an exploration: give --bandits_type as well.")
+    if needing := _NEEDING.intersection(estimates.names(settings.estimators) or ()):
+        if not settings.model:
+            raise UsageError(f"--estimators: {min(needing)} needs a reward model: leave out --nomodel.")
+        if not _tells_each_action(target):
+            raise UsageError(
+                f"--estimators: {min(needing)} needs the probability of each action, and --policy={target} names one "
+                "column: name one of each action."
+            )
     folder = pathlib.Path(settings.output_dir)
     files.check_output("output_dir", folder.parent / "evaluation.json" if not folder.exists() else folder / "a.json")
     return target, settings.settled()
 
 
-def _log(settings: cli.Settings, target: target_policies.Target) -> interaction_log.InteractionLog:
+def _is_runs(settings: cli.Settings) -> bool:
+    """Returns whether a run wrote the log."""
+    return interactions.is_logged(settings.log) or interaction_log.is_own(settings.log)
+
+
+def _log(
+    settings: cli.Settings, target: target_policies.Target, *, is_runs: bool, with_contexts: bool
+) -> interaction_log.InteractionLog:
     """Reads the log.
 
     Raises:
       UsageError: If it is none, or what is wrong with it.
     """
-    if interaction_log.is_own(settings.log):
-        log = interaction_log.read(settings.log)
+    if is_runs:
+        if interactions.is_logged(settings.log):
+            log = interactions.read(settings.log, with_contexts=with_contexts)
+        else:
+            log = interaction_log.read(settings.log)
         log_checks.check_random(log.propensities, settings.log)
         return log
     if missing := [f"--{name}" for name in _NEEDED if not settings[name]]:
@@ -156,46 +219,8 @@ def _log(settings: cli.Settings, target: target_policies.Target) -> interaction_
         probability_columns=target.name if target.kind == "column" else None,
     )
     known = run_policy.known_statistics(target.name) if target.kind == "run" else None
-    reads = settings.model or target.kind == "run"
     return log_table.read(
-        settings.log, wanted, missing_values=settings.missing_values, known=known, with_contexts=reads
-    )
-
-
-def _predictions(settings: cli.Settings, log: interaction_log.InteractionLog) -> np.ndarray:
-    """Returns what cross-fitted reward models predict, float64 [rows, actions]; imports TensorFlow Federated."""
-    from optimization.runtime import worker_process
-
-    with worker_process.importing():
-        from bandits.evaluation import reward_models
-        from optimization import options
-        from optimization.runtime import worker
-
-    worker.start()
-    regression = reward_models.Regression(
-        seed=settings.seed,
-        rounds=settings.model_rounds,
-        clients_per_round=settings.model_clients_per_round,
-        epochs=settings.model_epochs,
-        batch_size=settings.model_batch_size,
-        learning_rate=settings.model_client_learning_rate,
-        server_optimizer=options.ServerOptimizer("adam", settings.model_server_learning_rate),
-    )
-    total = 2 * settings.model_rounds
-
-    def tell(done: int) -> None:
-        if sys.stderr.isatty():
-            print(f"\rReward model: round {done} of {total}", end="\n" if done == total else "", file=sys.stderr)
-
-    return reward_models.cross_fitted(
-        log.client_ids,
-        log.clients,
-        log.contexts,
-        log.actions,
-        log.rewards,
-        len(log.action_names),
-        regression,
-        on_round=tell,
+        settings.log, wanted, missing_values=settings.missing_values, known=known, with_contexts=with_contexts
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bandits.evaluation import bootstrap, estimators, slope, totals
+from data.errors import UsageError
 from optimization.study.intervals import Interval
 
 LABELS: Mapping[str, str] = {
@@ -21,6 +22,7 @@ LABELS: Mapping[str, str] = {
     "dros": "DRos",
 }
 _PARAMETERS = {"clipped_ips": "clip", "switch_dr": "tau", "dros": "shrinkage"}
+FIXED: Mapping[str, str] = {flag: name for name, flag in _PARAMETERS.items()}  # By flag, whose parameter it is.
 
 
 class Estimate(NamedTuple):
@@ -56,6 +58,20 @@ class Estimate(NamedTuple):
                 f"{prefix}high": interval.high if interval else math.nan,
             }
         return found
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """Returns the names that `--estimators` lists, each once; None of None.
+
+    Raises:
+      UsageError: If one is not known.
+    """
+    if text is None:
+        return None
+    found = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+    if unknown := [name for name in found if name not in LABELS]:
+        raise UsageError(f"--estimators: {unknown[0]!r} is none of {', '.join(LABELS)}.")
+    return found
 
 
 def paths(has_model: bool, fixed: Mapping[str, float | None]) -> dict[str, tuple[estimators.Estimator, ...]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bandits.evaluation.confidence_sequence import ConfidenceSequence
 from data.log_checks import Finding
 from optimization.study import files
 from optimization.study.intervals import Interval
@@ -21,6 +22,7 @@ from scripts.evaluate_policy.estimates import LABELS, Estimate
 if TYPE_CHECKING:
     import matplotlib.figure
 
+FILES = ("estimates.csv", "evaluation.json", "evaluation.html")
 _NOTE = (
     "Intervals are of 95%, over clients, whose own rows depend on each other. They know nothing of SLOPE's choice of a "
     "parameter on the same log, of the model's training, or of a future that differs from the log."
@@ -44,6 +46,8 @@ class Evaluation:
       findings: Of the log's checks.
       has_model: Whether a reward model was trained.
       draws: Of the bootstrap.
+      anytime: The interval after each look; None without `--anytime`.
+      of_anytime: What is said of it.
     """
 
     log: str
@@ -58,6 +62,8 @@ class Evaluation:
     findings: Sequence[Finding]
     has_model: bool
     draws: int
+    anytime: ConfidenceSequence | None = None
+    of_anytime: Sequence[str] = ()
 
 
 def _told(interval: Interval | None, sign: str = "") -> str:
@@ -88,7 +94,7 @@ def text(told: Evaluation) -> str:
         lines.append(f"{LABELS[one.name] + parameter:<40}{_told(one.value):<40}{less}")
     lines += ["", f"Overlap: {_overlap(told)}."]
     lines += [f"{'Warning: ' if finding.is_warning else ''}{finding.text}" for finding in told.findings]
-    return "\n".join([*lines, "", _NOTE])
+    return "\n".join([*lines, *told.of_anytime, "", _NOTE])
 
 
 def write(told: Evaluation, folder: pathlib.Path, weights: np.ndarray, by_client: np.ndarray) -> None:
@@ -110,9 +116,10 @@ def write(told: Evaluation, folder: pathlib.Path, weights: np.ndarray, by_client
     writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    files.replace(folder / "estimates.csv", table.getvalue().encode())
-    files.replace(folder / "evaluation.json", json.dumps(_as_json(told, rows), indent=2).encode() + b"\n")
-    files.replace(folder / "evaluation.html", page(told, picture(told, weights, by_client)).encode())
+    described = json.dumps(_as_json(told, rows), indent=2) + "\n"
+    contents = (table.getvalue(), described, page(told, picture(told, weights, by_client)))
+    for name, content in zip(FILES, contents, strict=True):
+        files.replace(folder / name, content.encode())
 
 
 def _as_json(told: Evaluation, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -126,6 +133,9 @@ def _as_json(told: Evaluation, rows: Sequence[dict[str, Any]]) -> dict[str, Any]
         {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
         for row in rows
     ]
+    if told.anytime:
+        found["anytime"] = {name: values.tolist() for name, values in told.anytime._asdict().items()}
+        found["anytime"]["sentences"] = list(told.of_anytime)
     return found | {"findings": [finding._asdict() for finding in told.findings]}
 
 
@@ -161,10 +171,40 @@ def picture(told: Evaluation, weights: np.ndarray, by_client: np.ndarray) -> "ma
     return drawn
 
 
+def sequence_picture(found: ConfidenceSequence) -> "matplotlib.figure.Figure":
+    """Draws a sequence: the estimate and the interval after each look."""
+    from matplotlib import figure
+
+    drawn = figure.Figure(figsize=(10, 3.5), layout="constrained")
+    axes = drawn.subplots()
+    axes.fill_between(found.looks, found.lows, found.highs, alpha=0.3, step="mid")
+    axes.plot(found.looks, found.estimates)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("round, or period, of the look")
+    axes.set_ylabel("value, with an interval at every look")
+    return drawn
+
+
+def image(drawn: "matplotlib.figure.Figure", told: str) -> str:
+    """Returns a picture as a page holds it, with what it shows in words."""
+    content = io.BytesIO()
+    drawn.savefig(content, format="png", dpi=110)
+    source = base64.b64encode(content.getvalue()).decode()
+    return f'<img alt="{told}" src="data:image/png;base64,{source}">'
+
+
+def document(body: str) -> str:
+    """Returns a page, which needs no network, with what stands below its title."""
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Off-policy evaluation</title><style>'
+        "body{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}"
+        "td,th{padding:.25em .8em;text-align:left;border-bottom:1px solid #ddd}img{max-width:100%}</style></head><body>"
+        f"<h1>Off-policy evaluation</h1>{body}</body></html>\n"
+    )
+
+
 def page(told: Evaluation, drawn: "matplotlib.figure.Figure") -> str:
-    """Returns the page, which needs no network."""
-    image = io.BytesIO()
-    drawn.savefig(image, format="png", dpi=110)
+    """Returns the page of an evaluation."""
     cells = []
     for one in told.estimates:
         columns = [
@@ -180,14 +220,12 @@ def page(told: Evaluation, drawn: "matplotlib.figure.Figure") -> str:
         f"<li>{'<b>Warning</b>: ' if finding.is_warning else ''}{html.escape(finding.text)}</li>"
         for finding in told.findings
     )
-    source = base64.b64encode(image.getvalue()).decode()
-    return (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Off-policy evaluation</title><style>'
-        "body{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}"
-        "td,th{padding:.25em .8em;text-align:left;border-bottom:1px solid #ddd}img{max-width:100%}</style></head><body>"
-        f"<h1>Off-policy evaluation</h1><p>{html.escape(_head(told))}</p>"
+    anytime = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in told.of_anytime)
+    if told.anytime:
+        anytime += image(sequence_picture(told.anytime), "The interval after each look")
+    return document(
+        f"<p>{html.escape(_head(told))}</p>"
         f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{''.join(cells)}</table>"
         f"<p>Overlap: {_overlap(told)}.</p><ul>{items}</ul>"
-        f'<img alt="Estimates with intervals, overlap, weights by client" src="data:image/png;base64,{source}">'
-        f"<p>{_NOTE}</p></body></html>\n"
+        f"{image(drawn, 'Estimates with intervals, overlap, weights by client')}{anytime}<p>{_NOTE}</p>"
     )

@@ -1,0 +1,65 @@
+"""The interval that holds at every look of a log: which rows are one look, and the sequence."""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from bandits.evaluation import confidence_sequence
+from bandits.evaluation.terms import Terms
+from data import interaction_log
+from data.errors import UsageError
+from optimization.study import cli, earlier_flags
+from scripts.evaluate_policy import bound_flags
+
+
+def flags_of_log(path: str) -> Mapping[str, Any]:
+    """Returns the flags of the run that wrote a log, by its folder or a part of it; none where that is not known."""
+    given = pathlib.Path(path)
+    for folder in (given, *list(given.parents)[:2]):
+        try:
+            found = json.loads((folder / "config.json").read_text())["flags"]
+            return earlier_flags.in_todays_words(found)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return {}
+
+
+def check(settings: cli.Settings, is_runs: bool) -> None:
+    """Refuses a log whose looks are not known, or whose cohorts no interval goes with, before it is read.
+
+    Args:
+      settings: The flags.
+      is_runs: Whether a run wrote the log.
+
+    Raises:
+      UsageError: If it refuses.
+    """
+    if not settings.anytime:
+        return
+    if is_runs:
+        confidence_sequence.unit(flags_of_log(settings.log))
+    elif not settings.round_column:
+        raise UsageError("--anytime needs the round of each row: name its column with --round_column.")
+
+
+def sequence(
+    settings: cli.Settings, log: interaction_log.InteractionLog, rows: Terms, *, is_runs: bool
+) -> tuple[confidence_sequence.ConfidenceSequence, list[str]]:
+    """Returns the sequence of a log, and what is said of it.
+
+    Args:
+      settings: The flags.
+      log: The log.
+      rows: Its terms.
+      is_runs: Whether a run wrote it.
+
+    Raises:
+      UsageError: If the log has no rounds, or does not keep its bounds.
+    """
+    limits = bound_flags.bounds(settings)
+    unit = confidence_sequence.unit(flags_of_log(settings.log)) if is_runs else "rounds"
+    when = log.periods if unit == "periods" else log.rounds
+    looks, observed = confidence_sequence.observations(rows, when, limits, log.client_ids, settings.seed)
+    found = confidence_sequence.sequence(looks, observed)
+    return found, bound_flags.anytime_sentences(found, limits)

@@ -1,0 +1,89 @@
+"""The reward model of the direct method and what builds on it: its flags, and its training at the log's clients."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from data import interaction_log
+from optimization.privacy import ledger
+from optimization.study import cli
+
+if TYPE_CHECKING:
+    from bandits.evaluation.reward_models import Regression
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the flags."""
+    flags.group("Reward model of DM, DR, SWITCH-DR and DRos")
+    flags.switch("model", True, "train one; without it, only weighted estimators are told")
+    flags.integer("model_rounds", 100, "rounds of each of the two folds' federated training", low=1)
+    flags.integer("model_clients_per_round", 50, "clients of a round", low=1)
+    flags.integer("model_epochs", 1, "passes of a client over its rows in a round", low=1)
+    flags.integer("model_batch_size", 32, "rows of a mini-batch", low=1)
+    flags.number("model_client_learning_rate", 0.1, "of the clients' SGD", above=True)
+    flags.number("model_server_learning_rate", 0.02, "of the server's Adam", above=True)
+    flags.number(
+        "model_noise_multiplier",
+        None,
+        "standard deviation of the noise on a round's sum, in clip norms: trains the model with differential privacy",
+        above=True,
+    )
+    flags.number("model_clip_norm", 1.0, "L2 norm that a client's update is clipped to", above=True)
+    flags.belong("model_clip_norm", model_noise_multiplier=True)
+
+
+def regression(settings: cli.Settings) -> "Regression":
+    """Returns how the flags train a model; imports TensorFlow Federated."""
+    from optimization.runtime import worker_process
+
+    with worker_process.importing():
+        from bandits.evaluation import reward_models
+        from optimization import options
+
+    noise = settings.model_noise_multiplier
+    return reward_models.Regression(
+        seed=settings.seed,
+        rounds=settings.model_rounds,
+        clients_per_round=settings.model_clients_per_round,
+        epochs=settings.model_epochs,
+        batch_size=settings.model_batch_size,
+        learning_rate=settings.model_client_learning_rate,
+        server_optimizer=options.ServerOptimizer("adam", settings.model_server_learning_rate),
+        privacy=reward_models.Privacy(noise, settings.model_clip_norm) if noise else None,
+    )
+
+
+def spent(settings: cli.Settings, log: interaction_log.InteractionLog) -> ledger.Spent:
+    """Returns what one training with `--model_noise_multiplier` spends, under a name of its own."""
+    chosen = regression(settings)
+
+    from bandits.evaluation import private, reward_models
+
+    return private.fitted(*reward_models.mechanism(log.client_ids, chosen))
+
+
+def predictions(settings: cli.Settings, log: interaction_log.InteractionLog) -> np.ndarray:
+    """Returns what cross-fitted reward models predict, float64 [rows, actions]."""
+    chosen = regression(settings)
+
+    from bandits.evaluation import reward_models
+    from optimization.runtime import worker
+
+    worker.start()
+    total = 2 * settings.model_rounds
+
+    def tell(done: int) -> None:
+        if sys.stderr.isatty():
+            print(f"\rReward model: round {done} of {total}", end="\n" if done == total else "", file=sys.stderr)
+
+    return reward_models.cross_fitted(
+        log.client_ids,
+        log.clients,
+        log.contexts,
+        log.actions,
+        log.rewards,
+        len(log.action_names),
+        chosen,
+        on_round=tell,
+    )
