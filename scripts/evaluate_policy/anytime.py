@@ -39,7 +39,7 @@ def check(settings: cli.Settings, is_runs: bool) -> None:
         return
     if is_runs:
         confidence_sequence.unit(flags_of_log(settings.log))
-    elif not settings.round_column:
+    elif not (settings.round_column or settings.period_column):
         raise UsageError("--anytime needs the round of each row: name its column with --round_column.")
 
 
@@ -58,7 +58,8 @@ def sequence(
       UsageError: If the log has no rounds, or does not keep its bounds.
     """
     limits = bound_flags.bounds(settings)
-    unit = confidence_sequence.unit(flags_of_log(settings.log)) if is_runs else "rounds"
+    of_table = "periods" if settings.period_column else "rounds"
+    unit = confidence_sequence.unit(flags_of_log(settings.log)) if is_runs else of_table
     when = log.periods if unit == "periods" else log.rounds
     looks, observed = confidence_sequence.observations(rows, when, limits, log.client_ids, settings.seed)
     found = confidence_sequence.sequence(looks, observed)

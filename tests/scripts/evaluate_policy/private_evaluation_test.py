@@ -199,6 +199,12 @@ def test_the_sequence_of_a_table_is_told_drawn_and_written(tmp_path, capsys):
     assert "The interval after each look" in page
 
 
+def test_a_tables_looks_can_be_periods(tmp_path):
+    _table(tmp_path / "log.csv").assign(period=lambda table: table.when // 5).to_csv(tmp_path / "log.csv", index=False)
+    flags = ("--period_column=period", "--anytime", "--largest_weight=3", "--max_rows_per_client=5", "--nomodel")
+    assert _play(tmp_path, *flags, "--draws=0")["anytime"]["looks"] == [0, 1, 2]
+
+
 def _own_log(folder, flags):
     (folder / "interactions").mkdir(parents=True)
     generator = np.random.default_rng(0)
