@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from bandits.evaluation import confidence_sequence
+from bandits.evaluation import confidence_sequence, target_policies
 from bandits.evaluation.terms import Terms
 from data import interaction_log
 from data.errors import UsageError
@@ -25,11 +25,12 @@ def flags_of_log(path: str) -> Mapping[str, Any]:
     return {}
 
 
-def check(settings: cli.Settings, is_runs: bool) -> None:
+def check(settings: cli.Settings, target: target_policies.Target, *, is_runs: bool) -> None:
     """Refuses a log whose looks are not known, or whose cohorts no interval goes with, before it is read.
 
     Args:
       settings: The flags.
+      target: The policy, which may not have learned from the log.
       is_runs: Whether a run wrote the log.
 
     Raises:
@@ -38,6 +39,12 @@ def check(settings: cli.Settings, is_runs: bool) -> None:
     if not settings.anytime:
         return
     if is_runs:
+        log = pathlib.Path(settings.log).resolve()
+        if target.kind == "run" and pathlib.Path(target.name).resolve() in (log, *log.parents):
+            raise UsageError(
+                f"--anytime: the model of --policy=run:{cli.shown_path(target.name)} was trained on this log, and the "
+                "interval holds for policies that were fixed without it: leave out --anytime, or take another log."
+            )
         confidence_sequence.unit(flags_of_log(settings.log))
     elif not (settings.round_column or settings.period_column):
         raise UsageError("--anytime needs the round of each row: name its column with --round_column.")

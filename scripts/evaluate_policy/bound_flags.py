@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bandits.evaluation import bounds as bounds_lib
@@ -143,6 +143,7 @@ def private_values(
     seed: int,
     models: Sequence[ledger.Spent] = (),
     trained: Sequence[ledger.Spent] = (),
+    fit: Callable[[], Mapping[str, Terms]] | None = None,
 ) -> tuple[list[private.Value], dict[str, Any]]:
     """Pays for a look, makes the release by NumPy, and returns the values and what is guaranteed.
 
@@ -155,7 +156,8 @@ def private_values(
       client_ids: The client's name for each number in `Terms.clients`.
       seed: Seed of the choice among more rows than a client may have.
       models: What was fitted on these clients once, for all looks.
-      trained: What was fitted for this look, and will be anew for each; see `private.fitted`.
+      trained: What is fitted for this look, and anew for each; see `private.fitted`.
+      fit: Fits it, once that is paid for, and returns the terms with it; those of `candidates` are without.
 
     Raises:
       UsageError: If the log does not keep its bounds, a model has no guarantee, or the budget is spent.
@@ -163,7 +165,6 @@ def private_values(
     private.check_models(estimators, [*models, *trained])
     query = private_sums.Query(tuple(candidates), tuple(estimators), chosen.bounds, chosen.clip_norm)
     bounded = [bounds_lib.apply(terms, chosen.bounds, client_ids, seed)[0] for terms in candidates.values()]
-    vectors = private_sums.of_clients(bounded, query)
     try:
         own = private.mechanism(
             len(client_ids),
@@ -178,6 +179,9 @@ def private_values(
         of_looks = [*models, *list(trained) * chosen.looks]
         own = private.calibrated(own, chosen.looks, chosen.target_epsilon, of_looks)
     paid = private.pay(chosen.ledger, own, [*models, *trained], target_epsilon=chosen.target_epsilon)
+    if fit is not None:
+        bounded = [bounds_lib.apply(terms, chosen.bounds, client_ids, seed)[0] for terms in fit().values()]
+    vectors = private_sums.of_clients(bounded, query)
     values = private.values(private.release(vectors, query, own), query, own)
     return values, paid.report() | {"noise_multiplier": own.noise_multiplier, "clip_norm": query.norm}
 

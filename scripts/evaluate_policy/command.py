@@ -93,7 +93,7 @@ def program(settings: cli.Settings) -> None:
     reads_model = private.needs_model if private else _reads_model(settings, target)
     of_run = run_policy.options(target.name) if target.kind == "run" else None
     is_runs = _is_runs(settings)
-    anytime.check(settings, is_runs)
+    anytime.check(settings, target, is_runs=is_runs)
     log = _log(settings, target, is_runs=is_runs, with_contexts=reads_model or target.kind == "run")
     if of_run:
         exploration = run_policy.exploration(settings, of_run)

@@ -117,15 +117,25 @@ def evaluate(
     limits = chosen.options.bounds
     rows = terms.of_rows(log.clients, log.actions, log.rewards, log.propensities, probabilities)
     bounded, kept = bounds.apply(rows, limits, log.client_ids, settings.seed)
-    trained: list[ledger.Spent] = []
-    if chosen.needs_model:
+
+    def fit() -> dict[str, terms.Terms]:
         used = np.flatnonzero(kept)  # A row of each client at least, so that clients keep their numbers.
-        log, probabilities = dataclasses.replace(log.take(used), rewards=bounded.rewards), probabilities[used]
-        trained = [reward_model.spent(settings, log)]
-        predictions = reward_model.predictions(settings, log)
-        rows = terms.of_rows(log.clients, log.actions, log.rewards, log.propensities, probabilities, predictions)
+        counted = dataclasses.replace(log.take(used), rewards=bounded.rewards)
+        predictions = reward_model.predictions(settings, counted)
+        actions, rewards, propensities = counted.actions, counted.rewards, counted.propensities
+        return {
+            target: terms.of_rows(counted.clients, actions, rewards, propensities, probabilities[used], predictions)
+        }
+
     values, report = bound_flags.private_values(
-        chosen.options, {target: rows}, chosen.estimators, log.client_ids, settings.seed, chosen.models, trained
+        chosen.options,
+        {target: rows},
+        chosen.estimators,
+        log.client_ids,
+        settings.seed,
+        chosen.models,
+        [reward_model.spent(settings, log)] if chosen.needs_model else (),
+        fit if chosen.needs_model else None,
     )
     head = f"{target} on {cli.shown_path(settings.log)}, under differential privacy"
     said = bound_flags.private_sentences(values, report, chosen.options)

@@ -6,11 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bandits import run_federated
 from bandits.evaluation import bounds, confidence_sequence, private, terms
 from data import interaction_log
 from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
-from scripts.evaluate_policy import command, private_evaluation
+from optimization.study import frame
+from scripts.evaluate_policy import command, private_evaluation, reward_model
 
 _COLUMNS = (
     "--client_column=who", "--action_column=shown", "--reward_column=paid", "--propensity_column=p",
@@ -116,7 +118,7 @@ def test_what_is_told_has_noise_and_no_words_of_rows(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_private_model_is_composed_once_a_look_and_its_values_are_right(tmp_path):
+def test_a_private_model_is_composed_once_a_look_and_its_values_are_right(tmp_path, monkeypatch):
     _table(tmp_path / "log.csv", clients=200)
     model = (
         "--model_noise_multiplier=0.5", "--model_clip_norm=1", "--model_rounds=20", "--model_clients_per_round=20",
@@ -134,6 +136,7 @@ def test_a_private_model_is_composed_once_a_look_and_its_values_are_right(tmp_pa
     for row in found[0]["estimates"]:
         if row["estimator"] in ("dr", "ips", "snips"):
             assert row["low"] < truth < row["high"], row
+    monkeypatch.setattr(reward_model, "predictions", lambda *_: pytest.fail("A model was fitted that is not paid for."))
     with pytest.raises(UsageError, match="--target_epsilon=60 does not allow this look"):
         _play(tmp_path, *_PRIVATE, *model, *budget, _ALL)
 
@@ -167,6 +170,37 @@ def test_a_runs_model_counts_with_what_it_spent(tmp_path):
     assert _plan(tmp_path, "--policy_is_public").models == ()
     whole, rounds = ledger.composed([found, ledger.Spent("look", private.mechanism(150, 1.0))])
     assert whole.epsilon(rounds) > own.epsilon(10)
+
+
+def _of_run(folder, *flags):
+    given = ["evaluate_policy", f"--log={folder}/run", f"--output_dir={folder}/out", *flags]
+    command.program(command.define().parse(given))
+    return json.loads((folder / "out" / "evaluation.json").read_text())
+
+
+@pytest.mark.slow
+def test_a_private_runs_policy_is_evaluated_on_its_own_log(tmp_path):
+    flags = [
+        "--task_type=digits", "--total_rounds=4", "--bandits_deploy_freq=2", "--log_interactions",
+        "--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=1", "--cohort_sampling=poisson",
+        f"--root_output_dir={tmp_path}", "--experiment_name=run",
+    ]  # fmt: skip
+    frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", *flags]))
+    own = (f"--policy=run:{tmp_path}/run", "--largest_weight=5", "--max_rows_per_client=40")
+    found = _of_run(tmp_path, *own, "--private", "--noise_multiplier=2")["privacy"]
+    run = json.loads((tmp_path / "run" / "privacy.json").read_text())
+    assert found["epsilon"] > run["epsilon"]
+    (told,) = found["models"]
+    assert told.endswith(" of run run")
+    alone = _of_run(
+        tmp_path, "--policy=uniform", *own[1:], "--private", "--noise_multiplier=2", f"--privacy_ledger={tmp_path}/b"
+    )["privacy"]
+    assert alone["epsilon"] < found["epsilon"]
+    assert alone["models"] == []
+    with pytest.raises(UsageError, match="was trained on this log, and the interval holds for policies that were"):
+        _of_run(tmp_path, *own, "--anytime")
+    looks = _of_run(tmp_path, "--policy=uniform", *own[1:], "--anytime", "--nomodel", "--draws=0")["anytime"]["looks"]
+    assert looks == [1, 2, 3, 4]
 
 
 def test_a_run_without_a_guarantee_is_refused(tmp_path):
