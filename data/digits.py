@@ -1,6 +1,6 @@
 """Scikit-learn's 1,797 handwritten digits (the test set of UCI's optdigits), dealt to clients.
 
-Who wrote which digit is not recorded, so clients are made: Dirichlet label skew, the same for every run.
+Who wrote which digit is not recorded, so clients are made: Dirichlet label skew, the same for every seed.
 """
 
 import gzip
@@ -16,10 +16,13 @@ _HELD_OUT_FRACTION = 0.2
 _SPLIT_SEED = 0  # The clients are part of the task, not of a run's chance.
 
 
-def load() -> tuple[clients.ClientData, clients.ClientData]:
+def load(concentration: float = CONCENTRATION) -> tuple[clients.ClientData, clients.ClientData]:
     """Returns 60 clients of 23 or 24 examples, and 359 held-out examples as one client.
 
     Features are float32 [examples, 64] in [0, 1], ink 1; labels int32 [examples].
+
+    Args:
+      concentration: Dirichlet parameter of the clients' labels; small values give clients of few labels.
     """
     pixels, labels = _read_pool()
     features = (pixels / 16).astype(np.float32)
@@ -28,7 +31,7 @@ def load() -> tuple[clients.ClientData, clients.ClientData]:
     examples = clients.Examples(features, labels)
     train, held_out = examples.take(order[cut:]), examples.take(order[:cut])
     draw = keys.generator(_SPLIT_SEED, keys.Purpose.PARTITION)
-    client_of_row = partition.dirichlet_label_skew(train.labels, NUM_CLIENTS, CONCENTRATION, draw)
+    client_of_row = partition.dirichlet_label_skew(train.labels, NUM_CLIENTS, concentration, draw)
     names = [f"client_{index:02d}" for index in range(NUM_CLIENTS)]
     return clients.ArrayClients(train, client_of_row, names), clients.ArrayClients(
         held_out, np.zeros(cut, np.int32), ["held_out"]

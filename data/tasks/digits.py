@@ -11,7 +11,7 @@ def load(options: TaskOptions) -> tasks.Task:
     Raises:
       UsageError: If the initial training of a shift is to pay for fewer or more digits than there are.
     """
-    population, held_out = digits.load()
+    population, held_out = digits.load(options.partition_alpha)
     equally_frequent = [1] * 10  # The initial training of a shift pays for the first ones.
     return tasks.Task(
         clients=population,

@@ -67,7 +67,7 @@ class TaskOptions:
 
     partition_clients: int = 100
     partition_seed: int = 0
-    partition_alpha: float = 0.3
+    partition_alpha: float = 1.0
     partition_beta: float | None = None
     partition_examples: int = 0
     synthetic_alpha: float = 1.0

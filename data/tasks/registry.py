@@ -52,7 +52,10 @@ _LOG = frozenset(
 
 TASKS = {
     "digits": TaskEntry(
-        "data.tasks.digits", "8x8 digits, 60 made clients, 10 actions; needs no file", frozenset({"init_labels"})
+        "data.tasks.digits",
+        "8x8 digits, 60 made clients, 10 actions; needs no file",
+        frozenset({"init_labels", "partition_alpha"}),
+        {"partition_alpha": 1.0},
     ),
     "emnist_chars": TaskEntry(
         "data.tasks.emnist",

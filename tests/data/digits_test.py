@@ -64,3 +64,11 @@ def test_every_load_deals_alike(population):
         for index in range(len(part)):
             np.testing.assert_array_equal(part.load(index).features, other.load(index).features)
             np.testing.assert_array_equal(part.load(index).labels, other.load(index).labels)
+
+
+def test_a_smaller_concentration_gives_clients_of_fewer_labels():
+    def labels_of_a_client(concentration):
+        population, _ = digits.load(concentration)
+        return np.mean([len(np.unique(population.load(index).labels)) for index in range(len(population))])
+
+    assert labels_of_a_client(0.01) < 2 < 5 < labels_of_a_client(1.0) < labels_of_a_client(10.0)
