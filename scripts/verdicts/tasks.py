@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from optimization.study import intervals
 from optimization.study.intervals import Interval
 from scripts.verdicts import bootstrap, landmarks, words
 from scripts.verdicts.comparison import Better, Landmark, Values
@@ -53,7 +54,7 @@ def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
     """Returns what arms reach over several tasks; None, if no arm has numbers on two of them.
 
     Of an arm with more seeds on one task than on another, the first so many count. What diverged, or has one seed, is
-    left out, and so is a task whose chance and ceiling meet.
+    left out, and so is a task whose chance and ceiling meet, or whose ceiling an arm exceeds with its whole interval.
 
     Args:
       scales: The arms, between their chance and ceiling.
@@ -72,6 +73,8 @@ def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
             if why:
                 raise ValueError(why)
             found = landmarks.normalised(scale.values, scale.chance, scale.ceiling, better)
+            if above := [arm for arm, values in found.items() if intervals.of_mean(list(values.values())).low > 1]:
+                raise ValueError(f"{above[0]} is beyond the ceiling, which may be deployed less often")
         except ValueError as error:
             left_out.append(f"{scale.task}: {str(error).rstrip('.')}")
             continue

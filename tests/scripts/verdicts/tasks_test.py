@@ -43,6 +43,13 @@ def test_a_task_whose_chance_and_ceiling_meet_is_named_and_left_out():
     assert told.endswith("for the ceiling leave no scale between them")
 
 
+def test_a_task_of_which_an_arm_exceeds_the_ceiling_is_named_and_left_out():
+    third = Scale("task 2", {"arm": {0: 0.5, 1: 0.6}, "often": {0: 0.91, 1: 0.92}}, 0.1, 0.8)
+    found = tasks.over([*_scales(), third])
+    assert found.scores == tasks.over(_scales()).scores
+    assert found.left_out == ("task 2: often is beyond the ceiling, which may be deployed less often",)
+
+
 def test_where_one_task_is_left_nothing_is_told():
     found = tasks.over(_scales(bounds=(BOUNDS[0], (0.8, BOUNDS[1][1]))))
     assert (found.scores, found.left_out[-1]) == ({}, "fewer than two tasks are left")
