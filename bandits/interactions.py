@@ -215,6 +215,12 @@ def is_logged(folder: str | os.PathLike) -> bool:
     return bool(_found(pathlib.Path(folder) / run_folder.INTERACTIONS, _PART))
 
 
+def is_part(path: str | os.PathLike) -> bool:
+    """Returns whether a file is a part of a run's log, which the run's folder has whole."""
+    part = pathlib.Path(path)
+    return bool(_PART.fullmatch(part.name)) and part.parent.name == run_folder.INTERACTIONS
+
+
 def read(
     folder: str | os.PathLike, *, with_contexts: bool = True, each_once: bool = True
 ) -> interaction_log.InteractionLog:

@@ -78,7 +78,8 @@ def check(frame: "pd.DataFrame", guessed: Collection[str], path: str, label: str
     raise UsageError(
         f"{path} looks like a log of a bandit, with {told}. A log has the reward of the chosen action alone, and this "
         "task needs the right action of each row, or every action's reward. If it is no log, name the features with "
-        "--feature_columns, or leave such columns out with --ignore_columns."
+        "--feature_columns, or leave such columns out with --ignore_columns. What a log says of other policies: "
+        "scripts.evaluate_policy; to learn and to simulate from one: --task_type=logged (docs/logs.md)."
     )
 
 

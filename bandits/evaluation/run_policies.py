@@ -1,14 +1,16 @@
-"""The policy of a run's model on logged contexts."""
+"""The policy of a run's model on logged contexts: of its final one, or of each period's where it logged itself."""
 
 from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
-from bandits import losses, policies
+from bandits import experiment, interactions, losses, policies
+from bandits.options import phases
 from data import clients, text
 from data.errors import UsageError
-from optimization import models
+from optimization import models, task_model
+from optimization.study import files
 
 _BATCH = 4096
 
@@ -61,3 +63,36 @@ def probabilities(
     ]
     rows = np.concatenate(parts) if parts else np.zeros(found.shape)
     return rows / rows.sum(axis=1, keepdims=True)  # In float64, they sum to 1 more exactly.
+
+
+def of_periods(run: interactions.LoggedRun) -> np.ndarray:
+    """Returns what each logged row's own policy played: of the deployed model that acted there.
+
+    Args:
+      run: The run, its log read with contexts.
+
+    Returns:
+      float64 [rows, actions]; at the logged actions, the logged propensities but for rounding.
+
+    Raises:
+      UsageError: If a period's model is not there.
+      ValueError: If the log has no contexts.
+    """
+    log = run.log
+    if log.contexts is None:
+        raise ValueError("The log was read without contexts.")
+    *_, phase = phases(run.options, run.task)
+    model = task_model.build(run.task)
+    policy, loss = run.options.policy.build(), experiment.build_loss(run.options, phase, run.task.num_actions)
+    found = np.zeros((len(log), run.task.num_actions))
+    acted = np.asarray(log.models)
+    for period in np.unique(acted):
+        if period not in run.models:
+            raise UsageError(f"{run.folder} has no model of period {period} any more.")
+        kept = files.read_arrays(run.models[period])
+        weights = tuple(kept[name] for name in model.shapes)
+        rows = np.flatnonzero(acted == period)
+        contexts = log.take(rows).contexts
+        assert contexts is not None
+        found[rows] = probabilities(model, weights, loss, policy, contexts, len(rows))
+    return found

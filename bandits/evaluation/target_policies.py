@@ -9,11 +9,13 @@ from data import interaction_log
 from data.errors import UsageError
 
 KINDS = {
+    "logged": "what the log's own policy played, of a run's by its model of each period: a check, weights are 1",
     "uniform": "every action equally often",
     "constant:ACTION": "always that action",
     "column:NAME,...": "the probability of the logged action in a column of the log, or of each action in one each",
     "run:FOLDER": "a run's model, with the run's exploration or that of --bandits_type",
 }
+_WITHOUT_NAME = ("logged", "uniform")
 _WITH_NAME = ("constant", "column", "run")
 
 
@@ -21,8 +23,8 @@ class Target(NamedTuple):
     """What `--policy` names.
 
     Attributes:
-      kind: `uniform`, `constant`, `column` or `run`.
-      name: The action, the columns, or the folder; empty for `uniform`.
+      kind: `logged`, `uniform`, `constant`, `column` or `run`.
+      name: The action, the columns, or the folder; empty for the first two.
     """
 
     kind: str
@@ -39,7 +41,7 @@ def parse(text: str) -> Target:
       UsageError: If it is none of `KINDS`, or a run's folder is not there.
     """
     kind, _, name = text.partition(":")
-    if (kind != "uniform" or text != "uniform") and (kind not in _WITH_NAME or not name):
+    if text not in _WITHOUT_NAME and (kind not in _WITH_NAME or not name):
         raise UsageError(f"--policy={text} must be one of {', '.join(KINDS)}.")
     if kind == "run" and not pathlib.Path(name).is_dir():
         raise UsageError(f"--policy={text}: there is no folder {name}.")
@@ -54,12 +56,14 @@ def probabilities(target: Target, log: interaction_log.InteractionLog) -> np.nda
       log: The log; for `column`, with `probabilities`.
 
     Returns:
-      float64 [rows, actions]; for one column, [rows], of the logged actions.
+      float64 [rows, actions]; for `logged` and for one column, [rows], of the logged actions.
 
     Raises:
       UsageError: If the log has no such action, or no probabilities.
     """
     count = len(log.action_names)
+    if target.kind == "logged":
+        return log.propensities
     if target.kind == "uniform":
         return np.broadcast_to(1 / count, (len(log), count))
     if target.kind == "constant":

@@ -1,8 +1,11 @@
-"""Makes the table that lies beside this module: `python -m data.examples.make`.
+"""Makes the tables that lie beside this module: `python -m data.examples.make`.
 
 `sklearn_wine.csv` is scikit-learn's wine data (UCI: 178 Italian wines of three cultivars, chemically analysed). Two
 things in it are made: the cellar of each wine, dealt with Dirichlet label skew, so that cellars differ in what they
 grow; and the colour, which is a class of the measured intensity and stands in its place.
+
+`shop_log.csv` is the log of a bandit, wholly made: 120 customers of a shop see one of four offers at each visit, by a
+softmax policy whose probability is logged, and buy or not; `rule` is that of the same offer under another policy.
 """
 
 import csv
@@ -22,6 +25,15 @@ _SEED = 0
 _MEASURED_COLOUR = "color_intensity"
 _COLOURS = ("pale", "medium", "deep")
 _COLOUR_BOUNDS = (3.0, 6.0)
+
+LOG_PATH = PATH.with_name("shop_log.csv")
+LOG_COLUMNS = ("customer", "device", "past_orders", "basket", "offer", "bought", "propensity", "rule")
+OFFERS = ("none", "coupon", "free_shipping", "gift")
+_DEVICES = ("phone", "laptop", "tablet")
+_NUM_CUSTOMERS = 120
+_OFTEN = 4  # Past orders of who comes often.
+_TEMPERATURE = 0.2
+_HABIT = np.array([0.2, 0, 0, 0])  # What the shop takes "none" to be worth more than it is.
 
 
 def table() -> bytes:
@@ -44,12 +56,64 @@ def table() -> bytes:
     return text.getvalue().encode()
 
 
+def log() -> bytes:
+    """Returns the log's content: UTF-8, a header line, then a row a visit in the order of the customers.
+
+    Who comes by phone likes shipping to be free, who comes often a gift; the policy that logged knew a little of it. A
+    customer's rows depend on each other: some buy more than others, whatever they are shown.
+    """
+    draw = keys.generator(_SEED, keys.Purpose.LOGGED_REWARDS, 0)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(LOG_COLUMNS)
+    for customer in range(_NUM_CUSTOMERS):
+        leaning = draw.normal(0, 0.05)
+        past_orders = int(draw.poisson(3))
+        for _ in range(int(draw.integers(10, 31))):
+            device = int(draw.choice(len(_DEVICES), p=(0.5, 0.35, 0.15)))
+            basket = round(float(draw.gamma(2, 20)), 2)
+            pays = values(device, past_orders) + leaning
+            preference = np.exp((values(device, past_orders) + _HABIT) / _TEMPERATURE)
+            probabilities = preference / preference.sum()
+            offer = int(draw.choice(len(OFFERS), p=probabilities))
+            bought = int(draw.random() < np.clip(pays[offer], 0.01, 0.99))
+            writer.writerow(
+                [
+                    f"customer_{customer + 1:03d}",
+                    _DEVICES[device],
+                    past_orders,
+                    f"{basket:.2f}",
+                    OFFERS[offer],
+                    bought,
+                    f"{probabilities[offer]:.6f}",
+                    f"{rule(device, past_orders)[offer]:g}",
+                ]
+            )
+    return text.getvalue().encode()
+
+
+def values(device: int, past_orders: int) -> np.ndarray:
+    """Returns what each offer pays a customer of no leaning, float64 [offers]."""
+    free_shipping = 0.34 if device == 0 else 0.14
+    gift = 0.32 if past_orders >= _OFTEN else 0.12
+    return np.array([0.16, 0.22, free_shipping, gift])
+
+
+def rule(device: int, past_orders: int) -> np.ndarray:
+    """Returns what the rule plays that the shop thinks of, float64 [offers]: one offer mostly, each sometimes."""
+    best = "free_shipping" if device == 0 else "gift" if past_orders >= _OFTEN else "coupon"
+    found = np.full(len(OFFERS), 0.05)
+    found[OFFERS.index(best)] = 0.85
+    return found
+
+
 def main() -> None:
-    """Writes the table over the one that is there."""
-    part = PATH.with_name(f"{PATH.name}.part{os.getpid()}")
-    part.write_bytes(table())
-    os.replace(part, PATH)
-    print(PATH)
+    """Writes the tables over those that are there."""
+    for path, content in ((PATH, table()), (LOG_PATH, log())):
+        part = path.with_name(f"{path.name}.part{os.getpid()}")
+        part.write_bytes(content)
+        os.replace(part, path)
+        print(path)
 
 
 if __name__ == "__main__":

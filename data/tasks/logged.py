@@ -23,6 +23,7 @@ LEARN_FROM = {
 }
 OFFLINE = ("regression", "ips", "dr")
 _COLUMNS = ("--client_column", "--action_column", "--reward_column", "--propensity_column")
+_SAVE = "scripts.evaluate_policy --log={} --policy=logged --nomodel --save_log=log.parquet"
 _HIDDEN = {"linear": (), "mlp": (64,)}
 _IMAGE_AXES = 3
 
@@ -39,7 +40,10 @@ def load(options: TaskOptions) -> tasks.Task:
     """
     log, checksum = _read(options)
     if log.contexts is None:
-        raise UsageError(f"{options.data_file} has no contexts: a policy needs columns to choose actions by.")
+        raise UsageError(
+            f"{options.data_file} has no contexts: a policy needs columns to choose actions by. If it is a part of a "
+            f"run's log, {_SAVE.format('RUN_FOLDER')} writes it with them."
+        )
     if len(log.action_names) < 2:
         raise UsageError(f"{options.data_file} has one action alone, {log.action_names[0]!r}: a bandit needs two.")
     if options.learn_from == REPLAY:
@@ -107,6 +111,11 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
     if not path:
         raise UsageError("--task_type=logged needs --data_file: the log, .parquet or .csv.")
     if not options.action_column:
+        if pathlib.Path(path).is_dir():
+            raise UsageError(
+                f"--data_file: {path} is a folder, not a file. If it is a run's, {_SAVE.format(path)} writes "
+                "its log, with its contexts, as one."
+            )
         if not pathlib.Path(path).is_file():
             raise UsageError(f"There is no file {path}: --data_file must name a log.")
         if not interaction_log.is_own(path):

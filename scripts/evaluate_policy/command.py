@@ -25,6 +25,7 @@ Says what a policy would have earned on a log of another one, with intervals ove
   evaluate_policy --log=log.csv --client_column=user --action_column=item --reward_column=click \\
       --propensity_column=p --policy=uniform
   evaluate_policy --log=runs/mine --policy=run:runs/mine --bandits_type=greedy
+  evaluate_policy --log=runs/mine --policy=logged
 
 A log that run_federated wrote (--log_interactions), of a run's folder or one file, needs no column.
 """
@@ -82,6 +83,7 @@ def define() -> cli.FlagSet:
     flags.belong("draws", "sums", private=False)
     flags.belong("model_noise_multiplier", private=True)
     flags.group("Output")
+    flags.path("save_log", None, "also write the log, with contexts, as one Parquet file, for --task_type=logged")
     flags.path("output_dir", "evaluation", "folder for estimates.csv, evaluation.json and evaluation.html")
     return flags
 
@@ -94,8 +96,14 @@ def program(settings: cli.Settings) -> None:
     of_run = run_policy.options(target.name) if target.kind == "run" else None
     is_runs = _is_runs(settings)
     anytime.check(settings, target, is_runs=is_runs)
-    log = _log(settings, target, is_runs=is_runs, with_contexts=reads_model or target.kind == "run")
-    if of_run:
+    reads = reads_model or target.kind in ("run", "logged") or settings.save_log is not None
+    log, logged_run = _log(settings, target, is_runs=is_runs, with_contexts=reads)
+    if settings.save_log:
+        with files.whole(pathlib.Path(settings.save_log), 0o600) as file:
+            interaction_log.write(log, file)
+    if logged_run and target.kind == "logged":
+        probabilities = run_policy.of_periods(logged_run)
+    elif of_run:
         exploration = run_policy.exploration(settings, of_run)
         probabilities = run_policy.probabilities(log, target.name, of_run, exploration)
     else:
@@ -161,7 +169,7 @@ def _reads_model(settings: cli.Settings, target: target_policies.Target) -> bool
 
 def _tells_each_action(target: target_policies.Target) -> bool:
     """Returns whether a policy tells the probability of each action, which a model's value needs."""
-    return target.kind != "column" or len(table_file.listed(target.name)) > 1
+    return target.kind != "logged" and (target.kind != "column" or len(table_file.listed(target.name)) > 1)
 
 
 def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settings]:
@@ -170,6 +178,11 @@ def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settin
         raise UsageError("--log is missing: name the log, a CSV or Parquet file.")
     if not pathlib.Path(settings.log).is_file() and not interactions.is_logged(settings.log):
         raise UsageError(f"--log: there is no file {settings.log}, nor is it the folder of a run with a log.")
+    if interactions.is_part(settings.log):
+        folder = pathlib.Path(settings.log).parent.parent
+        raise UsageError(f"--log: {settings.log} is a part of a run's log: give the run's folder, {folder}.")
+    if settings.save_log:
+        files.check_output("save_log", pathlib.Path(settings.save_log))
     if not settings.policy:
         raise UsageError(f"--policy is missing: give {', '.join(target_policies.KINDS)}.")
     kind, _, name = settings.policy.partition(":")
@@ -199,19 +212,21 @@ def _is_runs(settings: cli.Settings) -> bool:
 
 def _log(
     settings: cli.Settings, target: target_policies.Target, *, is_runs: bool, with_contexts: bool
-) -> interaction_log.InteractionLog:
-    """Reads the log.
+) -> tuple[interaction_log.InteractionLog, interactions.LoggedRun | None]:
+    """Reads the log, and the run whose folder it is, if it is one's.
 
     Raises:
       UsageError: If it is none, or what is wrong with it.
     """
     if is_runs:
         if interactions.is_logged(settings.log):
-            log = interactions.read(settings.log, with_contexts=with_contexts)
-        else:
-            log = interaction_log.read(settings.log)
+            found = interactions.read_run(settings.log, with_contexts=False)
+            interactions.check_random(found.log, settings.log)  # Before its task is read.
+            found = interactions.read_run(settings.log) if with_contexts else found
+            return found.log, found
+        log = interaction_log.read(settings.log)
         log_checks.check_random(log.propensities, settings.log)
-        return log
+        return log, None
     if missing := [f"--{name}" for name in _NEEDED if not settings[name]]:
         raise UsageError(f"{' and '.join(missing)}: name these columns of --log, which run_federated did not write.")
     names = [name for name in _COLUMNS if name != "missing_values"]
@@ -220,9 +235,10 @@ def _log(
         probability_columns=target.name if target.kind == "column" else None,
     )
     known = run_policy.known_statistics(target.name) if target.kind == "run" else None
-    return log_table.read(
+    log = log_table.read(
         settings.log, wanted, missing_values=settings.missing_values, known=known, with_contexts=with_contexts
     )
+    return log, None
 
 
 def _sums(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bandits import flags, registry, run_federated
+from bandits import flags, interactions, registry, run_federated
 from bandits.options import BanditOptions, phases
 from data import clients, interaction_log, statistics, tasks, text
 from data.errors import UsageError
@@ -88,3 +88,14 @@ def probabilities(
     weights = tuple(run_folder.load_model(folder, model.shapes))
     loss = experiment.build_loss(chosen, phases(chosen, task)[-1], task.num_actions)
     return run_policies.probabilities(model, weights, loss, policy.build(), found, len(log))
+
+
+def of_periods(run: interactions.LoggedRun) -> np.ndarray:
+    """Returns what the run that wrote the log played, float64 [rows, actions]; imports TensorFlow.
+
+    Raises:
+      UsageError: If a period's model is not there.
+    """
+    from bandits.evaluation import run_policies
+
+    return run_policies.of_periods(run)

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import interactions, metrics, period_policies, run_federated
+from bandits import interactions, metrics, run_federated
+from bandits.evaluation import run_policies
 from data import interaction_log
 from data.errors import UsageError
 from data.tasks import registry
@@ -131,7 +132,7 @@ def test_logs_agree_with_rounds_of_every_kind(tmp_path, arguments):
     check_agrees(run)
     assert not (run / "init" / "interactions").exists()
     found = interactions.read_run(run)
-    target = period_policies.probabilities(found)
+    target = run_policies.of_periods(found)
     played = target[np.arange(len(found.log)), found.log.actions]
     np.testing.assert_allclose(played, found.log.propensities, rtol=2e-4)
 
@@ -140,7 +141,7 @@ def test_each_period_has_its_models_mean_reward(finished):
     """The run's own policy has weights of 1: the estimate is the mean reward."""
     found = interactions.read_run(finished)
     log, rows = found.log, pd.read_csv(finished / "metrics.csv").set_index("round_num")
-    target = period_policies.probabilities(found)
+    target = run_policies.of_periods(found)
     np.testing.assert_allclose(target.sum(axis=1), 1, atol=1e-6)
     weights = target[np.arange(len(log)), log.actions] / log.propensities
     for period, rounds in ((0, [1, 2]), (1, [3, 4]), (2, [5])):

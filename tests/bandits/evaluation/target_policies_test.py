@@ -32,7 +32,7 @@ def test_probabilities(policy, expected):
 
 @pytest.mark.parametrize("policy", ["best", "uniform:", "uniform:3", "constant", "constant:", "column:", "run:"])
 def test_other_words_are_refused(policy):
-    with pytest.raises(UsageError, match=r"--policy=.* must be one of uniform, constant:ACTION, column:NAME"):
+    with pytest.raises(UsageError, match=r"--policy=.* must be one of logged, uniform, constant:ACTION, column:NAME"):
         target_policies.parse(policy)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from data import table_roles, tabular
+from data import log_checks, log_table, table_roles, tabular
 from data.examples import make
 
 
@@ -29,3 +29,18 @@ def test_clients_differ_in_their_labels_and_none_is_empty():
     assert set(counts.sum(axis=1)) == {7, 8}
     assert (counts.max(axis=1) >= 6).sum() >= 3
     assert (counts.max(axis=1) <= 4).sum() >= 3
+
+
+def test_the_log_is_what_the_script_makes():
+    assert make.log() == make.LOG_PATH.read_bytes()
+    assert make.LOG_PATH.stat().st_size <= 150_000
+
+
+def test_the_log_has_120_clients_four_offers_and_honest_propensities():
+    wanted = log_table.Wanted("customer", "offer", "bought", "propensity", probability_columns="rule")
+    log = log_table.read(str(make.LOG_PATH), wanted)
+    assert (len(log), len(log.client_ids)) == (2269, 120)
+    assert log.action_names == ("coupon", "free_shipping", "gift", "none")
+    assert [name for name in log.feature_names if "=" in name] == ["device=laptop", "device=phone", "device=tablet"]
+    assert set(log.rewards) == {0, 1}
+    assert not log_checks.mean_inverse_propensity(log).is_warning

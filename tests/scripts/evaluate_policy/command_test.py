@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import run_federated
+from bandits import metrics, run_federated
 from data import interaction_log
 from data.errors import UsageError
 from data.tasks import registry
@@ -134,6 +134,45 @@ def test_a_runs_model_is_evaluated_with_any_exploration(tmp_path):
     bare = _evaluated(tmp_path / "c", f"--log={tmp_path}/bare.parquet", *of_run)
     assert _values(own) == _values(bare)
     assert _values(own)["ips"] != pytest.approx(expected)
+
+
+@pytest.mark.slow
+def test_the_log_of_a_run_gives_its_own_policy_of_each_period_its_mean_reward(tmp_path):
+    flags = [
+        "--task_type=digits", "--total_rounds=5", "--clients_per_round=4", "--bandits_deploy_freq=2",
+        "--bandits_temperature=0.5", "--log_interactions", f"--root_output_dir={tmp_path}", "--experiment_name=run",
+    ]  # fmt: skip
+    frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", *flags]))
+    rows = pd.read_csv(tmp_path / "run" / "metrics.csv")
+    mean = np.average(rows[metrics.ROUND_REWARD], weights=rows[metrics.EXAMPLES])
+    saved = tmp_path / "log.parquet"
+    own = (f"--log={tmp_path}/run", "--policy=logged", "--nomodel", "--draws=0", f"--save_log={saved}")
+    found = _evaluated(tmp_path / "a", *own)
+    assert len(set(_values(found).values())) > 1  # By the models of the periods, not by the propensities again.
+    for name in ("logged", "ips", "snips"):
+        assert _values(found)[name] == pytest.approx(mean, abs=1e-6)
+    assert found["overlap"]["largest_weight"] == pytest.approx(1, abs=1e-4)
+    by_propensities = _evaluated(tmp_path / "b", f"--log={saved}", "--policy=logged", "--draws=0")
+    assert _values(by_propensities)["ips"] == _values(by_propensities)["logged"] == pytest.approx(mean, abs=1e-9)
+    task = registry.load(TaskOptions(task_type="logged", data_file=str(saved)))
+    assert task.report["rows"] == found["rows"]
+    with pytest.raises(UsageError, match=r"rounds_\w+.parquet is a part of a run's log: give the run's folder"):
+        _evaluated(tmp_path / "c", f"--log={next((tmp_path / 'run' / 'interactions').iterdir())}", "--policy=logged")
+    with pytest.raises(
+        UsageError, match=r"is a folder, not a file\. If it is a run\'s, scripts\.evaluate_policy --log="
+    ):
+        registry.load(TaskOptions(task_type="logged", data_file=str(tmp_path / "run")))
+
+
+@pytest.mark.slow
+def test_a_greedy_runs_log_is_refused(tmp_path):
+    flags = [
+        "--task_type=digits", "--total_rounds=1", "--bandits_type=greedy", "--log_interactions",
+        f"--root_output_dir={tmp_path}", "--experiment_name=run",
+    ]  # fmt: skip
+    frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", *flags]))
+    with pytest.raises(UsageError, match="are 1: its policy is deterministic, as greedy play"):
+        _evaluated(tmp_path / "out", f"--log={tmp_path}/run", "--policy=uniform")
 
 
 @pytest.mark.parametrize(
