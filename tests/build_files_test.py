@@ -33,6 +33,7 @@ def _targets() -> dict[str, tuple[set[str], set[str]]]:
 
         def rule(name, srcs=None, deps=(), package=package, **_):
             sources = [f"{name}.py"] if srcs is None else srcs
+            assert len(set(deps)) == len(deps), f"{package}:{name} names a dependency twice, which Bazel refuses."
             targets[f"{package}:{name}"] = (
                 {f"{package}/{source}" for source in sources},
                 {_label(package, dep) for dep in deps},
