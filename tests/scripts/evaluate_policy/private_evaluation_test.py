@@ -253,14 +253,16 @@ def _own_log(folder, flags):
             "propensities": np.full(24, 0.5),
             "rounds": np.tile(np.arange(1, 9), 3),
             "periods": np.tile(np.repeat([0, 1], 4), 3),
+            "rows": np.tile(np.arange(8), 3),
         },
     )
+    (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated"]))
     interaction_log.write(log, folder / "interactions" / "rounds_1_8.parquet")
-    (folder / "config.json").write_text(json.dumps({"flags": flags}))
+    (folder / "config.json").write_text(json.dumps({"flags": dict(settings) | flags}))
 
 
 def _anytime(folder):
-    log = f"--log={folder}/interactions/rounds_1_8.parquet"
+    log = f"--log={folder}"
     flags = ("--anytime", "--largest_weight=1", "--max_rows_per_client=4", "--nomodel", "--draws=0")
     given = ["evaluate_policy", log, "--policy=uniform", *flags, f"--output_dir={folder}/out"]
     command.program(command.define().parse(given))
