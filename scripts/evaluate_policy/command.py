@@ -27,7 +27,7 @@ Says what a policy would have earned on a log of another one, with intervals ove
   evaluate_policy --log=runs/mine --policy=run:runs/mine --bandits_type=greedy
   evaluate_policy --log=runs/mine --policy=logged
 
-A log that run_federated wrote (--log_interactions), of a run's folder or one file, needs no column.
+A log that run_federated wrote (--log_interactions), of a run's folder, or what --save_log wrote, needs no column.
 """
 _COLUMNS = {
     "client_column": "whose row it is; of several, separated by commas, each combination is a client",
