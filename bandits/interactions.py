@@ -209,6 +209,15 @@ class LoggedRun:
         """
         return _task(self.folder, self.options)
 
+    def with_contexts(self) -> "LoggedRun":
+        """Returns the run with its log's contexts, of the data that its config names.
+
+        Raises:
+          UsageError: If the data is another or not there any more.
+        """
+        log = dataclasses.replace(self.log, contexts=_contexts(self.log, self.task))
+        return dataclasses.replace(self, log=log)
+
 
 def is_logged(folder: str | os.PathLike) -> bool:
     """Returns whether a folder is that of a run which wrote a log."""
@@ -233,7 +242,7 @@ def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once
 
     Args:
       folder: The run's folder.
-      with_contexts: Whether to read contexts, of the data that its config names.
+      with_contexts: Whether to read contexts; see `LoggedRun.with_contexts`.
       each_once: Whether an interaction that several rounds trained on counts once: under `--cache=persistent` a client
         acts once a period, and a selector may draw it twice in a round. Otherwise rows are as the rounds count them.
 
@@ -250,10 +259,7 @@ def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once
         log = _each_once(log, keeps_cache=options.keeps_cache)
     models = {period: model for model, (period,) in _found(path / run_folder.DEPLOYED_MODELS, _PERIOD)}
     found = LoggedRun(path, options, models, log)
-    if not with_contexts:
-        return found
-    with_them = dataclasses.replace(log, contexts=_contexts(log, found.task))
-    return dataclasses.replace(found, log=with_them)
+    return found.with_contexts() if with_contexts else found
 
 
 def check_random(log: interaction_log.InteractionLog, path: str | os.PathLike) -> None:

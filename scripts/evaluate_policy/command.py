@@ -222,7 +222,7 @@ def _log(
         if interactions.is_logged(settings.log):
             found = interactions.read_run(settings.log, with_contexts=False)
             interactions.check_random(found.log, settings.log)  # Before its task is read.
-            found = interactions.read_run(settings.log) if with_contexts else found
+            found = found.with_contexts() if with_contexts else found
             return found.log, found
         log = interaction_log.read(settings.log)
         log_checks.check_random(log.propensities, settings.log)
