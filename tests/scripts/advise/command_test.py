@@ -128,10 +128,24 @@ def test_what_other_minutes_played_is_no_higher_pace(tmp_path, monkeypatch, minu
     assert made.pace.run_seconds == pytest.approx(factor * 2.0, rel=0.01)
 
 
-def _start(tmp_path: pathlib.Path, *arguments: str) -> subprocess.Popen:
-    own = (f"--root_output_dir={tmp_path}", "--total_rounds=4", "--bandits_deploy_freq=2", "--clients_per_round=5")
+# Of each stage a little, whatever the clock says.
+_SMALL = """
+import dataclasses, sys
+from optimization.study import cli
+from scripts.advise import command
+full = command.full_plan
+few = dict(points=2, tuning_seeds=1, seeds=2, more_seeds=2, frequent_seeds=2, frequent_all=False, noise_seeds=1)
+command.full_plan = lambda *given: dataclasses.replace(full(*given), **few)
+sys.argv[0] = "scripts/advise/__main__.py"
+cli.main(command.define(), command.program)
+"""
+SMALL = (*TABLE, "--total_rounds=4", "--bandits_deploy_freq=2", "--clients_per_round=5", "--workers=1")
+LONG = ("--minutes=1000", "--population=5000", "--target_epsilons=8")
+
+
+def _start(tmp_path: pathlib.Path, *main: str) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-m", "scripts.advise", *TABLE, *own, *arguments],
+        [sys.executable, *main, *SMALL, *LONG, f"--root_output_dir={tmp_path}"],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdout=subprocess.PIPE,
@@ -149,9 +163,9 @@ def _wait_for(condition, process, seconds=240):
 
 
 @pytest.mark.slow
-def test_an_advice_is_played_continued_after_a_kill_and_told_again(tmp_path):
+def test_an_advice_is_played_continued_after_a_kill_and_told_again(tmp_path, capsys):
     folder = tmp_path / "advice_sklearn_wine"
-    process = _start(tmp_path, "--minutes=2", "--population=5000", "--target_epsilons=8")
+    process = _start(tmp_path, "-c", _SMALL)
     _wait_for(lambda: list(folder.glob("compare/*/seed_2000/finished.json")), process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -159,7 +173,7 @@ def test_an_advice_is_played_continued_after_a_kill_and_told_again(tmp_path):
     assert before
     assert not (folder / "advice.json").exists()
 
-    process = _start(tmp_path, "--minutes=2", "--population=5000", "--target_epsilons=8")
+    process = _start(tmp_path, "-c", _SMALL)
     out, err = process.communicate()
     assert process.returncode == 0, err
     search = {path: when for path, when in before.items() if "/search/" not in str(path)}
@@ -175,14 +189,14 @@ def test_an_advice_is_played_continued_after_a_kill_and_told_again(tmp_path):
     if advice["command"]:
         binaries.resolve(arms.BINARY, advice["command"].partition(f"{arms.BINARY} ")[2].split())
 
-    process = _start(tmp_path, "--minutes=2", "--population=5000", "--target_epsilons=8")
-    again, _ = process.communicate()
-    assert again == out
+    again = ("advise", *SMALL, *LONG, f"--root_output_dir={tmp_path}")
+    assert command.program(command.define().parse(again)) == 0
+    assert capsys.readouterr().out == out
 
 
 @pytest.mark.slow
 def test_ctrl_c_saves_what_was_done(tmp_path):
-    process = _start(tmp_path, "--minutes=2")
+    process = _start(tmp_path, "-m", "scripts.advise")
     _wait_for(lambda: list(tmp_path.glob("advice_sklearn_wine/search/*/seed_*/metrics.csv")), process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
