@@ -83,9 +83,10 @@ class MetricsFile(loggers.Logger):
 
 def log(folder: run_folder.RunFolder, columns: Sequence[str], first_round: int) -> MetricsFile:
     """Returns a run's file, which takes rows that it has lost from TensorBoard's events; see `loggers.MakeLogger`."""
-    from optimization.study import events
 
     def recover(rounds: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
+        from optimization.study import events  # TensorFlow's: seldom needed.
+
         names = formers(columns)
         known = {
             number: {names.get(name, name): value for name, value in row.items()}
