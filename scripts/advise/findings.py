@@ -20,6 +20,7 @@ from scripts.verdicts import comparison, landmarks, of_runs, tuning
 
 REWARD = metrics.AVERAGE_REWARD
 PLANNED, OFTEN = "as planned", "more often"
+_COMPUTED = ["detectable", "seeds_needed"]  # Of a comparison, beside its fields.
 
 
 @dataclasses.dataclass
@@ -193,9 +194,14 @@ def beats(stands: Mapping[str, landmarks.Stand], name: str | None) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as JSON takes it: what is not a finite number is null."""
+    """Returns a value as JSON takes it: what is not a finite number is null.
+
+    A comparison also has the smallest difference that its seeds would find, and the seeds that the one seen would need.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return plain({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+        names = [field.name for field in dataclasses.fields(value)]
+        names += _COMPUTED if isinstance(value, comparison.Comparison) else []
+        return plain({name: getattr(value, name) for name in names})
     if isinstance(value, Mapping):
         return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

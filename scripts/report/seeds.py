@@ -82,7 +82,7 @@ def _told(part: Part, rows: list[_Row], has_clients: bool) -> str:
         words.what_seeds_vary(
             partition=any(run.flags.get("resplit") for run in runs),
             initial_model=not all(run.flags.get("initial_model_path") for run in runs),
-            noise=any(row.arm.is_unpaired for row in rows),
+            noise=of_runs.has_noise(runs),
         )
     )
     told.append(words.what_intervals_are_over(of_runs.evaluated(runs) if has_clients else ""))

@@ -231,6 +231,11 @@ def write_page(settings: cli.Settings) -> int:
             raise UsageError(f"--page is made of all records, and plays nothing: leave --{name} out.")
     path = pathlib.Path(settings.page)
     files.check_output("page", path, (".md",))
-    files.replace(path, page.made(path.parent / "evidence").encode())
+    folder = path.parent / "evidence"
+    if not any(folder.glob("*/*.csv")):
+        raise UsageError(
+            f"--page={path} is made of the records beside it, and {folder} has none: --records writes them."
+        )
+    files.replace(path, page.made(folder).encode())
     print(f"Written: {path}")
     return 0

@@ -16,7 +16,8 @@ from scripts.verdicts import tasks
 if TYPE_CHECKING:
     import pandas as pd
 
-_CHANCE, _CEILING = "chance", "ceiling"  # Labels of arms.
+_CHANCE, _CEILING = "chance", "ceiling"  # Labels of arms; of several ceilings, how their labels begin.
+_DEPLOYED = "--bandits_deploy_freq="
 _HEAD, _EARLIER = (pathlib.Path(__file__).with_name(name) for name in ("page_head.md", "page_earlier.md"))
 
 
@@ -105,28 +106,58 @@ def _figure(one: _Played, folder: pathlib.Path) -> str:
 
 def _over_tasks(own: Sequence[_Played]) -> list[str]:
     """Returns what arms reach over the figures that have a chance and a ceiling; nothing of fewer than two."""
-    scales = []
+    scales: list[tasks.Scale] = []
+    lacking: list[str] = []
     for one in own:
-        first = one.figure.measures[0]
-        known = {row.arm: row for row in one.rows if row.measure == first.name}
-        values = {
-            arm: {seed: math.nan if seed in row.diverged else value for seed, value in row.by_seed.items()}
-            for arm, row in known.items()
-        }
-        if _CHANCE in values and _CEILING in values:
-            chance, ceiling = values.pop(_CHANCE), values.pop(_CEILING)
-            scales.append(tasks.Scale(one.figure.about.partition(":")[0], values, chance, ceiling))
+        task = one.figure.about.partition(":")[0]
+        of_task, without = _scales(one, task)
+        scales += of_task
+        if of_task and without:
+            lacking.append(f"{task}: {', '.join(without)}: no ceiling was played that is deployed as often")
     found = tasks.over(scales)
-    if found is None:
+    if found is None and not (lacking and len({scale.task for scale in scales}) > 1):
         return []
+    found = found or tasks.OverTasks((), {}, {}, ("no arm is left on two tasks",))
     parts = ["### Over tasks\n"]
     if found.scores:
         parts.append(f"{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n")
         rows = [(arm, str(found.seeds[arm]), judging.interval_words(score)) for arm, score in found.scores.items()]
         parts.append(_table(("", "seeds of each task", "score"), rows))
-    if found.left_out:
-        parts.append(f"Left out: {'; '.join(found.left_out)}.\n")
+    if left_out := [*lacking, *found.left_out]:
+        parts.append(f"Left out: {'; '.join(left_out)}.\n")
     return parts
+
+
+def _scales(one: _Played, task: str) -> tuple[list[tasks.Scale], list[str]]:
+    """Returns a figure's arms between chance and the ceiling that is deployed as often as they, and arms without one.
+
+    Who learns from all rewards, but acts with older models, is no ceiling of what is deployed more often.
+    """
+    first = one.figure.measures[0]
+    values = {
+        row.arm: {seed: math.nan if seed in row.diverged else value for seed, value in row.by_seed.items()}
+        for row in one.rows
+        if row.measure == first.name
+    }
+    played = [arm for arm in one.figure.arms if arm.label in values]
+    ceilings = {_deployment(arm): values[arm.label] for arm in played if arm.words[0].startswith(_CEILING)}
+    together: dict[str, list[str]] = {}
+    for arm in played:
+        if not arm.words[0].startswith((_CHANCE, _CEILING)):
+            together.setdefault(_deployment(arm), []).append(arm.label)
+    if _CHANCE not in values or not ceilings:
+        return [], []
+    scales = [
+        tasks.Scale(task, {label: values[label] for label in labels}, values[_CHANCE], ceilings[often])
+        for often, labels in together.items()
+        if often in ceilings
+    ]
+    return scales, [label for often, labels in together.items() if often not in ceilings for label in labels]
+
+
+def _deployment(arm: Arm) -> str:
+    """Returns the flag that says how often an arm is deployed; empty where it has the task's default."""
+    return next((flag for flag in reversed(arm.arguments) if flag.startswith(_DEPLOYED)), "")
 
 
 def _about(one: _Played) -> str:

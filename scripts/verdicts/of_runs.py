@@ -46,8 +46,19 @@ def by_seed(found: Sequence[Run], column: str) -> dict[int, float]:
 
 
 def is_unpaired(found: Sequence[Run]) -> bool:
-    """Returns whether no seed determines these runs: they draw noise for privacy, or cohorts that are secret for it."""
-    return any(run.flags.get("noise_multiplier") or run.privacy.get("epsilon") is not None for run in found)
+    """Returns whether no seed determines these runs: they draw noise for privacy, or cohorts that are secret for it.
+
+    Of noise that `--insecure_seeded_noise` seeds nothing is secret: a seed determines such runs.
+    """
+    return any(
+        run.privacy.get("epsilon") is not None or (has_noise([run]) and not run.flags.get("insecure_seeded_noise"))
+        for run in found
+    )
+
+
+def has_noise(found: Sequence[Run]) -> bool:
+    """Returns whether these runs draw noise for privacy, seeded or not."""
+    return any(run.flags.get("noise_multiplier") for run in found)
 
 
 def bound(found: Sequence[Run], column: str, which: str) -> Landmark | None:

@@ -56,3 +56,12 @@ def test_a_run_that_diverged_gives_no_numbers(tmp_path):
     arm = _read(tmp_path, 3, results.DIVERGED)
     assert arm.diverged == [2000]
     assert math.isnan(arm.model[2000])
+
+
+def test_a_comparison_says_in_json_what_its_seeds_would_find_and_how_many_it_would_need():
+    values = {"greedy": {0: 0.5, 1: 0.5, 2: 0.5}, "softmax": {0: 0.6, 1: 0.5, 2: 0.7}}
+    (one,) = findings.compared(values, "greedy").values()
+    found = findings.plain({"softmax": one})["softmax"]
+    assert found["detectable"] == one.detectable > 0.1
+    assert found["seeds_needed"] == one.seeds_needed > 3
+    assert found["difference"] == pytest.approx(0.1)

@@ -155,6 +155,37 @@ def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_p
     assert "| near | 2 | 0.6 (0.6 to 0.6) |" in made
 
 
+def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often(tmp_path, known):
+    # Of what is deployed often, near earns more than the ceiling that is deployed seldom, and half of its own.
+    often, seldom = "--bandits_deploy_freq=5", "--bandits_deploy_freq=50"
+    arms = tuple(
+        Arm(label, (label,), (flag,))
+        for label, flag in (("near", often), ("far", seldom), ("chance", seldom), ("ceiling", seldom))
+    )
+    own = Arm("ceiling, often", ("ceiling, often",), (often,))
+    figures = [
+        _figure(own=True, name=name, about=f"{name}: a task", arms=(*arms, own), claims=()) for name in ("f1", "f2")
+    ]
+    known(*figures)
+    scores = {"near": 12.0, "far": 5.0, "chance": 0.0, "ceiling": 10.0, "ceiling, often": 24.0}
+
+    def write(*labels: str) -> None:
+        rows = [(arm, seed, scores[arm]) for arm in labels for seed in (0, 1)]
+        table = pd.DataFrame(rows, columns=["arm", "seed", "score"]).assign(rounds=9, data="d", commit="c", machine="m")
+        for figure in figures:
+            records.write(table, records.path_of(figure, tmp_path))
+
+    write(*scores)
+    made = page.made(tmp_path)
+    assert "| near | 2 | 0.5 (0.5 to 0.5) |\n| far | 2 | 0.5 (0.5 to 0.5) |" in made
+    write("near", "far", "chance", "ceiling")
+    made = page.made(tmp_path)
+    assert "| far | 2 | 0.5 (0.5 to 0.5) |" in made
+    assert "Left out: f1: near: no ceiling was played that is deployed as often; f2: near: no ceiling" in made
+    write("near", "chance", "ceiling")
+    assert "### Over tasks" not in page.made(tmp_path)
+
+
 def test_a_page_s_command_plays_the_seeds_that_it_shows(tmp_path, known):
     figure = _figure()
     known(figure)

@@ -54,11 +54,12 @@ def test_a_run_whose_clients_diverged_has_no_result():
         ({}, False),
         ({"noise_multiplier": 0.0}, False),
         ({"noise_multiplier": 0.5}, True),
+        ({"noise_multiplier": 0.5, "insecure_seeded_noise": True}, False),
         ({"privacy": {"epsilon": None}}, False),
         ({"privacy": {"epsilon": 3.0}}, True),
     ],
 )
-def test_noise_makes_runs_unpaired(more, unpaired):
+def test_noise_that_is_not_seeded_makes_runs_unpaired(more, unpaired):
     assert of_runs.is_unpaired([_run(**more)]) is unpaired
 
 
