@@ -78,7 +78,7 @@ def commands(tmp_path_factory) -> Iterator[dict[pathlib.Path, list[list[str]]]]:
         record.write_text("")
         for script in _scripts(path):
             command = [shell, "-euc", script]
-            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
             assert (done.returncode, done.stderr) == (0, ""), f"{path}: {script}{done.stderr}"
         found[path] = [words.splitlines() for words in record.read_text().split("\036")[:-1]]
     with pytest.MonkeyPatch.context() as patch:

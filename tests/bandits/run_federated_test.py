@@ -154,7 +154,7 @@ def _start(folder: pathlib.Path) -> tuple[subprocess.Popen, list[psutil.Process]
 def test_a_worker_that_dies_ends_the_run_with_a_clear_error(tmp_path):
     process, workers = _start(tmp_path)
     workers[-1].kill()
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 1
     assert "TFF's worker died (exit status -9)" in errors
     assert f"The run is in {tmp_path}" in errors
@@ -164,10 +164,10 @@ def test_a_worker_that_dies_ends_the_run_with_a_clear_error(tmp_path):
 def test_an_interrupted_run_saves_and_leaves_no_worker(tmp_path, signum, status):
     process, workers = _start(tmp_path)
     process.send_signal(signum)
-    _, message = process.communicate(timeout=60)
+    _, message = process.communicate(timeout=300)
     assert process.returncode == status
     assert "The same command continues" in message
-    _, alive = psutil.wait_procs(workers, timeout=10)
+    _, alive = psutil.wait_procs(workers, timeout=300)
     assert not alive
     newest = max((tmp_path / "run" / "checkpoints").glob("round_*.npz"))
     assert int(newest.stem[-8:]) == len(table(tmp_path))
@@ -176,8 +176,8 @@ def test_an_interrupted_run_saves_and_leaves_no_worker(tmp_path, signum, status)
 def test_a_killed_run_leaves_no_worker(tmp_path):
     process, workers = _start(tmp_path)
     process.kill()
-    process.communicate(timeout=60)
-    _, alive = psutil.wait_procs(workers, timeout=10)
+    process.communicate(timeout=300)
+    _, alive = psutil.wait_procs(workers, timeout=300)
     assert not alive
 
 

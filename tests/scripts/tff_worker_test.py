@@ -40,7 +40,7 @@ def test_it_says_how_to_use_it_once_the_port_is_open(started):
     assert line.startswith(f"TFF worker on port {port}, 1 clients at a time.")
     assert line.endswith(f"--tff_workers={socket.gethostname()}:{port}\n")
     assert [process.name() for process in workers] == ["worker_binary"]
-    socket.create_connection(("localhost", port), timeout=5).close()
+    socket.create_connection(("localhost", port), timeout=300).close()
 
 
 @pytest.mark.parametrize(
@@ -50,16 +50,16 @@ def test_it_says_how_to_use_it_once_the_port_is_open(started):
 def test_it_leaves_no_worker(started, signum, status, line):
     process, _, _, workers = started
     process.send_signal(signum)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == status
     assert errors == line
-    assert not psutil.wait_procs(workers, timeout=10)[1]
+    assert not psutil.wait_procs(workers, timeout=300)[1]
 
 
 def test_a_worker_that_ends_by_itself_is_an_error(started):
     process, _, _, workers = started
     workers[0].kill()
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 1
     assert errors == "TFF's worker ended by itself (exit status -9), perhaps for want of memory.\n"
 

@@ -63,7 +63,7 @@ def start(allowed) -> Iterator[Callable[[], isolation.Isolated]]:
 def connected(isolated: isolation.Isolated) -> Iterator[socket.socket]:
     """A connection that answers, so that the server is up."""
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(20)
+        client.settimeout(300)
         client.connect(isolated.path)
         assert echo(client, b"hello") == b"hello"
         yield client
@@ -91,7 +91,7 @@ def assert_nothing_is_left(helper: int, command: int, path: str) -> None:
     for pid in (helper, command):
         with contextlib.suppress(psutil.NoSuchProcess):
             processes.append(psutil.Process(pid))
-    assert psutil.wait_procs(processes, timeout=10)[1] == []
+    assert psutil.wait_procs(processes, timeout=300)[1] == []
     assert not os.path.exists(os.path.dirname(path))
 
 
@@ -119,7 +119,7 @@ def test_the_port_is_in_no_network_but_the_commands(start):
         for address in (one.address for many in psutil.net_if_addrs().values() for one in many):
             if "." in address:
                 with pytest.raises(ConnectionRefusedError):
-                    socket.create_connection((address, PORT), timeout=10)
+                    socket.create_connection((address, PORT), timeout=300)
 
 
 def test_the_network_of_tffs_worker_is_its_own(allowed):
@@ -127,7 +127,7 @@ def test_the_network_of_tffs_worker_is_its_own(allowed):
     own = worker_process._start(1, "required")
     try:
         with grpc.insecure_channel(own.address) as channel:
-            grpc.channel_ready_future(channel).result(timeout=60)
+            grpc.channel_ready_future(channel).result(timeout=300)
         assert len(listening(own.pid)) == 1
         assert psutil.Process(own.pid).name() == "worker_binary"
         assert not listening(own.pid) & (listening() - before)
@@ -196,7 +196,7 @@ def test_it_ends_with_the_program_though_its_children_live_on(allowed, way, sign
         if signum:
             assert psutil.Process(int(command)).is_running()
             program.send_signal(signum)
-        program.wait(20)
+        program.wait(300)
         assert_nothing_is_left(int(helper), int(command), path)
     finally:
         for child in children:
@@ -208,7 +208,7 @@ def test_the_end_of_the_command_is_told_and_breaks_connections(start):
     with connected(isolated) as client:
         os.kill(isolated.pid, signal.SIGKILL)
         assert client.recv(1) == b""
-    assert isolated.process.wait(10) == -signal.SIGKILL
+    assert isolated.process.wait(300) == -signal.SIGKILL
     assert_nothing_is_left(isolated.process.pid, isolated.pid, isolated.path)
 
 
@@ -217,7 +217,7 @@ def test_the_end_of_the_helper_is_the_commands(start):
     with connected(isolated) as client:
         isolated.process.kill()
         assert client.recv(1) == b""
-    assert isolated.process.wait(10) == -signal.SIGKILL
+    assert isolated.process.wait(300) == -signal.SIGKILL
     isolated.end()
     assert_nothing_is_left(isolated.process.pid, isolated.pid, isolated.path)
 
@@ -237,7 +237,7 @@ def test_any_folder_for_temporary_files_will_do(allowed, monkeypatch, tmp_path, 
     try:
         assert len(os.fsencode(own.isolated.path)) < 108
         with grpc.insecure_channel(own.address) as channel:
-            grpc.channel_ready_future(channel).result(timeout=60)
+            grpc.channel_ready_future(channel).result(timeout=300)
     finally:
         own.end()
 

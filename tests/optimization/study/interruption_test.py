@@ -65,7 +65,7 @@ def _interrupted(arguments: list[str], folder: pathlib.Path, *signums: int) -> t
             assert process.stdout.readline()
             for signum in signums:
                 process.send_signal(signum)
-            _, stderr = process.communicate(timeout=60)
+            _, stderr = process.communicate(timeout=300)
         finally:
             process.kill()
     return process.returncode, stderr

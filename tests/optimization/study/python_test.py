@@ -289,11 +289,12 @@ def test_other_studies_play_and_take_tables(wine, folder):
 # Interruption, and workers that die: in processes of their own.
 
 BROKEN_OFF = """
-import os, pathlib, signal, sys, threading, time
+import os, pathlib, signal, sys, time
 import pandas as pd
 import bandits
 from data.errors import Failure
 from optimization.runtime import worker_process
+from optimization.study import metrics_file
 
 folder, flags = pathlib.Path(sys.argv[1]), dict(word.split("=") for word in sys.argv[2:])
 
@@ -301,22 +302,22 @@ def run(name):
     return bandits.run(root_output_dir=folder, experiment_name=name, total_rounds=12, clients_per_round=5,
                        rounds_per_checkpoint=0, bandits_deploy_freq=2, **flags)
 
-def once(name, rounds, act):
-    path = folder / name / "metrics.csv"
-    def watch():
-        while not path.exists() or path.read_text().count("\\n") <= rounds:
-            time.sleep(0.005)
-        act()
-    threading.Thread(target=watch, daemon=True).start()
-
-def broken(name, rounds, act, kind):
-    once(name, rounds, act)
+def broken(name, last, act, kind):
+    write = metrics_file.MetricsFile.write
+    def then_act(file, row):
+        write(file, row)
+        if row["round_num"] == last:
+            act()
+            time.sleep(0.1)  # For the thread that answers.
+    metrics_file.MetricsFile.write = then_act
     try:
         run(name)
     except kind as error:
-        assert rounds <= len(bandits.load(folder / name).metrics) < 12
+        assert last <= len(bandits.load(folder / name).metrics) < 12
         assert bandits.load(folder / name).weights is None
         return str(error)
+    finally:
+        metrics_file.MetricsFile.write = write
     raise AssertionError("nothing was raised")
 
 def kill():
@@ -329,8 +330,8 @@ for name, act, kind in (
     ("interrupted", lambda: os.kill(os.getpid(), signal.SIGINT), KeyboardInterrupt),
     ("dead", kill, Failure),
 ):
-    for rounds in (2, 5):
-        told = broken(name, rounds, act, kind)
+    for last in (2, 5):
+        told = broken(name, last, act, kind)
         assert kind is not Failure or told.startswith("TFF's worker died (exit status -9)"), told
     pd.testing.assert_frame_equal(run(name).metrics.drop(columns="seconds"), whole, check_exact=True)
 assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == handlers
