@@ -8,7 +8,8 @@ from optimization.study.metrics import Metric
 from scripts import runs
 from scripts.grid.results import Outcome, Point
 from scripts.verdicts import comparison, landmarks, of_runs, tuning, words
-from scripts.verdicts.comparison import Better, Comparison, Pair
+from scripts.verdicts.comparison import Comparison, Pair
+from scripts.verdicts.significance import Better
 
 _GREEDY = "greedy"  # What configurations are compared with, where there is one.
 

@@ -1,16 +1,11 @@
-"""Arms: runs that differ in their seed alone, what they are called, what they gave, and what they lie between."""
+"""Arms: runs that differ in their seed alone, what they gave, and what they lie between."""
 
 import dataclasses
 import functools
-import json
 import math
-import pathlib
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bandits import registry, studies
-from data import frames
 from data.tasks.options import TaskOptions
 from optimization.study import intervals, run_folder
 from optimization.study.frame import Study
@@ -42,7 +37,6 @@ _OF_PLAY = (
 )
 _DEPLOYMENT = ("bandits_deploy_freq", "bandits_deploy_delay")  # A bound may differ in them, and is then named.
 CONTENT = "content"  # In a data report: the digest of a table.
-_FRAME = "DataFrame"
 
 
 class Estimate(NamedTuple):
@@ -79,7 +73,7 @@ class Arm:
     @property
     def flags(self) -> dict[str, Any]:
         """Flags that all its runs share and that are set."""
-        return _shared(self.runs[0])
+        return shared_flags(self.runs[0])
 
     def estimate(self, column: str) -> Estimate | None:
         """Returns the mean of what its runs gave; None where none has a finite value."""
@@ -294,25 +288,6 @@ class Part:
         return named or [arm for arm in self.arms if arm.flags.get(chosen) == wanted]
 
 
-def parts(found: Iterable[runs.Run]) -> list[Part]:
-    """Returns the arms of runs, by study and task."""
-    together: dict[tuple, list[runs.Run]] = {}
-    for run in found:
-        data = run.data_report.get(CONTENT) or run.flags.get("data_file")
-        together.setdefault((_study(run), run.flags.get("task_type"), data), []).append(run)
-    made = []
-    for (module, task, _), some in together.items():
-        program = next((name for name, known in studies.STUDIES.items() if known == module), "")
-        words = filter(None, (task, min(map(_table_name, some), key=lambda name: (name == _FRAME, name))))
-        title = ": ".join(filter(None, (program, " ".join(words))))
-        study = studies.load(module) if module else None
-        groups = _groups(some)
-        named = zip(_named(groups, study), groups, strict=True)
-        arms = (Arm(name, tuple(group), _role(group[0])) for name, group in named)
-        made.append(Part(title or "Runs", study, tuple(arms)))
-    return made
-
-
 def estimate(values: Sequence[float], *, is_share: bool = False) -> Estimate | None:
     """Returns the mean of values and its 95% interval by Student's t, of shares within 0 and 1; None of no value."""
     mean, low, high, seeds = intervals.of_mean(values)
@@ -333,56 +308,12 @@ def _environment(arm: Arm) -> list[Any]:
     return [shift, *(arm.flags.get(name) for name in (*_OF_DATA, *_OF_PLAY))]
 
 
-def _table_name(run: runs.Run) -> str:
-    """Returns what the table of a run's data is called; empty if it has none."""
-    name = str(run.flags.get("data_file") or "")
-    return _FRAME if name.startswith(frames.PREFIX) else pathlib.Path(name).name
-
-
-def _study(run: runs.Run) -> str | None:
-    """Returns the module of the study that wrote a run's metrics."""
-    found = (module for module in studies.STUDIES.values() if studies.load(module).ranked_by in run.metrics)
-    return next(found, None)
-
-
-def _shared(run: runs.Run) -> dict[str, Any]:
+def shared_flags(run: runs.Run) -> dict[str, Any]:
+    """Returns the flags of a run that are set and that the other runs of its arm have, too."""
     # With `resplit`, the seed of the clients is the run's.
     left_out = _FREE | ({"partition_seed"} if run.flags.get("resplit") else set())
     left_out |= {"data_file"} if CONTENT in run.data_report else set()  # Files and frames of one content are one table.
     return {name: value for name, value in run.flags.items() if value is not None and name not in left_out}
-
-
-def _seed(run: runs.Run) -> str:
-    return str(run.flags.get("seed"))
-
-
-def _owner(run: runs.Run) -> pathlib.Path:
-    """Returns the folder that a run's seeds share."""
-    return run.folder.parent if run.folder.name == f"seed_{_seed(run)}" else run.folder
-
-
-def _groups(found: Iterable[runs.Run]) -> list[list[runs.Run]]:
-    """Returns runs that differ in their seed alone; where a seed was played twice, by folder."""
-    together: dict[str, list[runs.Run]] = {}
-    for run in found:
-        together.setdefault(json.dumps(_shared(run), sort_keys=True, default=str), []).append(run)
-    groups = []
-    for group in together.values():
-        if max(Counter(map(_seed, group)).values()) == 1:
-            groups.append(group)
-            continue
-        by_folder: dict[pathlib.Path, list[runs.Run]] = {}
-        for run in group:
-            by_folder.setdefault(_owner(run), []).append(run)
-        groups += by_folder.values()
-    return [sorted(group, key=lambda run: (len(_seed(run)), _seed(run))) for group in groups]
-
-
-def _role(run: runs.Run) -> str:
-    entry = registry.BANDITS.get(str(run.flags.get("bandits_type")))
-    if entry is None:
-        return ""
-    return CEILING if entry.supervised else CHANCE if entry.policy == "uniform" else ""
 
 
 def _nearest(arm: Arm, others: Sequence[Arm]) -> Arm:
@@ -392,9 +323,3 @@ def _nearest(arm: Arm, others: Sequence[Arm]) -> Arm:
 
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
     return sum(first.get(name) != second.get(name) for name in {*first, *second})
-
-
-def _named(groups: Sequence[Sequence[runs.Run]], study: Study | None) -> list[str]:
-    """Returns what arms are called."""
-    shown = study.shown_in_presets if study else ()
-    return names.of([_shared(group[0]) for group in groups], [_owner(group[0]) for group in groups], shown)

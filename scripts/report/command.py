@@ -9,7 +9,7 @@ import sys
 from data.errors import UsageError
 from optimization.study import cli, files
 from scripts import runs
-from scripts.report import arms, over_tasks, page
+from scripts.report import grouping, over_tasks, page
 
 _USAGE = """
 Writes one HTML page about runs: their results, curves and commands.
@@ -47,7 +47,7 @@ def program(settings: cli.Settings) -> int:
     files.replace(output, page.page(found, settings.title, settings.reference).encode())
     for problem in found.problems:
         print(f"Left out: {problem}", file=sys.stderr)
-    for line in over_tasks.lines(arms.parts(found.runs)):
+    for line in over_tasks.lines(grouping.parts(found.runs)):
         print(line)
     print(output)
     return 1 if found.problems else 0

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from data.errors import UsageError
 from optimization.study import divergence, files
 from scripts import runs
-from scripts.report import arms, over_tasks, plots, seeds, tables
+from scripts.report import arms, grouping, over_tasks, plots, seeds, tables
 from scripts.report.arms import Part
 
 _MOST_DIVERGED = 20  # Lines about them.
@@ -85,7 +85,7 @@ def page(found: Found, title: str, reference: str | None = None, top: str = "") 
     """
     from plotly import offline
 
-    parts = arms.parts(found.runs)
+    parts = grouping.parts(found.runs)
     if reference and not any(part.named(reference) for part in parts):
         known = ", ".join(arm.name for part in parts for arm in part.arms)
         raise UsageError(f"--reference={reference} is no arm of these runs: {known}.")

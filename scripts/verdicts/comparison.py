@@ -9,13 +9,11 @@ import dataclasses
 import functools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import NamedTuple
 
 from optimization.study import intervals
-from scripts.verdicts import power
-
-if TYPE_CHECKING:
-    import numpy as np
+from scripts.verdicts import power, significance
+from scripts.verdicts.significance import Better
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,13 +34,9 @@ class Sampled:
 Values = Mapping[str, Mapping[int, float]]  # By arm and seed; not a number where a run diverged.
 # Computed exactly, so that no seed changes it; of a sample; or by seed, as what was played is.
 Landmark = float | Sampled | Mapping[int, float]
-Better = Literal["up", "down"]
-
 LEVEL = round(1 - intervals.CONFIDENCE, 12)
 PAIRED, UNPAIRED = "paired", "unpaired"
 TOLD_APART, NOT_TOLD_APART = "told apart", "not told apart"
-SIGN_FLIP_SEEDS = range(6, 25)  # Fewer cannot reach 5%; more would be more than 8,388,608 sums.
-_EXACT = 1e-12  # Relative: what floating point makes of equal numbers.
 
 
 class Pair(NamedTuple):
@@ -79,7 +73,7 @@ class Comparison:
       high: Upper end.
       p: Of the two-sided t test: paired, or Welch's.
       adjusted_p: By Holm, over all arms that are tested against the reference.
-      sign_flip_p: Of the exact two-sided sign-flip test; paired, for `SIGN_FLIP_SEEDS` alone.
+      sign_flip_p: Of the exact two-sided sign-flip test; paired, for `significance.SIGN_FLIP_SEEDS` alone.
       sign_flip_adjusted_p: By Holm, likewise.
       sign_flip_least_p: The least that this could have been with so many seeds and arms.
       superiority: Probability that the arm is better than the reference, ties one half: the share of paired seeds, or
@@ -191,8 +185,9 @@ def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
         number = landmark.mean if isinstance(landmark, Sampled) else landmark
         others = number if isinstance(number, Mapping) else dict.fromkeys(own, number)
         singles.append(_Single(arm, name, own, others, is_paired or not is_played, better, sample))
-    adjusted = holm([one.p for one in singles])
-    flips, least = holm([one.sign_flip_p for one in singles]), holm([one.least_p for one in singles])
+    adjusted = significance.holm([one.p for one in singles])
+    flips = significance.holm([one.sign_flip_p for one in singles])
+    least = significance.holm([one.least_p for one in singles])
     tested = sum(math.isfinite(one.p) for one in singles)
     found = zip(singles, adjusted, flips, least, strict=True)
     return [one.compared(max(tested, 1), *of_family) for one, *of_family in found]
@@ -244,15 +239,15 @@ class _Single:
     def _test(self) -> None:
         import numpy as np
 
-        size = _EXACT * max(np.abs(self._first).max(), np.abs(self._second).max())
+        size = significance.EXACT * max(np.abs(self._first).max(), np.abs(self._second).max())
         if self._sample:
             return self._test_sample(self._sample)
         if self.is_paired:
             differences = self._first - self._second
             self.difference = float(differences.mean())
             self.deviation = float(differences.std(ddof=1))
-            if self.pairs in SIGN_FLIP_SEEDS:
-                self.sign_flip_p, self.least_p = sign_flip(differences), 2.0 ** (1 - self.pairs)
+            if self.pairs in significance.SIGN_FLIP_SEEDS:
+                self.sign_flip_p, self.least_p = significance.sign_flip(differences), 2.0 ** (1 - self.pairs)
         else:
             self.deviation = math.sqrt((self._first.var(ddof=1) + self._second.var(ddof=1)) / 2)
         if self.deviation > size:
@@ -314,7 +309,9 @@ class _Single:
             sign_flip_p=self.sign_flip_p,
             sign_flip_adjusted_p=flips_p,
             sign_flip_least_p=least_p,
-            superiority=superiority(self._first, self._second, is_paired=self.is_paired, better=self._better),
+            superiority=significance.superiority(
+                self._first, self._second, is_paired=self.is_paired, better=self._better
+            ),
             seeds=(len(self._first), len(self._second)),
             deviation=self.deviation,
             level=LEVEL / tested,
@@ -327,63 +324,6 @@ class _Single:
     @property
     def _better(self) -> Better:
         return "up" if self._sign > 0 else "down"
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Returns p values adjusted by Holm's step-down; those that are not a number are no tests, and stay so."""
-    tested = sorted((p, place) for place, p in enumerate(p_values) if math.isfinite(p))
-    found, last = [math.nan] * len(p_values), 0.0
-    for below, (p, place) in enumerate(tested):
-        found[place] = last = max(last, min(1.0, (len(tested) - below) * p))
-    return found
-
-
-def sign_flip(differences: Iterable[float]) -> float:
-    """Returns the exact two-sided p of the test that the mean is 0, which flips each sign: 2^n sums, all counted.
-
-    Fisher, "The Design of Experiments", 1935, section 21. It asks of the differences no more than that they are
-    symmetric about 0 where the arms are equal. Its least value is 2^(1-n).
-
-    Raises:
-      ValueError: If there is none, or more than the last of `SIGN_FLIP_SEEDS`: 2^n would be too many.
-    """
-    import numpy as np
-
-    differences = np.asarray(list(differences), float)
-    if not 0 < len(differences) <= SIGN_FLIP_SEEDS[-1]:
-        raise ValueError(
-            f"{len(differences)} differences must be 1 to {SIGN_FLIP_SEEDS[-1]}: all 2^n sums are counted."
-        )
-    # The sums of half of all signs; the other half are these times -1.
-    sums = functools.reduce(
-        lambda sums, one: np.concatenate([sums + one, sums - one]), differences[1:], differences[:1]
-    )
-    seen = abs(differences.sum()) - _EXACT * np.abs(differences).sum()
-    return float(np.mean(np.abs(sums) >= seen))
-
-
-def superiority(
-    first: "Sequence[float] | np.ndarray",
-    second: "Sequence[float] | np.ndarray",
-    *,
-    is_paired: bool = True,
-    better: Better = "up",
-) -> float:
-    """Returns the share of pairs in which the first is better, ties one half.
-
-    Args:
-      first: Numbers of one arm.
-      second: Of the other; paired ones in the same order.
-      is_paired: Whether each belongs to one of the other's; else all pairs count, as in Mann and Whitney's U / (n m).
-      better: Whether more or less is better.
-    """
-    import numpy as np
-
-    if not len(first) or not len(second):
-        return math.nan
-    differences = np.subtract(first, second) if is_paired else np.subtract.outer(first, second)
-    signs = np.sign(differences) * (1 if better == "up" else -1)
-    return float((1 + signs).mean() / 2)
 
 
 def _finite(values: Mapping[int, float]) -> dict[int, float]:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 from optimization.study import intervals
 from optimization.study.intervals import Interval
 from scripts.verdicts import comparison
-from scripts.verdicts.comparison import Better, Comparison, Landmark, Sampled, Values
+from scripts.verdicts.comparison import Comparison, Landmark, Sampled, Values
+from scripts.verdicts.significance import Better
 
 CHANCE, CONSTANT, CEILING = "chance", "the best constant action", "the ceiling"
 ONE_SEED, NOT_JUDGED = "one seed: not judged", "not judged"

@@ -10,8 +10,9 @@ from optimization.study import divergence, run_folder
 from optimization.study.metrics import Metric
 from optimization.study.results import Run
 from scripts.verdicts import bootstrap, landmarks
-from scripts.verdicts.comparison import Better, Landmark, Sampled, Values
+from scripts.verdicts.comparison import Landmark, Sampled, Values
 from scripts.verdicts.landmarks import Stand
+from scripts.verdicts.significance import Better
 
 CHANCE, CONSTANT = "chance", "constant"  # In `bounds.json`.
 _SAME = 1e-9  # Relative: what floating point makes of equal numbers.

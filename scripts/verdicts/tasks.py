@@ -8,7 +8,8 @@ from typing import NamedTuple
 from optimization.study import intervals
 from optimization.study.intervals import Interval
 from scripts.verdicts import bootstrap, landmarks, words
-from scripts.verdicts.comparison import Better, Landmark, Values
+from scripts.verdicts.comparison import Landmark, Values
+from scripts.verdicts.significance import Better
 
 WHAT_IT_IS = (
     "Scores are 0 at a task's chance and 1 at its ceiling, whose means are taken for known. Told is the interquartile "

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from scripts.verdicts.comparison import Better
+from scripts.verdicts.significance import Better
 
 
 def expected_best(values: Sequence[float], budget: int, *, better: Better = "up") -> float:

@@ -5,7 +5,7 @@ import pytest
 from rliable import library, metrics
 from scipy import stats
 
-from scripts.verdicts import bootstrap, comparison
+from scripts.verdicts import bootstrap, significance
 
 SCORES = np.random.default_rng(5).normal(0.6, 0.2, (6, 3))  # [seeds, tasks]
 
@@ -31,7 +31,7 @@ def test_with_equal_draws_the_interval_equals_rliable():
 def test_superiority_over_all_pairs_equals_rliable():
     first, second = np.round(SCORES[:, :1], 1), np.round(SCORES[:, 1:2], 1)
     expected = metrics.probability_of_improvement(first, second)
-    found = comparison.superiority(first.ravel(), second.ravel(), is_paired=False)
+    found = significance.superiority(first.ravel(), second.ravel(), is_paired=False)
     assert found == pytest.approx(expected, rel=1e-12)
 
 
