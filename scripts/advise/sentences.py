@@ -193,7 +193,7 @@ def strategy(context: Context) -> str:
             return (
                 "None: every strategy that was played diverged, or failed. Lower rates may learn: give them as flags."
             )
-        told = "None: no strategy is told above chance, and the first of their ranking would be chosen by luck."
+        told = "None: no strategy is told above chance, so that which of them comes first may be luck."
         earned = [stand.constant.mean for stand in found.verdict.stands.values() if stand.constant]
         constant = landmarks.interval(found.constant).mean if earned else 0.0
         if not earned or max(earned) >= constant:
@@ -340,7 +340,7 @@ def _found_by(one: Comparison | None, context: Context) -> list[str]:
     if one is None or not (told := words.found_by(one)):
         return []
     if one.detectable > context.reward_width:
-        return [f"{words.seeds(one.pairs).capitalize()} would find no difference that rewards can have"]
+        return [f"{_capital(words.seeds(one.pairs))} that differ so much would miss even the largest difference of rewards"]
     return [told]
 
 

@@ -114,7 +114,7 @@ def test_what_is_told_below_greedy_is_named_beside_a_best_that_is_not():
 def test_where_seeds_could_tell_nothing_this_is_said():
     found = _found({GREEDY: {2000: 0.5, 2001: 0.9}, SOFTMAX: {2000: 0.52, 2001: 0.49}, CHANCE: {2000: 0.5, 2001: 0.4}})
     told = sentences.exploration(_context(found, reward_width=1.0))
-    assert "2 seeds would find no difference that rewards can have." in told
+    assert "2 seeds that differ so much would miss even the largest difference of rewards." in told
 
 
 def test_nothing_is_recommended_that_is_not_told_above_chance():
@@ -137,10 +137,10 @@ def test_without_a_recommendation_the_best_is_compared_with_chance_and_the_best_
     told = sentences.exploration(_context(found))
     lead = "Of those that explore, the best, softmax (temperature 0.05), earns 0.505, 0.005 more than chance (95%"
     assert lead in told
-    end = "would be chosen by luck. Always choosing the same, best action would earn 0.900: more than any of them."
+    end = "comes first may be luck. Always choosing the same, best action would earn 0.900: more than any of them."
     assert sentences.strategy(_context(found)).endswith(end)
     found.constant, found.verdict = 0.501, findings.verdict(found.arms, 0.5, 0.501)
-    assert sentences.strategy(_context(found)).endswith("would be chosen by luck.")
+    assert sentences.strategy(_context(found)).endswith("comes first may be luck.")
 
 
 @pytest.mark.parametrize(("rounds", "says_so"), [(10, True), (11, False)])
