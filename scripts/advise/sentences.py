@@ -340,7 +340,8 @@ def _found_by(one: Comparison | None, context: Context) -> list[str]:
     if one is None or not (told := words.found_by(one)):
         return []
     if one.detectable > context.reward_width:
-        return [f"{_capital(words.seeds(one.pairs))} that differ so much would miss even the largest difference of rewards"]
+        seeds = _capital(words.seeds(one.pairs))
+        return [f"{seeds} that differ so much would miss even the largest difference of rewards"]
     return [told]
 
 
