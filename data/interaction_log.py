@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = 1
+# What contexts tell of all clients where a report has `learned_statistics`, as they are scaled by the log itself.
+LEARNED = "means, deviations and categories of the log's columns"
 _METADATA = b"interaction_log"
 # Columns of the Parquet form that hold a number a row, the field of each, and what it is on disk.
 _NUMBERS = {

@@ -25,6 +25,9 @@ _FEW_EFFECTIVE = 0.01  # Of the rows; below that, or below 100, an estimate rest
 _FEWEST_EFFECTIVE = 100
 _LARGE_SHARE = 0.1  # Of all weight, on a single client.
 _NAMED = 5
+# Sums over clients of products of squared weights, and of squared rewards, stay finite far beyond these.
+_LEAST_PROPENSITY = 1e-18
+_LARGEST_REWARD = 1e18
 
 
 class Finding(NamedTuple):
@@ -82,7 +85,7 @@ def numbers(column: "pd.Series", flag: str, what: str, table: "Table") -> np.nda
 
 
 def check_propensities(propensities: np.ndarray, index: "pd.Index", column: str, table: "Table") -> None:
-    """Refuses propensities outside of (0, 1], and those that are all 1.
+    """Refuses propensities outside of (0, 1], those that nobody could have drawn, and those that are all 1.
 
     Args:
       propensities: float64 [rows], finite.
@@ -91,18 +94,41 @@ def check_propensities(propensities: np.ndarray, index: "pd.Index", column: str,
       table: Where they are from.
 
     Raises:
-      UsageError: If one is not in (0, 1], or all are 1.
+      UsageError: If one is not in (0, 1], or below 1e-18, or all are 1.
     """
-    is_wrong = (propensities <= 0) | (propensities > 1)
+    is_wrong = (propensities < _LEAST_PROPENSITY) | (propensities > 1)
     if is_wrong.any():
         row = int(np.flatnonzero(is_wrong)[0])
         why = "above 1" if propensities[row] > 1 else "not above 0: what was played had some probability"
+        if 0 < propensities[row] < _LEAST_PROPENSITY:
+            why = f"below {_LEAST_PROPENSITY:g}: what is as rare is in no log"
         more = f" So are {int(is_wrong.sum()) - 1} more rows." if is_wrong.sum() > 1 else ""
         raise UsageError(
             f"--propensity_column={column}: {propensities[row]:g} ({table.place(index[row])} of {table.path}) is {why}."
             f" A propensity is the probability, in (0, 1], with which the action was played.{more}"
         )
     check_random(propensities, table.path)
+
+
+def check_rewards(rewards: np.ndarray, index: "pd.Index", column: str, table: "Table") -> None:
+    """Refuses rewards whose squares no sum could hold.
+
+    Args:
+      rewards: float64 [rows], finite.
+      index: The rows' numbers in the table.
+      column: Its name.
+      table: Where they are from.
+
+    Raises:
+      UsageError: If one is beyond 1e18.
+    """
+    is_wrong = np.abs(rewards) > _LARGEST_REWARD
+    if is_wrong.any():
+        row = int(np.flatnonzero(is_wrong)[0])
+        raise UsageError(
+            f"--reward_column={column}: {rewards[row]:g} ({table.place(index[row])} of {table.path}) is beyond "
+            f"{_LARGEST_REWARD:g}: scale the rewards."
+        )
 
 
 def check_random(propensities: np.ndarray, path: str) -> None:
@@ -135,7 +161,7 @@ def check_probabilities(probabilities: np.ndarray, index: "pd.Index", names: Seq
     if is_wrong.any():
         row, place = np.argwhere(is_wrong)[0]
         raise UsageError(
-            f"--probability_columns: {probabilities[row, place]:g} in column {names[place]!r} "
+            f"--policy=column: {probabilities[row, place]:g} in column {names[place]!r} "
             f"({table.place(index[row])} of {table.path}) is no probability: it must lie in [0, 1]."
         )
     sums = probabilities.sum(axis=1)
@@ -143,7 +169,8 @@ def check_probabilities(probabilities: np.ndarray, index: "pd.Index", names: Seq
     if len(names) > 1 and is_off.any():
         row = int(np.flatnonzero(is_off)[0])
         raise UsageError(
-            f"--probability_columns: those of {table.place(index[row])} of {table.path} sum to {sums[row]:g}, not to 1."
+            f"--policy=column: the probabilities in {table.place(index[row])} of {table.path} sum to {sums[row]:g}, "
+            "not to 1."
         )
 
 
@@ -177,7 +204,8 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
     if not is_off:
         return Finding("propensities", False, f"{told} Under full support the two are equal.")
     why = (
-        "some actions could not be played in some contexts, or some that could are not among the log's names"
+        "some actions could not be played in some contexts, or so rarely that the log has none; or some that could are "
+        "not among the log's names"
         if mean < count
         else "propensities are too small"
     )
@@ -187,6 +215,15 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
         f"{told} They would be equal if every action could be played everywhere, with the logged probabilities: {why}; "
         "or these are not the probabilities of the actions that were played.",
     )
+
+
+def dropped(log: "InteractionLog") -> list[Finding]:
+    """Counts rows that were left out because they lack a client or an action; nothing where there are none."""
+    counts = log.report.get("dropped_rows") or {}
+    told = [f"{count:,} without {what.removeprefix('without_')}" for what, count in counts.items() if count]
+    if not told:
+        return []
+    return [Finding("dropped rows", True, f"Rows were left out: {' and '.join(told)}.")]
 
 
 def duplicates(log: "InteractionLog") -> Finding:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _JOINT = " | "  # Between the values of several client columns.
+_POLICY = "--policy=column"  # Names the columns of a target policy.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +100,7 @@ def read(
         )
         if name
     }
+    log_checks.check_rewards(numbers["reward_column"], frame.index, wanted.reward_column, table)
     log_checks.check_propensities(numbers["propensity_column"], frame.index, wanted.propensity_column, table)
     clients, client_ids = _owners(frame, wanted)
     actions, action_names = _actions(frame[wanted.action_column], wanted)
@@ -120,6 +122,7 @@ def read(
         report={
             "rows": len(frame),
             "dropped_rows": dropped,
+            "learned_statistics": contexts is not None and known is None,
             "duplicated_rows": int(table.frame.duplicated().sum()) if _is_hashable(table.frame) else None,
             "form": dict(table.form),
             "missing_values": dict(table.missing),
@@ -152,7 +155,7 @@ def _roles(names: Sequence[str], path: str, wanted: Wanted) -> list[str]:
             "--round_column": [wanted.round_column] if wanted.round_column else [],
             "--period_column": [wanted.period_column] if wanted.period_column else [],
             "--position_column": position,
-            "--probability_columns": listed(wanted.probability_columns),
+            _POLICY: listed(wanted.probability_columns),
             "--feature_columns": [name for name in features if name not in position],
             "--ignore_columns": listed(wanted.ignore_columns),
         },
@@ -254,10 +257,11 @@ def _probabilities(
     names = listed(wanted.probability_columns)
     if not names:
         return None
-    flag = "--probability_columns"
     if len(names) not in (1, num_actions):
-        raise UsageError(f"{flag} names {len(names)} columns: give one, or one of each of the {num_actions} actions.")
-    found = np.stack([log_checks.numbers(frame[name], flag, "probability", table) for name in names], axis=1)
+        raise UsageError(
+            f"{_POLICY} names {len(names)} columns: give one, or one of each of the {num_actions} actions."
+        )
+    found = np.stack([log_checks.numbers(frame[name], _POLICY, "probability", table) for name in names], axis=1)
     log_checks.check_probabilities(found, frame.index, names, table)
     return found[:, 0] if len(names) == 1 else found
 

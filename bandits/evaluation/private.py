@@ -36,7 +36,7 @@ _COVERS = (
 _ASSUMED = (
     "neighbouring logs differ in one client's rows alone: what a client's data changed in others' rows, through the "
     "models that acted, is for the guarantee of the run that wrote the log",
-    "the number of clients is public",
+    "the number of clients, and the names and number of the actions, are public",
     "target policies, estimators with their parameters, and all bounds were fixed without a look at these clients, "
     "unless they are counted above",
     "the generator's numbers are taken for random, and floating-point numbers for real ones",
@@ -108,7 +108,9 @@ class Paid(NamedTuple):
         ]
         of = " and ".join([f"{self.looks:,} look{'s' * (self.looks > 1)}", *self.models])
         if told:
-            summary = f"Privacy: {'; '.join(told)}, at delta {found['delta']:.3g}, for {of} on these clients together."
+            apart = f", apart from {'; '.join(self.whole.left_out)}" if self.whole.left_out else ""
+            at = f"at delta {found['delta']:.3g}{apart}"
+            summary = f"Privacy: {'; '.join(told)}, {at}, for {of} on these clients together."
         else:
             summary = found["summary"]
         return {
@@ -116,6 +118,7 @@ class Paid(NamedTuple):
             "looks": self.looks,
             "models": list(self.models),
             "covers": _COVERS,
+            "apart_from": list(self.whole.left_out),
             "assumes": assumes,
             "summary": summary,
         }

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data import interaction_log
+from data import interaction_log, log_checks
 from data.errors import UsageError
 
 KINDS = {
@@ -67,11 +67,8 @@ def probabilities(target: Target, log: interaction_log.InteractionLog) -> np.nda
     if target.kind == "uniform":
         return np.broadcast_to(1 / count, (len(log), count))
     if target.kind == "constant":
-        if target.name not in log.action_names:
-            told = ", ".join(log.action_names[:10]) + (", ..." if count > 10 else "")
-            raise UsageError(f"--policy={target}: the log's actions are {told}.")
         row = np.zeros(count)
-        row[log.action_names.index(target.name)] = 1
+        row[log_checks.check_action(target.name, log.action_names, f"--policy={target}")] = 1
         return np.broadcast_to(row, (len(log), count))
     if log.probabilities is None:
         raise UsageError(f"--policy={target}: the log has no such columns.")

@@ -96,7 +96,7 @@ def load(options: TaskOptions) -> tasks.Task:
         rewards={"exact": matrix},
         report=report,
         private_statistics=(
-            *(("means, deviations and categories of the log's columns",) if options.action_column else ()),
+            *((interaction_log.LEARNED,) if log.report.get("learned_statistics") else ()),
             *((fitted,) if options.learn_from in (SIMULATOR, "dr") else ()),
         ),
         multi_label=True,

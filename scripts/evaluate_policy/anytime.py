@@ -12,6 +12,8 @@ from data.errors import UsageError
 from optimization.study import cli, earlier_flags
 from scripts.evaluate_policy import bound_flags
 
+COHORTS = "cohorts"  # How a run drew them, in the report of a log that is saved apart from it.
+
 
 def flags_of_log(path: str) -> Mapping[str, Any]:
     """Returns the flags of the run that wrote a log, by its folder or a part of it; none where that is not known."""
@@ -23,6 +25,18 @@ def flags_of_log(path: str) -> Mapping[str, Any]:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
     return {}
+
+
+def cohorts(path: str) -> dict[str, Any]:
+    """Returns the flags of the run that wrote a log which say whether its cohorts are fresh uniform samples."""
+    told = flags_of_log(path)
+    return {name: told[name] for name in ("client_selection", "cohort_sampling", "cache") if name in told}
+
+
+def is_own_model(log: str, target: target_policies.Target) -> bool:
+    """Returns whether a policy is the model of the very run that wrote a log, given as its folder or a part of it."""
+    path = pathlib.Path(log).resolve()
+    return target.kind == "run" and pathlib.Path(target.name).resolve() in (path, *path.parents)
 
 
 def check(settings: cli.Settings, target: target_policies.Target, *, is_runs: bool) -> None:
@@ -38,9 +52,13 @@ def check(settings: cli.Settings, target: target_policies.Target, *, is_runs: bo
     """
     if not settings.anytime:
         return
+    if target.kind == "logged":
+        raise UsageError(
+            "--anytime: --policy=logged is the policy that acted, which may have learned from the log and so has no "
+            "single value: leave out --anytime, or name a policy that was fixed without this log."
+        )
     if is_runs:
-        log = pathlib.Path(settings.log).resolve()
-        if target.kind == "run" and pathlib.Path(target.name).resolve() in (log, *log.parents):
+        if is_own_model(settings.log, target):
             raise UsageError(
                 f"--anytime: the model of --policy=run:{cli.shown_path(target.name)} was trained on this log, and the "
                 "interval holds for policies that were fixed without it: leave out --anytime, or take another log."
@@ -62,11 +80,12 @@ def sequence(
       is_runs: Whether a run wrote it.
 
     Raises:
-      UsageError: If the log has no rounds, or does not keep its bounds.
+      UsageError: If the log has no rounds, does not keep its bounds, or has cohorts that no interval goes with.
     """
     limits = bound_flags.bounds(settings)
     of_table = "periods" if settings.period_column else "rounds"
-    unit = confidence_sequence.unit(flags_of_log(settings.log)) if is_runs else of_table
+    told = log.report.get(COHORTS) or flags_of_log(settings.log)
+    unit = confidence_sequence.unit(told) if is_runs else of_table
     when = log.periods if unit == "periods" else log.rounds
     looks, observed = confidence_sequence.observations(rows, when, limits, log.client_ids, settings.seed)
     found = confidence_sequence.sequence(looks, observed)

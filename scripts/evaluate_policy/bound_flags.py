@@ -5,6 +5,8 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from bandits.evaluation import bounds as bounds_lib
 from bandits.evaluation import confidence_sequence, private, private_sums
 from bandits.evaluation.estimators import Estimator
@@ -143,7 +145,7 @@ def private_values(
     seed: int,
     models: Sequence[ledger.Spent] = (),
     trained: Sequence[ledger.Spent] = (),
-    fit: Callable[[], Mapping[str, Terms]] | None = None,
+    fit: Callable[[Mapping[str, Terms], np.ndarray], Mapping[str, Terms]] | None = None,
 ) -> tuple[list[private.Value], dict[str, Any]]:
     """Pays for a look, makes the release by NumPy, and returns the values and what is guaranteed.
 
@@ -151,20 +153,24 @@ def private_values(
 
     Args:
       chosen: What the flags mean.
-      candidates: The log's terms of each candidate policy.
+      candidates: The log's terms of each candidate policy, all rows, not yet within their bounds.
       estimators: Fixed beforehand, with their parameters.
       client_ids: The client's name for each number in `Terms.clients`.
       seed: Seed of the choice among more rows than a client may have.
       models: What was fitted on these clients once, for all looks.
       trained: What is fitted for this look, and anew for each; see `private.fitted`.
-      fit: Fits it, once that is paid for, and returns the terms with it; those of `candidates` are without.
+      fit: Fits it, once that is paid for: takes the terms of the rows that count, within their bounds, and which of
+        all rows these are, bool [rows]; returns the terms with what was fitted.
 
     Raises:
       UsageError: If the log does not keep its bounds, a model has no guarantee, or the budget is spent.
     """
     private.check_models(estimators, [*models, *trained])
     query = private_sums.Query(tuple(candidates), tuple(estimators), chosen.bounds, chosen.clip_norm)
-    bounded = [bounds_lib.apply(terms, chosen.bounds, client_ids, seed)[0] for terms in candidates.values()]
+    applied = {
+        name: bounds_lib.apply(terms, chosen.bounds, client_ids, seed) for name, terms in candidates.items()
+    }  # Which rows count follows from their clients alone: they are the same of all candidates.
+    bounded: Mapping[str, Terms] = {name: terms for name, (terms, _) in applied.items()}
     try:
         own = private.mechanism(
             len(client_ids),
@@ -180,8 +186,8 @@ def private_values(
         own = private.calibrated(own, chosen.looks, chosen.target_epsilon, of_looks)
     paid = private.pay(chosen.ledger, own, [*models, *trained], target_epsilon=chosen.target_epsilon)
     if fit is not None:
-        bounded = [bounds_lib.apply(terms, chosen.bounds, client_ids, seed)[0] for terms in fit().values()]
-    vectors = private_sums.of_clients(bounded, query)
+        bounded = fit(bounded, next(kept for _, kept in applied.values()))
+    vectors = private_sums.of_clients(list(bounded.values()), query)
     values = private.values(private.release(vectors, query, own), query, own)
     return values, paid.report() | {"noise_multiplier": own.noise_multiplier, "clip_norm": query.norm}
 

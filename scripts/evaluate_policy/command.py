@@ -1,5 +1,6 @@
 """Evaluates a policy on a log that another one wrote: `python -m scripts.evaluate_policy --log=FILE --policy=...`."""
 
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -43,7 +44,11 @@ _COLUMNS = {
     "action_names": "actions that could be played too, though no row shows them",
     "missing_values": "texts, separated by commas, that mean a missing value, besides NA, nan, null ...",
 }
+_MOST_DRAWS = 100_000  # A client keeps a byte for each.
 _NEEDED = ("client_column", "action_column", "reward_column", "propensity_column")
+_LEARNED = (
+    "The policy is a model that was trained on this log, where it looks better than it is; no interval knows of that."
+)
 _NEEDING = frozenset(("dm", "dr", "switch_dr", "dros"))  # Estimators that read a reward model.
 
 
@@ -71,7 +76,9 @@ def define() -> cli.FlagSet:
     flags.number("clip", None, "largest weight of clipped IPS (default: SLOPE chooses)")
     flags.number("tau", None, "largest weight at which SWITCH-DR corrects (default: SLOPE chooses)")
     flags.number("shrinkage", None, "lambda of DRos (default: SLOPE chooses)")
-    flags.integer("draws", 1000, "draws of the bootstrap over clients, beside the delta method; 0 for none")
+    flags.integer(
+        "draws", 1000, "draws of the bootstrap over clients, beside the delta method; 0 for none", high=_MOST_DRAWS
+    )
     flags.integer("seed", 0, "of the model's training, its folds, and the draws")
     flags.choice(
         "sums",
@@ -84,6 +91,7 @@ def define() -> cli.FlagSet:
     flags.belong("model_noise_multiplier", private=True)
     flags.group("Output")
     flags.path("save_log", None, "also write the log, with contexts, as one Parquet file, for --task_type=logged")
+    flags.belong("save_log", private=False)
     flags.path("output_dir", "evaluation", "folder for estimates.csv, evaluation.json and evaluation.html")
     return flags
 
@@ -96,12 +104,14 @@ def program(settings: cli.Settings) -> None:
     of_run = run_policy.options(target.name) if target.kind == "run" else None
     is_runs = _is_runs(settings)
     anytime.check(settings, target, is_runs=is_runs)
-    reads = reads_model or target.kind in ("run", "logged") or settings.save_log is not None
+    by_models = target.kind == "logged" and private is None  # Propensities alone say the same, of no other client.
+    reads = reads_model or target.kind == "run" or by_models or settings.save_log is not None
     log, logged_run = _log(settings, target, is_runs=is_runs, with_contexts=reads)
     if settings.save_log:
         with files.whole(pathlib.Path(settings.save_log), 0o600) as file:
-            interaction_log.write(log, file)
-    if logged_run and target.kind == "logged":
+            report = {**log.report, anytime.COHORTS: anytime.cohorts(settings.log)} if is_runs else log.report
+            interaction_log.write(dataclasses.replace(log, report=report), file)
+    if logged_run and by_models:
         probabilities = run_policy.of_periods(logged_run)
     elif of_run:
         exploration = run_policy.exploration(settings, of_run)
@@ -112,11 +122,12 @@ def program(settings: cli.Settings) -> None:
     if private:
         private_evaluation.evaluate(settings, private, policy, log, probabilities)
     else:
-        _evaluate(settings, policy, log, probabilities, has_model=reads_model, is_runs=is_runs)
+        _evaluate(settings, target, policy, log, probabilities, has_model=reads_model, is_runs=is_runs)
 
 
 def _evaluate(
     settings: cli.Settings,
+    target: target_policies.Target,
     policy: str,
     log: interaction_log.InteractionLog,
     probabilities: np.ndarray,
@@ -134,7 +145,8 @@ def _evaluate(
     layout = estimates.layout(candidates)
     sums, drawn = _sums(settings, log, rows, layout)
     found = estimates.estimates(sums, layout, candidates, drawn)
-    findings = [log_checks.mean_inverse_propensity(log), log_checks.duplicates(log)]
+    findings = [*log_checks.dropped(log), log_checks.mean_inverse_propensity(log), log_checks.duplicates(log)]
+    findings += [log_checks.Finding("policy", True, _LEARNED)] if anytime.is_own_model(settings.log, target) else []
     findings += [log_checks.support(log, probabilities)] if probabilities.ndim == 2 else []
     findings += log_checks.overlap(log, rows.weights)
     overlap = totals.overlap(sums)
@@ -158,7 +170,7 @@ def _evaluate(
     print(output.text(told))
     folder = pathlib.Path(settings.output_dir)
     output.write(told, folder, rows.weights, by_client)
-    print(f"\nWritten to {folder}: {', '.join(output.FILES)}")
+    print(f"\nWritten to {cli.shown_path(str(folder))}: {', '.join(output.FILES)}")
 
 
 def _reads_model(settings: cli.Settings, target: target_policies.Target) -> bool:
@@ -183,6 +195,8 @@ def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settin
         raise UsageError(f"--log: {settings.log} is a part of a run's log: give the run's folder, {folder}.")
     if settings.save_log:
         files.check_output("save_log", pathlib.Path(settings.save_log))
+        if _is_same(settings.save_log, settings.log) or interactions.is_part(settings.save_log):
+            raise UsageError(f"--save_log: {settings.save_log} holds the log that is read: name another file.")
     if not settings.policy:
         raise UsageError(f"--policy is missing: give {', '.join(target_policies.KINDS)}.")
     kind, _, name = settings.policy.partition(":")
@@ -202,7 +216,14 @@ def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settin
             )
     folder = pathlib.Path(settings.output_dir)
     files.check_output("output_dir", folder.parent / "evaluation.json" if not folder.exists() else folder / "a.json")
+    for name in output.FILES:
+        if _is_same(folder / name, settings.log):
+            raise UsageError(f"--output_dir: {folder / name} is the log that is read: name another folder.")
     return target, settings.settled()
+
+
+def _is_same(first: str | pathlib.Path, second: str | pathlib.Path) -> bool:
+    return pathlib.Path(first).resolve() == pathlib.Path(second).resolve()
 
 
 def _is_runs(settings: cli.Settings) -> bool:

@@ -8,12 +8,12 @@ import io
 import json
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bandits.evaluation import bounds, estimators, private, target_policies, terms
+from bandits.evaluation import estimators, private, target_policies, terms
 from data import interaction_log
 from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
@@ -114,18 +114,15 @@ def evaluate(
     Raises:
       UsageError: If the log does not keep its bounds, or the budget is spent.
     """
-    limits = chosen.options.bounds
     rows = terms.of_rows(log.clients, log.actions, log.rewards, log.propensities, probabilities)
-    bounded, kept = bounds.apply(rows, limits, log.client_ids, settings.seed)
 
-    def fit() -> dict[str, terms.Terms]:
+    def fit(bounded: Mapping[str, terms.Terms], kept: np.ndarray) -> dict[str, terms.Terms]:
         used = np.flatnonzero(kept)  # A row of each client at least, so that clients keep their numbers.
-        counted = dataclasses.replace(log.take(used), rewards=bounded.rewards)
+        counted = dataclasses.replace(log.take(used), rewards=bounded[target].rewards)
         predictions = reward_model.predictions(settings, counted)
         actions, rewards, propensities = counted.actions, counted.rewards, counted.propensities
-        return {
-            target: terms.of_rows(counted.clients, actions, rewards, propensities, probabilities[used], predictions)
-        }
+        told = terms.of_rows(counted.clients, actions, rewards, propensities, probabilities[used], predictions)
+        return {target: bounded[target]._replace(direct=told.direct, predicted=told.predicted)}
 
     values, report = bound_flags.private_values(
         chosen.options,
@@ -142,7 +139,7 @@ def evaluate(
     print("\n".join([head, "", *said]))
     folder = pathlib.Path(settings.output_dir)
     _write(folder, head, said, values, report)
-    print(f"\nWritten to {folder}: {', '.join(output.FILES)}")
+    print(f"\nWritten to {cli.shown_path(str(folder))}: {', '.join(output.FILES)}")
 
 
 def _row(value: private.Value) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The reward model of the direct method and what builds on it: its flags, and its training at the log's clients."""
 
+import dataclasses
 import sys
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,13 @@ def spent(settings: cli.Settings, log: interaction_log.InteractionLog) -> ledger
 
     from bandits.evaluation import private, reward_models
 
-    return private.fitted(*reward_models.mechanism(log.client_ids, chosen))
+    trained, rounds = reward_models.mechanism(log.client_ids, chosen)
+    return private.fitted(dataclasses.replace(trained, apart_from=left_out(log)), rounds)
+
+
+def left_out(log: interaction_log.InteractionLog) -> tuple[str, ...]:
+    """Returns what whoever reads a log's contexts learns of its clients without noise, in words."""
+    return (interaction_log.LEARNED,) if log.report.get("learned_statistics") else ()
 
 
 def predictions(settings: cli.Settings, log: interaction_log.InteractionLog) -> np.ndarray:

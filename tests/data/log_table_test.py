@@ -95,6 +95,10 @@ def test_rows_without_a_client_or_an_action_are_dropped_and_counted(tmp_path):
     assert log.client_ids == ("10", "b")
     assert log.report["dropped_rows"] == {"without_client": 1, "without_action": 1}
     assert log.action_names == ("x", "z")
+    [finding] = log_checks.dropped(log)
+    assert finding.is_warning
+    assert finding.text == "Rows were left out: 1 without client and 1 without action."
+    assert not log_checks.dropped(_read(tmp_path, _frame()))
 
 
 def test_equal_rows_are_counted(tmp_path):
@@ -109,6 +113,8 @@ def test_contexts_can_be_typed_by_anothers_statistics_or_left_unread(tmp_path):
     known = statistics.OfTable({"age": statistics.Numbers(0.0, 10.0, False), "place": None}, {})
     log = _read(tmp_path, _frame(), known=known)
     np.testing.assert_array_equal(log.contexts, [[4], [4], [2], [2]])
+    assert not log.report["learned_statistics"]
+    assert _read(tmp_path, _frame()).report["learned_statistics"]
     assert _read(tmp_path, _frame(), with_contexts=False).contexts is None
 
 
@@ -118,6 +124,11 @@ def test_contexts_can_be_typed_by_anothers_statistics_or_left_unread(tmp_path):
         ({"propensity": [0.5, 0.0, 0.0, 0.2]}, r"--propensity_column=propensity: 0 \(row 2 of .*\) is not above 0"),
         ({"propensity": [0.5, 0.5, -0.1, 0.2]}, r"-0.1 \(row 3 of .*\) is not above 0"),
         ({"propensity": [0.5, 0.5, 0.1, 1.2]}, r"1.2 \(row 4 of .*\) is above 1"),
+        (
+            {"propensity": [0.5, 0.5, 1e-300, 0.2]},
+            r"1e-300 \(row 3 of .*\) is below 1e-18: what is as rare is in no log",
+        ),
+        ({"reward": [1.0, 0.0, -1e300, 0.0]}, r"--reward_column=reward: -1e\+300 \(row 3 of .*\) is beyond 1e\+18"),
         ({"propensity": [0.5, None, 0.1, 0.2]}, r"a missing value in column 'propensity' \(row 2 of .*every row must"),
         ({"propensity": ["0.5", "low", "0.1", "0.2"]}, r"'low' in column 'propensity' \(row 2 .*is no number"),
         ({"propensity": [1.0, 1.0, 1.0, 1.0]}, "deterministic, as greedy play, UCB, or one draw of Thompson sampling"),
@@ -152,7 +163,7 @@ def test_bad_logs_are_named(tmp_path, changed, message):
         ),
         (
             log_table.Wanted("user", "action", "reward", "propensity", probability_columns="age"),
-            r"--probability_columns: 40 in column 'age' \(row 2 of",
+            r"--policy=column: 40 in column 'age' \(row 2 of",
         ),
         (
             log_table.Wanted("user", "action", "reward", "propensity", probability_columns="age,place"),

@@ -43,5 +43,7 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
 
 
 def test_an_action_that_the_log_does_not_know_is_refused():
-    with pytest.raises(UsageError, match=r"--policy=constant:up: the log's actions are left, right\."):
+    with pytest.raises(
+        UsageError, match="names the action 'up', which the log has not: its 2 actions are 'left', 'right'"
+    ):
         target_policies.probabilities(target_policies.parse("constant:up"), _LOG)

@@ -76,7 +76,7 @@ def test_a_look_is_paid_told_and_remembered(tmp_path):
     assert "for 2 looks on these clients together" in told[5]
     assert "at delta 0.00137" in told[5]  # 400^-1.1.
     assert "outside every guarantee (--log_interactions)" in told[6]
-    assert "the number of clients is public" in told[7]
+    assert "the number of clients, and the names and number of the actions, are public" in told[7]
 
 
 def test_a_larger_sample_than_there_are_clients_is_refused(tmp_path):

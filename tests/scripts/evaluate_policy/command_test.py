@@ -156,6 +156,10 @@ def test_the_log_of_a_run_gives_its_own_policy_of_each_period_its_mean_reward(tm
     assert _values(by_propensities)["ips"] == _values(by_propensities)["logged"] == pytest.approx(mean, abs=1e-9)
     task = registry.load(TaskOptions(task_type="logged", data_file=str(saved)))
     assert task.report["rows"] == found["rows"]
+    assert task.report["log"]["cohorts"]["client_selection"] == "uniform"
+    findings = _evaluated(tmp_path / "d", f"--log={tmp_path}/run", f"--policy=run:{tmp_path}/run", "--nomodel")
+    (told,) = [finding for finding in findings["findings"] if finding["name"] == "policy"]
+    assert "was trained on this log, where it looks better than it is" in told["text"]
     with pytest.raises(UsageError, match=r"rounds_\w+.parquet is a part of a run's log: give the run's folder"):
         _evaluated(tmp_path / "c", f"--log={next((tmp_path / 'run' / 'interactions').iterdir())}", "--policy=logged")
     with pytest.raises(
@@ -193,5 +197,37 @@ def test_bad_logs_are_named(tmp_path, change, message):
 
 def test_an_unknown_action_is_named(tmp_path):
     _table(tmp_path / "log.csv")
-    with pytest.raises(UsageError, match=r"--policy=constant:green: the log's actions are blue, red\."):
+    with pytest.raises(
+        UsageError, match="names the action 'green', which the log has not: its 2 actions are 'blue', 'red'"
+    ):
         _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=constant:green")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--save_log={0}/estimates.csv",), "--save_log: .*estimates.csv holds the log that is read"),
+        (("--save_log={0}/link.csv",), "--save_log: .*link.csv holds the log that is read"),
+        (("--save_log={0}/interactions/rounds_00000001_00000002.parquet",), "holds the log that is read"),
+        (("--output_dir={0}",), "--output_dir: .*estimates.csv is the log that is read: name another folder"),
+    ],
+)
+def test_the_log_itself_is_never_overwritten(tmp_path, flags, words):
+    _table(tmp_path / "estimates.csv")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "estimates.csv")
+    (tmp_path / "interactions").mkdir()
+    before = (tmp_path / "estimates.csv").read_bytes()
+    given = [flag.format(tmp_path) for flag in flags]
+    with pytest.raises(UsageError, match=words):
+        _evaluated(tmp_path / "out", f"--log={tmp_path}/estimates.csv", *_COLUMNS, "--policy=uniform", *given)
+    assert (tmp_path / "estimates.csv").read_bytes() == before
+
+
+def test_rows_that_were_left_out_are_told(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv")
+    table.loc[:2, "shown"] = None
+    table.to_csv(tmp_path / "log.csv", index=False)
+    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=uniform", "--nomodel")
+    assert found["rows"] == len(table) - 3
+    assert found["findings"][0]["name"] == "dropped rows"
+    assert "Warning: Rows were left out: 3 without action." in capsys.readouterr().out

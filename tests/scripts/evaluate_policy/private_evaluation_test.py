@@ -12,7 +12,7 @@ from data import interaction_log
 from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
 from optimization.study import frame
-from scripts.evaluate_policy import command, private_evaluation, reward_model
+from scripts.evaluate_policy import anytime, command, private_evaluation, reward_model
 
 _COLUMNS = (
     "--client_column=who", "--action_column=shown", "--reward_column=paid", "--propensity_column=p",
@@ -132,6 +132,7 @@ def test_a_private_model_is_composed_once_a_look_and_its_values_are_right(tmp_pa
     assert found[1]["privacy"]["epsilon"] > 59
     book = [json.loads(line) for line in (tmp_path / "log.csv.privacy.jsonl").read_text().splitlines()]
     assert [one["mechanism"]["noise_multiplier"] for one in book][::2] == [0.5, 0.5]
+    assert found[0]["privacy"]["apart_from"] == ["means, deviations and categories of the log's columns"]
     truth = 0.5 * (0.3 + 0.25) + 0.5 * 0.4
     for row in found[0]["estimates"]:
         if row["estimator"] in ("dr", "ips", "snips"):
@@ -169,7 +170,17 @@ def test_a_runs_model_counts_with_what_it_spent(tmp_path):
     assert _plan(tmp_path).models[0].what != found.what
     assert _plan(tmp_path, "--policy_is_public").models == ()
     whole, rounds = ledger.composed([found, ledger.Spent("look", private.mechanism(150, 1.0))])
+    assert "apart from" not in private.Paid(whole, rounds, 1, ()).report()["summary"]
     assert whole.epsilon(rounds) > own.epsilon(10)
+
+
+def test_what_the_guarantee_leaves_out_is_told(tmp_path):
+    left = "means of the log's columns"
+    _run(tmp_path / "run", apart_from=(left,))
+    whole, rounds = ledger.composed([*_plan(tmp_path).models, ledger.Spent("look", private.mechanism(150, 1.0))])
+    told = private.Paid(whole, rounds, 1, ()).report()
+    assert told["apart_from"] == [left]
+    assert f"apart from {left}, for 1 look" in told["summary"]
 
 
 def _of_run(folder, *flags):
@@ -280,6 +291,28 @@ def test_looks_are_as_the_run_that_wrote_the_log_draws_cohorts(tmp_path):
     _own_log(tmp_path / "d", {"client_selection": "oort"})
     with pytest.raises(UsageError, match="--client_selection=oort of the run that wrote the log chooses clients"):
         _anytime(tmp_path / "d")
+
+
+def test_a_log_that_is_saved_apart_from_its_run_knows_how_cohorts_were_drawn(tmp_path):
+    saved = tmp_path / "elsewhere" / "log.parquet"
+    saved.parent.mkdir()
+    bounded = ("--policy=uniform", "--anytime", "--largest_weight=1", "--max_rows_per_client=4", "--nomodel")
+    log = interaction_log.read(_with_cohorts(tmp_path / "run", saved, "persistent"))
+    assert log.report["cohorts"]["cache"] == "persistent"
+    given = ["evaluate_policy", f"--log={saved}", *bounded, "--draws=0", f"--output_dir={tmp_path}/out"]
+    command.program(command.define().parse(given))
+    assert json.loads((tmp_path / "out" / "evaluation.json").read_text())["anytime"]["looks"] == [0, 1]
+    _with_cohorts(tmp_path / "other", saved, "per_round", client_selection="oort")
+    with pytest.raises(UsageError, match="--client_selection=oort of the run that wrote the log chooses clients"):
+        command.program(command.define().parse(given))
+
+
+def _with_cohorts(folder, saved, cache, **flags):
+    _own_log(folder, {"cache": cache, **flags})
+    log = interaction_log.read(folder / "interactions" / "rounds_1_8.parquet")
+    cohorts = anytime.cohorts(str(folder))
+    interaction_log.write(interaction_log.dataclasses.replace(log, report={anytime.COHORTS: cohorts}), saved)
+    return saved
 
 
 def test_estimators_are_those_asked_for(tmp_path):
