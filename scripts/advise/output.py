@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bandits import logged_flags
+from data.tasks import logged
 from optimization.study import cli, files, run_folder
 from scripts.advise import arms, findings, sentences
 from scripts.advise import plan as planning
@@ -37,6 +39,8 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
     recommended = found.verdict.recommended
     command = arms.command(base, recommended, found.arms[recommended].point) if recommended else ""
     spent, most = session.state.spent, session.state.values["minutes"]
+    asked = session.state.values["identity"]
+    is_simulated = asked.get("--task_type") == "logged" and asked.get("--learn_from") == logged.SIMULATOR
     context = sentences.Context(
         found=found,
         plan=session.plan,
@@ -45,6 +49,7 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
         where=_where(where),
         command=command,
         reward_width=data.reward_width,
+        rewards=logged_flags.ADVISED if is_simulated else "",
         overrun=f"It took {planning.minutes(spent)}, more than --minutes={most:g}." if spent > 60 * most else "",
     )
     values = {name: arm.reward for name, arm in found.often.items()}
@@ -58,7 +63,7 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
             "advice_command": cli.command_line(),
             "metric": findings.REWARD,
             "model_metric": found.measured,
-            "task": session.state.values["identity"].get("--task_type"),
+            "task": asked.get("--task_type"),
             "clients": data.clients,
             "clients_per_round": data.cohort,
             "actions": data.num_actions,

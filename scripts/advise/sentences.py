@@ -43,6 +43,7 @@ class Context:
       command: The command to paste; empty for none.
       reward_width: Between the smallest and the largest reward.
       overrun: What is to say where it took longer than it might; empty where it did not.
+      rewards: What is to say of rewards that nobody paid; empty for real ones.
     """
 
     found: Advice
@@ -53,6 +54,7 @@ class Context:
     command: str
     reward_width: float = math.inf
     overrun: str = ""
+    rewards: str = ""
 
 
 def write(context: Context) -> dict[str, str]:
@@ -327,6 +329,8 @@ def not_tried(context: Context) -> str:
         told += f" For whole runs of all strategies, give --minutes={context.minutes}."
     if context.overrun:
         told += f" {context.overrun}"
+    if context.rewards:
+        told += f" {context.rewards}"
     return f"{told} Never tried here: {'; '.join(_BY_DESIGN)}."
 
 

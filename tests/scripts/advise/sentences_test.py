@@ -150,6 +150,11 @@ def test_rounds_before_the_first_deployment_are_called_so(rounds, says_so):
     assert ("rounds, none of which comes after a deployment (every 10 rounds)" in told) == says_so
 
 
+def test_rewards_that_nobody_paid_are_named():
+    told = sentences.not_tried(_context(_found(_better()), rewards="Rewards were drawn."))
+    assert "Rewards were drawn. Never tried here: " in told
+
+
 def test_an_advice_that_took_longer_than_it_might_says_so():
     told = sentences.not_tried(_context(_found(_better()), overrun="It took 61 s, more than --minutes=0.1."))
     assert "for want of time. It took 61 s, more than --minutes=0.1. Never tried" in told
