@@ -19,7 +19,7 @@ def parts(found: Iterable[runs.Run]) -> list[arms.Part]:
     together: dict[tuple, list[runs.Run]] = {}
     for run in found:
         data = run.data_report.get(arms.CONTENT) or run.flags.get("data_file")
-        together.setdefault((_study(run), run.flags.get("task_type"), data), []).append(run)
+        together.setdefault((_study(run), names.task(run.flags), data), []).append(run)
     made = []
     for (module, task, _), some in together.items():
         program = next((name for name, known in studies.STUDIES.items() if known == module), "")

@@ -36,6 +36,12 @@ def of(flags: Sequence[Mapping[str, Any]], owners: Sequence[pathlib.Path], shown
     ]
 
 
+def task(flags: Mapping[str, Any]) -> str | None:
+    """Returns a run's task; of a log with what its rows are to the run, as rewards are of another kind in each."""
+    found = flags.get("task_type")
+    return f"{found} from {flags['learn_from']}" if found == "logged" and "learn_from" in flags else found
+
+
 def _telling(owner: pathlib.Path) -> pathlib.Path:
     """Returns the folder whose name says what a run is: a grid's, where its only run has a hash for its name."""
     is_hash = owner.parent.name == "runs" and len(owner.name.rpartition("-")[2]) == _KEY_LENGTH

@@ -34,6 +34,14 @@ def test_a_seed_that_was_played_twice_does_not_count_twice():
     assert _names(*(_run(f"{name}/seed_{seed}", seed=seed) for name in ("a", "b") for seed in (0, 1))) == ["a", "b"]
 
 
+def test_of_a_log_drawn_and_logged_rewards_are_never_in_one_table():
+    found = [_run(f"runs/{kind}", task_type="logged", learn_from=kind) for kind in ("simulator", "ips")]
+    titles = [part.title for part in grouping.parts(found)]
+    assert titles == ["run_federated: logged from simulator", "run_federated: logged from ips"]
+    digits = [_run(f"runs/{kind}", learn_from=kind) for kind in ("simulator", "ips")]
+    assert len(grouping.parts(digits)) == 1  # Where there is no log it says nothing.
+
+
 def test_a_table_is_one_task_whether_it_was_a_file_or_a_frame():
     found = [
         dataclasses.replace(_run(bandit, bandits_type=bandit, task_type="tabular", data_file=name), data_report=report)
