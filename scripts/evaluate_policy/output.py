@@ -29,6 +29,18 @@ _NOTE = (
 )
 
 
+_LARGE = 10.0  # Weights that reach further are drawn on a logarithmic axis.
+# Pictures are drawn on white; on a phone they, and the table, are scrolled rather than shrunk.
+_STYLE = (
+    ":root{--back:#fff;--text:#1d2126;--line:#dfe3e7}"
+    "@media screen and (prefers-color-scheme:dark){:root{--back:#14171a;--text:#e3e6e9;--line:#2c3238}}"
+    "body{font:15px/1.5 system-ui,sans-serif;color:var(--text);background:var(--back);max-width:70em;margin:0 auto;"
+    "padding:1em 16px 3em;overflow-wrap:anywhere}.wide{overflow-x:auto}.wide>*{min-width:42em}"
+    "table{border-collapse:collapse}td,th{padding:.25em .8em;text-align:left;border-bottom:1px solid var(--line)}"
+    "img{max-width:100%;background:#fff}"
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """What there is to tell.
@@ -158,7 +170,8 @@ def picture(told: Evaluation, weights: np.ndarray, by_client: np.ndarray) -> "ma
     of_rows, of_clients = below.subplots(1, 2)
     ordered = np.sort(weights)[::-1]
     of_rows.plot(np.linspace(0, 1, len(ordered)), ordered)
-    of_rows.set_yscale("symlog", linthresh=0.1)
+    if len(ordered) and ordered[0] > _LARGE:
+        of_rows.set_yscale("symlog", linthresh=0.1)
     of_rows.set_xlabel("share of rows, largest weights first")
     of_rows.set_ylabel("weight")
     of_rows.set_title("Overlap", fontsize=10)
@@ -190,15 +203,15 @@ def image(drawn: "matplotlib.figure.Figure", told: str) -> str:
     content = io.BytesIO()
     drawn.savefig(content, format="png", dpi=110)
     source = base64.b64encode(content.getvalue()).decode()
-    return f'<img alt="{told}" src="data:image/png;base64,{source}">'
+    return f'<div class="wide"><img alt="{told}" src="data:image/png;base64,{source}"></div>'
 
 
 def document(body: str) -> str:
     """Returns a page, which needs no network, with what stands below its title."""
     return (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Off-policy evaluation</title><style>'
-        "body{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}"
-        "td,th{padding:.25em .8em;text-align:left;border-bottom:1px solid #ddd}img{max-width:100%}</style></head><body>"
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Off-policy evaluation</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark"><style>{_STYLE}</style></head><body>'
         f"<h1>Off-policy evaluation</h1>{body}</body></html>\n"
     )
 
@@ -225,7 +238,8 @@ def page(told: Evaluation, drawn: "matplotlib.figure.Figure") -> str:
         anytime += image(sequence_picture(told.anytime), "The interval after each look")
     return document(
         f"<p>{html.escape(_head(told))}</p>"
-        f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{''.join(cells)}</table>"
+        f'<div class="wide"><table><tr>{"".join(f"<th>{head}</th>" for head in heads)}</tr>'
+        f"{''.join(cells)}</table></div>"
         f"<p>Overlap: {_overlap(told)}.</p><ul>{items}</ul>"
         f"{image(drawn, 'Estimates with intervals, overlap, weights by client')}{anytime}<p>{_NOTE}</p>"
     )

@@ -71,6 +71,8 @@ def test_a_table_by_weights_alone(tmp_path, capsys):
     page = (tmp_path / "out" / "evaluation.html").read_text()
     assert "SNIPS" in page
     assert "data:image/png;base64," in page
+    assert page.count('<div class="wide">') == 2  # What is wider than a phone is scrolled.
+    assert "prefers-color-scheme:dark" in page
 
 
 def test_one_column_of_probabilities_is_of_the_logged_action(tmp_path):
