@@ -104,6 +104,7 @@ def build_process(
     return process.BanditProcess(
         model=model,
         policy=chosen.policy.build() if bandit == chosen.bandit else policies.Greedy(),
+        moving=chosen.policy.moving if bandit == chosen.bandit else "",
         loss=build_loss(chosen, phase, task.num_actions),
         reward_matrix=task.rewards[phase.rewards],
         local_sgd=local_sgd if bandit.trains else None,
@@ -247,7 +248,10 @@ class BanditRounds(runner.Rounds):
             if len(offered := self._offered(len(rows), round_num)) < len(rows):
                 examples, rows = examples.take(np.array(offered, np.int64)), rows[np.array(offered, np.int64)]
             features = self._task.normalise(examples.features)
-            given = process.ClientInput(features, examples.labels, client_keys, np.int32(lag), np.int32(place))
+            # Who lags behind has the policy of its model's deployment, too.
+            moved = self._phase.moved(self._chosen, self._task.num_actions, max(0, period - int(lag)))
+            own = np.int32(lag), np.int32(place), np.float32(moved or 0)
+            given = process.ClientInput(features, examples.labels, client_keys, *own)
             visits.append(replay.Visit(given, client, rows))
         # The worker takes them in this order: with the small ones last, its cores end together.
         return sorted(visits, key=lambda visit: len(visit.rows), reverse=True)

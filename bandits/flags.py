@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from bandits import logged_flags, registry, task_defaults
+from bandits import logged_flags, registry, schedule_flags, task_defaults
 from bandits.options import BanditOptions, InitialTraining
 from data.errors import UsageError
 from data.tasks import registry as tasks
@@ -97,6 +97,7 @@ def define(flags: cli.FlagSet) -> None:
     )
     parameters = {name: registry.POLICIES[entry.policy].parameters for name, entry in registry.BANDITS.items()}
     flags.parameters("bandits_", "bandits_type", parameters)
+    schedule_flags.define(flags)
     flags.switch(
         "importance_weighting",
         None,
@@ -246,6 +247,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         name = settings.preset or f"{settings.task_type}_{settings.scenario}_{learner}"
         settings = settings.replace(experiment_name=name)
     settings = task_flags.resolve(settings.filled({"importance_weighting": bandit.importance_weighted}))
+    settings = schedule_flags.resolve(settings)
     if "redraw_examples" in settings.given and not settings.max_examples_per_client:
         raise UsageError("--redraw_examples has an effect only with --max_examples_per_client above 0.")
     if settings.max_examples_per_client:
@@ -326,6 +328,9 @@ def options(settings: cli.Settings) -> BanditOptions:
     parameters = {name: settings[f"bandits_{name}"] for name in policy.parameters}
     if settings.ties == "first":
         parameters["first_of_ties"] = True
+    exploration = policy.chosen(parameters)
+    if moved := schedule_flags.schedule(settings):
+        exploration = exploration.moved_by(*moved)
     is_published = settings.variant == "reference_code"
     has_initial, shifts = settings.scenario != "scratch", settings.scenario == "init_shift"
     rewards = settings.dist_shift_type or ("bandits" if shifts else "exact")
@@ -334,7 +339,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         task=task_flags.options(settings),
         name=settings.bandits_type,
         bandit=bandit,
-        policy=policy.chosen(parameters),
+        policy=exploration,
         importance_weighting=settings.importance_weighting,
         half_sum=settings.loss == "half_sum",
         sigmoid=settings.cross_entropy == "sigmoid",

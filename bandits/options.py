@@ -1,8 +1,10 @@
 """What `run_federated`'s flags mean, and the phases of a run; nothing here imports TensorFlow."""
 
 import dataclasses
+import math
 import re
 
+from bandits import schedules
 from bandits.registry import BanditEntry, Chosen
 from data import tasks
 from data.errors import UsageError
@@ -150,6 +152,22 @@ class Phase:
     def logs(self) -> bool:
         """Whether its clients learn from a bandit's log: from the reward of the action that was played alone."""
         return not self.bandit.supervised
+
+    def moved(self, chosen: BanditOptions, num_actions: int, period: int) -> float | None:
+        """Returns the policy's parameter that a schedule moves, in a deployment period from 0; None for none."""
+        if self.bandit != chosen.bandit or not (schedule := chosen.policy.schedule):
+            return None
+        return schedule.value(period, self.planned(chosen, num_actions))
+
+    def planned(self, chosen: BanditOptions, num_actions: int) -> schedules.Planned:
+        """Returns what is planned of its deployments."""
+        cap = chosen.replay_rows if chosen.task.learn_from == "replay" else chosen.max_examples_per_client
+        return schedules.Planned(num_actions, self.deploy_every * self.cohorts.size * cap)
+
+    @property
+    def periods(self) -> int:
+        """How many deployment periods it has."""
+        return math.ceil(self.total_rounds / self.deploy_every)
 
     def accounted(self, round_num: int) -> int:
         """Returns the rounds whose privacy is spent after some rounds of this phase."""

@@ -1,14 +1,19 @@
 """Exploration policies: predicted rewards -> action probabilities (Agarwal et al. 2023, Algorithm 2, lines 4-7).
 
 A policy is one function. Drawing the action and recording its propensity happen once, in `bandits.inference`.
+What it explores by (epsilon, temperature, gamma) is a number; or, where a schedule moves it with the deployment, a
+float32 scalar tensor that a compiled round takes as data, and None where that is not there yet.
 Ties for the best action are broken at random: tied actions share the greedy action's probability, which is what a
 uniform choice among them gives. With `first_of_ties`, the first of them is the best one instead.
 """
 
 import abc
 import dataclasses
+from typing import TypeAlias
 
 import tensorflow as tf
+
+Parameter: TypeAlias = float | tf.Tensor
 
 _ROUNDING = 1e-3  # More than the sum of a row's rounding errors, less than any mistake.
 _LARGEST, _SMALLEST = tf.float32.max, 1e-37  # The latter is not yet rounded to 0, nor its inverse to infinity.
@@ -52,9 +57,19 @@ def _gaps(predicted_rewards: tf.Tensor) -> tf.Tensor:
     return tf.minimum(tf.reduce_max(predicted_rewards, axis=1, keepdims=True) - predicted_rewards, _LARGEST)
 
 
-def _in_range(value: float) -> float:
-    """Returns a number above 0 as float32 can hold it and its inverse."""
-    return min(max(value, _SMALLEST), 1 / _SMALLEST)
+def _is_known(parameter: Parameter) -> bool:
+    """Returns whether a parameter is a number: what a schedule gives was checked with it."""
+    return parameter is not None and not tf.is_tensor(parameter)
+
+
+def _within(value: Parameter, low: float, high: float) -> Parameter:
+    """Returns a parameter as float32 can hold it."""
+    return tf.clip_by_value(value, low, high) if tf.is_tensor(value) else min(max(value, low), high)  # type: ignore
+
+
+def _in_range(value: Parameter) -> Parameter:
+    """Returns a parameter above 0 as float32 can hold it and its inverse."""
+    return _within(value, _SMALLEST, 1 / _SMALLEST)
 
 
 def _greedy(predicted_rewards: tf.Tensor, first_of_ties: bool) -> tf.Tensor:
@@ -100,11 +115,11 @@ class EpsilonGreedy(Policy):
       ValueError: If epsilon lies outside [0, 1].
     """
 
-    epsilon: float
+    epsilon: Parameter
     first_of_ties: bool = False
 
     def __post_init__(self):
-        if not 0 <= self.epsilon <= 1:
+        if _is_known(self.epsilon) and not 0 <= self.epsilon <= 1:
             raise ValueError(f"epsilon must lie in [0, 1], got {self.epsilon}")
 
     def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
@@ -123,10 +138,10 @@ class Softmax(Policy):
       ValueError: If temperature is not above 0.
     """
 
-    temperature: float
+    temperature: Parameter
 
     def __post_init__(self):
-        if not self.temperature > 0:
+        if _is_known(self.temperature) and not self.temperature > 0:
             raise ValueError(f"temperature must be above 0, got {self.temperature}")
 
     def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
@@ -135,15 +150,17 @@ class Softmax(Policy):
 
 
 @dataclasses.dataclass(frozen=True)
-class Falcon(Policy):
+class InverseGapWeighting(Policy):
     """Plays an action less often the further its predicted reward lies below the best (Algorithm 2, line 7).
 
-    Inverse gap weighting (Simchi-Levi and Xu 2022, Algorithm 1) with constant parameters:
     p(a) = 1 / (mu + gamma (f(x, best) - f(x, a))) for all but the best action, which gets the rest. Where the others
-    together exceed 1, as they can for mu below actions - 1, they are scaled to 1 and the best action gets 0.
+    together exceed 1, as they can for mu below actions - 1, they are scaled to 1 and the best action gets 0. FALCON
+    (Simchi-Levi and Xu 2022, Algorithm 1) and SquareCB (Foster and Rakhlin 2020, section 3) have mu = actions and a
+    gamma that grows, see `bandits.schedules`; Agarwal et al. 2023 hold both constant.
 
     Attributes:
-      mu: Weight of uniform exploration, above 0; `actions - 1` is the smallest that never needs the scaling.
+      mu: Weight of uniform exploration, above 0; `actions - 1` is the smallest that never needs the scaling. None is
+        the number of actions.
       gamma: Inverse of the reward gap that is still explored, at least 0; larger is greedier.
       first_of_ties: Whether of tied actions the first is the best, not a random one.
 
@@ -151,21 +168,22 @@ class Falcon(Policy):
       ValueError: If mu is not above 0 or gamma is negative.
     """
 
-    mu: float
-    gamma: float
+    mu: float | None
+    gamma: Parameter
     first_of_ties: bool = False
 
     def __post_init__(self):
-        if not self.mu > 0:
+        if self.mu is not None and not self.mu > 0:
             raise ValueError(f"mu must be above 0, got {self.mu}")
-        if not self.gamma >= 0:
+        if _is_known(self.gamma) and not self.gamma >= 0:
             raise ValueError(f"gamma must be at least 0, got {self.gamma}")
 
     def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
         best = _best(predicted_rewards, self.first_of_ties)
         num_best = tf.reduce_sum(best, axis=1, keepdims=True)
+        num_actions = tf.cast(tf.shape(predicted_rewards)[1], tf.float32)
         # Infinite for a gap or a gamma beyond float32, and so probability 0.
-        mu, gamma = _in_range(self.mu), min(self.gamma, _LARGEST)
+        mu, gamma = num_actions if self.mu is None else _in_range(self.mu), _within(self.gamma, 0.0, _LARGEST)
         below = (1 - best) / (mu + gamma * _gaps(predicted_rewards))
         below_sum = tf.reduce_sum(below, axis=1, keepdims=True)
         # Of m tied actions one is the best of line 7; the other m - 1 have gap 0 and count among the others.

@@ -91,6 +91,7 @@ class ClientInput(NamedTuple):
       keys: Its keys.
       delay: int32, deployments that it lags behind.
       position: int32, its place in the cohort, from 0.
+      moved: float32, the policy's parameter that a schedule moves, as of the deployment that acts.
     """
 
     features: clients.Features
@@ -98,6 +99,7 @@ class ClientInput(NamedTuple):
     keys: ClientKeys
     delay: np.int32 = np.int32(0)
     position: np.int32 = np.int32(0)
+    moved: np.float32 = np.float32(0)
 
 
 class _ClientOutput(NamedTuple):
@@ -134,6 +136,7 @@ class BanditProcess:
       cohort_size: Clients whose losses are reported one by one, for client selection; 0 reports none.
       feedback: What a client's log is: of the deployed policy's actions (`acting`); the one that its labels end in
         (`logged`); or of the policy's actions where that one has the same (`replay`).
+      moving: The policy's parameter that clients bring, as a schedule moves it; empty where all are constant.
     """
 
     model: models.Model
@@ -149,6 +152,7 @@ class BanditProcess:
     max_delay: int = 0
     cohort_size: int = 0
     feedback: str = "acting"
+    moving: str = ""
 
     def client_type(self) -> tff.Type:
         """Returns the TFF type of a `ClientInput`."""
@@ -160,6 +164,7 @@ class BanditProcess:
                 ("keys", tff.StructWithPythonType([("cache", key), ("training", key)], ClientKeys)),
                 ("delay", tff.TensorType(np.int32)),
                 ("position", tff.TensorType(np.int32)),
+                ("moved", tff.TensorType(np.float32)),
             ],
             ClientInput,
         )
@@ -208,7 +213,10 @@ class BanditProcess:
             own = tf.switch_case(tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed])
         features = models.dense(client.features)
         predicted = self.loss.predicted_rewards(self.model.forward(own, features))
-        cache = inference.bandit_inference(predicted, rewards, self.policy, client.keys.cache)
+        policy = self.policy
+        if self.moving:  # Policies with parameters are dataclasses.
+            policy = dataclasses.replace(policy, **{self.moving: client.moved})  # type: ignore[type-var]
+        cache = inference.bandit_inference(predicted, rewards, policy, client.keys.cache)
         if self.feedback == "replay":
             cache, features = inference.replay(cache, client.labels, features)
         log = {losses.FULL_FEEDBACK: rewards} if self.loss.full_feedback else cache

@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
+from bandits import schedules
 from optimization.study.settings import Parameter
 
 
@@ -21,12 +22,18 @@ class PolicyEntry:
       parameters: The class' arguments.
       help: One line; policies have theirs in BANDITS.
       has_best: Whether it tells the best action from the others, and so takes `first_of_ties`.
+      moving: Its parameter that a schedule may move with the deployment; empty for none.
+      schedule: The schedule that always moves it, of `schedule_flags`; empty where `--bandits_schedule` names it.
+      exponent: Where that is a power of time, the default of its exponent.
     """
 
     target: str
     parameters: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
     help: str = ""
     has_best: bool = False
+    moving: str = ""
+    schedule: str = ""
+    exponent: float | None = None
 
     def build(self, values: Mapping[str, float]):
         """Returns the policy, from values of its parameters."""
@@ -43,17 +50,28 @@ class Chosen:
 
     Attributes:
       target: `module:Class`.
-      parameters: The class' arguments.
+      parameters: The class' arguments, but for one that a schedule moves.
+      moving: That one; empty for none.
+      schedule: The schedule, if there is one.
     """
 
     target: str
-    parameters: tuple[tuple[str, float], ...] = ()
+    parameters: tuple[tuple[str, float | None], ...] = ()
+    moving: str = ""
+    schedule: schedules.Schedule | None = None
 
-    def build(self) -> Any:
-        """Returns it."""
-        return load(self.target)(**dict(self.parameters))
+    def build(self, moved: Any = None) -> Any:
+        """Returns it; `moved` is what a schedule gives, None where a round's data will say."""
+        return load(self.target)(**dict(self.parameters), **({self.moving: moved} if self.moving else {}))
+
+    def moved_by(self, schedule: schedules.Schedule, moving: str) -> "Chosen":
+        """Returns the same with a parameter that a schedule moves."""
+        kept = tuple((name, value) for name, value in self.parameters if name != moving)
+        return Chosen(self.target, kept, moving, schedule)
 
 
+_MU = "weight of uniform exploration"
+_INVERSE_GAP = "bandits.policies:InverseGapWeighting"
 POLICIES = {
     "greedy": PolicyEntry("bandits.policies:Greedy", has_best=True),
     "uniform": PolicyEntry("bandits.policies:Uniform"),
@@ -61,18 +79,50 @@ POLICIES = {
         "bandits.policies:EpsilonGreedy",
         {"epsilon": Parameter(0.05, "probability of a uniformly random action", high=1.0)},
         has_best=True,
+        moving="epsilon",
+    ),
+    "epsilon_decay": PolicyEntry(
+        "bandits.policies:EpsilonGreedy",
+        {"epsilon": Parameter(0.2, "probability of a uniformly random action at t = 1", high=1.0)},
+        has_best=True,
+        moving="epsilon",
+        schedule=schedules.POWER,
+        exponent=-1 / 3,  # Balances what exploring costs and what it teaches: docs/theory.md.
     ),
     "softmax": PolicyEntry(
         "bandits.policies:Softmax",
         {"temperature": Parameter(0.05, "temperature (beta); lower is greedier", above=True)},
+        moving="temperature",
     ),
     "falcon": PolicyEntry(
-        "bandits.policies:Falcon",
+        _INVERSE_GAP,
         {
-            "mu": Parameter(100.0, "weight of uniform exploration", above=True),
+            "mu": Parameter(100.0, _MU, above=True),
             "gamma": Parameter(1000.0, "inverse of the reward gap still explored; higher is greedier"),
         },
         has_best=True,
+        moving="gamma",
+    ),
+    "falcon_epochs": PolicyEntry(
+        _INVERSE_GAP,
+        {
+            "mu": Parameter(None, f"{_MU} (default: the number of actions)", above=True),
+            "gamma": Parameter(1.0, "constant before the root that makes gamma of an epoch"),
+        },
+        has_best=True,
+        moving="gamma",
+        schedule=schedules.EPOCHS,
+    ),
+    "squarecb": PolicyEntry(
+        _INVERSE_GAP,
+        {
+            "mu": Parameter(None, f"{_MU} (default: the number of actions)", above=True),
+            "gamma": Parameter(10.0, "gamma at t = 1"),
+        },
+        has_best=True,
+        moving="gamma",
+        schedule=schedules.POWER,
+        exponent=0.5,
     ),
 }
 
@@ -104,8 +154,11 @@ BANDITS = {
     "epsilon_greedy": BanditEntry(
         "epsilon_greedy", "epsilon-greedy, importance-weighted loss", importance_weighted=True
     ),
+    "epsilon_decay": BanditEntry("epsilon_decay", "epsilon-greedy whose epsilon falls, regression loss"),
     "softmax": BanditEntry("softmax", "softmax of predicted rewards"),
     "falcon": BanditEntry("falcon", "inverse gap weighting"),
+    "falcon_epochs": BanditEntry("falcon_epochs", "inverse gap weighting, gamma of FALCON's epochs"),
+    "squarecb": BanditEntry("squarecb", "inverse gap weighting, gamma a power of time (SquareCB)"),
     "uniform": BanditEntry("uniform", "uniformly random actions"),
     "greedy_ce": BanditEntry("greedy", "best predicted action, cross entropy", cross_entropy=True),
     "epsilon_greedy_ce_unweight": BanditEntry("epsilon_greedy", "epsilon-greedy, cross entropy", cross_entropy=True),
@@ -115,8 +168,13 @@ BANDITS = {
         importance_weighted=True,
         cross_entropy=True,
     ),
+    "epsilon_decay_ce": BanditEntry(
+        "epsilon_decay", "epsilon-greedy whose epsilon falls, cross entropy", cross_entropy=True
+    ),
     "softmax_ce": BanditEntry("softmax", "softmax, cross entropy", cross_entropy=True),
     "falcon_ce": BanditEntry("falcon", "inverse gap weighting, cross entropy", cross_entropy=True),
+    "falcon_epochs_ce": BanditEntry("falcon_epochs", "as falcon_epochs, cross entropy", cross_entropy=True),
+    "squarecb_ce": BanditEntry("squarecb", "as squarecb, cross entropy", cross_entropy=True),
     "supervised_mse": BanditEntry("greedy", "all rewards shown, squared loss", supervised=True),
     "supervised_ce": BanditEntry("greedy", "all rewards shown, cross entropy", supervised=True, cross_entropy=True),
     "init": BanditEntry("greedy", "greedy on the initial model, never trained (baseline)", trains=False),

@@ -27,6 +27,7 @@ class _Group(NamedTuple):
       bounds: int32 [clients + 1], where each one's examples begin, and the end.
       keys: int32 [clients, 2], keys of their actions.
       delays: int32 [clients], deployments that each lags behind.
+      moved: float32 [clients], what a schedule says of each one's policy.
     """
 
     features: clients.Features
@@ -34,6 +35,7 @@ class _Group(NamedTuple):
     bounds: np.ndarray
     keys: np.ndarray
     delays: np.ndarray
+    moved: np.ndarray
 
 
 class Visit(NamedTuple):
@@ -86,6 +88,7 @@ class Replay:
                 ("bounds", tff.TensorType(np.int32, (None,))),
                 ("keys", tff.TensorType(np.int32, (None, 2))),
                 ("delays", tff.TensorType(np.int32, (None,))),
+                ("moved", tff.TensorType(np.float32, (None,))),
             ],
             _Group,
         )
@@ -158,6 +161,7 @@ def _grouped(cohort: Sequence[process.ClientInput]) -> _Group:
         np.cumsum([0, *(len(one.labels) for one in cohort)]).astype(np.int32),
         np.stack([one.keys.cache for one in cohort]),
         np.array([one.delay for one in cohort], np.int32),
+        np.array([one.moved for one in cohort], np.float32),
     )
 
 
@@ -176,7 +180,8 @@ def _act(definition: process.BanditProcess, deployed, group: _Group) -> list[tf.
         else:
             features = features[start:end]
         keys = process.ClientKeys(cache=group.keys[place], training=group.keys[place])
-        one = process.ClientInput(features, group.labels[start:end], keys, group.delays[place])
+        labels, delay, moved = group.labels[start:end], group.delays[place], group.moved[place]
+        one = process.ClientInput(features, labels, keys, delay, moved=moved)
         cache, _ = definition.act(deployed, one)
         return place + 1, [log.write(place, cache[name]) for log, name in zip(logs, _LOGGED, strict=True)]
 

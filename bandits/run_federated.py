@@ -14,7 +14,7 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
-from bandits import constant_actions, flags, guarantees, interactions, logged_flags, metrics, registry
+from bandits import constant_actions, flags, guarantees, interactions, logged_flags, metrics, registry, schedule_flags
 from bandits.evaluation import simulator
 from bandits.options import BanditOptions, Phase, phases
 from data import tasks
@@ -90,10 +90,11 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             scores, is_new = simulator.once(task.held_out)
             if is_new:
                 print(logged_flags.SIMULATED, *(f"  {one.in_words()}" for one in scores), sep="\n", file=sys.stderr)
-        parameters = dict(options.policy.parameters)
-        if options.bandit.policy == "falcon" and parameters["mu"] < task.num_actions - 1:
+        schedule_flags.check(options, phases(options, task)[-1], task.num_actions)
+        mu = dict(options.policy.parameters).get("mu")
+        if mu is not None and mu < task.num_actions - 1:
             warnings.append(
-                f"--bandits_mu={parameters['mu']:g} can give the other actions more than probability 1, which is then "
+                f"--bandits_mu={mu:g} can give the other actions more than probability 1, which is then "
                 f"scaled to 1; {task.num_actions - 1} is the smallest mu that never needs this."
             )
         if options.initial_model_path:

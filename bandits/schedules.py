@@ -1,6 +1,128 @@
-"""How an exploration parameter moves with the deployment. Plain numbers: nothing slow is imported."""
+"""How an exploration parameter moves with the deployment. Plain numbers: nothing slow is imported.
 
+A schedule is a function of what is planned of a run, which is public, and of nothing that its clients' data are: it
+spends no privacy, and a run that goes on has the values of one that was never stopped.
+"""
+
+import abc
+import dataclasses
 import math
+
+CONSTANT, LINEAR, COSINE, POWER, EPOCHS = "constant", "linear", "cosine", "power", "epochs"
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """What is planned of a run's deployments.
+
+    Attributes:
+      num_actions: K.
+      interactions: n, of a deployment period: its rounds x clients of a cohort x the cap on a client's examples. 0
+        without such a cap.
+    """
+
+    num_actions: int
+    interactions: int
+
+
+class Schedule(abc.ABC):
+    """The value of a parameter in each deployment period."""
+
+    @abc.abstractmethod
+    def value(self, period: int, planned: Planned) -> float:
+        """Returns the parameter in a deployment period, counted from 0."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Between(Schedule):
+    """From one value in the first period to another in the last, where it stays.
+
+    Attributes:
+      start: Value in the first period.
+      end: Value in the last.
+      periods: Deployment periods, of which one has `start` alone.
+    """
+
+    start: float
+    end: float
+    periods: int
+
+    def value(self, period: int, planned: Planned) -> float:
+        del planned
+        if period == 0:
+            return self.start
+        if period >= self.periods - 1:
+            return self.end
+        left = self._left(period / (self.periods - 1))
+        return left * self.start + (1 - left) * self.end
+
+    @abc.abstractmethod
+    def _left(self, done: float) -> float:
+        """Returns the share of the way that is left, after a share of the periods."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear(_Between):
+    """Moves by as much each deployment."""
+
+    def _left(self, done: float) -> float:
+        return 1 - done
+
+
+@dataclasses.dataclass(frozen=True)
+class Cosine(_Between):
+    """Moves along half a period of the cosine: slowly at both ends (Loshchilov and Hutter 2017, equation 5)."""
+
+    def _left(self, done: float) -> float:
+        return (1 + math.cos(math.pi * done)) / 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Power(Schedule):
+    """scale t^exponent; with an exponent of 1/2 SquareCB's gamma (Foster and Rakhlin 2020, theorem 1).
+
+    Attributes:
+      scale: Value at t = 1.
+      exponent: Power of t.
+      counts_interactions: Whether t is the number of planned interactions before the deployment, and at least 1, as
+        Vowpal Wabbit counts examples; otherwise that of the deployment, from 1.
+    """
+
+    scale: float
+    exponent: float
+    counts_interactions: bool = False
+
+    def value(self, period: int, planned: Planned) -> float:
+        time = max(1, period * planned.interactions) if self.counts_interactions else period + 1
+        return self.scale * float(time) ** self.exponent
+
+
+@dataclasses.dataclass(frozen=True)
+class FalconEpochs(Schedule):
+    """FALCON's gamma, where an epoch is a deployment period; see `falcon_gamma`.
+
+    Attributes:
+      scale: The constant before the root.
+      log_class_size: ln |F|.
+      delta: Probability with which its bound may fail.
+      fed_opt: epsilon_fed-opt.
+      periods: I.
+    """
+
+    scale: float
+    log_class_size: float
+    delta: float
+    fed_opt: float
+    periods: int
+
+    def value(self, period: int, planned: Planned) -> float:
+        term = complexity(self.log_class_size, self.delta, self.periods)
+        return falcon_gamma(planned.num_actions, term, period * planned.interactions, self.fed_opt, self.scale)
+
+
+def complexity(log_class_size: float, delta: float, times: float = 1.0) -> float:
+    """Returns ln(|F| times / delta); `times` is the number of events that hold together with probability 1 - delta."""
+    return log_class_size + math.log(times / delta)
 
 
 def falcon_gamma(num_actions: int, log_term: float, samples: float, fed_opt: float = 0.0, scale: float = 1.0) -> float:

@@ -1,17 +1,12 @@
 """The bounds of Agarwal et al. 2023, section 6, with their constants.
 
-Logarithms: complexity is ln(|F| ... / delta), what each bound has of it is said there. `constant` is the factor that
-the text's O() hides, of eq. 7; `measured_constant` finds it.
+Logarithms: `schedules.complexity` is ln(|F| ... / delta), what each bound has of it is said there. `constant` is the
+factor that the text's O() hides, of eq. 7; `measured_constant` finds it.
 """
 
 import math
 
 import numpy as np
-
-
-def complexity(log_class_size: float, delta: float, times: float = 1.0) -> float:
-    """Returns ln(|F| times / delta); `times` is the number of events that hold together with probability 1 - delta."""
-    return log_class_size + math.log(times / delta)
 
 
 def error(log_term: float, samples: float, fed_opt: float = 0.0, constant: float = 1.0) -> float:

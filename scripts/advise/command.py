@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from bandits import registry, studies
+from bandits import registry, schedule_flags, studies
 from data import table_report
 from data.errors import UsageError
 from optimization.study import cli, frame, run_folder
@@ -84,7 +84,7 @@ def base_flags(given: Sequence[str]) -> tuple[str, ...]:
     """
     settings = binaries.parse(arms.BINARY, given)
     parameters = [f"bandits_{name}" for entry in registry.POLICIES.values() for name in entry.parameters]
-    for name in (*_OWN, *parameters):
+    for name in (*_OWN, *parameters, *schedule_flags.NAMES):
         if name in settings.given:
             raise UsageError(f"--{name}: the advice sets this flag of its runs itself.")
     for name in _OF_NOISE:

@@ -61,10 +61,10 @@ def define() -> cli.FlagSet:
         flags.text(name, None, help_text)
     flags.group("Policy")
     flags.text("policy", None, "; ".join(f"{name}: {told}" for name, told in target_policies.KINDS.items()))
-    flags.choice("bandits_type", None, list(registry.POLICIES), "exploration on a run's model (default: the run's)")
-    flags.parameters(
-        "bandits_", "bandits_type", {name: dict(one.parameters) for name, one in registry.POLICIES.items()}
-    )
+    # What a schedule makes of epsilon or gamma is a number here: a final model has one policy.
+    constant = {name: dict(one.parameters) for name, one in registry.POLICIES.items() if not one.schedule}
+    flags.choice("bandits_type", None, list(constant), "exploration on a run's model (default: the run's)")
+    flags.parameters("bandits_", "bandits_type", constant)
     reward_model.define(flags)
     flags.group("Estimation")
     flags.text(

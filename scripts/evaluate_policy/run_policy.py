@@ -1,5 +1,6 @@
 """A run's policy: what its folder says of it, and what it plays on logged contexts."""
 
+import dataclasses
 import pathlib
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,8 @@ def probabilities(
 ) -> np.ndarray:
     """Returns what the run's final model plays with an exploration, float64 [rows, actions]; imports TensorFlow.
 
+    Of a schedule it is the value of the deployment that would come next.
+
     Raises:
       UsageError: If the log's contexts or actions are not the model's.
     """
@@ -86,8 +89,11 @@ def probabilities(
 
     model = task_model.build(task)
     weights = tuple(run_folder.load_model(folder, model.shapes))
-    loss = experiment.build_loss(chosen, phases(chosen, task)[-1], task.num_actions)
-    return run_policies.probabilities(model, weights, loss, policy.build(), found, len(log))
+    phase = phases(chosen, task)[-1]
+    loss = experiment.build_loss(chosen, phase, task.num_actions)
+    explored = dataclasses.replace(chosen, policy=policy)
+    acting = run_policies.of_period(explored, phase, task.num_actions, phase.periods)
+    return run_policies.probabilities(model, weights, loss, acting, found, len(log))
 
 
 def of_periods(run: interactions.LoggedRun) -> np.ndarray:

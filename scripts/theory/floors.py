@@ -19,11 +19,11 @@ def _falcon(
     world: worlds.FiniteWorld, samples: int, fed_opt: float = 0.0, periods: int = _PERIODS
 ) -> Callable[[int], policies.Policy]:
     """Returns FALCON with the schedule that it was proven with; mu is K."""
-    term = bounds.complexity(world.log_class_size, DELTA, periods)
+    term = schedules.complexity(world.log_class_size, DELTA, periods)
 
     def policy(period: int) -> policies.Policy:
         gamma = schedules.falcon_gamma(world.num_actions, term, samples * (period - 1), fed_opt)
-        return policies.Falcon(world.num_actions, gamma)
+        return policies.InverseGapWeighting(world.num_actions, gamma)
 
     return policy
 
@@ -53,7 +53,7 @@ def schedules_end_it(scale: Scale) -> Found:
     measured: dict[str, list[np.ndarray]] = {"epsilon = 0.1": [], "epsilon = (K ln(.)/(nI))^(1/3)": [], "FALCON": []}
     for total in totals:
         samples = int(total) // _PERIODS
-        term = bounds.complexity(worlds.costly_exploration(_ACTIONS, 0.1).log_class_size, DELTA, _PERIODS)
+        term = schedules.complexity(worlds.costly_exploration(_ACTIONS, 0.1).log_class_size, DELTA, _PERIODS)
         third = bounds.third_root_epsilon(_ACTIONS, term, float(total))
         gaps = [_EDGE * np.sqrt(_ACTIONS / (seen * total)) for seen in (0.1, third, 1.0)]
         for name in measured:
@@ -93,7 +93,7 @@ def constant_parameters(scale: Scale) -> Found:
             *(
                 (
                     f"FALCON, mu {mu}, gamma {gamma}",
-                    policies.Falcon(mu, gamma),
+                    policies.InverseGapWeighting(mu, gamma),
                     bounds.inverse_gap_floor(world.rewards, world.contexts, mu, gamma),
                     f"{(actions - 1) / gamma:.4f}",
                 )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bandits import policies
+from bandits import policies, schedules
 from bandits.theory import bounds, regret, simulation, slopes, worlds
 from scripts.theory.findings import SEEDS, Curve, Found, Scale, over_seeds, slope, table, told
 
@@ -90,7 +90,7 @@ def shrinking_gaps(scale: Scale) -> Found:
     generator, runs = scale.draws_of(2), SEEDS * 400
     measured = {name: [_edge_of_knowledge(*one, runs, generator) for one in grid] for name, grid in _GRIDS.items()}
     constant = max(
-        bounds.measured_constant(errors, bounds.complexity(world.log_class_size, DELTA, periods), n * periods, DELTA)
+        bounds.measured_constant(errors, schedules.complexity(world.log_class_size, DELTA, periods), n * periods, DELTA)
         for name, grid in _GRIDS.items()
         for (_, _, n, periods), (_, errors, world) in zip(grid, measured[name], strict=True)
     )
@@ -103,7 +103,7 @@ def shrinking_gaps(scale: Scale) -> Found:
                     actions,
                     epsilon,
                     bounds.error(
-                        bounds.complexity(world.log_class_size, DELTA, periods), n * periods, constant=constant
+                        schedules.complexity(world.log_class_size, DELTA, periods), n * periods, constant=constant
                     ),
                 )
                 for (actions, epsilon, n, periods), (_, _, world) in zip(grid, measured[name], strict=True)
@@ -192,7 +192,7 @@ def bounds_beside(scale: Scale) -> Found:
         generator,
     )
     shown = [1, 2, 4, 8, 16, 32, 64]
-    terms = {one: bounds.complexity(world.log_class_size, DELTA, one) for one in shown}
+    terms = {one: schedules.complexity(world.log_class_size, DELTA, one) for one in shown}
     constant = max(bounds.measured_constant(played.error[one - 1], terms[one], samples * one, DELTA) for one in shown)
     rows = []
     for one in shown:

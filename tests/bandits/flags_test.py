@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from bandits import flags, options, registry, run_federated
+from bandits import flags, options, registry, run_federated, schedule_flags
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
@@ -283,7 +283,7 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
     of_tasks = frozenset().union(
         *(tasks_registry.TASKS[name].options for name in ("tabular", "logged", "cifar100", "synthetic"))
     )
-    assert missing - hyperparameters - of_tasks == {
+    assert missing - hyperparameters - of_tasks - set(schedule_flags.NAMES) == {
         "cache_dir",
         "config",
         "cross_entropy",
@@ -370,8 +370,9 @@ def test_folders_start_where_the_user_is(monkeypatch, tmp_path):
 
 
 def test_resolving_twice_changes_nothing():
-    settings = _resolve("--task_type=unipen62", "--bandits_type=falcon")
-    assert dict(flags.resolve(settings)) == dict(settings)
+    for bandit in ("falcon", "falcon_epochs", "squarecb"):
+        settings = _resolve("--task_type=unipen62", f"--bandits_type={bandit}", "--max_examples_per_client=9")
+        assert dict(flags.resolve(settings)) == dict(settings)
 
 
 def test_the_published_command_line_means_what_it_meant():
@@ -557,6 +558,7 @@ def test_another_selection_is_refused_with_the_number_of_clients(selection):
         ("epsilon_greedy_ce", {"epsilon": 0.05}),
         ("softmax", {"temperature": 0.05}),
         ("falcon", {"mu": 100.0, "gamma": 1000.0}),
+        ("squarecb", {"mu": None}),
     ],
 )
 def test_policy_values_are_the_bandits_own_parameters(bandit, values):
@@ -651,7 +653,7 @@ def test_two_policies_may_share_a_parameters_name(monkeypatch):
 
 @pytest.mark.parametrize("bandit", registry.BANDITS)
 def test_a_new_policy_changes_no_recorded_value_of_others(monkeypatch, bandit):
-    arguments = [f"--bandits_type={bandit}", "--initial_model_path=runs/a"]
+    arguments = [f"--bandits_type={bandit}", "--initial_model_path=runs/a", "--max_examples_per_client=9"]
     before = dict(_resolve(*arguments))
     _add_exp3(monkeypatch)
     assert dict(_resolve(*arguments)) == before

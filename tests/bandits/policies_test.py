@@ -3,7 +3,7 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from bandits import inference, policies, registry
+from bandits import inference, policies, registry, schedules
 
 PREDICTED = [[0.5, 0.2, 0.5, 0.1], [0.0, 0.3, 0.1, 0.2]]  # A tie in the first row.
 
@@ -17,14 +17,22 @@ EXPECTED = {
     "uniform": (policies.Uniform(), [[0.25] * 4, [0.25] * 4]),
     "epsilon_greedy": (policies.EpsilonGreedy(0.2), [[0.45, 0.05, 0.45, 0.05], [0.05, 0.85, 0.05, 0.05]]),
     "softmax": (policies.Softmax(0.1), [_T / _T.sum(), _E / _E.sum()]),
+    "epsilon_decay": (policies.EpsilonGreedy(0.2), [[0.45, 0.05, 0.45, 0.05], [0.05, 0.85, 0.05, 0.05]]),
     "falcon": (
-        policies.Falcon(5.0, 10.0),
+        policies.InverseGapWeighting(5.0, 10.0),
         [
             [(1 - 1 / 8 - 1 / 9) / 2, 1 / 8, (1 - 1 / 8 - 1 / 9) / 2, 1 / 9],
             [1 / 8, 1 - 1 / 8 - 1 / 7 - 1 / 6, 1 / 7, 1 / 6],
         ],
     ),
 }
+# With the number of actions, 4, for mu.
+_BY_ACTIONS = [
+    [(1 - 1 / 7 - 1 / 8) / 2, 1 / 7, (1 - 1 / 7 - 1 / 8) / 2, 1 / 8],
+    [1 / 7, 1 - 1 / 7 - 1 / 6 - 1 / 5, 1 / 6, 1 / 5],
+]
+for _name in ("falcon_epochs", "squarecb"):
+    EXPECTED[_name] = policies.InverseGapWeighting(None, 10.0), _BY_ACTIONS
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -45,6 +53,14 @@ FIRST_OF_TIES = {
         ],
     ),
 }
+
+
+FIRST_OF_TIES["epsilon_decay"] = FIRST_OF_TIES["epsilon_greedy"]
+for _name in ("falcon_epochs", "squarecb"):
+    FIRST_OF_TIES[_name] = (
+        {"mu": None, "gamma": 10.0},
+        [[1 - 1 / 7 - 1 / 4 - 1 / 8, 1 / 7, 1 / 4, 1 / 8], _BY_ACTIONS[1]],
+    )
 
 
 @pytest.mark.parametrize("name", FIRST_OF_TIES)
@@ -105,18 +121,20 @@ def test_softmax_with_a_huge_temperature_is_uniform(temperature):
 
 @pytest.mark.parametrize(("mu", "gamma"), [(5.0, 1e39), (5.0, 1e308), (1e39, 10.0), (1e300, 1e300)])
 def test_falcon_with_parameters_beyond_float32_is_greedy(mu, gamma):
-    np.testing.assert_allclose(policies.Falcon(mu, gamma)(tf.constant(PREDICTED)), EXPECTED["greedy"][1], atol=1e-7)
+    np.testing.assert_allclose(
+        policies.InverseGapWeighting(mu, gamma)(tf.constant(PREDICTED)), EXPECTED["greedy"][1], atol=1e-7
+    )
 
 
 def test_falcon_with_a_mu_too_small_for_float32_scales_as_with_a_small_one():
     # All but the best have 1 / (mu + gap), scaled to a sum of 1.
-    rows = policies.Falcon(1e-300, 1.0)(tf.constant([[0.5, 0.4, 0.2]])).numpy()
+    rows = policies.InverseGapWeighting(1e-300, 1.0)(tf.constant([[0.5, 0.4, 0.2]])).numpy()
     np.testing.assert_allclose(rows, [[0, 3 / 4, 1 / 4]], rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("gamma", [0.0, 10.0, 1e39])
 def test_falcon_plays_gaps_beyond_float32_as_infinite_ones(gamma):
-    rows = policies.Falcon(5.0, gamma)(tf.constant([[3e38, -3e38, -3e38]])).numpy()
+    rows = policies.InverseGapWeighting(5.0, gamma)(tf.constant([[3e38, -3e38, -3e38]])).numpy()
     other = 0.0 if gamma else 0.2
     np.testing.assert_allclose(rows, [[1 - 2 * other, other, other]], rtol=1e-6, atol=1e-30)
 
@@ -138,17 +156,17 @@ def test_epsilon_zero_is_greedy_and_one_is_uniform():
 
 def test_falcon_scales_the_others_to_one_where_they_exceed_it():
     # mu = 1: the others get 1/1.1 and 1/1.3 before scaling, and the best is left with nothing.
-    rows = policies.Falcon(1.0, 1.0)(tf.constant([[0.5, 0.4, 0.2]])).numpy()
+    rows = policies.InverseGapWeighting(1.0, 1.0)(tf.constant([[0.5, 0.4, 0.2]])).numpy()
     others = np.array([1 / 1.1, 1 / 1.3])
     np.testing.assert_allclose(rows, [[0, *(others / others.sum())]], rtol=1e-5, atol=1e-7)
 
 
 def test_falcon_with_all_tied_is_uniform_even_where_scaled():
-    np.testing.assert_allclose(policies.Falcon(1.0, 9.0)(tf.zeros([1, 4])), [[0.25] * 4], rtol=1e-6)
+    np.testing.assert_allclose(policies.InverseGapWeighting(1.0, 9.0)(tf.zeros([1, 4])), [[0.25] * 4], rtol=1e-6)
 
 
 def test_falcon_needs_no_scaling_at_mu_of_actions_minus_one():
-    rows = policies.Falcon(3.0, 0.5)(tf.constant([[0.3, 0.2, 0.1, 0.0]])).numpy()
+    rows = policies.InverseGapWeighting(3.0, 0.5)(tf.constant([[0.3, 0.2, 0.1, 0.0]])).numpy()
     np.testing.assert_allclose(rows[0, 1:], [1 / 3.05, 1 / 3.1, 1 / 3.15], rtol=1e-5)
 
 
@@ -158,10 +176,66 @@ def test_falcon_needs_no_scaling_at_mu_of_actions_minus_one():
         (lambda: policies.EpsilonGreedy(1.5), r"epsilon must lie in \[0, 1\], got 1.5"),
         (lambda: policies.EpsilonGreedy(float("nan")), "epsilon must lie"),
         (lambda: policies.Softmax(0), "temperature must be above 0, got 0"),
-        (lambda: policies.Falcon(0, 1), "mu must be above 0, got 0"),
-        (lambda: policies.Falcon(1, -1), "gamma must be at least 0, got -1"),
+        (lambda: policies.InverseGapWeighting(0, 1), "mu must be above 0, got 0"),
+        (lambda: policies.InverseGapWeighting(1, -1), "gamma must be at least 0, got -1"),
     ],
 )
 def test_bad_parameters_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+# What Vowpal Wabbit 9.11.9 gives with `--cb_explore_adf --squarecb --noconstant`: its --gamma_scale, --gamma_exponent,
+# examples so far, the costs that it predicts, negated, and its probabilities. The first row has ties for the best.
+OF_VOWPAL_WABBIT = [
+    (10, 0.5, 1, [0.0, 0.0, -0.21022923, 0.0], [0.3361272, 0.25, 0.1638729, 0.25]),
+    (10, 0.5, 4, [0.20445561, 0.16962054, 0.09179151, -0.16585724], [0.5394974, 0.2129154, 0.159916, 0.0876712]),
+    (10, 0.5, 3, [0.29237518, 0.42867142], [0.2293199, 0.7706801]),
+    (5, 1.0, 4, [0.35370141, 0.25335136, 0.0], [0.7010145, 0.1997204, 0.0992652]),
+]
+
+
+@pytest.mark.parametrize(("scale", "exponent", "examples", "predicted", "expected"), OF_VOWPAL_WABBIT)
+def test_squarecb_plays_as_vowpal_wabbit_does(scale, exponent, examples, predicted, expected):
+    # One interaction a deployment: before deployment t + 1 there were t of them.
+    schedule = schedules.Power(scale, exponent, counts_interactions=True)
+    gamma = schedule.value(examples, schedules.Planned(len(predicted), interactions=1))
+    policy = registry.POLICIES["squarecb"].build({"mu": None, "gamma": gamma, "first_of_ties": True})
+    np.testing.assert_allclose(policy(tf.constant([predicted])), [expected], atol=3e-7)
+
+
+@pytest.mark.parametrize("num_actions", [2, 1000])
+@pytest.mark.parametrize("gamma", [0.0, 10.0, 1e30])
+def test_with_mu_of_all_actions_nothing_is_scaled_and_the_best_leads(num_actions, gamma):
+    predicted = np.random.default_rng(0).random((5, num_actions)).astype(np.float32)
+    rows = policies.InverseGapWeighting(None, gamma)(tf.constant(predicted)).numpy()
+    np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=1e-5)
+    assert (rows > 0).all()
+    np.testing.assert_allclose(rows[np.arange(5), predicted.argmax(axis=1)], rows.max(axis=1), rtol=1e-3)
+    gaps = predicted.max(axis=1, keepdims=True).astype(float) - predicted
+    np.testing.assert_allclose(rows[gaps > 0], (1 / (num_actions + gamma * gaps))[gaps > 0], rtol=1e-4)
+
+
+MOVING = {name: entry for name, entry in registry.POLICIES.items() if entry.moving}
+
+
+def test_each_parameter_of_exploration_may_move():
+    assert {entry.moving for entry in MOVING.values()} == {"epsilon", "temperature", "gamma"}
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_a_parameter_that_comes_as_data_gives_what_the_number_gives(name):
+    entry = MOVING[name]
+    values = {one: 5.0 if parameter.default is None else 0.5 for one, parameter in entry.parameters.items()}
+    chosen = entry.chosen(values).moved_by(schedules.Power(0.5, 0.0), entry.moving)
+
+    @tf.function(autograph=False)
+    def played(moved):
+        return chosen.build(moved)(tf.constant(PREDICTED))
+
+    for value in (0.0, 0.25, 1.0, 3e38):
+        if entry.parameters[entry.moving].complaint(value):
+            continue
+        expected = entry.build({**values, entry.moving: value})(tf.constant(PREDICTED))
+        np.testing.assert_allclose(played(tf.constant(value)), expected, rtol=1e-6, atol=1e-7)
+    assert played.experimental_get_tracing_count() == 1

@@ -1,5 +1,7 @@
 """One round against a calculation in NumPy: a linear model, gradients by hand, Adam by hand."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -168,6 +170,20 @@ def test_a_client_that_lags_behind_acts_with_an_earlier_deployment():
     expected = delta_by_hand(client, "regression", 1, deployed=older)
     for found, part in zip(rounds((INITIAL, older), INITIAL, late).delta, expected, strict=True):
         np.testing.assert_allclose(found, part, rtol=1e-4, atol=1e-6)
+
+
+def test_what_a_schedule_moves_is_data_of_the_round_and_equals_the_constant(tff_worker):
+    clients = [make_client(size, number) for number, size in enumerate([10, 5])]
+    moving = dataclasses.replace(make(policy=policies.InverseGapWeighting(3.0, None)), moving="gamma").build(INITIAL)
+    for gamma in (0.0, 5.0, 50.0):
+        constant = make(policy=policies.InverseGapWeighting(3.0, gamma)).build(INITIAL)
+        brought = [client._replace(moved=np.float32(gamma)) for client in clients]
+        found, counts = moving.next(moving.initialize(), brought)
+        expected, expected_counts = constant.next(constant.initialize(), clients)
+        np.testing.assert_allclose(counts.propensity_sum, expected_counts.propensity_sum, rtol=1e-5)
+        assert counts.reward_sum == expected_counts.reward_sum
+        for part, weight in zip(found.weights, expected.weights, strict=True):
+            np.testing.assert_allclose(part, weight, rtol=1e-5, atol=1e-6)
 
 
 def test_the_last_deployments_are_kept(tff_worker):

@@ -20,7 +20,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import experiment, flags, losses, metrics, policies, run_federated
+from bandits import experiment, flags, losses, metrics, policies, run_federated, shared_process
 from bandits import options as bandit_options
 from data.errors import UsageError
 from data.tasks import registry
@@ -235,6 +235,41 @@ def test_a_run_with_client_selection_resumed_equals_an_uninterrupted_one(tmp_pat
     pd.testing.assert_frame_equal(table(tmp_path / "resumed"), table(tmp_path / "whole"), check_exact=True)
 
 
+def test_a_run_whose_exploration_falls_resumed_across_a_deployment_equals_an_uninterrupted_one(tmp_path):
+    given = ("--bandits_type=epsilon_decay", "--bandits_epsilon=1", "--bandits_schedule_exponent=-10")
+    play(tmp_path / "whole", *given)
+    play(tmp_path / "resumed", *given, "--total_rounds=2")
+    play(tmp_path / "resumed", *given)
+    whole = table(tmp_path / "whole")
+    pd.testing.assert_frame_equal(table(tmp_path / "resumed"), whole, check_exact=True)
+    # Of ten actions: epsilon is 1 in the first deployment, 1/1024 in the second.
+    probability = whole[metrics.ROUND_PROBABILITY]
+    assert probability[:2].tolist() == pytest.approx([0.1, 0.1], rel=1e-5)
+    assert probability[2:].min() > 0.98
+
+
+def test_a_run_cannot_be_made_longer_with_a_schedule_that_ends_with_it(tmp_path):
+    given = ("--bandits_schedule=linear", "--bandits_schedule_end=0.01")
+    play(tmp_path, *given)
+    with pytest.raises(UsageError, match="--bandits_schedule_deployments was 3, is 5"):
+        play(tmp_path, *given, "--total_rounds=10")
+    assert play(tmp_path, *given, "--total_rounds=6", "--bandits_schedule_deployments=3") == 0
+
+
+def test_runs_that_differ_in_their_schedule_alone_share_their_rounds(tmp_path):
+    task = registry.load(TaskOptions("digits"))
+
+    def key(*arguments: str):
+        (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["test", *arguments]))
+        chosen = flags.options(settings)
+        phase = bandit_options.phases(chosen, task)[-1]
+        mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1)
+        return shared_process.key(task, phase, experiment.build_process(chosen, task, phase, mechanism))
+
+    scales = [key("--bandits_type=squarecb", f"--bandits_gamma={scale}") for scale in (1, 10)]
+    assert scales[0] == scales[1] != key("--bandits_type=falcon", "--bandits_mu=10")
+
+
 def test_repeat_runs_consecutive_seeds(finished, tmp_path):
     play(tmp_path, "--repeat=2")
     pd.testing.assert_frame_equal(table(tmp_path, "run/seed_0"), table(finished), check_exact=True)
@@ -314,7 +349,10 @@ def test_the_initial_trainings_server_optimizer_takes_no_hyperparameter_of_the_b
 def test_readings_of_loss_and_ties_define_the_rounds():
     initial, bandits = definitions("--scenario=init", "--bandits_type=falcon", "--ties=first", "--loss=half_sum")
     assert (initial.loss, bandits.loss) == (losses.SupervisedLoss(half_sum=True), losses.BanditLoss(half_sum=True))
-    assert (initial.policy, bandits.policy) == (policies.Greedy(), policies.Falcon(100.0, 1000.0, first_of_ties=True))
+    assert (initial.policy, bandits.policy) == (
+        policies.Greedy(),
+        policies.InverseGapWeighting(100.0, 1000.0, first_of_ties=True),
+    )
     (sigmoid,) = definitions("--bandits_type=epsilon_greedy_ce_unw", "--cross_entropy=sigmoid")
     assert sigmoid.loss == losses.BanditLoss(cross_entropy=True, sigmoid=True)
     (supervised,) = definitions("--bandits_type=supervised_ce", "--cross_entropy=sigmoid", "--ties=first")

@@ -25,7 +25,7 @@ def test_deploying_after_each_sample_is_equation_10():
 
 
 def test_bounds_equal_hand_computed_ones():
-    log_term = bounds.complexity(np.log(8), 0.05, 2)
+    log_term = schedules.complexity(np.log(8), 0.05, 2)
     assert log_term == pytest.approx(np.log(320))
     assert bounds.error(log_term, 100, 0.01, constant=2) == pytest.approx(2 * (np.log(320) / 100 + 0.01))
     assert bounds.greedy_regret(5, 0.1, 0.04) == pytest.approx(2.0)
@@ -46,13 +46,6 @@ def test_the_floor_of_inverse_gap_weighting_is_the_regret_of_the_policy_that_kno
         rewards = generator.random((4, 6))
         world = worlds.one_client(rewards, rewards[:, None])
         floor = bounds.inverse_gap_floor(rewards, world.contexts, mu, gamma)
-        acting = regret.probabilities(policies.Falcon(mu, gamma), rewards[None])
+        acting = regret.probabilities(policies.InverseGapWeighting(mu, gamma), rewards[None])
         np.testing.assert_allclose(regret.of_policy(world, acting), [floor], rtol=1e-4)
         assert floor < 5 / gamma
-
-
-def test_falcons_gamma_grows_with_samples_up_to_what_training_allows():
-    assert schedules.falcon_gamma(4, 2.0, 0) == 1
-    assert schedules.falcon_gamma(4, 2.0, 200) == pytest.approx(20)
-    assert schedules.falcon_gamma(4, 2.0, 200, scale=0.5) == pytest.approx(10)
-    assert schedules.falcon_gamma(4, 2.0, 1e12, fed_opt=0.01) == pytest.approx(20)

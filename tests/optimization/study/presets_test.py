@@ -70,5 +70,6 @@ def test_a_bad_config_is_refused(tmp_path, text, message):
 def test_flags_that_clash_are_told_with_the_config_that_gives_them(tmp_path, text, arguments, told):
     with pytest.raises(UsageError) as caught:
         _plan(tmp_path, text, *arguments)
-    clash = "--bandits_mu belongs to --bandits_type=falcon or falcon_ce, not to greedy."
+    owners = "falcon or falcon_epochs or squarecb or falcon_ce or falcon_epochs_ce or squarecb_ce"
+    clash = f"--bandits_mu belongs to --bandits_type={owners}, not to greedy."
     assert str(caught.value) == clash + told.format(tmp_path / "my.toml")

@@ -1,0 +1,166 @@
+"""Flags of schedules of exploration: what moves epsilon, the temperature or gamma with the deployment."""
+
+from collections.abc import Mapping
+
+from bandits import registry, schedules
+from bandits.options import BanditOptions, Phase
+from bandits.registry import PolicyEntry
+from bandits.schedules import CONSTANT, COSINE, EPOCHS, LINEAR, POWER
+from data.errors import UsageError
+from data.tasks import logged
+from optimization.study import cli
+from optimization.study.settings import Parameter
+
+_FLAG = "bandits_schedule"
+_END, _EXPONENT, _TIME, _HORIZON = (f"{_FLAG}_{name}" for name in ("end", "exponent", "time", "deployments"))
+_LOG_CLASS, _DELTA, _FED_OPT = "bandits_log_class_size", "bandits_delta", "bandits_fed_opt"
+_DEPLOYMENTS, _INTERACTIONS = "deployments", "interactions"
+# Recorded where they are read alone, so that runs of before there were schedules can go on.
+_EPOCHS_DEFAULTS: Mapping[str, float] = {_LOG_CLASS: 10.0, _DELTA: 0.05, _FED_OPT: 0.0}
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    _END: (LINEAR, COSINE),
+    _EXPONENT: (POWER,),
+    _TIME: (POWER,),
+    _HORIZON: (LINEAR, COSINE, EPOCHS),
+}
+NAMES = (_FLAG, *_KINDS, *_EPOCHS_DEFAULTS)
+
+
+def _entry(settings: cli.Settings) -> PolicyEntry:
+    return registry.POLICIES[registry.BANDITS[settings.bandits_type].policy]
+
+
+def _bandits(schedule: str) -> list[str]:
+    """Returns the values of `--bandits_type` that a schedule always moves; of "", those that any may move."""
+    policies = {name for name, one in registry.POLICIES.items() if one.moving and one.schedule == schedule}
+    return [name for name, bandit in registry.BANDITS.items() if bandit.policy in policies]
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the flags."""
+    powers = {name: one.exponent for name, one in registry.POLICIES.items() if one.exponent is not None}
+    defaults = ", ".join(f"{name}: {value:.3g}" for name, value in powers.items())
+    flags.choice(
+        _FLAG,
+        None,
+        {
+            CONSTANT: "it stays; default",
+            LINEAR: f"to --{_END}, by as much each deployment",
+            COSINE: f"to --{_END}, slowly at both ends",
+            POWER: f"times t to the power of --{_EXPONENT}",
+        },
+        "how epsilon, temperature or gamma moves with the deployment, from the value that its flag says",
+    )
+    flags.belong(_FLAG, bandits_type=_bandits(""))
+    flags.number(_END, None, "value at the last deployment", low=-1e30)
+    flags.belong(_END, **{_FLAG: _KINDS[_END]})
+    flags.number(
+        _EXPONENT,
+        None,
+        f"exponent of t; only for --{_FLAG}={POWER}, and {' and '.join(powers)} (default: {defaults})",
+        low=-10.0,
+        high=10.0,
+    )
+    flags.choice(
+        _TIME,
+        None,
+        {
+            _DEPLOYMENTS: "deployments, from 1; default",
+            _INTERACTIONS: "interactions planned before the deployment: rounds x cohort x cap on a client's examples",
+        },
+        f"what t counts; only where --{_EXPONENT} is read",
+    )
+    flags.integer(
+        _HORIZON,
+        None,
+        f"deployments until the last, of {LINEAR} and {COSINE}; of falcon_epochs, I (default: all of the run)",
+        low=1,
+    )
+    flags.number(_LOG_CLASS, None, "ln |F|: how much there is to learn (default: 10)", above=True)
+    flags.number(_DELTA, None, "probability with which FALCON's bound may fail (default: 0.05)", above=True, high=1.0)
+    flags.number(_FED_OPT, None, "epsilon_fed-opt, excess loss of federated training itself (default: 0)")
+    flags.belong(*_EPOCHS_DEFAULTS, bandits_type=_bandits(EPOCHS))
+
+
+def _kind(settings: cli.Settings) -> str:
+    return _entry(settings).schedule or settings.get(_FLAG) or CONSTANT
+
+
+def resolve(settings: cli.Settings) -> cli.Settings:
+    """Fills in defaults of the schedule that was chosen.
+
+    Raises:
+      UsageError: On flags that do not go with it or with each other.
+    """
+    kind, entry = _kind(settings), _entry(settings)
+    for name, kinds in _KINDS.items():
+        if name in settings.given and kind not in kinds:
+            ways = [f"--{_FLAG}={one}" for one in kinds if one != EPOCHS]
+            ways += [f"--bandits_type={one}" for one in _always(kinds)]
+            raise UsageError(f"--{name} belongs to {' or '.join(ways)}: this exploration does not read it.")
+    if kind == CONSTANT:
+        return settings
+    told = f"--{_FLAG}={kind}" if not entry.schedule else f"--bandits_type={settings.bandits_type}"
+    if settings.variant == "reference_code" and entry.moving == "epsilon" and settings.importance_weighting:
+        raise UsageError(
+            f"{told}: the published program's importance weights are made with one epsilon for all rounds: use "
+            "--variant=paper, or --noimportance_weighting."
+        )
+    if kind == POWER:
+        settings = settings.filled({_EXPONENT: entry.exponent, _TIME: _DEPLOYMENTS})
+        if settings[_EXPONENT] is None:
+            raise UsageError(f"{told} needs --{_EXPONENT}: below 0 the parameter falls, above 0 it grows.")
+    else:
+        periods = -(-settings.total_rounds // settings.bandits_deploy_freq)
+        settings = settings.filled({_HORIZON: periods, **(_EPOCHS_DEFAULTS if kind == EPOCHS else {})})
+    if kind in (LINEAR, COSINE):
+        if settings[_END] is None:
+            raise UsageError(f"{told} needs --{_END}, the value at the last deployment.")
+        if wrong := entry.parameters[entry.moving].complaint(settings[_END]):
+            raise UsageError(f"--{_END}={settings[_END]:g}: {wrong}, as --bandits_{entry.moving} needs.")
+    if settings.learn_from == logged.REPLAY or settings.max_examples_per_client:
+        return settings
+    if kind == EPOCHS or settings[_TIME] == _INTERACTIONS:
+        told = told if kind == EPOCHS else f"--{_TIME}={_INTERACTIONS}"
+        raise UsageError(
+            f"{told} counts planned interactions, rounds x cohort x cap, which are public: give "
+            "--max_examples_per_client above 0."
+        )
+    return settings
+
+
+def _always(kinds: tuple[str, ...]) -> list[str]:
+    return [name for one in kinds for name in _bandits(one)]
+
+
+def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:
+    """Returns the schedule that resolved flags mean, and the parameter that it moves; None for none."""
+    kind, entry = _kind(settings), _entry(settings)
+    if kind == CONSTANT:
+        return None
+    start = settings[f"bandits_{entry.moving}"]
+    if kind == POWER:
+        return schedules.Power(start, settings[_EXPONENT], settings[_TIME] == _INTERACTIONS), entry.moving
+    if kind == EPOCHS:
+        constants = [settings[name] for name in (*_EPOCHS_DEFAULTS, _HORIZON)]
+        return schedules.FalconEpochs(start, *constants), entry.moving
+    between = schedules.Linear if kind == LINEAR else schedules.Cosine
+    return between(start, settings[_END], settings[_HORIZON]), entry.moving
+
+
+def check(chosen: BanditOptions, phase: Phase, num_actions: int) -> None:
+    """Refuses a schedule that takes its parameter where it cannot be.
+
+    Raises:
+      UsageError: With the deployment at which it does.
+    """
+    if phase.moved(chosen, num_actions, 0) is None:
+        return
+    parameter: Parameter = registry.POLICIES[phase.bandit.policy].parameters[chosen.policy.moving]
+    for period in (0, phase.periods - 1):  # Between them a schedule does not turn.
+        value = phase.moved(chosen, num_actions, period)
+        if wrong := parameter.complaint(value):
+            raise UsageError(
+                f"--{_FLAG}: at deployment {period + 1} of {phase.periods} {chosen.policy.moving} would be too far: "
+                f"{wrong}. Choose another --{_EXPONENT} or --bandits_{chosen.policy.moving}."
+            )

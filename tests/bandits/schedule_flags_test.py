@@ -1,0 +1,162 @@
+import pytest
+
+from bandits import flags, run_federated, schedules
+from bandits.options import phases
+from data.errors import UsageError
+from data.tasks import registry
+from optimization.study import cli, frame
+
+
+def resolve(*arguments: str) -> cli.Settings:
+    (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["test", *arguments]))
+    return settings
+
+
+def policy(*arguments: str):
+    return flags.options(resolve("--total_rounds=95", "--bandits_deploy_freq=10", *arguments)).policy
+
+
+def test_without_a_schedule_policies_are_built_of_all_their_parameters():
+    for arguments in ((), ("--bandits_schedule=constant",)):
+        chosen = policy("--bandits_type=falcon", *arguments)
+        assert (chosen.parameters, chosen.schedule) == ((("mu", 100.0), ("gamma", 1000.0)), None)
+
+
+@pytest.mark.parametrize(
+    ("bandit", "moving", "kept"),
+    [
+        ("epsilon_greedy", "epsilon", {}),
+        ("softmax_ce", "temperature", {}),
+        ("falcon", "gamma", {"mu": 100.0}),
+    ],
+)
+@pytest.mark.parametrize(("name", "kind"), [("linear", schedules.Linear), ("cosine", schedules.Cosine)])
+def test_a_schedule_goes_from_the_parameter_to_its_end_at_the_last_deployment(bandit, moving, kept, name, kind):
+    given = f"--bandits_{moving}=0.5"
+    chosen = policy(f"--bandits_type={bandit}", given, f"--bandits_schedule={name}", "--bandits_schedule_end=0.1")
+    # 95 rounds have ten periods of ten or fewer.
+    assert (chosen.moving, dict(chosen.parameters), chosen.schedule) == (moving, kept, kind(0.5, 0.1, 10))
+
+
+def test_strategies_that_always_move_have_schedules_of_their_own():
+    assert policy("--bandits_type=squarecb").schedule == schedules.Power(10.0, 0.5, False)
+    assert policy("--bandits_type=epsilon_decay_ce").schedule == schedules.Power(0.2, -1 / 3, False)
+    of_interactions = policy(
+        "--bandits_type=squarecb",
+        "--bandits_schedule_time=interactions",
+        "--bandits_schedule_exponent=0.25",
+        "--max_examples_per_client=7",
+        "--bandits_gamma=3",
+    )
+    assert of_interactions.schedule == schedules.Power(3.0, 0.25, True)
+    epochs = policy("--bandits_type=falcon_epochs", "--max_examples_per_client=7", "--bandits_log_class_size=4")
+    assert epochs.schedule == schedules.FalconEpochs(1.0, 4.0, 0.05, 0.0, 10)
+    assert dict(epochs.parameters) == {"mu": None}
+
+
+def test_a_schedules_flags_are_recorded_where_they_are_read_alone():
+    """A run from before there were schedules goes on: its flags are the same."""
+    settings = resolve()
+    assert {settings[name] for name in settings if name.startswith("bandits_schedule")} == {None}
+    assert (settings.bandits_log_class_size, settings.bandits_delta, settings.bandits_fed_opt) == (None,) * 3
+
+
+def test_a_longer_run_would_have_another_schedule_unless_its_deployments_are_given():
+    given = ("--bandits_schedule=linear", "--bandits_schedule_end=0.01", "--bandits_deploy_freq=5")
+    horizons = [resolve(*given, f"--total_rounds={rounds}").bandits_schedule_deployments for rounds in (50, 100)]
+    assert horizons == [10, 20]
+    assert resolve(*given, "--bandits_schedule_deployments=10", "--total_rounds=100").bandits_schedule_deployments == 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--bandits_type=greedy", "--bandits_schedule=linear"), "--bandits_schedule belongs to --bandits_type="),
+        (("--bandits_type=squarecb", "--bandits_schedule=linear"), "--bandits_schedule belongs to --bandits_type="),
+        (("--bandits_schedule=linear",), "--bandits_schedule=linear needs --bandits_schedule_end"),
+        (("--bandits_schedule_end=0.1",), "--bandits_schedule_end belongs to --bandits_schedule=linear or cosine"),
+        (
+            ("--bandits_schedule=cosine", "--bandits_schedule_end=0"),
+            "--bandits_schedule_end=0: 0 is not a number above 0, as --bandits_temperature needs.",
+        ),
+        (
+            ("--bandits_type=epsilon_greedy", "--bandits_schedule=linear", "--bandits_schedule_end=-0.1"),
+            "--bandits_schedule_end=-0.1: -0.1 is not a number of at least 0 and at most 1, as --bandits_epsilon",
+        ),
+        (("--bandits_schedule=power",), "--bandits_schedule=power needs --bandits_schedule_exponent: below 0"),
+        (
+            ("--bandits_schedule_exponent=1",),
+            "--bandits_schedule_exponent belongs to --bandits_schedule=power or --bandits_type=epsilon_decay or ",
+        ),
+        (
+            ("--bandits_type=squarecb", "--bandits_schedule_deployments=3"),
+            "--bandits_schedule_deployments belongs to --bandits_schedule=linear or --bandits_schedule=cosine or ",
+        ),
+        (
+            ("--bandits_type=falcon_epochs",),
+            "--bandits_type=falcon_epochs counts planned interactions, rounds x cohort x cap, which are public: give "
+            "--max_examples_per_client above 0.",
+        ),
+        (
+            ("--bandits_type=squarecb", "--bandits_schedule_time=interactions"),
+            "--bandits_schedule_time=interactions counts planned interactions",
+        ),
+        (("--bandits_type=squarecb", "--bandits_delta=0.1"), "--bandits_delta belongs to --bandits_type=falcon_epochs"),
+        (
+            ("--bandits_type=epsilon_decay", "--importance_weighting", "--variant=reference_code"),
+            "--bandits_type=epsilon_decay: the published program's importance weights are made with one epsilon",
+        ),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(arguments, message):
+    with pytest.raises(UsageError) as error:
+        resolve(*arguments)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("exponent", ["nan", "11", "-11"])
+def test_an_exponent_is_a_number_of_some_size(exponent):
+    with pytest.raises(UsageError, match=r"is not a .*number of at least -10 and at most 10"):
+        resolve("--bandits_type=squarecb", f"--bandits_schedule_exponent={exponent}")
+
+
+def test_a_power_that_leaves_the_range_of_its_parameter_is_refused_with_the_deployment():
+    settings = resolve(
+        "--bandits_type=epsilon_greedy",
+        "--bandits_schedule=power",
+        "--bandits_schedule_exponent=1",
+        "--bandits_epsilon=0.1",
+        "--bandits_deploy_freq=10",
+        "--total_rounds=110",
+    )
+    chosen = flags.options(settings)
+    with pytest.raises(UsageError) as error:
+        run_federated.STUDY.check(chosen, registry.load(chosen.task))
+    assert str(error.value).startswith(
+        "--bandits_schedule: at deployment 11 of 11 epsilon would be too far: 1.1 is not a number of at least 0"
+    )
+
+
+def test_what_is_planned_is_rounds_times_cohort_times_cap():
+    chosen = flags.options(
+        resolve(
+            "--bandits_type=falcon_epochs",
+            "--max_examples_per_client=7",
+            "--clients_per_round=3",
+            "--bandits_deploy_freq=5",
+            "--total_rounds=12",
+        )
+    )
+    (phase,) = phases(chosen, registry.load(chosen.task))
+    assert phase.planned(chosen, 10) == schedules.Planned(10, 5 * 3 * 7)
+    assert phase.periods == 3
+    assert [phase.moved(chosen, 10, period) for period in (0, 1)] == [
+        1.0,
+        schedules.falcon_gamma(10, schedules.complexity(10.0, 0.05, 3), 105),
+    ]
+
+
+def test_an_initial_training_explores_by_no_schedule():
+    chosen = flags.options(resolve("--bandits_type=squarecb", "--scenario=init"))
+    initial, bandits = phases(chosen, registry.load(chosen.task))
+    assert (initial.moved(chosen, 10, 0), bandits.moved(chosen, 10, 3)) == (None, 20.0)
