@@ -177,14 +177,14 @@ class Part:
 
     def place(self, arm: Arm) -> str:
         """Returns in words where an arm stands between chance and ceiling, by the first result; empty if unknown."""
-        return self._stands[arm].word if arm in self._stands else ""
+        return self.stands[arm].word if arm in self.stands else ""
 
     def is_at_chance(self, arm: Arm) -> str:
         """Returns what a name in a picture has after it, if the seeds do not tell its arm from chance; else nothing."""
-        return of_runs.chance_note(self._stands[arm]) if arm in self._stands else ""
+        return of_runs.chance_note(self.stands[arm]) if arm in self.stands else ""
 
     @functools.cached_property
-    def _stands(self) -> dict[Arm, Stand]:
+    def stands(self) -> dict[Arm, Stand]:
         """Where arms stand; those that have the same bounds are one family."""
         if not self.columns:
             return {}

@@ -71,7 +71,7 @@ def read(folders: Iterable[pathlib.Path]) -> Found:
     return found
 
 
-def page(found: Found, title: str, reference: str | None = None, top: str = "") -> str:
+def page(found: Found, title: str, reference: str | None = None, top: str = "", *, has_regret: bool = False) -> str:
     """Returns the page.
 
     Args:
@@ -79,6 +79,7 @@ def page(found: Found, title: str, reference: str | None = None, top: str = "") 
       title: Its title.
       reference: What arms are compared with; see `Part.compared`.
       top: HTML that stands before all else.
+      has_regret: Whether results tell what each arm earns less than its ceiling.
 
     Raises:
       UsageError: If no arm is the reference that is asked for.
@@ -99,7 +100,7 @@ def page(found: Found, title: str, reference: str | None = None, top: str = "") 
         plotly=offline.get_plotlyjs(),
         summary=top + _summary(found, parts) + over_tasks.section(parts),
         parts="\n".join(
-            _part(part, look, groups, note, index, reference, is_titled=len(parts) > 1)
+            _part(part, look, groups, note, index, reference, is_titled=len(parts) > 1, has_regret=has_regret)
             for index, (part, look, groups, note) in enumerate(zip(parts, looks, drawn, notes, strict=True))
         ),
         details="\n".join(
@@ -170,6 +171,7 @@ def _part(
     index: int,
     reference: str | None,
     is_titled: bool,
+    has_regret: bool,
 ) -> str:
     """Returns results and curves of arms that can be compared."""
     explained = []
@@ -189,6 +191,11 @@ def _part(
         )
     if any(arm.role == arms.CHANCE for arm in part.arms) and any(column.evaluated for column in part.columns):
         explained.append("Held-out results of chance are those of the model that it trained.")
+    if has_regret:
+        explained.append(
+            "Regret is the ceiling’s first result minus the arm’s, over their common seeds; the ceiling was trained, "
+            "too, and so it can be negative."
+        )
     hidden = sum(not look["shown"] for look in looks)
     rest = f'<p class="hidden">The {plots.SHOWN} best and the references are drawn; press others.</p>' if hidden else ""
     sections = [
@@ -202,7 +209,7 @@ def _part(
     return f"""<section class="part" data-part="{index}">
 {f"<h2>{html.escape(part.title)}</h2>" if is_titled else f'<p class="summary">{html.escape(part.title)}</p>'}
 <h3>Results</h3>
-{tables.results(part, looks)}
+{tables.results(part, looks, has_regret=has_regret)}
 <p class="note">{" ".join(explained)}</p>
 {seeds.section(part, reference)}
 <h3>Curves</h3>

@@ -21,8 +21,11 @@ _LEFT = ' class="text"'
 _WIDTH, _HEIGHT = 150, 22  # Pixels of a picture of where an arm lies.
 
 
-def results(part: Part, looks: Sequence[Mapping[str, Any]]) -> str:
-    """Returns a row an arm, the best first: mean and interval of each result, and where it lies."""
+def results(part: Part, looks: Sequence[Mapping[str, Any]], *, has_regret: bool = False) -> str:
+    """Returns a row an arm, the best first: mean and interval of each result, and where it lies.
+
+    With `has_regret` also what each earns less than its ceiling.
+    """
     columns, ranked = part.columns, part.ranked()
     look = {id(arm): one for arm, one in zip(part.arms, looks, strict=True)}
     roles = {arm.role for arm in part.arms} - {""}
@@ -34,6 +37,7 @@ def results(part: Part, looks: Sequence[Mapping[str, Any]]) -> str:
     scale = _SCALES[2 if len(roles) > 1 else arms.CHANCE in roles]
     for index, column in enumerate(columns):
         heads += [_title(part, column)] + ([scale] if has_scale and index == 0 else [])
+    heads += ["Regret to the ceiling"] if has_regret else []
     heads += (["Epsilon"] if has_epsilon else []) + ["Rounds"]
     rows = []
     for arm in ranked:
@@ -46,9 +50,19 @@ def results(part: Part, looks: Sequence[Mapping[str, Any]]) -> str:
             cells.append(_estimate(arm.estimate(column), digits[column]))
             if has_scale and index == 0:
                 cells.append(_scale(part, arm, span, look[id(arm)]))
+        cells += [_estimate(regret(part, arm), digits[columns[0]] if columns else 0)] if has_regret else []
         cells += ([_privacy(arm)] if has_epsilon else []) + [_rounds(arm)]
         rows.append(f"<tr>{''.join(cells)}</tr>")
     return table(heads, rows, "results")
+
+
+def regret(part: Part, arm: Arm) -> arms.Estimate | None:
+    """Returns what an arm earns less than its ceiling, by the first result; None where it has none."""
+    stand = part.stands.get(arm)
+    found = stand.regret(part.columns[0].better or "up") if stand else None
+    if not found:
+        return None
+    return arms.Estimate(*found) if math.isfinite(found.low) else arms.Estimate(found.mean, found.mean, found.mean, 1)
 
 
 def flags(part: Part) -> str:

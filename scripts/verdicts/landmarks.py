@@ -39,6 +39,18 @@ class Stand:
         """Whether the seeds tell it from chance, on whichever side; None where chance is not known."""
         return self.chance.is_told_apart if self.chance else None
 
+    def regret(self, better: Better = "up") -> Interval | None:
+        """Returns what it earns less than the ceiling, and the interval; None where the ceiling is not known.
+
+        Agarwal et al. 2023, equation 4, with the sign of regret and of a mean instead of a sum. Against a ceiling that
+        was trained it can be negative.
+        """
+        if self.ceiling is None or math.isnan(self.ceiling.difference):
+            return None
+        sign = 1 if better == "down" else -1
+        low, high = sorted(sign * end for end in (self.ceiling.low, self.ceiling.high))
+        return Interval(sign * self.ceiling.difference, low, high, self.ceiling.pairs)
+
     @property
     def beats_chance(self) -> bool | None:
         """Whether the seeds say that it is better than chance; None where chance is not known."""

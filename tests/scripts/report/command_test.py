@@ -126,6 +126,21 @@ def test_chance_and_ceiling_are_marked(tmp_path):
     assert [row[3].split("  ")[-1] for row in table[1:]] == ["", "62% of the way from chance to the ceiling", ""]
 
 
+def test_regret_to_the_ceiling_is_told_where_asked(tmp_path, capsys):
+    for bandit, rewards in (("softmax", (0.6, 0.8)), ("supervised_mse", (0.9, 1.0))):
+        for seed, reward in enumerate(rewards):
+            _run(tmp_path / bandit / f"seed_{seed}", [reward], bandits_type=bandit, seed=seed)
+    _, page = _report(tmp_path, tmp_path, "--regret")
+    (head, ceiling, softmax), place = _tables(page)[0], -2
+    assert head[place] == "Regret to the ceiling"
+    assert (ceiling[place], softmax[place]) == ("–", "0.2500  -0.3853 to 0.8853")  # 0.3 and 0.2, paired.
+    assert "can be negative" in page
+    _, page = _report(tmp_path, tmp_path)
+    assert "Regret" not in page
+    _report(tmp_path, tmp_path / "softmax", "--regret")
+    assert "No arm has a ceiling" in capsys.readouterr().err
+
+
 def _compared(tmp_path, *arguments) -> tuple[list[list[str]], str]:
     """Returns the table of comparisons of three arms of six seeds, and the page."""
     noise = np.random.default_rng(0).normal(0, 0.01, 6)

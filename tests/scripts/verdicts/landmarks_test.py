@@ -81,3 +81,14 @@ def test_scores_are_0_at_chance_and_1_at_the_ceiling():
 def test_scores_are_refused_where_chance_and_ceiling_meet(chance, ceiling, better):
     with pytest.raises(ValueError, match=r"for chance and .* for the ceiling leave no scale between them"):
         landmarks.normalised({"arm": {0: 0.3}}, chance, ceiling, better)
+
+
+def test_regret_is_what_an_arm_earns_less_than_the_ceiling_and_can_be_negative():
+    # Differences 0.3 and 0.1: their mean 0.2, and t of one degree of freedom, 12.7062, times 0.1.
+    found = _word([0.5, 0.7], ceiling={0: 0.8, 1: 0.8}).regret()
+    assert found == pytest.approx((0.2, 0.2 - 1.27062, 0.2 + 1.27062, 2), abs=1e-5)
+    assert _word([0.9, 0.9], ceiling={0: 0.8, 1: 0.7}).regret()[0] == pytest.approx(-0.15)
+    # Where less is better, as of a loss, the arm's own surplus is its regret.
+    assert _word([0.9, 0.9], ceiling={0: 0.8, 1: 0.7}, better="down").regret("down")[0] == pytest.approx(0.15)
+    assert _word([0.5, 0.7], chance=0.1).regret() is None
+    assert _word([math.nan], ceiling={0: 0.8}).regret() is None
