@@ -37,6 +37,11 @@ def _fitted(log, rewards=None, contexts=None, rounds=40):
 _FAST = options.ServerOptimizer("adam", 0.05)
 
 
+@pytest.fixture(scope="module")
+def after_5_rounds(log, tff_worker):
+    return _fitted(log, rounds=5)
+
+
 def test_a_clients_fold_is_its_names_alone():
     found = reward_models.folds([str(number) for number in range(1000)], 3)
     assert 430 < found.sum() < 570
@@ -50,23 +55,21 @@ def test_it_learns_rewards_of_contexts_and_actions(log):
     assert np.sqrt((errors**2).mean()) < 0.05 < log[-1].std()
 
 
-@pytest.mark.usefixtures("tff_worker")
-def test_bags_of_words_give_what_the_same_numbers_give(log):
+def test_bags_of_words_give_what_the_same_numbers_give(log, after_5_rounds):
     bags = text.Bags(
         np.tile(np.arange(2, dtype=np.int32), len(log[0])),
         log[1].reshape(-1),
         np.arange(0, 2 * len(log[0]) + 1, 2, dtype=np.int64),
     )
-    np.testing.assert_allclose(_fitted(log, contexts=bags, rounds=5), _fitted(log, rounds=5), atol=1e-5)
+    np.testing.assert_allclose(_fitted(log, contexts=bags, rounds=5), after_5_rounds, atol=1e-5)
 
 
-@pytest.mark.usefixtures("tff_worker")
-def test_a_client_is_predicted_by_a_model_that_has_not_seen_its_fold(log):
+def test_a_client_is_predicted_by_a_model_that_has_not_seen_its_fold(log, after_5_rounds):
     owners, rewards = log[0], log[3]
     first = reward_models.folds(_NAMES, 1)[owners] == 0
     changed = rewards.copy()
     changed[first] = changed[first][::-1]  # Within the same range, by which rewards are scaled.
-    before, after = _fitted(log, rounds=5), _fitted(log, changed, rounds=5)
+    before, after = after_5_rounds, _fitted(log, changed, rounds=5)
     np.testing.assert_array_equal(before[first], after[first])
     assert (before[~first] != after[~first]).any()
 
