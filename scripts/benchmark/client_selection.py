@@ -24,13 +24,12 @@ Benchmarks client selection on this machine.
 
 def define() -> cli.FlagSet:
     """Returns the flags of `client_selection_benchmark`."""
-    flags = cli.FlagSet(_USAGE)
-    flags.group("Flags")
-    flags.integer("rounds", 30, "measured rounds", low=3)
-    flags.integer("population", 1_000_000, "clients to select from", low=1)
-    flags.integer("cohort", 64, "clients to select", low=1)
-    measuring.define_output(flags, "client_selection_benchmark.json")
-    return flags
+    numbers = {
+        "rounds": (30, "measured rounds", 3),
+        "population": (1_000_000, "clients to select from", 1),
+        "cohort": (64, "clients to select", 1),
+    }
+    return measuring.flag_set(_USAGE, "client_selection_benchmark.json", numbers)
 
 
 def program(settings: cli.Settings) -> None:

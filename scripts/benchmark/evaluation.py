@@ -23,14 +23,13 @@ Benchmarks off-policy evaluation on this machine: IPS, SNIPS and DR of a log tha
 
 def define() -> cli.FlagSet:
     """Returns the flags of `evaluation_benchmark`."""
-    flags = cli.FlagSet(_USAGE)
-    flags.group("Flags")
-    flags.integer("rows", 1_000_000, "rows of the log", low=1)
-    flags.integer("clients", 10_000, "clients that they are of", low=2)
-    flags.integer("actions", 50, "actions", low=2)
-    flags.integer("draws", 1000, "draws of the bootstrap", low=1)
-    measuring.define_output(flags, "evaluation_benchmark.json")
-    return flags
+    numbers = {
+        "rows": (1_000_000, "rows of the log", 1),
+        "clients": (10_000, "clients that they are of", 2),
+        "actions": (50, "actions", 2),
+        "draws": (1000, "draws of the bootstrap", 1),
+    }
+    return measuring.flag_set(_USAGE, "evaluation_benchmark.json", numbers)
 
 
 def program(settings: cli.Settings) -> None:

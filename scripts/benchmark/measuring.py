@@ -17,6 +17,22 @@ def define_output(flags: cli.FlagSet, default: str) -> None:
     flags.path("output", default, "JSON file to write")
 
 
+def flag_set(usage: str, output: str, numbers: Mapping[str, tuple[int, str, int]]) -> cli.FlagSet:
+    """Returns the flags of a benchmark that takes whole numbers alone.
+
+    Args:
+      usage: How to use it.
+      output: Where results are written by default.
+      numbers: By flag, its default, its help and the least that it may be.
+    """
+    flags = cli.FlagSet(usage)
+    flags.group("Flags")
+    for name, (default, help_text, low) in numbers.items():
+        flags.integer(name, default, help_text, low=low)
+    define_output(flags, output)
+    return flags
+
+
 def seconds_in_turns(ways: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
     """Returns the median seconds of each of several ways, taken in turns: a machine that slows slows all alike.
 
