@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from data import columns
 from data.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,46 +41,6 @@ class Finding(NamedTuple):
     name: str
     is_warning: bool
     text: str
-
-
-def numbers(column: "pd.Series", flag: str, what: str, table: "Table") -> np.ndarray:
-    """Returns a column's numbers.
-
-    Args:
-      column: Of a table, with its index.
-      flag: What names it, for messages.
-      what: What each is, such as `reward`.
-      table: Where it is from.
-
-    Returns:
-      float64 [rows], finite.
-
-    Raises:
-      UsageError: If a cell is missing, not finite or no number.
-    """
-    import pandas as pd
-
-    values = column
-    if not pd.api.types.is_numeric_dtype(column.dtype):
-        written = columns.text(column)
-        values = pd.to_numeric(written, errors="coerce")
-        wrong = written[values.isna() & written.notna()]
-        if len(wrong):
-            raise UsageError(
-                f"{flag}: {wrong.iloc[0]!r} in column {column.name!r} ({table.place(wrong.index[0])} of {table.path}) "
-                f"is no number; a {what} must be one."
-            )
-    found = values.to_numpy(np.float64, na_value=np.nan)
-    if not np.isfinite(found).all():
-        row = int(np.flatnonzero(~np.isfinite(found))[0])
-        value = "a missing value" if np.isnan(found[row]) else f"{found[row]}"
-        count = int((~np.isfinite(found)).sum())
-        more = f", and {count - 1} more," if count > 1 else ""
-        raise UsageError(
-            f"{flag}: {value} in column {column.name!r} ({table.place(column.index[row])} of {table.path}){more} is "
-            f"not finite; every row must have a {what}."
-        )
-    return found
 
 
 def check_propensities(propensities: np.ndarray, index: "pd.Index", column: str, table: "Table") -> None:

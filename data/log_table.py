@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data import columns, interaction_log, log_checks, statistics, table_file, table_report, table_roles
+from data import columns, interaction_log, log_checks, statistics, table_file, table_numbers, table_report, table_roles
 from data.errors import UsageError
 from data.table_file import listed
 
@@ -91,7 +91,7 @@ def read(
     roles = _roles(list(table.frame.columns), path, wanted)
     frame, dropped = _with_names(table.frame, wanted, path)
     numbers = {
-        flag: log_checks.numbers(frame[name], f"--{flag}", what, table)
+        flag: table_numbers.finite(frame[name], f"--{flag}", what, table)
         for flag, name, what in (
             ("reward_column", wanted.reward_column, "reward"),
             ("propensity_column", wanted.propensity_column, "propensity"),
@@ -261,7 +261,7 @@ def _probabilities(
         raise UsageError(
             f"{_POLICY} names {len(names)} columns: give one, or one of each of the {num_actions} actions."
         )
-    found = np.stack([log_checks.numbers(frame[name], _POLICY, "probability", table) for name in names], axis=1)
+    found = np.stack([table_numbers.finite(frame[name], _POLICY, "probability", table) for name in names], axis=1)
     log_checks.check_probabilities(found, frame.index, names, table)
     return found[:, 0] if len(names) == 1 else found
 

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from data import clients, columns, keys, statistics, table_file, table_labels, table_log, table_report, table_roles
+from data import (
+    clients,
+    columns,
+    keys,
+    statistics,
+    table_file,
+    table_labels,
+    table_log,
+    table_numbers,
+    table_report,
+    table_roles,
+)
 from data.errors import UsageError
 
 if TYPE_CHECKING:
@@ -204,32 +215,11 @@ def _classes(labels: "pd.Series") -> list[str]:
 
 def _rewards(frame: "pd.DataFrame", table: table_file.Table) -> np.ndarray:
     """Returns float32 [rows, actions]."""
-    import pandas as pd
-
-    rewards = np.zeros(frame.shape, np.float32)
-    for action, name in enumerate(frame.columns):
-        numbers = frame[name]
-        if not pd.api.types.is_numeric_dtype(numbers.dtype):
-            written = columns.text(numbers)
-            numbers = pd.to_numeric(written, errors="coerce")
-            wrong = written[numbers.isna() & written.notna()]
-            if len(wrong):
-                where = table.place(wrong.index[0])
-                raise UsageError(
-                    f"--reward_columns: {wrong.iloc[0]!r} in column {name!r} ({where} of {table.path}) is no number; "
-                    "a reward must be one."
-                )
-        with np.errstate(over="ignore"):
-            rewards[:, action] = numbers.to_numpy(np.float64, na_value=np.nan)
-        wrong = numbers[~np.isfinite(rewards[:, action])]
-        if len(wrong):
-            value = "a missing value" if pd.isna(wrong.iloc[0]) else wrong.iloc[0]
-            where = table.place(wrong.index[0])
-            raise UsageError(
-                f"--reward_columns: {value} in column {name!r} ({where} of {table.path}) is not finite; "
-                "every row must have a reward for every action."
-            )
-    return rewards
+    each = [
+        table_numbers.finite(frame[name], "--reward_columns", "reward", table, np.float32, " for every action")
+        for name in frame.columns
+    ]
+    return np.stack(each, axis=1)
 
 
 def _owners(owners: "pd.Series") -> tuple[list[str], np.ndarray]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from data import clients, interaction_log, log_table, logged_clients, tasks, text
+from data import clients, interaction_log, log_checks, log_table, logged_clients, tasks, text
 from data.errors import UsageError
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
@@ -86,6 +86,9 @@ def load(options: TaskOptions) -> tasks.Task:
         f"Log: {len(log):,} rows of {len(log.client_ids):,} clients, {num_actions} actions; held out are {how}.",
         file=sys.stderr,
     )
+    for finding in (*log_checks.dropped(log), log_checks.duplicates(log)):
+        if finding.is_warning:
+            print(f"Warning: {finding.text}", file=sys.stderr)
     matrix = rewards.exact(num_actions)
     if keeps_log:
         matrix = np.concatenate([matrix, np.zeros((logged_clients.LOG_COLUMNS, num_actions), np.float32)])
