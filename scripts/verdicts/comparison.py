@@ -72,7 +72,7 @@ class Comparison:
       low: Lower end of the difference's 95% interval, which knows of no other arm.
       high: Upper end.
       p: Of the two-sided t test: paired, or Welch's.
-      adjusted_p: By Holm, over all arms that are tested against the reference.
+      adjusted_p: By Holm, over all arms that are judged against the reference; not a number for others.
       sign_flip_p: Of the exact two-sided sign-flip test; paired, for `significance.SIGN_FLIP_SEEDS` alone.
       sign_flip_adjusted_p: By Holm, likewise.
       sign_flip_least_p: The least that this could have been with so many seeds and arms.
@@ -114,12 +114,14 @@ class Comparison:
     def detectable(self) -> float:
         """The smallest true difference that so many seeds of such a spread find; see `power.detectable`."""
         own, others = self.seeds
-        return power.detectable(self.deviation, own, self.level, others=None if self.kind == PAIRED else others)
+        deviation = self.deviation if self.is_judged else math.nan
+        return power.detectable(deviation, own, self.level, others=None if self.kind == PAIRED else others)
 
     @functools.cached_property
     def seeds_needed(self) -> float:
         """Seeds of each that would find the difference seen, were it the true one; see `power.seeds_needed`."""
-        return power.seeds_needed(self.difference, self.deviation, self.level, is_paired=self.kind == PAIRED)
+        deviation = self.deviation if self.is_judged else math.nan
+        return power.seeds_needed(self.difference, deviation, self.level, is_paired=self.kind == PAIRED)
 
     @property
     def is_told_apart(self) -> bool:
@@ -185,10 +187,12 @@ def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
         number = landmark.mean if isinstance(landmark, Sampled) else landmark
         others = number if isinstance(number, Mapping) else dict.fromkeys(own, number)
         singles.append(_Single(arm, name, own, others, is_paired or not is_played, better, sample))
-    adjusted = significance.holm([one.p for one in singles])
-    flips = significance.holm([one.sign_flip_p for one in singles])
-    least = significance.holm([one.least_p for one in singles])
-    tested = sum(math.isfinite(one.p) for one in singles)
+    # An arm that is not judged is no test, and makes the others' no stricter.
+    judged = [one if one.is_sound else None for one in singles]
+    adjusted = significance.holm([one.p if one else math.nan for one in judged])
+    flips = significance.holm([one.sign_flip_p if one else math.nan for one in judged])
+    least = significance.holm([one.least_p if one else math.nan for one in judged])
+    tested = sum(math.isfinite(p) for p in adjusted)
     found = zip(singles, adjusted, flips, least, strict=True)
     return [one.compared(max(tested, 1), *of_family) for one, *of_family in found]
 
@@ -211,12 +215,12 @@ class _Single:
         self._sample = sample
         self.arm, self.reference, self.is_paired, self._sign = arm, reference, is_paired, 1 if better == "up" else -1
         self.notes: list[str] = []
-        self._judged = True
+        self.is_sound = True
         seeds = {arm: _finite(own), reference: _finite(others)}
         for name, all_of_it in ((arm, own), (reference, others)):
             if lost := sorted(set(all_of_it) - set(seeds[name])):
                 self.notes.append(f"{name} diverged with {_seeds(lost)}: not judged")
-                self._judged = False
+                self.is_sound = False
         if is_paired:
             common = sorted(set(own) & set(others))
             for name, all_of_it in ((arm, own), (reference, others)):
@@ -290,7 +294,7 @@ class _Single:
 
     def compared(self, tested: int, adjusted_p: float, flips_p: float, least_p: float) -> Comparison:
         """Returns the whole comparison, as one of so many that are tested."""
-        is_judged = self._judged and math.isfinite(self.p)
+        is_judged = self.is_sound and math.isfinite(self.p)
         notes = list(self.notes)
         if least_p >= LEVEL:
             notes.append(f"the sign-flip test cannot reach 5% with {_number(self.pairs)} and {tested} arms")

@@ -20,10 +20,10 @@ def of(one: Comparison) -> str:
         told.append(f"(95% interval {one.low:+.4g} to {one.high:+.4g})")
     own, others = one.seeds
     words = [" ".join(told), f"{own} and {others} seeds, unpaired" if one.kind == UNPAIRED else seeds(one.pairs)]
-    if math.isfinite(one.p):
+    if math.isfinite(one.adjusted_p):
         words.append(f"p {p_value(one.p)}, by Holm {p_value(one.adjusted_p)}")
-    if math.isfinite(one.sign_flip_p):
-        words.append(f"by flipped signs {p_value(one.sign_flip_p)}")
+    if math.isfinite(one.sign_flip_adjusted_p):
+        words.append(f"by flipped signs {p_value(one.sign_flip_p)}, by Holm {p_value(one.sign_flip_adjusted_p)}")
     words.append(f"better in {one.superiority:.0%} of pairs")
     return _line(one, words)
 

@@ -136,6 +136,16 @@ def test_an_arm_that_diverged_with_a_seed_is_not_judged():
     assert (one.pairs, one.difference) == (8, _one(SOFTMAX, GREEDY).difference)
     assert (one.word, one.is_judged) == ("not told apart", False)
     assert one.notes == ("arm diverged with seed 8: not judged",)
+    assert math.isnan(one.detectable)
+    assert math.isnan(one.seeds_needed)
+
+
+def test_an_arm_that_is_not_judged_counts_in_no_family():
+    found = comparison.compare({**VALUES, "lost": _seeds([*SOFTMAX[:-1], NAN])}, "greedy")
+    assert math.isnan(found["lost"].adjusted_p)
+    without = comparison.compare(VALUES, "greedy")
+    assert all(found[arm].adjusted_p == without[arm].adjusted_p for arm in without)
+    assert found["softmax"].level == 0.025
 
 
 def test_seeds_of_one_arm_alone_are_left_out_and_said():

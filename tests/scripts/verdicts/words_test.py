@@ -1,5 +1,7 @@
 """Tests of scripts.verdicts.words."""
 
+import math
+
 from optimization.study.intervals import Interval
 from scripts.verdicts import comparison, words
 
@@ -14,12 +16,20 @@ def _one(first, second=GREEDY, **settings):
 def test_a_comparison_is_a_line():
     assert words.of(_one(SOFTMAX)) == (
         "softmax: +0.06667 (95% interval +0.04125 to +0.09209); 6 seeds; p 0.0011, by Holm 0.0011; by flipped signs "
-        "0.031; better in 100% of pairs: better than greedy"
+        "0.031, by Holm 0.031; better in 100% of pairs: better than greedy"
     )
     assert words.of(_one(SOFTMAX, unpaired=["softmax"])).startswith(
         "softmax: +0.06667 (95% interval +0.02994 to +0.1034"
     )
     assert "6 and 6 seeds, unpaired" in words.of(_one(SOFTMAX, unpaired=["softmax"]))
+
+
+def test_of_an_arm_that_is_not_judged_no_p_is_told():
+    told = words.of(_one({**SOFTMAX, 6: math.nan}, {**GREEDY, 6: 0.5}))
+    assert told.endswith(
+        "6 seeds; better in 100% of pairs: not told apart from greedy [softmax diverged with seed 6: not judged]"
+    )
+    assert words.found_by(_one({**SOFTMAX, 6: math.nan}, {**GREEDY, 6: 0.5})) == ""
 
 
 def test_one_seed_is_said():
