@@ -287,8 +287,10 @@ class BanditRounds(runner.Rounds):
             _, _, each = self._greedy(state, compared.examples)
         self.client_rewards = {"held_out": compared is held_out, **compared.means(each)}
         rewards = np.array(self.client_rewards["rewards"])
+        # Of doubly robust rewards, being above 0 says of no action that it is right.
+        has_right = self._chosen.task.learn_from == "simulator"
         return {
-            metrics.ACCURACY: right / count,
+            metrics.ACCURACY: right / count if has_right else np.nan,
             metrics.HELD_OUT_REWARD: reward / count,
             metrics.WORST_TENTH: fairness.worst_tenth(rewards),
             metrics.JAIN_INDEX: fairness.jain_index(rewards),

@@ -84,7 +84,7 @@ def split(log: interaction_log.InteractionLog, fraction: float = 0.2) -> tuple[n
 
 
 def halves(num_clients: int) -> np.ndarray:
-    """Returns int64 [clients], 0 or 1: the fold of cross-fitting of each training client."""
+    """Returns int64 [clients], 0 or 1: the fold of cross-fitting of each training client; neither is empty of two."""
     order = keys.generator(0, keys.Purpose.LOG_FOLDS).permutation(num_clients)
     fold = np.zeros(num_clients, np.int64)
     fold[order[num_clients // 2 :]] = 1

@@ -71,7 +71,7 @@ class _LoggedLoss:
 
 
 def folds(client_ids: Sequence[str], seed: int) -> np.ndarray:
-    """Returns int [clients], 0 or 1: which half a client is in, by its name alone."""
+    """Returns int [clients], 0 or 1: which half a client is in, by its name alone, so that it depends on no other."""
     return np.array([keys.integer_key(seed, keys.Purpose.FOLD, keys.number_of(name)) & 1 for name in client_ids])
 
 

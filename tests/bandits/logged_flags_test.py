@@ -100,6 +100,8 @@ def test_offline_rounds_report_what_was_logged(logs, tmp_path):
     assert rows[metrics.EXAMPLES].iloc[0] == 32 * ROWS
     assert rows[metrics.ROUND_REWARD].iloc[0] == pytest.approx(log.rewards.mean(), abs=0.03)
     assert rows[metrics.ROUND_PROBABILITY].iloc[0] == pytest.approx(log.propensities.mean(), abs=0.03)
+    assert rows[metrics.HELD_OUT_REWARD].notna().all()
+    assert rows[metrics.ACCURACY].isna().all()  # No action is right or wrong.
 
 
 @pytest.mark.slow
