@@ -7,7 +7,7 @@ import os
 import pathlib
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bandits import logged_flags
@@ -61,6 +61,7 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
             "recommended": recommended,
             "command": command,
             "advice_command": cli.command_line(),
+            "initial_model_varies": not session.state.values["identity"].get("--initial_model_path"),
             "metric": findings.REWARD,
             "model_metric": found.measured,
             "task": asked.get("--task_type"),
@@ -222,15 +223,25 @@ def markdown(advice: Mapping[str, Any]) -> str:
     if advice["privacy"]["noise"]:
         lines += ["", *_noise(advice["privacy"])]
     pace = advice["pace"]
-    seeds = list(next((arm["reward"] for arm in advice["arms"].values() if arm["reward"]), {}))
+    under_noise = _seeds([one["arm"] for one in advice["privacy"]["noise"] if "arm" in one])
+    over = [_seeds(advice["arms"].values()) or "no seed", *[f"under noise {under_noise}"] * bool(under_noise)]
     lines += [
         "",
-        f"Means and 95% intervals over seeds {seeds[0]} to {seeds[-1]}. {words.what_seeds_vary()} "
+        f"Means and 95% intervals over {', '.join(over)}. "
+        f"{words.what_seeds_vary(initial_model=advice['initial_model_varies'], noise=bool(under_noise))} "
         f"{words.what_intervals_are_over()} {advice['clients']:,} clients, {advice['clients_per_round']:,} a round, "
         f"{advice['actions']} actions; {advice['seconds'] / 60:.0f} minutes on {advice['machine']} (a round "
         f"{pace['round_seconds']:.2g} s, {planning.at_a_time(pace['workers'])}).",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _seeds(some: Iterable[Mapping[str, Any]]) -> str:
+    """Returns which seeds arms were played with, in words; empty for none."""
+    seeds = sorted({int(seed) for arm in some for seed in arm["reward"]})
+    if len(seeds) < 2:
+        return "".join(f"seed {seed}" for seed in seeds)
+    return f"seeds {seeds[0]} to {seeds[-1]}"
 
 
 def _block(command: str) -> list[str]:
