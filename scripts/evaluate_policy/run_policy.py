@@ -24,7 +24,10 @@ def options(folder: str) -> BanditOptions:
     Raises:
       UsageError: If the folder is no run of run_federated, or has no model yet.
     """
-    run = runs.read(pathlib.Path(folder))
+    try:
+        run = runs.read(pathlib.Path(folder))
+    except UsageError as error:
+        raise UsageError(f"--policy=run:{folder} is no run's folder: {error}") from error
     if "bandits_type" not in run.flags:
         raise UsageError(f"--policy=run:{folder} is no run of run_federated.")
     run_folder.find_model(folder)
