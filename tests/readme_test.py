@@ -21,6 +21,7 @@ import pytest
 from bandits import studies
 from optimization.study import cli
 from scripts.reproduce import page
+from scripts.select_before_deploying import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -253,6 +254,12 @@ def test_the_page_of_results_is_what_the_records_give():
     """After a change of records or claims: ./scripts/python -m scripts.reproduce --page=docs/results.md"""
     path = ROOT / "docs" / "results.md"
     assert path.read_text(encoding="utf-8") == page.made(path.parent / "evidence")
+
+
+def test_the_table_of_selection_is_what_the_records_give():
+    """After a change of records: what `scripts.select_before_deploying` prints stands in docs/logs.md."""
+    scores, _ = tables.read(ROOT / "docs" / "evidence" / "selection")
+    assert tables.of_scores(scores) in (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
 
 
 def test_the_page_of_theory_is_its_template_with_numbers():

@@ -13,7 +13,7 @@ import dataclasses
 import math
 import pathlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -262,10 +262,23 @@ def release(vectors: np.ndarray, query: Query, own: mechanisms.Mechanism) -> np.
     return add_noise(private_sums.clipped(vectors, query.norm).sum(axis=0), query, own)
 
 
-def add_noise(total: np.ndarray, query: Query, own: mechanisms.Mechanism) -> np.ndarray:
-    """Returns a sum of clipped vectors, float64 [size], with the noise of a mechanism."""
-    gauss, deviation = secrets.SystemRandom().gauss, own.noise_multiplier * query.norm
-    return total + np.array([gauss(0.0, deviation) for _ in total])
+def add_noise(
+    total: np.ndarray,
+    query: Query,
+    own: mechanisms.Mechanism,
+    gauss: Callable[[float, float], float] | None = None,
+) -> np.ndarray:
+    """Returns a sum of clipped vectors, float64 [size], with the noise of a mechanism.
+
+    Args:
+      total: The sum.
+      query: What was asked.
+      own: The mechanism.
+      gauss: Draws a number of a mean and a standard deviation, in simulations that are to be repeated: it guarantees
+        nothing. None for the system's entropy.
+    """
+    draw, deviation = gauss or secrets.SystemRandom().gauss, own.noise_multiplier * query.norm
+    return total + np.array([draw(0.0, deviation) for _ in total])
 
 
 def values(noised: np.ndarray, query: Query, own: mechanisms.Mechanism) -> list[Value]:

@@ -84,8 +84,25 @@ def probabilities(
             f"--policy=run:{folder} chooses among {task.num_actions} actions, and the log has {len(log.action_names)}: "
             "--action_names names those that were never played."
         )
-    found = contexts(log, task, folder)
+    return of_contexts(task, contexts(log, task, folder), len(log), folder, chosen, policy)
 
+
+def of_contexts(
+    task: tasks.Task, found: clients.Features, count: int, folder: str, chosen: BanditOptions, policy: registry.Chosen
+) -> np.ndarray:
+    """Returns what the run's final model plays with an exploration, as `probabilities` of contexts instead of a log.
+
+    Args:
+      task: The run's.
+      found: So many contexts, as its model takes them.
+      count: How many.
+      folder: The run's.
+      chosen: What its flags mean.
+      policy: The exploration.
+
+    Raises:
+      UsageError: If contexts are not as the model takes them.
+    """
     from bandits import experiment
     from bandits.evaluation import run_policies
     from optimization import task_model
@@ -96,7 +113,7 @@ def probabilities(
     loss = experiment.build_loss(chosen, phase, task.num_actions)
     explored = dataclasses.replace(chosen, policy=policy)
     acting = run_policies.of_period(explored, phase, task.num_actions, phase.periods)
-    return run_policies.probabilities(model, weights, loss, acting, found, len(log))
+    return run_policies.probabilities(model, weights, loss, acting, found, count)
 
 
 def of_periods(run: interactions.LoggedRun) -> np.ndarray:
