@@ -1,10 +1,13 @@
 import numpy as np
 import pytest
 
-from bandits import losses, policies
+from bandits import flags, losses, policies, run_federated
 from bandits.evaluation import run_policies
+from bandits.options import phases
 from data.errors import UsageError
+from data.tasks import registry
 from optimization import models
+from optimization.study import frame
 
 _MODEL = models.mlp(2, (), 3)
 _WEIGHTS = (np.array([[1, 0, 0], [0, 1, 0]], np.float32), np.array([0, 0, 0.5], np.float32))
@@ -37,3 +40,13 @@ def test_the_loss_says_how_outputs_predict_rewards():
 def test_contexts_of_another_shape_are_refused():
     with pytest.raises(UsageError, match=r"the run's model does not take the log's contexts, \(5,\)"):
         _probabilities(policies.Greedy(), np.zeros((3, 5), np.float32))
+
+
+def test_a_periods_policy_has_what_the_schedule_says_of_it():
+    argv = ["test", "--bandits_type=squarecb", "--total_rounds=95", "--bandits_deploy_freq=10"]
+    (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(argv))
+    chosen = flags.options(settings)
+    (phase,) = phases(chosen, registry.load(chosen.task))
+    # Gamma of deployment t is 10 sqrt(t); the eleventh would be the final model's.
+    found = [run_policies.of_period(chosen, phase, 10, period) for period in (0, 3, phase.periods)]
+    np.testing.assert_allclose([policy.gamma for policy in found], [10, 20, 10 * np.sqrt(11)], rtol=1e-6)
