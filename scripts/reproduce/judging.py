@@ -81,10 +81,12 @@ def _check(claim: Claim, figure: Figure, known: Known) -> Verdict:
         rows = _KINDS[claim.kind](claim, figure, known)
     except _MissingError as missing:
         return Verdict(claim, NOT_PLAYED, f"no {missing}", 0, 0.0)
-    holds = _all(_any(one.holds for one in row) for row in rows)
-    statements = [one for row in rows for one in row]
-    decisive = [one for one in statements if one.holds is holds] or statements
+    # Of alternatives the best speaks for its row.
+    told = [(_any(one.holds for one in row), max(row, key=lambda one: one.margin)) for row in rows]
+    holds = _all(truth for truth, _ in told)
+    decisive = [best for truth, best in told if truth is holds]
     why = min(decisive, key=lambda one: one.margin).why
+    statements = [one for row in rows for one in row]
     seeds = min(one.seeds for one in statements)
     if claim.kind == "between" and figure.stand_in:
         return Verdict(claim, OTHER_DATA, why, seeds, 0.0)

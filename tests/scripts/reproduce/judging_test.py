@@ -134,6 +134,13 @@ def test_the_better_of_two_needs_one_of_them():
     assert _judge(Claim("", "", "order", (("c",), ("b | a",))), *rows).status == DISAGREES
 
 
+def test_of_alternatives_the_best_is_told():
+    claim = Claim("", "", "order", (("b | a",), ("c",)))
+    verdict = _judge(claim, _value("a", 2.9, 3.0, 3.1), _value("b", 0.9, 1.0, 1.1), _value("c", 4.0, 4.0, 4.0))
+    assert verdict.status == DISAGREES
+    assert verdict.why.startswith("a 3, c 4: -1")
+
+
 def test_what_is_never_reached_counts_as_reached_after_the_last_round():
     late = Measure("rounds", "score", "rounds to 1", smallest=True)
     figure = _figure(Claim("", "", "order", (("a @ rounds",), ("b @ rounds",))))
