@@ -5,8 +5,9 @@ knows what chance earns without having played it.
 """
 
 import dataclasses
+import functools
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,20 +67,30 @@ def of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]:
       `participating`: of the clients that take part, as rewards of rounds weigh them: each example of a client of n
       counts min(n, cap) / n, the mean over the draws of the cap, and a client as many as it has left; and a round is
       the mean over its cohort's examples, whatever their number (`weights_of_rounds`). The action is the best on these
-      very examples, and its value optimistic by that. Missing where a selector prefers some clients.
-      `held_out`: the same action, and chance, on all held-out examples of as many clients.
+      very examples, and its value optimistic by that; where rewards drift, over all rounds. Missing where a selector
+      prefers some clients, clients may be absent, or rewards late.
+      `held_out`: the same action, and chance, on all held-out examples of as many clients, in the last round's world.
     """
     phase = phases(options, task)[-1]
     cap = options.max_examples_per_client
-    key = (phase.population, phase.rewards, cap, phase.selection.is_uniform, phase.cohorts)
+    drift, last = phase.drift, phase.total_rounds
+    rounds = range(1, last + 1) if drift.kind != "none" else ()
+    acted = [phase.acted_in(round_num, keeps_cache=options.keeps_cache) for round_num in rounds]
+    is_uniform = phase.selection.is_uniform and phase.delay.kind == "none"
+    is_uniform = is_uniform and not phase.cohorts.availability.may_be_absent
+    key = (phase.population, phase.rewards, cap, is_uniform, phase.cohorts, drift, tuple(acted))
     if _last and _last[0][0]() is task and _last[0][1] == key:
         return _last[0][2]
     matrix = task.rewards[phase.rewards]
-    values = action_values(task.clients, phase.population, matrix, cap, phase.cohorts)
+    own_matrix: Any = drift.mean_matrix(matrix, acted, None)
+    if drift.kind == "client":
+        own_matrix = functools.partial(drift.mean_matrix, matrix, acted)
+    values = action_values(task.clients, phase.population, own_matrix, cap, phase.cohorts)
     action = int(np.argmax(values.mean))
-    held_out = action_values(task.held_out, range(len(task.held_out)), matrix, 0)
+    in_the_end = drift.mean_matrix(matrix, [last], None)
+    held_out = action_values(task.held_out, range(len(task.held_out)), in_the_end, 0)
     found = {}
-    if phase.selection.is_uniform:
+    if is_uniform:
         found["participating"] = _bounds(values, action, len(phase.population))
     found["held_out"] = _bounds(held_out, action, len(task.held_out))
     _last[:] = [(weakref.ref(task), key, found)]
@@ -102,7 +113,7 @@ def _error(shares: np.ndarray, population: int) -> float:
 def action_values(
     population: clients.ClientData,
     indices: Sequence[int],
-    matrix: np.ndarray,
+    matrix: np.ndarray | Callable[[int], np.ndarray],
     cap: int,
     cohort: Cohorts | None = None,
 ) -> Values:
@@ -111,7 +122,8 @@ def action_values(
     Args:
       population: The clients.
       indices: Those that count.
-      matrix: float32 [labels, actions], the reward of an action given one label; several labels add up.
+      matrix: float [labels, actions], the reward of an action given one label; several labels add up. Or the function
+        of a client's index that gives its own one.
       cap: Most examples of a client that count; 0 for all.
       cohort: How a round's clients are drawn, for the mean of rounds; None for that of all examples.
     """
@@ -119,17 +131,20 @@ def action_values(
     if len(indices) > MOST_CLIENTS:
         draw = keys.generator(0, keys.Purpose.EVALUATION, 0, 1)
         chosen = [indices[place] for place in np.sort(draw.choice(len(indices), MOST_CLIENTS, replace=False))]
-    totals, counts = np.zeros((len(chosen), matrix.shape[1])), np.zeros(len(chosen))
+    own_matrix = matrix if callable(matrix) else lambda _: matrix
+    actions = own_matrix(int(chosen[0]) if len(chosen) else 0).shape[1]
+    totals, counts = np.zeros((len(chosen), actions)), np.zeros(len(chosen))
     for place, index in enumerate(chosen):
         labels = population.load(int(index)).labels
         if not (count := len(labels)):
             continue
         counts[place] = min(count, cap or count)
         is_single = labels.ndim == 1
-        occur = np.bincount(labels, minlength=len(matrix)) if is_single else labels.sum(axis=0, dtype=float)
-        totals[place] = counts[place] / count * (occur @ matrix.astype(float))
+        own = own_matrix(int(index)).astype(float)
+        occur = np.bincount(labels, minlength=len(own)) if is_single else labels.sum(axis=0, dtype=float)
+        totals[place] = counts[place] / count * (occur @ own)
     if not counts.any():
-        return Values(np.full(matrix.shape[1], np.nan), len(chosen), np.zeros_like(totals))
+        return Values(np.full(totals.shape[1], np.nan), len(chosen), np.zeros_like(totals))
     overall = totals.sum(axis=0) / counts.sum()
     gaps = totals - counts[:, np.newaxis] * overall  # They sum to 0, as they do times what is usual.
     weights = weights_of_rounds(counts, cohort) if cohort else np.zeros(len(counts))

@@ -18,7 +18,7 @@ from data import clients, keys, tasks
 from optimization import aggregators, client_work, cohorts, models, server, task_model
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
-from optimization.selection import selected
+from optimization.selection import availability, selected
 from optimization.study import compiled, frame, runner
 from optimization.study.metrics import mean
 
@@ -106,7 +106,7 @@ def build_process(
         policy=chosen.policy.build() if bandit == chosen.bandit else policies.Greedy(),
         moving=chosen.policy.moving if bandit == chosen.bandit else "",
         loss=build_loss(chosen, phase, task.num_actions),
-        reward_matrix=task.rewards[phase.rewards],
+        reward_matrix=phase.drift.matrices(task.rewards[phase.rewards]),
         local_sgd=local_sgd if bandit.trains else None,
         aggregator=aggregator,
         server_optimizer=server.build(phase.server_optimizer),
@@ -116,6 +116,7 @@ def build_process(
         max_delay=chosen.max_delay,
         cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
         feedback=_FEEDBACK.get(chosen.task.learn_from, "acting"),
+        is_late=phase.delay.kind != "none",
     )
 
 
@@ -151,6 +152,12 @@ class BanditRounds(runner.Rounds):
         else:
             self._process_of = posterior_process.build(phase.posterior, self._definition, initial_weights, chosen.seed)
         self.client_rewards: dict[str, Any] = {}  # What the last evaluation gave of each client.
+        self._attendance = None
+        if phase.cohorts.availability.may_be_absent:
+            zones = phase.cohorts.availability.zones(task.clients, len(task.rewards["exact"]))
+            self._attendance = availability.Attendance(
+                phase.cohorts.availability, zones[phase.population.start : phase.population.stop], chosen.seed
+            )
         self._selected = None
         if not phase.selection.is_uniform:
             selector = phase.selection.build(clients.sizes(self._clients, phase.population), phase.cohorts.size)
@@ -220,7 +227,11 @@ class BanditRounds(runner.Rounds):
             whether or not the others take part: it needs no secret.
         """
         seed = self._chosen.seed if cohort_seed is None else cohort_seed
-        return cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, round_num)
+        drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, round_num)
+        if self._attendance is None:
+            return drawn
+        # Who misses a turn, or a coin's, waits for the next: nobody else takes its place.
+        return self._attendance.come(drawn, round_num, fill=self._phase.cohorts.sampling == "fixed")
 
     def inputs(self, positions: np.ndarray, round_num: int) -> list[process.ClientInput]:
         """Reads the clients of a cohort.
@@ -233,12 +244,13 @@ class BanditRounds(runner.Rounds):
 
     def visits(self, positions: np.ndarray, round_num: int) -> list[replay.Visit]:
         """Reads the clients of a cohort, as `inputs` does, and says whose and which examples each input is."""
-        seed, most = self._chosen.seed, self._chosen.max_delay
-        period = (round_num - 1) // self._phase.deploy_every
+        seed, most, phase = self._chosen.seed, self._chosen.max_delay, self._phase
+        period = (round_num - 1) // phase.deploy_every
         acts_at = period if self._chosen.keeps_cache else round_num
+        acted_in = phase.acted_in(round_num, keeps_cache=self._chosen.keeps_cache)
         visits = []
         for place, position in enumerate(positions):
-            client = self._phase.population[position]
+            client = phase.population[position]
             examples, rows = self._clients.drawn(client, acts_at if self._chosen.redraws_examples else None)
             client_keys = process.ClientKeys(
                 cache=keys.tensorflow_key(seed, keys.Purpose.CACHE, acts_at, client),
@@ -249,9 +261,13 @@ class BanditRounds(runner.Rounds):
                 examples, rows = examples.take(np.array(offered, np.int64)), rows[np.array(offered, np.int64)]
             features = self._task.normalise(examples.features)
             # Who lags behind has the policy of its model's deployment, too.
-            moved = self._phase.moved(self._chosen, self._task.num_actions, max(0, period - int(lag)))
-            own = np.int32(lag), np.int32(place), np.float32(moved or 0)
+            moved = phase.moved(self._chosen, self._task.num_actions, max(0, period - int(lag)))
+            world = phase.drift.at(acted_in, client)
+            own = np.int32(lag), np.int32(place), np.float32(moved or 0), np.float32(world)
             given = process.ClientInput(features, examples.labels, client_keys, *own)
+            if phase.delay.kind != "none":
+                arrived = phase.delay.arrived(seed, period, client, len(rows), round_num - acted_in)
+                given = given._replace(arrived=arrived)
             visits.append(replay.Visit(given, client, rows))
         # The worker takes them in this order: with the small ones last, its cores end together.
         return sorted(visits, key=lambda visit: len(visit.rows), reverse=True)
@@ -299,8 +315,9 @@ class BanditRounds(runner.Rounds):
     def _greedy(self, state: Progress, examples: clients.Examples) -> tuple[int, float, np.ndarray]:
         """Returns right answers and rewards of the trained model's greedy policy, and float32 [examples] rewards."""
         right, reward, each = 0, 0.0, []
+        world = tf.constant(self._phase.drift.at(max(1, int(state.server.round_num)), None), tf.float32)
         for batch in self._task.batches(examples, self._chosen.eval_batch_size):
-            counts = self._greedy_sums(tuple(state.server.weights), *batch)
+            counts = self._greedy_sums(tuple(state.server.weights), world, *batch)
             right += int(counts[0])
             reward += float(counts[1])
             each.append(counts[2].numpy())
@@ -321,15 +338,15 @@ class BanditRounds(runner.Rounds):
 
     @functools.cached_property
     def _greedy_sums(self):
-        """The function (weights, features, labels) -> right answers, rewards, and each reward of the greedy policy."""
+        """Of (weights, world, features, labels): right answers, rewards, and each reward of the greedy policy."""
         definition, multi_label = self._definition, self._task.multi_label
-        specs = [definition.model.specs, definition.feature_spec, definition.label_spec]
+        specs = [definition.model.specs, tf.TensorSpec(()), definition.feature_spec, definition.label_spec]
 
         @tf.function(input_signature=specs, autograph=False)  # Autograph would take half a second to change nothing.
-        def sums(weights, features, labels):
+        def sums(weights, world, features, labels):
             outputs = definition.model.forward(weights, models.dense(features))
             action = tf.argmax(outputs, axis=1, output_type=tf.int32)
-            rewards = inference.reward_vectors(labels, definition.reward_matrix)
+            rewards = inference.reward_vectors(labels, inference.mixture(definition.reward_matrix, world))
             is_right = tf.gather(labels, action, axis=1, batch_dims=1) > 0 if multi_label else tf.equal(labels, action)
             earned = tf.gather(rewards, action, axis=1, batch_dims=1)
             return tf.reduce_sum(tf.cast(is_right, tf.int32)), tf.reduce_sum(earned), earned

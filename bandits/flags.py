@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from bandits import logged_flags, registry, schedule_flags, task_defaults
+from bandits import logged_flags, registry, schedule_flags, task_defaults, world_flags
 from bandits.options import BanditOptions, InitialTraining
 from data.errors import UsageError
 from data.tasks import registry as tasks
@@ -25,7 +25,8 @@ Where a default is missing here, it is the task's own; config.json in the run's 
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
-_PRETRAINED = ("init", "init_shift")
+PRETRAINED = ("init", "init_shift")  # Scenarios with an initial training.
+_UNTRAINED = ("scratch", world_flags.SCENARIO)
 _PUBLISHED_FIRST_CLIP_NORM = 1.0  # That of TFF's robust aggregator.
 
 # Algorithms of run_posterior that are none of their own here, or cannot be.
@@ -57,9 +58,9 @@ def define(flags: cli.FlagSet) -> None:
     flags.choice(
         "scenario",
         "scratch",
-        ["scratch", *_PRETRAINED],
-        "start from random weights; from a model pre-trained with full feedback on a few clients; or from such a "
-        "model whose rewards then change",
+        ["scratch", *PRETRAINED, world_flags.SCENARIO],
+        "start from random weights; from a model pre-trained with full feedback on a few clients; from such a model "
+        "whose rewards then change; or from random weights where rewards change while the bandits play",
     )
     flags.choice(
         "variant",
@@ -85,7 +86,7 @@ def define(flags: cli.FlagSet) -> None:
         "count the training of --initial_model_path as free: no client of it needs protection",
     )
     flags.belong("initial_model_is_public", initial_model_path=True)
-    flags.belong("dist_shift_type", "population_client_selection", "initial_model_path", scenario=("scratch",))
+    flags.belong("dist_shift_type", "population_client_selection", "initial_model_path", scenario=_UNTRAINED)
 
     flags.group("Bandit")
     flags.integer("bandits_deploy_freq", None, "rounds between deployments of the trained model", low=1)
@@ -189,7 +190,7 @@ def define(flags: cli.FlagSet) -> None:
     algorithm_flags.define_kernels(flags, "model_aggregation")
     algorithm_flags.define_chains(flags, "model_aggregation")
 
-    flags.group("Initial training", scenario=_PRETRAINED)
+    flags.group("Initial training", scenario=PRETRAINED)
     flags.integer(
         "init_clients",
         None,
@@ -207,8 +208,9 @@ def define(flags: cli.FlagSet) -> None:
     flags.number("init_client_learning_rate", None, "its client learning rate")
 
     task_flags.define_data(flags)
-    flags.belong("init_labels", scenario=_PRETRAINED)
+    flags.belong("init_labels", scenario=PRETRAINED)
     logged_flags.define(flags)
+    world_flags.define(flags)
 
     flags.group("Evaluation")
     flags.integer("rounds_per_eval", None, "rounds between evaluations on held-out data; 0 for only the last")
@@ -222,13 +224,14 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    settings = logged_flags.resolve(settings)
+    settings = logged_flags.resolve(world_flags.resolve(settings))
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
     settings = settings.settled()
-    has_initial = settings.scenario != "scratch" or bool(settings.initial_model_path)
+    has_initial = settings.scenario in PRETRAINED or bool(settings.initial_model_path)
     settings = settings.filled(task_defaults.of(settings.task_type, has_initial=has_initial))
-    if settings.scenario not in _PRETRAINED:
+    settings = world_flags.with_rounds(settings)
+    if settings.scenario not in PRETRAINED:
         settings = settings.replace(**earlier_flags.without_initial_training(settings))
     settings = _resolve_model_aggregation(settings, bandit)
     if settings.variant == "reference_code" and _adapts(settings):
@@ -299,14 +302,14 @@ def _resolve_model_aggregation(settings: cli.Settings, bandit: registry.BanditEn
 
 def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     """Refuses flags that were given but have no effect with the others."""
-    if settings.scenario != "scratch" and bandit.supervised:
+    if settings.scenario in PRETRAINED and bandit.supervised:
         raise UsageError(
             f"--scenario={settings.scenario} trains its initial model itself; the bandits after it cannot be "
             f"--bandits_type={settings.bandits_type}."
         )
-    if settings.bandits_type == "init" and settings.scenario == "scratch" and not settings.initial_model_path:
+    if settings.bandits_type == "init" and settings.scenario in _UNTRAINED and not settings.initial_model_path:
         raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")
-    if not bandit.trains and settings.scenario == "scratch":
+    if not bandit.trains and settings.scenario in _UNTRAINED:
         for name in sorted(settings.given & (aggregation_flags.OF_TRAINING | {"loss"})):
             raise UsageError(
                 f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains: nothing is "
@@ -332,7 +335,7 @@ def options(settings: cli.Settings) -> BanditOptions:
     if moved := schedule_flags.schedule(settings):
         exploration = exploration.moved_by(*moved)
     is_published = settings.variant == "reference_code"
-    has_initial, shifts = settings.scenario != "scratch", settings.scenario == "init_shift"
+    has_initial, shifts = settings.scenario in PRETRAINED, settings.scenario == "init_shift"
     rewards = settings.dist_shift_type or ("bandits" if shifts else "exact")
     return BanditOptions(
         seed=settings.seed,
@@ -351,8 +354,10 @@ def options(settings: cli.Settings) -> BanditOptions:
         # What the published program pays a bandit that is never trained.
         rewards="exact" if is_published and not bandit.trains else rewards,
         has_shift=shifts or bool(settings.dist_shift_type),
+        drift=world_flags.drift_of(settings),
+        delay=world_flags.delay_of(settings),
         total_rounds=settings.total_rounds,
-        cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling),
+        cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, world_flags.availability_of(settings)),
         selection=selector_flags.options(settings),
         deploy_every=settings.bandits_deploy_freq,
         max_delay=settings.bandits_deploy_delay,

@@ -113,7 +113,7 @@ def of_phase(
         before.mechanism if before else None,
         before.rounds if before else 0,
         disjoint=apart,
-        apart_from=(*task.private_statistics, *apart_from),
+        apart_from=(*task.private_statistics, *apart_from, *phase.cohorts.availability.tells),
         voided=selector_flags.voids(phase.selection),
     )
     own = (phase.population.start, phase.population.stop)

@@ -1,6 +1,7 @@
 """One client's bandit inference (Agarwal et al. 2023, Algorithm 2): contexts -> cache of (x, a, r, propensity)."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -8,7 +9,23 @@ import tensorflow as tf
 from bandits import policies
 
 
-def reward_vectors(labels: tf.Tensor, reward_matrix: np.ndarray) -> tf.Tensor:
+def mixture(matrices: np.ndarray, world: tf.Tensor) -> np.ndarray | tf.Tensor:
+    """Returns the reward matrix at a point among worlds (`worlds.drift`).
+
+    Args:
+      matrices: float32 [worlds, labels, actions]; or [labels, actions], of one world, which is returned as it is.
+      world: float32, the point: 1.25 lies a quarter of the way from the second world to the third.
+    """
+    if matrices.ndim == 2:
+        return matrices
+    low = tf.floor(world)
+    share, place = world - low, tf.cast(low, tf.int32)
+    of_worlds = tf.constant(matrices)
+    after = tf.minimum(place + 1, len(matrices) - 1)
+    return (1 - share) * of_worlds[place] + share * of_worlds[after]
+
+
+def reward_vectors(labels: tf.Tensor, reward_matrix: np.ndarray | tf.Tensor) -> tf.Tensor:
     """Returns the reward of every action.
 
     Args:
@@ -20,8 +37,8 @@ def reward_vectors(labels: tf.Tensor, reward_matrix: np.ndarray) -> tf.Tensor:
     """
     labels = tf.convert_to_tensor(labels)
     if labels.dtype.is_integer:
-        return tf.gather(tf.constant(reward_matrix), labels)
-    return labels @ tf.constant(reward_matrix)
+        return tf.gather(tf.convert_to_tensor(reward_matrix), labels)
+    return labels @ tf.convert_to_tensor(reward_matrix)
 
 
 def bandit_inference(
@@ -66,9 +83,9 @@ def replay(
       The log of these rows: their action, the reward that was logged and the policy's own propensity; their features.
     """
     was = logged(labels)
-    is_kept = tf.equal(played["action"], was["action"])
+    return kept(({**played, "reward": was["reward"]}, features), tf.equal(played["action"], was["action"]))
 
-    def kept(rows: tf.Tensor) -> tf.Tensor:
-        return tf.boolean_mask(rows, is_kept)
 
-    return tf.nest.map_structure(kept, {**played, "reward": was["reward"]}), tf.nest.map_structure(kept, features)
+def kept(rows: Any, mask: tf.Tensor) -> Any:
+    """Returns some rows of a structure of tensors, [batch, ...] each; the mask is bool [batch]."""
+    return tf.nest.map_structure(lambda part: tf.boolean_mask(part, mask), rows)

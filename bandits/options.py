@@ -6,6 +6,8 @@ import re
 
 from bandits import schedules
 from bandits.registry import BanditEntry, Chosen
+from bandits.worlds import delay as delays
+from bandits.worlds import drift as drifts
 from data import tasks
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
@@ -55,6 +57,8 @@ class BanditOptions:
       population: `START-END`, the clients that take part; None for all.
       rewards: Key of `Task.rewards` for the bandits.
       has_shift: Whether rewards change between an initial training and the bandits.
+      drift: How they change over the bandits' rounds.
+      delay: How late they are.
       total_rounds: Rounds of the bandits.
       cohorts: How clients are drawn, if no selector chooses them.
       selection: How cohorts are chosen; uniform ones follow `cohorts`.
@@ -92,6 +96,8 @@ class BanditOptions:
     population: str | None
     rewards: str
     has_shift: bool
+    drift: drifts.Drift
+    delay: delays.Delay
     total_rounds: int
     cohorts: options.Cohorts
     selection: selected.Selection
@@ -131,6 +137,8 @@ class Phase:
       aggregation: How their updates become one.
       selection: How cohorts are chosen; uniform ones follow `cohorts`.
       posterior: How a cohort's models become one, where it is no `aggregation`.
+      drift: How rewards change over the rounds.
+      delay: How late they are, if clients keep what they log.
       spent_rounds: Where the bandit never trains, the rounds of the earlier training, which alone are accounted.
     """
 
@@ -146,6 +154,8 @@ class Phase:
     aggregation: options.Aggregation
     selection: selected.Selection = selected.UNIFORM
     posterior: posterior_options.Posterior | None = None
+    drift: drifts.Drift = drifts.NONE
+    delay: delays.Delay = delays.NONE
     spent_rounds: int = 0
 
     @property
@@ -168,6 +178,15 @@ class Phase:
     def periods(self) -> int:
         """How many deployment periods it has."""
         return math.ceil(self.total_rounds / self.deploy_every)
+
+    def acted_in(self, round_num: int, *, keeps_cache: bool) -> int:
+        """Returns the round in which a client of some round acted.
+
+        Args:
+          round_num: The round.
+          keeps_cache: As of `BanditOptions`.
+        """
+        return round_num - (round_num - 1) % self.deploy_every if keeps_cache else round_num
 
     def accounted(self, round_num: int) -> int:
         """Returns the rounds whose privacy is spent after some rounds of this phase."""
@@ -218,6 +237,8 @@ def phases(chosen: BanditOptions, task: tasks.Task) -> list[Phase]:
             aggregation=dataclasses.replace(chosen.aggregation, client_weighting=weighting),
             selection=chosen.selection,
             posterior=chosen.posterior,
+            drift=chosen.drift,
+            delay=chosen.delay,
         )
     )
     return found

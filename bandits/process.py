@@ -92,6 +92,8 @@ class ClientInput(NamedTuple):
       delay: int32, deployments that it lags behind.
       position: int32, its place in the cohort, from 0.
       moved: float32, the policy's parameter that a schedule moves, as of the deployment that acts.
+      world: float32, where it stood among the worlds when it acted; see `inference.mixture`.
+      arrived: bool [examples], whose rewards are there; empty where none is late.
     """
 
     features: clients.Features
@@ -100,6 +102,8 @@ class ClientInput(NamedTuple):
     delay: np.int32 = np.int32(0)
     position: np.int32 = np.int32(0)
     moved: np.float32 = np.float32(0)
+    world: np.float32 = np.float32(0)
+    arrived: np.ndarray = np.zeros(0, bool)
 
 
 class _ClientOutput(NamedTuple):
@@ -124,7 +128,7 @@ class BanditProcess:
       model: Reward model, one output per action.
       policy: Exploration policy of the deployed model.
       loss: `losses.BanditLoss` or `losses.SupervisedLoss`.
-      reward_matrix: float32 [labels, actions], see `inference.reward_vectors`.
+      reward_matrix: float32 [labels, actions], see `inference.reward_vectors`; or [worlds, labels, actions].
       local_sgd: Client training, or what stands in its place; None for none, as in the baseline of an initial model
         that stays as it is: nothing is aggregated, no noise added, no step taken.
       aggregator: Factory of a weighted aggregation of deltas; None without training.
@@ -137,6 +141,7 @@ class BanditProcess:
       feedback: What a client's log is: of the deployed policy's actions (`acting`); the one that its labels end in
         (`logged`); or of the policy's actions where that one has the same (`replay`).
       moving: The policy's parameter that clients bring, as a schedule moves it; empty where all are constant.
+      is_late: Whether only what has `arrived` is in a client's log.
     """
 
     model: models.Model
@@ -153,6 +158,7 @@ class BanditProcess:
     cohort_size: int = 0
     feedback: str = "acting"
     moving: str = ""
+    is_late: bool = False
 
     def client_type(self) -> tff.Type:
         """Returns the TFF type of a `ClientInput`."""
@@ -165,6 +171,8 @@ class BanditProcess:
                 ("delay", tff.TensorType(np.int32)),
                 ("position", tff.TensorType(np.int32)),
                 ("moved", tff.TensorType(np.float32)),
+                ("world", tff.TensorType(np.float32)),
+                ("arrived", tff.TensorType(np.bool_, (None if self.is_late else 0,))),
             ],
             ClientInput,
         )
@@ -204,7 +212,8 @@ class BanditProcess:
 
     def act(self, deployed, client: ClientInput):
         """Acts with the deployed model and keeps the log (Algorithm 2); returns it, and what is trained on."""
-        rewards = inference.reward_vectors(client.labels, self.reward_matrix)
+        matrix = inference.mixture(self.reward_matrix, client.world)
+        rewards = inference.reward_vectors(client.labels, matrix)
         if self.feedback == "logged":
             cache = inference.logged(client.labels)
             return cache, {"features": models.dense(client.features), **cache}
@@ -219,6 +228,8 @@ class BanditProcess:
         cache = inference.bandit_inference(predicted, rewards, policy, client.keys.cache)
         if self.feedback == "replay":
             cache, features = inference.replay(cache, client.labels, features)
+        if self.is_late:
+            cache, features, rewards = inference.kept((cache, features, rewards), client.arrived)
         log = {losses.FULL_FEEDBACK: rewards} if self.loss.full_feedback else cache
         return cache, {"features": features, **log}
 

@@ -28,6 +28,8 @@ class _Group(NamedTuple):
       keys: int32 [clients, 2], keys of their actions.
       delays: int32 [clients], deployments that each lags behind.
       moved: float32 [clients], what a schedule says of each one's policy.
+      worlds: float32 [clients], where each stood among the worlds.
+      arrived: bool [examples], as `process.ClientInput` has it; empty where none is late.
     """
 
     features: clients.Features
@@ -36,6 +38,8 @@ class _Group(NamedTuple):
     keys: np.ndarray
     delays: np.ndarray
     moved: np.ndarray
+    worlds: np.ndarray
+    arrived: np.ndarray
 
 
 class Visit(NamedTuple):
@@ -50,6 +54,11 @@ class Visit(NamedTuple):
     given: process.ClientInput
     client: int
     rows: np.ndarray
+
+    @property
+    def logged_rows(self) -> np.ndarray:
+        """Those of them that are in its log."""
+        return self.rows[self.given.arrived] if len(self.given.arrived) else self.rows
 
 
 _LOGGED = ("action", "reward", "propensity")
@@ -89,6 +98,8 @@ class Replay:
                 ("keys", tff.TensorType(np.int32, (None, 2))),
                 ("delays", tff.TensorType(np.int32, (None,))),
                 ("moved", tff.TensorType(np.float32, (None,))),
+                ("worlds", tff.TensorType(np.float32, (None,))),
+                ("arrived", tff.TensorType(np.bool_, (None,))),
             ],
             _Group,
         )
@@ -122,7 +133,7 @@ class Replay:
         start = time.perf_counter()
         period = (round_num - 1) // self.deploy_every
         actions, rewards, propensities = self._columns(deployed, [one.given for one in visits])
-        sizes = [len(one.rows) for one in visits]
+        sizes = [len(one.logged_rows) for one in visits]
         acted = [max(0, period - int(one.given.delay)) for one in visits]
         sums = [counts.reward_sum, counts.propensity_sum]
         agrees = np.allclose([rewards.sum(dtype=float), propensities.sum(dtype=float)], sums, _ROUNDING, _ROUNDING)
@@ -132,7 +143,7 @@ class Replay:
             dict(zip(self._names, deployed[0], strict=True)),
             np.repeat(np.array([one.client for one in visits], np.int32), sizes),
             np.repeat(np.array(acted, np.int32), sizes),
-            np.concatenate([np.zeros(0, np.int64), *(one.rows for one in visits)]),
+            np.concatenate([np.zeros(0, np.int64), *(one.logged_rows for one in visits)]),
             actions,
             rewards,
             propensities,
@@ -162,6 +173,8 @@ def _grouped(cohort: Sequence[process.ClientInput]) -> _Group:
         np.stack([one.keys.cache for one in cohort]),
         np.array([one.delay for one in cohort], np.int32),
         np.array([one.moved for one in cohort], np.float32),
+        np.array([one.world for one in cohort], np.float32),
+        np.concatenate([one.arrived for one in cohort]),
     )
 
 
@@ -180,8 +193,9 @@ def _act(definition: process.BanditProcess, deployed, group: _Group) -> list[tf.
         else:
             features = features[start:end]
         keys = process.ClientKeys(cache=group.keys[place], training=group.keys[place])
-        labels, delay, moved = group.labels[start:end], group.delays[place], group.moved[place]
-        one = process.ClientInput(features, labels, keys, delay, moved=moved)
+        labels, delay, arrived = group.labels[start:end], group.delays[place], group.arrived[start:end]
+        own = {"moved": group.moved[place], "world": group.worlds[place], "arrived": arrived}
+        one = process.ClientInput(features, labels, keys, delay, **own)
         cache, _ = definition.act(deployed, one)
         return place + 1, [log.write(place, cache[name]) for log, name in zip(logs, _LOGGED, strict=True)]
 

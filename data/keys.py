@@ -48,6 +48,13 @@ class Purpose(enum.IntEnum):
     LABORATORY = 40, 1
     LOGGED_REWARDS = 50, 1
     LOG_FOLDS = 51, 0
+    DRIFT = 60, 1
+    OWN_TIME = 61, 1
+    ARRIVAL = 62, 2
+    AVAILABILITY = 63, 1
+    RESERVE = 64, 1
+    DROP_OUT = 65, 1
+    TIME_ZONE = 66, 0
 
 
 def _sequence(seed: int, purpose: Purpose, *where: int) -> np.random.SeedSequence:

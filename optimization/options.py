@@ -6,6 +6,7 @@ Flags modules make them, everything below takes them. Equal ones, which have equ
 import dataclasses
 
 from data.tasks.options import TaskOptions
+from optimization.selection.availability import ALWAYS, Availability
 from optimization.selection.selected import Selection
 
 
@@ -31,10 +32,12 @@ class Cohorts:
     Attributes:
       size: Clients of a round; under Poisson sampling the expected number.
       sampling: One of `cohorts.SAMPLINGS`.
+      availability: Who of them comes.
     """
 
     size: int
     sampling: str = "fixed"
+    availability: Availability = ALWAYS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -92,13 +92,24 @@ def unit(flags: Mapping[str, Any]) -> str:
       flags: Of the run, as its configuration records them.
 
     Raises:
-      UsageError: If its cohorts are not uniform samples of the clients given what came before.
+      UsageError: If its cohorts are not uniform samples of the clients given what came before, or its rewards drift.
     """
+    if drift := flags.get("reward_drift"):
+        raise UsageError(
+            f"An anytime-valid interval is of one value at all looks, and --reward_drift={drift} of the run that wrote "
+            "the log changes it: use the interval over clients."
+        )
     if (selection := flags.get("client_selection") or "uniform") != "uniform":
         raise UsageError(
             f"An anytime-valid interval needs cohorts drawn independently of rewards, and --client_selection="
             f"{selection} of the run that wrote the log chooses clients: use the interval over clients."
         )
+    for name in ("availability", "drop_out"):
+        if value := flags.get(name):
+            raise UsageError(
+                f"An anytime-valid interval needs uniform samples of the clients as cohorts, and --{name}={value} of "
+                "the run that wrote the log decides who comes: use the interval over clients."
+            )
     if flags.get("cohort_sampling") == "cyclic":
         raise UsageError(
             "An anytime-valid interval needs each cohort to be a fresh sample of the clients, and --cohort_sampling="

@@ -179,12 +179,12 @@ def _poisson(mechanism: "Mechanism", noise: float, *, assumed: bool) -> Analysis
 
 def _dpsgd(mechanism: "Mechanism") -> tuple[Analysis, ...]:
     noise = mechanism.noise_multiplier
+    if mechanism.sampling == "cyclic" or mechanism.may_be_absent:
+        return _gaussian_pair(
+            noise, lambda rounds: sensitivities.participations(rounds, mechanism.min_separation), _turns(mechanism)
+        )
     if mechanism.sampling == "poisson":
         return (_poisson(mechanism, noise, assumed=False),)
-    if mechanism.sampling == "cyclic":
-        return _gaussian_pair(
-            noise, lambda rounds: sensitivities.participations(rounds, mechanism.min_separation), _CYCLIC
-        )
     release = releases.SubsetGaussian(mechanism.population, mechanism.cohort, noise / 2)
     return (
         _poisson(mechanism, noise, assumed=mechanism.cohort < mechanism.population),

@@ -65,6 +65,9 @@ class Mechanism:
       voided: Why nothing is guaranteed whatever the noise, as the words after "because"; empty if nothing voids it.
       apart_from: What comes from private clients and is left out of the guarantee, in words.
       accountant: One of `ACCOUNTANTS`, whose epsilon is the headline's.
+      may_be_absent: Whether clients of a cohort may not come, by the hour or in mid-round. Who comes is then no uniform
+        sample: nothing is amplified, and every client counts as if it came to each round that could be its own. A
+        client that misses its turn must wait for the next one.
 
     Raises:
       ValueError: If a value is out of range, or the mechanism cannot be accounted.
@@ -87,6 +90,7 @@ class Mechanism:
     voided: str = ""
     apart_from: tuple[str, ...] = ()
     accountant: str = "rdp"
+    may_be_absent: bool = False
 
     def __post_init__(self):
         object.__setattr__(self, "apart_from", tuple(self.apart_from))  # JSON has lists.
@@ -108,6 +112,8 @@ class Mechanism:
             raise ValueError("restart_frequency must be at least 0, bands and dimension at least 1, clip_norm above 0.")
         if self.kind == "ddp" and self.sampling == "poisson":
             raise ValueError("ddp cannot use Poisson sampling: a smaller cohort would add too little noise.")
+        if self.kind == "ddp" and self.may_be_absent:
+            raise ValueError("ddp cannot lose clients: those who come would add too little noise.")
         if self.accountant not in ACCOUNTANTS:
             raise ValueError(f"accountant is {self.accountant!r}, not one of {', '.join(ACCOUNTANTS)}.")
         if self.kind == "ddp" and self.accountant == "pld":
@@ -129,7 +135,7 @@ class Mechanism:
     def rests_on_cohorts(self) -> bool:
         """Whether something is guaranteed because nobody knows who takes part in a round."""
         amplifies = self.kind in ("dpsgd", "ddp") and self.sampling != "cyclic" and self.cohort < self.population
-        return amplifies and not self.reason
+        return amplifies and not self.may_be_absent and not self.reason
 
     @functools.cached_property
     def analyses(self) -> "tuple[Analysis, ...]":
@@ -184,7 +190,8 @@ class Mechanism:
             told.append(f"a population of {self.population} is too small to hide in: this is no guarantee. {_UNIT}")
         if self.kind == "dpsgd" and self.analyses[0].assumed:
             told.append("cohorts have a fixed size, and epsilon assumes others: give --cohort_sampling=poisson.")
-        if self.kind in ("dpftrl", "mf_dpftrl") and self.sampling != "cyclic":
+        may_be_in_all = self.kind in ("dpftrl", "mf_dpftrl") or (self.kind == "dpsgd" and self.may_be_absent)
+        if may_be_in_all and self.sampling != "cyclic":
             from optimization.privacy import analyses
 
             moved = math.sqrt(analyses.of(self)[0].amount(rounds))
@@ -274,6 +281,7 @@ def of_values(values: Mapping[str, Any]) -> Mechanism:
     Raises:
       KeyError: If a value is missing, as in what an earlier program has written.
     """
+    values = {"may_be_absent": False} | dict(values)  # Before it was recorded, everyone came.
     if missing := [field.name for field in dataclasses.fields(Mechanism) if field.name not in values]:
         raise KeyError(*missing)
     earlier = values["pretraining"]

@@ -232,6 +232,7 @@ def mechanism(
             apart_from=tuple(apart_from),
             voided=(voided or _seeded_noise(aggregation)) if noise_multiplier else "",
             clip_norm=aggregation.clip_norm or 1.0,
+            may_be_absent=cohort.availability.may_be_absent,
             **_own_parameters(aggregation, cohort, population // cohort.size, dimension),
         )
         mechanism.epsilon(1)  # Some combinations turn out to be impossible only here.

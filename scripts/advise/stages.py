@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import metrics
+from bandits import flags, metrics
 from data.errors import UsageError
 from optimization.study import intervals
 from optimization.study.metrics import Metric
@@ -230,7 +230,7 @@ def refused_noise(base: Sequence[str]) -> str:
         settings = binaries.resolve(arms.BINARY, (*base, f"--bandits_type={GREEDY}", *privacy.flags_of(1.0, 0.1)))
     except UsageError as error:
         return str(error)
-    if settings.scenario != "scratch" or settings.initial_model_path:
+    if settings.scenario in flags.PRETRAINED or settings.initial_model_path:
         return "an initial training spends privacy too: scripts.privacy_budget and docs/privacy.md say how that adds up"
     return ""
 

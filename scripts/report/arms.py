@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bandits import world_flags
 from data.tasks.options import TaskOptions
 from optimization.study import intervals, run_folder
 from optimization.study.frame import Study
@@ -27,7 +28,7 @@ _OF_DATA = sorted(
 )
 # Others that change the mean of the rewards that are paid for the same actions, or how long there was to learn.
 _OF_PLAY = (
-    "scenario",
+    *world_flags.NAMES,
     "total_rounds",
     "clients_per_round",
     "cohort_sampling",

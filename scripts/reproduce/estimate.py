@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bandits import studies
+from bandits import flags, studies
 from data.errors import UsageError
 from optimization.study.metrics import SECONDS
 from scripts import runs
@@ -131,8 +131,8 @@ def _measure(some: Sequence[Run], folder: pathlib.Path, team: players.Team) -> d
 
 
 def init_rounds(settings: Mapping[str, Any]) -> int:
-    """Returns the rounds of a run's initial training, which count as its others; it has none from scratch."""
-    return settings[_INIT_ROUNDS] if settings.get("scenario", "scratch") != "scratch" else 0
+    """Returns the rounds of a run's initial training, which count as its others; most scenarios have none."""
+    return settings[_INIT_ROUNDS] if settings.get("scenario") in flags.PRETRAINED else 0
 
 
 def _words(run: Run) -> str:

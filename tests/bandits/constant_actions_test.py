@@ -131,6 +131,31 @@ def test_digits_by_counting_them(digits):
     assert found["held_out"] == Bounds(pytest.approx(0.1), pytest.approx((held_out == best).mean()), best, 1, 1)
 
 
+def test_where_rewards_drift_a_constant_action_earns_the_mean_over_rounds(digits):
+    """A client's own time decides how many rounds each of its two reward matrices counts."""
+    options = _run("--reward_drift=client", "--total_rounds=10", "--drift_start=3", "--drift_rounds=6")
+    found = constant_actions.of_run(options, digits)
+    own, permuted = options.drift.matrices(np.eye(10, dtype=np.float32))
+    totals = np.zeros(10)
+    for client in range(60):
+        before = 10 - options.drift.at(range(1, 11), client).sum()
+        counts = np.bincount(digits.clients.load(client).labels, minlength=10)
+        totals += counts @ (before * own + (10 - before) * permuted) / 10
+    best = int(totals.argmax())
+    assert found["participating"].action == best
+    assert found["participating"].constant == pytest.approx(totals[best] / totals.sum(), abs=1e-4)
+    held_out = permuted[digits.held_out.load(0).labels]
+    assert found["held_out"].constant == pytest.approx(held_out[:, best].mean())
+
+
+def test_a_kept_cache_earns_what_its_period_began_with(digits):
+    drift = ("--scenario=drift", "--total_rounds=10", "--drift_start=7")
+    kept = constant_actions.of_run(_run(*drift, "--cache=persistent", "--bandits_deploy_freq=5"), digits)
+    assert kept["participating"] == constant_actions.of_run(_run(), digits)["participating"]
+    anew = constant_actions.of_run(_run(*drift), digits)
+    assert anew["participating"].constant < kept["participating"].constant
+
+
 def test_where_a_selector_prefers_some_clients_the_held_out_ones_alone_are_told(digits):
     assert list(constant_actions.of_run(_run("--client_selection=ucb_cs"), digits)) == ["held_out"]
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from bandits import flags, options, registry, run_federated, schedule_flags
+from bandits import flags, options, registry, run_federated, schedule_flags, world_flags
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
@@ -169,7 +169,7 @@ def test_an_initial_trainings_flag_is_refused_without_one(argument):
 def test_one_step_by_hand_is_refused_in_a_scenario_that_does_both(scenario, argument):
     name = argument.partition("=")[0]
     assert _refusal(f"--scenario={scenario}", "--task_type=unipen62", argument) == (
-        f"{name} belongs to --scenario=scratch, not to {scenario}."
+        f"{name} belongs to --scenario=scratch or drift, not to {scenario}."
     )
     assert _resolve("--task_type=unipen62", argument).given >= {name.removeprefix("--")}
 
@@ -283,7 +283,8 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
     of_tasks = frozenset().union(
         *(tasks_registry.TASKS[name].options for name in ("tabular", "logged", "cifar100", "synthetic"))
     )
-    assert missing - hyperparameters - of_tasks - set(schedule_flags.NAMES) == {
+    of_choices = {*schedule_flags.NAMES, *world_flags.NAMES}
+    assert missing - hyperparameters - of_tasks - of_choices == {
         "cache_dir",
         "config",
         "cross_entropy",

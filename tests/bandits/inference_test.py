@@ -37,6 +37,18 @@ def test_no_context_gives_an_empty_log():
     assert cache["action"].shape == (0,)
 
 
+def test_between_two_worlds_rewards_are_a_mixture():
+    worlds = np.array([[[1.0, 0.0]], [[0.0, 1.0]], [[0.5, 0.2]]], np.float32)
+    points = {0.0: [1, 0], 1.0: [0, 1], 2.0: [0.5, 0.2], 0.25: [0.75, 0.25], 1.5: [0.25, 0.6]}
+    for point, expected in points.items():
+        found = inference.mixture(worlds, tf.constant(point))
+        np.testing.assert_allclose(found, [expected], rtol=1e-6)
+        if not point % 1:  # In a world, its very numbers.
+            np.testing.assert_array_equal(found, worlds[int(point)])
+    one = worlds[0]
+    assert inference.mixture(one, tf.constant(0.0)) is one
+
+
 def test_rewards_of_one_label_are_its_row():
     matrix = np.array([[1.0, 0.5], [0.0, 2.0]], np.float32)
     np.testing.assert_array_equal(inference.reward_vectors(tf.constant([1, 0]), matrix), [[0, 2], [1, 0.5]])

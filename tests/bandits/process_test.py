@@ -83,10 +83,11 @@ def log_by_hand(client: process.ClientInput, deployed, policy):
     return action, REWARDS[client.labels, action], probabilities[rows, action]
 
 
-def delta_by_hand(client, loss_name, epochs, weights=INITIAL, deployed=INITIAL, learning_rate=0.1):
-    """Algorithm 3's ClientUpdate with gradients of a linear model written out."""
+def delta_by_hand(client, loss_name, epochs, weights=INITIAL, deployed=INITIAL, learning_rate=0.1, arrived=...):
+    """Algorithm 3's ClientUpdate with gradients of a linear model written out, on what has arrived."""
     kernel, bias = (weight.astype(np.float64) for weight in weights)
-    action, reward, propensity = log_by_hand(client, deployed, policies.Softmax(0.5))
+    action, reward, propensity = (part[arrived] for part in log_by_hand(client, deployed, policies.Softmax(0.5)))
+    client = client._replace(features=client.features[arrived], labels=client.labels[arrived])
     for epoch in range(epochs):
         key = tf.random.experimental.stateless_fold_in(client.keys.training, epoch)
         order = tf.random.experimental.stateless_shuffle(tf.range(len(action)), key).numpy()
@@ -116,6 +117,23 @@ def test_client_delta_equals_the_calculation_by_hand(loss_name, epochs):
 
 
 @pytest.mark.parametrize("loss_name", LOSSES)
+def test_a_client_trains_on_the_rewards_that_have_arrived_alone(loss_name):
+    """What it played is the same, whatever has arrived."""
+    client, arrived = make_client(11, 1), np.arange(11) % 3 > 0
+    late = dataclasses.replace(make(LOSSES[loss_name], epochs=2), is_late=True).client_round()
+    output = late((INITIAL,), INITIAL, client._replace(arrived=arrived))
+    _, reward, propensity = log_by_hand(client, INITIAL, policies.Softmax(0.5))
+    assert (output.examples, output.trained_examples, output.empty_clients) == (7, 7, 0)
+    np.testing.assert_allclose(output.reward_sum, reward[arrived].sum(), rtol=1e-6)
+    np.testing.assert_allclose(output.propensity_sum, propensity[arrived].sum(), rtol=1e-5)
+    for found, expected in zip(output.delta, delta_by_hand(client, loss_name, 2, arrived=arrived), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    nothing = late((INITIAL,), INITIAL, client._replace(arrived=np.zeros(11, bool)))
+    assert (nothing.examples, nothing.reward_sum, nothing.empty_clients, nothing.nonfinite_clients) == (0, 0, 1, 0)
+    assert all((part.numpy() == 0).all() for part in nothing.delta)
+
+
+@pytest.mark.parametrize("loss_name", LOSSES)
 def test_one_round_is_the_mean_of_deltas_then_an_adam_step(tff_worker, loss_name):
     clients = [make_client(size, number) for number, size in enumerate([10, 5, 1])]
     rounds = make(LOSSES[loss_name]).build(INITIAL)
@@ -128,6 +146,18 @@ def test_one_round_is_the_mean_of_deltas_then_an_adam_step(tff_worker, loss_name
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     mean = [np.mean(parts, axis=0) for parts in zip(*deltas, strict=True)]
     np.testing.assert_allclose(metrics.update_norm, np.sqrt(sum(np.square(part).sum() for part in mean)), rtol=1e-4)
+
+
+def test_a_fixed_policy_in_a_known_drift_earns_the_sum_by_hand():
+    """Four rounds from one world to another and back; the actions are those of one world."""
+    worlds = np.stack([REWARDS, REWARDS[:, [1, 2, 0]]])
+    rounds = dataclasses.replace(make(policy=policies.Uniform()), reward_matrix=worlds).client_round()
+    client = make_client(50, 1)
+    action, *_ = log_by_hand(client, INITIAL, policies.Uniform())
+    earned, elsewhere = REWARDS[client.labels, action].sum(), worlds[1][client.labels, action].sum()
+    for world, expected in ((0, earned), (0.25, 0.75 * earned + 0.25 * elsewhere), (1, elsewhere), (0, earned)):
+        output = rounds((INITIAL,), INITIAL, client._replace(world=np.float32(world)))
+        assert output.reward_sum.numpy() == expected  # Halves and quarters: exact.
 
 
 def test_logged_rewards_and_propensities_are_those_of_the_caches(tff_worker):

@@ -118,9 +118,15 @@ def test_what_is_one_observation(flags, unit):
 
 @pytest.mark.parametrize(
     ("flags", "words"),
-    [({"client_selection": "pow_d"}, "--client_selection=pow_d"), ({"cohort_sampling": "cyclic"}, "by turns")],
+    [
+        ({"client_selection": "pow_d"}, "--client_selection=pow_d"),
+        ({"cohort_sampling": "cyclic"}, "by turns"),
+        ({"availability": "diurnal"}, "--availability=diurnal of the run that wrote the log decides who comes"),
+        ({"drop_out": 0.1}, "--drop_out=0.1 of the run"),
+        ({"reward_drift": "linear"}, "is of one value at all looks, and --reward_drift=linear of the run"),
+    ],
 )
-def test_cohorts_that_are_no_fresh_samples_are_refused(flags, words):
+def test_cohorts_that_are_no_fresh_samples_of_one_value_are_refused(flags, words):
     with pytest.raises(UsageError, match=words):
         confidence_sequence.unit(flags)
 

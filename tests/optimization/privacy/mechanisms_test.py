@@ -54,6 +54,38 @@ def test_poisson_cohorts_need_no_assumption():
     assert (only.relation, only.assumed) == (Relation.ADD_OR_REMOVE_ONE, False)
 
 
+@pytest.mark.parametrize("sampling", ["fixed", "poisson"])
+def test_where_clients_may_be_absent_each_counts_as_in_every_round(sampling):
+    """Nothing is amplified, and no cohort needs to be secret."""
+    mechanism = Mechanism("dpsgd", 5.0, population=1000, cohort=20, sampling=sampling, may_be_absent=True)
+    zeroed, replaced = mechanism.analyses
+    assert (zeroed.relation, replaced.relation) == (Relation.REPLACE_SPECIAL, Relation.REPLACE_ONE)
+    for analysis, noise in ((zeroed, 5.0), (replaced, 2.5)):
+        accountant = rdp.RdpAccountant().compose(dp_accounting.GaussianDpEvent(noise), 30)
+        expected = accountant.get_epsilon(mechanism.delta)
+        assert analysis.epsilon(30, mechanism.delta)[0] == pytest.approx(expected, rel=1e-6)
+        assert (analysis.assumed, analysis.sampling) == (False, "none: a client may be in every cohort")
+    assert not mechanism.rests_on_cohorts
+    assert mechanism.report(30)["mechanism"]["may_be_absent"]
+    (warning,) = mechanism.warnings(36)
+    assert warning.startswith(
+        "a client may be in every cohort, and its absence then moves what 36 rounds release by 6 clip"
+    )
+
+
+@pytest.mark.parametrize("kind", ["dpsgd", "dpftrl", "mf_dpftrl"])
+def test_who_misses_a_turn_costs_no_more_than_who_takes_it(kind):
+    everyone = Mechanism(kind, 4.0, **CYCLIC)
+    fewer = dataclasses.replace(everyone, may_be_absent=True)
+    assert fewer.epsilon(35) == everyone.epsilon(35)
+    assert fewer.analyses[0].sampling == everyone.analyses[0].sampling == "none: clients take turns"
+
+
+def test_distributed_noise_cannot_lose_clients():
+    with pytest.raises(ValueError, match="ddp cannot lose clients: those who come would add too little noise"):
+        Mechanism("ddp", 1.0, population=500, cohort=20, may_be_absent=True)
+
+
 def test_a_fixed_cohort_is_labelled_and_accounted_without_the_assumption_too():
     assumed, exact = Mechanism("dpsgd", 1.0, population=500, cohort=20).analyses
     assert (assumed.relation, assumed.assumed) == (Relation.ADD_OR_REMOVE_ONE, True)
@@ -235,6 +267,15 @@ def test_a_mechanism_is_read_back(tmp_path):
     mechanism = _two_trainings(apart_from=("the vocabulary",), pretraining_disjoint=True, accountant="pld")
     path.write_text(json.dumps(mechanism.report(7)))
     assert mechanisms.load(path) == (mechanism, 7)
+
+
+def test_before_absence_was_recorded_everyone_came(tmp_path):
+    path = tmp_path / "privacy.json"
+    report = json.loads(json.dumps(_two_trainings().report(7)))
+    for values in (report["mechanism"], report["mechanism"]["pretraining"]):
+        del values["may_be_absent"]
+    path.write_text(json.dumps(report))
+    assert mechanisms.load(path) == (_two_trainings(), 7)
 
 
 @pytest.mark.parametrize("missing", ["voided", "apart_from", "pretraining_disjoint", "accountant"])

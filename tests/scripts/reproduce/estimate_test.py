@@ -10,6 +10,7 @@ from scripts.reproduce import estimate
     [
         ({"scenario": "scratch", "init_rounds": 100}, 0),  # The default, which nothing reads.
         ({"scenario": "init_shift", "init_rounds": 100}, 100),
+        ({"scenario": "drift", "init_rounds": None}, 0),
         ({}, 0),  # Another study.
     ],
 )

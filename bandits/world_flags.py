@@ -1,0 +1,221 @@
+"""Flags of worlds that change, and what they mean."""
+
+from typing import Any
+
+from bandits.worlds import delay, drift
+from data.errors import UsageError
+from data.tasks import logged
+from optimization.selection import availability
+from optimization.study import cli
+
+SCENARIO = "drift"  # From scratch, with rewards that change.
+# Which say in what world a run is played.
+NAMES = (
+    *("scenario", "reward_drift", "drift_start", "drift_every", "drift_rounds", "drift_period", "drift_overlap"),
+    *("reward_delay", "delay_rounds", "delay_never", "availability", "availability_day", "availability_low"),
+    *("availability_high", "time_zones", "time_zones_by_label", "drop_out", "world_seed"),
+)
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the flags."""
+    flags.group("Worlds that change")
+    flags.choice(
+        "reward_drift",
+        None,
+        {"none": "they stay", **drift.KINDS},
+        "how rewards change over the bandits' rounds: the columns of the reward matrix, its actions, are permuted "
+        f"(default: abrupt with --scenario={SCENARIO}, else none)",
+    )
+    flags.integer(
+        "drift_start", None, "first round that is paid otherwise (default: the first of the run's second half)", low=1
+    )
+    flags.integer("drift_every", None, "rounds between changes, each to a new world (default: one change)", low=1)
+    flags.integer("drift_rounds", None, "rounds that the change takes (default: a quarter of all)", low=1)
+    flags.integer("drift_period", None, "rounds of both seasons (default: half of all)", low=2)
+    flags.number("drift_overlap", None, "part of each season that goes over to the next (default: 0)", high=1.0)
+    flags.integer(
+        "world_seed",
+        None,
+        "seed of what is the world's, so that runs of all seeds meet one: permutations, clients' own times of change "
+        "and their time zones (default: 0)",
+    )
+    flags.choice(
+        "reward_delay",
+        None,
+        {"none": "none is late", **delay.KINDS},
+        "how late rewards are: a client trains on those that have arrived, and what has not when the next model is "
+        "deployed is lost; needs --cache=persistent (default: none)",
+    )
+    flags.number("delay_rounds", None, "most rounds, or their mean (default: half of --bandits_deploy_freq)")
+    flags.number("delay_never", None, "share of the rewards that never arrive (default: 0)", high=1.0)
+    flags.belong("delay_rounds", "delay_never", reward_delay=list(delay.KINDS))
+    flags.choice(
+        "availability",
+        None,
+        {"always": "all are", **availability.KINDS},
+        "which clients can take part in a round: a cohort is of those who are available (default: always)",
+    )
+    flags.integer("availability_day", None, "rounds of a day (default: 24)", low=2)
+    flags.number("availability_low", None, "a client's chance at night (default: 0.1)", high=1.0)
+    flags.number("availability_high", None, "a client's chance at noon (default: 0.9)", high=1.0)
+    flags.integer("time_zones", None, "time zones, evenly over the day (default: 4)", low=1)
+    flags.switch(
+        "time_zones_by_label", None, "clients whose most frequent labels are near share a time zone (default: no)"
+    )
+    flags.belong(
+        *("availability_day", "availability_low", "availability_high", "time_zones", "time_zones_by_label"),
+        availability=list(availability.KINDS),
+    )
+    flags.number("drop_out", None, "chance that a client of a cohort never reports (default: 0)", high=1.0)
+    flags.belong("drift_start", reward_drift=("abrupt", "linear", "client"))
+    flags.belong("drift_every", reward_drift=("abrupt",))
+    flags.belong("drift_rounds", reward_drift=("linear", "client"))
+    flags.belong("drift_period", "drift_overlap", reward_drift=("seasonal",))
+
+
+def resolve(settings: cli.Settings) -> cli.Settings:
+    """Fills in what `--scenario` says of the world.
+
+    Raises:
+      UsageError: On flags that do not go with each other.
+    """
+    kind = settings.reward_drift
+    if settings.scenario == SCENARIO:
+        if kind == "none":
+            raise UsageError(f"--scenario={SCENARIO} has rewards that change: leave out --reward_drift=none.")
+        kind = kind or "abrupt"
+    settings = settings.replace(reward_drift=None if kind == "none" else kind)
+    if settings.learn_from in (*logged.OFFLINE, logged.REPLAY) and settings.reward_drift:
+        raise UsageError(
+            f"--reward_drift={settings.reward_drift}: with --learn_from={settings.learn_from} rewards are those that "
+            "were logged, and cannot change."
+        )
+    settings = _resolve_availability(_resolve_delay(settings))
+    if "world_seed" in settings.given and not (settings.reward_drift or settings.availability):
+        raise UsageError(
+            "--world_seed draws worlds that drift and clients' time zones: it has an effect only with "
+            "--reward_drift or --availability."
+        )
+    return settings
+
+
+def _resolve_availability(settings: cli.Settings) -> cli.Settings:
+    kind = None if settings.availability == "always" else settings.availability
+    settings = settings.replace(availability=kind, drop_out=settings.drop_out or None)
+    if not (kind or settings.drop_out):
+        return settings
+    flag = f"--availability={kind}" if kind else f"--drop_out={settings.drop_out:g}"
+    if settings.client_selection != "uniform":
+        raise UsageError(
+            f"{flag} does not go with --client_selection={settings.client_selection}, which chooses among all clients "
+            "and hears of each that it chose."
+        )
+    if settings.aggregator_type == "ddp":
+        raise UsageError(
+            f"{flag} does not go with --aggregator_type=ddp: each client adds its share of the noise, and those who "
+            "come would add too little."
+        )
+    if settings.time_zones_by_label and settings.learn_from in (*logged.OFFLINE, logged.REPLAY):
+        raise UsageError(f"--time_zones_by_label: with --learn_from={settings.learn_from} clients have no labels.")
+    if not kind:
+        return settings
+    day = {"availability_day": 24, "availability_low": 0.1, "availability_high": 0.9, "time_zones": 4}
+    settings = settings.filled({**day, "time_zones_by_label": False, "world_seed": 0})
+    if settings.availability_low > settings.availability_high:
+        raise UsageError(
+            f"--availability_low={settings.availability_low:g} is above "
+            f"--availability_high={settings.availability_high:g}: a chance at night is at most that at noon."
+        )
+    return settings
+
+
+def _resolve_delay(settings: cli.Settings) -> cli.Settings:
+    if settings.reward_delay in (None, "none"):
+        return settings.replace(reward_delay=None)
+    flag = f"--reward_delay={settings.reward_delay}"
+    if settings.learn_from in (*logged.OFFLINE, logged.REPLAY):
+        raise UsageError(f"{flag}: with --learn_from={settings.learn_from} all rewards were logged before.")
+    if settings.cache != "persistent":
+        raise UsageError(
+            f"{flag} needs --cache=persistent: a client that acts anew in each round keeps nothing whose reward could "
+            "arrive later."
+        )
+    if settings.reward_delay == "uniform" and (settings.delay_rounds or 0) % 1:
+        raise UsageError(f"--delay_rounds={settings.delay_rounds:g} must be a whole number with {flag}.")
+    return settings
+
+
+def with_rounds(settings: cli.Settings) -> cli.Settings:
+    """Fills in what follows from the number of rounds.
+
+    Raises:
+      UsageError: On more worlds than there can be.
+    """
+    total = settings.total_rounds
+    if settings.reward_delay:
+        settings = settings.filled({"delay_rounds": float(settings.bandits_deploy_freq // 2), "delay_never": 0.0})
+    defaults = {
+        "abrupt": {"drift_start": total // 2 + 1},
+        "linear": {"drift_start": total // 2 + 1, "drift_rounds": max(1, total // 4)},
+        "client": {"drift_start": total // 2 + 1, "drift_rounds": max(1, total // 4)},
+        "seasonal": {"drift_period": max(2, total // 2), "drift_overlap": 0.0},
+    }
+    if not settings.reward_drift:
+        return settings
+    settings = settings.filled(defaults[settings.reward_drift] | {"world_seed": 0})
+    if (worlds := _worlds(settings)) > drift.MOST_WORLDS:
+        raise UsageError(
+            f"--drift_every={settings.drift_every} makes {worlds} worlds of {total} rounds, and there can be "
+            f"{drift.MOST_WORLDS}: give more rounds between changes."
+        )
+    return settings
+
+
+def _worlds(settings: cli.Settings) -> int:
+    every = settings.drift_every
+    return 2 + max(0, (settings.total_rounds - settings.drift_start) // every) if every else 2
+
+
+def drift_of(settings: cli.Settings) -> drift.Drift:
+    """Returns how rewards change; a run from before there were these flags has rewards that stay."""
+    kind = settings.get("reward_drift")
+    if not kind:
+        return drift.NONE
+    values: dict[str, Any] = {
+        "start": settings.drift_start,
+        "every": settings.drift_every,
+        "rounds": settings.drift_rounds,
+        "period": settings.drift_period,
+        "overlap": settings.drift_overlap,
+    }
+    return drift.Drift(
+        kind=kind,
+        worlds=_worlds(settings),
+        seed=settings.world_seed,
+        **{name: value for name, value in values.items() if value is not None},
+    )
+
+
+def delay_of(settings: cli.Settings) -> delay.Delay:
+    """Returns how late rewards are; of a run from before there were these flags, none is."""
+    if not settings.get("reward_delay"):
+        return delay.NONE
+    return delay.Delay(settings.reward_delay, settings.delay_rounds, settings.delay_never)
+
+
+def availability_of(settings: cli.Settings) -> availability.Availability:
+    """Returns who comes to a round; of a run from before there were these flags, everyone."""
+    drop_out = settings.get("drop_out") or 0.0
+    if not settings.get("availability"):
+        return availability.Availability(drop_out=drop_out) if drop_out else availability.ALWAYS
+    return availability.Availability(
+        kind=settings.availability,
+        day=settings.availability_day,
+        low=settings.availability_low,
+        high=settings.availability_high,
+        time_zones=settings.time_zones,
+        by_labels=settings.time_zones_by_label,
+        drop_out=drop_out,
+        world_seed=settings.world_seed,
+    )

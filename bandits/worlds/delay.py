@@ -1,0 +1,52 @@
+"""Rewards that arrive late: how many rounds after an action its reward is known to the client that played it.
+
+Nothing is stored: a client's waiting times are drawn again in every round of a deployment period, with a key of the
+period, and what has not arrived yet is masked.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from data import keys
+
+KINDS: Mapping[str, str] = {
+    "uniform": "each after 0 to --delay_rounds rounds, all of them as likely",
+    "geometric": "each after --delay_rounds rounds on average, with the same chance in each",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Delay:
+    """How late rewards are.
+
+    Attributes:
+      kind: One of `KINDS`, or `none`.
+      rounds: For `uniform`, the most rounds; for `geometric`, their mean.
+      never: Share of the rewards that never arrive.
+    """
+
+    kind: str = "none"
+    rounds: float = 0.0
+    never: float = 0.0
+
+    def arrived(self, seed: int, period: int, client: int, count: int, waited: int) -> np.ndarray:
+        """Returns which of a client's rewards are there, bool [count]; once there, they stay.
+
+        Args:
+          seed: Of the run.
+          period: The deployment period, from 0.
+          client: Position among the task's clients.
+          count: Its interactions.
+          waited: Rounds since it acted, from 0.
+        """
+        draw = keys.generator(seed, keys.Purpose.ARRIVAL, period, client)
+        if self.kind == "uniform":
+            after = draw.integers(int(self.rounds) + 1, size=count)
+        else:
+            after = draw.geometric(1 / (1 + self.rounds), size=count) - 1
+        return (after <= waited) & (draw.random(count) >= self.never)
+
+
+NONE = Delay()

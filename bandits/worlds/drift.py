@@ -1,0 +1,108 @@
+"""Rewards that drift: between the task's own reward matrix and the same one with its actions' columns permuted.
+
+A world is one such matrix; the first is the task's own. Where a client stands among them in a round is one number: 0 in
+the first world, 1 in the second, and between two worlds the mixture of both by what lies behind the point.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from data import keys
+
+KINDS: Mapping[str, str] = {
+    "abrupt": "they change for all at --drift_start, and with --drift_every again and again",
+    "linear": "from --drift_start on, for --drift_rounds, they are a mixture that goes over from old to new",
+    "seasonal": "two worlds take turns within each --drift_period, and overlap",
+    "client": "each client changes at its own time, within --drift_rounds from --drift_start on",
+}
+MOST_WORLDS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Drift:
+    """How rewards change over rounds.
+
+    Attributes:
+      kind: One of `KINDS`, or `none`.
+      start: First round that is paid otherwise; not for `seasonal`.
+      every: For `abrupt`, rounds between changes; 0 for one change alone.
+      rounds: For `linear`, rounds from the old world to the new one; for `client`, among how many rounds the clients'
+        own times lie.
+      period: For `seasonal`, rounds of both seasons; the first half is the first world's.
+      overlap: For `seasonal`, the last part of each season, from 0 to 1, in which it goes over to the next.
+      worlds: Reward matrices.
+      seed: Of the permutations, and of the clients' own times.
+    """
+
+    kind: str = "none"
+    start: int = 1
+    every: int = 0
+    rounds: int = 1
+    period: int = 2
+    overlap: float = 0.0
+    worlds: int = 1
+    seed: int = 0
+
+    def matrices(self, matrix: np.ndarray) -> np.ndarray:
+        """Returns the reward matrices of all worlds.
+
+        Each world after the first is the task's own with columns permuted by a random cycle through all actions: no
+        action keeps its rewards.
+
+        Args:
+          matrix: float32 [labels, actions], the task's own.
+
+        Returns:
+          float32 [worlds, labels, actions]; `matrix` itself without drift.
+        """
+        if self.kind == "none":
+            return matrix
+        found = [matrix]
+        for world in range(1, self.worlds):
+            cycle = keys.generator(self.seed, keys.Purpose.DRIFT, world).permutation(matrix.shape[1])
+            source = np.empty_like(cycle)
+            source[cycle] = np.roll(cycle, 1)
+            found.append(matrix[:, source])
+        return np.stack(found)
+
+    def at(self, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
+        """Returns where a client stands among the worlds, float64 of the shape of `rounds`.
+
+        Args:
+          rounds: Rounds, from 1.
+          client: Its position among the task's clients; None for nobody's examples, which are paid by the mean over all
+            own times.
+        """
+        rounds = np.asarray(rounds)
+        if self.kind == "abrupt":
+            later = (rounds - self.start) // self.every if self.every else np.zeros_like(rounds)
+            return np.where(rounds < self.start, 0, np.minimum(later + 1, self.worlds - 1)).astype(float)
+        if self.kind == "client" and client is not None:
+            draw = keys.generator(self.seed, keys.Purpose.OWN_TIME, client)
+            return (rounds >= self.start + draw.integers(self.rounds)).astype(float)
+        if self.kind in ("linear", "client"):
+            return np.clip((rounds - self.start + 1) / self.rounds, 0.0, 1.0)
+        if self.kind == "seasonal":
+            half = self.period / 2
+            season, since = np.divmod((rounds - 1) % self.period, half)
+            over = half * self.overlap
+            gone = np.clip((since - (half - over)) / over, 0.0, 1.0) if over else np.zeros_like(since)
+            return np.where(season == 0, gone, 1 - gone)
+        return np.zeros(rounds.shape)
+
+    def shares(self, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
+        """Returns the mean weight of each world over some rounds, float64 [worlds]; arguments as of `at`."""
+        points = np.atleast_1d(self.at(rounds, client))
+        return np.maximum(0.0, 1 - np.abs(points[:, np.newaxis] - np.arange(self.worlds))).mean(axis=0)
+
+    def mean_matrix(self, matrix: np.ndarray, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
+        """Returns the mean over some rounds of the rewards, float [labels, actions]; arguments as above."""
+        if self.kind == "none":
+            return matrix
+        return np.tensordot(self.shares(rounds, client), self.matrices(matrix).astype(float), 1)
+
+
+NONE = Drift()

@@ -1,0 +1,121 @@
+"""Which clients of a round come: those that are available at that hour and do not drop out."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from data import clients, keys
+
+KINDS: Mapping[str, str] = {
+    "diurnal": "each with a chance that rises and falls over a day, by its time zone",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Availability:
+    """When clients can take part.
+
+    Attributes:
+      kind: One of `KINDS`, or `always`.
+      day: Rounds of a day.
+      low: A client's chance at its night's deepest.
+      high: At its noon.
+      time_zones: Time zones, evenly over the day; noon of the first is in round 1.
+      by_labels: Whether clients of similar labels share a time zone, instead of each having a random one.
+      drop_out: Chance of a client of a cohort that it never reports.
+      world_seed: Of the time zones.
+    """
+
+    kind: str = "always"
+    day: int = 1
+    low: float = 1.0
+    high: float = 1.0
+    time_zones: int = 1
+    by_labels: bool = False
+    drop_out: float = 0.0
+    world_seed: int = 0
+
+    @property
+    def may_be_absent(self) -> bool:
+        """Whether clients may not come."""
+        return self.kind != "always" or self.drop_out > 0
+
+    @property
+    def tells(self) -> tuple[str, ...]:
+        """What of the clients' data shows in who comes, in words."""
+        told = "when clients are available, which follows their labels"
+        return (told,) if self.kind != "always" and self.by_labels else ()
+
+    def zones(self, population: clients.ClientData, num_labels: int) -> np.ndarray:
+        """Returns each client's time zone, int [clients].
+
+        By labels, a client is in the zone of its most frequent one, of neighbouring labels the same; this reads every
+        client once.
+
+        Args:
+          population: The clients.
+          num_labels: Labels of the task.
+        """
+        if not self.by_labels:
+            draw = keys.generator(self.world_seed, keys.Purpose.TIME_ZONE)
+            return draw.integers(self.time_zones, size=len(population))
+        most = [_most_frequent(population.load(client).labels) for client in range(len(population))]
+        return np.array(most, int) * self.time_zones // num_labels
+
+    def chances(self, zones: np.ndarray, round_num: int) -> np.ndarray:
+        """Returns the chance of each client to be available in a round, float64 [clients], from its zone."""
+        hour = (round_num - 1) / self.day - zones / self.time_zones
+        return self.low + (self.high - self.low) * (1 + np.cos(2 * np.pi * hour)) / 2
+
+
+ALWAYS = Availability()
+
+
+def _most_frequent(labels: np.ndarray) -> int:
+    counts = np.bincount(labels) if labels.ndim == 1 else labels.sum(axis=0)
+    return int(np.argmax(counts)) if len(labels) else 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Attendance:
+    """Who comes, of the clients that a run draws from.
+
+    Attributes:
+      availability: When they can.
+      zones: int [clients], their time zones.
+      seed: Of the run.
+    """
+
+    availability: Availability
+    zones: np.ndarray
+    seed: int
+
+    def available(self, round_num: int) -> np.ndarray:
+        """Returns who is available in a round, bool [clients]."""
+        if self.availability.kind == "always":
+            return np.ones(len(self.zones), bool)
+        draw = keys.generator(self.seed, keys.Purpose.AVAILABILITY, round_num)
+        return draw.random(len(self.zones)) < self.availability.chances(self.zones, round_num)
+
+    def come(self, drawn: np.ndarray, round_num: int, *, fill: bool) -> np.ndarray:
+        """Returns which clients' reports a round has, int [clients].
+
+        Whoever is added or removed moves at most one other client in or out.
+
+        Args:
+          drawn: int [clients], a cohort of all clients, whether available or not.
+          round_num: The round.
+          fill: Whether others who are available take the places of those who are not, uniformly, as far as there are
+            any. Nobody takes the place of a client that drops out.
+        """
+        is_there = self.available(round_num)
+        came = drawn[is_there[drawn]]
+        if fill and len(came) < len(drawn):
+            others = keys.generator(self.seed, keys.Purpose.RESERVE, round_num).permutation(len(self.zones))
+            others = others[is_there[others] & ~np.isin(others, drawn)]
+            came = np.concatenate([came, others[: len(drawn) - len(came)]])
+        if self.availability.drop_out:
+            stays = keys.generator(self.seed, keys.Purpose.DROP_OUT, round_num).random(len(self.zones))
+            came = came[stays[came] >= self.availability.drop_out]
+        return came

@@ -1,0 +1,106 @@
+"""Tests of bandits.world_flags: what flags of changing worlds mean, and what is refused."""
+
+import pytest
+
+from bandits import flags, world_flags
+from bandits.run_federated import STUDY
+from bandits.worlds import delay, drift
+from data.errors import UsageError
+from optimization.selection.availability import ALWAYS, Availability
+from optimization.study import frame
+
+
+def _resolve(*arguments):
+    return STUDY.resolve(frame.flag_set(STUDY).parse(["run_federated", *arguments]))
+
+
+def _drift(*arguments):
+    return flags.options(_resolve(*arguments)).drift
+
+
+def test_without_them_nothing_changes_and_nothing_is_recorded():
+    """Runs from before there were these flags recorded none."""
+    settings = _resolve()
+    starts = ("drift_", "delay_", "reward_d", "availability", "time_zones", "drop_out", "world_")
+    names = [name for name in settings if name.startswith(starts)]
+    assert {"scenario", *names} == set(world_flags.NAMES)
+    for resolved in (settings, _resolve("--reward_drift=none", "--reward_delay=none", "--availability=always")):
+        assert {resolved[name] for name in names} == {None}
+        chosen = flags.options(resolved)
+        assert (chosen.drift, chosen.delay, chosen.cohorts.availability) == (drift.NONE, delay.NONE, ALWAYS)
+
+
+def test_the_scenario_is_a_change_in_the_middle():
+    settings = _resolve("--scenario=drift", "--total_rounds=30")
+    assert flags.options(settings).drift == drift.Drift("abrupt", start=16, worlds=2)
+    assert flags.options(settings).initial is None
+    assert settings.experiment_name == "digits_drift_softmax"
+    assert _drift("--scenario=drift", "--reward_drift=linear", "--total_rounds=40") == drift.Drift(
+        "linear", start=21, rounds=10, worlds=2
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--reward_drift=abrupt", "--drift_start=3"), drift.Drift("abrupt", start=3, worlds=2)),
+        # Changes in rounds 11, 13, 15, 17, 19.
+        (("--reward_drift=abrupt", "--drift_every=2"), drift.Drift("abrupt", start=11, every=2, worlds=6)),
+        # The last in round 20.
+        (("--reward_drift=abrupt", "--drift_start=14", "--drift_every=3"), drift.Drift("abrupt", 14, 3, worlds=4)),
+        (("--reward_drift=abrupt", "--drift_start=50", "--drift_every=3"), drift.Drift("abrupt", 50, 3, worlds=2)),
+        (
+            ("--reward_drift=client", "--drift_rounds=7", "--world_seed=5"),
+            drift.Drift("client", 11, 0, 7, worlds=2, seed=5),
+        ),
+        (
+            ("--reward_drift=seasonal", "--drift_overlap=0.5"),
+            drift.Drift("seasonal", period=10, overlap=0.5, worlds=2),
+        ),
+    ],
+)
+def test_what_flags_mean(arguments, expected):
+    assert _drift("--total_rounds=20", *arguments) == expected
+
+
+def test_an_initial_training_is_not_the_bandits_world():
+    chosen = flags.options(_resolve("--scenario=init_shift", "--reward_drift=abrupt"))
+    assert (chosen.rewards, chosen.drift.kind) == ("bandits", "abrupt")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--reward_delay=uniform", "--bandits_deploy_freq=9"), delay.Delay("uniform", 4)),
+        (("--reward_delay=geometric", "--delay_rounds=1.5", "--delay_never=0.1"), delay.Delay("geometric", 1.5, 0.1)),
+        (("--reward_delay=none",), delay.NONE),
+    ],
+)
+def test_what_flags_of_delay_mean(arguments, expected):
+    assert flags.options(_resolve("--cache=persistent", *arguments)).delay == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--drop_out=0.1",), Availability(drop_out=0.1)),
+        (("--drop_out=0",), ALWAYS),
+        (("--availability=diurnal",), Availability("diurnal", day=24, low=0.1, high=0.9, time_zones=4)),
+        (
+            ("--availability=diurnal", "--time_zones_by_label", "--time_zones=2", "--world_seed=3", "--drop_out=1"),
+            Availability("diurnal", 24, 0.1, 0.9, 2, by_labels=True, drop_out=1.0, world_seed=3),
+        ),
+    ],
+)
+def test_what_flags_of_availability_mean(arguments, expected):
+    assert flags.options(_resolve(*arguments)).cohorts.availability == expected
+
+
+def test_worlds_are_at_most_ten():
+    assert _drift("--reward_drift=abrupt", "--total_rounds=20", "--drift_start=3", "--drift_every=2").worlds == 10
+    with pytest.raises(UsageError, match="--drift_every=1 makes 19 worlds of 20 rounds, and there can be 10"):
+        _drift("--reward_drift=abrupt", "--total_rounds=20", "--drift_start=3", "--drift_every=1")
+
+
+if __name__ == "__main__":
+    pytest.main([__file__])

@@ -1,0 +1,85 @@
+"""Tests of bandits.worlds.drift: worlds and where clients stand among them, by hand."""
+
+import numpy as np
+import pytest
+
+from bandits.worlds import drift
+
+MATRIX = np.array([[1, 0, 0], [0, 1, 0.5], [0, 0, 1]], np.float32)
+
+
+def test_no_action_keeps_its_rewards_and_none_is_lost():
+    matrix = np.arange(35, dtype=np.float32).reshape(5, 7)
+    own, *others = drift.Drift("abrupt", worlds=4).matrices(matrix)
+    np.testing.assert_array_equal(own, matrix)
+    for world in others:
+        np.testing.assert_array_equal(np.sort(world, axis=1), matrix)
+        columns = world[0].astype(int)
+        np.testing.assert_array_equal(world, matrix[:, columns])
+        assert (columns != np.arange(7)).all()
+        place, length = int(columns[0]), 1
+        while place:  # One cycle goes through all actions.
+            place, length = int(columns[place]), length + 1
+        assert length == 7
+    assert len({world.tobytes() for world in others}) == 3
+
+
+def test_two_actions_swap():
+    worlds = drift.Drift("linear", worlds=2).matrices(np.eye(2, dtype=np.float32))
+    np.testing.assert_array_equal(worlds[1], [[0, 1], [1, 0]])
+
+
+def test_more_worlds_are_the_same_ones_first():
+    few, more = (drift.Drift("abrupt", worlds=count, seed=3).matrices(MATRIX) for count in (2, 5))
+    np.testing.assert_array_equal(more[:2], few)
+    assert (drift.Drift("abrupt", worlds=5, seed=4).matrices(MATRIX)[2:] != more[2:]).any()
+
+
+def test_without_drift_there_is_one_world():
+    assert drift.NONE.matrices(MATRIX) is MATRIX
+    assert drift.NONE.mean_matrix(MATRIX, [1, 2], 0) is MATRIX
+    assert drift.NONE.at(5, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("world", "points"),
+    [
+        (drift.Drift("abrupt", start=4, worlds=2), [0, 0, 0, 1, 1, 1, 1, 1]),
+        (drift.Drift("abrupt", start=3, every=2, worlds=4), [0, 0, 1, 1, 2, 2, 3, 3]),
+        (drift.Drift("linear", start=3, rounds=4, worlds=2), [0, 0, 0.25, 0.5, 0.75, 1, 1, 1]),
+        (drift.Drift("linear", start=3, rounds=1, worlds=2), [0, 0, 1, 1, 1, 1, 1, 1]),
+        (drift.Drift("seasonal", period=4, worlds=2), [0, 0, 1, 1, 0, 0, 1, 1]),
+        (drift.Drift("seasonal", period=8, overlap=0.5, worlds=2), [0, 0, 0, 0.5, 1, 1, 1, 0.5]),
+        (drift.Drift("seasonal", period=8, overlap=1.0, worlds=2), [0, 0.25, 0.5, 0.75, 1, 0.75, 0.5, 0.25]),
+        (drift.Drift("client", start=2, rounds=4, worlds=2), [0, 0.25, 0.5, 0.75, 1, 1, 1, 1]),  # The mean client.
+    ],
+)
+def test_where_all_stand_by_hand(world, points):
+    np.testing.assert_array_equal(world.at(range(1, 9), None), points)
+    if world.kind != "client":
+        np.testing.assert_array_equal(world.at(range(1, 9), 5), points)
+
+
+def test_each_client_changes_once_at_its_own_time():
+    world = drift.Drift("client", start=10, rounds=8, worlds=2)
+    points = np.array([world.at(range(1, 31), client) for client in range(4000)])
+    assert set(np.unique(points)) == {0, 1}
+    assert (np.diff(points, axis=1) >= 0).all()
+    times = 31 - points.sum(axis=1)
+    assert (times.min(), times.max()) == (10, 17)
+    # Uniform over 8 rounds: the standard error of a share of 4000 is at most 0.008.
+    np.testing.assert_allclose(points.mean(axis=0), world.at(range(1, 31), None), atol=0.03)
+    np.testing.assert_array_equal(points[7], drift.Drift("client", start=10, rounds=8, worlds=2).at(range(1, 31), 7))
+
+
+def test_the_mean_matrix_of_rounds_by_hand():
+    world = drift.Drift("abrupt", start=3, every=1, worlds=3)
+    own, second, third = world.matrices(MATRIX).astype(float)
+    np.testing.assert_allclose(world.mean_matrix(MATRIX, range(1, 6), None), (2 * own + second + 2 * third) / 5)
+    between = drift.Drift("linear", start=1, rounds=4, worlds=2)
+    own, second = between.matrices(MATRIX).astype(float)
+    np.testing.assert_allclose(between.mean_matrix(MATRIX, [1], None), 0.75 * own + 0.25 * second)
+
+
+if __name__ == "__main__":
+    pytest.main([__file__])

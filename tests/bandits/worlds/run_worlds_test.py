@@ -1,0 +1,183 @@
+"""Whole runs in worlds that change: what clients earn is what the world pays, and what is logged says so."""
+
+import json
+import pathlib
+
+import dp_accounting
+import numpy as np
+import pandas as pd
+import pytest
+from dp_accounting import rdp
+
+from bandits import interactions, metrics, run_federated
+from bandits.evaluation import run_policies
+from bandits.worlds import delay, drift
+from data.tasks import registry
+from data.tasks.options import TaskOptions
+from optimization import task_model
+from optimization.selection import availability
+from optimization.study import frame
+
+pytestmark = pytest.mark.slow
+
+SMALL = ("--total_rounds=6", "--clients_per_round=4", "--bandits_deploy_freq=3", "--rounds_per_eval=2")
+DRIFTS = {
+    "abrupt": ("--reward_drift=abrupt", "--drift_start=2", "--drift_every=2"),
+    "linear": ("--reward_drift=linear", "--drift_start=2", "--drift_rounds=4"),
+    "seasonal": ("--reward_drift=seasonal", "--drift_period=4", "--drift_overlap=1"),
+    "client": ("--reward_drift=client", "--drift_start=2", "--drift_rounds=4"),
+}
+KEPT = (*DRIFTS["linear"], "--cache=persistent", "--population_client_selection=0-8")
+LATE = ("--cache=persistent", "--reward_delay=uniform")
+LOGGED = ("--bandits_type=falcon", "--log_interactions")
+
+
+def play(folder: pathlib.Path, *arguments: str) -> pathlib.Path:
+    """Runs in this process, with its worker; returns the run's folder."""
+    argv = ["run_federated", f"--root_output_dir={folder}", "--experiment_name=run", *SMALL, *arguments]
+    assert frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(argv)) == 0
+    return folder / "run"
+
+
+def table(run: pathlib.Path) -> pd.DataFrame:
+    return pd.read_csv(run / "metrics.csv").drop(columns="seconds")
+
+
+def assert_same(one: pathlib.Path, other: pathlib.Path):
+    pd.testing.assert_frame_equal(table(one), table(other), check_exact=True)
+    weights = [np.load(run / "model" / "weights.npz") for run in (one, other)]
+    for name in weights[0].files:
+        np.testing.assert_array_equal(weights[0][name], weights[1][name])
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return play(tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module", params=[*DRIFTS, "kept", "late"])
+def drifting(request, tmp_path_factory):
+    """A run with its log, of each kind of drift, and of one with late rewards."""
+    kinds = DRIFTS | {"kept": KEPT, "late": (*KEPT, *LATE, "--delay_never=0.2")}
+    return play(tmp_path_factory.mktemp(request.param), *kinds[request.param], *LOGGED)
+
+
+@pytest.mark.parametrize("kind", ["abrupt", "client"])
+def test_a_change_that_does_not_come_changes_no_bit(plain, kind, tmp_path):
+    assert_same(play(tmp_path, f"--reward_drift={kind}", "--drift_start=7"), plain)
+
+
+def test_clients_earn_by_hand_what_the_world_pays(drifting):
+    found = interactions.read_run(drifting, each_once=False)
+    log, task = found.log, registry.load(TaskOptions("digits"))
+    worlds = found.options.drift.matrices(np.eye(10, dtype=np.float32)).astype(float)
+    place = [task.clients.client_ids.index(name) for name in log.client_ids]
+    expected = []
+    for client, row, action, round_num in zip(log.clients, log.rows, log.actions, log.rounds, strict=True):
+        acted_in = 1 + 3 * ((round_num - 1) // 3) if found.options.keeps_cache else round_num
+        point = float(found.options.drift.at(acted_in, place[client]))
+        label = task.clients.load(place[client]).labels[row]
+        low, share = int(point), point % 1
+        paid = (1 - share) * worlds[low, label, action]
+        expected.append(paid + (share * worlds[low + 1, label, action] if share else 0))
+    np.testing.assert_allclose(log.rewards, expected, atol=1e-6)
+    by_round = pd.Series(expected).groupby(np.asarray(log.rounds)).mean()
+    np.testing.assert_allclose(table(drifting)[metrics.ROUND_REWARD], by_round, atol=1e-6)
+    assert log.report["rounds_that_differ"] == []
+
+
+def test_the_runs_own_policy_has_its_mean_reward_on_its_log(drifting):
+    """Weights are 1, whatever the world pays."""
+    found = interactions.read_run(drifting, each_once=False)
+    log, rows = found.log, table(drifting)
+    weights = run_policies.of_periods(found)[np.arange(len(log)), log.actions] / log.propensities
+    mean = np.average(rows[metrics.ROUND_REWARD], weights=rows[metrics.EXAMPLES])
+    assert (weights * log.rewards).mean() == pytest.approx(mean, abs=1e-6)
+
+
+def test_a_continued_run_meets_the_same_world(tmp_path):
+    changes = (*DRIFTS["client"], *LATE)
+    whole = play(tmp_path / "whole", *changes)
+    play(tmp_path, *changes, "--total_rounds=4")
+    assert_same(play(tmp_path, *changes), whole)
+
+
+def test_rewards_that_are_not_late_are_those_of_a_kept_cache(tmp_path):
+    kept = play(tmp_path / "kept", "--cache=persistent")
+    assert_same(play(tmp_path, *LATE, "--delay_rounds=0"), kept)
+
+
+def test_a_reward_counts_from_the_round_of_its_arrival_on(tmp_path):
+    """Each client's log is what of its kept cache has arrived by then, by its key."""
+    everyone = ("--population_client_selection=0-4", "--bandits_type=uniform", "--log_interactions")
+    run = play(tmp_path, *LATE, "--delay_rounds=2", *everyone)
+    kept = play(tmp_path / "kept", "--cache=persistent", *everyone)
+    log, every = (interactions.read(one, with_contexts=False, each_once=False) for one in (run, kept))
+    assert log.client_ids == every.client_ids
+    for round_num in range(1, 7):
+        period, waited = divmod(round_num - 1, 3)
+        for client in range(4):
+            here = (every.rounds == round_num) & (every.clients == client)
+            there = (log.rounds == round_num) & (log.clients == client)
+            arrived = delay.Delay("uniform", 2).arrived(0, period, client, here.sum(), waited)
+            for name in ("rows", "actions", "rewards", "propensities"):
+                np.testing.assert_array_equal(getattr(log, name)[there], getattr(every, name)[here][arrived])
+    sizes = pd.Series(log.rounds).value_counts().sort_index().tolist()
+    assert sizes[0] < sizes[1] < sizes[2] == len(every.rows) / 6 > sizes[3]
+    assert table(run)[metrics.EXAMPLES].tolist() == sizes
+
+
+def test_everyone_who_is_available_is_everyone(plain, tmp_path):
+    assert_same(play(tmp_path, "--availability=diurnal", "--availability_low=1", "--availability_high=1"), plain)
+
+
+def test_a_continued_run_meets_the_same_clients(tmp_path):
+    """By day and by label, some dropping out, in worlds that change, rewards late: all at once."""
+    who = ("--availability=diurnal", "--availability_day=4", "--time_zones_by_label", "--drop_out=0.3")
+    changes = (*who, *DRIFTS["linear"], *LATE, "--bandits_type=uniform", "--log_interactions", "--clients_per_round=20")
+    whole = play(tmp_path / "whole", *changes)
+    play(tmp_path, *changes, "--total_rounds=4")
+    continued = play(tmp_path, *changes)
+    assert_same(continued, whole)
+    log = interactions.read(whole, with_contexts=False, each_once=False)
+    assert log.report["rounds_that_differ"] == []
+    task = registry.load(TaskOptions("digits"))
+    found = availability.Availability("diurnal", 4, 0.1, 0.9, 4, by_labels=True, drop_out=0.3)
+    attendance = availability.Attendance(found, found.zones(task.clients, 10), 0)
+    place = np.array([task.clients.client_ids.index(name) for name in log.client_ids])
+    for round_num in range(1, 7):
+        came = set(place[np.unique(log.clients[log.rounds == round_num])])
+        assert came <= set(np.flatnonzero(attendance.available(round_num)))
+        assert 0 < len(came) < 20
+    assert json.loads((whole / "bounds.json").read_text()).keys() == {"held_out"}
+
+
+def test_who_may_be_absent_is_accounted_as_always_there(tmp_path):
+    private = ("--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=2", "--cohort_sampling=poisson")
+    run = play(tmp_path, *private, "--availability=diurnal", "--time_zones_by_label", "--total_rounds=3")
+    spent = json.loads((run / "privacy.json").read_text())
+    assert spent["mechanism"]["may_be_absent"]
+    accountant = rdp.RdpAccountant().compose(dp_accounting.GaussianDpEvent(2.0), 3)
+    assert spent["epsilon"] == pytest.approx(accountant.get_epsilon(spent["delta"]), rel=1e-6)
+    assert (
+        "that nothing is learnt from when clients are available, which follows their labels" in spent["epsilon_assumes"]
+    )
+    assert spent["guarantees"][0]["sampling"] == "none: a client may be in every cohort"
+
+
+def test_the_model_is_measured_in_the_world_of_the_moment(plain, tmp_path):
+    """Before the change it is worth what it was; after it, what its greedy actions earn then."""
+    run = play(tmp_path, "--reward_drift=abrupt", "--drift_start=6")
+    before, after = table(plain), table(run)
+    assert after[metrics.HELD_OUT_REWARD][3] == before[metrics.HELD_OUT_REWARD][3]
+    task = registry.load(TaskOptions("digits"))
+    examples = task.held_out.load(0)
+    weights = np.load(run / "model" / "weights.npz")
+    model, features = task_model.build(task), task.normalise(examples.features)
+    action = np.argmax(model.forward([weights[name] for name in weights.files], features), axis=1)
+    found = drift.Drift("abrupt", start=6, worlds=2).matrices(np.eye(10, dtype=np.float32))[1]
+    assert after[metrics.HELD_OUT_REWARD][5] == pytest.approx(found[examples.labels, action].mean())
+
+
+if __name__ == "__main__":
+    pytest.main([__file__])
