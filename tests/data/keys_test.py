@@ -51,6 +51,13 @@ def test_purposes_keep_their_numbers():
         "LABORATORY": 40,
         "LOGGED_REWARDS": 50,
         "LOG_FOLDS": 51,
+        "DRIFT": 60,
+        "OWN_TIME": 61,
+        "ARRIVAL": 62,
+        "AVAILABILITY": 63,
+        "RESERVE": 64,
+        "DROP_OUT": 65,
+        "TIME_ZONE": 66,
     }
 
 
