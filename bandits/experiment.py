@@ -154,10 +154,9 @@ class BanditRounds(runner.Rounds):
         self.client_rewards: dict[str, Any] = {}  # What the last evaluation gave of each client.
         self._attendance = None
         if phase.cohorts.availability.may_be_absent:
-            zones = phase.cohorts.availability.zones(task.clients, len(task.rewards["exact"]))
-            self._attendance = availability.Attendance(
-                phase.cohorts.availability, zones[phase.population.start : phase.population.stop], chosen.seed
-            )
+            present = phase.cohorts.availability
+            zones = present.zones(task.clients, len(task.rewards["exact"]), phase.population)
+            self._attendance = availability.Attendance(present, zones, chosen.seed)
         self._selected = None
         if not phase.selection.is_uniform:
             selector = phase.selection.build(clients.sizes(self._clients, phase.population), phase.cohorts.size)

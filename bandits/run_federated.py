@@ -188,6 +188,8 @@ def _summary(options: BanditOptions, task: tasks.Task, label: str, folder: run_f
     if options.task.task_type == "logged":
         value = "of drawn rewards" if logged_flags.is_simulated(options.task) else "doubly robust"
         held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}, {value}"
+    elif options.drift.kind != "none":  # Labels do not say any more which action is right.
+        held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f} in the last round's world"
     if options.task.learn_from == "replay":
         kept, there = table[metrics.EXAMPLES].sum(), task.report["training_rows"]
         held_out += f". Replay kept {kept:,.0f} of the {there:,} rows, {kept / there:.1%}"

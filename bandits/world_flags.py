@@ -9,6 +9,9 @@ from optimization.selection import availability
 from optimization.study import cli
 
 SCENARIO = "drift"  # From scratch, with rewards that change.
+_MOST_ROUNDS = 1e9  # More than a run can have.
+# Whose defaults follow from how long a run, or its deployment period, is.
+OF_LENGTH = ("drift_start", "drift_rounds", "drift_period", "delay_rounds")
 # Which say in what world a run is played.
 NAMES = (
     *("scenario", "reward_drift", "drift_start", "drift_every", "drift_rounds", "drift_period", "drift_overlap"),
@@ -47,7 +50,9 @@ def define(flags: cli.FlagSet) -> None:
         "how late rewards are: a client trains on those that have arrived, and what has not when the next model is "
         "deployed is lost; needs --cache=persistent (default: none)",
     )
-    flags.number("delay_rounds", None, "most rounds, or their mean (default: half of --bandits_deploy_freq)")
+    flags.number(
+        "delay_rounds", None, "most rounds, or their mean (default: half of --bandits_deploy_freq)", high=_MOST_ROUNDS
+    )
     flags.number("delay_never", None, "share of the rewards that never arrive (default: 0)", high=1.0)
     flags.belong("delay_rounds", "delay_never", reward_delay=list(delay.KINDS))
     flags.choice(

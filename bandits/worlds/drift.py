@@ -49,7 +49,7 @@ class Drift:
     def matrices(self, matrix: np.ndarray) -> np.ndarray:
         """Returns the reward matrices of all worlds.
 
-        Each world after the first is the task's own with columns permuted by a random cycle through all actions: no
+        Each world after the first is the one before with columns permuted by a random cycle through all actions: no
         action keeps its rewards.
 
         Args:
@@ -65,7 +65,7 @@ class Drift:
             cycle = keys.generator(self.seed, keys.Purpose.DRIFT, world).permutation(matrix.shape[1])
             source = np.empty_like(cycle)
             source[cycle] = np.roll(cycle, 1)
-            found.append(matrix[:, source])
+            found.append(found[-1][:, source])
         return np.stack(found)
 
     def at(self, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:

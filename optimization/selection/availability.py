@@ -47,20 +47,22 @@ class Availability:
         told = "when clients are available, which follows their labels"
         return (told,) if self.kind != "always" and self.by_labels else ()
 
-    def zones(self, population: clients.ClientData, num_labels: int) -> np.ndarray:
-        """Returns each client's time zone, int [clients].
+    def zones(self, population: clients.ClientData, num_labels: int, members: range | None = None) -> np.ndarray:
+        """Returns clients' time zones, int [clients].
 
-        By labels, a client is in the zone of its most frequent one, of neighbouring labels the same; this reads every
-        client once.
+        By labels, a client is in the zone of its most frequent one, of neighbouring labels the same; this reads each of
+        them once.
 
         Args:
-          population: The clients.
+          population: The task's clients.
           num_labels: Labels of the task.
+          members: Indices of those that are meant; None for all. Whose zone it is does not depend on the others.
         """
+        members = range(len(population)) if members is None else members
         if not self.by_labels:
             draw = keys.generator(self.world_seed, keys.Purpose.TIME_ZONE)
-            return draw.integers(self.time_zones, size=len(population))
-        most = [_most_frequent(population.load(client).labels) for client in range(len(population))]
+            return draw.integers(self.time_zones, size=len(population))[members.start : members.stop]
+        most = [_most_frequent(population.load(client).labels) for client in members]
         return np.array(most, int) * self.time_zones // num_labels
 
     def chances(self, zones: np.ndarray, round_num: int) -> np.ndarray:

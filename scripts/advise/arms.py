@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 
-from bandits import registry, studies
+from bandits import registry, studies, world_flags
 from data.errors import UsageError
 from optimization.study import cli
 from optimization.study.settings import Parameter
@@ -171,6 +171,17 @@ def command(base: Sequence[str], name: str, point: Point, *more: str) -> str:
     """Returns a command line that plays a strategy at a point."""
     words = [f"--bandits_type={name}", *(f"--{flag}={value}" for flag, value in point), *more]
     return cli.command_line(BINARY, [*base, *words])
+
+
+def in_one_world(base: Sequence[str]) -> tuple[str, ...]:
+    """Returns flags of all runs with what they leave, of a world, to defaults that follow from rounds or deployments.
+
+    So runs that end early, or deploy more often, meet the same rewards at the same time.
+    """
+    settings = binaries.resolve(BINARY, (*base, f"--bandits_type={GREEDY}"))
+    given = binaries.parse(BINARY, base).given
+    left = [name for name in world_flags.OF_LENGTH if name not in given and settings[name] is not None]
+    return (*base, *(f"--{name}={plan.as_text(settings[name])}" for name in left))
 
 
 def check(base: Sequence[str]) -> list[str]:

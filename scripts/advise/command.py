@@ -117,7 +117,7 @@ def open_data(settings: cli.Settings) -> Data:
         cohort=settings.clients_per_round,
         num_actions=task.num_actions,
         reward_width=(high - low) or 1.0,
-        is_labelled=not task.multi_label and not options.has_shift,
+        is_labelled=not task.multi_label and not options.has_shift and options.drift.kind == "none",
         statistics=task.private_statistics,
     )
 
@@ -157,6 +157,7 @@ def program(settings: cli.Settings) -> int:
     epsilons = privacy.epsilons(settings)
     base = base_flags(settings.run_flags)
     names = arms.check(base)
+    base = arms.in_one_world(base)
     resolved = binaries.resolve(arms.BINARY, (*base, f"--bandits_type={planning.GREEDY}"))
     folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or folder_name(resolved))
     print(f"{folder.name}: folder {cli.shown_path(str(folder))}", file=sys.stderr, flush=True)

@@ -232,6 +232,8 @@ def refused_noise(base: Sequence[str]) -> str:
         return str(error)
     if settings.scenario in flags.PRETRAINED or settings.initial_model_path:
         return "an initial training spends privacy too: scripts.privacy_budget and docs/privacy.md say how that adds up"
+    if settings.availability or settings.drop_out:
+        return "clients who may be absent are no Poisson sample, and nothing is amplified: see docs/worlds.md"
     return ""
 
 

@@ -11,6 +11,7 @@ from bandits import registry as bandits
 from bandits.evaluation import terms
 from bandits.options import phases
 from data import interaction_log, tasks
+from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from scripts.evaluate_policy import run_policy
@@ -56,9 +57,11 @@ def read(folder: pathlib.Path) -> Deployment:
     """Reads the log of a run.
 
     Raises:
-      UsageError: If it is deterministic, or its data is not there any more.
+      UsageError: If it is deterministic, its rewards drift, or its data is not there any more.
     """
     run = interactions.read_run(folder)
+    if run.options.drift.kind != "none":
+        raise UsageError(f"{folder}: true rewards are those of labels, and --reward_drift changed what was paid.")
     interactions.check_random(run.log, folder)
     distinct, context = each_once(run.log)
     phase = phases(run.options, run.task)[-1]

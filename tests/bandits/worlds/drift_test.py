@@ -1,5 +1,7 @@
 """Tests of bandits.worlds.drift: worlds and where clients stand among them, by hand."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -10,12 +12,12 @@ MATRIX = np.array([[1, 0, 0], [0, 1, 0.5], [0, 0, 1]], np.float32)
 
 def test_no_action_keeps_its_rewards_and_none_is_lost():
     matrix = np.arange(35, dtype=np.float32).reshape(5, 7)
-    own, *others = drift.Drift("abrupt", worlds=4).matrices(matrix)
+    own, *others = worlds = drift.Drift("abrupt", worlds=4).matrices(matrix)
     np.testing.assert_array_equal(own, matrix)
-    for world in others:
+    for before, world in itertools.pairwise(worlds):  # One change after the other.
         np.testing.assert_array_equal(np.sort(world, axis=1), matrix)
-        columns = world[0].astype(int)
-        np.testing.assert_array_equal(world, matrix[:, columns])
+        columns = np.argsort(before[0])[world[0].astype(int)]
+        np.testing.assert_array_equal(world, before[:, columns])
         assert (columns != np.arange(7)).all()
         place, length = int(columns[0]), 1
         while place:  # One cycle goes through all actions.
@@ -24,9 +26,9 @@ def test_no_action_keeps_its_rewards_and_none_is_lost():
     assert len({world.tobytes() for world in others}) == 3
 
 
-def test_two_actions_swap():
-    worlds = drift.Drift("linear", worlds=2).matrices(np.eye(2, dtype=np.float32))
-    np.testing.assert_array_equal(worlds[1], [[0, 1], [1, 0]])
+def test_two_actions_swap_at_each_change():
+    worlds = drift.Drift("abrupt", worlds=4).matrices(np.eye(2, dtype=np.float32))
+    np.testing.assert_array_equal(worlds, [[[1, 0], [0, 1]], [[0, 1], [1, 0]]] * 2)
 
 
 def test_more_worlds_are_the_same_ones_first():

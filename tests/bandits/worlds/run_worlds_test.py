@@ -165,7 +165,7 @@ def test_who_may_be_absent_is_accounted_as_always_there(tmp_path):
     assert spent["guarantees"][0]["sampling"] == "none: a client may be in every cohort"
 
 
-def test_the_model_is_measured_in_the_world_of_the_moment(plain, tmp_path):
+def test_the_model_is_measured_in_the_world_of_the_moment(plain, tmp_path, capsys):
     """Before the change it is worth what it was; after it, what its greedy actions earn then."""
     run = play(tmp_path, "--reward_drift=abrupt", "--drift_start=6")
     before, after = table(plain), table(run)
@@ -177,6 +177,8 @@ def test_the_model_is_measured_in_the_world_of_the_moment(plain, tmp_path):
     action = np.argmax(model.forward([weights[name] for name in weights.files], features), axis=1)
     found = drift.Drift("abrupt", start=6, worlds=2).matrices(np.eye(10, dtype=np.float32))[1]
     assert after[metrics.HELD_OUT_REWARD][5] == pytest.approx(found[examples.labels, action].mean())
+    told = f"reward {after[metrics.HELD_OUT_REWARD][5]:.4f} in the last round's world"
+    assert told in capsys.readouterr().out
 
 
 if __name__ == "__main__":

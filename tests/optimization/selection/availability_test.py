@@ -35,6 +35,7 @@ def test_clients_of_near_labels_share_a_zone():
     population = _clients([[0, 0, 9], [9, 9], [4, 5, 5], [1]])
     by_labels = Availability("diurnal", day=8, low=0.2, high=0.8, time_zones=2, by_labels=True)
     assert by_labels.zones(population, 10).tolist() == [0, 1, 1, 0]
+    assert by_labels.zones(population, 10, range(1, 3)).tolist() == [1, 1]
     assert by_labels.tells == ("when clients are available, which follows their labels",)
 
 
@@ -52,6 +53,7 @@ def test_zones_are_the_worlds_and_others_have_none_of_the_data():
     zones = DAILY.zones(population, 1)
     assert set(zones) == {0, 1, 2, 3}
     np.testing.assert_array_equal(zones, DAILY.zones(population, 1))
+    np.testing.assert_array_equal(zones[7:90], DAILY.zones(population, 1, range(7, 90)))
     assert (zones != Availability("diurnal", time_zones=4, world_seed=1).zones(population, 1)).any()
     assert DAILY.tells == ()
 

@@ -52,6 +52,18 @@ def test_parameters_are_in_units_of_the_rewards_and_fit_the_actions():
     assert dict(spaces["falcon"].first)["bandits_mu"] == "199"
 
 
+def test_runs_that_end_early_or_deploy_more_often_are_in_one_world():
+    late = ("--cache=persistent", "--reward_delay=uniform", "--bandits_deploy_freq=10")
+    base = arms.in_one_world((*BASE, "--scenario=drift", *late))
+    assert base == (*BASE, "--scenario=drift", *late, "--drift_start=21", "--delay_rounds=5")
+    assert arms.in_one_world(base) == base
+    assert arms.in_one_world(BASE) == BASE
+    (whole,) = arms.runs(base, "greedy", (), arms.SEED, 1)
+    assert whole.at_rounds(10).settings.drift_start == 21
+    (often,) = arms.runs(base, "greedy", (), arms.SEED, 1, "--bandits_deploy_freq=1")
+    assert often.settings.delay_rounds == 5
+
+
 def test_runs_of_a_point_differ_in_their_seed_alone(spaces):
     runs = arms.runs(BASE, "softmax", spaces["softmax"].first, arms.SEED, 3)
     assert [run.seed for run in runs] == [2000, 2001, 2002]

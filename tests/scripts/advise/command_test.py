@@ -13,7 +13,7 @@ import pytest
 
 from data.errors import UsageError
 from optimization.study import cli, files
-from scripts.advise import arms, command, plan, session
+from scripts.advise import arms, command, plan, session, stages
 from scripts.grid import binaries, players
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -47,6 +47,18 @@ def test_the_data_says_what_its_searches_need():
     assert data.is_labelled
     few = binaries.resolve(arms.BINARY, ("--task_type=digits", "--bandits_type=greedy"))
     assert command.open_data(few).cohort == 20
+
+
+def test_labels_measure_no_model_where_rewards_change():
+    flags = ("--task_type=digits", "--bandits_type=greedy")
+    for others, is_labelled in (((), True), (("--scenario=drift",), False), (("--scenario=init_shift",), False)):
+        assert command.open_data(binaries.resolve(arms.BINARY, (*flags, *others))).is_labelled is is_labelled
+
+
+@pytest.mark.parametrize("absent", ["--availability=diurnal", "--drop_out=0.1"])
+def test_no_noise_is_advised_where_its_guarantee_would_not_hold(absent):
+    assert "no Poisson sample" in stages.refused_noise(("--task_type=digits", absent))
+    assert stages.refused_noise(("--task_type=digits", "--drop_out=0")) == ""
 
 
 def test_deployments_are_ten_times_more_often_unless_they_follow_every_round():

@@ -1,9 +1,14 @@
 """True rewards of policies on the contexts of a log, by hand."""
 
+import pathlib
+import types
+
 import numpy as np
 import pytest
 
+from bandits.worlds import drift
 from data import clients, interaction_log, tasks
+from data.errors import UsageError
 from scripts.select_before_deploying import rewards
 
 
@@ -54,6 +59,13 @@ def test_expected_rewards_are_those_of_the_rows_own_labels():
     several = np.array([[0, 0], [0, 0], [1, 1], [0, 0], [0, 1], [0, 1]], np.float32)
     found = rewards.expected_rewards(_task(several, np.eye(2)), "exact", distinct)
     assert found.tolist() == [[1, 1], [0, 1], [0, 0]]
+
+
+def test_the_log_of_a_run_whose_rewards_drift_is_refused(monkeypatch):
+    run = types.SimpleNamespace(options=types.SimpleNamespace(drift=drift.Drift("abrupt", worlds=2)))
+    monkeypatch.setattr(rewards.interactions, "read_run", lambda _: run)
+    with pytest.raises(UsageError, match="--reward_drift changed what was paid"):
+        rewards.read(pathlib.Path("mine"))
 
 
 def test_the_true_reward_is_the_policys_expectation_over_the_logs_rows():
