@@ -91,12 +91,14 @@ def check_rewards(rewards: np.ndarray, index: "pd.Index", column: str, table: "T
 
 
 def check_random(propensities: np.ndarray, path: str) -> None:
-    """Refuses a deterministic log.
+    """Refuses a log of which nothing follows: a deterministic one, or one without a row.
 
     Raises:
-      UsageError: If all propensities are 1.
+      UsageError: If all propensities are 1, or there are none.
     """
-    if len(propensities) and (propensities >= 1).all():
+    if not len(propensities):
+        raise UsageError(f"{path} holds a log without a row: nobody has played, or no reward has arrived.")
+    if (propensities >= 1).all():
         raise UsageError(
             f"All propensities of {path} are 1: its policy is deterministic, as greedy play, UCB, or one draw of "
             "Thompson sampling is, given what it knew. Such a log says nothing of the actions that it did not play, "

@@ -33,6 +33,8 @@ from optimization.study import intervals
 # Stakes, as fractions of what leaves the capital above 0. The best one falls with the spread of the observations and
 # the root of the rounds: 2^-16 is enough for a million rounds of weights up to a hundred.
 _FRACTIONS = 2.0 ** -np.arange(1, 17)
+# Flags of a run that say what of its log is one observation, and whether its looks are samples of one value.
+RUN_FLAGS = ("cache", "client_selection", "cohort_sampling", "reward_drift", "reward_delay", "availability", "drop_out")
 VACUOUS = 0.95  # Width of an interval in [0, 1] that says nothing.
 _STEPS = 30  # Halvings of [0, 1]: the limits are exact to 1e-9, to the safe side.
 _GRID = 128  # Values at which earlier looks' limits are told.
@@ -89,7 +91,7 @@ def unit(flags: Mapping[str, Any]) -> str:
     tell nothing new.
 
     Args:
-      flags: Of the run, as its configuration records them.
+      flags: Of the run, those of `RUN_FLAGS` as its configuration records them.
 
     Raises:
       UsageError: If its cohorts are not uniform samples of the clients given what came before, or its rewards drift.
@@ -104,11 +106,15 @@ def unit(flags: Mapping[str, Any]) -> str:
             f"An anytime-valid interval needs cohorts drawn independently of rewards, and --client_selection="
             f"{selection} of the run that wrote the log chooses clients: use the interval over clients."
         )
-    for name in ("availability", "drop_out"):
+    for name, what in (
+        ("availability", "decides who comes"),
+        ("drop_out", "decides who comes"),
+        ("reward_delay", "leaves out whoever had no reward yet"),
+    ):
         if value := flags.get(name):
             raise UsageError(
                 f"An anytime-valid interval needs uniform samples of the clients as cohorts, and --{name}={value} of "
-                "the run that wrote the log decides who comes: use the interval over clients."
+                f"the run that wrote the log {what}: use the interval over clients."
             )
     if flags.get("cohort_sampling") == "cyclic":
         raise UsageError(

@@ -114,8 +114,8 @@ def cross_fitted(
 ) -> np.ndarray:
     """Returns what a model of the other fold predicts of every action, float64 [rows, actions].
 
-    Rewards are scaled to [0, 1] for the training, and predictions kept in the range that the rewards have. With privacy
-    rewards must lie in [0, 1], and nothing follows their range; what `mechanism` says is spent then.
+    Each model's rewards are scaled to [0, 1] for its training, and its predictions kept in the range that these have.
+    With privacy rewards must lie in [0, 1], and nothing follows their range; what `mechanism` says is spent then.
 
     Args:
       client_ids: Names of the clients.
@@ -134,21 +134,19 @@ def cross_fitted(
     count = len(owners)
     if contexts is None:
         contexts = np.zeros((count, 1), np.float32)
-    low, high = float(rewards.min()), float(rewards.max())
-    if regression.privacy:
-        if low < 0 or high > 1:
-            raise ValueError("Rewards of a private training must be in [0, 1]: see `bounds.apply`.")
-        low, high = 0.0, 1.0
-    scale = (high - low) or 1.0
-    labels = np.stack([actions, (rewards - low) / scale], axis=1).astype(np.float32)
-    examples = clients.Examples(contexts, labels)
-    rows = clients.ArrayClients(examples, owners, client_ids, checksum="log")
+    if regression.privacy and not (rewards.min() >= 0 and rewards.max() <= 1):
+        raise ValueError("Rewards of a private training must be in [0, 1]: see `bounds.apply`.")
     half = folds(client_ids, regression.seed)
     model = _model(contexts, num_actions, regression.hidden)
     spec = _spec(contexts)
     found = np.zeros((count, num_actions))
     for fold in (0, 1):
         others = np.flatnonzero(half != fold)
+        seen = rewards[half[owners] != fold]
+        low, high = (0.0, 1.0) if regression.privacy or not len(seen) else (float(seen.min()), float(seen.max()))
+        scale = (high - low) or 1.0
+        labels = np.stack([actions, (rewards - low) / scale], axis=1).astype(np.float32)
+        rows = clients.ArrayClients(clients.Examples(contexts, labels), owners, client_ids, checksum="log")
         weights = _trained(
             model,
             spec,
@@ -160,8 +158,8 @@ def cross_fitted(
         )
         held = np.flatnonzero(half[owners] == fold)
         own = contexts.take(held) if isinstance(contexts, text.Bags) else contexts[held]
-        found[held] = np.clip(run_policies.outputs(model, weights, own, len(held)), 0, 1)
-    return low + scale * found
+        found[held] = low + scale * np.clip(run_policies.outputs(model, weights, own, len(held)).astype(float), 0, 1)
+    return found
 
 
 def _told(on_round: Callable[[int], None], before: int, done: int) -> None:

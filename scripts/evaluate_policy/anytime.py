@@ -28,9 +28,9 @@ def flags_of_log(path: str) -> Mapping[str, Any]:
 
 
 def cohorts(path: str) -> dict[str, Any]:
-    """Returns the flags of the run that wrote a log which say whether its cohorts are fresh uniform samples."""
+    """Returns the flags of the run that wrote a log which say whether its looks are fresh samples of one value."""
     told = flags_of_log(path)
-    return {name: told[name] for name in ("client_selection", "cohort_sampling", "cache") if name in told}
+    return {name: told[name] for name in confidence_sequence.RUN_FLAGS if name in told}
 
 
 def is_own_model(log: str, target: target_policies.Target) -> bool:

@@ -66,8 +66,13 @@ def program(settings: cli.Settings) -> int:
         study.reward_model_settings(0)
         if len(study.candidate_runs(base, folder / "runs")) * len(study.temperatures) < 2:
             raise UsageError(f"--task={study.name}: sweep and temperatures must name two candidates at least.")
-        if study.log_runs(base, folder / "runs", settings.repeat)[0].settings.task_type == "logged":
+        logging = study.log_runs(base, folder / "runs", settings.repeat)[0].settings
+        if logging.task_type == "logged":
             raise UsageError(f"--task={study.name}: of a log nobody knows what other actions would have earned.")
+        if logging.reward_drift:
+            raise UsageError(
+                f"--task={study.name}: with --reward_drift={logging.reward_drift} a policy has no one true reward."
+            )
     with grid.claim(folder, studies.STUDIES[plan.BINARY]):
         team = players.build(settings, cores)
         with players.playing(team, folder):

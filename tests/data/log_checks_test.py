@@ -75,6 +75,11 @@ def test_unknown_actions_are_refused():
         log_checks.check_action("x", ("a", "b"), "--policy")
 
 
+def test_a_log_without_a_row_is_refused():
+    with pytest.raises(UsageError, match="runs/none holds a log without a row: nobody has played, or no reward has"):
+        log_checks.check_random(np.zeros(0), "runs/none")
+
+
 def test_what_was_not_counted_is_not_said_to_be_sound():
     assert "was not looked for" in log_checks.duplicates(_log([0.5])).text
     assert not log_checks.duplicates(_log([0.5], report={"duplicated_rows": 0})).is_warning

@@ -123,6 +123,7 @@ def test_what_is_one_observation(flags, unit):
         ({"cohort_sampling": "cyclic"}, "by turns"),
         ({"availability": "diurnal"}, "--availability=diurnal of the run that wrote the log decides who comes"),
         ({"drop_out": 0.1}, "--drop_out=0.1 of the run"),
+        ({"reward_delay": "uniform"}, "--reward_delay=uniform of the run that wrote the log leaves out whoever had"),
         ({"reward_drift": "linear"}, "is of one value at all looks, and --reward_drift=linear of the run"),
     ],
 )

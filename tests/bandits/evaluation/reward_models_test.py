@@ -68,7 +68,7 @@ def test_a_client_is_predicted_by_a_model_that_has_not_seen_its_fold(log, after_
     owners, rewards = log[0], log[3]
     first = reward_models.folds(_NAMES, 1)[owners] == 0
     changed = rewards.copy()
-    changed[first] = changed[first][::-1]  # Within the same range, by which rewards are scaled.
+    changed[first] = 3 - 10 * changed[first][::-1]  # Nor does their range scale or bound what it is predicted.
     before, after = after_5_rounds, _fitted(log, changed, rounds=5)
     np.testing.assert_array_equal(before[first], after[first])
     assert (before[~first] != after[~first]).any()

@@ -302,9 +302,19 @@ def test_a_log_that_is_saved_apart_from_its_run_knows_how_cohorts_were_drawn(tmp
     given = ["evaluate_policy", f"--log={saved}", *bounded, "--draws=0", f"--output_dir={tmp_path}/out"]
     command.program(command.define().parse(given))
     assert json.loads((tmp_path / "out" / "evaluation.json").read_text())["anytime"]["looks"] == [0, 1]
-    _with_cohorts(tmp_path / "other", saved, "per_round", client_selection="oort")
-    with pytest.raises(UsageError, match="--client_selection=oort of the run that wrote the log chooses clients"):
-        command.program(command.define().parse(given))
+    for number, (name, value) in enumerate(
+        {
+            "client_selection": "oort",
+            "cohort_sampling": "cyclic",
+            "reward_drift": "linear",
+            "reward_delay": "uniform",
+            "availability": "diurnal",
+            "drop_out": 0.1,
+        }.items()
+    ):
+        _with_cohorts(tmp_path / f"other_{number}", saved, "persistent", **{name: value})
+        with pytest.raises(UsageError, match=f"--{name}={value} of the run that wrote the log"):
+            command.program(command.define().parse(given))
 
 
 def _with_cohorts(folder, saved, cache, **flags):
