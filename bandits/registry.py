@@ -71,6 +71,7 @@ class Chosen:
 
 
 _MU = "weight of uniform exploration"
+_MU_OF_ACTIONS = Parameter(None, f"{_MU} (default: the number of actions)", above=True)
 _INVERSE_GAP = "bandits.policies:InverseGapWeighting"
 POLICIES = {
     "greedy": PolicyEntry("bandits.policies:Greedy", has_best=True),
@@ -106,7 +107,7 @@ POLICIES = {
     "falcon_epochs": PolicyEntry(
         _INVERSE_GAP,
         {
-            "mu": Parameter(None, f"{_MU} (default: the number of actions)", above=True),
+            "mu": _MU_OF_ACTIONS,
             "gamma": Parameter(1.0, "constant before the root that makes gamma of an epoch"),
         },
         has_best=True,
@@ -116,7 +117,7 @@ POLICIES = {
     "squarecb": PolicyEntry(
         _INVERSE_GAP,
         {
-            "mu": Parameter(None, f"{_MU} (default: the number of actions)", above=True),
+            "mu": _MU_OF_ACTIONS,
             "gamma": Parameter(10.0, "gamma at t = 1"),
         },
         has_best=True,
