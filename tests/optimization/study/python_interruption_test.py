@@ -18,13 +18,15 @@ class _Rounds:
     """Plays rounds without end in the place of a study, until it is told that they are enough, or stopped."""
 
     def __init__(self):
-        self.ready, self.begun, self.enough = threading.Event(), threading.Event(), threading.Event()
+        self.called, self.ready = threading.Event(), threading.Event()
+        self.begun, self.enough = threading.Event(), threading.Event()
         self.ready.set()
         self.runs = 1
         self.received: list[int] = []
         self.stopped_after_the_last = False
 
     def play_all(self, *_) -> frame.Stopped | None:
+        self.called.set()
         self.ready.wait()
         for _ in range(self.runs):
             received: list[int] = []
@@ -41,13 +43,16 @@ class _Rounds:
 @pytest.fixture
 def rounds(monkeypatch):
     """What is played by all runs."""
+    before = set(threading.enumerate())
     played = _Rounds()
     monkeypatch.setattr(frame, "open_all", lambda *_: [])
     monkeypatch.setattr(frame, "play_all", played.play_all)
     yield played
+    played.ready.set()
     played.enough.set()
-    with python._playing:  # Whoever still plays has ended.
-        pass
+    for thread in set(threading.enumerate()) - before:  # No watch, and nobody who plays, reaches the next test.
+        if thread.is_alive():
+            thread.join()
 
 
 def _once(condition: Callable[[], bool], act: Callable[[], object]) -> None:
@@ -56,7 +61,7 @@ def _once(condition: Callable[[], bool], act: Callable[[], object]) -> None:
             time.sleep(0.001)
         act()
 
-    threading.Thread(target=watch).start()
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _ctrl_c() -> None:
@@ -77,11 +82,12 @@ def test_ctrl_c_is_raised_once_the_round_is_finished(rounds):
 
 def test_a_call_that_waits_gives_up_at_once_and_leaves_the_run_that_plays_alone(rounds):
     finished: list[object] = []
-    other = threading.Thread(target=lambda: finished.append(bandits.run()))
+    other = threading.Thread(target=lambda: finished.append(bandits.run()), daemon=True)
     other.start()
     rounds.begun.wait()
-    threads = threading.active_count()
-    _once(lambda: threading.active_count() == threads + 2, _ctrl_c)  # The watch and the call that waits.
+    before = set(threading.enumerate())
+    # New are the watch and the call that waits. Threads of earlier tests may end meanwhile.
+    _once(lambda: sum(thread.is_alive() for thread in set(threading.enumerate()) - before) == 2, _ctrl_c)
     with pytest.raises(KeyboardInterrupt):
         bandits.run()
     assert other.is_alive()
@@ -108,21 +114,19 @@ def test_what_is_stopped_in_the_last_round_of_a_run_begins_no_other(rounds):
     assert rounds.received == [signal.SIGINT]
 
 
-def test_ctrl_c_before_the_first_round_is_told_at_once_and_no_round_is_played(rounds, capfd):
+def test_ctrl_c_before_the_first_round_is_told_at_once_and_no_round_is_played(rounds, monkeypatch):
     rounds.ready.clear()
-    _once(python._playing.locked, _ctrl_c)
+    _once(rounds.called.is_set, _ctrl_c)
     told: list[str] = []
 
-    def look() -> None:
-        while not told or not told[-1].strip():
-            told.append(capfd.readouterr().err)
-            time.sleep(0.001)
+    def tell(words: str) -> None:
+        told.append(words)
         rounds.ready.set()
 
-    threading.Thread(target=look).start()
+    monkeypatch.setattr(interruption, "tell", tell)
     with pytest.raises(KeyboardInterrupt):
         bandits.run()
-    assert "".join(told) == "\nStopping before the next round; once more to be back at once.\n"
+    assert told == ["\nStopping before the next round; once more to be back at once."]
     assert not rounds.begun.is_set()
 
 
