@@ -92,13 +92,20 @@ def _in_a_thread(play: Callable[[], _Result]) -> _Result:
     thread = threading.Thread(target=work, daemon=True)
     try:
         thread.start()
+        _wait(future)
         return future.result()
     except KeyboardInterrupt:
         if not future.cancel():  # It plays, or has played.
             if not interruption.stop(thread) and future.running():
                 interruption.tell("\nStopping before the next round; once more to be back at once.")
-            future.exception()
+            _wait(future)
         raise
+
+
+def _wait(future: concurrent.futures.Future) -> None:
+    """Waits, by short naps: a signal that comes just before a wait begins is answered when it ends."""
+    while not concurrent.futures.wait([future], timeout=0.5).done:
+        pass
 
 
 def _play(
