@@ -246,6 +246,22 @@ def _not_worse(claim, figure, known):
     return _pairs(*claim.operands, figure, known, -claim.within, is_strict=False)
 
 
+def _larger_lead(claim, figure, known):
+    one, other, third, fourth = (_values(group[0], figure, known)[0] for group in claim.operands)
+    measure = measure_of(figure, claim.operands[0][0])
+    return [[_better(_lead(one, other), _lead(third, fourth), measure, 0.0, is_strict=True)]]
+
+
+def _lead(one: Value, other: Value) -> Value:
+    """Returns one value minus another, by common seed."""
+    return dataclasses.replace(
+        one,
+        arm=f"{one.arm} minus {other.arm}",
+        by_seed={seed: one.finite[seed] - other.finite[seed] for seed in one.finite if seed in other.finite},
+        diverged=one.diverged | other.diverged,
+    )
+
+
 def _between(claim, figure, known):
     values = [_values(group[0], figure, known)[0] for group in claim.operands]
     words = ", ".join(f"{value.arm} {number(value.mean)}" for value in values)
@@ -283,6 +299,7 @@ _KINDS: Mapping[str, Callable[[Claim, Figure, Known], list[list[_Statement]]]] =
     "close": _close,
     "near_best": _near_best,
     "not_worse": _not_worse,
+    "larger_lead": _larger_lead,
     "between": _between,
     "steady": _steady,
 }

@@ -44,7 +44,7 @@ _KEYS = {
     *("published", "reference", "repeat", "searched", "small", "study", "sweeps", "tuning_seeds", "words"),
 }
 _SMALL_KEYS = {"arms", "at", "compared", "data", "flags", "only", "own", "repeat", "sweeps"}
-_CLAIM_KINDS = ("order", "close", "near_best", "not_worse", "between", "steady")
+_CLAIM_KINDS = ("order", "close", "near_best", "not_worse", "larger_lead", "between", "steady")
 
 
 def load(scale: str) -> dict[str, Figure]:

@@ -94,6 +94,21 @@ def test_the_interval_is_told_beside_the_means():
     assert (verdict.seeds, verdict.chance) == (3, pytest.approx(0.025))
 
 
+def test_a_larger_lead_is_a_difference_of_differences_of_equal_seeds():
+    claim = Claim("", "", "larger_lead", (("a",), ("b",), ("c",), ("d",)))
+    leads = _value("a", 3.9, 24.0, 14.1, 9.0), _value("b", 2.0, 22.0, 12.0)  # 1.9, 2.0, 2.1
+    others = _value("c", 7.0, 1.0, 3.0), _value("d", 6.0, 0.0, 2.0, 5.0)  # 1, 1, 1
+    verdict = _judge(claim, *leads, *others, arms="abcd")
+    assert (verdict.status, verdict.seeds) == (AGREES, 3)
+    assert verdict.why == "a minus b 2, c minus d 1: +1 (+0.752 to +1.25)"
+    assert (
+        _judge(dataclasses.replace(claim, operands=(("c",), ("d",), ("a",), ("b",))), *leads, *others).status
+        == DISAGREES
+    )
+    lost = dataclasses.replace(others[1], diverged=frozenset({2}))
+    assert _judge(claim, *leads, others[0], lost).status == UNTOLD
+
+
 def test_differences_are_of_equal_seeds():
     # Seeds differ by far more than arms do; each pair by 0.5 ± 0.1.
     verdict = _judge(ORDER, _value("a", 10.5, 20.6, 30.4), _value("b", 10.0, 20.0, 30.0, 77.0))
