@@ -19,7 +19,7 @@ class Scale:
     """How much is played.
 
     Attributes:
-      quick: Whether a tenth of it, for a first look: intervals are three times as wide.
+      quick: Whether a tenth of most of it, for a first look: intervals are three times as wide.
       seed: Of all draws.
     """
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from bandits import policies, schedules
 from bandits.theory import bounds, regret, simulation, slopes, worlds
+from optimization.study import intervals
 from scripts.theory.findings import SEEDS, Curve, Found, Scale, over_seeds, slope, table, told
 
 DELTA = 0.05
@@ -117,7 +118,7 @@ def shrinking_gaps(scale: Scale) -> Found:
                 f"{places[0]:g} to {places[-1]:g}",
                 slope(slopes.loglog(places, regrets.T)),
                 f"{slopes.loglog(places, np.tile(limits, (2, 1))).mean:.2f}",
-                f"{regrets[0].mean():.4f} to {regrets[-1].mean():.4f}",
+                " to ".join(told(intervals.of_mean(regrets[at].tolist())) for at in (0, -1)),
             ]
         )
         if name.startswith("n,"):
@@ -151,7 +152,7 @@ def other_gaps(scale: Scale) -> Found:
             world.candidates[:, 0],
             simulation.Sampling(int(size)),
             1,
-            scale.runs(5000),
+            max(scale.runs(5000), 1000 * SEEDS),  # Fewer can be without a mistake, whose logarithm is minus infinity.
             generator,
         )
         hard.append(slopes.by_seed(played.after[-1], SEEDS))

@@ -1,7 +1,10 @@
+import hypothesis
 import numpy as np
 import pytest
 import scipy.stats
 import tensorflow as tf
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from bandits import inference, policies, registry, schedules
 
@@ -214,6 +217,36 @@ def test_with_mu_of_all_actions_nothing_is_scaled_and_the_best_leads(num_actions
     np.testing.assert_allclose(rows[np.arange(5), predicted.argmax(axis=1)], rows.max(axis=1), rtol=1e-3)
     gaps = predicted.max(axis=1, keepdims=True).astype(float) - predicted
     np.testing.assert_allclose(rows[gaps > 0], (1 / (num_actions + gamma * gaps))[gaps > 0], rtol=1e-4)
+
+
+@hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
+@hypothesis.given(
+    predicted=arrays(
+        np.float32,
+        st.tuples(st.integers(1, 3), st.integers(2, 8)),
+        elements=st.floats(-4, 4, width=32, allow_subnormal=False) | st.sampled_from([0.0, 0.5]),
+    ),
+    mu=st.none() | st.floats(1e-3, 100),
+    gamma=st.sampled_from([0.0, 1e6]) | st.floats(0, 1e4),
+    first_of_ties=st.booleans(),
+)
+def test_inverse_gap_weighting_gives_distributions_that_fall_with_the_gap(predicted, mu, gamma, first_of_ties):
+    num_actions = predicted.shape[1]
+    rows = policies.InverseGapWeighting(mu, gamma, first_of_ties)(tf.constant(predicted)).numpy().astype(float)
+    assert (rows >= 0).all()
+    np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=1e-5)
+    best = np.arange(len(rows)), predicted.argmax(axis=1)
+    rounding = 1e-6
+    if mu is None or mu >= num_actions:  # The best has the most; below that it can be left with less than it gives.
+        assert (rows[best][:, None] >= rows - rounding).all()
+    if mu is None and gamma == 0:
+        np.testing.assert_allclose(rows, 1 / num_actions, rtol=1e-5)
+    for row, values in zip(rows, predicted, strict=True):
+        others = np.flatnonzero(values < values.max())
+        falling = row[others[np.argsort(-values[others], kind="stable")]]
+        assert (np.diff(falling) <= rounding).all()
+        if not first_of_ties:
+            np.testing.assert_allclose(row[values == values.max()], row[values.argmax()], rtol=1e-6)
 
 
 MOVING = {name: entry for name, entry in registry.POLICIES.items() if entry.moving}

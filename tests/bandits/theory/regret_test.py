@@ -1,5 +1,9 @@
+import itertools
+
+import hypothesis
 import numpy as np
-import pytest
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from bandits import policies
 from bandits.theory import regret, worlds
@@ -29,17 +33,86 @@ def test_error_equals_the_expected_excess_of_noisy_squares():
     np.testing.assert_allclose(regret.error(world, predicted, log), [noisy])
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.5, 1.0])
-def test_regret_never_exceeds_the_bound_by_error(epsilon):
-    generator = np.random.default_rng(int(100 * epsilon))
-    for _ in range(100):
-        contexts, actions = generator.integers(1, 5), generator.integers(2, 8)
-        world = _world(generator.random((contexts, actions)) ** generator.choice([0.2, 1, 5]))
-        noise = generator.normal(size=(100, contexts, actions)) * 10 ** generator.uniform(-4, 0, (100, 1, 1))
-        predicted = np.float32(world.rewards + noise).astype(float)
-        logged = regret.probabilities(policies.EpsilonGreedy(epsilon), generator.permuted(predicted, axis=2))
-        bound = regret.bound_by_error(world, predicted, logged, epsilon)
-        assert (regret.of_greedy(world, predicted) <= bound * (1 + 1e-6)).all()
+_PROPERTY = hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
+
+
+def _floats(shape, low=0.0, high=1.0):
+    # Numbers of 32 bits: policies compare predictions as such, and others would be ties to them alone.
+    return arrays(np.float32, shape, elements=st.floats(low, high, width=32, allow_subnormal=False)).map(
+        lambda values: values.astype(float)
+    )
+
+
+@st.composite
+def _distributions(draw, shape):
+    """Rows that sum to 1, zeros among them."""
+    weights = draw(_floats(shape))
+    weights = np.where((weights > 0).any(axis=-1, keepdims=True), weights, 1.0)
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+@st.composite
+def _fits(draw):
+    """A world, a model of it, and the epsilon and the probabilities of an epsilon-greedy log."""
+    shape = draw(st.integers(1, 4)), draw(st.integers(2, 8))
+    rewards = draw(_floats(shape))
+    world = worlds.one_client(rewards, rewards[:, None], draw(_distributions(shape[:1])))
+    kind = draw(st.sampled_from(["any", "ties", "nearly right", "halfway"]))
+    if kind == "halfway":  # The least error that misleads: the best and another meet in the middle.
+        other = draw(arrays(int, shape[0], elements=st.integers(0, shape[1] - 1)))
+        predicted, contexts = rewards.copy(), np.arange(shape[0])
+        middle = (rewards.max(axis=1) + rewards[contexts, other]) / 2
+        predicted[contexts, rewards.argmax(axis=1)] = predicted[contexts, other] = np.float32(middle)
+    else:
+        predicted = draw(_floats(shape, -2.0, 2.0))
+        if kind == "ties":
+            predicted = np.round(2 * predicted) / 2
+        elif kind == "nearly right":
+            predicted = np.where(draw(arrays(bool, shape)), predicted, rewards)
+    epsilon = draw(st.sampled_from([1e-9, 1e-3, 1 - 1e-9, 1.0]) | st.floats(1e-9, 1.0))
+    # Whatever models were deployed: on average their greedy parts can be any distribution.
+    one_action = arrays(int, shape[0], elements=st.integers(0, shape[1] - 1)).map(lambda at: np.eye(shape[1])[at])
+    logged = epsilon / shape[1] + (1 - epsilon) * draw(one_action | _distributions(shape))
+    return world, predicted, epsilon, logged
+
+
+@_PROPERTY
+@hypothesis.given(_fits())
+def test_regret_never_exceeds_the_bound_by_error(fit):
+    world, predicted, epsilon, logged = fit
+    squared = world.contexts @ (logged * (predicted - world.rewards) ** 2).sum(axis=1)
+    bound = np.sqrt(2 * world.num_actions / epsilon * squared)
+    np.testing.assert_allclose(
+        regret.bound_by_error(world, predicted[None], logged[None], epsilon), [bound], rtol=1e-9, atol=1e-200
+    )
+    lost = world.rewards.max(axis=1, keepdims=True) - world.rewards
+    is_best = predicted == predicted.max(axis=1, keepdims=True)
+    worst = world.contexts @ np.where(is_best, lost, 0.0).max(axis=1)  # However ties are broken.
+    hypothesis.target(float(worst / bound) if bound > 0 else 0.0)
+    assert worst <= bound * (1 + 1e-9)
+    (shared,) = regret.of_greedy(world, predicted[None])
+    assert shared <= worst * (1 + 1e-6)
+    # Jensen, and then the second step, with means in the place of rewards.
+    (middle,) = regret.squared_difference(world, predicted[None], noisy=False)
+    first_of_ties = world.contexts @ lost[np.arange(len(lost)), predicted.argmax(axis=1)]
+    assert first_of_ties <= middle * (1 + 1e-9)
+    assert middle <= bound * (1 + 1e-9)
+
+
+@_PROPERTY
+@hypothesis.given(_fits())
+def test_the_middle_term_with_noisy_rewards_is_the_mean_over_all_rewards_that_there_are(fit):
+    world, predicted, _, _ = fit
+    expected = 0.0
+    for context, means in enumerate(world.rewards):
+        best, chosen = means.argmax(), predicted[context].argmax()
+        for high, low in itertools.product((0, 1), repeat=2) if best != chosen else ():
+            chance = abs(1 - high - means[best]) * abs(1 - low - means[chosen])
+            expected += world.contexts[context] * chance * (high - low) ** 2
+    (found,) = regret.squared_difference(world, predicted[None], noisy=True)
+    np.testing.assert_allclose(found, np.sqrt(expected), rtol=1e-9, atol=1e-9)
+    (of_means,) = regret.squared_difference(world, predicted[None], noisy=False)
+    assert of_means <= found * (1 + 1e-9)
 
 
 def test_the_bound_by_error_is_reached():

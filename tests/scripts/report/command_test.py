@@ -137,6 +137,11 @@ def test_regret_to_the_ceiling_is_told_where_asked(tmp_path, capsys):
     assert "can be negative" in page
     _, page = _report(tmp_path, tmp_path)
     assert "Regret" not in page
+    # A ceiling that was trained, too, can be passed: by 0.1 and 0.3.
+    for seed, reward in enumerate((1.0, 1.3)):
+        _run(tmp_path / "better" / f"seed_{seed}", [reward], bandits_type="falcon", seed=seed)
+    _, page = _report(tmp_path, tmp_path, "--regret")
+    assert {row[place].partition("  ")[0] for row in _tables(page)[0][1:]} == {"–", "0.250", "-0.200"}
     _report(tmp_path, tmp_path / "softmax", "--regret")
     assert "No arm has a ceiling" in capsys.readouterr().err
 

@@ -51,3 +51,18 @@ def test_the_pages_template_has_no_number_of_a_measurement_in_its_tables():
 def test_flags_have_defaults_that_print_the_page():
     settings = command.define().parse(["theory"])
     assert (settings.quick, settings.seed, settings.page, settings.picture) == (False, 0, None, None)
+
+
+@pytest.mark.slow
+def test_a_quick_look_is_the_whole_page_and_says_what_it_is(tmp_path, capsys):
+    page, picture = tmp_path / "page.md", tmp_path / "picture.png"
+    command.program(command.define().parse(["theory", "--quick", "--seed=1", f"--page={page}", f"--picture={picture}"]))
+    text = page.read_text()
+    headings = [line for line in (ROOT / "scripts/theory/page.md").read_text().splitlines() if line.startswith("#")]
+    assert [line for line in text.splitlines() if line.startswith("#")] == headings
+    assert "$" not in text
+    assert "**This is a quick look**" in text
+    assert "drawn from `--seed=1`" in text
+    assert "(0 violations;" in text
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert len(capsys.readouterr().out.splitlines()) == 13  # A line an experiment.
