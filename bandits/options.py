@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+from typing import Any
 
 from bandits import schedules
 from bandits.registry import BanditEntry, Chosen
@@ -186,11 +187,21 @@ class Phase:
           round_num: The round.
           keeps_cache: As of `BanditOptions`.
         """
-        return round_num - (round_num - 1) % self.deploy_every if keeps_cache else round_num
+        return acted_in(round_num, self.deploy_every) if keeps_cache else round_num
 
     def accounted(self, round_num: int) -> int:
         """Returns the rounds whose privacy is spent after some rounds of this phase."""
         return round_num if self.bandit.trains else self.spent_rounds
+
+
+def acted_in(rounds: Any, deploy_every: int) -> Any:
+    """Returns the first round of the deployment period of a round, in which clients that keep their cache acted.
+
+    Args:
+      rounds: int, the round; or an array.
+      deploy_every: Rounds between deployments.
+    """
+    return rounds - (rounds - 1) % deploy_every
 
 
 def phases(chosen: BanditOptions, task: tasks.Task) -> list[Phase]:

@@ -15,6 +15,7 @@ OF_LENGTH = ("drift_start", "drift_rounds", "drift_period", "delay_rounds")
 # Which say in what world a run is played.
 NAMES = (
     *("scenario", "reward_drift", "drift_start", "drift_every", "drift_rounds", "drift_period", "drift_overlap"),
+    "drift_world",
     *("reward_delay", "delay_rounds", "delay_never", "availability", "availability_day", "availability_low"),
     *("availability_high", "time_zones", "time_zones_by_label", "drop_out", "world_seed"),
 )
@@ -38,6 +39,12 @@ def define(flags: cli.FlagSet) -> None:
     flags.integer("drift_period", None, "rounds of both seasons (default: half of all)", low=2)
     flags.number("drift_overlap", None, "part of each season that goes over to the next (default: 0)", high=1.0)
     flags.integer(
+        "drift_world",
+        None,
+        "play all rounds in this one of the drift's worlds, 0 for the task's own: with --bandits_type=supervised_mse "
+        "its ceiling, for dynamic regret (default: as they change)",
+    )
+    flags.integer(
         "world_seed",
         None,
         "seed of what is the world's, so that runs of all seeds meet one: permutations, clients' own times of change "
@@ -53,7 +60,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.number(
         "delay_rounds", None, "most rounds, or their mean (default: half of --bandits_deploy_freq)", high=_MOST_ROUNDS
     )
-    flags.number("delay_never", None, "share of the rewards that never arrive (default: 0)", high=1.0)
+    flags.number("delay_never", None, "share of the rewards that never arrive (default: 0)", high=1.0, below=True)
     flags.belong("delay_rounds", "delay_never", reward_delay=list(delay.KINDS))
     flags.choice(
         "availability",
@@ -72,7 +79,8 @@ def define(flags: cli.FlagSet) -> None:
         *("availability_day", "availability_low", "availability_high", "time_zones", "time_zones_by_label"),
         availability=list(availability.KINDS),
     )
-    flags.number("drop_out", None, "chance that a client of a cohort never reports (default: 0)", high=1.0)
+    flags.number("drop_out", None, "chance that a client of a cohort never reports (default: 0)", high=1.0, below=True)
+    flags.belong("drift_world", reward_drift=list(drift.KINDS))
     flags.belong("drift_start", reward_drift=("abrupt", "linear", "client"))
     flags.belong("drift_every", reward_drift=("abrupt",))
     flags.belong("drift_rounds", reward_drift=("linear", "client"))
@@ -132,6 +140,8 @@ def _resolve_availability(settings: cli.Settings) -> cli.Settings:
             f"--availability_low={settings.availability_low:g} is above "
             f"--availability_high={settings.availability_high:g}: a chance at night is at most that at noon."
         )
+    if not settings.availability_high:
+        raise UsageError("--availability_high=0: no client would ever be available; give a chance above 0.")
     return settings
 
 
@@ -155,7 +165,7 @@ def with_rounds(settings: cli.Settings) -> cli.Settings:
     """Fills in what follows from the number of rounds.
 
     Raises:
-      UsageError: On more worlds than there can be.
+      UsageError: On more worlds than there can be, or a world that is none of them.
     """
     total = settings.total_rounds
     if settings.reward_delay:
@@ -173,6 +183,11 @@ def with_rounds(settings: cli.Settings) -> cli.Settings:
         raise UsageError(
             f"--drift_every={settings.drift_every} makes {worlds} worlds of {total} rounds, and there can be "
             f"{drift.MOST_WORLDS}: give more rounds between changes."
+        )
+    if settings.drift_world is not None and settings.drift_world >= worlds:
+        raise UsageError(
+            f"--drift_world={settings.drift_world} is no world of this drift: {total} rounds of "
+            f"--reward_drift={settings.reward_drift} have the worlds 0 to {worlds - 1}."
         )
     return settings
 
@@ -198,6 +213,7 @@ def drift_of(settings: cli.Settings) -> drift.Drift:
         kind=kind,
         worlds=_worlds(settings),
         seed=settings.world_seed,
+        only=settings.get("drift_world"),
         **{name: value for name, value in values.items() if value is not None},
     )
 

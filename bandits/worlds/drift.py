@@ -35,6 +35,7 @@ class Drift:
       overlap: For `seasonal`, the last part of each season, from 0 to 1, in which it goes over to the next.
       worlds: Reward matrices.
       seed: Of the permutations, and of the clients' own times.
+      only: The one of these worlds, from 0, in which all rounds are played; None for those that the drift says.
     """
 
     kind: str = "none"
@@ -45,6 +46,7 @@ class Drift:
     overlap: float = 0.0
     worlds: int = 1
     seed: int = 0
+    only: int | None = None
 
     def matrices(self, matrix: np.ndarray) -> np.ndarray:
         """Returns the reward matrices of all worlds.
@@ -56,7 +58,7 @@ class Drift:
           matrix: float32 [labels, actions], the task's own.
 
         Returns:
-          float32 [worlds, labels, actions]; `matrix` itself without drift.
+          float32 [worlds, labels, actions]; `matrix` itself without drift; [labels, actions] of one world alone.
         """
         if self.kind == "none":
             return matrix
@@ -66,7 +68,7 @@ class Drift:
             source = np.empty_like(cycle)
             source[cycle] = np.roll(cycle, 1)
             found.append(found[-1][:, source])
-        return np.stack(found)
+        return np.stack(found) if self.only is None else found[self.only]
 
     def at(self, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
         """Returns where a client stands among the worlds, float64 of the shape of `rounds`.
@@ -77,6 +79,8 @@ class Drift:
             own times.
         """
         rounds = np.asarray(rounds)
+        if self.only is not None:
+            return np.full(rounds.shape, float(self.only))
         if self.kind == "abrupt":
             later = (rounds - self.start) // self.every if self.every else np.zeros_like(rounds)
             return np.where(rounds < self.start, 0, np.minimum(later + 1, self.worlds - 1)).astype(float)
@@ -98,10 +102,22 @@ class Drift:
         points = np.atleast_1d(self.at(rounds, client))
         return np.maximum(0.0, 1 - np.abs(points[:, np.newaxis] - np.arange(self.worlds))).mean(axis=0)
 
+    def warning(self, total_rounds: int) -> str:
+        """Returns what is to say of so many rounds, if what was asked for does not come in them; else nothing."""
+        if self.kind == "none" or self.only is not None:
+            return ""
+        if not self.at(np.arange(1, total_rounds + 1), None).any():
+            return (
+                f"--reward_drift={self.kind} changes nothing up to round {total_rounds}: its first change comes later."
+            )
+        if self.every and self.start + self.every > total_rounds:
+            return f"--drift_every={self.every} changes nothing up to round {total_rounds}: there is one change alone."
+        return ""
+
     def mean_matrix(self, matrix: np.ndarray, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
         """Returns the mean over some rounds of the rewards, float [labels, actions]; arguments as above."""
-        if self.kind == "none":
-            return matrix
+        if self.kind == "none" or self.only is not None:
+            return self.matrices(matrix)
         return np.tensordot(self.shares(rounds, client), self.matrices(matrix).astype(float), 1)
 
 

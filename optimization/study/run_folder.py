@@ -14,6 +14,7 @@ import os
 import pathlib
 import platform
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ MODEL_FILE = pathlib.Path("model", "weights.npz")
 _CONFIG = "config.json"
 _KEPT_CHECKPOINTS = 3
 _RESTART = "restart"
+_ROUNDS = "total_rounds"
 _ASIDE = "before_restart_"
 INTERACTIONS = "interactions"
 DEPLOYED_MODELS = "models"
@@ -228,19 +230,24 @@ class RunFolder:
 
     def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], data_checksum: str) -> None:
         old, new = earlier_flags.in_todays_words(before["flags"]), json.loads(json.dumps(flags))
+        # A run may be made longer: no round depends on how many follow.
+        is_longer = (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
+        names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
+        names = [name for name in names if old.get(name) != new.get(name)]
         changed = [
-            f"--{name} was {_told(old.get(name), before['flags'].get(name))}, is {new.get(name)}"
-            for name in sorted({*old, *new} - FREE_FLAGS)
-            if old.get(name) != new.get(name)
-            # A run may be made longer: no round depends on how many follow.
-            and not (name == "total_rounds" and (old.get(name) or 0) < new[name])
+            f"--{name} was {_told(old.get(name), before['flags'].get(name))}, is {new.get(name)}" for name in names
         ]
-        if before.get("data_checksum") != data_checksum:
+        instead, is_same_data = "Choose", before.get("data_checksum") == data_checksum
+        if is_longer and is_same_data and names and all(None not in (old.get(name), new.get(name)) for name in names):
+            # What was left out may have had a default that follows from the rounds.
+            kept = shlex.join(f"--{name}={old[name]}" for name in names)
+            instead = f"To make that run longer, give {kept}. Or choose"
+        if not is_same_data:
             changed.append("the data has another checksum")
         if changed:
             raise UsageError(
-                f"{self.path} holds a run with other settings: {'; '.join(changed)}. Choose another --experiment_name, "
-                "or give --restart, which moves the old files aside."
+                f"{self.path} holds a run with other settings: {'; '.join(changed)}. {instead} another "
+                "--experiment_name, or give --restart, which moves the old files aside."
             )
 
     def save_checkpoint(self, round_num: int, leaves: Sequence[np.ndarray]) -> None:

@@ -37,6 +37,7 @@ _OF_PLAY = (
     "max_examples_per_client",
 )
 _DEPLOYMENT = ("bandits_deploy_freq", "bandits_deploy_delay")  # A bound may differ in them, and is then named.
+_WORLD = "drift_world"
 CONTENT = "content"  # In a data report: the digest of a table.
 
 
@@ -158,8 +159,17 @@ class Part:
 
         None, if there is none that played as many rounds with cohorts of the same kind.
         """
-        others = [one for one in self.arms if one.role == role and _environment(one) == _environment(arm)]
+        others = [one for one in self.arms if one.role == role and environment(one) == environment(arm)]
         return _nearest(arm, others) if others else None
+
+    def ceilings_of_worlds(self, arm: Arm) -> dict[int, Arm]:
+        """Returns, by world, the ceilings of an arm's drift that were played in one of its worlds alone."""
+        found: dict[int, list[Arm]] = {}
+        for other in self.arms:
+            world = other.flags.get(_WORLD)
+            if other.role == CEILING and world is not None and environment(other, _WORLD) == environment(arm, _WORLD):
+                found.setdefault(int(world), []).append(other)
+        return {world: _nearest(arm, others) for world, others in sorted(found.items())}
 
     def bounds(self, arm: Arm) -> str:
         """Returns in words which arms bound an arm, of those that are deployed otherwise than it; empty for none."""
@@ -263,7 +273,7 @@ class Part:
         references = self.named(wanted or GREEDY) or ([] if wanted else others[:1])
         pairs = []
         for arm in others if self.columns else ():
-            alike = references if wanted else [one for one in references if _environment(one) == _environment(arm)]
+            alike = references if wanted else [one for one in references if environment(one) == environment(arm)]
             if arm not in references and alike:
                 pairs.append((arm, _nearest(arm, alike)))
         if not pairs:
@@ -303,10 +313,15 @@ def differing(part: Part) -> list[str]:
     return names.differing([arm.flags for arm in part.arms])
 
 
-def _environment(arm: Arm) -> list[Any]:
-    """Returns what says whose rewards are paid, and how long: of arms in which it differs, none bounds another."""
+def environment(arm: Arm, left_out: str = "") -> list[Any]:
+    """Returns what says whose rewards are paid, and how long: of arms in which it differs, none bounds another.
+
+    Args:
+      arm: The arm.
+      left_out: A flag that may differ.
+    """
     shift = arm.flags.get("dist_shift_type", "bandits" if arm.flags.get("scenario") == "init_shift" else None)
-    return [shift, *(arm.flags.get(name) for name in (*_OF_DATA, *_OF_PLAY))]
+    return [shift, *(arm.flags.get(name) for name in (*_OF_DATA, *_OF_PLAY) if name != left_out)]
 
 
 def shared_flags(run: runs.Run) -> dict[str, Any]:

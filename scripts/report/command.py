@@ -9,7 +9,7 @@ import sys
 from data.errors import UsageError
 from optimization.study import cli, files
 from scripts import runs
-from scripts.report import grouping, over_tasks, page, tables
+from scripts.report import dynamic_regret, grouping, over_tasks, page, tables
 
 _USAGE = """
 Writes one HTML page about runs: their results, curves and commands.
@@ -33,7 +33,12 @@ def define() -> cli.FlagSet:
         "arm that the others are compared with: its name on the page, or strategy (default: greedy, or without one the "
         "first arm)",
     )
-    flags.switch("regret", False, "also tell what each arm earns less than its ceiling, an arm that saw all rewards")
+    flags.switch(
+        "regret",
+        False,
+        "also tell what each arm earns less than its ceiling, an arm that saw all rewards; in worlds that change, "
+        "than a ceiling of each world, too",
+    )
     return flags
 
 
@@ -47,8 +52,14 @@ def program(settings: cli.Settings) -> int:
         raise UsageError(" ".join([*found.problems, *found.waiting]))
     files.replace(output, page.page(found, settings.title, settings.reference, has_regret=settings.regret).encode())
     parts = grouping.parts(found.runs)
-    if settings.regret and not any(tables.regret(part, arm) for part in parts for arm in part.arms):
-        print("No arm has a ceiling: play the same with --bandits_type=supervised_mse.", file=sys.stderr)
+    if settings.regret:
+        dynamic = dynamic_regret.lines(parts)
+        if not dynamic and not any(tables.regret(part, arm) for part in parts for arm in part.arms):
+            print("No arm has a ceiling: play the same with --bandits_type=supervised_mse.", file=sys.stderr)
+        for line in [line for part in parts for line in dynamic_regret.missing(part)]:
+            print(line, file=sys.stderr)
+        for line in dynamic:
+            print(line)
     for problem in found.problems:
         print(f"Left out: {problem}", file=sys.stderr)
     for line in over_tasks.lines(parts):

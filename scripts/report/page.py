@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from data.errors import UsageError
 from optimization.study import divergence, files
 from scripts import runs
-from scripts.report import arms, grouping, over_tasks, plots, seeds, tables
+from scripts.report import arms, dynamic_regret, grouping, over_tasks, plots, seeds, tables
 from scripts.report.arms import Part
 
 _MOST_DIVERGED = 20  # Lines about them.
@@ -211,6 +211,7 @@ def _part(
 <h3>Results</h3>
 {tables.results(part, looks, has_regret=has_regret)}
 <p class="note">{" ".join(explained)}</p>
+{dynamic_regret.section(part) if has_regret else ""}
 {seeds.section(part, reference)}
 <h3>Curves</h3>
 <div class="legend" role="group" aria-label="Arms: press to hide or show"{" hidden" * (len(part.arms) == 1)}></div>

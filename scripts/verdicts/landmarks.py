@@ -45,11 +45,7 @@ class Stand:
         Agarwal et al. 2023, equation 4, with the sign of regret and of a mean instead of a sum. Against a ceiling that
         was trained it can be negative.
         """
-        if self.ceiling is None or math.isnan(self.ceiling.difference):
-            return None
-        sign = 1 if better == "down" else -1
-        low, high = sorted(sign * end for end in (self.ceiling.low, self.ceiling.high))
-        return Interval(sign * self.ceiling.difference, low, high, self.ceiling.pairs)
+        return regret(self.ceiling, better) if self.ceiling else None
 
     @property
     def beats_chance(self) -> bool | None:
@@ -87,6 +83,15 @@ def stand(
         share = (above.mean - scale[0]) / (scale[1] - scale[0]) if above and scale else math.nan
         found[arm] = Stand(arm, above, beside, below, share, _word(above, beside, below, share))
     return found
+
+
+def regret(against: Comparison, better: Better = "up") -> Interval | None:
+    """Returns what an arm earns less than what it is compared with; None where seeds have no number in common."""
+    if math.isnan(against.difference):
+        return None
+    sign = 1 if better == "down" else -1
+    low, high = sorted(sign * end for end in (against.low, against.high))
+    return Interval(sign * against.difference + 0.0, low, high, against.pairs)  # No -0.
 
 
 def interval(landmark: Landmark) -> Interval:

@@ -40,10 +40,15 @@ def tenth(rounds: int) -> int:
 def by_seed(found: Sequence[Run], column: str) -> dict[int, float]:
     """Returns what runs of one arm gave, by seed; not a number where training diverged, or gave nothing."""
     values = {}
-    for place, run in enumerate(found):
+    for seed, run in seeds(found).items():
         value = None if divergence.is_lost(run.metrics, run.columns, run.flags) else outcome(run, column)
-        values[_seed(run, place)] = math.nan if value is None else value
+        values[seed] = math.nan if value is None else value
     return values
+
+
+def seeds(found: Sequence[Run]) -> dict[int, Run]:
+    """Returns the runs of one arm by seed; by place, where none is recorded."""
+    return {_seed(run, place): run for place, run in enumerate(found)}
 
 
 def is_unpaired(found: Sequence[Run]) -> bool:

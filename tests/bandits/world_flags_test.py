@@ -1,5 +1,7 @@
 """Tests of bandits.world_flags: what flags of changing worlds mean, and what is refused."""
 
+import dataclasses
+
 import pytest
 
 from bandits import flags, world_flags
@@ -87,13 +89,26 @@ def test_what_flags_of_delay_mean(arguments, expected):
         (("--drop_out=0",), ALWAYS),
         (("--availability=diurnal",), Availability("diurnal", day=24, low=0.1, high=0.9, time_zones=4)),
         (
-            ("--availability=diurnal", "--time_zones_by_label", "--time_zones=2", "--world_seed=3", "--drop_out=1"),
-            Availability("diurnal", 24, 0.1, 0.9, 2, by_labels=True, drop_out=1.0, world_seed=3),
+            ("--availability=diurnal", "--time_zones_by_label", "--time_zones=2", "--world_seed=3", "--drop_out=0.9"),
+            Availability("diurnal", 24, 0.1, 0.9, 2, by_labels=True, drop_out=0.9, world_seed=3),
         ),
     ],
 )
 def test_what_flags_of_availability_mean(arguments, expected):
     assert flags.options(_resolve(*arguments)).cohorts.availability == expected
+
+
+@pytest.mark.parametrize("drift_flags", [(), ("--drift_every=2",)])
+def test_a_run_can_stay_in_one_world_of_a_drift(drift_flags):
+    changes = ("--reward_drift=abrupt", "--total_rounds=20", *drift_flags)
+    chosen, last = _drift(*changes), _drift(*changes).worlds - 1
+    assert _drift(*changes, f"--drift_world={last}") == dataclasses.replace(chosen, only=last)
+    with pytest.raises(
+        UsageError,
+        match=f"^--drift_world={last + 1} is no world of this drift: 20 rounds of --reward_drift=abrupt have the "
+        f"worlds 0 to {last}.$",
+    ):
+        _drift(*changes, f"--drift_world={last + 1}")
 
 
 def test_worlds_are_at_most_ten():

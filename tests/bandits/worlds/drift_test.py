@@ -1,5 +1,6 @@
 """Tests of bandits.worlds.drift: worlds and where clients stand among them, by hand."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -35,6 +36,33 @@ def test_more_worlds_are_the_same_ones_first():
     few, more = (drift.Drift("abrupt", worlds=count, seed=3).matrices(MATRIX) for count in (2, 5))
     np.testing.assert_array_equal(more[:2], few)
     assert (drift.Drift("abrupt", worlds=5, seed=4).matrices(MATRIX)[2:] != more[2:]).any()
+
+
+@pytest.mark.parametrize("kind", drift.KINDS)
+def test_one_world_alone_is_that_of_the_drift_in_every_round(kind):
+    changing = drift.Drift(kind, start=3, every=1, rounds=4, period=4, overlap=0.5, worlds=4, seed=2)
+    stays = dataclasses.replace(changing, only=2)
+    np.testing.assert_array_equal(stays.matrices(MATRIX), changing.matrices(MATRIX)[2])
+    np.testing.assert_array_equal(stays.at(range(1, 9), 5), [2] * 8)
+    np.testing.assert_array_equal(stays.shares(range(1, 9), None), [0, 0, 1, 0])
+    np.testing.assert_array_equal(stays.mean_matrix(MATRIX, [1, 7], None), changing.matrices(MATRIX)[2])
+
+
+@pytest.mark.parametrize(
+    ("world", "rounds", "warning"),
+    [
+        (drift.Drift("abrupt", start=31, worlds=2), 30, "--reward_drift=abrupt changes nothing up to round 30"),
+        (drift.Drift("seasonal", period=60, worlds=2), 30, "--reward_drift=seasonal changes nothing up to round 30"),
+        (drift.Drift("abrupt", start=16, every=15, worlds=2), 30, "--drift_every=15 changes nothing up to round 30"),
+        (drift.Drift("abrupt", start=16, every=15, worlds=3), 31, ""),
+        (drift.Drift("abrupt", start=30, worlds=2), 30, ""),
+        (drift.Drift("abrupt", start=31, worlds=2, only=1), 30, ""),
+        (drift.NONE, 30, ""),
+    ],
+)
+def test_a_change_that_does_not_come_is_told(world, rounds, warning):
+    found = world.warning(rounds)
+    assert (found.startswith(warning), bool(found)) == (True, bool(warning))
 
 
 def test_without_drift_there_is_one_world():

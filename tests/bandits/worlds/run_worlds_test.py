@@ -1,5 +1,6 @@
 """Whole runs in worlds that change: what clients earn is what the world pays, and what is logged says so."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -65,6 +66,35 @@ def drifting(request, tmp_path_factory):
 @pytest.mark.parametrize("kind", ["abrupt", "client"])
 def test_a_change_that_does_not_come_changes_no_bit(plain, kind, tmp_path):
     assert_same(play(tmp_path, f"--reward_drift={kind}", "--drift_start=7"), plain)
+
+
+def test_the_first_world_alone_is_that_without_drift(plain, tmp_path):
+    run = play(tmp_path, *DRIFTS["abrupt"], "--drift_world=0")
+    assert_same(run, plain)
+    assert (run / "bounds.json").read_bytes() == (plain.parent / "run" / "bounds.json").read_bytes()
+
+
+def test_another_world_alone_is_the_run_of_rewards_that_are_permuted_by_hand(tmp_path, monkeypatch):
+    supervised = "--bandits_type=supervised_mse"
+    alone = play(tmp_path / "alone", *DRIFTS["abrupt"], "--drift_world=2", supervised)
+    elsewhere = play(tmp_path, supervised)
+
+    class Permuted(run_federated.BanditStudy):
+        def open(self, options):
+            task = super().open(options)
+            own = drift.Drift("abrupt", worlds=3).matrices(np.eye(10, dtype=np.float32))[2]
+            return dataclasses.replace(task, rewards={**task.rewards, "exact": own})
+
+    monkeypatch.setattr(run_federated, "STUDY", Permuted())
+    by_hand = play(tmp_path / "by_hand", supervised)
+    assert_same(alone, by_hand)
+    assert (alone / "bounds.json").read_bytes() == (by_hand / "bounds.json").read_bytes()
+    assert (table(alone)[metrics.ROUND_REWARD] != table(elsewhere)[metrics.ROUND_REWARD]).any()
+
+
+def test_a_change_that_does_not_come_is_warned_of(tmp_path, capsys):
+    play(tmp_path, "--reward_drift=abrupt", "--drift_start=7", "--total_rounds=1")
+    assert "Warning: --reward_drift=abrupt changes nothing up to round 1" in capsys.readouterr().err
 
 
 def test_clients_earn_by_hand_what_the_world_pays(drifting):

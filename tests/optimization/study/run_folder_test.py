@@ -77,6 +77,15 @@ def test_another_configuration_is_refused_naming_every_changed_flag(folder):
     )
 
 
+def test_a_longer_run_is_told_which_flags_to_give(folder):
+    """Defaults can follow from the number of rounds."""
+    assert _refusal(folder, rate=0.2, total_rounds=30).endswith(
+        "--rate was 0.1, is 0.2. To make that run longer, give --rate=0.1. Or choose another --experiment_name, or "
+        "give --restart, which moves the old files aside."
+    )
+    assert "To make" not in _refusal(folder, clip_norm=1.0, total_rounds=30)  # There was none to give.
+
+
 def test_a_refused_configuration_is_not_recorded(folder):
     before = folder.config_path.read_bytes()
     _refusal(folder, rate=0.2)

@@ -1,0 +1,133 @@
+"""Tests of scripts.report.dynamic_regret: which ceilings count, and what is told."""
+
+import pathlib
+import re
+import shlex
+
+import pandas as pd
+import pytest
+
+from bandits import metrics, run_federated
+from optimization.study import frame
+from scripts import runs
+from scripts.grid import binaries
+from scripts.report import arms, ceiling_command, dynamic_regret, grouping
+
+DRIFT = ("--scenario=drift", "--total_rounds=4")
+MODULE = "bandits.run_federated"
+
+
+def _runs(rewards, *arguments, seeds=1):
+    """Returns runs of these rewards, with the flags and the command of real ones."""
+    found = []
+    for seed in range(seeds):
+        words = [*DRIFT, *arguments, f"--seed={seed}"]
+        settings = run_federated.STUDY.resolve(frame.flag_set(run_federated.STUDY).parse([MODULE, *words]))
+        table = pd.DataFrame({"round_num": range(1, len(rewards) + 1), metrics.ROUND_REWARD: rewards})
+        table[metrics.AVERAGE_REWARD] = table[metrics.ROUND_REWARD].expanding().mean()
+        command = shlex.join(["./scripts/python", "-m", MODULE, *words])
+        found.append(runs.Run(pathlib.Path(f"runs/{len(found)}"), table, dict(settings), command, {}))
+    return found
+
+
+def _ceiling(reward, world, *arguments, **how):
+    rewards = [0.0, 0.0, 0.0, reward]  # Its end counts: of four rounds the last.
+    return _runs(rewards, "--bandits_type=supervised_mse", f"--drift_world={world}", *arguments, **how)
+
+
+def _part(*found) -> arms.Part:
+    (part,) = grouping.parts([run for some in found for run in some])
+    return part
+
+
+SOFTMAX = (0.5, 0.75, 0.125, 0.25)  # The rewards change in round 3.
+
+
+def test_an_arm_has_regret_to_the_ceiling_of_each_rounds_world():
+    part = _part(_runs(SOFTMAX), _ceiling(0.875, 0), _ceiling(0.625, 1))
+    ((arm, _, regret),) = dynamic_regret.found(part)
+    assert arm.flags["bandits_type"] == "softmax"
+    assert regret.total.mean == (0.875 - 0.5) + (0.875 - 0.75) + (0.625 - 0.125) + (0.625 - 0.25)
+    assert dynamic_regret.missing(part) == []
+    about, *told = dynamic_regret.lines([part])
+    assert about.startswith("run_federated: digits: dynamic regret to 2 ceilings. In each round it is what the ceiling")
+    assert told == [
+        f"  {arm.name}: total 1.375, a round 0.3438",
+        "    rounds 1 to 2 (world 0): a round 0.25; in its last tenth 0.125",
+        "    rounds 3 to 4 (world 1): a round 0.4375; in its last tenth 0.375",
+    ]
+    page = dynamic_regret.section(part)
+    cells = [re.sub("<.*?>", " ", cell).split() for cell in re.findall("<td.*?</td>", page)]
+    assert cells == [
+        ["1"],
+        ["1.375"],
+        ["0.3438"],
+        ["0.2500", "last", "tenth:", "0.1250"],
+        ["0.4375", "last", "tenth:", "0.3750"],
+    ]
+    assert "Dynamic regret to 2 ceilings" in page
+    assert "Rounds 3 to 4 (world 1)" in page
+
+
+def test_the_supervised_learner_that_meets_the_changes_has_regret_too():
+    own = _runs((0.5, 1.0, 0.0, 0.5), "--bandits_type=supervised_mse")
+    ((arm, _, regret),) = dynamic_regret.found(_part(own, _ceiling(1.0, 0), _ceiling(1.0, 1)))
+    assert (arm.role, regret.total.mean) == (arms.CEILING, 2.0)
+
+
+@pytest.mark.parametrize("other", ["--world_seed=1", "--drift_start=2", "--clients_per_round=3", "--drift_every=2"])
+def test_a_ceiling_of_another_world_or_cohort_is_none(other):
+    part = _part(_runs(SOFTMAX), _ceiling(1.0, 0), _ceiling(1.0, 1, other))
+    assert dynamic_regret.found(part) == []
+    told, *commands = dynamic_regret.missing(part)
+    assert told.endswith(" needs the ceiling of world 1: play these:")
+    assert [word for word in shlex.split(commands[0]) if word.startswith("--drift_world")] == ["--drift_world=1"]
+    assert len(commands) == 1
+
+
+def test_a_mixture_is_said_to_be_one():
+    linear = ("--reward_drift=linear", "--drift_start=2", "--drift_rounds=2")
+    part = _part(_runs([0.5] * 4, *linear), _ceiling(1.0, 0, *linear), _ceiling(0.5, 1, *linear))
+    _, mixed, total, *segments = dynamic_regret.lines([part])
+    assert "there the regret is an upper bound" in mixed
+    assert "there the regret is an upper bound" in dynamic_regret.section(part)
+    assert total.endswith("total 0.75, a round 0.1875")
+    assert segments[1] == "    round 2 (between worlds 0 and 1): a round 0.25; in its last tenth 0.25"
+
+
+def test_where_rewards_stay_there_is_none():
+    still = ("--scenario=scratch",)
+    part = _part(_runs(SOFTMAX, *still), _runs(SOFTMAX, *still, "--bandits_type=supervised_mse"), _ceiling(1.0, 0))
+    assert (dynamic_regret.found(part), dynamic_regret.missing(part)) == ([], [])
+    assert (dynamic_regret.section(part), dynamic_regret.lines([part])) == ("", [])
+
+
+def test_missing_ceilings_are_told_once_with_commands_that_run():
+    """Flags of exploration are left out, in whatever order they were given."""
+    own = ("--drift_start=3", "--bandits_type=falcon", "--bandits_gamma=50", "--clients_per_round=7", "--world_seed=4")
+    part = _part(_runs(SOFTMAX, *own, seeds=3), _runs(SOFTMAX, *own[:1], *own[3:], "--bandits_type=greedy"))
+    told, *commands = dynamic_regret.missing(part)
+    assert told == f"The dynamic regret of {part.arms[0].name} needs the ceiling of world 0 and world 1: play these:"
+    assert commands == [
+        "./scripts/python -m bandits.run_federated --scenario=drift --total_rounds=4 --drift_start=3 "
+        "--clients_per_round=7 --world_seed=4 --bandits_type=supervised_mse "
+        f"--drift_world={world} --experiment_name=digits_drift_falcon_world_{world} --seed=0 --repeat=3"
+        for world in (0, 1)
+    ]
+    for world, line in enumerate(commands):
+        words = [word for word in shlex.split(line)[3:] if not word.startswith("--repeat")]
+        settings = binaries.resolve(MODULE, words)
+        assert (settings.drift_world, settings.world_seed, settings.bandits_type) == (world, 4, "supervised_mse")
+    assert commands[0] in dynamic_regret.section(part)
+
+
+def test_an_arm_without_a_possible_ceiling_is_told_without_a_command():
+    """What begins from a model that it trains itself."""
+    (arm,) = _part(_runs(SOFTMAX, "--scenario=init_shift", "--reward_drift=abrupt")).arms
+    assert ceiling_command.of_world(arm, 1) is None
+    (told,) = dynamic_regret.missing(_part(arm.runs))
+    assert told.endswith("play the same with --bandits_type=supervised_mse, and --drift_world=0 and --drift_world=1.")
+
+
+if __name__ == "__main__":
+    pytest.main([__file__])
