@@ -89,6 +89,12 @@ class Arm:
         return of_runs.by_seed(self.runs, column)
 
     @property
+    def is_finished(self) -> bool:
+        """Whether its runs have played all their rounds."""
+        planned = self.flags.get("total_rounds") or 0
+        return all(run.metrics["round_num"].iloc[-1] >= planned for run in self.runs)
+
+    @property
     def is_unpaired(self) -> bool:
         """Whether no seed determines its runs; see `of_runs.is_unpaired`."""
         return of_runs.is_unpaired(self.runs)
@@ -163,11 +169,12 @@ class Part:
         return _nearest(arm, others) if others else None
 
     def ceilings_of_worlds(self, arm: Arm) -> dict[int, Arm]:
-        """Returns, by world, the ceilings of an arm's drift that were played in one of its worlds alone."""
+        """Returns, by world, the finished ceilings of an arm's drift that were played in one of its worlds alone."""
         found: dict[int, list[Arm]] = {}
         for other in self.arms:
             world = other.flags.get(_WORLD)
-            if other.role == CEILING and world is not None and environment(other, _WORLD) == environment(arm, _WORLD):
+            is_ceiling = other.role == CEILING and world is not None and other.is_finished
+            if is_ceiling and environment(other, _WORLD) == environment(arm, _WORLD):
                 found.setdefault(int(world), []).append(other)
         return {world: _nearest(arm, others) for world, others in sorted(found.items())}
 

@@ -12,7 +12,7 @@ from scripts.report.arms import Arm, Part, environment
 from scripts.verdicts import dynamic_regret
 from scripts.verdicts.dynamic_regret import Regret, Segment, World
 
-_MOST_SEGMENTS = 10  # That are told each; a season more is in the total alone.
+_MOST_SEGMENTS = 10  # That are told each: there can be more seasons than worlds.
 WHAT_IT_IS = (
     "In each round it is what the ceiling of the world of that round, trained in that world alone, earns at its end "
     "(mean of the last tenth of its rounds), minus what the arm earned. A ceiling was trained, too, and so it can be "
@@ -97,6 +97,7 @@ def lines(parts: Sequence[Part]) -> list[str]:
                 f"    {_about(segment)}: a round {_words(mean)}; in its last tenth {_words(end)}"
                 for segment, mean, end in regret.segments[:_MOST_SEGMENTS]
             ]
+            told += [f"    {more}"] if (more := _more(regret)) else []
     return told
 
 
@@ -156,9 +157,13 @@ def _table(shown: Sequence[tuple[Arm, Regret]]) -> str:
         for _, mean, end in regret.segments[:_MOST_SEGMENTS]:
             cells.append(_cell(mean, digits[1], end))
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    more = len(shown[0][1].segments) - len(segments)
-    rest = f'<p class="note">{more} more segments are in the total alone.</p>' if more else ""
+    rest = f'<p class="note">{more}</p>' if (more := _more(shown[0][1])) else ""
     return tables.table(heads, rows) + rest
+
+
+def _more(regret: Regret) -> str:
+    more = len(regret.segments) - _MOST_SEGMENTS
+    return f"Segments that are in the total alone: {more}." if more > 0 else ""
 
 
 def _cell(found: Interval, digits: int, end: Interval | None = None) -> str:

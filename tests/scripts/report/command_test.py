@@ -146,6 +146,25 @@ def test_regret_to_the_ceiling_is_told_where_asked(tmp_path, capsys):
     assert "No arm has a ceiling" in capsys.readouterr().err
 
 
+def test_dynamic_regret_is_told_where_rewards_change(tmp_path, capsys):
+    drift = dict.fromkeys(("drift_every", "drift_rounds", "drift_period", "drift_overlap", "drift_world"))
+    drift |= {"scenario": "drift", "reward_drift": "abrupt", "drift_start": 2, "world_seed": 0, "total_rounds": 2}
+    _run(tmp_path / "softmax", [0.5, 0.25], bandits_type="softmax", **drift)
+    for world, reward in enumerate((1.0, 0.75)):
+        supervised = drift | {"bandits_type": "supervised_mse", "drift_world": world}
+        _run(tmp_path / f"world_{world}", [0.0, reward], **supervised)
+    status, page = _report(tmp_path, tmp_path, "--regret")
+    told = capsys.readouterr()
+    assert (status, told.err) == (0, "")
+    assert "dynamic regret to 2 ceilings" in told.out
+    assert "total 1, a round 0.5" in told.out
+    assert "<h3>Dynamic regret to 2 ceilings</h3>" in page
+    _, page = _report(tmp_path, tmp_path)
+    assert "ynamic regret" not in page + capsys.readouterr().out
+    _report(tmp_path, tmp_path / "softmax", "--regret")
+    assert "needs the ceiling of world 0 and world 1: play the same with" in capsys.readouterr().err
+
+
 def _compared(tmp_path, *arguments) -> tuple[list[list[str]], str]:
     """Returns the table of comparisons of three arms of six seeds, and the page."""
     noise = np.random.default_rng(0).normal(0, 0.01, 6)

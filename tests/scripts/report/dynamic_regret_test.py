@@ -95,6 +95,24 @@ def test_a_mixture_is_said_to_be_one():
     assert segments[1] == "    round 2 (between worlds 0 and 1): a round 0.25; in its last tenth 0.25"
 
 
+def test_a_ceiling_that_is_still_played_is_none_yet():
+    begun = _runs([0.0, 1.0], "--bandits_type=supervised_mse", "--drift_world=1")
+    part = _part(_runs(SOFTMAX), _ceiling(1.0, 0), begun)
+    assert dynamic_regret.found(part) == []
+    assert dynamic_regret.missing(part)[0].endswith("needs the ceiling of world 1: play these:")
+
+
+def test_ten_segments_are_told_each():
+    seasons = ("--scenario=scratch", "--reward_drift=seasonal", "--drift_period=2", "--total_rounds=12")
+    ceilings = [_runs([1.0] * 12, *seasons, "--bandits_type=supervised_mse", f"--drift_world={one}") for one in (0, 1)]
+    part = _part(_runs([0.5] * 12, *seasons), *ceilings)
+    _, total, *segments, more = dynamic_regret.lines([part])
+    assert total.endswith("total 6, a round 0.5")
+    assert len(segments) == 10
+    assert more == "    Segments that are in the total alone: 2."
+    assert "Segments that are in the total alone: 2." in dynamic_regret.section(part)
+
+
 def test_where_rewards_stay_there_is_none():
     still = ("--scenario=scratch",)
     part = _part(_runs(SOFTMAX, *still), _runs(SOFTMAX, *still, "--bandits_type=supervised_mse"), _ceiling(1.0, 0))
