@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from bandits import fairness, inference, losses, metrics, policies, posterior_process, process, replay, shared_process
 from bandits.options import BanditOptions, Phase
+from bandits.worlds import resets
 from data import clients, keys, tasks
 from optimization import aggregators, client_work, cohorts, models, server, task_model
 from optimization.privacy import mechanisms
@@ -64,6 +65,7 @@ class Progress(NamedTuple):
       reward_rounds: int64, rounds with at least one example.
       selection: The client selector's state; empty without one.
       cohort_seed: uint32 [4], where privacy rests on secret cohorts: their seed; else empty, and `--seed` draws them.
+      losses: What `resets.Watch` reads: float64, losses of the rounds since the last reset; empty if it reads none.
     """
 
     server: process.BanditState
@@ -71,6 +73,7 @@ class Progress(NamedTuple):
     reward_rounds: np.int64
     selection: Any = ()
     cohort_seed: Any = ()
+    losses: Any = ()
 
 
 def build_loss(chosen: BanditOptions, phase: Phase, num_actions: int) -> losses.BanditLoss | losses.SupervisedLoss:
@@ -152,6 +155,7 @@ class BanditRounds(runner.Rounds):
         else:
             self._process_of = posterior_process.build(phase.posterior, self._definition, initial_weights, chosen.seed)
         self.client_rewards: dict[str, Any] = {}  # What the last evaluation gave of each client.
+        self._watch = resets.Watch(phase.reset)
         self._attendance = None
         if phase.cohorts.availability.may_be_absent:
             present = phase.cohorts.availability
@@ -178,10 +182,13 @@ class BanditRounds(runner.Rounds):
             reward_rounds=np.int64(0),
             selection=self._selected.selector.initial_state() if self._selected else (),
             cohort_seed=cohorts.secret_seed() if self._has_secret_cohorts else (),
+            losses=self._phase.reset.no_losses(),
         )
 
     def play_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, Any]]:
-        """Plays a round: the cohort, its inputs, the TFF round, the metrics."""
+        """Plays a round: a reset if it is due, the cohort, its inputs, the TFF round, the metrics."""
+        if is_reset := self._watch.is_due(round_num, state.losses):
+            state = self._reset(state, round_num)
         if self._selected:
             drawn, _, learned = self._selected.choose(
                 state.selection, round_num, lambda ids: self._poll(state.server, ids, round_num)
@@ -202,6 +209,8 @@ class BanditRounds(runner.Rounds):
             total, rounds = total + float(counts.reward_sum) / int(counts.examples), rounds + 1
         row = _report(counts, float(total), int(rounds), self._chosen.client_epochs)
         phase = self._phase
+        if phase.reset != resets.NONE:
+            row[metrics.RESET] = int(is_reset)
         if phase.bandit.trains:
             before = state.server.aggregator
             row[metrics.CLIP_NORM] = aggregators.clip_norm(phase.aggregation, before, counts.aggregator)
@@ -209,7 +218,16 @@ class BanditRounds(runner.Rounds):
         # By PLD it takes as long as a short round.
         if self._mechanism.accountant == "rdp" or self.length.ends_in_evaluation(round_num):
             row[metrics.EPSILON] = self._mechanism.epsilon(phase.accounted(round_num))
-        return Progress(server_state, np.float64(total), np.int64(rounds), learned, state.cohort_seed), row
+        noted = self._watch.noted(state.losses, row[metrics.LOSS])
+        return Progress(server_state, np.float64(total), np.int64(rounds), learned, state.cohort_seed, noted), row
+
+    def _reset(self, state: Progress, round_num: int) -> Progress:
+        """Returns a state whose training starts again; what is deployed, and the aggregator's state, stay."""
+        first, server_state = self._process_of(round_num).initialize(), state.server
+        if self._phase.reset.what == "model":
+            server_state = server_state._replace(weights=first.weights)
+        server_state = server_state._replace(optimizer=first.optimizer)
+        return state._replace(server=server_state, losses=self._phase.reset.no_losses())
 
     @property
     def length(self) -> frame.Length:

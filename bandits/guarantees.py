@@ -114,7 +114,7 @@ def of_phase(
         before.rounds if before else 0,
         disjoint=apart,
         apart_from=(*task.private_statistics, *apart_from, *phase.cohorts.availability.tells),
-        voided=selector_flags.voids(phase.selection),
+        voided=phase.reset.voids or selector_flags.voids(phase.selection),
     )
     own = (phase.population.start, phase.population.stop)
     if before is None:

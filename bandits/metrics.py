@@ -20,6 +20,7 @@ ROUND_PROBABILITY = Metric(
 )
 DEPLOYED = Metric("bandits/deployed", "Whether the round ended with a deployment", marks=True)
 LOSS = training_metrics.LOSS
+RESET = Metric("train/reset", "Whether the round began with a reset")
 UPDATE_NORM = training_metrics.UPDATE_NORM
 CLIP_NORM = Metric("train/clip_norm", "Clip norm", drawn=True)
 CLIPPED_CLIENTS = Metric("train/clipped_clients", "Clients whose update was clipped")

@@ -9,6 +9,7 @@ from bandits import schedules
 from bandits.registry import BanditEntry, Chosen
 from bandits.worlds import delay as delays
 from bandits.worlds import drift as drifts
+from bandits.worlds import resets
 from data import tasks
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
@@ -60,6 +61,7 @@ class BanditOptions:
       has_shift: Whether rewards change between an initial training and the bandits.
       drift: How they change over the bandits' rounds.
       delay: How late they are.
+      reset: What starts again, and when.
       total_rounds: Rounds of the bandits.
       cohorts: How clients are drawn, if no selector chooses them.
       selection: How cohorts are chosen; uniform ones follow `cohorts`.
@@ -99,6 +101,7 @@ class BanditOptions:
     has_shift: bool
     drift: drifts.Drift
     delay: delays.Delay
+    reset: resets.Reset
     total_rounds: int
     cohorts: options.Cohorts
     selection: selected.Selection
@@ -140,6 +143,7 @@ class Phase:
       posterior: How a cohort's models become one, where it is no `aggregation`.
       drift: How rewards change over the rounds.
       delay: How late they are, if clients keep what they log.
+      reset: What starts again, and when.
       spent_rounds: Where the bandit never trains, the rounds of the earlier training, which alone are accounted.
     """
 
@@ -157,6 +161,7 @@ class Phase:
     posterior: posterior_options.Posterior | None = None
     drift: drifts.Drift = drifts.NONE
     delay: delays.Delay = delays.NONE
+    reset: resets.Reset = resets.NONE
     spent_rounds: int = 0
 
     @property
@@ -250,6 +255,7 @@ def phases(chosen: BanditOptions, task: tasks.Task) -> list[Phase]:
             posterior=chosen.posterior,
             drift=chosen.drift,
             delay=chosen.delay,
+            reset=chosen.reset,
         )
     )
     return found

@@ -21,7 +21,7 @@ from data import tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
-from optimization.study import aggregation_flags, cli, frame, run_folder, selector_flags
+from optimization.study import aggregation_flags, cli, frame, metrics_file, run_folder, selector_flags
 
 if TYPE_CHECKING:
     from bandits import experiment
@@ -77,9 +77,11 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 phase.cohorts,
                 len(phase.population),
                 1,
-                voided=selector_flags.voids(phase.selection),
+                voided=phase.reset.voids or selector_flags.voids(phase.selection),
             )
             warnings += mechanism.warnings(phase.total_rounds) if phase.bandit.trains else ()
+            if mechanism.voided and phase.reset.voids:
+                warnings.append(f"the noise guarantees nothing, because {phase.reset.voids}.")
             selector_flags.check_population(phase.selection, len(phase.population), phase.cohorts.size)
         if options.has_shift and "init" not in task.rewards:
             raise UsageError(
@@ -194,6 +196,9 @@ def _summary(options: BanditOptions, task: tasks.Task, label: str, folder: run_f
     if options.task.learn_from == "replay":
         kept, there = table[metrics.EXAMPLES].sum(), task.report["training_rows"]
         held_out += f". Replay kept {kept:,.0f} of the {there:,} rows, {kept / there:.1%}"
+    begun_anew = list(table["round_num"][table[metrics.RESET] == 1])
+    if options.reset.what != "none" and label == options.name:
+        held_out += f". Resets: {len(begun_anew)}{', in rounds ' * bool(begun_anew)}{metrics_file.spans(begun_anew)}"
     return (
         f"{label}: {int(last['round_num'])} rounds, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
         f"last round {last[metrics.ROUND_REWARD]:.4f}; "

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import flags, metrics
+from bandits import flags, metrics, reset_flags
 from data.errors import UsageError
 from optimization.study import intervals
 from optimization.study.metrics import Metric
@@ -234,6 +234,8 @@ def refused_noise(base: Sequence[str]) -> str:
         return "an initial training spends privacy too: scripts.privacy_budget and docs/privacy.md say how that adds up"
     if settings.availability or settings.drop_out:
         return "clients who may be absent are no Poisson sample, and nothing is amplified: see docs/worlds.md"
+    if voids := reset_flags.reset_of(settings).voids:
+        return voids
     return ""
 
 

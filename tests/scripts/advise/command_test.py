@@ -61,6 +61,12 @@ def test_no_noise_is_advised_where_its_guarantee_would_not_hold(absent):
     assert stages.refused_noise(("--task_type=digits", "--drop_out=0")) == ""
 
 
+def test_no_noise_is_advised_where_losses_reset_the_training():
+    assert "the clients' losses" in stages.refused_noise(("--task_type=digits", "--reset=model"))
+    window = ("--reset=model", "--reset_when=window", "--reset_window=20")
+    assert stages.refused_noise(("--task_type=digits", *window)) == ""
+
+
 def test_deployments_are_ten_times_more_often_unless_they_follow_every_round():
     def often(*flags):
         settings = binaries.resolve(arms.BINARY, ("--task_type=digits", "--bandits_type=greedy", *flags))

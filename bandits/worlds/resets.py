@@ -1,0 +1,123 @@
+"""Resets: a training that starts again where the losses of its rounds rise, or after so many rounds whatever happens.
+
+Losses rise where a world has changed: by Page-Hinkley's test (Page 1954), or by ADWIN (Bifet and Gavalda 2007), both as
+`river` has them. A detector is never kept: it is what the losses since the last reset make of a new one.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+WHAT: Mapping[str, str] = {
+    "model": "the model in training and the server optimizer's state; what is deployed stays until the next deployment",
+    "optimizer": "the server optimizer's state alone",
+}
+PAGE_HINKLEY, ADWIN, WINDOW = "page_hinkley", "adwin", "window"
+DETECTORS = (PAGE_HINKLEY, ADWIN)
+WHEN: Mapping[str, str] = {
+    PAGE_HINKLEY: "rounds' losses have risen above their mean, by --page_hinkley_threshold in all",
+    ADWIN: "the mean of late losses is above that of earlier ones, by more than chance (adaptive windowing)",
+    WINDOW: "after every --reset_window rounds",
+}
+MOST_LOSSES = 10_000  # What a state has room for, however long the run becomes.
+
+
+@dataclasses.dataclass(frozen=True)
+class Reset:
+    """What starts again, and when.
+
+    Attributes:
+      what: One of `WHAT`, or `none`.
+      when: One of `WHEN`.
+      window: For `window`, rounds from one reset to the next.
+      warmup: For detectors, losses after a reset before another one.
+      threshold: For `page_hinkley`, summed rise at which there is a reset, in units of the loss.
+      delta: For `page_hinkley`, the rise of a round that is none yet, in units of the loss; for `adwin`, the chance
+        that a change is found where there is none.
+      scale: For `adwin`, the factor of the losses that it is given: it is made for values that spread over 0 to 1.
+    """
+
+    what: str = "none"
+    when: str = WINDOW
+    window: int = 0
+    warmup: int = 0
+    threshold: float = 0.0
+    delta: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def reads_losses(self) -> bool:
+        """Whether rounds' losses decide."""
+        return self.what != "none" and self.when in DETECTORS
+
+    @property
+    def voids(self) -> str:
+        """Why noise guarantees nothing, as the words after "because"; empty if it does."""
+        if not self.reads_losses:
+            return ""
+        return f"the training is reset by the clients' losses (--reset_when={self.when}), which have no noise"
+
+    def no_losses(self) -> np.ndarray | tuple:
+        """Returns the losses before any: float64 [MOST_LOSSES] of NaN; an empty tuple where they decide nothing."""
+        return np.full(MOST_LOSSES, np.nan) if self.reads_losses else ()
+
+
+NONE = Reset()
+
+
+class Watch:
+    """Says when there is a reset."""
+
+    def __init__(self, reset: Reset):
+        """Starts."""
+        self._reset = reset
+        self._detector = self._new_detector()
+        self._seen: list[float] = []  # What it was given.
+        self._has_risen = False
+
+    def is_due(self, round_num: int, losses: np.ndarray | tuple) -> bool:
+        """Returns whether a round begins with a reset.
+
+        Args:
+          round_num: The round, from 1.
+          losses: Of the rounds since the last reset, float64 [MOST_LOSSES]: first those, then NaN.
+        """
+        if self._reset.what == "none":
+            return False
+        if not self._reset.reads_losses:
+            return round_num > 1 and (round_num - 1) % self._reset.window == 0
+        return self._rises(np.asarray(losses)[~np.isnan(losses)].tolist())
+
+    def noted(self, losses: np.ndarray | tuple, loss: float) -> np.ndarray | tuple:
+        """Returns `losses` with one more; with none, if it is no finite number, or nobody reads them."""
+        if not self._reset.reads_losses or not math.isfinite(loss):
+            return losses
+        after = np.array(losses)
+        after[np.count_nonzero(~np.isnan(after))] = loss
+        return after
+
+    def _rises(self, losses: list[float]) -> bool:
+        """Returns whether a detector that was given losses finds a rise at the last of them."""
+        known = len(self._seen)
+        if self._seen != losses[:known]:  # After a reset, or where a run goes on: a new detector is given all of them.
+            self._detector, self._seen, self._has_risen, known = self._new_detector(), [], False, 0
+        for loss in losses[known:]:
+            before = self._detector.estimation if self._reset.when == ADWIN else -math.inf
+            self._detector.update(self._reset.scale * loss)
+            # ADWIN finds falls as well, which are what learning looks like.
+            rises = self._reset.when == PAGE_HINKLEY or self._detector.estimation > before
+            self._has_risen = self._detector.drift_detected and rises
+        self._seen = losses
+        return self._has_risen
+
+    def _new_detector(self):
+        if not self._reset.reads_losses:
+            return None
+        from river import drift  # Here: it takes seconds, and flags are checked before anything slow.
+
+        warmup, delta = self._reset.warmup, self._reset.delta
+        if self._reset.when == PAGE_HINKLEY:
+            return drift.PageHinkley(min_instances=warmup, delta=delta, threshold=self._reset.threshold, mode="up")
+        return drift.ADWIN(delta=delta, clock=1, grace_period=warmup)

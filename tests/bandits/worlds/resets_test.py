@@ -1,0 +1,144 @@
+"""Tests of bandits.worlds.resets: when there is a reset, beside `river` itself and by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from river import drift
+
+from bandits.worlds import resets
+
+PAGE_HINKLEY = resets.Reset("model", resets.PAGE_HINKLEY, warmup=5, threshold=0.5, delta=0.01)
+ADWIN = resets.Reset("optimizer", resets.ADWIN, warmup=10, delta=0.2, scale=100.0)
+BOTH = pytest.mark.parametrize("reset", [PAGE_HINKLEY, ADWIN], ids=["page_hinkley", "adwin"])
+NOISE = np.random.default_rng(0).normal(0.0, 0.01, 120)
+LEVELS = {
+    "step up": np.repeat([0.1, 0.5], 60),
+    "steps up and down": np.repeat([0.1, 0.5, 0.1, 0.6], 30),
+    "ramp": np.concatenate([np.full(40, 0.1), np.linspace(0.1, 0.9, 80)]),
+    "fall": np.repeat([0.5, 0.1], 60),
+    "learning": 0.05 + 0.5 * np.exp(-np.arange(120) / 10),
+    "still": np.full(120, 0.2),
+}
+
+
+def follow(reset: resets.Reset, stream, watch: resets.Watch | None = None) -> list[int]:
+    """Returns the rounds that begin with a reset, if each round's loss is the stream's."""
+    watch = watch or resets.Watch(reset)
+    losses, found = reset.no_losses(), []
+    for round_num, loss in enumerate([*stream, math.nan], start=1):
+        if watch.is_due(round_num, losses):
+            found.append(round_num)
+            losses = reset.no_losses()
+        losses = watch.noted(losses, loss)
+    return found
+
+
+def fed_directly(reset: resets.Reset, stream) -> list[int]:
+    """Returns the rounds after those at which `river` says that losses rose; after each of them anew."""
+    found, detector = [], None
+    for round_num, loss in enumerate(stream, start=1):
+        if reset.when == "adwin":
+            detector = detector or drift.ADWIN(delta=0.2, clock=1, grace_period=10)
+            before = detector.estimation
+            detector.update(100.0 * loss)
+            rises = detector.drift_detected and detector.estimation > before
+        else:
+            detector = detector or drift.PageHinkley(min_instances=5, delta=0.01, threshold=0.5, mode="up")
+            detector.update(loss)
+            rises = detector.drift_detected
+        if rises:
+            found.append(round_num + 1)
+            detector = None
+    return found
+
+
+@BOTH
+@pytest.mark.parametrize("kind", LEVELS)
+def test_resets_are_where_river_finds_a_rise(reset, kind):
+    stream = LEVELS[kind] + NOISE
+    found = follow(reset, stream)
+    assert found == fed_directly(reset, stream)
+    rises = {"step up": 1, "steps up and down": 2, "ramp": 1}
+    assert len(found) >= rises.get(kind, 0)
+    assert not found or kind in rises
+
+
+def test_page_hinkleys_sum_by_hand():
+    """Of 0.1, 0.1, 0.5, 0.5: deviations from the running mean 0, 0, 0.2667, 0.2, each less 0.01.
+
+    Their sum, whose least is -0.02, is above that by 0.2567 after three rounds, and by 0.4467 after four (old sums
+    shrink by 1e-4 a round).
+    """
+    for threshold, expected in ((0.25, [4]), (0.4, [5]), (0.45, [])):
+        reset = resets.Reset("model", resets.PAGE_HINKLEY, warmup=1, threshold=threshold, delta=0.01)
+        assert follow(reset, [0.1, 0.1, 0.5, 0.5])[:1] == expected
+
+
+@BOTH
+def test_rounds_without_a_loss_are_passed_over(reset):
+    stream = list(LEVELS["step up"] + NOISE)
+    first = follow(reset, stream)[0]
+    gaps = [*stream[:20], math.nan, math.inf, *stream[20:]]
+    assert follow(reset, gaps)[0] == first + 2
+
+
+@BOTH
+def test_a_detector_that_is_made_again_in_each_round_says_the_same(reset):
+    class Forgetful(resets.Watch):
+        def __init__(self):
+            super().__init__(reset)
+
+        def is_due(self, round_num, losses):
+            return resets.Watch(reset).is_due(round_num, losses)
+
+    stream = LEVELS["steps up and down"] + NOISE
+    assert follow(reset, stream, Forgetful()) == follow(reset, stream)
+
+
+@BOTH
+def test_one_watch_serves_several_states(reset):
+    """As where a run's earlier state is played on."""
+    watch, stream = resets.Watch(reset), LEVELS["step up"] + NOISE
+    assert follow(reset, NOISE, watch) == []
+    assert follow(reset, stream, watch) == follow(reset, stream)
+
+
+@BOTH
+def test_no_reset_comes_before_the_warmup(reset):
+    rise = [0.1, 0.9, 0.9, 0.9, 0.9, 0.9]
+    assert all(round_num > reset.warmup for round_num in follow(reset, rise))
+    assert follow(PAGE_HINKLEY, rise) == [6]
+
+
+def test_a_window_needs_no_loss():
+    reset = resets.Reset("model", resets.WINDOW, window=3)
+    assert follow(reset, [math.nan] * 7) == [4, 7]
+    assert isinstance(reset.no_losses(), tuple)
+    assert resets.Watch(reset).noted((), 0.5) == ()
+
+
+def test_without_a_reset_nothing_is_kept():
+    assert follow(resets.NONE, LEVELS["step up"]) == []
+    assert resets.NONE.no_losses() == ()
+
+
+def test_a_state_has_one_shape():
+    """Checkpoints of a run that is made longer fit."""
+    losses = PAGE_HINKLEY.no_losses()
+    after = resets.Watch(PAGE_HINKLEY).noted(losses, 0.25)
+    assert (after.shape, after.dtype) == (losses.shape, losses.dtype) == ((resets.MOST_LOSSES,), np.float64)
+    assert after[0] == 0.25
+    assert np.isnan(after[1:]).all()
+    assert np.isnan(losses).all()
+
+
+def test_only_what_reads_losses_voids_a_guarantee():
+    assert "the clients' losses (--reset_when=page_hinkley), which have no noise" in PAGE_HINKLEY.voids
+    assert "--reset_when=adwin" in ADWIN.voids
+    assert resets.Reset("model", resets.WINDOW, window=3).voids == ""
+    assert resets.NONE.voids == ""
+
+
+if __name__ == "__main__":
+    pytest.main([__file__])
