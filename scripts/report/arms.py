@@ -173,8 +173,9 @@ class Part:
         found: dict[int, list[Arm]] = {}
         for other in self.arms:
             world = other.flags.get(_WORLD)
-            is_ceiling = other.role == CEILING and world is not None and other.is_finished
-            if is_ceiling and environment(other, _WORLD) == environment(arm, _WORLD):
+            if world is None or other.role != CEILING or not other.is_finished:
+                continue
+            if environment(other, _WORLD) == environment(arm, _WORLD):
                 found.setdefault(int(world), []).append(other)
         return {world: _nearest(arm, others) for world, others in sorted(found.items())}
 
