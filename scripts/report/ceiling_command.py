@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from bandits import world_flags
+from bandits import reset_flags, world_flags
 from data.errors import UsageError
 from scripts.grid import binaries
 from scripts.report.arms import Arm
@@ -49,6 +49,7 @@ def _kept(module: str, words: Sequence[str], own: Sequence[str]) -> list[str]:
         elif left:  # --flag value
             left[-1] += f"={word}"
     replaced = {word.partition("=")[0].lstrip("-") for word in own} | {_OF_WORLD, "repeat", "restart"}
+    replaced |= {*reset_flags.NAMES}  # In one world there is no change that a ceiling should learn anew for.
     left = [word for word in left if word.partition("=")[0].lstrip("-") not in replaced]
     kept: list[str] = []
     grows = True

@@ -121,9 +121,10 @@ def test_where_rewards_stay_there_is_none():
 
 
 def test_missing_ceilings_are_told_once_with_commands_that_run():
-    """Flags of exploration are left out, in whatever order they were given."""
+    """Flags of exploration and resets are left out, in whatever order they were given."""
     own = ("--drift_start=3", "--bandits_type=falcon", "--bandits_gamma=50", "--clients_per_round=7", "--world_seed=4")
-    part = _part(_runs(SOFTMAX, *own, seeds=3), _runs(SOFTMAX, *own[:1], *own[3:], "--bandits_type=greedy"))
+    reset = ("--reset_window=2", "--reset=model", "--reset_when=window")
+    part = _part(_runs(SOFTMAX, *own, *reset, seeds=3), _runs(SOFTMAX, *own[:1], *own[3:], "--bandits_type=greedy"))
     told, *commands = dynamic_regret.missing(part)
     assert told == f"The dynamic regret of {part.arms[0].name} needs the ceiling of world 0 and world 1: play these:"
     assert commands == [
