@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _CHANCE, _CEILING = "chance", "ceiling"  # Labels of arms; of several ceilings, how their labels begin.
 _DEPLOYED = "--bandits_deploy_freq="
+_CHANGES = "--reward_drift"
 _HEAD, _EARLIER = (pathlib.Path(__file__).with_name(name) for name in ("page_head.md", "page_earlier.md"))
 
 
@@ -113,7 +114,7 @@ def _over_tasks(own: Sequence[_Played]) -> list[str]:
         of_task, without = _scales(one, task)
         scales += of_task
         if of_task and without:
-            lacking.append(f"{task}: {', '.join(without)}: no ceiling was played that is deployed as often")
+            lacking.append(f"{task}: {', '.join(without)}: no ceiling of their deployment and world was played")
     found = tasks.over(scales)
     if found is None and not (lacking and len({scale.task for scale in scales}) > 1):
         return []
@@ -129,9 +130,10 @@ def _over_tasks(own: Sequence[_Played]) -> list[str]:
 
 
 def _scales(one: _Played, task: str) -> tuple[list[tasks.Scale], list[str]]:
-    """Returns a figure's arms between chance and the ceiling that is deployed as often as they, and arms without one.
+    """Returns a figure's arms between chance and the ceiling of their kind, and arms without one.
 
-    Who learns from all rewards, but acts with older models, is no ceiling of what is deployed more often.
+    Who learns from all rewards, but acts with older models, is no ceiling of what is deployed more often; nor is one of
+    another world.
     """
     first = one.figure.measures[0]
     values = {
@@ -140,24 +142,25 @@ def _scales(one: _Played, task: str) -> tuple[list[tasks.Scale], list[str]]:
         if row.measure == first.name
     }
     played = [arm for arm in one.figure.arms if arm.label in values]
-    ceilings = {_deployment(arm): values[arm.label] for arm in played if arm.words[0].startswith(_CEILING)}
-    together: dict[str, list[str]] = {}
+    ceilings = {_kind(arm): values[arm.label] for arm in played if arm.words[0].startswith(_CEILING)}
+    together: dict[tuple[str, ...], list[str]] = {}
     for arm in played:
         if not arm.words[0].startswith((_CHANCE, _CEILING)):
-            together.setdefault(_deployment(arm), []).append(arm.label)
+            together.setdefault(_kind(arm), []).append(arm.label)
     if _CHANCE not in values or not ceilings:
         return [], []
     scales = [
-        tasks.Scale(task, {label: values[label] for label in labels}, values[_CHANCE], ceilings[often])
-        for often, labels in together.items()
-        if often in ceilings
+        tasks.Scale(task, {label: values[label] for label in labels}, values[_CHANCE], ceilings[kind])
+        for kind, labels in together.items()
+        if kind in ceilings
     ]
-    return scales, [label for often, labels in together.items() if often not in ceilings for label in labels]
+    return scales, [label for kind, labels in together.items() if kind not in ceilings for label in labels]
 
 
-def _deployment(arm: Arm) -> str:
-    """Returns the flag that says how often an arm is deployed; empty where it has the task's default."""
-    return next((flag for flag in reversed(arm.arguments) if flag.startswith(_DEPLOYED)), "")
+def _kind(arm: Arm) -> tuple[str, ...]:
+    """Returns the flags that say how often an arm is deployed and how its world changes; "" for defaults."""
+    last_first = arm.arguments[::-1]
+    return tuple(next((flag for flag in last_first if flag.startswith(start)), "") for start in (_DEPLOYED, _CHANGES))
 
 
 def _about(one: _Played) -> str:

@@ -155,9 +155,12 @@ def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_p
     assert "| near | 2 | 0.6 (0.6 to 0.6) |" in made
 
 
-def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often(tmp_path, known):
+@pytest.mark.parametrize(
+    ("often", "seldom"),
+    [("--bandits_deploy_freq=5", "--bandits_deploy_freq=50"), ("--reward_drift=abrupt", "--bandits_type=greedy")],
+)
+def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often_in_that_world(tmp_path, known, often, seldom):
     # Of what is deployed often, near earns more than the ceiling that is deployed seldom, and half of its own.
-    often, seldom = "--bandits_deploy_freq=5", "--bandits_deploy_freq=50"
     arms = tuple(
         Arm(label, (label,), (flag,))
         for label, flag in (("near", often), ("far", seldom), ("chance", seldom), ("ceiling", seldom))
@@ -181,7 +184,7 @@ def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often(tmp_path
     write("near", "far", "chance", "ceiling")
     made = page.made(tmp_path)
     assert "| far | 2 | 0.5 (0.5 to 0.5) |" in made
-    assert "Left out: f1: near: no ceiling was played that is deployed as often; f2: near: no ceiling" in made
+    assert "Left out: f1: near: no ceiling of their deployment and world was played; f2: near: no ceiling" in made
     write("near", "chance", "ceiling")
     assert "### Over tasks" not in page.made(tmp_path)
 
