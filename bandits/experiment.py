@@ -218,7 +218,8 @@ class BanditRounds(runner.Rounds):
         # By PLD it takes as long as a short round.
         if self._mechanism.accountant == "rdp" or self.length.ends_in_evaluation(round_num):
             row[metrics.EPSILON] = self._mechanism.epsilon(phase.accounted(round_num))
-        noted = self._watch.noted(state.losses, row[metrics.LOSS])
+        loss = phase.reset.loss_of(row[metrics.LOSS], row[metrics.ROUND_REWARD])
+        noted = self._watch.noted(state.losses, loss)
         return Progress(server_state, np.float64(total), np.int64(rounds), learned, state.cohort_seed, noted), row
 
     def _reset(self, state: Progress, round_num: int) -> Progress:

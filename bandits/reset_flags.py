@@ -6,9 +6,10 @@ from data.errors import UsageError
 from optimization.posterior import algorithm_flags
 from optimization.study import cli
 
+_OF_DETECTORS = {"reset_watch": resets.LOSS, "reset_warmup": 10}
 _DEFAULTS = {
-    resets.PAGE_HINKLEY: {"reset_warmup": 10, "page_hinkley_threshold": 0.5, "page_hinkley_delta": 0.005},
-    resets.ADWIN: {"reset_warmup": 10, "adwin_delta": 0.2, "adwin_scale": 100.0},
+    resets.PAGE_HINKLEY: {**_OF_DETECTORS, "page_hinkley_threshold": 0.5, "page_hinkley_delta": 0.005},
+    resets.ADWIN: {**_OF_DETECTORS, "adwin_delta": 0.2, "adwin_scale": 100.0},
     resets.WINDOW: {},
 }
 NAMES = ("reset", "reset_when", "reset_window", *dict.fromkeys(name for own in _DEFAULTS.values() for name in own))
@@ -19,15 +20,16 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Resets")
     flags.choice("reset", None, {"none": "nothing", **resets.WHAT}, "what starts again, for worlds that change")
     flags.choice("reset_when", None, resets.WHEN, f"when it does (default: {resets.PAGE_HINKLEY})")
+    flags.choice("reset_watch", None, resets.WATCHED, f"what detectors watch (default: {resets.LOSS})")
     flags.integer("reset_window", None, "rounds from one reset to the next", low=1)
     flags.integer(
-        "reset_warmup", None, "losses after a start, or a reset, before a detector decides (default: 10)", low=1
+        "reset_warmup", None, "rounds after a start, or a reset, before a detector decides (default: 10)", low=1
     )
     flags.number(
         "page_hinkley_threshold",
         None,
-        "rise of train/loss, summed over rounds, at which there is a reset: some rounds' worth of what a change costs, "
-        "see docs/worlds.md (default: 0.5)",
+        "rise of what is watched, summed over rounds, at which there is a reset: some rounds' worth of what a change "
+        "costs, see docs/worlds.md (default: 0.5)",
         above=True,
     )
     flags.number("page_hinkley_delta", None, "rise of one round that counts as none (default: 0.005)")
@@ -43,12 +45,12 @@ def define(flags: cli.FlagSet) -> None:
     flags.number(
         "adwin_scale",
         None,
-        "factor of train/loss that makes it such values: 1 / its spread from round to round (default: 100)",
+        "factor of what is watched that makes it such values: 1 / its spread from round to round (default: 100)",
         above=True,
     )
     flags.belong(*NAMES[1:], reset=list(resets.WHAT))
     flags.belong("reset_window", reset_when=(resets.WINDOW,))
-    flags.belong("reset_warmup", reset_when=resets.DETECTORS)
+    flags.belong("reset_watch", "reset_warmup", reset_when=resets.DETECTORS)
     flags.belong("page_hinkley_threshold", "page_hinkley_delta", reset_when=(resets.PAGE_HINKLEY,))
     flags.belong("adwin_delta", "adwin_scale", reset_when=(resets.ADWIN,))
 
@@ -106,6 +108,7 @@ def reset_of(settings: cli.Settings) -> resets.Reset:
     return resets.Reset(
         what=settings.reset,
         when=when,
+        watched=settings.reset_watch or resets.LOSS,
         window=settings.reset_window or 0,
         warmup=settings.reset_warmup or 0,
         threshold=settings.page_hinkley_threshold or 0.0,

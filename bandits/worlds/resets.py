@@ -1,7 +1,8 @@
 """Resets: a training that starts again where the losses of its rounds rise, or after so many rounds whatever happens.
 
-Losses rise where a world has changed: by Page-Hinkley's test (Page 1954), or by ADWIN (Bifet and Gavalda 2007), both as
-`river` has them. A detector is never kept: it is what the losses since the last reset make of a new one.
+Losses rise, or rewards fall, where a world has changed: by Page-Hinkley's test (Page 1954), or by ADWIN (Bifet and
+Gavalda 2007), both as `river` has them. A detector is never kept: it is what the losses since the last reset make of a
+new one.
 """
 
 import dataclasses
@@ -21,6 +22,11 @@ WHEN: Mapping[str, str] = {
     ADWIN: "the mean of late losses is above that of earlier ones, by more than chance (adaptive windowing)",
     WINDOW: "after every --reset_window rounds",
 }
+LOSS, REWARD = "loss", "reward"
+WATCHED: Mapping[str, str] = {
+    LOSS: "rises of train/loss",
+    REWARD: "falls of bandits/round_rewards, for rare rewards: low predictions that become wrong cost little loss",
+}
 MOST_LOSSES = 10_000  # What a state has room for, however long the run becomes.
 
 
@@ -31,16 +37,18 @@ class Reset:
     Attributes:
       what: One of `WHAT`, or `none`.
       when: One of `WHEN`.
+      watched: For detectors, one of `WATCHED`; a fall of the reward is to them a rise of the loss.
       window: For `window`, rounds from one reset to the next.
       warmup: For detectors, losses after a reset before another one.
-      threshold: For `page_hinkley`, summed rise at which there is a reset, in units of the loss.
-      delta: For `page_hinkley`, the rise of a round that is none yet, in units of the loss; for `adwin`, the chance
+      threshold: For `page_hinkley`, summed rise at which there is a reset, in units of what is watched.
+      delta: For `page_hinkley`, the rise of a round that is none yet, in such units; for `adwin`, the chance
         that a change is found where there is none.
       scale: For `adwin`, the factor of the losses that it is given: it is made for values that spread over 0 to 1.
     """
 
     what: str = "none"
     when: str = WINDOW
+    watched: str = LOSS
     window: int = 0
     warmup: int = 0
     threshold: float = 0.0
@@ -57,7 +65,12 @@ class Reset:
         """Why noise guarantees nothing, as the words after "because"; empty if it does."""
         if not self.reads_losses:
             return ""
-        return f"the training is reset by the clients' losses (--reset_when={self.when}), which have no noise"
+        read = {LOSS: "losses", REWARD: "rewards"}[self.watched]
+        return f"the training is reset by the clients' {read} (--reset_when={self.when}), which have no noise"
+
+    def loss_of(self, loss: float, reward: float) -> float:
+        """Returns what a detector takes for a round's loss, of its mean loss and reward."""
+        return loss if self.watched == LOSS else -reward
 
     def no_losses(self) -> np.ndarray | tuple:
         """Returns the losses before any: float64 [MOST_LOSSES] of NaN; an empty tuple where they decide nothing."""

@@ -1,5 +1,6 @@
 """Tests of bandits.worlds.resets: when there is a reset, beside `river` itself and by hand."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -131,6 +132,16 @@ def test_a_state_has_one_shape():
     assert after[0] == 0.25
     assert np.isnan(after[1:]).all()
     assert np.isnan(losses).all()
+
+
+def test_a_fall_of_the_reward_is_a_rise():
+    assert PAGE_HINKLEY.loss_of(0.25, 0.75) == 0.25
+    of_rewards = dataclasses.replace(PAGE_HINKLEY, watched=resets.REWARD)
+    assert of_rewards.loss_of(0.25, 0.75) == -0.75
+    stream = LEVELS["fall"] + NOISE
+    assert not follow(PAGE_HINKLEY, stream)
+    assert follow(of_rewards, [of_rewards.loss_of(0.0, reward) for reward in stream])[0] in (62, 63)
+    assert "the clients' rewards (--reset_when=page_hinkley)" in of_rewards.voids
 
 
 def test_only_what_reads_losses_voids_a_guarantee():

@@ -82,12 +82,16 @@ def test_the_round_of_a_reset_starts_from_the_first_state_and_keeps_the_rest(tff
     np.testing.assert_equal(row, expected)
 
 
-def test_rounds_are_reset_where_their_losses_say(tmp_path, capsys):
-    run = play(tmp_path, "--reset=model", *EAGER, "--total_rounds=12")
+@pytest.mark.parametrize(
+    ("watched", "column", "sign", "more"),
+    [("loss", metrics.LOSS, 1, ()), ("reward", metrics.ROUND_REWARD, -1, ("--bandits_type=uniform",))],
+)
+def test_rounds_are_reset_where_their_losses_or_rewards_say(tmp_path, capsys, watched, column, sign, more):
+    run = play(tmp_path, "--reset=model", f"--reset_watch={watched}", *EAGER, "--total_rounds=12", *more)
     rows = table(run)
     reset = resets.Reset("model", resets.PAGE_HINKLEY, warmup=2, threshold=0.01)
     watch, losses, expected = resets.Watch(reset), reset.no_losses(), []
-    for loss in rows[metrics.LOSS]:
+    for loss in sign * rows[column]:
         expected.append(int(watch.is_due(len(expected) + 1, losses)))
         losses = watch.noted(reset.no_losses() if expected[-1] else losses, loss)
     assert rows[metrics.RESET].tolist() == expected
