@@ -92,7 +92,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             scores, is_new = simulator.once(task.held_out)
             if is_new:
                 print(logged_flags.SIMULATED, *(f"  {one.in_words()}" for one in scores), sep="\n", file=sys.stderr)
-        warnings += filter(None, [options.drift.warning(options.total_rounds)])
+        rounds = options.total_rounds
+        warnings += filter(None, [options.drift.warning(rounds), options.reset.warning(rounds)])
         schedule_flags.check(options, phases(options, task)[-1], task.num_actions)
         mu = dict(options.policy.parameters).get("mu")
         if mu is not None and mu < task.num_actions - 1:

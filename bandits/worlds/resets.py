@@ -72,6 +72,12 @@ class Reset:
         """Returns what a detector takes for a round's loss, of its mean loss and reward."""
         return loss if self.watched == LOSS else -reward
 
+    def warning(self, total_rounds: int) -> str:
+        """Returns what is to say of so many rounds, if no reset can come in them; else nothing."""
+        if not self.reads_losses or self.warmup < total_rounds:
+            return ""
+        return f"--reset_when={self.when} resets nothing up to round {total_rounds}: see --reset_warmup={self.warmup}."
+
     def no_losses(self) -> np.ndarray | tuple:
         """Returns the losses before any: float64 [MOST_LOSSES] of NaN; an empty tuple where they decide nothing."""
         return np.full(MOST_LOSSES, np.nan) if self.reads_losses else ()

@@ -184,14 +184,8 @@ class Part:
         words = []
         for role in (CHANCE, CEILING):
             other = None if arm.role else self.reference(arm, role)
-            here = arm.flags
-            differ = [
-                f"{names.word(name, other.flags.get(name))}, not {here.get(name)}"
-                for name in _DEPLOYMENT
-                if other and other.flags.get(name) != here.get(name)
-            ]
-            if other and differ:
-                words.append(f"{role}: {other.name} ({', '.join(differ)})")
+            if other and (differ := deployed_otherwise(other, arm)):
+                words.append(f"{role}: {other.name} ({differ})")
         return "; ".join(words)
 
     def place(self, arm: Arm) -> str:
@@ -330,6 +324,12 @@ def environment(arm: Arm, left_out: str = "") -> list[Any]:
     """
     shift = arm.flags.get("dist_shift_type", "bandits" if arm.flags.get("scenario") == "init_shift" else None)
     return [shift, *(arm.flags.get(name) for name in (*_OF_DATA, *_OF_PLAY) if name != left_out)]
+
+
+def deployed_otherwise(bound: Arm, arm: Arm) -> str:
+    """Returns in words how a bound of an arm is deployed, if otherwise than the arm; else nothing."""
+    both = [(name, bound.flags.get(name), arm.flags.get(name)) for name in _DEPLOYMENT]
+    return ", ".join(f"{names.word(name, one)}, not {other}" for name, one, other in both if one != other)
 
 
 def shared_flags(run: runs.Run) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Which command plays the ceiling of a world that an arm met."""
 
+import itertools
 import shlex
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ from scripts.report.arms import Arm
 
 CEILING = "supervised_mse"
 _OF_WORLD = "drift_world"
+_MOST_TOGETHER = 3  # Flags that need each other.
 
 
 def of_world(arm: Arm, world: int) -> str | None:
@@ -52,15 +54,19 @@ def _kept(module: str, words: Sequence[str], own: Sequence[str]) -> list[str]:
     replaced |= {*reset_flags.NAMES}  # In one world there is no change that a ceiling should learn anew for.
     left = [word for word in left if word.partition("=")[0].lstrip("-") not in replaced]
     kept: list[str] = []
-    grows = True
-    while grows:  # A flag may belong to one that comes after it.
-        grows = False
-        for word in list(left):
-            if _goes(module, [own[0], *kept, word]):
-                left.remove(word)
-                kept.append(word)
-                grows = True
+    while some := _more(module, [own[0], *kept], left):
+        kept += some
+        left = [word for word in left if word not in some]
     return kept
+
+
+def _more(module: str, kept: Sequence[str], left: Sequence[str]) -> Sequence[str]:
+    """Returns flags of those left that go with what is kept: one, or a few that go together alone, as noise's do."""
+    for count in range(1, _MOST_TOGETHER + 1):
+        for some in itertools.combinations(left, count):
+            if _goes(module, [*kept, *some]):
+                return some
+    return ()
 
 
 def _goes(module: str, words: Sequence[str]) -> bool:

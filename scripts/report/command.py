@@ -53,10 +53,13 @@ def program(settings: cli.Settings) -> int:
     files.replace(output, page.page(found, settings.title, settings.reference, has_regret=settings.regret).encode())
     parts = grouping.parts(found.runs)
     if settings.regret:
-        dynamic = dynamic_regret.lines(parts)
-        if not dynamic and not any(tables.regret(part, arm) for part in parts for arm in part.arms):
+        dynamic, missing = (
+            dynamic_regret.lines(parts),
+            [line for part in parts for line in dynamic_regret.missing(part)],
+        )
+        if not dynamic and not missing and not any(tables.regret(part, arm) for part in parts for arm in part.arms):
             print("No arm has a ceiling: play the same with --bandits_type=supervised_mse.", file=sys.stderr)
-        for line in [line for part in parts for line in dynamic_regret.missing(part)]:
+        for line in missing:
             print(line, file=sys.stderr)
         for line in dynamic:
             print(line)

@@ -2,13 +2,14 @@
 
 import html
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+from bandits import flags as bandits_flags
 from bandits import options, world_flags
 from optimization.study import cli
 from optimization.study.intervals import Interval
 from scripts.report import ceiling_command, plots, tables
-from scripts.report.arms import Arm, Part, environment
+from scripts.report.arms import Arm, Part, deployed_otherwise, environment
 from scripts.verdicts import dynamic_regret
 from scripts.verdicts.dynamic_regret import Regret, Segment, World
 
@@ -36,40 +37,38 @@ def world_of(arm: Arm) -> World | None:
 
 def found(part: Part) -> list[tuple[Arm, World, Regret]]:
     """Returns the dynamic regret of the arms of a part that have a ceiling of each world."""
-    told = []
-    for arm, world, needed in _changing(part):
-        ceilings = part.ceilings_of_worlds(arm)
-        if not needed <= set(ceilings):
-            continue
-        regret = dynamic_regret.of_arm(
-            arm.runs,
-            part.columns[0],
-            world,
-            {one: ceilings[one].values(part.columns[0]) for one in needed},
-            is_unpaired=arm.is_unpaired or any(ceilings[one].is_unpaired for one in needed),
-            better=part.columns[0].better or "up",
-        )
-        if regret:
-            told.append((arm, world, regret))
-    return told
+    return [(arm, world, one) for arm, world, needed in _changing(part) if (one := _regret(part, arm, world, needed))]
 
 
 def missing(part: Part) -> list[str]:
     """Returns what is to say of worlds without a ceiling, once for all arms that lack the same."""
     told: dict[tuple, list[str]] = {}
-    for arm, _, needed in _changing(part):
+    for arm, world, needed in _changing(part):
         lacking = sorted(needed - set(part.ceilings_of_worlds(arm)))
         key = (*map(str, environment(arm)), *lacking)
+        if not lacking and not _regret(part, arm, world, needed):
+            told[(*key, arm.name)] = [
+                f"{arm.name} has no dynamic regret: no seed that has a reward is its own and that of the ceiling of "
+                "each world."
+            ]
         if not lacking or key in told:
             continue
         commands = [one for world in lacking if (one := ceiling_command.of_world(arm, world))]
-        flags = " and ".join(f"--drift_world={world}" for world in lacking)
-        how = (
-            "play these:" if commands else f"play the same with --bandits_type={ceiling_command.CEILING}, and {flags}."
-        )
-        worlds = " and ".join(f"world {world}" for world in lacking)
-        told[key] = [f"The dynamic regret of {arm.name} needs the ceiling of {worlds}: {how}", *commands]
+        needs = f"needs the ceiling of {' and '.join(f'world {world}' for world in lacking)}"
+        told[key] = [f"The dynamic regret of {arm.name} {needs}{_how(arm, lacking, commands)}", *commands]
     return [line for lines in told.values() for line in lines]
+
+
+def _how(arm: Arm, lacking: Sequence[int], commands: Sequence[str]) -> str:
+    """Returns how the ceilings of worlds come to be, as the end of a sentence."""
+    if commands:
+        return ": play these:"
+    if (scenario := arm.runs[0].flags.get("scenario")) in bandits_flags.PRETRAINED:
+        return (
+            f", and there can be none: --bandits_type={ceiling_command.CEILING} does not go with --scenario={scenario}."
+        )
+    worlds = " and ".join(f"--drift_world={world}" for world in lacking)
+    return f": play the same with --bandits_type={ceiling_command.CEILING}, and {worlds}."
 
 
 def section(part: Part) -> str:
@@ -79,7 +78,7 @@ def section(part: Part) -> str:
     if not shown:
         return f"<h3>Dynamic regret</h3>{lacking}" if lacking else ""
     several = [_table(some) for some in _by_segments([(arm, regret) for arm, _, regret in shown])]
-    notes = WHAT_IT_IS + (f" {_MIXED}" if _is_mixed(shown) else "")
+    notes = " ".join([WHAT_IT_IS, *[_MIXED] * _is_mixed(shown), *_otherwise(part, shown)])
     return f'<h3>{html.escape(_title(shown))}</h3>{"".join(several)}<p class="note">{html.escape(notes)}</p>{lacking}'
 
 
@@ -90,7 +89,7 @@ def lines(parts: Sequence[Part]) -> list[str]:
         if not (shown := found(part)):
             continue
         told.append(f"{part.title}: {_title(shown)[:1].lower()}{_title(shown)[1:]}. {WHAT_IT_IS}")
-        told += [_MIXED] if _is_mixed(shown) else []
+        told += [*[_MIXED] * _is_mixed(shown), *_otherwise(part, shown)]
         for arm, _, regret in shown:
             told.append(f"  {_named(arm)}: total {_words(regret.total)}, a round {_words(regret.a_round)}")
             told += [
@@ -106,6 +105,33 @@ def _changing(part: Part) -> Iterator[tuple[Arm, World, set[int]]]:
     for arm in part.arms if part.columns else ():
         if world := world_of(arm):
             yield arm, world, set(world.needed(dynamic_regret.rounds_of(arm.runs)))
+
+
+def _regret(part: Part, arm: Arm, world: World, needed: Collection[int]) -> Regret | None:
+    """Returns the regret of an arm; None without a ceiling of each world, or a seed that is theirs, too."""
+    ceilings = part.ceilings_of_worlds(arm)
+    if not set(needed) <= set(ceilings):
+        return None
+    return dynamic_regret.of_arm(
+        arm.runs,
+        part.columns[0],
+        world,
+        {one: ceilings[one].values(part.columns[0]) for one in needed},
+        is_unpaired=arm.is_unpaired or any(ceilings[one].is_unpaired for one in needed),
+        better=part.columns[0].better or "up",
+    )
+
+
+def _otherwise(part: Part, shown: Sequence[tuple[Arm, World, Regret]]) -> list[str]:
+    """Returns a sentence about the ceilings that are deployed otherwise than an arm; nothing if none is."""
+    told: dict[str, list[str]] = {}
+    for arm, world, regret in shown:
+        ceilings = part.ceilings_of_worlds(arm)
+        for one in world.needed(regret.rounds):
+            if differ := deployed_otherwise(ceilings[one], arm):
+                told.setdefault(arm.name, []).append(f"world {one} ({differ})")
+    words = "; ".join(f"for {arm} those of {' and '.join(worlds)}" for arm, worlds in told.items())
+    return [f"Ceilings that are deployed otherwise than the arm: {words}."] if words else []
 
 
 def _is_mixed(shown: Sequence[tuple[Arm, World, Regret]]) -> bool:

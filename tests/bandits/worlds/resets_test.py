@@ -151,5 +151,17 @@ def test_only_what_reads_losses_voids_a_guarantee():
     assert resets.NONE.voids == ""
 
 
+def test_where_no_reset_can_come_there_is_a_warning():
+    reset = resets.Reset("model", resets.PAGE_HINKLEY, warmup=3, threshold=1.0)
+    told = "--reset_when=page_hinkley resets nothing up to round 3: see --reset_warmup=3."
+    assert [reset.warning(3), reset.warning(4)] == [told, ""]
+    watch, losses = resets.Watch(reset), reset.no_losses()
+    for round_num, loss in enumerate((0.0, 0.0, 9.0), 1):
+        assert not watch.is_due(round_num, losses)
+        losses = watch.noted(losses, loss)
+    assert watch.is_due(4, losses)
+    assert [resets.NONE.warning(1), resets.Reset("model", resets.WINDOW, window=1).warning(9)] == ["", ""]
+
+
 if __name__ == "__main__":
     pytest.main([__file__])

@@ -1,5 +1,6 @@
 """Tests of scripts.report.dynamic_regret: which ceilings count, and what is told."""
 
+import dataclasses
 import pathlib
 import re
 import shlex
@@ -145,7 +146,38 @@ def test_an_arm_without_a_possible_ceiling_is_told_without_a_command():
     (arm,) = _part(_runs(SOFTMAX, "--scenario=init_shift", "--reward_drift=abrupt")).arms
     assert ceiling_command.of_world(arm, 1) is None
     (told,) = dynamic_regret.missing(_part(arm.runs))
+    assert told.endswith("there can be none: --bandits_type=supervised_mse does not go with --scenario=init_shift.")
+
+
+def test_a_run_without_a_command_is_told_with_flags():
+    (run,) = _runs(SOFTMAX)
+    (told,) = dynamic_regret.missing(_part([dataclasses.replace(run, command="")]))
     assert told.endswith("play the same with --bandits_type=supervised_mse, and --drift_world=0 and --drift_world=1.")
+
+
+def test_flags_that_need_each_other_stay_together_in_a_ceilings_command():
+    noise = ("--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=2")
+    _, command, _ = dynamic_regret.missing(_part(_runs(SOFTMAX, *noise)))
+    assert set(noise) < set(shlex.split(command))
+
+
+def test_ceilings_of_other_seeds_are_said_to_be_of_no_use():
+    part = _part(_runs(SOFTMAX), _ceiling(1.0, 0, seeds=2), _ceiling(1.0, 1, seeds=2)[1:])
+    assert (dynamic_regret.found(part), dynamic_regret.lines([part])) == ([], [])
+    told = "softmax has no dynamic regret: no seed that has a reward is its own and that of the ceiling of each world."
+    assert dynamic_regret.missing(part) == [told]
+    assert told in dynamic_regret.section(part)
+
+
+def test_a_ceiling_that_is_deployed_otherwise_is_named():
+    part = _part(
+        _runs(SOFTMAX, "--bandits_deploy_freq=1"),
+        *(_ceiling(1.0, one, f"--bandits_deploy_freq={one + 1}") for one in (0, 1)),
+    )
+    name = dynamic_regret.found(part)[0][0].name
+    told = f"Ceilings that are deployed otherwise than the arm: for {name} those of world 1 (deploy 2, not 1)."
+    assert told in dynamic_regret.lines([part])
+    assert told in dynamic_regret.section(part)
 
 
 if __name__ == "__main__":
