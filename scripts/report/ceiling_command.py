@@ -39,6 +39,7 @@ def of_world(arm: Arm, world: int) -> str | None:
         return None
     if any(settings.get(one) != flags.get(one) for one in world_flags.NAMES if one != _OF_WORLD):
         return None
+    kept += ["--reset=none"] * bool(settings.get("reset"))  # A --config's.
     return shlex.join([*words[:start], *kept, *own])
 
 

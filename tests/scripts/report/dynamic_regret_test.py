@@ -149,6 +149,14 @@ def test_an_arm_without_a_possible_ceiling_is_told_without_a_command():
     assert told.endswith("there can be none: --bandits_type=supervised_mse does not go with --scenario=init_shift.")
 
 
+def test_a_ceiling_has_no_reset_of_a_config_file_either(tmp_path):
+    config = tmp_path / "own.toml"
+    config.write_text('reset = "model"\nreset_when = "window"\nreset_window = 2\n')
+    _, command, _ = dynamic_regret.missing(_part(_runs(SOFTMAX, f"--config={config}")))
+    assert f"--config={config}" in command
+    assert binaries.resolve(MODULE, shlex.split(command)[3:]).reset is None
+
+
 def test_a_run_without_a_command_is_told_with_flags():
     (run,) = _runs(SOFTMAX)
     (told,) = dynamic_regret.missing(_part([dataclasses.replace(run, command="")]))
