@@ -199,7 +199,8 @@ def _summary(options: BanditOptions, task: tasks.Task, label: str, folder: run_f
         held_out += f". Replay kept {kept:,.0f} of the {there:,} rows, {kept / there:.1%}"
     begun_anew = list(table["round_num"][table[metrics.RESET] == 1])
     if options.reset.what != "none" and label == options.name:
-        held_out += f". Resets: {len(begun_anew)}{', in rounds ' * bool(begun_anew)}{metrics_file.spans(begun_anew)}"
+        rounds = ", in rounds " if len(begun_anew) > 1 else ", in round " if len(begun_anew) else ""
+        held_out += f". Resets: {len(begun_anew)}{rounds}{metrics_file.spans(begun_anew)}"
     return (
         f"{label}: {int(last['round_num'])} rounds, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
         f"last round {last[metrics.ROUND_REWARD]:.4f}; "
