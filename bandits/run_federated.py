@@ -14,9 +14,11 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bandits import constant_actions, flags, guarantees, interactions, logged_flags, metrics, registry, schedule_flags
 from bandits.evaluation import simulator
-from bandits.options import BanditOptions, Phase, phases
+from bandits.options import BanditOptions, Phase, acted_in, phases
 from data import tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
@@ -93,7 +95,9 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             if is_new:
                 print(logged_flags.SIMULATED, *(f"  {one.in_words()}" for one in scores), sep="\n", file=sys.stderr)
         rounds = options.total_rounds
-        warnings += filter(None, [options.drift.warning(rounds), options.reset.warning(rounds)])
+        acted = acted_in(np.arange(1, rounds + 1), options.deploy_every) if options.keeps_cache else None
+        told = options.drift.warning(rounds, acted), options.delay.warning(options.deploy_every)
+        warnings += filter(None, [*told, options.reset.warning(rounds)])
         schedule_flags.check(options, phases(options, task)[-1], task.num_actions)
         mu = dict(options.policy.parameters).get("mu")
         if mu is not None and mu < task.num_actions - 1:
@@ -173,7 +177,7 @@ def _tell(
     if outcome.signum is None and rounds.client_rewards:
         folder.write_json(run_folder.CLIENT_REWARDS_FILE, rounds.client_rewards)
     if outcome.signum is None:
-        print(_summary(options, task, phase.label, folder, spent["summary"]))
+        print(_summary(options, task, phase, folder, spent["summary"]))
     if rounds.replay:
         print(interactions.told(folder.path, rounds.replay))
     if rounds.secrets:
@@ -183,7 +187,7 @@ def _tell(
         print("The cohorts are not drawn from --seed, and so not paired between runs of one seed.")
 
 
-def _summary(options: BanditOptions, task: tasks.Task, label: str, folder: run_folder.RunFolder, spent: str) -> str:
+def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run_folder.RunFolder, spent: str) -> str:
     import pandas as pd
 
     table = pd.read_csv(folder.metrics_path)
@@ -192,17 +196,17 @@ def _summary(options: BanditOptions, task: tasks.Task, label: str, folder: run_f
     if options.task.task_type == "logged":
         value = "of drawn rewards" if logged_flags.is_simulated(options.task) else "doubly robust"
         held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}, {value}"
-    elif options.drift.kind != "none":  # Labels do not say any more which action is right.
+    elif phase.drift.kind != "none":  # Labels do not say any more which action is right.
         held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f} in the last round's world"
     if options.task.learn_from == "replay":
         kept, there = table[metrics.EXAMPLES].sum(), task.report["training_rows"]
         held_out += f". Replay kept {kept:,.0f} of the {there:,} rows, {kept / there:.1%}"
     begun_anew = list(table["round_num"][table[metrics.RESET] == 1])
-    if options.reset.what != "none" and label == options.name:
+    if phase.reset.what != "none":
         rounds = ", in rounds " if len(begun_anew) > 1 else ", in round " if len(begun_anew) else ""
         held_out += f". Resets: {len(begun_anew)}{rounds}{metrics_file.spans(begun_anew)}"
     return (
-        f"{label}: {int(last['round_num'])} rounds, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
+        f"{phase.label}: {int(last['round_num'])} rounds, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
         f"last round {last[metrics.ROUND_REWARD]:.4f}; "
         f"its greedy policy on held-out data: {held_out}.\n"
         f"{spent}\n"

@@ -5,6 +5,7 @@ period, and what has not arrived yet is masked.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -15,6 +16,8 @@ KINDS: Mapping[str, str] = {
     "uniform": "each after 0 to --delay_rounds rounds, all of them as likely",
     "geometric": "each after --delay_rounds rounds on average, with the same chance in each",
 }
+
+_LEAST_IN_TIME = 0.01  # Share of the rewards; with fewer, next to nothing is learnt.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +50,27 @@ class Delay:
         else:
             after = draw.geometric(1 / (1 + self.rounds), size=count) - 1
         return (after <= waited) & (draw.random(count) >= self.never)
+
+    def warning(self, deploy_every: int) -> str:
+        """Returns what is to say if none is late, or next to none arrives in a period of so many rounds; else nothing."""
+        if self.kind == "none":
+            return ""
+        flags = f"--delay_rounds={self.rounds:g} and --delay_never={self.never:g}"
+        if not self.rounds and not self.never:
+            return f"--reward_delay={self.kind} delays nothing: see {flags}."
+        in_time = (1 - self.never) * self._share(deploy_every - 1)
+        if in_time >= _LEAST_IN_TIME:
+            return ""
+        return (
+            f"--reward_delay={self.kind} lets {in_time:.2g} of the rewards arrive before the next deployment, and what "
+            f"has not is lost: see {flags}, and --bandits_deploy_freq={deploy_every}."
+        )
+
+    def _share(self, waited: int) -> float:
+        """Returns the share of the rewards that ever arrive which are there after so many rounds."""
+        if self.kind == "uniform":
+            return min(1.0, (waited + 1) / (int(self.rounds) + 1))
+        return -math.expm1((waited + 1) * math.log1p(-1 / (1 + self.rounds))) if self.rounds else 1.0
 
 
 NONE = Delay()

@@ -102,14 +102,23 @@ class Drift:
         points = np.atleast_1d(self.at(rounds, client))
         return np.maximum(0.0, 1 - np.abs(points[:, np.newaxis] - np.arange(self.worlds))).mean(axis=0)
 
-    def warning(self, total_rounds: int) -> str:
-        """Returns what is to say of so many rounds, if what was asked for does not come in them; else nothing."""
+    def warning(self, total_rounds: int, acted: npt.ArrayLike | None = None) -> str:
+        """Returns what is to say of so many rounds, if what was asked for does not come in them; else nothing.
+
+        Args:
+          total_rounds: Rounds.
+          acted: int [total_rounds], the round in which the clients of each acted; None for the round itself.
+        """
         if self.kind == "none" or self.only is not None:
             return ""
-        if not self.at(np.arange(1, total_rounds + 1), None).any():
-            return (
-                f"--reward_drift={self.kind} changes nothing up to round {total_rounds}: its first change comes later."
-            )
+        nothing = f"--reward_drift={self.kind} changes nothing up to round {total_rounds}: "
+        points = self.at(np.arange(1, total_rounds + 1), None)
+        if not points.any():
+            return f"{nothing}its first change comes later."
+        if (points == points[0]).all():
+            return f"{nothing}all of them come after its change."
+        if acted is not None and not np.ptp(self.at(acted, None)):
+            return f"{nothing}clients with --cache=persistent act once a deployment period, always in the same world."
         if self.every and self.start + self.every > total_rounds:
             return f"--drift_every={self.every} changes nothing up to round {total_rounds}: there is one change alone."
         return ""

@@ -36,6 +36,25 @@ def test_what_is_there_stays():
         before = now
 
 
+@pytest.mark.parametrize(
+    ("chosen", "deploy_every", "warning"),
+    [
+        (delay.Delay("uniform", 0), 10, "--reward_delay=uniform delays nothing: see --delay_rounds=0"),
+        (delay.Delay("uniform", 0, never=0.5), 10, ""),
+        (delay.Delay("uniform", 999), 10, ""),  # A hundredth.
+        (delay.Delay("uniform", 1999), 10, "--reward_delay=uniform lets 0.005 of the rewards arrive"),
+        # 1 - (999 / 1000)^4 = 0.004.
+        (delay.Delay("geometric", 999), 4, "--reward_delay=geometric lets 0.004 of the rewards arrive"),
+        (delay.Delay("geometric", 1), 1, ""),
+        (delay.Delay("geometric", 0, never=0.999), 1, "--reward_delay=geometric lets 0.001 of the rewards arrive"),
+        (delay.NONE, 1, ""),
+    ],
+)
+def test_a_delay_of_nothing_or_of_nearly_all_is_told(chosen, deploy_every, warning):
+    found = chosen.warning(deploy_every)
+    assert (found.startswith(warning), bool(found)) == (True, bool(warning))
+
+
 @pytest.mark.parametrize("other", [{"seed": 2}, {"period": 3}, {"client": 4}])
 def test_each_client_waits_anew_in_each_period(other):
     chosen = delay.Delay("uniform", 5)

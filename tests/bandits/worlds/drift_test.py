@@ -56,6 +56,9 @@ def test_one_world_alone_is_that_of_the_drift_in_every_round(kind):
         (drift.Drift("abrupt", start=16, every=15, worlds=2), 30, "--drift_every=15 changes nothing up to round 30"),
         (drift.Drift("abrupt", start=16, every=15, worlds=3), 31, ""),
         (drift.Drift("abrupt", start=30, worlds=2), 30, ""),
+        (drift.Drift("abrupt", start=1, worlds=2), 30, "--reward_drift=abrupt changes nothing up to round 30: all"),
+        (drift.Drift("linear", start=1, rounds=1, worlds=2), 30, "--reward_drift=linear changes nothing"),
+        (drift.Drift("linear", start=1, rounds=2, worlds=2), 30, ""),
         (drift.Drift("abrupt", start=31, worlds=2, only=1), 30, ""),
         (drift.NONE, 30, ""),
     ],
@@ -63,6 +66,12 @@ def test_one_world_alone_is_that_of_the_drift_in_every_round(kind):
 def test_a_change_that_does_not_come_is_told(world, rounds, warning):
     found = world.warning(rounds)
     assert (found.startswith(warning), bool(found)) == (True, bool(warning))
+
+
+def test_a_change_within_the_only_period_of_a_kept_cache_is_told():
+    changing, rounds = drift.Drift("abrupt", start=16, worlds=2), np.arange(1, 31)
+    assert "--cache=persistent" in changing.warning(30, np.ones(30, int))
+    assert not changing.warning(30, rounds - (rounds - 1) % 20)  # Deployed in round 20: whoever acts in 21 meets it.
 
 
 def test_without_drift_there_is_one_world():
