@@ -211,5 +211,18 @@ def test_the_model_is_measured_in_the_world_of_the_moment(plain, tmp_path, capsy
     assert told in capsys.readouterr().out
 
 
+def test_an_initial_training_is_told_in_its_own_world(tmp_path, capsys):
+    play(tmp_path, "--scenario=init", "--init_rounds=1", "--reward_drift=abrupt", "--drift_start=2", "--total_rounds=2")
+    of_phases = [line for line in capsys.readouterr().out.splitlines() if "its greedy policy on held-out data" in line]
+    initial, drifting = (line.partition("held-out data: ")[2] for line in of_phases)
+    assert initial.startswith("accuracy")
+    assert drifting.endswith("in the last round's world.")
+
+
+def test_a_delay_of_nothing_is_warned_of(tmp_path, capsys):
+    play(tmp_path, *LATE, "--bandits_deploy_freq=1", "--total_rounds=1")
+    assert "Warning: --reward_delay=uniform delays nothing" in capsys.readouterr().err
+
+
 if __name__ == "__main__":
     pytest.main([__file__])
