@@ -97,7 +97,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         rounds = options.total_rounds
         acted = acted_in(np.arange(1, rounds + 1), options.deploy_every) if options.keeps_cache else None
         told = options.drift.warning(rounds, acted), options.delay.warning(options.deploy_every)
-        warnings += filter(None, [*told, options.reset.warning(rounds)])
+        warnings += filter(None, [*told, options.reset.warning(rounds, options.importance_weighting)])
         schedule_flags.check(options, phases(options, task)[-1], task.num_actions)
         mu = dict(options.policy.parameters).get("mu")
         if mu is not None and mu < task.num_actions - 1:

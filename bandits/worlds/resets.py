@@ -72,11 +72,23 @@ class Reset:
         """Returns what a detector takes for a round's loss, of its mean loss and reward."""
         return loss if self.watched == LOSS else -reward
 
-    def warning(self, total_rounds: int) -> str:
-        """Returns what is to say of so many rounds, if no reset can come in them; else nothing."""
-        if not self.reads_losses or self.warmup < total_rounds:
+    def warning(self, total_rounds: int, is_weighted: bool = False) -> str:
+        """Returns what is to say of resets that cannot come in so many rounds, or come without a change; else nothing.
+
+        Args:
+          total_rounds: Rounds.
+          is_weighted: Whether an example's loss weighs 1 / propensity.
+        """
+        if not self.reads_losses:
             return ""
-        return f"--reset_when={self.when} resets nothing up to round {total_rounds}: see --reset_warmup={self.warmup}."
+        if self.warmup >= total_rounds:
+            return f"--reset_when={self.when} resets nothing up to round {total_rounds}: see --reset_warmup={self.warmup}."
+        if is_weighted and self.watched == LOSS:
+            return (
+                f"--reset_watch={LOSS}: importance weights make losses jump where nothing has changed; give "
+                f"--reset_watch={REWARD}."
+            )
+        return ""
 
     def no_losses(self) -> np.ndarray | tuple:
         """Returns the losses before any: float64 [MOST_LOSSES] of NaN; an empty tuple where they decide nothing."""

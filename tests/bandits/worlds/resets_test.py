@@ -163,5 +163,14 @@ def test_where_no_reset_can_come_there_is_a_warning():
     assert [resets.NONE.warning(1), resets.Reset("model", resets.WINDOW, window=1).warning(9)] == ["", ""]
 
 
+def test_losses_with_importance_weights_are_warned_of_and_rewards_are_not():
+    told = PAGE_HINKLEY.warning(100, is_weighted=True)
+    assert told.startswith("--reset_watch=loss: importance weights")
+    assert "--reset_watch=reward" in told
+    of_rewards = dataclasses.replace(PAGE_HINKLEY, watched=resets.REWARD)
+    window = resets.Reset("model", resets.WINDOW, window=3)
+    assert [one.warning(100, is_weighted=True) for one in (of_rewards, window)] == ["", ""]
+
+
 if __name__ == "__main__":
     pytest.main([__file__])
