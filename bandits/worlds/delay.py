@@ -52,7 +52,7 @@ class Delay:
         return (after <= waited) & (draw.random(count) >= self.never)
 
     def warning(self, deploy_every: int) -> str:
-        """Returns what is to say if none is late, or next to none arrives in a period of so many rounds; else nothing."""
+        """Returns what is to say if none is late, or next to none comes in a period of so many rounds; else nothing."""
         if self.kind == "none":
             return ""
         flags = f"--delay_rounds={self.rounds:g} and --delay_never={self.never:g}"

@@ -82,7 +82,9 @@ class Reset:
         if not self.reads_losses:
             return ""
         if self.warmup >= total_rounds:
-            return f"--reset_when={self.when} resets nothing up to round {total_rounds}: see --reset_warmup={self.warmup}."
+            return (
+                f"--reset_when={self.when} resets nothing up to round {total_rounds}: see --reset_warmup={self.warmup}."
+            )
         if is_weighted and self.watched == LOSS:
             return (
                 f"--reset_watch={LOSS}: importance weights make losses jump where nothing has changed; give "
