@@ -37,7 +37,8 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
       data: What is known of the data.
     """
     recommended = found.verdict.recommended
-    command = arms.command(base, recommended, found.arms[recommended].point) if recommended else ""
+    name = f"--experiment_name={session.folder.name}_recommended"  # A run of the default name may be there.
+    command = arms.command(base, recommended, found.arms[recommended].point, name) if recommended else ""
     spent, most = session.state.spent, session.state.values["minutes"]
     asked = session.state.values["identity"]
     is_simulated = asked.get("--task_type") == "logged" and asked.get("--learn_from") == logged.SIMULATOR

@@ -77,7 +77,8 @@ def tell(results: Mapping[str, Any], output: str) -> None:
 
 def _leaves(value: Any, words: str = "") -> Iterator[tuple[str, Any]]:
     if not isinstance(value, Mapping):
-        yield words.replace("_", " "), value
+        yield words, value
         return
     for name, part in value.items():
-        yield from _leaves(part, f"{words} {name}".strip())
+        shown = name if name.startswith("--") else name.replace("_", " ")
+        yield from _leaves(part, f"{words} {shown}".strip())

@@ -205,7 +205,8 @@ def test_an_advice_is_played_continued_after_a_kill_and_told_again(tmp_path, cap
     assert page.index("Does exploration pay?") < page.index("<h3>Results</h3>")
     assert words.startswith("```sh\n./scripts/python -m scripts.advise --data_file=sklearn_wine.csv")
     if advice["command"]:
-        binaries.resolve(arms.BINARY, advice["command"].partition(f"{arms.BINARY} ")[2].split())
+        played = binaries.resolve(arms.BINARY, advice["command"].partition(f"{arms.BINARY} ")[2].split())
+        assert played.experiment_name == f"{folder.name}_recommended"
 
     again = ("advise", *SMALL, *LONG, f"--root_output_dir={tmp_path}")
     assert command.program(command.define().parse(again)) == 0

@@ -1,0 +1,109 @@
+"""Measures what flags add to a round: runs with and without them, their rounds played in turns in one process.
+
+The plain run is played twice, and what its second playing seems to add is what this machine cannot tell from nothing.
+"""
+
+import pathlib
+import shlex
+import time
+from typing import TYPE_CHECKING, Any
+
+from data.errors import UsageError
+from optimization.study import aggregation_flags, cli, files, frame
+from scripts.benchmark import measuring
+
+if TYPE_CHECKING:
+    from bandits.experiment import BanditRounds
+
+_USAGE = """
+Benchmarks what flags of run_federated add to a round on this machine.
+
+  flags_benchmark --change=--reward_drift=abrupt --change=--reset=model
+  flags_benchmark --change="--reward_delay=geometric" --cache=persistent --task_type=digits --bandits_deploy_freq=20
+
+All other flags are of every run; `run_federated --help` lists them.
+"""
+_AGAIN = "nothing"
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `flags_benchmark`; those of its runs are passed on."""
+    flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
+    flags.group("Flags")
+    flags.texts("change", "flags of run_federated whose cost is measured, as one word; may be given several times")
+    flags.integer("rounds", 200, "measured rounds of each run", low=10)
+    flags.integer("warmup", 30, "rounds before them", low=1)
+    measuring.define_output(flags, "flags_benchmark.json")
+    return flags
+
+
+def program(settings: cli.Settings) -> None:
+    """Runs the benchmark.
+
+    Raises:
+      UsageError: If there is nothing to compare, or flags are wrong.
+    """
+    files.check_output("output", pathlib.Path(settings.output))
+    if not settings.change:
+        raise UsageError("--change is missing: flags whose cost is measured, as --change=--reward_drift=abrupt.")
+    rounds = settings.warmup + settings.rounds
+    resolved = {name: _resolved(settings.run_flags, name, rounds) for name in dict.fromkeys(settings.change)}
+    plain = _resolved(settings.run_flags, "", rounds)
+
+    from optimization.runtime import worker
+
+    worker.start()
+    runs = {"plain": _rounds(plain), _AGAIN: _rounds(plain)} | {name: _rounds(one) for name, one in resolved.items()}
+    measuring.tell(_measured(runs, settings.warmup, settings.rounds), settings.output)
+
+
+def _resolved(run_flags: tuple[str, ...], change: str, rounds: int) -> cli.Settings:
+    """Returns the flags of a run that is long enough."""
+    from bandits import flags, run_federated
+
+    words = ["benchmark", f"--total_rounds={rounds}", *run_flags, *shlex.split(change)]
+    settings = flags.resolve(frame.flag_set(run_federated.STUDY).parse(words))
+    if settings.total_rounds < rounds:
+        raise UsageError(
+            f"--total_rounds={settings.total_rounds} is less than --warmup and --rounds together: {rounds}."
+        )
+    return settings
+
+
+def _rounds(settings: cli.Settings) -> "BanditRounds":
+    """Returns the bandits' rounds of a run."""
+    from bandits import experiment, flags, options, run_federated
+
+    chosen = flags.options(settings)
+    task = run_federated.STUDY.open(chosen)
+    *_, phase = options.phases(chosen, task)
+    mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1)
+    return experiment.BanditRounds(chosen, task, phase, mechanism, None)
+
+
+def _measured(runs: "dict[str, BanditRounds]", warmup: int, rounds: int) -> dict[str, Any]:
+    """Plays a round of each run in turns, in this order and back, and returns what each adds to the first one's."""
+    import numpy as np
+    import scipy.stats
+
+    states = {name: run.initial_state() for name, run in runs.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for round_num in range(1, warmup + rounds + 1):
+        for name in list(runs) if round_num % 2 else reversed(list(runs)):
+            start = time.perf_counter()
+            states[name], _ = runs[name].play_round(states[name], round_num)
+            seconds[name].append(time.perf_counter() - start)
+    plain, *others = ((name, np.array(times[warmup:])) for name, times in seconds.items())
+    usual = np.median(plain[1])
+    added = {}
+    for name, times in others:
+        interval = scipy.stats.bootstrap(
+            (times - plain[1],), np.median, n_resamples=2000, method="percentile", random_state=0
+        ).confidence_interval
+        bounds = [round(100 * float(bound / usual), 1) for bound in interval]
+        added[name] = {
+            "milliseconds": round(1000 * float(np.median(times)), 2),
+            "percent_added": round(100 * float(np.median(times - plain[1]) / usual), 1),
+            "95% interval": bounds,
+        }
+    return {"rounds": rounds, "plain_milliseconds": round(1000 * float(usual), 2), "added_by": added}
