@@ -108,7 +108,7 @@ def reset_of(settings: cli.Settings) -> resets.Reset:
     return resets.Reset(
         what=settings.reset,
         when=when,
-        watched=settings.get("reset_watch") or resets.LOSS,
+        watched=settings.reset_watch or resets.LOSS,
         window=settings.reset_window or 0,
         warmup=settings.reset_warmup or 0,
         threshold=settings.page_hinkley_threshold or 0.0,

@@ -14,7 +14,7 @@ def in_todays_words(flags: Mapping[str, Any]) -> dict[str, Any]:
     Runs from before `--mean_shift_weights` weighed by the kernel's slope, and their SGLD was the clients' own. Those
     without an initial training recorded its defaults, which are others now. Ads were shown once each. The published
     program's linear models were plain ones before `--initial_weights`. What a bandit's clients had above their cap was
-    chosen once, unless a run said otherwise. Detectors watched losses alone.
+    chosen once, unless a run said otherwise.
     """
     found = dict(flags)
     if flags.get("scenario") == "scratch":
@@ -26,8 +26,6 @@ def in_todays_words(flags: Mapping[str, Any]) -> dict[str, Any]:
         found |= {"model": flags.get("model") or "linear", "initial_weights": "glorot_uniform"}
     if "bandits_type" in flags and flags.get("max_examples_per_client") and flags.get("redraw_examples") is None:
         found["redraw_examples"] = False
-    if flags.get("reset_when") in ("page_hinkley", "adwin"):
-        found.setdefault("reset_watch", "loss")
     for name in _ALGORITHM_FLAGS:
         if name not in flags or "mean_shift_weights" in flags:
             continue

@@ -8,7 +8,7 @@ from bandits.run_federated import STUDY
 from bandits.worlds.resets import NONE, Reset
 from data.tasks import registry
 from data.tasks.options import TaskOptions
-from optimization.study import cli, earlier_flags, frame
+from optimization.study import frame
 
 
 def _resolve(*arguments):
@@ -39,13 +39,6 @@ def test_without_them_nothing_is_recorded():
 )
 def test_what_flags_mean(arguments, expected):
     assert flags.options(_resolve(*arguments)).reset == expected
-
-
-def test_detectors_of_runs_from_before_they_could_watch_rewards_watch_losses():
-    settings = _resolve("--reset=model", "--reset_when=adwin")
-    before = {name: value for name, value in settings.items() if name != "reset_watch"}
-    assert reset_flags.reset_of(cli.Settings(before, frozenset())) == reset_flags.reset_of(settings)
-    assert earlier_flags.in_todays_words(before) == dict(settings)
 
 
 def test_an_initial_training_is_not_reset():
