@@ -177,10 +177,14 @@ class Figure:
         """Checks the flags of each arm, of a search only one point: all of them take minutes.
 
         Raises:
-          UsageError: As `runs`.
+          UsageError: As `runs`; or if two arms are the same runs.
         """
+        seen: dict[object, str] = {}
         for arm in self.arms:
-            self._runs(arm, [0], (), None)
+            first, *_ = self._runs(arm, [0], (), None)
+            other = seen.setdefault((first.name, arm.sweeps, arm.grid), arm.label)
+            if other != arm.label:
+                raise UsageError(f"--figure={self.name}: {other} and {arm.label} are the same runs.")
 
     def _runs(
         self, arm: Arm, seeds: Sequence[int], base: Sequence[str], folder: pathlib.Path | None

@@ -143,21 +143,23 @@ def _arms(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Ar
 
         names = [one.name for one in mab_fl.load()[table["study"]].settings]
         axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in names}]
-    sweeps, grid, ends = table.get("sweeps", {}), table.get("grid"), [table.get("flags", "")]
+    sweeps, grid = table.get("sweeps", {}), table.get("grid")
     compared = table.get("compared", {})
     own: Mapping[str, str] = {}
+    least = ""
     if small is not None:
         axes = small.get("arms", axes)
         only = set(small.get("only", ()))
         axes = [{label: axis[label] for label in axis if not only & set(axis) or label in only} for axis in axes]
         compared = {label: f"{compared[label]} {flags}" for label, flags in small.get("compared", {}).items()}
         sweeps, grid, own = small.get("sweeps", {}), None, small.get("own", {})
-        ends.append(small["flags"])
+        least = small["flags"]
     arms = []
     for words in itertools.product(*axes):
         label = ", ".join(words)
-        flags = [axis[word] for axis, word in zip(axes, words, strict=True)]
-        flags += ends + [own[word] for word in words if word in own]
+        # Of two values of a flag the later one counts: an arm's, and at small scale that of the scale.
+        flags = [table.get("flags", ""), *(axis[word] for axis, word in zip(axes, words, strict=True)), least]
+        flags += [own[word] for word in words if word in own]
         tried = sweeps.get(label, sweeps.get(_EVERY_ARM))
         found_by = grid if tried is None else None
         arms.append(Arm(label, words, _arguments(flags, table), tuple(_sweeps(tried or {})), found_by))

@@ -259,6 +259,13 @@ def test_a_mistake_in_an_arm_is_told_before_anything_is_played(play, tmp_path):
     assert not (tmp_path / "r").exists()
 
 
+def test_two_arms_that_are_the_same_runs_are_refused(monkeypatch):
+    monkeypatch.setitem(studies.STUDIES, "toy", TOY)
+    arms = [Arm(name, (name,), (f"--rate={rate}",)) for name, rate in (("near", "1"), ("far", "2"), ("next", "1.0"))]
+    with pytest.raises(UsageError, match="--figure=f1: near and next are the same runs"):
+        _figure(arms=tuple(arms)).check()
+
+
 def test_the_study_s_own_picture_is_drawn_beside(tmp_path):
     found = {"near": _found(tmp_path, "near", {"score": [1.0]})}
     folder = found["near"].folders[0]
@@ -385,6 +392,33 @@ def test_a_key_that_a_file_must_not_have_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(texts, "_FOLDER", tmp_path)
     with pytest.raises(ValueError, match=r"x\.toml, f: .*unknown curve"):
         texts.load("paper")
+
+
+@pytest.mark.parametrize(("scale", "expected"), [("paper", ("1", "2", "4")), ("small", ("5", "5", "5"))])
+def test_an_arm_s_value_counts_before_its_figure_s_and_that_of_the_scale_before_both(
+    tmp_path, monkeypatch, scale, expected
+):
+    (tmp_path / "x.toml").write_text("""[text]
+title = "T"
+binary = "run_ads"
+[f]
+about = "A"
+repeat = 1
+flags = "--rounds=1"
+[f.measures.reward]
+column = "reward"
+[[f.arms]]
+as = ""
+twice = "--rounds=2"
+four = "--rounds=4"
+[f.small]
+repeat = 1
+data = "D"
+flags = "--rounds=5"
+""")
+    monkeypatch.setattr(texts, "_FOLDER", tmp_path)
+    arms = texts.load(scale)["f"].arms
+    assert tuple(arm.arguments[-1].removeprefix("--rounds=") for arm in arms) == expected
 
 
 def test_arms_are_the_product_of_their_axes():
