@@ -34,7 +34,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.integer(
         "drift_start", None, "first round that is paid otherwise (default: the first of the run's second half)", low=1
     )
-    flags.integer("drift_every", None, "rounds between changes, each to a new world (default: one change)", low=1)
+    flags.integer("drift_every", None, "rounds between changes, each to another world (default: one change)", low=1)
     flags.integer("drift_rounds", None, "rounds that the change takes (default: a quarter of all)", low=1)
     flags.integer("drift_period", None, "rounds of both seasons (default: half of all)", low=2)
     flags.number("drift_overlap", None, "part of each season that goes over to the next (default: 0)", high=1.0)
