@@ -82,14 +82,15 @@ def _rounds(settings: cli.Settings) -> "BanditRounds":
 
 
 def _measured(runs: "dict[str, BanditRounds]", warmup: int, rounds: int) -> dict[str, Any]:
-    """Plays a round of each run in turns, in this order and back, and returns what each adds to the first one's."""
+    """Plays a round of each run in turns, each time in another order, and returns what each adds to the first one's."""
     import numpy as np
     import scipy.stats
 
     states = {name: run.initial_state() for name, run in runs.items()}
     seconds: dict[str, list[float]] = {name: [] for name in runs}
+    draw = np.random.default_rng(0)  # In a fixed order each would have the caches that its neighbour left.
     for round_num in range(1, warmup + rounds + 1):
-        for name in list(runs) if round_num % 2 else reversed(list(runs)):
+        for name in draw.permutation(list(runs)):
             start = time.perf_counter()
             states[name], _ = runs[name].play_round(states[name], round_num)
             seconds[name].append(time.perf_counter() - start)
