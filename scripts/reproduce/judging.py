@@ -2,8 +2,8 @@
 
 A word is given by 95% intervals over seeds, never by means alone: `agrees` if every difference that the claim needs
 lies on its side with its whole interval, `disagrees` if one lies wholly on the other, else `cannot be told`, as all
-that rests on one seed. Differences are of equal seeds, paired (`scripts.verdicts`), which also holds where a seed does
-not determine all of a run: then pairs only help less. A tolerance (`within`) is our reading of words as "similar".
+that rests on one seed. Differences are of equal seeds, paired; Welch's where no seed determines the runs
+(`scripts.verdicts`). A tolerance (`within`) is our reading of words as "similar", a part of the other's mean.
 Nothing is told of an arm of which a run diverged, nor of two that both never reach what is counted.
 
 An interval lies wholly on one side by chance alone, at a difference of none, in 2.5% of such experiments. Claims are
@@ -19,13 +19,14 @@ text's would be in 95% of repetitions: the text's number is one draw, too. A rat
 import dataclasses
 import itertools
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from optimization.study import intervals
 from optimization.study.intervals import Interval
 from scripts.reproduce.plan import Claim, Figure, Measure
 from scripts.reproduce.results import Value, number
-from scripts.verdicts import comparison
+from scripts.verdicts import comparison, of_runs
 
 AGREES, DISAGREES, UNTOLD = "agrees", "disagrees", "cannot be told"
 OTHER_DATA, NOT_PLAYED = "other data", "not played"
@@ -151,8 +152,9 @@ def _values(operand: str, figure: Figure, known: Known) -> list[Value]:
 
 
 def _difference(one: Value, other: Value) -> Interval:
-    """Returns the interval of one value minus another over their common seeds; endless, where there is none."""
-    found = comparison.compare({"one": one.finite, "other": other.finite}, "other")["one"]
+    """Returns the interval of one value minus another, paired over their common seeds; endless, where there is none."""
+    alone = ["one"] if one.is_unpaired or other.is_unpaired else ()
+    found = comparison.compare({"one": one.finite, "other": other.finite}, "other", unpaired=alone)["one"]
     never = [seed for seed, value in one.by_seed.items() if math.isinf(value) and value == other.by_seed.get(seed)]
     if one.diverged or other.diverged or never:
         return Interval(found.difference, -math.inf, math.inf, found.pairs)
@@ -165,9 +167,16 @@ def _difference(one: Value, other: Value) -> Interval:
 
 def _words(one: Value, other: Value, difference: Interval) -> str:
     names = [value.measure.replace("_", " ") if one.arm == other.arm else value.arm for value in (one, other)]
-    means = f"{names[0]} {number(one.mean)}, {names[1]} {number(other.mean)}"
+    means = ", ".join(
+        f"{name} {number(value.mean)}{at_chance(value)}" for name, value in zip(names, (one, other), strict=True)
+    )
     lost = "".join(f"; {told}" for value in (one, other) if (told := _lost(value)))
     return f"{means}: {interval_words(difference, signed=True)}{lost}"
+
+
+def at_chance(value: Value) -> str:
+    """Returns the words after a number whose arm is not told from chance; else none."""
+    return of_runs.chance_note(value.stand) if value.stand else ""
 
 
 def _lost(value: Value) -> str:
@@ -189,24 +198,32 @@ def interval_words(found: Interval, *, signed: bool = False) -> str:
     return f"{found.mean:{sign}.3g} ({found.low:{sign}.3g} to {found.high:{sign}.3g})"
 
 
-def _better(one: Value, other: Value, measure: Measure, by: float, *, is_strict: bool) -> _Statement:
-    """Returns whether one value is better than another by more (strictly) than `by`, or by no less."""
+def _better(one: Value, other: Value, measure: Measure, within: float | None = None) -> _Statement:
+    """Returns whether one value is better than another; with a tolerance, whether it is not worse by more than that."""
     difference = _difference(one, other)
     low, high = (-difference.high, -difference.low) if measure.smallest else (difference.low, difference.high)
-    if is_strict:
-        holds = True if low > by else False if high <= by else None
-    else:
-        holds = True if low >= by else False if high < by else None
-    return _Statement(holds, _words(one, other, difference), difference.size, low - by)
+    if within is None:
+        holds = True if low > 0 else False if high <= 0 else None
+        return _Statement(holds, _words(one, other, difference), difference.size, low)
+    by = -_part(within, other)
+    holds = True if low >= by else False if high < by else None
+    worse = "more" if measure.smallest else "less"
+    why = f"{_words(one, other, difference)}; up to {100 * within:.3g}% {worse} is close"
+    return _Statement(holds, why, difference.size, low - by)
 
 
-def _pairs(operands, others, figure, known, by, *, is_strict):
+def _part(share: float, value: Value) -> float:
+    """Returns a part of a value's mean; of what is never reached, as `Value.finite` counts it."""
+    return share * abs(statistics.fmean(value.finite.values()))
+
+
+def _pairs(operands, others, figure, known, within=None):
     """Returns the statements that the best of each operand is better than all of the others' alternatives."""
     rows = []
     for operand, other in itertools.product(operands, others):
         measure = measure_of(figure, operand)
         rows += [
-            [_better(one, second, measure, by, is_strict=is_strict) for one in _values(operand, figure, known)]
+            [_better(one, second, measure, within) for one in _values(operand, figure, known)]
             for second in _values(other, figure, known)
         ]
     return rows
@@ -214,7 +231,7 @@ def _pairs(operands, others, figure, known, by, *, is_strict):
 
 def _order(claim, figure, known):
     groups = itertools.pairwise(claim.operands)
-    return [row for one, other in groups for row in _pairs(one, other, figure, known, 0.0, is_strict=True)]
+    return [row for one, other in groups for row in _pairs(one, other, figure, known)]
 
 
 def _close(claim, figure, known):
@@ -223,15 +240,16 @@ def _close(claim, figure, known):
     return [[_near(one, other, claim.within)] for one, other in itertools.combinations(found, 2)]
 
 
-def _near(one: Value, other: Value, within: float) -> _Statement:
+def _near(one: Value, other: Value, share: float) -> _Statement:
     difference = _difference(one, other)
+    within = _part(share, other)
     holds = None
     if -within <= difference.low and difference.high <= within:
         holds = True
     elif difference.low > within or difference.high < -within:
         holds = False
     margin = within - max(-difference.low, difference.high)
-    return _Statement(holds, f"{_words(one, other, difference)}; within {within:g}", difference.size, margin)
+    return _Statement(holds, f"{_words(one, other, difference)}; within {number(within)}", difference.size, margin)
 
 
 def _near_best(claim, figure, known):
@@ -239,17 +257,17 @@ def _near_best(claim, figure, known):
     _, at, measure = operand.partition(" @ ")
     mine = operand.partition(" @ ")[0]
     others = [arm.label + at + measure for arm in figure.arms if arm.is_drawn and arm.label != mine]
-    return _pairs([operand], others, figure, known, -claim.within, is_strict=False)
+    return _pairs([operand], others, figure, known, claim.within)
 
 
 def _not_worse(claim, figure, known):
-    return _pairs(*claim.operands, figure, known, -claim.within, is_strict=False)
+    return _pairs(*claim.operands, figure, known, claim.within)
 
 
 def _larger_lead(claim, figure, known):
     one, other, third, fourth = (_values(group[0], figure, known)[0] for group in claim.operands)
     measure = measure_of(figure, claim.operands[0][0])
-    return [[_better(_lead(one, other), _lead(third, fourth), measure, 0.0, is_strict=True)]]
+    return [[_better(_lead(one, other), _lead(third, fourth), measure)]]
 
 
 def _lead(one: Value, other: Value) -> Value:
@@ -259,6 +277,8 @@ def _lead(one: Value, other: Value) -> Value:
         arm=f"{one.arm} minus {other.arm}",
         by_seed={seed: one.finite[seed] - other.finite[seed] for seed in one.finite if seed in other.finite},
         diverged=one.diverged | other.diverged,
+        is_unpaired=one.is_unpaired or other.is_unpaired,
+        stand=None,
     )
 
 
@@ -277,7 +297,8 @@ def _between(claim, figure, known):
     holds = True if claim.low <= low and high <= claim.high else False if high < claim.low or low > claim.high else None
     size = Interval(abs(found.mean), low, high, found.size)
     stated = f"{claim.low:g} to {claim.high:g}"
-    return [[_Statement(holds, f"{words}: {interval_words(size)}; stated {stated}", found.size)]]
+    apart = "apart by " if len(values) > 1 else ""
+    return [[_Statement(holds, f"{words}: {apart}{interval_words(size)}; stated {stated}", found.size)]]
 
 
 def _steady(claim, figure, known):
@@ -289,9 +310,10 @@ def _steady(claim, figure, known):
 
     # Of a standard deviation, by chi squared, as for a normal distribution.
     low, high = (value.deviation * math.sqrt((seeds - 1) / stats.chi2.ppf(p, seeds - 1)) for p in (1 - _TAIL, _TAIL))
-    holds = True if high <= claim.within else False if low > claim.within else None
+    within = _part(claim.within, value)
+    holds = True if high <= within else False if low > within else None
     told = interval_words(Interval(value.deviation, low, high, seeds))
-    return [[_Statement(holds, f"{value.arm}, deviation over seeds {told}; within {claim.within:g}", seeds)]]
+    return [[_Statement(holds, f"{value.arm}, deviation over seeds {told}; within {number(within)}", seeds)]]
 
 
 _KINDS: Mapping[str, Callable[[Claim, Figure, Known], list[list[_Statement]]]] = {

@@ -1,13 +1,12 @@
 """The page of what was found, made of the records alone: sentences of the studies, tables, and the scoreboard."""
 
 import dataclasses
-import math
 import pathlib
 import string
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from scripts.reproduce import judging, records, scoreboard, texts
+from scripts.reproduce import judging, records, scoreboard, standing, texts
 from scripts.reproduce.plan import Arm, Figure
 from scripts.reproduce.results import Value
 from scripts.reproduce.scoreboard import Line
@@ -16,9 +15,6 @@ from scripts.verdicts import tasks
 if TYPE_CHECKING:
     import pandas as pd
 
-_CHANCE, _CEILING = "chance", "ceiling"  # Labels of arms; of several ceilings, how their labels begin.
-_DEPLOYED = "--bandits_deploy_freq="
-_CHANGES = "--reward_drift"
 _HEAD, _EARLIER = (pathlib.Path(__file__).with_name(name) for name in ("page_head.md", "page_earlier.md"))
 
 
@@ -95,7 +91,7 @@ def _figure(one: _Played, folder: pathlib.Path) -> str:
         parts.append(f"![{figure.about}]({folder.name}/{figure.scale}/{picture.name})\n")
     told = [line for line in one.lines if line.status != judging.NOT_PLAYED]
     rows = [[f"{line.says} ({line.place})", f"**{line.status}**", line.ours, line.means] for line in told]
-    head = ["the study", "we find", "our numbers", "for you"]
+    head = ["what is asked", "we find", "our numbers", "for you"]
     if not any(line.means for line in told):
         head, rows = head[:-1], [row[:-1] for row in rows]
     if told:
@@ -116,51 +112,34 @@ def _over_tasks(own: Sequence[_Played]) -> list[str]:
         if of_task and without:
             lacking.append(f"{task}: {', '.join(without)}: no ceiling of their deployment and world was played")
     found = tasks.over(scales)
-    if found is None and not (lacking and len({scale.task for scale in scales}) > 1):
+    if found is None or not found.scores:
         return []
-    found = found or tasks.OverTasks((), {}, {}, ("no arm is left on two tasks",))
-    parts = ["### Over tasks\n"]
-    if found.scores:
-        parts.append(f"{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n")
-        rows = [(arm, str(found.seeds[arm]), judging.interval_words(score)) for arm, score in found.scores.items()]
-        parts.append(_table(("", "seeds of each task", "score"), rows))
+    rows = [(arm, str(found.seeds[arm]), judging.interval_words(score)) for arm, score in found.scores.items()]
+    parts = [f"### Over tasks\n\n{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n"]
+    parts.append(_table(("", "seeds of each task", "score"), rows))
     if left_out := [*lacking, *found.left_out]:
         parts.append(f"Left out: {'; '.join(left_out)}.\n")
     return parts
 
 
 def _scales(one: _Played, task: str) -> tuple[list[tasks.Scale], list[str]]:
-    """Returns a figure's arms between chance and the ceiling of their kind, and arms without one.
-
-    Who learns from all rewards, but acts with older models, is no ceiling of what is deployed more often; nor is one of
-    another world.
-    """
+    """Returns a figure's arms between chance and the ceiling of their kind, and arms without one."""
     first = one.figure.measures[0]
-    values = {
-        row.arm: {seed: math.nan if seed in row.diverged else value for seed, value in row.by_seed.items()}
-        for row in one.rows
-        if row.measure == first.name
-    }
+    values = {row.arm: row.sound for row in one.rows if row.measure == first.name}
     played = [arm for arm in one.figure.arms if arm.label in values]
-    ceilings = {_kind(arm): values[arm.label] for arm in played if arm.words[0].startswith(_CEILING)}
+    ceilings = {standing.kind(arm): values[arm.label] for arm in played if arm.words[0].startswith(standing.CEILING)}
     together: dict[tuple[str, ...], list[str]] = {}
     for arm in played:
-        if not arm.words[0].startswith((_CHANCE, _CEILING)):
-            together.setdefault(_kind(arm), []).append(arm.label)
-    if _CHANCE not in values or not ceilings:
+        if not standing.is_landmark(arm):
+            together.setdefault(standing.kind(arm), []).append(arm.label)
+    if standing.CHANCE not in values or not ceilings:
         return [], []
     scales = [
-        tasks.Scale(task, {label: values[label] for label in labels}, values[_CHANCE], ceilings[kind])
+        tasks.Scale(task, {label: values[label] for label in labels}, values[standing.CHANCE], ceilings[kind])
         for kind, labels in together.items()
         if kind in ceilings
     ]
     return scales, [label for kind, labels in together.items() if kind not in ceilings for label in labels]
-
-
-def _kind(arm: Arm) -> tuple[str, ...]:
-    """Returns the flags that say how often an arm is deployed and how its world changes; "" for defaults."""
-    last_first = arm.arguments[::-1]
-    return tuple(next((flag for flag in last_first if flag.startswith(start)), "") for start in (_DEPLOYED, _CHANGES))
 
 
 def _about(one: _Played) -> str:
@@ -202,6 +181,10 @@ def _numbers(one: _Played) -> str:
     picked = [flag for flag in figure.searched if any((arm.label, flag) in known for arm in figure.arms)]
     head = ["", *(name.replace("_", " ") for name in names)]
     head += [f"{name.replace('_', ' ')} minus {figure.reference}'s" for name in names if figure.reference]
+    stands = {
+        arm.label: row.stand.word for arm in figure.arms if (row := known.get((arm.label, names[0]))) and row.stand
+    }
+    head += ["stands"] * bool(stands)
     rows = []
     for arm in figure.arms:
         if (arm.label, names[0]) not in known:
@@ -211,6 +194,7 @@ def _numbers(one: _Played) -> str:
         for name in names if figure.reference else ():
             second = known.get((other, name)) if other else None
             cells.append(judging.minus(known[arm.label, name], second) if second else "")
+        cells += [stands.get(arm.label, "")] * bool(stands)
         cells += [_picked(known.get((arm.label, flag))) for flag in picked]
         rows.append((arm.label, *cells))
     return _table([*head, *(flag.replace("_", " ") for flag in picked)], rows)
@@ -222,9 +206,11 @@ def _picked(value: Value | None) -> str:
 
 def _reference(figure: Figure, arm: Arm) -> str | None:
     """Returns the arm that an arm is compared with: the reference with the same words of the other axes."""
-    if figure.reference is None or not arm.is_drawn or arm.words[0] == figure.reference:
+    drawn = [other for other in figure.arms if other.is_drawn]
+    axis = next((axis for other in drawn for axis, word in enumerate(other.words) if word == figure.reference), None)
+    if axis is None or not arm.is_drawn or arm.words[axis] == figure.reference:
         return None
-    return ", ".join((figure.reference, *arm.words[1:]))
+    return ", ".join((*arm.words[:axis], str(figure.reference), *arm.words[axis + 1 :]))
 
 
 def _summary(some: Sequence[_Played]) -> str:

@@ -89,10 +89,10 @@ class Claim:
       kind: `order`: each group's operands are better than all of the next group. `close`: the operands differ by at
         most `within`. `near_best`: the first is at most `within` behind the best of all drawn arms. `not_worse`: the
         first is at most `within` behind the second. `larger_lead`: the first leads the second by more than the third
-        leads the fourth. `between`: the operand, or the distance of two, lies in
-        `[low, high]`. `steady`: the operand's seeds deviate by at most `within`.
+        leads the fourth. `between`: the operand, or the distance of two, lies in `[low, high]`. `steady`: the operand's
+        seeds deviate by at most `within`.
       operands: Groups of operands.
-      within: Tolerance; where the text names none, it is our reading of its words.
+      within: Tolerance, a part of the mean that is compared with (`steady`: of its own); our reading of the words.
       low: Of `between`.
       high: Of `between`.
       means: What it means for who decides on an application, by verdict.

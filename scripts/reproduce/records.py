@@ -4,6 +4,7 @@ A row holds every measure, what a search picked, rounds, the data's checksum, th
 page is made anew, judged anew and compared by others without a run.
 """
 
+import dataclasses
 import functools
 import os
 import pathlib
@@ -13,16 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import UsageError
 from optimization.study import files
+from optimization.study.metrics import Metric
+from optimization.study.results import Run
 from scripts import runs
-from scripts.reproduce import results
+from scripts.reproduce import results, standing
 from scripts.reproduce.plan import Figure
 from scripts.reproduce.results import Found, Value
+from scripts.verdicts import of_runs
+from scripts.verdicts.comparison import Landmark
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _PICKED = "picked:"  # Before the name of a searched flag.
 _DIVERGED = "diverged"  # Whether the run diverged, 0 or 1; missing where none did.
+_UNPAIRED = "unpaired"  # Whether no seed determines the run, likewise.
 _FIXED = ("arm", "seed", "rounds", "data", "commit", "machine")
 _COMMIT_LENGTH = 12
 
@@ -40,6 +46,7 @@ def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
+    bounded = standing.column(figure)
     for arm in figure.arms:
         one = found.get(arm.label)
         if one is None:
@@ -50,6 +57,7 @@ def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
             row = {"arm": arm.label, "seed": seed} | {name: values[index] for name, values in numbers.items()}
             row |= {f"{_PICKED}{flag}": value for flag, value in one.searched.items()}
             row |= {_DIVERGED: int(seed in one.diverged)} if any(some.diverged for some in found.values()) else {}
+            row |= _of_run(runs.read(folder), bounded) if bounded else {}
             row["rounds"] = int(table["round_num"].iloc[-1])
             row["data"] = content.get("data_checksum") or ""
             row["commit"] = (content.get("git_commit") or "")[:_COMMIT_LENGTH]
@@ -57,6 +65,13 @@ def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
     table = pd.DataFrame(rows)
     # Once a file: what is the same in all rows is told where it changes.
     return table[[*(name for name in table if name not in _FIXED[2:]), *(name for name in _FIXED[2:] if rows)]]
+
+
+def _of_run(run: Run, column: Metric) -> dict[str, float]:
+    """Returns what its run says of an arm's row: chance and the best constant action, unless they are of a sample."""
+    row: dict[str, float] = {_UNPAIRED: 1} if of_runs.is_unpaired([run]) else {}
+    known = {name: of_runs.bound([run], column, name) for name in standing.BOUNDS}
+    return row | {name: value for name, value in known.items() if isinstance(value, float)}
 
 
 @functools.cache
@@ -113,16 +128,35 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
         rounds = int(own["rounds"].max())
         lost = own[own[_DIVERGED] > 0] if _DIVERGED in own else own[:0]
         diverged = frozenset(lost["seed"].astype(int))
+        is_unpaired = _UNPAIRED in own and bool(own[_UNPAIRED].any())
         for name in names:
             by_seed = dict(zip(own["seed"].astype(int), own[name].astype(float), strict=True))
             stated = published.get((arm.label, name))
-            rows.append(Value(arm.label, name, by_seed, rounds, stated, diverged=diverged))
+            rows.append(Value(arm.label, name, by_seed, rounds, stated, diverged=diverged, is_unpaired=is_unpaired))
         for flag in figure.searched:
             picked = own.get(f"{_PICKED}{flag}")
             if picked is not None and picked.notna().any():
                 value = {0: float(picked.iloc[0])}
                 rows.append(Value(arm.label, flag, value, rounds, published.get((arm.label, flag)), is_picked=True))
-    return rows
+    stands = standing.stands(figure, rows, _recorded(table))
+    return [
+        dataclasses.replace(row, stand=stands.get(row.arm)) if row.measure == names[0] and not row.is_picked else row
+        for row in rows
+    ]
+
+
+def _recorded(table: "pd.DataFrame") -> dict[str, tuple[Landmark | None, Landmark | None]]:
+    """Returns chance and the best constant action by arm."""
+    found: dict[str, tuple[Landmark | None, Landmark | None]] = {}
+    for arm, own in table.groupby("arm"):
+        chance, constant = (
+            of_runs.of_seeds(dict(zip(own["seed"].astype(int), own[name].astype(float), strict=True)))
+            if name in own and own[name].notna().all()
+            else None
+            for name in standing.BOUNDS
+        )
+        found[str(arm)] = chance, constant
+    return found
 
 
 def told(tables: Iterable["pd.DataFrame"], column: str) -> Sequence[str]:

@@ -13,6 +13,7 @@ from data.errors import UsageError
 from optimization.study import intervals
 from optimization.study.intervals import Interval
 from scripts.reproduce.plan import Figure, Measure, Published
+from scripts.verdicts.landmarks import Stand
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +50,8 @@ class Value:
       published: What the text states, if it does.
       is_picked: Whether a search picked it, by all of its runs: then it stands for no seed.
       diverged: Seeds whose runs diverged: what they have earned counts in the mean, and nothing is judged by it.
+      is_unpaired: Whether no seed determines its runs: they drew secret noise or cohorts.
+      stand: Where it stands between chance and the ceiling; of the first measure, where those are known.
     """
 
     arm: str
@@ -58,6 +61,8 @@ class Value:
     published: Published | None = None
     is_picked: bool = False
     diverged: frozenset[int] = frozenset()
+    is_unpaired: bool = False
+    stand: Stand | None = None
 
     @functools.cached_property
     def finite(self) -> dict[int, float]:
@@ -65,6 +70,11 @@ class Value:
         if self.is_picked:
             return {}
         return {seed: self.rounds + 1.0 if value == math.inf else value for seed, value in self.by_seed.items()}
+
+    @property
+    def sound(self) -> dict[int, float]:
+        """The number of each seed; not a number where the run diverged."""
+        return {seed: math.nan if seed in self.diverged else value for seed, value in self.by_seed.items()}
 
     @property
     def mean(self) -> float:

@@ -57,7 +57,7 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
             found.append(Line(figure, NUMBER, says, one.place, number(one.value), "", 0, NOT_PLAYED, 0.0))
             continue
         status, why = judging.compare(row, figure)
-        ours = judging.interval_words(row.interval) + (f"; {why}" if why else "")
+        ours = judging.interval_words(row.interval) + judging.at_chance(row) + (f"; {why}" if why else "")
         chance = 1 - results.intervals.CONFIDENCE if status in (AGREES, DISAGREES) else 0.0
         seeds = len(row.finite)
         found.append(Line(figure, NUMBER, says, one.place, number(one.value), ours, seeds, status, chance))
@@ -144,6 +144,7 @@ def values_table(figure: Figure, rows: Sequence[Value]) -> "pd.DataFrame":
             "ours_high": [row.interval.high for row in rows],
             "ours_deviation": [row.deviation for row in rows],
             "seeds": [len(row.finite) for row in rows],
+            "stands": [row.stand.word if row.stand else "" for row in rows],
             "published": [row.published.value if row.published else math.nan for row in rows],
             "verdict": [judging.compare(row, figure)[0] if row.published else "" for row in rows],
             "source": [row.published.place if row.published else "" for row in rows],
@@ -155,11 +156,11 @@ def text(figure: Figure, rows: Sequence[Value], verdicts: Sequence[Verdict]) -> 
     """Returns a figure's numbers and verdicts for the terminal."""
     told = []
     if rows:
-        shown = values_table(figure, rows)[["label", "measure", "seeds", "published", "verdict", "source"]]
+        shown = values_table(figure, rows)[["label", "measure", "seeds", "stands", "published", "verdict", "source"]]
         shown.insert(2, "ours", [judging.interval_words(row.interval) for row in rows])
         shown["published"] = shown["published"].map(lambda value: "" if math.isnan(value) else number(value))
         shown = shown.rename(columns={"label": "", "ours": "ours (95% interval)", "source": "where"})
-        empty = [name for name in ("published", "verdict", "where") if not shown[name].any()]
+        empty = [name for name in ("stands", "published", "verdict", "where") if not shown[name].any()]
         told.append(shown.drop(columns=empty).to_string(index=False))
     told += [f"{one.status:<15}{one.claim.place}: {one.claim.says} [{one.why}]" for one in verdicts]
     return "\n".join(told)
@@ -168,7 +169,10 @@ def text(figure: Figure, rows: Sequence[Value], verdicts: Sequence[Verdict]) -> 
 def notes() -> Mapping[str, str]:
     """Returns what each verdict means, for a page."""
     return {
-        AGREES: "every difference that the claim needs lies on its side with its whole 95% interval",
+        AGREES: (
+            "every difference that the claim needs lies on its side with its whole 95% interval; of what is close or "
+            "alike, within the tolerance that its row names"
+        ),
         DISAGREES: "one lies on the other side with its whole interval",
         UNTOLD: "neither: more seeds may tell; one seed never does, nor an arm of which a run diverged",
         OTHER_DATA: "the text names a number of data that we do not have here: ours is shown, and not judged",

@@ -84,10 +84,16 @@ def bound(found: Sequence[Run], column: str, which: str) -> Landmark | None:
     errors = [_number(one.get(f"{which}_error", math.nan if _is_sample(one) else 0.0)) for one in records]
     if not found or not all(map(math.isfinite, [*values, *errors])):
         return None
-    mean, error = statistics.mean(values), max(errors)
-    if max(abs(value - mean) for value in values) > _SAME * abs(mean):
-        return {_seed(run, place): value for place, (run, value) in enumerate(zip(found, values, strict=True))}
-    return Sampled(mean, error, int(records[0]["clients"])) if error > _SAME * abs(mean) else mean
+    one = of_seeds({_seed(run, place): value for place, (run, value) in enumerate(zip(found, values, strict=True))})
+    error = max(errors)
+    is_sample = isinstance(one, float) and error > _SAME * abs(one)
+    return Sampled(one, error, int(records[0]["clients"])) if isinstance(one, float) and is_sample else one
+
+
+def of_seeds(values: Mapping[int, float]) -> float | Mapping[int, float]:
+    """Returns the number that all seeds recorded; where seeds have data of their own, all of them."""
+    mean = statistics.mean(values.values())
+    return values if max(abs(value - mean) for value in values.values()) > _SAME * abs(mean) else mean
 
 
 def key(landmark: Landmark | None) -> Hashable:

@@ -92,6 +92,44 @@ def test_values_stand_beside_the_published_ones():
     assert (rate.measure, rate.mean, rate.is_picked, rate.published.value) == ("rate", 0.1, True, 0.2)
 
 
+def test_records_hold_what_chance_and_the_best_constant_action_earn(tmp_path):
+    figure = _figure(measures=(Measure("reward", "bandits/average_rewards"),), searched=(), published=())
+    folders = []
+    for seed, noise in enumerate((0.0, 0.5)):
+        folders.append(tmp_path / f"seed_{seed}")
+        folders[-1].mkdir()
+        about = {"flags": {"seed": seed, "noise_multiplier": noise}, "command": "run"}
+        (folders[-1] / "config.json").write_text(json.dumps(about))
+        bounds = {"participating": {"chance": 0.1, "constant": 0.3, "clients": 9, "population": 9}}
+        (folders[-1] / "bounds.json").write_text(json.dumps(bounds))
+        (folders[-1] / "metrics.csv").write_text("round_num,bandits/average_rewards\n1,0.5\n")
+    tables = [pd.DataFrame({"round_num": [1], "bandits/average_rewards": [reward]}) for reward in (0.2, 0.21)]
+    table = records.of(figure, {"far": Found(folders, tables, {}, [0, 1])})
+    assert table[["chance", "constant"]].to_numpy().tolist() == [[0.1, 0.3]] * 2
+    assert table["unpaired"].isna().tolist() == [True, False]
+    (far,) = records.values(figure, table)
+    assert far.is_unpaired
+    assert far.stand.word == "above chance, below the best constant action"
+
+
+def test_an_arm_at_chance_is_called_so():
+    table = _table(chance=1.0).assign(score=[3.9, 4.0, 4.1, 0.9, 1.1, 1.05])
+    near, far, _ = records.values(_figure(), table)
+    assert (near.stand.word, far.stand.word) == ("above chance", "not told from chance")
+    claim, _, _ = scoreboard.lines(_figure(), [near, far])
+    assert claim.ours.startswith("near 4, far 1.02 (not told from chance): +2.98 (")
+    assert "above chance" in scoreboard.text(_figure(), [near, far], [])
+
+
+def test_what_a_seed_does_not_determine_is_unpaired():
+    figure = _figure(published=())
+    # Seeds move both arms alike: pairs tell what two lots of three numbers do not.
+    table = _table().assign(score=[10.5, 20.6, 30.4, 10.0, 20.0, 30.0])
+    (paired,) = scoreboard.lines(figure, records.values(figure, table))
+    (unpaired,) = scoreboard.lines(figure, records.values(figure, table.assign(unpaired=1)))
+    assert (paired.status, unpaired.status) == ("agrees", "cannot be told")
+
+
 def test_an_infinite_number_and_none_are_kept_apart(tmp_path):
     records.write(_table(score=[float("inf"), None, 1.0, 1.0, 1.0, 1.0]), tmp_path / "f1.csv")
     near, *_ = records.values(_figure(), records.read(tmp_path / "f1.csv"))
@@ -136,6 +174,26 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
     assert "the text's data; 3 seeds (0 to 2), 9 rounds; played on m1, at c1." in made
     assert "./scripts/python -m scripts.reproduce --figure=f1\n" in made
     assert "### Not played yet\n\n- Figure 2: another" in made
+
+
+def test_an_own_figure_says_where_arms_stand_and_compares_along_the_reference_s_axis(tmp_path, known):
+    arms = tuple(Arm(f"near, {word}", ("near", word), ()) for word in ("stays", "goes"))
+    landmarks = tuple(Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling"))
+    figure = _figure(own=True, published=(), claims=(), searched=(), arms=(*arms, *landmarks), reference="stays")
+    known(figure)
+    scores = {
+        "near, stays": (4.9, 5.0, 5.1),
+        "near, goes": (6.9, 7.0, 7.1),
+        "chance": (0.0,) * 3,
+        "ceiling": (10.0,) * 3,
+    }
+    rows = [(arm, seed, score) for arm, some in scores.items() for seed, score in enumerate(some)]
+    table = pd.DataFrame(rows, columns=["arm", "seed", "score"]).assign(rounds=9, data="d", commit="c", machine="m")
+    records.write(table, records.path_of(figure, tmp_path))
+    made = page.made(tmp_path)
+    assert "|  | score | score minus stays's | stands |" in made
+    assert "| near, stays | 5 (4.75 to 5.25) |  | 50% of the way from chance to the ceiling |" in made
+    assert "| near, goes | 7 (6.75 to 7.25) | +2 | 70% of the way from chance to the ceiling |" in made
 
 
 def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_path, known):
