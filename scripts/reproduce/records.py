@@ -21,7 +21,7 @@ from scripts.reproduce import results, standing
 from scripts.reproduce.plan import Figure
 from scripts.reproduce.results import Found, Value
 from scripts.verdicts import of_runs
-from scripts.verdicts.comparison import Landmark
+from scripts.verdicts.comparison import Landmark, Sampled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _PICKED = "picked:"  # Before the name of a searched flag.
 _DIVERGED = "diverged"  # Whether the run diverged, 0 or 1; missing where none did.
 _UNPAIRED = "unpaired"  # Whether no seed determines the run, likewise.
+_ERROR, _SAMPLE = "_error", "sampled_clients"  # Of what a run computed of a sample of the clients; likewise.
 _FIXED = ("arm", "seed", "rounds", "data", "commit", "machine")
 _COMMIT_LENGTH = 12
 
@@ -68,10 +69,15 @@ def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
 
 
 def _of_run(run: Run, column: Metric) -> dict[str, float]:
-    """Returns what its run says of an arm's row: chance and the best constant action, unless they are of a sample."""
+    """Returns what its run says of an arm's row: chance and the best constant action, with errors, if of a sample."""
     row: dict[str, float] = {_UNPAIRED: 1} if of_runs.is_unpaired([run]) else {}
-    known = {name: of_runs.bound([run], column, name) for name in standing.BOUNDS}
-    return row | {name: value for name, value in known.items() if isinstance(value, float)}
+    for name in standing.BOUNDS:
+        found = of_runs.bound([run], column, name)
+        if isinstance(found, Sampled):
+            row |= {name: found.mean, f"{name}{_ERROR}": found.error, _SAMPLE: found.clients}
+        elif isinstance(found, float):
+            row[name] = found
+    return row
 
 
 @functools.cache
@@ -149,14 +155,18 @@ def _recorded(table: "pd.DataFrame") -> dict[str, tuple[Landmark | None, Landmar
     """Returns chance and the best constant action by arm."""
     found: dict[str, tuple[Landmark | None, Landmark | None]] = {}
     for arm, own in table.groupby("arm"):
-        chance, constant = (
-            of_runs.of_seeds(dict(zip(own["seed"].astype(int), own[name].astype(float), strict=True)))
-            if name in own and own[name].notna().all()
-            else None
-            for name in standing.BOUNDS
-        )
+        chance, constant = (_landmark(own, name) for name in standing.BOUNDS)
         found[str(arm)] = chance, constant
     return found
+
+
+def _landmark(own: "pd.DataFrame", name: str) -> Landmark | None:
+    if name not in own or own[name].isna().any():
+        return None
+    error = f"{name}{_ERROR}"
+    if error in own and own[error].notna().any():
+        return Sampled(float(own[name].mean()), float(own[error].max()), int(own[_SAMPLE].max()))
+    return of_runs.of_seeds(dict(zip(own["seed"].astype(int), own[name].astype(float), strict=True)))
 
 
 def told(tables: Iterable["pd.DataFrame"], column: str) -> Sequence[str]:

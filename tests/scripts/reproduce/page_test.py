@@ -110,6 +110,13 @@ def test_records_hold_what_chance_and_the_best_constant_action_earn(tmp_path):
     (far,) = records.values(figure, table)
     assert far.is_unpaired
     assert far.stand.word == "above chance, below the best constant action"
+    bounds["participating"] |= {"chance_error": 0.05, "population": 99}
+    for folder in folders:
+        (folder / "bounds.json").write_text(json.dumps(bounds))
+    table = records.of(figure, {"far": Found(folders, tables, {}, [0, 1])})
+    assert table[["chance_error", "sampled_clients"]].to_numpy().tolist() == [[0.05, 9]] * 2
+    (far,) = records.values(figure, table)
+    assert far.stand.word == "not told from chance"  # 0.205 and 0.1, of nine clients.
 
 
 def test_an_arm_at_chance_is_called_so():
