@@ -17,7 +17,7 @@ from data.errors import UsageError
 from optimization.study import cli, files, run_folder
 from optimization.study.metrics import Metric
 from scripts import runs
-from scripts.grid import binaries, building, plan, players, results, verdict
+from scripts.grid import arms, binaries, building, plan, players, results, verdict
 from scripts.grid.plan import Run
 from scripts.grid.sweep import Sweep
 
@@ -57,6 +57,13 @@ def define() -> cli.FlagSet:
         "fresh seeds with which the best point of each configuration is played again: the value from the seeds that "
         "picked it is too good; 0 for none",
     )
+    flags.text(
+        "reference",
+        None,
+        "configuration that the others are compared with: its words, as 'greedy adam', or strategy (default: greedy, "
+        "or without one the first)",
+    )
+    flags.belong("reference", executor=("local", "ray"))
     flags.choice(
         "early_stop",
         None,
@@ -101,25 +108,41 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def report(
-    sweep: Sweep, swept: Sequence[str], folder: pathlib.Path, reported: Mapping[str, Sequence[results.Outcome]]
+    sweep: Sweep,
+    swept: Sequence[str],
+    folder: pathlib.Path,
+    reported: Mapping[str, Sequence[results.Outcome]],
+    reference: str | None = None,
 ) -> int:
-    """Writes and prints what the runs gave, and those of fresh seeds; returns the exit status."""
+    """Writes and prints what the runs gave, those of fresh seeds, and comparisons; returns the exit status."""
     outcomes = list(sweep.outcomes.values())
     ranked = sweep.ranked()
     table = results.table(outcomes, swept, sweep.metric, folder / "runs")
     files.replace(folder / "results.csv", table.to_csv(index=False).encode())
-    print(results.text(ranked, swept, sweep.metric, smallest=sweep.smallest, shown=_SHOWN))
-    if told := verdict.text(ranked, reported, folder / "runs", sweep.metric, smallest=sweep.smallest):
+    as_arms = functools.partial(arms.of, folder=folder / "runs", metric=sweep.metric, smallest=sweep.smallest)
+    points = as_arms({point.name: point.outcomes for several in ranked.values() for point in several})
+    best = as_arms({arms.short(name): reported.get(name) or several[0].outcomes for name, several in ranked.items()})
+    stands = points.stands_by_point()
+    print(results.text(ranked, swept, sweep.metric, smallest=sweep.smallest, shown=_SHOWN, stands=stands))
+    if told := verdict.text(points, best, ranked, reported, reference):
         print(f"\n{told}\n")
     written = ["results.csv"]
     if axes := results.learning_rates(swept):
-        for configuration, points in ranked.items():
+        for configuration, several in ranked.items():
             words = "_".join(word.partition("=")[2] for word in configuration.split())
             name = f"heat_map{f'_{words}' if words else ''}.png".replace("/", "_")
             title = (configuration or folder.name).replace("_", " ")
-            if other := set(points[0].outcomes[0].run.numbers) - set(axes):
+            if other := set(several[0].outcomes[0].run.numbers) - set(axes):
                 title += f"; best over {', '.join(sorted(other))}".replace("_", " ")
-            results.heat_map(points, axes, folder / name, metric=sweep.metric, title=title, smallest=sweep.smallest)
+            results.heat_map(
+                several,
+                axes,
+                folder / name,
+                metric=sweep.metric,
+                title=title,
+                smallest=sweep.smallest,
+                marked=points.not_above_chance(),
+            )
             written.append(name)
     if told := results.privacy_told(outcomes, folder / "runs"):
         print(told)
@@ -191,6 +214,8 @@ def program(settings: cli.Settings) -> int:
     fresh_seeds(grid, settings.reporting_repeat)
     if settings.expand_edges and not any(name in grid.expandable for name in grid.swept):
         raise UsageError("--expand_edges has no effect: no number is swept that could have other values.")
+    if settings.reference:
+        arms.check_reference(settings.reference, some, has_fresh_seeds=bool(settings.reporting_repeat))
     if settings.early_stop:
         if "total_rounds" in grid.swept:
             raise UsageError("--early_stop=asha sets --total_rounds itself: leave it out of --sweep.")
@@ -254,4 +279,4 @@ def play(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: p
             sweep.expand(grid, settings.expand_steps)
         reported = sweep.replay(fresh_seeds(grid, settings.reporting_repeat))
         sweep.write_last_page()
-    return report(sweep, grid.swept, folder, reported if settings.reporting_repeat else {})
+    return report(sweep, grid.swept, folder, reported if settings.reporting_repeat else {}, settings.reference)

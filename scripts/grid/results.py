@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UsageError
@@ -12,6 +12,7 @@ from optimization.privacy import mechanisms
 from optimization.study import divergence, files, run_folder
 from scripts import runs
 from scripts.grid import plan, player
+from scripts.report import arms
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,6 +162,11 @@ class Point:
     mean: float
 
     @property
+    def name(self) -> str:
+        """Its name, with the key of its flags."""
+        return self.outcomes[0].run.point
+
+    @property
     def rounds(self) -> int:
         """Rounds that all seeds have finished."""
         return min(outcome.rounds for outcome in self.outcomes)
@@ -186,15 +192,34 @@ def rank(outcomes: Sequence[Outcome], *, smallest: bool, apart: bool = True) -> 
     return ranked
 
 
+def label(point: str) -> str:
+    """Returns the name of a point without the key of its flags."""
+    return point.rpartition("-")[0]
+
+
 def text(
-    ranked: Mapping[str, Sequence[Point]], swept: Sequence[str], metric: str, *, smallest: bool, shown: int
+    ranked: Mapping[str, Sequence[Point]],
+    swept: Sequence[str],
+    metric: str,
+    *,
+    smallest: bool,
+    shown: int,
+    stands: Mapping[str, str] | None = None,
 ) -> str:
-    """Returns the ranking as a table for the terminal, the first points of each configuration."""
+    """Returns the ranking as a table for the terminal, the first points of each configuration.
+
+    Args:
+      ranked: The points of each configuration, the best first.
+      swept: Names of swept flags.
+      metric: What ranks.
+      smallest: Whether less of it is better.
+      shown: Points that are shown of a configuration.
+      stands: By point, in words where it stands beside chance; empty or None if that is not known.
+    """
     import pandas as pd
 
     if all(len(points) == 1 for points in ranked.values()):  # Nothing but words is compared.
-        together = rank([one for (point,) in ranked.values() for one in point.outcomes], smallest=smallest, apart=False)
-        ranked, shown = together, len(ranked)
+        ranked, shown = _together(ranked, smallest=smallest), len(ranked)
     parts = []
     for configuration, points in ranked.items():
         words = {word.partition("=")[0] for word in configuration.split()}
@@ -209,13 +234,30 @@ def text(
                 row |= {"lowest": min(values), "highest": max(values), "seeds": len(values)}
             if has_diverged:
                 row["status"] = DIVERGED if any(one.status == DIVERGED for one in point.outcomes) else ""
-            rows.append(row | {"rounds": point.rounds})
+            row["rounds"] = point.rounds
+            if stands:
+                row["beside chance"] = stands.get(point.name, "-")
+            rows.append(row)
         lines = [configuration] if configuration else []
         lines.append(pd.DataFrame(rows).to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
         if len(points) > shown:
             lines.append(f"... and {len(points) - shown} more, see results.csv")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
+
+
+def _together(ranked: Mapping[str, Sequence[Point]], *, smallest: bool) -> dict[str, list[Point]]:
+    """Returns points that are configurations each in one list; one for each data, rewards and cohorts, by its words."""
+    groups: dict[str, list[Outcome]] = {}
+    for points in ranked.values():
+        for outcome in (outcome for point in points for outcome in point.outcomes):
+            groups.setdefault(str(arms.environment(outcome.run.settings, "total_rounds")), []).append(outcome)
+    found: dict[str, list[Point]] = {}
+    for some in groups.values():
+        first, *others = (one.run.configuration.split() for one in some)
+        words = [word for word in first if all(word in other for other in others)] if len(groups) > 1 else []
+        found.setdefault(" ".join(words), []).extend(rank(some, smallest=smallest, apart=False)[""])
+    return found
 
 
 def privacy_told(outcomes: Sequence[Outcome], folder: pathlib.Path) -> str:
@@ -235,12 +277,12 @@ def learning_rates(swept: Sequence[str]) -> tuple[str, str] | None:
     return (rates[0], rates[1]) if len(rates) == 2 else None
 
 
-def cells(points: Sequence[Point], axes: tuple[str, str]) -> dict[tuple[float, float], float]:
-    """Returns the best mean metric of ranked points for each pair of values of two flags."""
-    best: dict[tuple[float, float], float] = {}
+def cells(points: Sequence[Point], axes: tuple[str, str]) -> dict[tuple[float, float], Point]:
+    """Returns the best of ranked points for each pair of values of two flags."""
+    best: dict[tuple[float, float], Point] = {}
     for point in points:
         settings = point.outcomes[0].run.settings
-        best.setdefault((settings[axes[0]], settings[axes[1]]), point.mean)  # The best comes first.
+        best.setdefault((settings[axes[0]], settings[axes[1]]), point)  # The best comes first.
     return best
 
 
@@ -252,6 +294,7 @@ def heat_map(
     metric: str,
     title: str,
     smallest: bool,
+    marked: Collection[str] = (),
 ) -> None:
     """Draws the metric over two flags, its values in the cells; over other flags, the best of their values.
 
@@ -262,13 +305,17 @@ def heat_map(
       metric: Its name.
       title: Title.
       smallest: Whether less is better.
+      marked: Names of points that are not told to be above chance: their cells have an asterisk.
     """
     import numpy as np
     from matplotlib import figure
 
     best = cells(points, axes)
     rows, columns = (sorted({place[side] for place in best}) for side in (0, 1))
-    values = np.array([[best.get((row, column), np.nan) for column in columns] for row in rows])
+    values = np.array(
+        [[best[row, column].mean if (row, column) in best else np.nan for column in columns] for row in rows]
+    )
+    stars = {place: "*" for place, point in best.items() if point.name in marked}
     size = (min(_MOST_CELLS, 2.5 + 0.8 * len(columns)), min(_MOST_CELLS, 1.6 + 0.55 * len(rows)))
     picture = figure.Figure(figsize=size, layout="constrained")
     plot = picture.subplots()
@@ -280,7 +327,7 @@ def heat_map(
         plot.text(
             column,
             row,
-            "-" if np.isnan(value) else f"{value:.3g}",
+            "-" if np.isnan(value) else f"{value:.3g}{stars.get((rows[row], columns[column]), '')}",
             ha="center",
             va="center",
             color="black" if is_light or np.isnan(value) else "white",
@@ -288,6 +335,8 @@ def heat_map(
         )
     plot.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
     plot.set_yticks(range(len(rows)), [f"{value:g}" for value in rows])
+    if stars:
+        title += "\n* not told to be above chance"
     plot.set(xlabel=axes[1].replace("_", " "), ylabel=axes[0].replace("_", " "), title=title)
     picture.colorbar(image, label=metric)
     files.save_picture(picture, path, dpi=150)

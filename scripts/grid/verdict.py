@@ -1,57 +1,52 @@
 """What a grid's runs say beyond their ranking: how sure it is, and what the search itself is worth."""
 
 import math
-import pathlib
 from collections.abc import Mapping, Sequence
 
-from optimization.study.metrics import Metric
-from scripts import runs
+from scripts.grid import arms, results
+from scripts.grid.arms import Arm, Arms
 from scripts.grid.results import Outcome, Point
-from scripts.verdicts import comparison, landmarks, of_runs, tuning, words
-from scripts.verdicts.comparison import Comparison, Pair
+from scripts.report import arms as report_arms
+from scripts.verdicts import of_runs, tuning, words
 from scripts.verdicts.significance import Better
 
-_GREEDY = "greedy"  # What configurations are compared with, where there is one.
+_ROUNDS = "total_rounds"  # Points are ranked by them before all else.
+_MARKS = {
+    of_runs.CHANCE: "chance earns",
+    of_runs.CONSTANT: "the best constant action",
+    report_arms.CEILING: "the ceiling",
+}
 
 
 def text(
+    points: Arms,
+    best: Arms,
     ranked: Mapping[str, Sequence[Point]],
     reported: Mapping[str, Sequence[Outcome]],
-    folder: pathlib.Path,
-    metric: Metric,
-    *,
-    smallest: bool,
+    reference: str | None = None,
 ) -> str:
     """Returns it for the terminal.
 
     Args:
-      ranked: The points of each configuration, the best first, by the seeds that rank them.
+      points: All points, with the seeds that rank them.
+      best: The best of each configuration; with fresh seeds, where there are some.
+      ranked: The points of each configuration, the best first.
       reported: What the best of each gave with fresh seeds; empty without such.
-      folder: Folder of all runs.
-      metric: What ranks.
-      smallest: Whether less of it is better.
+      reference: What the best are compared with; see `report.arms.Part.compared`.
     """
-    better: Better = "down" if smallest else "up"
-    is_picked = any(len(points) > 1 for points in ranked.values())
+    better = points.metric.better or "up"
+    is_picked = any(len(several) > 1 for several in ranked.values())
     parts = [_expected(ranked, better)] if is_picked else []
-    best = {name: reported.get(name) or points[0].outcomes for name, points in ranked.items()}
-    names = {name: _short(name) for name in best}
     if reported:
-        parts.append(_reported(names, reported))
+        parts.append(_reported(reported))
     elif is_picked:
         parts.append(
             "These values come from the seeds that picked the points, and are too good by that: --reporting_repeat=8 "
             "plays the best of each configuration with fresh seeds."
         )
-    parts.append(_compared(names, best, folder, better, is_picked=is_picked and not reported))
-    arms = {names[name]: found for name, found in best.items()} if reported else _points(ranked)
-    leader = max(
-        ((arm, found) for arm, found in arms.items()),
-        key=lambda one: _goodness(one[1], smallest=smallest),
-        default=None,
-    )
-    if leader:
-        parts.append(_told_from_chance(arms, leader[0], folder, metric, better))
+    compared = [] if is_picked and not reported else _compared(best, reference)
+    told = best if reported else points
+    parts += [*compared, _seeds(told, has_intervals=bool(compared or reported)), *_firsts(told)]
     return "\n".join(filter(None, parts))
 
 
@@ -69,94 +64,88 @@ def _expected(ranked: Mapping[str, Sequence[Point]], better: Better) -> str:
         values = [point.mean for point in points]
         found = [(budget, tuning.expected_best(values, budget, better=better)) for budget in budgets]
         told = ", ".join(f"{value:.4f} of {budget}" for budget, value in found if math.isfinite(value))
-        lines.append(f"  {_short(name)}: {told or '-'} ({len(points)} points)")
+        lines.append(f"  {arms.short(name)}: {told or '-'} ({len(points)} points)")
     return "\n".join(["Expected best of points drawn at random, the same number of each configuration:", *lines])
 
 
-def _reported(names: Mapping[str, str], reported: Mapping[str, Sequence[Outcome]]) -> str:
+def _reported(reported: Mapping[str, Sequence[Outcome]]) -> str:
     seeds = [one.run.seed for one in next(iter(reported.values()))]
     lines = [f"The best point of each configuration with fresh seeds, {seeds[0]} to {seeds[-1]}:"]
     for name, outcomes in reported.items():
         found = words.interval(words.of_values([one.value for one in outcomes]))
-        lines.append(f"  {names[name]}: {found}; {_named(outcomes[0])}")
+        lines.append(f"  {arms.short(name)}: {found}; {results.label(outcomes[0].run.point)}")
     return "\n".join(lines)
 
 
-def _compared(
-    names: Mapping[str, str],
-    best: Mapping[str, Sequence[Outcome]],
-    folder: pathlib.Path,
-    better: Better,
-    *,
-    is_picked: bool,
-) -> str:
-    """Returns the comparison of configurations with one of them; nothing of values that picked themselves."""
-    if len(best) < 2 or is_picked:
-        return ""
-    reference = next((name for name in best if names[name] == _GREEDY), next(iter(best)))
-    values = {name: _values(outcomes) for name, outcomes in best.items()}
-    unpaired = {name for name, outcomes in best.items() if of_runs.is_unpaired(_read(outcomes, folder))}
-    pairs = [
-        Pair(names[name], values[name], names[reference], values[reference], not {name, reference} & unpaired)
-        for name in best
-        if name != reference
-    ]
-    found: list[Comparison] = comparison.family(pairs, better)
-    if not any(one.is_judged for one in found):
-        return words.ONE_SEED
-    lines = [words.of(one) for one in found]
-    lines.append(words.family(found))
-    lines += [f"{one.arm}: {told}" for one in found if not one.is_told_apart and (told := words.found_by(one))]
-    return "\n".join([*lines, words.what_intervals_are_over()])
+def _compared(best: Arms, reference: str | None) -> list[str]:
+    """Returns the comparison of configurations with one of them, and which cannot be compared with it."""
+    if reference and not best.named(reference):
+        return [f"--reference={reference} has no finished run: nothing is compared."]
+    beside = best.beside(reference)
+    found = beside.compared(reference)
+    lines = []
+    if found and not any(one.is_judged for *_, one in found):
+        lines.append(words.ONE_SEED)
+    elif found:
+        if not (reference or best.named(report_arms.GREEDY)):
+            lines.append(f"Compared with {found[0][1].name}, the first: there is no greedy arm, and no --reference.")
+        lines += [words.of(one) for *_, one in found]
+        lines.append(words.family(one for *_, one in found))
+        lines += [f"{one.arm}: {told}" for *_, one in found if not one.is_told_apart and (told := words.found_by(one))]
+    if left := [arm.name for arm in best.arms if not arm.role and arm not in beside.arms]:
+        lines.append(f"Not compared, of other data, rewards, rounds or cohorts: {', '.join(left)}.")
+    return lines
 
 
-def _told_from_chance(
-    arms: Mapping[str, Sequence[Outcome]], leader: str, folder: pathlib.Path, metric: Metric, better: Better
-) -> str:
-    """Returns whether the first is told from chance, as one of all that are ranked; empty where chance is not known."""
-    found = {arm: _read(outcomes, folder) for arm, outcomes in arms.items()}
-    chance = of_runs.bound(found[leader], metric, of_runs.CHANCE)
-    if chance is None:
+def _seeds(told: Arms, *, has_intervals: bool) -> str:
+    """Returns what differs between seeds, and what intervals are over; nothing of single seeds."""
+    if all(len(arm.runs) < 2 for arm in told.arms):
         return ""
-    values = {arm: _values(outcomes) for arm, outcomes in arms.items()}
-    stand = of_runs.stands(found, metric, better, values)[leader]
-    what = f"chance earns {landmarks.interval(chance).mean:.4g}"
-    constant = of_runs.bound(found[leader], metric, of_runs.CONSTANT)
-    if constant is not None:
-        what += f", the best constant action {landmarks.interval(constant).mean:.4g}"
+    varied = report_arms.what_seeds_vary([run for arm in told.arms for run in arm.runs])
+    return " ".join([varied, *[words.what_intervals_are_over()] * has_intervals])
+
+
+def _firsts(told: Arms) -> list[str]:
+    """Returns whether the first is told from chance, as one of all: the first of equal data, rewards and cohorts."""
+    groups: dict[str, list[Arm]] = {}
+    for arm in told.arms:
+        if not arm.role:
+            groups.setdefault(str(report_arms.environment(arm.flags, _ROUNDS)), []).append(arm)
+    lines = [_first(told, max(some, key=lambda arm: _goodness(arm, told))) for some in groups.values()]
+    if len(groups) > 1:
+        lines.insert(0, "Values of other data, rewards or cohorts are not compared: each has a first of its own.")
+    return lines
+
+
+def _first(told: Arms, leader: Arm) -> str:
+    """Returns whether it is told from chance, and what that, the best constant action and the ceiling earn."""
+    stand = told.stands[leader]
+    if stand.chance is None:
+        return ""
+    marks = told.marks(leader)
+    what = ", ".join(f"{name} {marks[one]:.4g}" for one, name in _MARKS.items() if one in marks)
+    if report_arms.CEILING not in marks:
+        what += _without_ceiling(leader)
     if stand.beats_chance:
-        return f"First: {leader}, {stand.word} ({what})."
-    return f"No winner: {leader} is first, but {_reason(stand.word)} ({what})."
+        return f"First: {leader.label}, {stand.word} ({what})."
+    return f"No winner: {leader.label} is first, but {_reason(stand.word)} ({what})."
+
+
+def _without_ceiling(arm: Arm) -> str:
+    """Returns what is to say of an arm that has none; empty where there can be none."""
+    from bandits import flags as bandits_flags
+    from scripts.report import ceiling_command
+
+    if "bandits_type" not in arm.flags or arm.flags.get("scenario") in bandits_flags.PRETRAINED:
+        return ""
+    return f"; no ceiling of its data, rewards and rounds: add bandits_type={ceiling_command.CEILING} to --sweep"
 
 
 def _reason(word: str) -> str:
     return f"it was played with {word}" if word.startswith("one seed") else f"it is {word}"
 
 
-def _points(ranked: Mapping[str, Sequence[Point]]) -> dict[str, Sequence[Outcome]]:
-    return {_named(point.outcomes[0]): point.outcomes for points in ranked.values() for point in points}
-
-
-def _named(outcome: Outcome) -> str:
-    """Returns the name of a point, without the key of its flags."""
-    return outcome.run.point.rpartition("-")[0]
-
-
-def _values(outcomes: Sequence[Outcome]) -> dict[int, float]:
-    return {one.run.seed: one.value for one in outcomes}
-
-
-def _goodness(outcomes: Sequence[Outcome], *, smallest: bool) -> tuple[int, float]:
-    mean = sum(one.value for one in outcomes) / len(outcomes)
-    rounds = min(one.rounds for one in outcomes)
-    return rounds, -math.inf if math.isnan(mean) else -mean if smallest else mean
-
-
-def _read(outcomes: Sequence[Outcome], folder: pathlib.Path) -> list[runs.Run]:
-    """Returns the runs of a point, those that are finished."""
-    return [runs.read(folder / one.run.name) for one in outcomes if one.rounds]
-
-
-def _short(configuration: str) -> str:
-    """Returns what a configuration is called: its words."""
-    return " ".join(word.partition("=")[2] for word in configuration.split()) or "the grid"
+def _goodness(arm: Arm, told: Arms) -> tuple[int, float]:
+    values = list(arm.values(told.metric).values())
+    rounds = min(one.rounds for one in arm.outcomes)
+    return rounds, results.goodness(values, smallest=told.metric.better == "down")

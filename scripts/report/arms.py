@@ -13,7 +13,7 @@ from optimization.study.frame import Study
 from optimization.study.metrics import Metric
 from scripts import runs
 from scripts.report import names
-from scripts.verdicts import comparison, landmarks, of_runs, tasks
+from scripts.verdicts import comparison, landmarks, of_runs, tasks, words
 from scripts.verdicts.comparison import Comparison, Landmark, Pair
 from scripts.verdicts.landmarks import Stand
 
@@ -165,7 +165,7 @@ class Part:
 
         None, if there is none that played as many rounds with cohorts of the same kind.
         """
-        others = [one for one in self.arms if one.role == role and environment(one) == environment(arm)]
+        others = [one for one in self.arms if one.role == role and environment(one.flags) == environment(arm.flags)]
         return _nearest(arm, others) if others else None
 
     def ceilings_of_worlds(self, arm: Arm) -> dict[int, Arm]:
@@ -175,18 +175,18 @@ class Part:
             world = other.flags.get(_WORLD)
             if world is None or other.role != CEILING or not other.is_finished:
                 continue
-            if environment(other, _WORLD) == environment(arm, _WORLD):
+            if environment(other.flags, _WORLD) == environment(arm.flags, _WORLD):
                 found.setdefault(int(world), []).append(other)
         return {world: _nearest(arm, others) for world, others in sorted(found.items())}
 
     def bounds(self, arm: Arm) -> str:
         """Returns in words which arms bound an arm, of those that are deployed otherwise than it; empty for none."""
-        words = []
+        told = []
         for role in (CHANCE, CEILING):
             other = None if arm.role else self.reference(arm, role)
             if other and (differ := deployed_otherwise(other, arm)):
-                words.append(f"{role}: {other.name} ({differ})")
-        return "; ".join(words)
+                told.append(f"{role}: {other.name} ({differ})")
+        return "; ".join(told)
 
     def place(self, arm: Arm) -> str:
         """Returns in words where an arm stands between chance and ceiling, by the first result; empty if unknown."""
@@ -268,14 +268,16 @@ class Part:
 
         Args:
           wanted: Name of the reference, or what its flag says by which the study's arms are known, as `greedy`; of
-            several such arms each arm is compared with that of the most equal flags. By default `greedy`, and without
-            one the first arm; then what had other data, rewards, rounds or cohorts is left out.
+            several such arms each arm is compared with that of the most equal flags, of the same data, rewards, rounds
+            and cohorts if there is one. By default `greedy`, and without one the first arm; then what had others is
+            left out.
         """
         others = [arm for arm in self.arms if not arm.role]
         references = self.named(wanted or GREEDY) or ([] if wanted else others[:1])
         pairs = []
         for arm in others if self.columns else ():
-            alike = references if wanted else [one for one in references if environment(one) == environment(arm)]
+            alike = [one for one in references if environment(one.flags) == environment(arm.flags)]
+            alike = alike or (references if wanted else [])
             if arm not in references and alike:
                 pairs.append((arm, _nearest(arm, alike)))
         if not pairs:
@@ -315,15 +317,24 @@ def differing(part: Part) -> list[str]:
     return names.differing([arm.flags for arm in part.arms])
 
 
-def environment(arm: Arm, left_out: str = "") -> list[Any]:
+def environment(flags: Mapping[str, Any], left_out: str = "") -> list[Any]:
     """Returns what says whose rewards are paid, and how long: of arms in which it differs, none bounds another.
 
     Args:
-      arm: The arm.
-      left_out: A flag that may differ.
+      flags: The flags of an arm.
+      left_out: One that may differ.
     """
-    shift = arm.flags.get("dist_shift_type", "bandits" if arm.flags.get("scenario") == "init_shift" else None)
-    return [shift, *(arm.flags.get(name) for name in (*_OF_DATA, *_OF_PLAY) if name != left_out)]
+    shift = flags.get("dist_shift_type") or ("bandits" if flags.get("scenario") == "init_shift" else None)
+    return [shift, *(flags.get(name) for name in (*_OF_DATA, *_OF_PLAY) if name != left_out)]
+
+
+def what_seeds_vary(found: Sequence[runs.Run]) -> str:
+    """Returns in words what differs between the seeds of runs."""
+    return words.what_seeds_vary(
+        partition=any(run.flags.get("resplit") for run in found),
+        initial_model=not all(run.flags.get("initial_model_path") for run in found),
+        noise=of_runs.has_noise(found),
+    )
 
 
 def deployed_otherwise(bound: Arm, arm: Arm) -> str:

@@ -45,7 +45,7 @@ def missing(part: Part) -> list[str]:
     told: dict[tuple, list[str]] = {}
     for arm, world, needed in _changing(part):
         lacking = sorted(needed - set(part.ceilings_of_worlds(arm)))
-        key = (*map(str, environment(arm)), *lacking)
+        key = (*map(str, environment(arm.flags)), *lacking)
         if not lacking and not _regret(part, arm, world, needed):
             told[(*key, arm.name)] = [
                 f"{arm.name} has no dynamic regret: no seed that has a reward is its own and that of the ceiling of "

@@ -28,7 +28,7 @@ def parts(found: Iterable[runs.Run]) -> list[arms.Part]:
         study = studies.load(module) if module else None
         groups = _groups(some)
         named = zip(_named(groups, study), groups, strict=True)
-        some_arms = (arms.Arm(name, tuple(group), _role(group[0])) for name, group in named)
+        some_arms = (arms.Arm(name, tuple(group), role(group[0])) for name, group in named)
         made.append(arms.Part(title or "Runs", study, tuple(some_arms)))
     return made
 
@@ -71,7 +71,8 @@ def _groups(found: Iterable[runs.Run]) -> list[list[runs.Run]]:
     return [sorted(group, key=lambda run: (len(_seed(run)), _seed(run))) for group in groups]
 
 
-def _role(run: runs.Run) -> str:
+def role(run: runs.Run) -> str:
+    """Returns what a run bounds others as: `arms.CHANCE`, `arms.CEILING`, or empty for neither."""
     entry = registry.BANDITS.get(str(run.flags.get("bandits_type")))
     if entry is None:
         return ""

@@ -5,7 +5,7 @@ import math
 from typing import NamedTuple
 
 from scripts.report import tables
-from scripts.report.arms import Arm, Part
+from scripts.report.arms import Arm, Part, what_seeds_vary
 from scripts.verdicts import of_runs, words
 from scripts.verdicts.comparison import Comparison
 
@@ -78,13 +78,7 @@ def _told(part: Part, rows: list[_Row], has_clients: bool) -> str:
     runs = [run for row in rows for run in row.arm.runs]
     told = [f"By {part.columns[0].about[:1].lower()}{part.columns[0].about[1:]}."]
     told.append(words.family(row.found for row in rows))
-    told.append(
-        words.what_seeds_vary(
-            partition=any(run.flags.get("resplit") for run in runs),
-            initial_model=not all(run.flags.get("initial_model_path") for run in runs),
-            noise=of_runs.has_noise(runs),
-        )
-    )
+    told.append(what_seeds_vary(runs))
     told.append(words.what_intervals_are_over(of_runs.evaluated(runs) if has_clients else ""))
     if left := len([arm for arm in part.arms if not arm.role]) - len(
         {row.arm for row in rows} | {r.reference for r in rows}

@@ -71,10 +71,12 @@ def report(
 
     Raises:
       UsageError: If a run lacks what is measured.
+      Failure: If the folder cannot be written.
     """
     import pandas as pd
 
-    folder.mkdir(parents=True, exist_ok=True)
+    with files.told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     print(f"\n{figure.name}: {figure.about}. {figure.text}")
     if figure.stand_in:
         print(results.stand_in(figure))
@@ -139,15 +141,21 @@ def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) 
 def program(settings: cli.Settings) -> int:
     """Reproduces the chosen figures; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     if settings.list:
+        _alone(settings, "list", "--list prints names, and ends")
         print(texts.listing())
         return 0
     settings = settings.settled()
     if settings.page:
-        return write_page(settings)
-    if not settings.figure:
-        raise UsageError("--figure names nothing: give names, or all; --list prints them.")
-    if settings.report_only and settings.executor == "slurm_script":
-        raise UsageError("--report_only plays nothing: leave --executor out.")
+        _alone(settings, "page", "--page is made of all records, and plays nothing")
+        return write_page(pathlib.Path(settings.page))
+    if not all(name.strip() for name in (settings.figure or "").split(",")):
+        what = f"={settings.figure} has an empty name" if settings.figure else " names nothing"
+        raise UsageError(f"--figure{what}: give names, or all; --list prints them.")
+    for flag in ("estimate", "executor") if settings.report_only else ():
+        if flag in settings.given:
+            raise UsageError(f"--report_only plays nothing: leave --{flag} out.")
+    if settings.estimate and settings.executor == "slurm_script":
+        raise UsageError("--estimate plays a few rounds, and --executor=slurm_script plays nothing: leave one out.")
     chosen = texts.choose(settings.figure, settings.scale)
     _check_seeds(settings.repeat, chosen)
     cores = len(os.sched_getaffinity(0))
@@ -168,6 +176,16 @@ def program(settings: cli.Settings) -> int:
             if settings.estimate:
                 return 0
             return _reproduce(settings, chosen, folder, cores, team)
+
+
+def _alone(settings: cli.Settings, flag: str, why: str) -> None:
+    """Refuses all flags beside one that takes no other.
+
+    Raises:
+      UsageError: If there are.
+    """
+    if others := sorted(settings.given - {flag}):
+        raise UsageError(f"{why}: leave --{others[0]} out.")
 
 
 def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
@@ -224,12 +242,8 @@ def _write_script(settings: cli.Settings, chosen: Sequence[Figure], folder: path
     return 0
 
 
-def write_page(settings: cli.Settings) -> int:
+def write_page(path: pathlib.Path) -> int:
     """Writes the page of all records; returns the exit status."""
-    for name in ("figure", "report_only", "estimate", "repeat", "records"):
-        if settings.get(name):
-            raise UsageError(f"--page is made of all records, and plays nothing: leave --{name} out.")
-    path = pathlib.Path(settings.page)
     files.check_output("page", path, (".md",))
     folder = path.parent / "evidence"
     if not any(folder.glob("*/*.csv")):

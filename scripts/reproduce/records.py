@@ -98,8 +98,13 @@ def path_of(figure: Figure, folder: pathlib.Path) -> pathlib.Path:
 
 
 def write(table: "pd.DataFrame", path: pathlib.Path) -> None:
-    """Writes records whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Writes records whole.
+
+    Raises:
+      Failure: If they cannot be written.
+    """
+    with files.told(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
     files.replace(path, table.to_csv(index=False, float_format="%.6g").encode())
 
 

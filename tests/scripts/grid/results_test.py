@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import matplotlib.image
 import pytest
@@ -196,8 +197,34 @@ def test_the_heat_map_shows_the_best_over_other_flags(tmp_path):
     ]
     (points,) = results.rank(grid, smallest=False).values()
     axes = ("server_learning_rate", "client_learning_rate")
-    assert results.cells(points, axes) == {(1.0, 1.0): 11.5, (1.0, 2.0): 12.5, (2.0, 1.0): 21.5}
+    cells = {place: point.mean for place, point in results.cells(points, axes).items()}
+    assert cells == {(1.0, 1.0): 11.5, (1.0, 2.0): 12.5, (2.0, 1.0): 21.5}
     path = tmp_path / "heat_map.png"
     results.heat_map(points, axes, path, metric="score", title="", smallest=False)
     shape = matplotlib.image.imread(path).shape
     assert min(shape[:2]) > 300
+
+
+def test_cells_that_are_not_told_from_chance_are_marked(tmp_path, monkeypatch):
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
+    rates = [("low", 1.0, 0.125), ("high", 2.0, 0.5)]
+    found = [_outcome(name, value, server_learning_rate=1.0, client_learning_rate=rate) for name, rate, value in rates]
+    (points,) = results.rank(found, smallest=False).values()
+    for marked, expected in (((), {"0.125", "0.5"}), (("low",), {"0.125*", "0.5", "* not told to be above chance"})):
+        axes = ("server_learning_rate", "client_learning_rate")
+        path = tmp_path / "heat_map.svg"
+        results.heat_map(points, axes, path, metric="score", title="a", smallest=False, marked=marked)
+        texts = set(re.findall(r"<text[^>]*>([^<]*)</text>|<tspan[^>]*>([^<]*)</tspan>", path.read_text()))
+        words = {first or second for first, second in texts}
+        assert expected <= words
+        assert ("* not told to be above chance" in words) == bool(marked)
+
+
+def test_the_table_says_of_each_point_where_it_stands(tmp_path):
+    ranked = results.rank(OUTCOMES[2:], smallest=False)
+    arguments = (ranked, ["client_learning_rate"], "score")
+    lines = results.text(*arguments, smallest=False, shown=9, stands={"mixed": "not told from chance"}).splitlines()
+    assert lines[0].endswith("beside chance")
+    assert lines[1].endswith(" not told from chance")
+    assert lines[2].split()[-1] == "-"
+    assert "chance" not in results.text(*arguments, smallest=False, shown=9)

@@ -122,6 +122,16 @@ def test_arms_are_compared_with_greedy_of_the_most_equal_flags_in_one_family():
     assert part.compared("falcon") == []
 
 
+def test_of_several_references_that_are_asked_for_one_of_the_same_data_counts_first():
+    found = [
+        _run(f"{bandit}{alpha}{freq}", bandits_type=bandit, partition_alpha=alpha, bandits_deploy_freq=freq)
+        for bandit, alpha, freq in (("greedy", 0.1, 1), ("greedy", 1.0, 5), ("softmax", 1.0, 1))
+    ]
+    (part,) = grouping.parts(found)
+    ((one, other, _),) = [pair for pair in part.compared("greedy") if pair[0].flags["bandits_type"] == "softmax"]
+    assert (one.flags["partition_alpha"], other.flags["partition_alpha"]) == (1.0, 1.0)
+
+
 def test_without_greedy_the_first_arm_is_the_reference_and_marks_are_not_compared():
     part = _part(uniform=[0.1, 0.12], softmax=[0.5, 0.52], falcon=[0.6, 0.7], supervised_mse=[0.9, 0.93])
     assert [(one.name, other.name) for one, other, _ in part.compared()] == [("falcon", "softmax")]

@@ -9,7 +9,7 @@ import pytest
 from matplotlib import figure as figures
 
 from bandits import metrics, studies
-from data.errors import UsageError
+from data.errors import Failure, UsageError
 from scripts.reproduce import command as reproduce
 from scripts.reproduce import judging, pictures, records, results, texts
 from scripts.reproduce.judging import DISAGREES, NOT_PLAYED
@@ -201,6 +201,12 @@ def test_what_is_finished_is_reported_while_the_rest_is_left(play, tmp_path, cap
     assert "2 runs of f1 are not finished." in capfd.readouterr().out
     table = pd.read_csv(kept / "paper" / "f1.csv")
     assert table[["arm", "seed"]].to_numpy().tolist() == [["near", 0], ["far", 0]]
+
+
+def test_a_report_of_what_is_finished_names_a_folder_that_cannot_be_written(play, tmp_path):
+    (tmp_path / "r").write_text("a file")
+    with pytest.raises(Failure, match=r"r/f1 cannot be written \(Not a directory\)"):
+        play(_figure(), "--report_only")
 
 
 def test_a_job_array_holds_what_can_be_played_now(play, tmp_path, capfd):
