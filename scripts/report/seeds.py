@@ -65,21 +65,24 @@ def section(part: Part, wanted: str | None) -> str:
         ]
         if has_clients:
             found = clients[row.arm]
-            cells.append(_interval(found.mean, found.low, found.high, digits) if found else '<td data-value="">–</td>')
+            few = f"{found.size} clients: too few for an interval" if found else ""
+            ends = (found.mean, found.low, found.high) if found else (math.nan, math.nan, math.nan)
+            cells.append(_interval(*ends, digits, few))
         notes = "".join(f"<small>{html.escape(note)}</small>" for note in one.notes)
         cells.append(f'<td class="text">{html.escape(words.verdict(one))}{notes}</td>')
         lines.append(f"<tr>{''.join(cells)}</tr>")
     table = tables.table(heads, lines, text=(_HEADS[1], _VERDICT))
-    return f"<h3>What the seeds say</h3>{table}<p class='note'>{html.escape(_told(part, rows, has_clients))}</p>"
+    has_interval = any(one and math.isfinite(one.low) for one in clients.values())
+    return f"<h3>What the seeds say</h3>{table}<p class='note'>{html.escape(_told(part, rows, has_interval))}</p>"
 
 
-def _told(part: Part, rows: list[_Row], has_clients: bool) -> str:
+def _told(part: Part, rows: list[_Row], has_interval: bool) -> str:
     """Returns what the table is about, and what its intervals are over."""
     runs = [run for row in rows for run in row.arm.runs]
     told = [f"By {part.columns[0].about[:1].lower()}{part.columns[0].about[1:]}."]
     told.append(words.family(row.found for row in rows))
     told.append(what_seeds_vary(runs))
-    told.append(words.what_intervals_are_over(of_runs.evaluated(runs) if has_clients else ""))
+    told.append(words.what_intervals_are_over(of_runs.evaluated(runs) if has_interval else ""))
     if left := len([arm for arm in part.arms if not arm.role]) - len(
         {row.arm for row in rows} | {r.reference for r in rows}
     ):
@@ -87,11 +90,13 @@ def _told(part: Part, rows: list[_Row], has_clients: bool) -> str:
     return " ".join(told)
 
 
-def _interval(value: float, low: float, high: float, digits: int) -> str:
+def _interval(value: float, low: float, high: float, digits: int, otherwise: str = "") -> str:
+    """Returns a cell with a difference and its interval, or what is to say where there is none."""
     if math.isnan(value):
         return '<td data-value="">–</td>'
-    ends = f"<small>{low:+.{digits}f} to {high:+.{digits}f}</small>" if math.isfinite(low) else ""
-    return f'<td data-value="{value!r}"><b>{value:+.{digits}f}</b>{ends}</td>'
+    ends = f"{low:+.{digits}f} to {high:+.{digits}f}" if math.isfinite(low) else otherwise
+    small = f"<small>{ends}</small>" if ends else ""
+    return f'<td data-value="{value!r}"><b>{value:+.{digits}f}</b>{small}</td>'
 
 
 def _p(p: float) -> str:

@@ -1,5 +1,6 @@
 """Intervals without a formula: over the seeds of several tasks, and over held-out clients."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 DRAWS = 2000
+LEAST_CLIENTS = 20  # Percentiles of so many hold the mean in 93% of trials; of 5 in 83%, of 2 in 50%.
 
 
 def interquartile_mean(scores: "np.ndarray") -> float:
@@ -80,13 +82,16 @@ def over_clients(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Interval:
-    """Returns the mean over clients, with a 95% interval over which clients there are.
+    """Returns the mean over clients, with a 95% interval over which clients there are, from `LEAST_CLIENTS` on.
 
     Args:
       rewards: A client's mean reward, or the difference of two arms' on it.
       weights: What each counts, such as its examples; by default all the same.
       draws: How many times clients are drawn, with replacement.
       seed: Of the draws.
+
+    Returns:
+      `size` is the number of clients; the ends are not numbers, where these are too few for an interval.
 
     Raises:
       ValueError: If there are no clients.
@@ -97,12 +102,14 @@ def over_clients(
         raise ValueError("There are no clients.")
     values = np.asarray(rewards, float)
     sizes = np.ones(len(values)) if weights is None else np.asarray(weights, float)
+    mean = float(sizes @ values / sizes.sum())
+    if len(values) < LEAST_CLIENTS:
+        return Interval(mean, math.nan, math.nan, len(values))
     totals = np.zeros((draws, 2))
     generator = np.random.default_rng(seed)
     for row in totals:  # One by one, so that all draws never lie in memory together.
         drawn = sizes * np.bincount(generator.integers(len(values), size=len(values)), minlength=len(values))
         row[:] = drawn @ values, drawn.sum()
-    mean = float(sizes @ values / sizes.sum())
     return _percentiles(mean, totals[:, 0] / totals[:, 1], len(values))
 
 

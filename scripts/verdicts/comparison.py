@@ -79,7 +79,9 @@ class Comparison:
       superiority: Probability that the arm is better than the reference, ties one half: the share of paired seeds, or
         of all pairs of a seed of each.
       seeds: How many the arm has, and the reference, after those that are left out.
-      deviation: Spread of the paired differences; of unpaired arms, the root of the mean of both variances.
+      deviation: Spread of the paired differences; of unpaired arms, the root of the mean of both variances; against
+        what is of a sample of clients, the arm's own.
+      sample: That sample; None for other references.
       level: That of Holm's first step, at which power is told: 5% by the number of arms that are tested.
       is_better: Whether it is better by its mean; None where they are equal or unknown.
       is_judged: Whether there is a test; not of single seeds, and not where one diverged.
@@ -104,6 +106,7 @@ class Comparison:
     superiority: float
     seeds: tuple[int, int]
     deviation: float
+    sample: Sampled | None
     level: float
     is_better: bool | None
     is_judged: bool
@@ -115,13 +118,19 @@ class Comparison:
         """The smallest true difference that so many seeds of such a spread find; see `power.detectable`."""
         own, others = self.seeds
         deviation = self.deviation if self.is_judged else math.nan
-        return power.detectable(deviation, own, self.level, others=None if self.kind == PAIRED else others)
+        others_of_pair = None if self.kind == PAIRED else others
+        return power.detectable(deviation, own, self.level, others=others_of_pair, sample=self._sample)
 
     @functools.cached_property
     def seeds_needed(self) -> float:
         """Seeds of each that would find the difference seen, were it the true one; see `power.seeds_needed`."""
         deviation = self.deviation if self.is_judged else math.nan
-        return power.seeds_needed(self.difference, deviation, self.level, is_paired=self.kind == PAIRED)
+        is_paired = self.kind == PAIRED
+        return power.seeds_needed(self.difference, deviation, self.level, is_paired=is_paired, sample=self._sample)
+
+    @property
+    def _sample(self) -> tuple[float, int] | None:
+        return (self.sample.error, self.sample.clients) if self.sample else None
 
     @property
     def is_told_apart(self) -> bool:
@@ -192,9 +201,9 @@ def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
     adjusted = significance.holm([one.p if one else math.nan for one in judged])
     flips = significance.holm([one.sign_flip_p if one else math.nan for one in judged])
     least = significance.holm([one.least_p if one else math.nan for one in judged])
-    tested = sum(math.isfinite(p) for p in adjusted)
+    tested, flipped = (max(1, sum(map(math.isfinite, some))) for some in (adjusted, least))
     found = zip(singles, adjusted, flips, least, strict=True)
-    return [one.compared(max(tested, 1), *of_family) for one, *of_family in found]
+    return [one.compared(tested, flipped, *of_family) for one, *of_family in found]
 
 
 class _Single:
@@ -235,31 +244,31 @@ class _Single:
         self.mean = float(self._first.mean()) if len(self._first) else math.nan
         self.reference_mean = float(self._second.mean()) if len(self._second) else math.nan
         self.difference = self.mean - self.reference_mean
+        if self.pairs and abs(self.difference) <= significance.tolerance(self._first, self._second):
+            self.difference = 0.0
         if self.pairs < 2:
             self.notes.append("one seed tells nothing" if self.pairs else "no seed in common")
             return
         self._test()
 
     def _test(self) -> None:
-        import numpy as np
-
-        size = significance.EXACT * max(np.abs(self._first).max(), np.abs(self._second).max())
         if self._sample:
             return self._test_sample(self._sample)
         if self.is_paired:
-            differences = self._first - self._second
-            self.difference = float(differences.mean())
+            differences = significance.differences(self._first, self._second)
             self.deviation = float(differences.std(ddof=1))
             if self.pairs in significance.SIGN_FLIP_SEEDS:
                 self.sign_flip_p, self.least_p = significance.sign_flip(differences), 2.0 ** (1 - self.pairs)
+            elif self.pairs > (most := significance.SIGN_FLIP_SEEDS[-1]):
+                self.notes.append(f"no sign-flip test: it counts all signs of at most {most} seeds")
         else:
             self.deviation = math.sqrt((self._first.var(ddof=1) + self._second.var(ddof=1)) / 2)
-        if self.deviation > size:
+        if self.deviation > significance.tolerance(self._first, self._second):
             self.p, self.low, self.high = self._t_test()
             return
         self.deviation = 0.0
-        if abs(self.difference) <= size:
-            self.difference, self.p = 0.0, 1.0
+        if not self.difference:
+            self.p = 1.0
             self.notes.append("equal in every seed")
         elif self.is_paired:
             # A t test takes a spread of 0 for certainty; flipped signs do not.
@@ -272,12 +281,10 @@ class _Single:
         """Welch's test, of which the second mean's variance is that of the sample."""
         from scipy import stats
 
-        own = float(self._first.var(ddof=1)) / self.pairs
-        error = math.sqrt(own + sample.error**2)
-        freedom = error**4 / (own**2 / (self.pairs - 1) + sample.error**4 / (sample.clients - 1))
+        self.deviation = float(self._first.std(ddof=1))
+        error, freedom = power.welch(self.deviation, self.pairs, (sample.error, sample.clients))
         self.p = float(2 * stats.t.sf(abs(self.difference) / error, freedom))
         self.low, self.high = map(float, stats.t.interval(1 - LEVEL, freedom, self.difference, error))
-        self.deviation = error * math.sqrt(self.pairs)
         self.notes.append(f"{self.reference} is of {sample.clients:,} clients, a sample")
 
     def _t_test(self) -> tuple[float, float, float]:
@@ -285,19 +292,19 @@ class _Single:
         from statsmodels.stats import weightstats
 
         if self.is_paired:
-            one = weightstats.DescrStatsW(self._first - self._second)
+            one = weightstats.DescrStatsW(significance.differences(self._first, self._second))
             low, high = one.tconfint_mean(LEVEL)
             return float(one.ttest_mean(0)[1]), float(low), float(high)
         two = weightstats.CompareMeans(weightstats.DescrStatsW(self._first), weightstats.DescrStatsW(self._second))
         low, high = two.tconfint_diff(LEVEL, usevar="unequal")
         return float(two.ttest_ind(usevar="unequal")[1]), float(low), float(high)
 
-    def compared(self, tested: int, adjusted_p: float, flips_p: float, least_p: float) -> Comparison:
-        """Returns the whole comparison, as one of so many that are tested."""
+    def compared(self, tested: int, flipped: int, adjusted_p: float, flips_p: float, least_p: float) -> Comparison:
+        """Returns the whole comparison, as one of so many that are tested, and so many of these by flipped signs."""
         is_judged = self.is_sound and math.isfinite(self.p)
         notes = list(self.notes)
         if least_p >= LEVEL:
-            notes.append(f"the sign-flip test cannot reach 5% with {_number(self.pairs)} and {tested} arms")
+            notes.append(f"the sign-flip test cannot reach 5% with {_number(self.pairs)} and {flipped} arms")
         return Comparison(
             arm=self.arm,
             reference=self.reference,
@@ -318,6 +325,7 @@ class _Single:
             ),
             seeds=(len(self._first), len(self._second)),
             deviation=self.deviation,
+            sample=self._sample,
             level=LEVEL / tested,
             is_better=None if not self.difference or math.isnan(self.difference) else self._sign * self.difference > 0,
             is_judged=is_judged,

@@ -22,6 +22,23 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return found
 
 
+def tolerance(first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray") -> float:
+    """Returns what numbers of two arms differ by at most where they are equal but for floating point."""
+    import numpy as np
+
+    return EXACT * float(max(np.abs(first).max(), np.abs(second).max()))
+
+
+def differences(
+    first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray", *, is_paired: bool = True
+) -> "np.ndarray":
+    """Returns the first minus the second, 0 where floating point alone differs: [n], or of all pairs [n, m]."""
+    import numpy as np
+
+    found = np.subtract(first, second) if is_paired else np.subtract.outer(first, second)
+    return np.where(np.abs(found) <= tolerance(first, second), 0.0, found)
+
+
 def sign_flip(differences: Iterable[float]) -> float:
     """Returns the exact two-sided p of the test that the mean is 0, which flips each sign: 2^n sums, all counted.
 
@@ -65,6 +82,5 @@ def superiority(
 
     if not len(first) or not len(second):
         return math.nan
-    differences = np.subtract(first, second) if is_paired else np.subtract.outer(first, second)
-    signs = np.sign(differences) * (1 if better == "up" else -1)
+    signs = np.sign(differences(first, second, is_paired=is_paired)) * (1 if better == "up" else -1)
     return float((1 + signs).mean() / 2)

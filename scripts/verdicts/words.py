@@ -44,12 +44,15 @@ def found_by(one: Comparison) -> str:
     """Returns what so many seeds would find, and how many the difference seen would need; empty where unknown."""
     if math.isnan(one.detectable):
         return ""
-    told = f"These {one.pairs} seeds would find a difference of {one.detectable:.2g} in four of five trials"
+    own, others = one.seeds
+    is_unpaired = one.kind == UNPAIRED
+    many = f"{own} and {others}" if is_unpaired else one.pairs
+    told = f"These {many} seeds would find a difference of {one.detectable:.2g} in four of five trials"
     if one.is_told_apart or math.isnan(one.seeds_needed):
         return f"{told}."
     most = f"more than {power.MOST_SEEDS:,}"
     needed = f"about {one.seeds_needed:,}" if math.isfinite(one.seeds_needed) else most
-    return f"{told}; the one seen, {abs(one.difference):.2g}, would need {needed}."
+    return f"{told}; the one seen, {abs(one.difference):.2g}, would need {needed}{' of each' * is_unpaired}."
 
 
 def seeds(count: int) -> str:

@@ -165,8 +165,8 @@ def test_dynamic_regret_is_told_where_rewards_change(tmp_path, capsys):
     assert "needs the ceiling of world 0 and world 1: play the same with" in capsys.readouterr().err
 
 
-def _compared(tmp_path, *arguments) -> tuple[list[list[str]], str]:
-    """Returns the table of comparisons of three arms of six seeds, and the page."""
+def _compared(tmp_path, *arguments, clients: int = 21) -> tuple[list[list[str]], str]:
+    """Returns the table of comparisons of three arms of six seeds, each evaluated on so many clients, and the page."""
     noise = np.random.default_rng(0).normal(0, 0.01, 6)
     for bandit, reward in (("greedy", 0.5), ("softmax", 0.6), ("falcon", 0.5)):
         for seed in range(6):
@@ -174,8 +174,8 @@ def _compared(tmp_path, *arguments) -> tuple[list[list[str]], str]:
             _run(folder, [reward + noise[seed] + noise[seed - len(bandit) % 6] / 10], bandits_type=bandit, seed=seed)
             evaluated = {
                 "held_out": False,
-                "clients": ["a", "b", "c"],
-                "rewards": [reward, reward + 0.25, reward - 0.25],
+                "clients": [str(client) for client in range(clients)],
+                "rewards": [reward + client / 50 for client in range(clients)],
             }
             (folder / "client_rewards.json").write_text(json.dumps(evaluated))
     _, page = _report(tmp_path, tmp_path, *arguments)
@@ -194,6 +194,12 @@ def test_arms_are_compared_with_greedy_and_the_words_say_what_the_intervals_are_
     assert falcon[-1].startswith("not told apart from greedy")
     assert "adjusted by Holm for 2 arms." in page
     assert "not what other clients would; that over participating clients, of the greedy policy" in page
+
+
+def test_over_few_clients_no_interval_is_told(tmp_path):
+    (_, _, softmax), page = _compared(tmp_path, clients=3)
+    assert softmax[-2] == "+0.1000  3 clients: too few for an interval"
+    assert "what other clients would earn" not in page
 
 
 def test_the_reference_can_be_named(tmp_path):

@@ -68,8 +68,22 @@ def test_the_interval_over_clients_is_that_of_their_mean():
 
 
 def test_clients_weigh_what_is_said():
-    found = bootstrap.over_clients([0.0, 1.0], [1.0, 3.0])
-    assert (found.mean, found.low, found.high) == (0.75, 0.0, 1.0)
+    found = bootstrap.over_clients([0.0, 1.0] * 20, [1.0, 3.0] * 20)
+    assert found.mean == 0.75
+    assert found.low < 0.75 < found.high
+
+
+@pytest.mark.parametrize(("clients", "is_told"), [(19, False), (20, True)])
+def test_few_clients_have_no_interval(clients, is_told):
+    found = bootstrap.over_clients(np.arange(clients))
+    assert (found.mean, found.size) == ((clients - 1) / 2, clients)
+    assert np.isfinite([found.low, found.high]).tolist() == [is_told, is_told]
+
+
+def test_percentiles_of_the_fewest_clients_hold_the_mean_nearly_as_often_as_they_say():
+    rewards = np.random.default_rng(0).normal(0.5, 0.1, (400, bootstrap.LEAST_CLIENTS))
+    found = [bootstrap.over_clients(row, draws=400, seed=seed) for seed, row in enumerate(rewards)]
+    assert np.mean([one.low <= 0.5 <= one.high for one in found]) == pytest.approx(0.93, abs=0.03)
 
 
 def test_no_clients_are_refused():

@@ -39,6 +39,17 @@ def test_a_reference_of_a_sample_is_compared_by_welchs_test_as_scipy_has_it():
     assert "chance is of 50 clients, a sample" in one.notes
 
 
+def test_against_a_sample_of_clients_power_is_that_of_the_same_test():
+    one = comparison.against({"arm": _seeds(SOFTMAX)}, "chance", comparison.Sampled(0.5, 0.02, 50))["arm"]
+    own, other = np.var(SOFTMAX, ddof=1) / 8, 0.02**2
+    freedom = (own + other) ** 2 / (own**2 / 7 + other**2 / 49)
+    least, shift = stats.t.ppf(0.975, freedom), one.detectable / math.sqrt(own + other)
+    found = stats.nct.sf(least, freedom, shift) + stats.nct.cdf(-least, freedom, shift)
+    assert found == pytest.approx(0.8, abs=1e-6)
+    near = comparison.against({"arm": _seeds(SOFTMAX)}, "chance", comparison.Sampled(0.57, 0.02, 50))["arm"]
+    assert (near.word, near.seeds_needed) == ("not told apart", math.inf)
+
+
 def test_a_paired_difference_equals_scipy():
     found = comparison.compare(VALUES, "greedy")
     assert list(found) == ["softmax", "falcon"]
@@ -88,6 +99,21 @@ def test_where_so_many_seeds_and_arms_cannot_reach_5_percent_by_flipped_signs_it
     assert one.notes == ("the sign-flip test cannot reach 5% with 6 seeds and 2 arms",)
 
 
+def test_arms_without_a_sign_flip_test_make_its_family_no_larger():
+    values = {"greedy": _seeds(GREEDY[:6]), "softmax": _seeds(SOFTMAX[:6]), "falcon": _seeds(FALCON[:6])}
+    found = comparison.compare(values | {"noisy": _seeds(FALCON)}, "greedy", unpaired=["noisy"])
+    assert found["softmax"].level == pytest.approx(0.05 / 3)
+    assert found["softmax"].notes == ("the sign-flip test cannot reach 5% with 6 seeds and 2 arms",)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "notes"), [(24, ()), (25, ("no sign-flip test: it counts all signs of at most 24 seeds",))]
+)
+def test_more_seeds_than_the_sign_flip_test_counts_are_said(seeds, notes):
+    one = _one(np.linspace(0.5, 0.6, seeds), np.linspace(0.4, 0.6, seeds))
+    assert (one.notes, math.isnan(one.sign_flip_p)) == (notes, bool(notes))
+
+
 def test_fewer_than_six_seeds_have_no_sign_flip_test():
     assert math.isnan(_one(SOFTMAX[:5], GREEDY[:5]).sign_flip_p)
 
@@ -114,6 +140,16 @@ def test_equal_arms_are_not_told_apart():
     one = _one(GREEDY, GREEDY)
     assert (one.difference, one.p, one.superiority, one.is_better) == (0.0, 1.0, 0.5, None)
     assert (one.word, one.notes) == ("not told apart", ("equal in every seed",))
+
+
+@pytest.mark.parametrize("seeds", [1, 8])
+@pytest.mark.parametrize("unpaired", [(), ("arm",)])
+def test_arms_that_differ_by_floating_point_alone_are_equal(seeds, unpaired):
+    one = _one([0.1 * 3] * seeds, [0.3] * seeds, unpaired=unpaired)
+    assert (one.difference, one.superiority, one.is_better) == (0.0, 0.5, None)
+    if seeds > 1:
+        assert (one.p, one.notes) == (1.0, ("equal in every seed",))
+        assert one.sign_flip_p == 1.0 or unpaired
 
 
 @pytest.mark.parametrize(("seeds", "word"), [(4, "not told apart"), (7, "told apart")])

@@ -109,9 +109,10 @@ def test_arms_stand_by_what_their_runs_recorded():
 
 
 def test_the_difference_over_clients_is_that_of_those_that_both_evaluated():
-    ours = [_run(seed=seed, clients={"a": 0.5, "b": 0.75, "c": 1.0}) for seed in (0, 1)]
-    theirs = [_run(seed=seed, clients={"a": 0.25, "b": 0.5, "d": 1.0}) for seed in (0, 2)]
+    common = [str(client) for client in range(20)]
+    ours = [_run(seed=seed, clients=dict.fromkeys(common, 0.5) | {"b": 0.75, "c": 1.0}) for seed in (0, 1)]
+    theirs = [_run(seed=seed, clients=dict.fromkeys(common, 0.25) | {"b": 0.5, "d": 1.0}) for seed in (0, 2)]
     found = of_runs.over_clients(ours, theirs)
-    assert (found.mean, found.low, found.high, found.size) == (0.25, 0.25, 0.25, 2)
+    assert (found.mean, found.low, found.high, found.size) == (0.25, 0.25, 0.25, 21)
     assert of_runs.over_clients(ours, [_run(seed=5, clients={"a": 0.5, "b": 0.5})]) is None
     assert of_runs.over_clients(ours, [_run()]) is None

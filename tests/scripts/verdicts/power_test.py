@@ -34,6 +34,29 @@ def test_of_two_unpaired_arms_it_is_the_textbooks():
     assert power.seeds_needed(0.5, 1.0, 0.05, is_paired=False) == 64
 
 
+@pytest.mark.parametrize(
+    ("deviation", "seeds", "sample", "alpha"),
+    [(0.02, 8, (0.01, 2000), 0.05), (0.02, 8, (0.0005, 2000), 0.0125), (0.0, 8, (0.01, 50), 0.05)],
+)
+def test_against_a_sample_of_clients_it_is_found_four_times_of_five(deviation, seeds, sample, alpha):
+    found, (error, clients) = power.detectable(deviation, seeds, alpha, sample=sample), sample
+    generator = np.random.default_rng(0)
+    means = generator.normal(found, deviation / math.sqrt(seeds), 20_000)
+    own = deviation**2 / seeds * generator.chisquare(seeds - 1, 20_000) / (seeds - 1)
+    other = error**2 * generator.chisquare(clients - 1, 20_000) / (clients - 1)
+    t = (means - generator.normal(0, error, 20_000)) / np.sqrt(own + other)
+    freedom = (own + other) ** 2 / (own**2 / (seeds - 1) + other**2 / (clients - 1))
+    assert (2 * stats.t.sf(np.abs(t), freedom) < alpha).mean() == pytest.approx(0.8, abs=0.01)
+
+
+def test_seeds_make_the_error_of_a_sample_no_smaller():
+    # By hand, with as good as normal numbers: (1.96 + 0.8416)^2 s^2 / (difference^2 - 2.8016^2 e^2).
+    normal = 2.8016**2 * 0.2**2 / (0.05**2 - 2.8016**2 * 0.01**2)
+    assert power.seeds_needed(0.05, 0.2, 0.05, sample=(0.01, 100_000)) == pytest.approx(normal, rel=0.02)
+    assert power.seeds_needed(0.028, 0.2, 0.05, sample=(0.01, 100_000)) == math.inf
+    assert power.detectable(0.2, 10**6, 0.05, sample=(0.01, 100_000)) == pytest.approx(0.028, abs=1e-4)
+
+
 def test_seeds_that_a_difference_needs_are_the_first_that_find_it():
     found = power.seeds_needed(-0.5, 1.0, 0.05)
     assert found == 34  # Cohen 1988, Table 2.3.5 and 2.4.1, one sample.

@@ -51,6 +51,12 @@ def test_what_seeds_would_find_is_said_where_they_did_not():
     assert words.found_by(_one({0: 0.6}, {0: 0.5})) == ""
 
 
+def test_of_arms_that_are_not_paired_the_seeds_of_both_are_told():
+    told = words.found_by(_one({0: 0.53, 1: 0.50, 2: 0.51}, unpaired=["softmax"]))
+    assert told.startswith("These 3 and 6 seeds would find a difference of ")
+    assert told.endswith(" of each.")
+
+
 def test_no_p_is_0():
     assert words.p_value(0.0) == "< 0.0001"
     assert words.p_value(float("nan")) == "-"
