@@ -8,18 +8,19 @@ import dataclasses
 import os
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bandits import registry, schedule_flags, studies
 from data import table_report
 from data.errors import UsageError
-from optimization.study import cli, frame, run_folder
+from optimization.study import cli, frame, presets, run_folder
 from scripts import runs
 from scripts.advise import arms, output, privacy, session, stages
 from scripts.advise import plan as planning
 from scripts.advise.plan import Plan
 from scripts.grid import binaries, players
+from scripts.grid.plan import as_text
 
 _USAGE = """
 Says whether exploration pays on your data, with which strategy, at what privacy, and how sure that is.
@@ -32,7 +33,13 @@ All other flags are passed on to every run; `run_federated --help` lists them. T
 """
 # An advice sets these itself, or they make no single question of it.
 _OWN = ("bandits_type", "seed", "repeat", "restart", "list_presets")
-_OF_NOISE = ("aggregator_type", "noise_multiplier", "cohort_sampling", "insecure_seeded_noise")
+# By flag, the values that add no noise and leave cohorts seeded.
+_OF_NOISE: Mapping[str, tuple[Any, ...]] = {
+    "noise_multiplier": (0.0, None),
+    "aggregator_type": ("mean", "none", "dpsgd"),
+    "cohort_sampling": ("fixed",),
+    "insecure_seeded_noise": (False,),
+}
 
 
 def define() -> cli.FlagSet:
@@ -87,13 +94,32 @@ def base_flags(given: Sequence[str]) -> tuple[str, ...]:
     for name in (*_OWN, *parameters, *schedule_flags.NAMES):
         if name in settings.given:
             raise UsageError(f"--{name}: the advice sets this flag of its runs itself.")
-    for name in _OF_NOISE:
-        if name in settings.given and settings[name] != "mean":
-            raise UsageError(f"--{name}: the advice adds noise itself, in its last stage: leave it out.")
+    _check_noise(presets.applied(settings, studies.load(arms.BINARY).presets))
     base = list(given)
     if "task_type" not in settings.given and settings.data_file:
         base.append("--task_type=tabular")
     return binaries.without_file(arms.BINARY, base)
+
+
+def _check_noise(settings: cli.Settings) -> None:
+    """Refuses noise in all runs, given or set by a preset: searches and comparisons have none.
+
+    Raises:
+      UsageError: If there is some.
+    """
+    for name, harmless in _OF_NOISE.items():
+        is_read = (
+            name in settings.given or name != "noise_multiplier" or settings.aggregator_type not in ("mean", "none")
+        )
+        if not is_read or settings[name] in harmless:
+            continue
+        told = "the advice adds noise itself, in its last stage"
+        if name in settings.given:
+            raise UsageError(f"--{name}: {told}: leave it out.")
+        raise UsageError(
+            f"--preset={settings.preset} sets --{name}={as_text(settings[name])}, but {told}: give "
+            f"--{name}={as_text(harmless[0])} beside it, or a preset without noise."
+        )
 
 
 def open_data(settings: cli.Settings) -> Data:
@@ -183,6 +209,8 @@ def program(settings: cli.Settings) -> int:
         every = (*base, *evaluations, *threads)
         spaces = arms.spaces(base, names, data.num_actions, data.reward_width)
         no_noise = stages.refused_noise(base)
+        if no_noise and epsilons:
+            print(f"No noise will be played: {no_noise.rstrip('.')}.", file=sys.stderr)
         full = full_plan(resolved, names, max(one.size for one in spaces.values()), 0 if no_noise else len(epsilons))
         team = players.Local(settings.workers)
         playing = session.Session(folder, state, full, every, team, settings.workers)

@@ -90,12 +90,16 @@ def bounds(folder: pathlib.Path) -> tuple[landmarks.Landmark | None, landmarks.L
     return chance, constant
 
 
-def search(points: Sequence[results.Point], budget: int) -> dict[str, Any]:
-    """Returns what a search found: its points, the best first, and what so many of them are expected to give.
+def search(points: Sequence[results.Point], most: int, folder: pathlib.Path, metric: Metric) -> dict[str, Any]:
+    """Returns what a search found: its points, the best first, and what the best of so many are expected to give.
+
+    The latter is told after the first rung, the one that all points have played.
 
     Args:
       points: As `Session.halve` returns them.
-      budget: Points of the smallest search.
+      most: Points of the smallest search: up to so many are drawn.
+      folder: Folder of the search's runs.
+      metric: What ranks them.
     """
     rows = [
         {
@@ -106,12 +110,20 @@ def search(points: Sequence[results.Point], budget: int) -> dict[str, Any]:
         }
         for point in points
     ]
-    first = min((point.rounds for point in points), default=0)
-    means = [point.mean for point in points]
-    found: dict[str, Any] = {"points": rows}
-    if 1 <= budget <= len(points) and len({point.rounds for point in points}) == 1:
-        found["expected_best"] = {"budget": budget, "rounds": first, "value": tuning.expected_best(means, budget)}
-    return found
+    rounds = min((point.rounds for point in points if point.rounds), default=0)
+    means = [
+        intervals.of_mean([_after(one, rounds, folder, metric) for one in point.outcomes]).mean for point in points
+    ]
+    best = {drawn: tuning.expected_best(means, drawn) for drawn in range(1, min(most, len(points)) + 1)}
+    return {"points": rows, "expected_best": {"rounds": rounds, "of_points": best}}
+
+
+def _after(outcome: Outcome, rounds: int, folder: pathlib.Path, metric: Metric) -> float:
+    """Returns a run's metric after so many of its rounds; not a number if it had diverged, or failed."""
+    if outcome.rounds <= rounds:
+        return outcome.value
+    path = folder / outcome.run.name
+    return math.nan if results.has_diverged(path, rounds) else results.read_value(path, metric, rounds)
 
 
 def edges(space: arms.Space, point: arms.Point) -> list[str]:
@@ -145,7 +157,7 @@ class Verdict:
         all diverged or none was played.
       recommended: What to deploy; None where none is told from chance.
       pays: Whether exploration is told above greedy.
-      costs: Whether all of exploration is told below it.
+      costs: Whether all of exploration that was judged is told below it.
       all_diverged: Whether nothing was judged, as every strategy diverged or failed.
     """
 

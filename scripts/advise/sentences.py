@@ -9,6 +9,7 @@ from typing import Any
 from bandits import metrics
 from scripts.advise import arms, findings
 from scripts.advise import plan as planning
+from scripts.advise.amounts import amount, capital, difference, ends, number, signed, sure
 from scripts.advise.findings import Arm
 from scripts.advise.plan import CEILING, CHANCE, GREEDY, Plan
 from scripts.advise.stages import Advice, mean
@@ -76,21 +77,22 @@ def exploration(context: Context) -> str:
     if one is None:
         return f"Cannot be told: {_why_not(found)}."
     best = arms.label(one.arm, found.arms[one.arm].point)
-    lead = f"{_amount(one)} than greedy ({_sure(one)}; p {words.p_value(one.adjusted_p)} by Holm)"
-    earns = f"{best} earns {_number(one.mean)} on average {_over(context)}, {lead}"
+    lead = f"{amount(one)} than greedy ({sure(one)}; p {words.p_value(one.adjusted_p)} by Holm)"
+    earns = f"{best} earns {number(one.mean)} on average {_over(context)}, {lead}"
     if verdict.recommended is None:
         stand = verdict.stands[one.arm]
         told = [f"Cannot be told: no strategy is told above chance {_over(context)}"]
         if stand.chance and math.isfinite(stand.chance.difference):
-            lead = f"{_amount(stand.chance)} than chance ({_sure(stand.chance)})"
-            told.append(f"Of those that explore, the best, {best}, earns {_number(one.mean)}, {lead}")
+            lead = f"{amount(stand.chance)} than chance ({sure(stand.chance)})"
+            told.append(f"Of those that explore, the best, {best}, earns {number(one.mean)}, {lead}")
         told += _found_by(stand.chance, context)
     elif not one.is_judged:
-        told = [f"Cannot be told: {'; '.join(one.notes) or words.seeds(one.pairs)}. {_capital(earns)}"]
+        told = [f"Cannot be told: {'; '.join(one.notes) or words.seeds(one.pairs)}. {capital(earns)}"]
     elif verdict.pays:
         told = [f"Exploration pays: {earns}"]
     elif verdict.costs:
-        told = [f"Exploration costs: every strategy that explores is told below greedy. The best of them, {earns}"]
+        told = [f"Exploration costs: every strategy that explores{_unjudged(context)} is told below greedy"]
+        told.append(f"The best of them, {earns}")
     else:
         told = [
             f"Exploration was not shown to pay: of the strategies that explore, the best, {earns}",
@@ -101,6 +103,14 @@ def exploration(context: Context) -> str:
         told.append(f"Told below greedy: {', '.join(others)}")
     told += [*_confirmation(found), *_place(found), *_model(found), *_lost(found)]
     return " ".join(f"{text.rstrip('.')}." for text in told)
+
+
+def _unjudged(context: Context) -> str:
+    """Returns which strategies that explore were not judged, as they diverged, failed or were left out."""
+    against = context.found.verdict.against_greedy
+    known = {GREEDY, *(name for name, one in against.items() if one.is_judged)}
+    names = [arms.NAMES[name] for name in context.full.strategies if name not in known]
+    return f" and was judged (not {', '.join(names)})" if names else ""
 
 
 def _why_not(found: Advice) -> str:
@@ -120,7 +130,7 @@ def _confirmation(found: Advice) -> list[str]:
             doubt = ""
             if found.verdict.pays and not one.wins:
                 doubt = ": alone, they would not show it" if one.is_better else ": they do not confirm it"
-            earns = f"{arms.NAMES[one.arm]} earns {_number(one.mean)}, {_amount(one)} than greedy ({_sure(one)})"
+            earns = f"{arms.NAMES[one.arm]} earns {number(one.mean)}, {amount(one)} than greedy ({sure(one)})"
             told.append(f"On {words.seeds(one.pairs)} that did not pick it, {earns}{doubt}")
     return told
 
@@ -137,17 +147,17 @@ def _place(found: Advice) -> list[str]:
         if value is not None
     ]
     if CEILING in found.arms and found.arms[CEILING].reward:
-        known.append(f"the ceiling, which sees all rewards, {_number(mean(found.arms[CEILING].reward).mean)}")
-    return [f"{_capital(arms.NAMES[name])} is {stand.word} ({', '.join(known)})"]
+        known.append(f"the ceiling, which sees all rewards, {number(mean(found.arms[CEILING].reward).mean)}")
+    return [f"{capital(arms.NAMES[name])} is {stand.word} ({', '.join(known)})"]
 
 
 def _landmark(value: landmarks.Landmark) -> str:
     """Returns a landmark's mean; of a sample of the clients with its interval."""
     one = landmarks.interval(value)
     if not isinstance(value, Sampled):
-        return _number(one.mean)
-    ends = f"{_number(one.low)} to {_number(one.high)}"
-    return f"{_number(one.mean)} ({ends} by a sample of {value.clients:,} clients)"
+        return number(one.mean)
+    interval = f"{number(one.low)} to {number(one.high)}"
+    return f"{number(one.mean)} ({interval} by a sample of {value.clients:,} clients)"
 
 
 def _model(found: Advice) -> list[str]:
@@ -162,13 +172,14 @@ def _model(found: Advice) -> list[str]:
     one = against[CHANCE]
     what = "accuracy" if found.measured == metrics.ACCURACY else "reward"
     others = "".join(
-        f"; {arms.NAMES[name]}'s has {_number(other.mean)}, {_side(other)}"
+        f"; {arms.NAMES[name]}'s has {number(other.mean)}, {amount(other)} than greedy's ({sure(other)}: "
+        f"{_side(other)})"
         for name, other in against.items()
         if name != CHANCE
     )
     return [
-        f"On held-out data, a model trained on uniform exploration has a mean {what} of {_number(one.mean)}, "
-        f"{_side(one)} {_number(one.reference_mean)} ({_sure(one)}){others}"
+        f"On held-out data, a model trained on uniform exploration has a mean {what} of {number(one.mean)}, "
+        f"{_side(one)} {number(one.reference_mean)} ({sure(one)}){others}"
     ]
 
 
@@ -183,7 +194,7 @@ def _lost(found: Advice) -> list[str]:
         for name, arm in found.arms.items()
         if arm.diverged
     ]
-    return [_capital("; ".join(lost))] if lost else []
+    return [capital("; ".join(lost))] if lost else []
 
 
 def strategy(context: Context) -> str:
@@ -200,7 +211,7 @@ def strategy(context: Context) -> str:
         constant = landmarks.interval(found.constant).mean if earned else 0.0
         if not earned or max(earned) >= constant:
             return told
-        return f"{told} Always choosing the same, best action would earn {_number(constant)}: more than any of them."
+        return f"{told} Always choosing the same, best action would earn {number(constant)}: more than any of them."
     arm = found.arms[name]
     stand = found.verdict.stands[name]
     above = "told above chance" if stand.beats_chance else "chance is not known"
@@ -208,14 +219,23 @@ def strategy(context: Context) -> str:
     if GREEDY not in found.arms or found.arms[GREEDY].diverged or not found.arms[GREEDY].reward:
         why = f"the best of those that explore: {above}, while greedy diverged, or failed, and is not compared"
     elif found.verdict.pays:
-        why = "the best of those that are told above greedy"
+        why = f"the best of those that are told above greedy{_second(found, name)}"
     elif name == GREEDY:
         why = "the simplest, and no strategy that explores is told above it"
     values = ", ".join(f"{flag.removeprefix('bandits_').replace('_', ' ')} {value}" for flag, value in arm.point)
-    notes = "".join(f" {_capital(note)}." for note in arm.notes)
-    return (
-        f"{_capital(arms.NAMES[name])}, {why}: {values}.{_constant(found, name)}{notes} To play it: {context.command}"
-    )
+    notes = "".join(f" {capital(note)}." for note in arm.notes)
+    return f"{capital(arms.NAMES[name])}, {why}: {values}.{_constant(found, name)}{notes} To play it: {context.command}"
+
+
+def _second(found: Advice, name: str) -> str:
+    """Returns what the same seeds tell of the best and the second of those that explore; empty without a second."""
+    others = {one.arm: one.mean for one in found.verdict.against_greedy.values() if one.is_judged and one.arm != name}
+    if not others:
+        return ""
+    second = max(others, key=others.__getitem__)
+    one = findings.compared({arm: found.arms[arm].reward for arm in (name, second)}, second)[name]
+    side = "" if one.is_told_apart else "not "
+    return f", {side}told from {arms.NAMES[second]} ({signed(one.difference)}, {sure(one)})"
 
 
 def _constant(found: Advice, name: str) -> str:
@@ -224,7 +244,7 @@ def _constant(found: Advice, name: str) -> str:
     if one is None or one.wins:
         return ""
     told = "would earn more" if one.loses else "is not told from it"
-    return f" But always choosing the same, best action {told}: {_number(one.reference_mean)}."
+    return f" But always choosing the same, best action {told}: {number(one.reference_mean)}."
 
 
 def frequency(context: Context) -> str:
@@ -241,9 +261,7 @@ def frequency(context: Context) -> str:
         found.verdict.best or ""
     )
     if lead and lead.is_judged:
-        text += (
-            f". Then {arms.NAMES[lead.arm]} earns {_amount(lead)} than greedy ({_sure(lead)}: {words.verdict(lead)})"
-        )
+        text += f". Then {arms.NAMES[lead.arm]} earns {amount(lead)} than greedy ({sure(lead)}: {words.verdict(lead)})"
     if again := _gains(found, found.confirmed, found.often_confirmed):
         text += f". On seeds that did not pick the best, it is worth {' and '.join(again)}"
     return f"{text}."
@@ -258,7 +276,7 @@ def _gains(found: Advice, planned: Mapping[str, Arm], often: Mapping[str, Arm]) 
             one = findings.compared(values, findings.PLANNED)[findings.OFTEN]
             if math.isfinite(one.difference):
                 doubt = "" if one.is_told_apart else ", not told from nothing"
-                told.append(f"{_signed(one.difference)} to {arms.NAMES[name]} ({_sure(one)}{doubt})")
+                told.append(f"{signed(one.difference)} to {arms.NAMES[name]} ({sure(one)}{doubt})")
     return told
 
 
@@ -283,9 +301,7 @@ def privacy(context: Context) -> str:
             told.append(_cost(f"{target} (noise multiplier {one['noise_multiplier']:g})", compared, stands))
         reports += [one["guarantee"]] if "guarantee" in one else []
     name = arms.NAMES[found.noisy]
-    start = (
-        f"Of the {_number(mean(unnoised.reward).mean)} that {name} earns when it clips to {clipped['clip_norm']:.3g}"
-    )
+    start = f"Of the {number(mean(unnoised.reward).mean)} that {name} earns when it clips to {clipped['clip_norm']:.3g}"
     return (
         f"{start}, {'; '.join(told)} ({words.seeds(len(unnoised.reward))}). {context.where}"
         f"{_guarantee(reports[0]) if reports else ''}. The runs' own noise is seeded and guarantees nothing; no "
@@ -295,11 +311,12 @@ def privacy(context: Context) -> str:
 
 def _cost(target: str, one: Comparison, stands: Mapping[str, landmarks.Stand]) -> str:
     """Returns what an epsilon costs: a cost where the seeds tell one, else what it earned more or less."""
-    lost = ", which leaves it not told from chance" if stands[one.arm].is_told_from_chance is False else ""
+    stand = stands[one.arm]
+    lost = f", which leaves it {stand.word}" if one.is_judged and stand.chance and not stand.beats_chance else ""
     if one.loses and math.isfinite(one.low):
-        ends = f"95% interval {_signed(-one.high)} to {_signed(-one.low)}"
-        return f"{target} costs {_difference(one.difference)} ({ends}){lost}"
-    earns = f"earns {_amount(one)} ({_ends(one)})"
+        interval = f"95% interval {signed(-one.high)} to {signed(-one.low)}"
+        return f"{target} costs {difference(one.difference)} ({interval}){lost}"
+    earns = f"earns {amount(one)} ({ends(one)})"
     if one.is_told_apart:
         return f"{target} {earns}{lost}"
     if not one.is_judged:
@@ -313,7 +330,7 @@ def _guarantee(report: Mapping[str, Any]) -> str:
     by = "PLD" if report["mechanism"]["accountant"] == "pld" else "RDP"
     assumed = f". They assume {' and '.join(report['epsilon_assumes'])}" if report["epsilon_assumes"] else ""
     # Several warnings can end with the same sentence.
-    warned = dict.fromkeys(_capital(part) for one in report["warnings"] for part in re.split(r"(?<=[.]) ", one))
+    warned = dict.fromkeys(capital(part) for one in report["warnings"] for part in re.split(r"(?<=[.]) ", one))
     told = f". Warning: {' '.join(warned)}" if warned else ""
     return (
         f": delta {report['delta']:.2g} after {report['rounds']:,} rounds, by {by}, for {first['neighbours']}, with a "
@@ -344,7 +361,7 @@ def _found_by(one: Comparison | None, context: Context) -> list[str]:
     if one is None or not (told := words.found_by(one)):
         return []
     if one.detectable > context.reward_width:
-        seeds = _capital(words.seeds(one.pairs))
+        seeds = capital(words.seeds(one.pairs))
         return [f"{seeds} that differ so much would miss even the largest difference of rewards"]
     return [told]
 
@@ -355,38 +372,6 @@ def _over(context: Context) -> str:
     if plan.rounds <= plan.deploy_every:  # What is deployed after the last round acts in none.
         return f"over {rounds}, none of which comes after a deployment ({planning.every(plan.deploy_every)})"
     return f"over {rounds}, deployed {planning.every(plan.deploy_every)}"
-
-
-def _sure(one: Comparison) -> str:
-    """Returns interval and seeds of a difference."""
-    return f"{_ends(one)}, {words.seeds(one.pairs)}"
-
-
-def _ends(one: Comparison) -> str:
-    return f"95% interval {_signed(one.low)} to {_signed(one.high)}" if math.isfinite(one.low) else "no interval"
-
-
-def _amount(one: Comparison) -> str:
-    return f"{_difference(one.difference)} {'more' if one.difference >= 0 else 'less'}"
-
-
-def _signed(value: float) -> str:
-    if 0 < abs(value) < 0.0005:
-        return f"{value:+.1g}"
-    return f"{value:+.3f}" if abs(value) < 10 else f"{value:+.4g}"
-
-
-def _difference(value: float) -> str:
-    """Returns a difference without its sign: a small one as more than 0.000."""
-    return f"{abs(value):.1g}" if 0 < abs(value) < 0.0005 else _number(abs(value))
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}" if abs(value) < 10 else f"{value:.4g}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 __all__ = ("NO_NOISE", "TITLES", "Arm", "Context", "noise_name", "write")

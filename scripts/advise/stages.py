@@ -110,9 +110,8 @@ class Stages:
             # Uniform exploration earns as much whatever it learns: its model is what is searched.
             metric = self.found.measured if name == CHANCE else findings.REWARD
             points = self._session.halve("search", arms.searched(base, space, plan.points, plan.tuning_seeds), metric)
-            self.found.searches[name] = findings.search(
-                points, min(plan.points, *(one.size for one in self._spaces.values()))
-            )
+            least = min(plan.points, *(one.size for one in self._spaces.values()))
+            self.found.searches[name] = findings.search(points, least, self._session.folder / "search", metric)
             if math.isnan(points[0].mean):
                 self._session.tell(
                     f"{arms.NAMES[name]}: no point of its search was played to its end without diverging."
@@ -229,7 +228,9 @@ def refused_noise(base: Sequence[str]) -> str:
     try:
         settings = binaries.resolve(arms.BINARY, (*base, f"--bandits_type={GREEDY}", *privacy.flags_of(1.0, 0.1)))
     except UsageError as error:
-        return str(error)
+        return (
+            f"runs under noise clip to one norm, with --aggregator_type=dpsgd, and the flags do not go with it: {error}"
+        )
     if settings.scenario in flags.PRETRAINED or settings.initial_model_path:
         return "an initial training spends privacy too: scripts.privacy_budget and docs/privacy.md say how that adds up"
     if settings.availability or settings.drop_out:
