@@ -256,6 +256,7 @@ class _Single:
             return self._test_sample(self._sample)
         if self.is_paired:
             differences = significance.differences(self._first, self._second)
+            self.difference = float(differences.mean()) if self.difference else 0.0
             self.deviation = float(differences.std(ddof=1))
             if self.pairs in significance.SIGN_FLIP_SEEDS:
                 self.sign_flip_p, self.least_p = significance.sign_flip(differences), 2.0 ** (1 - self.pairs)

@@ -25,6 +25,27 @@ def test_a_table_makes_the_task_tabular():
     assert command.base_flags(("--task_type=digits",)) == ("--task_type=digits",)
 
 
+@pytest.mark.parametrize("preset", ["emnist_dp_small_noise", "so_dp_small_noise"])
+def test_a_preset_with_noise_is_refused_and_what_is_right_is_told(preset):
+    with pytest.raises(
+        UsageError, match=rf"--preset={preset} sets --noise_multiplier=.*--noise_multiplier=0 beside it"
+    ):
+        command.base_flags((f"--preset={preset}",))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--preset=emnist_dp_clip_only",),
+        ("--preset=emnist_dp_small_noise", "--noise_multiplier=0"),
+        ("--preset=emnist_dp_small_noise", "--aggregator_type=mean"),
+        ("--task_type=digits", "--cohort_sampling=fixed"),
+    ],
+)
+def test_values_that_add_no_noise_are_passed_on(flags):
+    assert command.base_flags(flags) == flags
+
+
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [

@@ -58,6 +58,21 @@ def test_a_run_that_diverged_gives_no_numbers(tmp_path):
     assert math.isnan(arm.model[2000])
 
 
+def test_a_search_tells_the_expected_best_after_its_first_rung(tmp_path):
+    points = []
+    for rate, rounds, rewards in (("0.1", 2, (0.25, 0.75)), ("0.2", 1, (0.5,)), ("0.3", 1, (0.0,))):
+        point = (("server_learning_rate", "0.01"), ("client_learning_rate", rate))
+        (run,) = arms.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", point, 1000, 1)
+        (tmp_path / run.name).mkdir(parents=True)
+        rows = "".join(f"{place},{value}\n" for place, value in enumerate(rewards, 1))
+        (tmp_path / run.name / "metrics.csv").write_text(f"round_num,{metrics.AVERAGE_REWARD}\n{rows}")
+        (tmp_path / run.name / "config.json").write_text(json.dumps({"flags": {"seed": 1000}, "command": ["run"]}))
+        points.append(results.Point((results.Outcome(run, results.FINISHED, rounds, rewards[-1]),), rewards[-1]))
+    found = findings.search(points, 3, tmp_path, metrics.AVERAGE_REWARD)["expected_best"]
+    # Of 0, 0.25 and 0.5 the mean; of pairs 0.25, 0.5 and 0.5; the best.
+    assert found == {"rounds": 1, "of_points": {1: pytest.approx(0.25), 2: pytest.approx(1.25 / 3), 3: 0.5}}
+
+
 def test_a_comparison_says_in_json_what_its_seeds_would_find_and_how_many_it_would_need():
     values = {"greedy": {0: 0.5, 1: 0.5, 2: 0.5}, "softmax": {0: 0.6, 1: 0.5, 2: 0.7}}
     (one,) = findings.compared(values, "greedy").values()

@@ -84,12 +84,33 @@ def test_what_is_not_told_from_greedy_is_no_winner():
     )
 
 
+def test_the_best_is_set_beside_the_second():
+    near = {seed: value + 0.02 * (-1) ** (seed // 2) for seed, value in _better()[SOFTMAX].items()}
+    told = sentences.strategy(_context(_found(_better() | {"falcon": near})))
+    assert ", not told from " in told
+    far = {seed: value - 0.05 + 0.001 * (-1) ** seed for seed, value in _better()[SOFTMAX].items()}
+    told = sentences.strategy(_context(_found(_better() | {"falcon": far})))
+    assert "above greedy, told from FALCON (+0.050, 95% interval +0.049 to +0.051, 8 seeds): server" in told
+
+
+def test_noise_that_leaves_less_than_chance_is_called_so():
+    found = _noisy()
+    base = found.noise[1][1].reward
+    found.noise[1][1].reward = {seed: -0.5 + 0.001 * (seed % 2) for seed in base}
+    assert "), which leaves it below chance" in sentences.privacy(_context(found))
+
+
 def test_exploration_costs_where_all_of_it_is_told_below_greedy():
     worse = {seed: value + 0.01 * (-1) ** seed for seed, value in _values(0.40).items()}
     found = _found({GREEDY: _values(0.50), SOFTMAX: worse, CHANCE: _values(0.10)})
-    told = sentences.exploration(_context(found))
+    two = dataclasses.replace(FULL, strategies=(GREEDY, SOFTMAX))
+    told = sentences.exploration(dataclasses.replace(_context(found), full=two))
     assert told.startswith("Exploration costs: every strategy that explores is told below greedy. The best of them, ")
     assert "0.100 less than greedy" in told
+    told = sentences.exploration(_context(found))
+    assert told.startswith(
+        "Exploration costs: every strategy that explores and was judged (not epsilon-greedy, FALCON)"
+    )
     assert found.verdict.recommended == GREEDY
 
 
@@ -232,11 +253,12 @@ def test_uniform_exploration_can_leave_the_better_model():
     found = _found(_better())
     found.arms[CHANCE].model = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.52).items()}
     found.arms[GREEDY].model = _values(0.40)
-    found.arms[SOFTMAX].model = _values(0.45)
+    found.arms[SOFTMAX].model = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.45).items()}
     told = sentences.exploration(_context(found))
     assert (
         "a model trained on uniform exploration has a mean accuracy of 0.520, better than greedy's 0.400 (95% interval "
-        "+0.119 to +0.121, 8 seeds); softmax's has 0.450, better than greedy's."
+        "+0.119 to +0.121, 8 seeds); softmax's has 0.450, 0.050 more than "
+        "greedy's (95% interval +0.049 to +0.051, 8 seeds: better than greedy's)."
     ) in told
 
 
