@@ -75,8 +75,8 @@ class Arms(arms.Part):
 
     def beside(self, wanted: str | None) -> "Arms":
         """Returns the arms that have the data, rewards, rounds and cohorts of a reference; see `Part.compared`."""
-        references = self.named(wanted or arms.GREEDY)
-        if not references and not wanted:
+        references: Sequence[arms.Arm] = self.named(wanted or arms.GREEDY)
+        if not (references or wanted):
             references = [arm for arm in self.arms if not arm.role][:1]
         alike = [arms.environment(one.flags) for one in references]
         return dataclasses.replace(self, arms=tuple(arm for arm in self.arms if arms.environment(arm.flags) in alike))
