@@ -127,7 +127,7 @@ def _scales(one: _Played, task: str) -> tuple[list[tasks.Scale], list[str]]:
     first = one.figure.measures[0]
     values = {row.arm: row.sound for row in one.rows if row.measure == first.name}
     played = [arm for arm in one.figure.arms if arm.label in values]
-    ceilings = {standing.kind(arm): values[arm.label] for arm in played if arm.words[0].startswith(standing.CEILING)}
+    ceilings = standing.ceilings(one.figure, values)
     together: dict[tuple[str, ...], list[str]] = {}
     for arm in played:
         if not standing.is_landmark(arm):

@@ -7,7 +7,7 @@ from scripts import runs
 from scripts.reproduce.plan import Arm, Figure
 from scripts.reproduce.results import Value
 from scripts.verdicts import landmarks, of_runs
-from scripts.verdicts.comparison import Landmark
+from scripts.verdicts.comparison import Landmark, Values
 from scripts.verdicts.landmarks import Stand
 
 CHANCE, CEILING = "chance", "ceiling"  # Labels of arms; of several ceilings, how their labels begin.
@@ -34,13 +34,23 @@ def kind(arm: Arm) -> tuple[str, ...]:
     return tuple(next((flag for flag in last_first if flag.startswith(start)), "") for start in (_DEPLOYED, _CHANGES))
 
 
+def ceilings(figure: Figure, values: Values) -> dict[tuple[str, ...], Mapping[int, float]]:
+    """Returns what ceilings earned, by the kind of arm that each bounds.
+
+    Who learns from all rewards, but acts with older models, is no ceiling of what is deployed more often; nor is one of
+    another world.
+    """
+    return {
+        kind(arm): values[arm.label] for arm in figure.arms if arm.label in values and arm.words[0].startswith(CEILING)
+    }
+
+
 def stands(
     figure: Figure, rows: Sequence[Value], recorded: Mapping[str, tuple[Landmark | None, Landmark | None]]
 ) -> dict[str, Stand]:
     """Returns where arms stand, one family of all that have the same landmarks.
 
-    Chance is the arm that played it, or what runs recorded. Who learns from all rewards, but acts with older models, is
-    no ceiling of what is deployed more often; nor is one of another world.
+    Chance is the arm that played it, or what runs recorded.
 
     Args:
       figure: The figure.
@@ -52,19 +62,18 @@ def stands(
     """
     first = figure.measures[0]
     own = {row.arm: row for row in rows if row.measure == first.name and not row.is_picked}
-    arms = [arm for arm in figure.arms if arm.label in own]
-    ceilings = {kind(arm): own[arm.label].sound for arm in arms if arm.words[0].startswith(CEILING)}
-    played = own[CHANCE].sound if CHANCE in own else None
+    values = {label: row.sound for label, row in own.items()}
+    bounds, played = ceilings(figure, values), values.get(CHANCE)
     groups: dict[Hashable, tuple[list[Landmark | None], list[str]]] = {}
-    for arm in arms:
-        if not is_landmark(arm):
+    for arm in figure.arms:
+        if arm.label in values and not is_landmark(arm):
             chance, constant = recorded.get(arm.label, (None, None))
-            known = [played or chance, constant, ceilings.get(kind(arm))]
+            known = [played or chance, constant, bounds.get(kind(arm))]
             groups.setdefault(tuple(map(of_runs.key, known)), (known, []))[1].append(arm.label)
     found: dict[str, Stand] = {}
     for (chance, constant, ceiling), labels in groups.values():
         found |= landmarks.stand(
-            {label: own[label].sound for label in labels},
+            {label: values[label] for label in labels},
             chance=chance,
             constant=constant,
             ceiling=ceiling,

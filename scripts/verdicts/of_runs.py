@@ -85,9 +85,9 @@ def bound(found: Sequence[Run], column: str, which: str) -> Landmark | None:
     if not found or not all(map(math.isfinite, [*values, *errors])):
         return None
     one = of_seeds({_seed(run, place): value for place, (run, value) in enumerate(zip(found, values, strict=True))})
-    error = max(errors)
-    is_sample = isinstance(one, float) and error > _SAME * abs(one)
-    return Sampled(one, error, int(records[0]["clients"])) if isinstance(one, float) and is_sample else one
+    if isinstance(one, float) and (error := max(errors)) > _SAME * abs(one):
+        return Sampled(one, error, int(records[0]["clients"]))
+    return one
 
 
 def of_seeds(values: Mapping[int, float]) -> float | Mapping[int, float]:
