@@ -147,8 +147,16 @@ def _place(found: Advice) -> list[str]:
         if value is not None
     ]
     if CEILING in found.arms and found.arms[CEILING].reward:
-        known.append(f"the ceiling, which sees all rewards, {number(mean(found.arms[CEILING].reward).mean)}")
+        known.append(f"the ceiling, which sees all rewards, {_ceiling(found)}")
     return [f"{capital(arms.NAMES[name])} is {stand.word} ({', '.join(known)})"]
+
+
+def _ceiling(found: Advice) -> str:
+    """Returns what the model earns that sees all rewards, and which strategies' means are above it."""
+    ceiling = mean(found.arms[CEILING].reward).mean
+    earned = {name: mean(arm.reward).mean for name, arm in found.arms.items() if arm.reward}
+    above = [arms.NAMES[name] for name, value in earned.items() if value > ceiling]
+    return f"{number(ceiling)}, and here no bound: {' and '.join(above)} earned more" if above else number(ceiling)
 
 
 def _landmark(value: landmarks.Landmark) -> str:

@@ -60,6 +60,12 @@ def test_exploration_pays_where_it_is_told_above_greedy():
     )
 
 
+def test_a_ceiling_below_what_a_strategy_earns_is_called_no_bound():
+    found = _found({**_better(), CEILING: _values(0.55)})
+    told = sentences.exploration(_context(found))
+    assert "the ceiling, which sees all rewards, 0.550, and here no bound: softmax earned more)" in told
+
+
 def test_seeds_that_did_not_pick_the_best_are_told_and_may_doubt_it():
     confirmed = {
         SOFTMAX: _arm(SOFTMAX, {3000: 0.6, 3001: 0.7, 3002: 0.5, 3003: 0.6}),
