@@ -13,7 +13,8 @@ words of a scoreboard may be chance's.
 A number is compared only where ours comes of the text's data and settings, else it is of `other data` and never agrees;
 so are claims that name numbers (`between`). It agrees if our mean's interval lies within 5% of the published number, or
 half a unit of its last digit. It disagrees if the published number lies outside of what a mean of as many seeds as the
-text's would be in 95% of repetitions: the text's number is one draw, too. A rate that a search picked has no interval.
+text's (one, where it does not say) would be in 95% of repetitions: the text's number is one draw, too. A rate that a
+search picked has no interval.
 """
 
 import dataclasses
@@ -101,7 +102,7 @@ def compare(value: Value, figure: Figure) -> tuple[str, str]:
     published = value.published
     if published is None:
         raise ValueError(f"{value.arm} has no published {value.measure}.")
-    if figure.stand_in:
+    if figure.stand_in or published.other_settings:
         return OTHER_DATA, ""
     if value.is_picked:
         return UNTOLD, "a search's best point has no interval"
@@ -117,7 +118,7 @@ def compare(value: Value, figure: Figure) -> tuple[str, str]:
     if abs(theirs - ours.mean) > reach:
         return (
             DISAGREES,
-            f"another {figure.published_seeds} of our seeds would give {number(ours.mean)} ± {number(reach)}",
+            f"{figure.published_seeds} more of our seeds would give {number(ours.mean)} ± {number(reach)}",
         )
     return UNTOLD, ""
 
@@ -168,15 +169,26 @@ def _difference(one: Value, other: Value) -> Interval:
 def _words(one: Value, other: Value, difference: Interval) -> str:
     names = [value.measure.replace("_", " ") if one.arm == other.arm else value.arm for value in (one, other)]
     means = ", ".join(
-        f"{name} {number(value.mean)}{at_chance(value)}" for name, value in zip(names, (one, other), strict=True)
+        f"{name} {number(value.mean)}{stand_note(value)}" for name, value in zip(names, (one, other), strict=True)
     )
     lost = "".join(f"; {told}" for value in (one, other) if (told := _lost(value)))
     return f"{means}: {interval_words(difference, signed=True)}{lost}"
 
 
-def at_chance(value: Value) -> str:
-    """Returns the words after a number whose arm is not told from chance; else none."""
-    return of_runs.chance_note(value.stand) if value.stand else ""
+def stand_note(value: Value) -> str:
+    """Returns the words after a number whose arm is not told above chance, or the best constant action; else none."""
+    stand = value.stand
+    if stand and stand.beats_chance and stand.constant and stand.constant.is_judged and not stand.constant.wins:
+        return f" ({stand.word.rpartition(', ')[2]})"
+    return of_runs.chance_note(stand) if stand else ""
+
+
+def value_words(value: Value, figure: Figure) -> str:
+    """Returns a number with its interval; of rounds to what not all seeds reach, how many do."""
+    if measure_of(figure, f" @ {value.measure}").rounds_to is not None and math.isinf(value.mean):
+        reached = sum(map(math.isfinite, value.by_seed.values()))
+        return f"reached by {reached} of {len(value.by_seed)} seeds"
+    return interval_words(value.interval)
 
 
 def _lost(value: Value) -> str:

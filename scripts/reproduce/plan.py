@@ -12,6 +12,7 @@ from scripts.grid import building
 from scripts.grid import plan as grid_plan
 
 FIRST_TUNING_SEED = 100  # Points are picked on seeds that no reported value comes from.
+_ROUNDS_TO = "rounds to "
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +58,12 @@ class Measure:
     at: int | str = "last"
     smallest: bool = False
 
+    @property
+    def rounds_to(self) -> float | None:
+        """What is to be reached, if it is the rounds until then."""
+        _, is_one, reached = str(self.at).partition(_ROUNDS_TO)
+        return float(reached) if is_one else None
+
 
 @dataclasses.dataclass(frozen=True)
 class Published:
@@ -68,6 +75,7 @@ class Published:
       value: The number.
       place: Where it stands in the text.
       unit: Of its last digit, as the other numbers of its table show it.
+      other_settings: Whether ours has settings that the text does not state for it: then it is not judged.
     """
 
     arm: str
@@ -75,6 +83,7 @@ class Published:
     value: float
     place: str
     unit: float = 0.0
+    other_settings: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

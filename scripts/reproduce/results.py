@@ -111,7 +111,7 @@ def measured(measure: Measure, found: Found) -> list[float]:
         curves.append(table.set_index("round_num")[measure.column].dropna())
     if measure.at == "deviation":
         return _deviations(curves)
-    return [_at(curve, measure.at) for curve in curves]
+    return [_at(curve, measure) for curve in curves]
 
 
 def _deviations(curves: "Sequence[pd.Series]") -> list[float]:
@@ -130,9 +130,10 @@ def _deviations(curves: "Sequence[pd.Series]") -> list[float]:
     return [float(value) for value in np.sqrt((residuals**2).mean() * count / (count - 1))]
 
 
-def _at(curve: "pd.Series", at: int | str) -> float:
-    if isinstance(at, str) and at.startswith("rounds to "):
-        reached = curve.index[curve >= float(at.removeprefix("rounds to "))]
+def _at(curve: "pd.Series", measure: Measure) -> float:
+    at = measure.at
+    if measure.rounds_to is not None:
+        reached = curve.index[curve >= measure.rounds_to]
         return float(reached[0]) if len(reached) else math.inf
     if curve.empty:
         return math.nan
@@ -155,7 +156,7 @@ def _of_file(path: pathlib.Path, field: str) -> float:
 def number(value: float) -> str:
     """Returns a number as text."""
     if math.isinf(value):
-        return "none"
+        return "infinite"
     return "-" if math.isnan(value) else f"{value:.3g}"
 
 

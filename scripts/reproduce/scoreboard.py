@@ -57,7 +57,7 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
             found.append(Line(figure, NUMBER, says, one.place, number(one.value), "", 0, NOT_PLAYED, 0.0))
             continue
         status, why = judging.compare(row, figure)
-        ours = judging.interval_words(row.interval) + judging.at_chance(row) + (f"; {why}" if why else "")
+        ours = judging.value_words(row, figure) + judging.stand_note(row) + (f"; {why}" if why else "")
         chance = 1 - results.intervals.CONFIDENCE if status in (AGREES, DISAGREES) else 0.0
         seeds = len(row.finite)
         found.append(Line(figure, NUMBER, says, one.place, number(one.value), ours, seeds, status, chance))
@@ -157,7 +157,7 @@ def text(figure: Figure, rows: Sequence[Value], verdicts: Sequence[Verdict]) -> 
     told = []
     if rows:
         shown = values_table(figure, rows)[["label", "measure", "seeds", "stands", "published", "verdict", "source"]]
-        shown.insert(2, "ours", [judging.interval_words(row.interval) for row in rows])
+        shown.insert(2, "ours", [judging.value_words(row, figure) for row in rows])
         shown["published"] = shown["published"].map(lambda value: "" if math.isnan(value) else number(value))
         shown = shown.rename(columns={"label": "", "ours": "ours (95% interval)", "source": "where"})
         empty = [name for name in ("stands", "published", "verdict", "where") if not shown[name].any()]
@@ -171,10 +171,13 @@ def notes() -> Mapping[str, str]:
     return {
         AGREES: (
             "every difference that the claim needs lies on its side with its whole 95% interval; of what is close or "
-            "alike, within the tolerance that its row names"
+            "alike, within the tolerance that its row names; of a published number, our interval lies within 5% of it"
         ),
-        DISAGREES: "one lies on the other side with its whole interval",
+        DISAGREES: (
+            "one lies on the other side with its whole interval; a published number lies outside of what 95% of as "
+            "many new seeds as the text's would give (one, where it does not say how many it has), as its row names"
+        ),
         UNTOLD: "neither: more seeds may tell; one seed never does, nor an arm of which a run diverged",
-        OTHER_DATA: "the text names a number of data that we do not have here: ours is shown, and not judged",
+        OTHER_DATA: "the text names a number of data or settings that are not ours: ours is shown, and not judged",
         NOT_PLAYED: "no record of it",
     }

@@ -41,7 +41,18 @@ _KEYS = {
         "own",
         "own_figures",
     ),
-    *("published", "reference", "repeat", "searched", "small", "study", "sweeps", "tuning_seeds", "words"),
+    *(
+        "published",
+        "published_seeds",
+        "reference",
+        "repeat",
+        "searched",
+        "small",
+        "study",
+        "sweeps",
+        "tuning_seeds",
+        "words",
+    ),
 }
 _SMALL_KEYS = {"arms", "at", "compared", "data", "flags", "only", "own", "repeat", "sweeps"}
 _CLAIM_KINDS = ("order", "close", "near_best", "not_worse", "larger_lead", "between", "steady")
@@ -120,7 +131,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
         binary=table["binary"],
         arms=arms,
         repeat=small["repeat"] if is_small else table["repeat"],
-        published_seeds=table["repeat"],
+        published_seeds=table.get("published_seeds", table["repeat"]),
         tuning_seeds=tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + table.get("tuning_seeds", 1))),
         measures=measures,
         curves=tuple(table.get("curves", ())),
@@ -186,7 +197,14 @@ def _published(table: Mapping[str, Any], measure: str) -> Iterable[Published]:
                 labels = [f"{label}, {word}" for word in table["arms"][1]]
             for one, number in zip(labels, numbers, strict=True):
                 if number == number:
-                    yield Published(one, block.get("measure", measure), float(number), block["place"], unit)
+                    yield Published(
+                        one,
+                        block.get("measure", measure),
+                        float(number),
+                        block["place"],
+                        unit,
+                        block.get("other_settings", False),
+                    )
 
 
 def _decimals(number: float) -> int:

@@ -5,10 +5,11 @@ import math
 
 import pytest
 
-from scripts.reproduce import judging
+from scripts.reproduce import judging, texts
 from scripts.reproduce.judging import AGREES, DISAGREES, NOT_PLAYED, OTHER_DATA, UNTOLD
 from scripts.reproduce.plan import Arm, Claim, Figure, Measure, Published
 from scripts.reproduce.results import Value
+from scripts.verdicts import landmarks
 
 T_2 = 4.302652729749464  # Student's t at 97.5% with 2 degrees of freedom.
 SCORE, LOSS = Measure("score", "score"), Measure("loss", "loss", smallest=True)
@@ -163,7 +164,24 @@ def test_what_is_never_reached_counts_as_reached_after_the_last_round():
     never = _value("b", math.inf, math.inf, 9.0, measure="rounds")
     (verdict,) = judging.check(figure, [_value("a", 1.0, 2.0, 1.0, measure="rounds"), never])
     # Differences -9, -8, -8.
-    assert (verdict.status, verdict.why) == (AGREES, "a 1.33, b none: -8.33 (-9.77 to -6.9)")
+    assert (verdict.status, verdict.why) == (AGREES, "a 1.33, b infinite: -8.33 (-9.77 to -6.9)")
+
+
+def test_of_what_not_all_seeds_reach_it_is_told_how_many_do():
+    late = Measure("rounds", "score", "rounds to 1", smallest=True)
+    figure = judging.dataclasses.replace(_figure(), measures=(late, LOSS))
+    assert judging.value_words(_value("a", 3.0, math.inf, 5.0, measure="rounds"), figure) == "reached by 2 of 3 seeds"
+    assert judging.value_words(_value("a", 3.0, 3.0, 3.0, measure="rounds"), figure) == "3 (3 to 3)"
+    assert judging.value_words(_value("a", math.inf, math.inf, measure="loss"), figure) == "infinite"
+
+
+def test_an_arm_that_is_not_told_above_the_best_constant_action_is_called_so():
+    ours = {0: 0.5, 1: 0.51, 2: 0.52}
+    for constant, note in ((0.9, " (below the best constant action)"), (0.2, "")):
+        stand = landmarks.stand({"a": ours}, chance=0.1, constant=constant)["a"]
+        assert judging.stand_note(Value("a", "score", ours, stand=stand)) == note
+    stand = landmarks.stand({"a": ours}, chance=0.9, constant=0.95)["a"]
+    assert judging.stand_note(Value("a", "score", ours, stand=stand)).startswith(" (below chance")
 
 
 @pytest.mark.parametrize(
@@ -254,6 +272,17 @@ def test_the_last_digit_of_a_published_number_is_no_difference():
 
 def test_a_number_of_other_data_is_not_judged():
     assert _compared(2.0, 2.0, 2.0, 2.0, stand_in="made-up data") == OTHER_DATA
+
+
+def test_a_number_of_other_settings_is_not_judged():
+    published = Published("a", "score", 2.0, "Table 1", 0.01, other_settings=True)
+    value = judging.dataclasses.replace(_value("a", 2.0, 2.0, 2.0), published=published)
+    assert judging.compare(value, _figure()) == (OTHER_DATA, "")
+
+
+def test_a_text_that_does_not_say_how_many_seeds_it_has_counts_as_one():
+    known = texts.load(texts.PAPER)["ucb_cs_table1"]
+    assert (known.repeat, known.published_seeds) == (10, 1)
 
 
 def test_what_a_search_picked_has_no_interval():
