@@ -136,8 +136,12 @@ def _any(truths: Iterable[bool | None]) -> bool | None:
 def measure_of(figure: Figure, operand: str) -> Measure:
     """Returns the measure that an operand names, or the figure's first."""
     _, _, name = operand.partition(" @ ")
+    return _measure(figure, name) if name else figure.measures[0]
+
+
+def _measure(figure: Figure, name: str) -> Measure:
     by_name = {one.name: one for one in figure.measures} | {flag: Measure(flag, "") for flag in figure.searched}
-    return by_name[name] if name else figure.measures[0]
+    return by_name[name]
 
 
 def _values(operand: str, figure: Figure, known: Known) -> list[Value]:
@@ -185,7 +189,7 @@ def stand_note(value: Value) -> str:
 
 def value_words(value: Value, figure: Figure) -> str:
     """Returns a number with its interval; of rounds to what not all seeds reach, how many do."""
-    if measure_of(figure, f" @ {value.measure}").rounds_to is not None and math.isinf(value.mean):
+    if _measure(figure, value.measure).rounds_to is not None and math.isinf(value.mean):
         reached = sum(map(math.isfinite, value.by_seed.values()))
         return f"reached by {reached} of {len(value.by_seed)} seeds"
     return interval_words(value.interval)

@@ -52,7 +52,8 @@ def made(folder: pathlib.Path) -> str:
     head = string.Template(_HEAD.read_text(encoding="utf-8")).substitute(words=words)
     parts = [head, "## For who decides on an application\n"]
     parts += [_figure(one, folder) for one in own if one.table is not None]
-    parts += [f"{told}\n" for told in [scoreboard.by_chance([line for one in own for line in one.lines])] if told]
+    if told := scoreboard.by_chance([line for one in own for line in one.lines]):
+        parts.append(f"{told}\n")
     parts += _over_tasks(own)
     missing = [f"- {one.figure.about}" for one in own if one.table is None]
     if missing:

@@ -171,11 +171,13 @@ def notes() -> Mapping[str, str]:
     return {
         AGREES: (
             "every difference that the claim needs lies on its side with its whole 95% interval; of what is close or "
-            "alike, within the tolerance that its row names; of a published number, our interval lies within 5% of it"
+            "alike, within the tolerance that its row names; of a published number, our interval lies within 5% "
+            "of it, or half a unit of its last digit"
         ),
         DISAGREES: (
-            "one lies on the other side with its whole interval; a published number lies outside of what 95% of as "
-            "many new seeds as the text's would give (one, where it does not say how many it has), as its row names"
+            "one lies on the other side with its whole interval; a published number lies outside of where the mean of "
+            "as many new seeds of ours as the text's (one, where it does not say) would lie in 95% of cases, as its "
+            "row names"
         ),
         UNTOLD: "neither: more seeds may tell; one seed never does, nor an arm of which a run diverged",
         OTHER_DATA: "the text names a number of data or settings that are not ours: ours is shown, and not judged",
