@@ -14,7 +14,7 @@ from optimization.study.metrics import Metric
 from scripts import runs
 from scripts.advise import arms
 from scripts.advise.plan import CEILING, CHANCE, GREEDY
-from scripts.grid import results
+from scripts.grid import plan, results
 from scripts.grid.results import Outcome
 from scripts.verdicts import comparison, landmarks, of_runs, tuning
 
@@ -128,12 +128,7 @@ def _after(outcome: Outcome, rounds: int, folder: pathlib.Path, metric: Metric) 
 
 def edges(space: arms.Space, point: arms.Point) -> list[str]:
     """Returns the flags of which a point has the least or largest value that was tried."""
-    told = []
-    for flag, value in point:
-        tried = sorted(map(float, space.values[flag]))
-        if len(tried) > 1 and float(value) in (tried[0], tried[-1]):
-            told.append(flag)
-    return told
+    return [flag for flag, value in point if plan.is_edge([*map(float, space.values[flag])], float(value))]
 
 
 def compared(values: comparison.Values, reference: str) -> dict[str, comparison.Comparison]:

@@ -206,13 +206,18 @@ class Grid:
         return True
 
 
+def is_edge(values: Sequence[float], best: float) -> bool:
+    """Returns whether a value is the least or largest of several that were tried."""
+    return len(set(values)) > 1 and best in (min(values), max(values))
+
+
 def beyond(values: Sequence[float], best: float) -> float | None:
     """Returns the next value beyond the edge at `best`; None if it lies inside, or numbers are not positive.
 
     Values of the form {1, 2, 5} * 10^n continue that series, others the ratio of the two outermost.
     """
     ordered = sorted(values)
-    if best not in (ordered[0], ordered[-1]) or ordered[0] <= 0:
+    if not is_edge(values, best) or ordered[0] <= 0:
         return None
     edge, inner = (ordered[-1], ordered[-2]) if best == ordered[-1] else (ordered[0], ordered[1])
     series = [float(f"{digit}e{power}") for power in range(-12, 13) for digit in _SERIES]

@@ -140,8 +140,7 @@ def measure_of(figure: Figure, operand: str) -> Measure:
 
 
 def _measure(figure: Figure, name: str) -> Measure:
-    by_name = {one.name: one for one in figure.measures} | {flag: Measure(flag, "") for flag in figure.searched}
-    return by_name[name]
+    return next((one for one in figure.measures if one.name == name), Measure(name, ""))  # Or what a search picked.
 
 
 def _values(operand: str, figure: Figure, known: Known) -> list[Value]:

@@ -162,6 +162,8 @@ def _about(one: _Played) -> str:
         lines.append(f"**Not played yet:** {', '.join(missing)}.\n")
     if few:
         lines.append(f"**Fewer seeds yet:** {', '.join(few)}.\n")
+    if told := scoreboard.edges(figure, one.rows):
+        lines.append(f"**{told.replace(':', ':**', 1)}\n")
     return "\n".join([*lines, f"```sh\n{scoreboard.command(figure, seeds[-1] + 1)}\n```\n"])
 
 
@@ -180,7 +182,7 @@ def _numbers(one: _Played) -> str:
     figure = one.figure
     known = {(row.arm, row.measure): row for row in one.rows}
     names = [measure.name for measure in figure.measures]
-    picked = [flag for flag in figure.searched if any((arm.label, flag) in known for arm in figure.arms)]
+    picked = list(dict.fromkeys(row.measure for row in one.rows if row.is_picked))
     head = ["", *(name.replace("_", " ") for name in names)]
     head += [f"{name.replace('_', ' ')} minus {figure.reference}'s" for name in names if figure.reference]
     stands = {

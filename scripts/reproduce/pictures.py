@@ -89,7 +89,7 @@ def _note(verdict: Verdict) -> str:
 def _is_compared(figure: Figure, rows: Sequence[Value], name: str) -> bool:
     """Returns whether a measure has a panel: the text states it, or there are no curves that would show it."""
     own = [row for row in rows if row.measure == name]
-    return any(row.published for row in own) or name in figure.searched or not figure.curves
+    return any(row.published or row.is_picked for row in own) or not figure.curves
 
 
 def _seconds(arms: Sequence[Arm]) -> list[str]:

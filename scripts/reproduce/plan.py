@@ -40,6 +40,12 @@ class Arm:
         """Whether its flags are searched."""
         return bool(self.sweeps or self.grid)
 
+    def edges(self, picked: Mapping[str, float]) -> list[str]:
+        """Returns the flags of which a search picked the least or largest value; of two tried values each is one."""
+        tried = dict(sweep.split("=", 1) for sweep in self.sweeps)
+        values = {flag: [*map(float, tried[flag].split(";"))] for flag in picked if flag in tried}
+        return [flag for flag, some in values.items() if len(some) > 2 and grid_plan.is_edge(some, picked[flag])]
+
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
@@ -133,7 +139,6 @@ class Figure:
       tuning_seeds: Seeds on which points of a search are picked.
       measures: What is taken of each run; the first decides searches.
       curves: Columns drawn over rounds.
-      searched: Flags whose best values are reported.
       published: Numbers of the text.
       claims: Orderings of the text.
       own_figures: Which of the study's own pictures are drawn beside.
@@ -155,7 +160,6 @@ class Figure:
     tuning_seeds: tuple[int, ...]
     measures: tuple[Measure, ...]
     curves: tuple[str, ...]
-    searched: tuple[str, ...]
     published: tuple[Published, ...]
     claims: tuple[Claim, ...]
     own_figures: str | None

@@ -140,7 +140,7 @@ def _found(
     tables = [runs.read_metrics(folder / run.name, run.rounds) for run in some]
     searched = {}
     if point is not None:
-        values = {flag: point.settings[flag] for flag in figure.searched if flag in point.numbers}
+        values = {flag: point.settings[flag] for flag in point.numbers}
         searched = {flag: float(value) for flag, value in values.items() if value is not None}
     seeds = [run.seed for run in some]
     return Found([folder / run.name for run in some], tables, searched, seeds, frozenset(lost))

@@ -144,11 +144,9 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
             by_seed = dict(zip(own["seed"].astype(int), own[name].astype(float), strict=True))
             stated = published.get((arm.label, name))
             rows.append(Value(arm.label, name, by_seed, rounds, stated, diverged=diverged, is_unpaired=is_unpaired))
-        for flag in figure.searched:
-            picked = own.get(f"{_PICKED}{flag}")
-            if picked is not None and picked.notna().any():
-                value = {0: float(picked.iloc[0])}
-                rows.append(Value(arm.label, flag, value, rounds, published.get((arm.label, flag)), is_picked=True))
+        for column in (name for name in own if name.startswith(_PICKED) and own[name].notna().any()):
+            flag, value = column.removeprefix(_PICKED), {0: float(own[column].iloc[0])}
+            rows.append(Value(arm.label, flag, value, rounds, published.get((arm.label, flag)), is_picked=True))
     stands = standing.stands(figure, rows, _recorded(table))
     return [
         dataclasses.replace(row, stand=stands.get(row.arm)) if row.measure == names[0] and not row.is_picked else row

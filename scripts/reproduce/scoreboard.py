@@ -131,6 +131,16 @@ def summary(rows: Sequence[Line]) -> str:
     return "\n".join([*told, *filter(None, [by_chance(rows)])])
 
 
+def edges(figure: Figure, rows: Sequence[Value]) -> str:
+    """Returns which picks of searches lie at the edge of what was tried, in words; empty for none."""
+    told = []
+    for arm in figure.arms:
+        picked = {row.measure: row.mean for row in rows if row.is_picked and row.arm == arm.label}
+        flags = [f"{flag.replace('_', ' ')} {number(picked[flag])}" for flag in arm.edges(picked)]
+        told += [f"{arm.label} ({', '.join(flags)})"] * bool(flags)
+    return f"Picked at the edge of what was tried: {', '.join(told)}." if told else ""
+
+
 def values_table(figure: Figure, rows: Sequence[Value]) -> "pd.DataFrame":
     """Returns a figure's numbers as `NAME.csv` holds them."""
     import pandas as pd
@@ -162,6 +172,7 @@ def text(figure: Figure, rows: Sequence[Value], verdicts: Sequence[Verdict]) -> 
         shown = shown.rename(columns={"label": "", "ours": "ours (95% interval)", "source": "where"})
         empty = [name for name in ("stands", "published", "verdict", "where") if not shown[name].any()]
         told.append(shown.drop(columns=empty).to_string(index=False))
+    told += filter(None, [edges(figure, rows)])
     told += [f"{one.status:<15}{one.claim.place}: {one.claim.says} [{one.why}]" for one in verdicts]
     return "\n".join(told)
 

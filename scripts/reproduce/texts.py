@@ -135,7 +135,6 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
         tuning_seeds=tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + table.get("tuning_seeds", 1))),
         measures=measures,
         curves=tuple(table.get("curves", ())),
-        searched=tuple(table.get("searched", ())),
         published=(*_published(table, measures[0].name), *_preset_values(table)),
         claims=tuple(one for claim in table.get("claims", ()) for one in _claims(claim)),
         own_figures=table.get("own_figures") or None,

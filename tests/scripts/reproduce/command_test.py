@@ -10,6 +10,7 @@ from matplotlib import figure as figures
 
 from bandits import metrics, studies
 from data.errors import Failure, UsageError
+from scripts.grid import building
 from scripts.reproduce import command as reproduce
 from scripts.reproduce import judging, pictures, records, results, texts
 from scripts.reproduce.judging import DISAGREES, NOT_PLAYED
@@ -35,7 +36,6 @@ def _figure(**changes) -> Figure:
         "repeat": 2,
         "measures": (SCORE,),
         "curves": ("score",),
-        "searched": (),
         "published": (Published("near", "score", 4.0, "section 1"),),
         "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",))),),
         "own_figures": None,
@@ -246,7 +246,7 @@ def test_of_a_search_the_best_point_counts_and_its_values_are_told(play, tmp_pat
     """The point is picked on the tuning seeds, which give no value."""
     arms = (Arm("searched", ("searched",), (), sweeps=("rate=0.01;0.1;1",)),)
     published = (Published("searched", "rate", 0.2, "Table 1"),)
-    figure = _figure(arms=arms, searched=("rate",), published=published, claims=(), curves=())
+    figure = _figure(arms=arms, published=published, claims=(), curves=())
     assert play(figure, "--repeat=1") == 0
     table = pd.read_csv(tmp_path / "r" / "f1" / "f1.csv").set_index("measure")
     assert table.loc["score", "ours_mean"] == pytest.approx(4.0)
@@ -348,7 +348,10 @@ def test_every_arm_of_every_figure_has_flags_that_its_binary_takes(scale):
 def test_every_published_number_and_claim_is_of_an_arm_and_measure():
     for figure in texts.load(texts.PAPER).values():
         labels = {arm.label for arm in figure.arms}
-        measures = {measure.name for measure in figure.measures} | set(figure.searched)
+        measures = {measure.name for measure in figure.measures}
+        for arm in (arm for arm in figure.arms if arm.is_searched):
+            grid = building.build(arm.arguments, sweeps=arm.sweeps, binary=figure.binary, grid=arm.grid)
+            measures.update(grid.swept)
         assert len(labels) == len(figure.arms)
         assert {(one.arm in labels, one.measure in measures) for one in figure.published} <= {(True, True)}
         for claim in figure.claims:

@@ -28,7 +28,6 @@ def _figure(*claims: Claim, arms="abc", stand_in: str | None = None) -> Figure:
         tuning_seeds=(100,),
         measures=(SCORE, LOSS),
         curves=(),
-        searched=(),
         published=(),
         claims=claims,
         own_figures=None,

@@ -25,7 +25,6 @@ def _figure(**changes) -> Figure:
         "tuning_seeds": (100,),
         "measures": (Measure("score", "score"),),
         "curves": (),
-        "searched": ("rate",),
         "published": (Published("near", "score", 4.0, "Table 1", 1.0), Published("far", "rate", 0.2, "Table 1")),
         "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",)), means={"agrees": "Go near."}),),
         "own_figures": None,
@@ -93,7 +92,7 @@ def test_values_stand_beside_the_published_ones():
 
 
 def test_records_hold_what_chance_and_the_best_constant_action_earn(tmp_path):
-    figure = _figure(measures=(Measure("reward", "bandits/average_rewards"),), searched=(), published=())
+    figure = _figure(measures=(Measure("reward", "bandits/average_rewards"),), published=())
     folders = []
     for seed, noise in enumerate((0.0, 0.5)):
         folders.append(tmp_path / f"seed_{seed}")
@@ -183,10 +182,21 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
     assert "### Not played yet\n\n- Figure 2: another" in made
 
 
+@pytest.mark.parametrize(("tried", "is_told"), [("0.1;0.2;0.5", True), ("0.01;0.1;0.5", False), ("0.1;0.2", False)])
+def test_a_pick_at_the_edge_of_three_or_more_is_told(tmp_path, known, tried, is_told):
+    arms = (Arm("near", ("near",), ()), Arm("far", ("far",), (), sweeps=(f"rate={tried}",)))
+    figure = _figure(arms=arms)
+    known(figure)
+    records.write(_table(), records.path_of(figure, tmp_path / "evidence"))
+    told = "Picked at the edge of what was tried: far (rate 0.1)."
+    assert (f"**{told.replace(':', ':**')}\n" in page.made(tmp_path / "evidence")) == is_told
+    assert (told in scoreboard.text(figure, records.values(figure, _table()), [])) == is_told
+
+
 def test_an_own_figure_says_where_arms_stand_and_compares_along_the_reference_s_axis(tmp_path, known):
     arms = tuple(Arm(f"near, {word}", ("near", word), ()) for word in ("stays", "goes"))
     landmarks = tuple(Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling"))
-    figure = _figure(own=True, published=(), claims=(), searched=(), arms=(*arms, *landmarks), reference="stays")
+    figure = _figure(own=True, published=(), claims=(), arms=(*arms, *landmarks), reference="stays")
     known(figure)
     scores = {
         "near, stays": (4.9, 5.0, 5.1),
