@@ -42,7 +42,7 @@ _OUTSIDE = {
 _DATA_DIR = "FEDBANDITS_DATA_DIR"  # Where the user's data is, if no flag says so.
 # Who repeats a run's command does not want to start it over once it is done.
 _NOT_REPEATED = {"--restart", "-restart", "--restart=true"}
-_MOST_REPEATS = 500  # The folders of all runs are claimed beforehand, an open file each.
+MOST_REPEATS = 500  # The folders of all runs are claimed beforehand, an open file each.
 
 
 def seeds(settings: Mapping[str, Any]) -> range:
@@ -52,8 +52,8 @@ def seeds(settings: Mapping[str, Any]) -> range:
       UsageError: If they are too many, or one has more than 32 bits.
     """
     first, count = settings["seed"], settings["repeat"] or 1
-    if count > _MOST_REPEATS:
-        raise UsageError(f"--repeat={count} is more than {_MOST_REPEATS} runs of one command.")
+    if count > MOST_REPEATS:
+        raise UsageError(f"--repeat={count} is more than {MOST_REPEATS} runs of one command.")
     if first + count > 2**32:
         raise UsageError(f"--seed={first} with --repeat={count} ends above {2**32 - 1}, the largest seed.")
     return range(first, first + count)

@@ -83,7 +83,8 @@ def exploration(context: Context) -> str:
         stand = verdict.stands[one.arm]
         told = [f"Cannot be told: no strategy is told above chance {_over(context)}"]
         if stand.chance and math.isfinite(stand.chance.difference):
-            lead = f"{amount(stand.chance)} than chance ({sure(stand.chance)})"
+            holm = f"; p {words.p_value(stand.chance.adjusted_p)} by Holm" * stand.chance.is_judged
+            lead = f"{amount(stand.chance)} than chance ({sure(stand.chance)}{holm})"
             told.append(f"Of those that explore, the best, {best}, earns {number(one.mean)}, {lead}")
         told += _found_by(stand.chance, context)
     elif not one.is_judged:

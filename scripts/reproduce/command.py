@@ -8,6 +8,7 @@ import dataclasses
 import os
 import pathlib
 import sys
+import tempfile
 from collections.abc import Sequence
 
 from bandits import studies
@@ -40,7 +41,7 @@ def define() -> cli.FlagSet:
     flags.text("figure", None, "names, separated by commas; all: the texts' own; flagship: this project's")
     flags.switch("list", False, "print the names of all figures and tables, and end")
     flags.choice("scale", texts.PAPER, texts.SCALES, "how much is run")
-    flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1)
+    flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1, high=cli.MOST_REPEATS)
 
     flags.switch("estimate", False, "play a few rounds of each task, print how long all takes, and end")
     flags.switch("report_only", False, "play nothing: report what is finished, also while another process plays")
@@ -158,6 +159,8 @@ def program(settings: cli.Settings) -> int:
         raise UsageError("--estimate plays a few rounds, and --executor=slurm_script plays nothing: leave one out.")
     chosen = texts.choose(settings.figure, settings.scale)
     _check_seeds(settings.repeat, chosen)
+    if settings.records:
+        _check_writable("records", pathlib.Path(settings.records))
     cores = len(os.sched_getaffinity(0))
     if settings.executor != "slurm_script" and not settings.ray_address:
         cores = max(1, cores // settings.workers)
@@ -186,6 +189,19 @@ def _alone(settings: cli.Settings, flag: str, why: str) -> None:
     """
     if others := sorted(settings.given - {flag}):
         raise UsageError(f"{why}: leave --{others[0]} out.")
+
+
+def _check_writable(flag: str, folder: pathlib.Path) -> None:
+    """Makes a folder, so that it is known to be there when all has been played.
+
+    Raises:
+      UsageError: If it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UsageError(f"--{flag}={folder} cannot be written ({error.strerror}).") from error
 
 
 def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
@@ -252,4 +268,6 @@ def write_page(path: pathlib.Path) -> int:
         )
     files.replace(path, page.made(folder).encode())
     print(f"Written: {path}")
+    for told in page.strays(folder):
+        print(f"Warning: left out, {told}.", file=sys.stderr)
     return 0

@@ -14,7 +14,7 @@ A number is compared only where ours comes of the text's data and settings, else
 so are claims that name numbers (`between`). It agrees if our mean's interval lies within 5% of the published number, or
 half a unit of its last digit. It disagrees if the published number lies outside of what a mean of as many seeds as the
 text's (one, where it does not say) would be in 95% of repetitions: the text's number is one draw, too. A rate that a
-search picked has no interval.
+search picked has no interval. An epsilon is computed, not played: it agrees within the same bounds.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from optimization.study import intervals
 from optimization.study.intervals import Interval
-from scripts.reproduce.plan import Claim, Figure, Measure
+from scripts.reproduce.plan import Accounted, Claim, Figure, Measure
 from scripts.reproduce.results import Value, number
 from scripts.verdicts import comparison, of_runs
 
@@ -213,6 +213,16 @@ def interval_words(found: Interval, *, signed: bool = False) -> str:
     return f"{found.mean:{sign}.3g} ({found.low:{sign}.3g} to {found.high:{sign}.3g})"
 
 
+def computed(one: Accounted) -> tuple[str, str]:
+    """Returns the word for an epsilon, which has no interval and needs none, and ours with its flags."""
+    from scripts import privacy_budget
+
+    mechanism, rounds = privacy_budget.build(privacy_budget.define().parse(["privacy_budget", *one.arguments]))
+    epsilon = mechanism.epsilon(rounds)
+    status = AGREES if abs(epsilon - one.value) <= max(NEAR * one.value, one.unit / 2) else DISAGREES
+    return status, f"{number(epsilon)}, computed by RDP: scripts.privacy_budget {' '.join(one.arguments)}"
+
+
 def _better(one: Value, other: Value, measure: Measure, within: float | None = None) -> _Statement:
     """Returns whether one value is better than another; with a tolerance, whether it is not worse by more than that."""
     difference = _difference(one, other)
@@ -250,9 +260,10 @@ def _order(claim, figure, known):
 
 
 def _close(claim, figure, known):
-    operands = [operand for group in claim.operands for operand in group]
-    found = [value for operand in operands for value in _values(operand, figure, known)]
-    return [[_near(one, other, claim.within)] for one, other in itertools.combinations(found, 2)]
+    groups = claim.operands if len(claim.operands) > 1 else [(operand,) for operand in claim.operands[0]]
+    found = [[value for operand in group for value in _values(operand, figure, known)] for group in groups]
+    pairs = (pair for two in itertools.combinations(found, 2) for pair in itertools.product(*two))
+    return [[_near(one, other, claim.within)] for one, other in pairs]
 
 
 def _near(one: Value, other: Value, share: float) -> _Statement:

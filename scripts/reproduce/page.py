@@ -67,6 +67,18 @@ def made(folder: pathlib.Path) -> str:
     return "\n".join([*parts, _EARLIER.read_text(encoding="utf-8")])
 
 
+def strays(folder: pathlib.Path) -> list[str]:
+    """Returns what lies beside the records that the page is made of, and is not in it, in words with its file."""
+    told, left = [], set(folder.glob("*/*.csv"))
+    for scale in texts.SCALES:
+        for figure in texts.load(scale).values():
+            path = records.path_of(figure, folder)
+            left.discard(path)
+            table = records.read(path)
+            told += [] if table is None else [f"{path}: {word}" for word in records.strays(figure, table)]
+    return told + [f"{path} is of no figure" for path in sorted(left)]
+
+
 def _read(figure: Figure, folder: pathlib.Path) -> _Played:
     table = records.read(records.path_of(figure, folder))
     rows = [] if table is None else records.values(figure, table)
@@ -247,7 +259,7 @@ def _text(name: str, some: Sequence[_Played]) -> str:
         parts.append(f"**{figure.name}**: {figure.about}\n")
         parts.append(_about(one))
         rows = [
-            (line.says, line.place, line.published, line.ours, str(line.seeds), f"**{line.status}**")
+            (line.says, line.place, line.published, line.ours, str(line.seeds or ""), f"**{line.status}**")
             for line in one.lines
         ]
         if rows:

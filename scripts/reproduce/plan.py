@@ -93,6 +93,25 @@ class Published:
 
 
 @dataclasses.dataclass(frozen=True)
+class Accounted:
+    """An epsilon that the text states. It follows from settings, without a run.
+
+    Attributes:
+      says: What it is the epsilon of.
+      place: Where it stands in the text.
+      value: The number.
+      unit: Of its last digit.
+      arguments: Flags of `scripts.privacy_budget`.
+    """
+
+    says: str
+    place: str
+    value: float
+    unit: float
+    arguments: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Claim:
     """What the text says without a number for each, checked on ours.
 
@@ -101,11 +120,11 @@ class Claim:
     Attributes:
       says: The claim in short.
       place: Where it stands in the text.
-      kind: `order`: each group's operands are better than all of the next group. `close`: the operands differ by at
-        most `within`. `near_best`: the first is at most `within` behind the best of all drawn arms. `not_worse`: the
-        first is at most `within` behind the second. `larger_lead`: the first leads the second by more than the third
-        leads the fourth. `between`: the operand, or the distance of two, lies in `[low, high]`. `steady`: the operand's
-        seeds deviate by at most `within`.
+      kind: `order`: each group's operands are better than all of the next group. `close`: the operands of different
+        groups, of a single group all of them, differ by at most `within`. `near_best`: the first is at most `within`
+        behind the best of all drawn arms. `not_worse`: the first is at most `within` behind the second. `larger_lead`:
+        the first leads the second by more than the third leads the fourth. `between`: the operand, or the distance of
+        two, lies in `[low, high]`. `steady`: the operand's seeds deviate by at most `within`.
       operands: Groups of operands.
       within: Tolerance, a part of the mean that is compared with (`steady`: of its own); our reading of the words.
       low: Of `between`.
@@ -140,6 +159,7 @@ class Figure:
       measures: What is taken of each run; the first decides searches.
       curves: Columns drawn over rounds.
       published: Numbers of the text.
+      accounted: Its epsilons.
       claims: Orderings of the text.
       own_figures: Which of the study's own pictures are drawn beside.
       study: The `run_mab_fl` study that the arms are taken from.
@@ -161,6 +181,7 @@ class Figure:
     measures: tuple[Measure, ...]
     curves: tuple[str, ...]
     published: tuple[Published, ...]
+    accounted: tuple[Accounted, ...]
     claims: tuple[Claim, ...]
     own_figures: str | None
     study: str | None

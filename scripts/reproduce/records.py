@@ -31,6 +31,7 @@ _DIVERGED = "diverged"  # Whether the run diverged, 0 or 1; missing where none d
 _UNPAIRED = "unpaired"  # Whether no seed determines the run, likewise.
 _ERROR, _SAMPLE = "_error", "sampled_clients"  # Of what a run computed of a sample of the clients; likewise.
 _FIXED = ("arm", "seed", "rounds", "data", "commit", "machine")
+_WORDS = ("arm", "data", "commit", "machine")
 _COMMIT_LENGTH = 12
 
 
@@ -119,12 +120,24 @@ def read(path: pathlib.Path) -> "pd.DataFrame | None":
     if not path.exists():
         return None
     try:
-        table = pd.read_csv(path, dtype={name: str for name in ("arm", "data", "commit", "machine")}, na_filter=True)
+        table = pd.read_csv(path, dtype=dict.fromkeys(_WORDS, str), na_filter=True)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} holds no records ({error}).") from error
     if missing := [name for name in _FIXED if name not in table]:
         raise UsageError(f"{path} holds no records: it has no column {missing[0]}.")
+    if table.empty:
+        raise UsageError(f"{path} holds no records: it has no row.")
+    for name in table.columns.difference(_WORDS):
+        if not pd.api.types.is_numeric_dtype(table[name]):
+            raise UsageError(f"{path} holds no records: its column {name} has other things than numbers.")
     return table
+
+
+def strays(figure: Figure, table: "pd.DataFrame") -> list[str]:
+    """Returns what of records a figure does not know, or misses in them, in words."""
+    labels = {arm.label for arm in figure.arms}
+    told = [f"{figure.name} has no arm {arm}" for arm in table["arm"].unique() if arm not in labels]
+    return told + [f"there is no {one.name}" for one in figure.measures if one.name not in table]
 
 
 def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:

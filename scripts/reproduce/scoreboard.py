@@ -58,9 +58,15 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
             continue
         status, why = judging.compare(row, figure)
         ours = judging.value_words(row, figure) + judging.stand_note(row) + (f"; {why}" if why else "")
+        if row.is_picked:
+            count = len(figure.tuning_seeds)
+            ours += f"; picked on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
         chance = 1 - results.intervals.CONFIDENCE if status in (AGREES, DISAGREES) else 0.0
         seeds = len(row.finite)
         found.append(Line(figure, NUMBER, says, one.place, number(one.value), ours, seeds, status, chance))
+    for one in figure.accounted:
+        status, ours = judging.computed(one)
+        found.append(Line(figure, NUMBER, one.says, one.place, number(one.value), ours, 0, status, 0.0))
     return found
 
 

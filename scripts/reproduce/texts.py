@@ -1,5 +1,6 @@
 """The figures and tables that can be reproduced: TOML files in `published/`, each those of one text."""
 
+import dataclasses
 import itertools
 import pathlib
 import re
@@ -12,7 +13,7 @@ from bandits import studies
 from data.errors import UsageError
 from optimization.study import cli, presets
 from scripts.grid import plan as grid_plan
-from scripts.reproduce.plan import FIRST_TUNING_SEED, Arm, Claim, Figure, Measure, Published
+from scripts.reproduce.plan import FIRST_TUNING_SEED, Accounted, Arm, Claim, Figure, Measure, Published
 
 PAPER, SMALL = "paper", "small"
 SCALES = {
@@ -28,6 +29,7 @@ _INIT = "Init"  # The row of the initial training, which all rows of its table s
 _KEYS = {
     *(
         "about",
+        "accounted",
         "also",
         "arms",
         "binary",
@@ -55,6 +57,7 @@ _KEYS = {
     ),
 }
 _SMALL_KEYS = {"arms", "at", "compared", "data", "flags", "only", "own", "repeat", "sweeps"}
+_PARTIAL = ("order", "close")  # Kinds that say the same of fewer arms.
 _CLAIM_KINDS = ("order", "close", "near_best", "not_worse", "larger_lead", "between", "steady")
 
 
@@ -123,6 +126,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
         for one, values in table["measures"].items()
     )
     arms = _arms(table, small if is_small else None)
+    claims = [one for claim in table.get("claims", ()) for one in _claims(claim)]
     return Figure(
         name=name,
         text=text,
@@ -136,7 +140,11 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
         measures=measures,
         curves=tuple(table.get("curves", ())),
         published=(*_published(table, measures[0].name), *_preset_values(table)),
-        claims=tuple(one for claim in table.get("claims", ()) for one in _claims(claim)),
+        accounted=tuple(
+            Accounted(one["says"], one["place"], one["value"], _unit([one["value"]]), tuple(one["flags"].split()))
+            for one in table.get("accounted", ())
+        ),
+        claims=tuple(one if not is_small else _asked(one, arms) for one in claims),
         own_figures=table.get("own_figures") or None,
         study=table.get("study"),
         stand_in=f"{small['data']}, fewer rounds or seeds" if is_small else table.get("data"),
@@ -189,7 +197,7 @@ def _published(table: Mapping[str, Any], measure: str) -> Iterable[Published]:
     """Yields the text's numbers. A list of them runs over the second axis; not a number stands for a dash."""
     for block in table.get("published", ()):
         lists = {label: value if isinstance(value, list) else [value] for label, value in block["values"].items()}
-        unit = 10.0 ** -max(_decimals(number) for numbers in lists.values() for number in numbers)
+        unit = _unit([number for numbers in lists.values() for number in numbers])
         for label, numbers in lists.items():
             labels = [label]
             if isinstance(block["values"][label], list):
@@ -204,6 +212,10 @@ def _published(table: Mapping[str, Any], measure: str) -> Iterable[Published]:
                         unit,
                         block.get("other_settings", False),
                     )
+
+
+def _unit(numbers: Iterable[float]) -> float:
+    return 10.0 ** -max(map(_decimals, numbers))
 
 
 def _decimals(number: float) -> int:
@@ -236,6 +248,19 @@ def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
         operands = tuple(tuple(_with_word(operand, each) for operand in group) for group in groups)
         says = f"{claim['says']} ({each})" if each else claim["says"]
         yield Claim(says, claim["place"], kind, operands, **numbers, means=claim.get("means", {}))
+
+
+def _asked(claim: Claim, arms: Sequence[Arm]) -> Claim:
+    """Returns a claim of those of its operands that a smaller scale has; whole, where too few of them are left."""
+    labels = {arm.label for arm in arms}
+    left = [tuple(operand for operand in group if _arms_of(operand) <= labels) for group in claim.operands]
+    groups = tuple(group for group in left if group)
+    compared = len(groups) if len(left) > 1 else len(left[0])
+    return dataclasses.replace(claim, operands=groups) if claim.kind in _PARTIAL and compared > 1 else claim
+
+
+def _arms_of(operand: str) -> set[str]:
+    return set(operand.partition(" @ ")[0].split(" | "))
 
 
 def _with_word(operand: str, word: str) -> str:

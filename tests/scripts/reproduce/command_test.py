@@ -37,6 +37,7 @@ def _figure(**changes) -> Figure:
         "measures": (SCORE,),
         "curves": ("score",),
         "published": (Published("near", "score", 4.0, "section 1"),),
+        "accounted": (),
         "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",))),),
         "own_figures": None,
         "study": None,
@@ -315,6 +316,10 @@ def test_an_unknown_figure_is_answered_with_near_names():
         ([], "--figure names nothing"),
         (["--page=a.md", "--figure=1a"], "--page is made of all records, and plays nothing: leave --figure out"),
         (["--page=a.html"], r"--page: a.html is no .md file"),
+        (
+            ["--figure=1a", "--records=/dev/null"],
+            r"--records=/dev/null cannot be written \((File exists|Not a directory)\)",
+        ),
         (["--figure=1a", "--report_only", "--executor=slurm_script"], "--report_only plays nothing"),
         (["--figure=1a", "--ray_address=x:1"], "--ray_address belongs to --executor=ray"),
         (
@@ -343,6 +348,15 @@ def test_every_arm_of_every_figure_has_flags_that_its_binary_takes(scale):
     for figure in texts.load(scale).values():
         figure.check()
         assert bool(figure.stand_in) == (scale == "small" or figure.binary == "run_mab_fl" or figure.own)
+
+
+def test_a_smaller_scale_asks_a_claim_of_the_arms_that_it_has():
+    order, *_ = texts.load(texts.SMALL)["fedkp_figureA.1"].claims
+    assert order.operands == (("alpha=10, epochs=1",), ("alpha=0.01, epochs=1",))
+    more, *_ = texts.load(texts.SMALL)["fedkp_figureA.2"].claims
+    assert more.operands == (("clients=5, alpha=0.01",), ("clients=50, alpha=0.01",))
+    rules = next(one for one in texts.load(texts.SMALL)["fedkp_figureC.1"].claims if one.kind == "close")
+    assert len(rules.operands[0]) == 3  # One of them is left: it stays as it is, and is not played.
 
 
 def test_every_published_number_and_claim_is_of_an_arm_and_measure():

@@ -29,6 +29,7 @@ def _figure(*claims: Claim, arms="abc", stand_in: str | None = None) -> Figure:
         measures=(SCORE, LOSS),
         curves=(),
         published=(),
+        accounted=(),
         claims=claims,
         own_figures=None,
         study=None,
@@ -236,6 +237,13 @@ def test_steady_seeds_are_told_by_the_interval_of_their_deviation(within, status
     assert verdict.status == status
     assert "0.1 (0.0521 to 0.628)" in verdict.why
     assert _judge(claim, _value("a", 1.9)).status == UNTOLD
+
+
+def test_what_is_close_to_another_group_need_not_be_close_within_its_own():
+    rows = [_value(arm, score, score, score) for arm, score in (("a", 0.95), ("b", 1.05), ("c", 1.0))]
+    rows = [dataclasses.replace(row, by_seed={seed: row.mean for seed in range(6)}) for row in rows]
+    assert _judge(Claim("", "", "close", (("a", "b"), ("c",)), within=0.06), *rows).status == AGREES
+    assert _judge(Claim("", "", "close", (("a", "b", "c"),), within=0.06), *rows).status == DISAGREES
 
 
 def test_a_claim_without_its_arms_is_not_played():

@@ -8,7 +8,7 @@ import pytest
 
 from data.errors import UsageError
 from scripts.reproduce import page, records, scoreboard, texts
-from scripts.reproduce.plan import Arm, Claim, Figure, Measure, Published
+from scripts.reproduce.plan import Accounted, Arm, Claim, Figure, Measure, Published
 from scripts.reproduce.results import Found
 
 
@@ -26,6 +26,7 @@ def _figure(**changes) -> Figure:
         "measures": (Measure("score", "score"),),
         "curves": (),
         "published": (Published("near", "score", 4.0, "Table 1", 1.0), Published("far", "rate", 0.2, "Table 1")),
+        "accounted": (),
         "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",)), means={"agrees": "Go near."}),),
         "own_figures": None,
         "study": None,
@@ -148,6 +149,34 @@ def test_a_file_without_records_is_named(tmp_path):
     (tmp_path / "f1.csv").write_text("a,b\n1,2\n")
     with pytest.raises(UsageError, match=r"f1\.csv holds no records: it has no column arm"):
         records.read(tmp_path / "f1.csv")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("", "it has no row"), ("near,0,abc,,9,d,c,m", "its column score has other things than numbers")],
+)
+def test_damaged_records_are_named(tmp_path, line, message):
+    (tmp_path / "f1.csv").write_text(f"arm,seed,score,picked:rate,rounds,data,commit,machine\n{line}\n")
+    with pytest.raises(UsageError, match=rf"f1\.csv holds no records: {message}"):
+        records.read(tmp_path / "f1.csv")
+
+
+def test_records_that_are_not_on_the_page_are_told(tmp_path, known):
+    known(_figure())
+    records.write(_table().replace("near", "old").drop(columns="score"), tmp_path / "paper" / "f1.csv")
+    records.write(_table(), tmp_path / "small" / "f9.csv")
+    first, second, third = page.strays(tmp_path)
+    assert first.endswith("paper/f1.csv: f1 has no arm old")
+    assert second.endswith("paper/f1.csv: there is no score")
+    assert third.endswith("small/f9.csv is of no figure")
+
+
+def test_an_epsilon_is_computed_without_a_run():
+    flags = "--noise_multiplier=0.3 --population=342477 --clients_per_round=64 --total_rounds=1600 --target_delta=1e-6"
+    accounted = [Accounted("with noise", "section 5.3", value, 0.1, tuple(flags.split())) for value in (15.8, 12.9)]
+    for one, status in zip(accounted, ("agrees", "disagrees"), strict=True):
+        line = scoreboard.lines(_figure(claims=(), published=(), accounted=(one,)), [])[0]
+        assert (line.status, line.ours) == (status, f"15.8, computed by RDP: scripts.privacy_budget {flags}")
 
 
 def test_lines_are_every_claim_and_number():
