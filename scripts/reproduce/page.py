@@ -1,6 +1,8 @@
 """The page of what was found, made of the records alone: sentences of the studies, tables, and the scoreboard."""
 
 import dataclasses
+import itertools
+import math
 import pathlib
 import string
 from collections.abc import Iterable, Sequence
@@ -8,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from scripts.reproduce import judging, records, scoreboard, standing, texts
 from scripts.reproduce.plan import Arm, Figure
-from scripts.reproduce.results import Value
+from scripts.reproduce.results import Value, number
 from scripts.reproduce.scoreboard import Line
-from scripts.verdicts import tasks
+from scripts.verdicts import comparison, power, tasks, words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,8 +50,8 @@ def made(folder: pathlib.Path) -> str:
     small = [_read(figure, folder) for figure in texts.load(texts.SMALL).values()]
     own = [one for one in played if one.figure.own]
     of_texts = _chosen([one for one in played if not one.figure.own], small)
-    words = "\n".join(f"- **{word}**: {meaning}." for word, meaning in scoreboard.notes().items())
-    head = string.Template(_HEAD.read_text(encoding="utf-8")).substitute(words=words)
+    notes = "\n".join(f"- **{word}**: {meaning}." for word, meaning in scoreboard.notes().items())
+    head = string.Template(_HEAD.read_text(encoding="utf-8")).substitute(words=notes)
     parts = [head, "## For who decides on an application\n"]
     parts += [_figure(one, folder) for one in own if one.table is not None]
     if told := scoreboard.by_chance([line for one in own for line in one.lines]):
@@ -69,14 +71,16 @@ def made(folder: pathlib.Path) -> str:
 
 def strays(folder: pathlib.Path) -> list[str]:
     """Returns what lies beside the records that the page is made of, and is not in it, in words with its file."""
-    told, left = [], set(folder.glob("*/*.csv"))
+    told: list[str] = []
+    left = {path for scale in texts.SCALES for path in folder.glob(f"{scale}/*.csv")}
     for scale in texts.SCALES:
         for figure in texts.load(scale).values():
             path = records.path_of(figure, folder)
             left.discard(path)
             table = records.read(path)
-            told += [] if table is None else [f"{path}: {word}" for word in records.strays(figure, table)]
-    return told + [f"{path} is of no figure" for path in sorted(left)]
+            name = path.relative_to(folder)
+            told += [] if table is None else [f"{name}: {word}" for word in records.strays(figure, table)]
+    return told + [f"{path.relative_to(folder)} is of no figure" for path in sorted(left)]
 
 
 def _read(figure: Figure, folder: pathlib.Path) -> _Played:
@@ -99,7 +103,7 @@ def _figure(one: _Played, folder: pathlib.Path) -> str:
     """Returns the part of one of this project's figures."""
     figure, table = one.figure, one.table
     assert table is not None
-    parts = [f"### {figure.about}\n", _about(one), _numbers(one)]
+    parts = [f"### {figure.about}\n", _about(one), _numbers(one), *_tests(one)]
     picture = records.path_of(figure, folder).with_suffix(".png")
     if picture.exists():
         parts.append(f"![{figure.about}]({folder.name}/{figure.scale}/{picture.name})\n")
@@ -116,44 +120,50 @@ def _figure(one: _Played, folder: pathlib.Path) -> str:
 
 
 def _over_tasks(own: Sequence[_Played]) -> list[str]:
-    """Returns what arms reach over the figures that have a chance and a ceiling; nothing of fewer than two."""
-    scales: list[tasks.Scale] = []
-    lacking: list[str] = []
-    for one in own:
-        task = one.figure.about.partition(":")[0]
-        of_task, without = _scales(one, task)
-        scales += of_task
-        if of_task and without:
-            lacking.append(f"{task}: {', '.join(without)}: no ceiling of their deployment and world was played")
-    found = tasks.over(scales)
-    if found is None or not found.scores:
-        return []
-    rows = [(arm, str(found.seeds[arm]), judging.interval_words(score)) for arm, score in found.scores.items()]
-    parts = [f"### Over tasks\n\n{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n"]
-    parts.append(_table(("", "seeds of each task", "score"), rows))
-    if left_out := [*lacking, *found.left_out]:
-        parts.append(f"Left out: {'; '.join(left_out)}.\n")
+    """Returns what arms reach over the figures of one measure that have a chance and a ceiling; nothing of one task."""
+    parts: list[str] = []
+    for measure in dict.fromkeys(one.figure.measures[0] for one in own):
+        some = [one for one in own if one.figure.measures[0] == measure]
+        scales, lacking = [list(itertools.chain(*found)) for found in zip(*map(_scales, some), strict=True)]
+        found = tasks.over(scales)
+        if found is None or not found.scores:
+            continue
+        parts.append(
+            f"### Over tasks: {measure.name.replace('_', ' ')}\n\n{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n"
+        )
+        rows = [(arm, str(found.seeds[arm]), judging.interval_words(score)) for arm, score in found.scores.items()]
+        parts.append(_table(("", "seeds of each task", "score"), rows))
+        if left_out := [*lacking, *found.left_out]:
+            parts.append(f"Left out: {'; '.join(left_out)}.\n")
     return parts
 
 
-def _scales(one: _Played, task: str) -> tuple[list[tasks.Scale], list[str]]:
-    """Returns a figure's arms between chance and the ceiling of their kind, and arms without one."""
+def _scales(one: _Played) -> tuple[list[tasks.Scale], list[str]]:
+    """Returns a figure's arms between chance and the ceiling of their kind, and which have none, in words.
+
+    A label's words after the first, where all of a kind share them, name the task: strategies are what is compared.
+    """
+    task = one.figure.about.partition(":")[0]
     first = one.figure.measures[0]
     values = {row.arm: row.sound for row in one.rows if row.measure == first.name}
-    played = [arm for arm in one.figure.arms if arm.label in values]
     ceilings = standing.ceilings(one.figure, values)
-    together: dict[tuple[str, ...], list[str]] = {}
-    for arm in played:
-        if not standing.is_landmark(arm):
-            together.setdefault(standing.kind(arm), []).append(arm.label)
+    together: dict[tuple[str, ...], list[Arm]] = {}
+    for arm in one.figure.arms:
+        if arm.label in values and not standing.is_landmark(arm):
+            together.setdefault(standing.kind(arm), []).append(arm)
     if standing.CHANCE not in values or not ceilings:
         return [], []
-    scales = [
-        tasks.Scale(task, {label: values[label] for label in labels}, values[standing.CHANCE], ceilings[kind])
-        for kind, labels in together.items()
-        if kind in ceilings
-    ]
-    return scales, [label for kind, labels in together.items() if kind not in ceilings for label in labels]
+    scales, lacking = [], []
+    for kind, arms in together.items():
+        if kind not in ceilings:
+            lacking += [arm.label for arm in arms]
+            continue
+        where, *others = {arm.words[1:] for arm in arms}
+        name = task if others else ", ".join((task, *where))
+        by_name = {arm.label if others else arm.words[0]: values[arm.label] for arm in arms}
+        scales.append(tasks.Scale(name, by_name, values[standing.CHANCE], ceilings[kind]))
+    why = f"{task}: {', '.join(lacking)}: no ceiling of their deployment and world was played"
+    return scales, [why] if lacking else []
 
 
 def _about(one: _Played) -> str:
@@ -174,8 +184,8 @@ def _about(one: _Played) -> str:
         lines.append(f"**Not played yet:** {', '.join(missing)}.\n")
     if few:
         lines.append(f"**Fewer seeds yet:** {', '.join(few)}.\n")
-    if told := scoreboard.edges(figure, one.rows):
-        lines.append(f"**{told.replace(':', ':**', 1)}\n")
+    if edges := scoreboard.edges(figure, one.rows):
+        lines.append(f"**{edges.replace(':', ':**', 1)}\n")
     return "\n".join([*lines, f"```sh\n{scoreboard.command(figure, seeds[-1] + 1)}\n```\n"])
 
 
@@ -214,6 +224,50 @@ def _numbers(one: _Played) -> str:
         cells += [_picked(known.get((arm.label, flag))) for flag in picked]
         rows.append((arm.label, *cells))
     return _table([*head, *(flag.replace("_", " ") for flag in picked)], rows)
+
+
+def _tests(one: _Played) -> list[str]:
+    """Returns the tests of an own figure's first measure against the reference, as one family; nothing without one."""
+    figure, first = one.figure, one.figure.measures[0]
+    known = {row.arm: row for row in one.rows if row.measure == first.name}
+    pairs = []
+    for arm in figure.arms:
+        mine, other = known.get(arm.label), known.get(_reference(figure, arm) or "")
+        if mine and other:
+            is_paired = not (mine.is_unpaired or other.is_unpaired)
+            pairs.append(comparison.Pair(arm.label, mine.sound, other.arm, other.sound, is_paired))
+    found = [one for one in comparison.family(pairs, "down" if first.smallest else "up") if one.is_judged]
+    if not found:
+        return []
+    rows = []
+    for tested in found:
+        signs, least = tested.sign_flip_adjusted_p, tested.sign_flip_least_p
+        rows.append(
+            (
+                tested.arm,
+                words.verdict(tested),
+                words.p_value(tested.adjusted_p),
+                "cannot reach 5%" if least > comparison.LEVEL else words.p_value(signs),
+                f"{tested.superiority:.0%}",
+                number(tested.detectable),
+                "" if tested.is_told_apart else _needed(tested.seeds_needed),
+            )
+        )
+    name = first.name.replace("_", " ")
+    head = (
+        f"{name}: tests",
+        "against the reference",
+        "p by Holm",
+        "flipped signs, by Holm",
+        "better in",
+        "would find",
+        "seeds needed",
+    )
+    return [_table(head, rows)]
+
+
+def _needed(seeds: float) -> str:
+    return "" if math.isnan(seeds) else f"more than {power.MOST_SEEDS:,}" if math.isinf(seeds) else f"{seeds:,.0f}"
 
 
 def _picked(value: Value | None) -> str:

@@ -64,9 +64,9 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
         chance = 1 - results.intervals.CONFIDENCE if status in (AGREES, DISAGREES) else 0.0
         seeds = len(row.finite)
         found.append(Line(figure, NUMBER, says, one.place, number(one.value), ours, seeds, status, chance))
-    for one in figure.accounted:
-        status, ours = judging.computed(one)
-        found.append(Line(figure, NUMBER, one.says, one.place, number(one.value), ours, 0, status, 0.0))
+    for epsilon in figure.accounted:
+        status, ours = judging.computed(epsilon)
+        found.append(Line(figure, NUMBER, epsilon.says, epsilon.place, number(epsilon.value), ours, 0, status, 0.0))
     return found
 
 

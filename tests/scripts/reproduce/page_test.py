@@ -165,10 +165,11 @@ def test_records_that_are_not_on_the_page_are_told(tmp_path, known):
     known(_figure())
     records.write(_table().replace("near", "old").drop(columns="score"), tmp_path / "paper" / "f1.csv")
     records.write(_table(), tmp_path / "small" / "f9.csv")
-    first, second, third = page.strays(tmp_path)
-    assert first.endswith("paper/f1.csv: f1 has no arm old")
-    assert second.endswith("paper/f1.csv: there is no score")
-    assert third.endswith("small/f9.csv is of no figure")
+    assert page.strays(tmp_path) == [
+        "paper/f1.csv: f1 has no arm old",
+        "paper/f1.csv: there is no score",
+        "small/f9.csv is of no figure",
+    ]
 
 
 def test_an_epsilon_is_computed_without_a_run():
@@ -205,6 +206,8 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
     records.write(_table(), records.path_of(figure, tmp_path / "evidence"))
     made = page.made(tmp_path / "evidence")
     assert "| near | 4 (3.75 to 4.25) | +2 (+1.75 to +2.25) |  |\n| far | 2 (2 to 2) |  | 0.1 |" in made
+    # Student's t of 2 / (0.1 / sqrt(3)) with 2 degrees of freedom; three seeds have no test by signs.
+    assert "| near | better than far | 0.00083 | - | 100% | " in made
     assert "| near is better (section 2) | **agrees** | near 4, far 2: +2 (+1.75 to +2.25) | Go near. |" in made
     assert "the text's data; 3 seeds (0 to 2), 9 rounds; played on m1, at c1." in made
     assert "./scripts/python -m scripts.reproduce --figure=f1\n" in made
@@ -244,18 +247,21 @@ def test_an_own_figure_says_where_arms_stand_and_compares_along_the_reference_s_
 
 def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_path, known):
     # On both tasks 0 to 10, and near at 4 and 8.
-    arms = tuple(Arm(label, (label,), ()) for label in ("near", "chance", "ceiling"))
-    figures = [_figure(own=True, name=name, about=f"{name}: a task", arms=arms, claims=()) for name in ("f1", "f2")]
+    landmarks = [Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
+    figures = []
+    for name, where in (("f1", "often"), ("f2", "seldom")):
+        arms = (Arm(f"near, {where}", ("near", where), ()), *landmarks)
+        figures.append(_figure(own=True, name=name, about=f"{name}: a task", arms=arms, claims=()))
     known(*figures)
     for figure, near in zip(figures, (4.0, 8.0), strict=True):
-        scores = {"near": near, "chance": 0.0, "ceiling": 10.0}
+        scores = {figure.arms[0].label: near, "chance": 0.0, "ceiling": 10.0}
         rows = [(arm, seed, score) for arm, score in scores.items() for seed in (0, 1)]
         table = pd.DataFrame(rows, columns=["arm", "seed", "score"]).assign(rounds=9, data="d", commit="c", machine="m")
         records.write(table, records.path_of(figure, tmp_path))
         if figure.name == "f1":
             assert "### Over tasks" not in page.made(tmp_path)
     made = page.made(tmp_path)
-    assert "### Over tasks\n\nf1; f2. Scores are 0 at a task's chance" in made
+    assert "### Over tasks: score\n\nf1, often; f2, seldom. Scores are 0 at a task's chance" in made
     assert "| near | 2 | 0.6 (0.6 to 0.6) |" in made
 
 
