@@ -42,7 +42,11 @@ HELD_OUT_REWARD = Metric(
 )
 # Of the same policy, over held-out clients; over participating ones where the held-out examples are nobody's.
 WORST_TENTH = Metric(
-    "eval/worst_tenth_reward", "Reward of the worst tenth of clients, greedy policy", better="up", evaluated=True
+    "eval/worst_tenth_reward",
+    "Reward of the worst tenth of clients, greedy policy",
+    better="up",
+    evaluated=True,
+    told=True,
 )
 JAIN_INDEX = Metric(
     "eval/reward_jain_index", "Jain's index of clients' rewards, greedy policy", better="up", evaluated=True, share=True

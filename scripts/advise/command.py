@@ -200,7 +200,10 @@ def program(settings: cli.Settings) -> int:
     with run_folder.claiming(folder, "advice"):
         state = session.State(folder, identity, settings.minutes)
         if state.values.get("finished") and (folder / session.ADVICE_FILE).exists():
-            print(output.told(runs.read_json(folder / session.ADVICE_FILE), folder))
+            advice = runs.read_json(folder / session.ADVICE_FILE)
+            if "sentences" not in advice:
+                raise UsageError(f"{folder / session.ADVICE_FILE} holds no advice: delete it, to have it told anew.")
+            print(output.told(advice, folder))
             return 0
         # Models are compared as they are in the end.
         evaluations = () if "rounds_per_eval" in binaries.parse(arms.BINARY, base).given else ("--rounds_per_eval=0",)

@@ -34,6 +34,8 @@ class Arm:
       recent: Reward of the last tenth of the rounds, likewise.
       model: What the trained model's greedy policy reaches on held-out data, likewise; without seeds of which it was
         not measured, as a run went on beyond the rounds that count.
+      worst_tenth: Mean reward of the worst tenth of clients under that policy, likewise.
+      jain_index: Jain's index of the clients' rewards, likewise.
       clip_norms: Clip norm of the last round, likewise.
       notes: What is to say of it, in words.
     """
@@ -43,6 +45,8 @@ class Arm:
     reward: dict[int, float] = dataclasses.field(default_factory=dict)
     recent: dict[int, float] = dataclasses.field(default_factory=dict)
     model: dict[int, float] = dataclasses.field(default_factory=dict)
+    worst_tenth: dict[int, float] = dataclasses.field(default_factory=dict)
+    jain_index: dict[int, float] = dataclasses.field(default_factory=dict)
     clip_norms: dict[int, float] = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
 
@@ -69,9 +73,11 @@ def read(arm: Arm, outcomes: Mapping[str, Outcome], folder: pathlib.Path, measur
         tenth = max(1, len(table) // 10)
         arm.reward[seed] = math.nan if is_lost else outcome.value
         arm.recent[seed] = math.nan if is_lost else float(table[metrics.ROUND_REWARD].iloc[-tenth:].mean())
-        held_out = float(table[measured].iloc[-1])
-        if is_lost or math.isfinite(held_out):
-            arm.model[seed] = math.nan if is_lost else held_out
+        evaluated = {measured: arm.model, metrics.WORST_TENTH: arm.worst_tenth, metrics.JAIN_INDEX: arm.jain_index}
+        for column, by_seed in evaluated.items():
+            value = float(table[column].iloc[-1]) if column in table else math.nan
+            if is_lost or math.isfinite(value):
+                by_seed[seed] = math.nan if is_lost else value
         if metrics.CLIP_NORM in table:
             arm.clip_norms[seed] = float(table[metrics.CLIP_NORM].iloc[-1])
 

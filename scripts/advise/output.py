@@ -129,6 +129,8 @@ def _arm(arm: Arm) -> dict[str, Any]:
         "reward_mean": mean(arm.reward),
         "recent_reward": arm.recent,
         "model": arm.model,
+        "worst_tenth": arm.worst_tenth,
+        "jain_index": arm.jain_index,
         "diverged": arm.diverged,
         "notes": arm.notes,
     }
@@ -182,7 +184,9 @@ def write(advice: Mapping[str, Any], folder: pathlib.Path) -> None:
 
 
 def _top(advice: Mapping[str, Any]) -> str:
-    """Returns the sentences as the page's first section."""
+    """Returns the sentences, and the reward against epsilon, as the page's first section."""
+    from scripts.report import tables
+
     parts = []
     for name, text in advice["sentences"].items():
         shown = html.escape(text)
@@ -194,7 +198,12 @@ def _top(advice: Mapping[str, Any]) -> str:
         f"are in the folder, numbers in {ADVICE_FILE}. Above, the average reward of all rounds is judged; below, what "
         "the seeds say is about the last rounds, and may tell other arms apart."
     )
-    return f'<dl>{"".join(parts)}</dl><p class="note">{html.escape(note)}</p>'
+    noise = ""
+    if advice["privacy"]["noise"]:
+        heads, rows = _noise(advice["privacy"])
+        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
+        noise = tables.table(heads, [f"<tr>{row}</tr>" for row in cells], text=heads)
+    return f'<dl>{"".join(parts)}</dl>{noise}<p class="note">{html.escape(note)}</p>'
 
 
 def markdown(advice: Mapping[str, Any]) -> str:
@@ -206,6 +215,7 @@ def markdown(advice: Mapping[str, Any]) -> str:
         lines += _block(advice["command"]) if is_followed else []
     often = advice["more_often"]
     heads = ["arm", "average reward", "against greedy", "last tenth of the rounds", advice["model_metric"]]
+    heads += ["its worst tenth of clients"]
     every = "round" if often["bandits_deploy_freq"] == 1 else f"{often['bandits_deploy_freq']} rounds"
     heads += [f"deployed every {every}"] * bool(often["arms"])
     rows = []
@@ -217,12 +227,13 @@ def markdown(advice: Mapping[str, Any]) -> str:
             _difference(one),
             _interval(arm["recent_reward"]),
             _interval(arm["model"]),
+            _interval(arm["worst_tenth"]),
         ]
         row += [_interval(often["arms"][name]["reward"]) if name in often["arms"] else ""] * bool(often["arms"])
         rows.append(row)
     lines += _table(heads, rows)
     if advice["privacy"]["noise"]:
-        lines += ["", *_noise(advice["privacy"])]
+        lines += ["", *_table(*_noise(advice["privacy"]))]
     pace = advice["pace"]
     under_noise = _seeds([one["arm"] for one in advice["privacy"]["noise"] if "arm" in one])
     over = [_seeds(advice["arms"].values()) or "no seed", *[f"under noise {under_noise}"] * bool(under_noise)]
@@ -250,7 +261,8 @@ def _block(command: str) -> list[str]:
     return ["```sh", _ENVIRONMENT.sub("", command), "```", ""]
 
 
-def _noise(privacy: Mapping[str, Any]) -> list[str]:
+def _noise(privacy: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Returns the table of reward against epsilon: its heads and rows."""
     heads = ["epsilon", "noise multiplier", "in the runs", "average reward", "against no noise"]
     rows = []
     for one in privacy["noise"]:
@@ -267,7 +279,7 @@ def _noise(privacy: Mapping[str, Any]) -> list[str]:
                 _difference(against),
             ]
         )
-    return _table(heads, rows)
+    return heads, rows
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -255,6 +255,7 @@ def _write_script(settings: cli.Settings, chosen: Sequence[Figure], folder: path
         return 0
     script = players.write_slurm_script(folder, [run.job(folder / "runs") for run in left.values()], cores)
     print(f"{len(left)} runs in {script}. When they are done, the same command writes those that a search has picked.")
+    print("How long they take: --estimate, without --executor, measures a round of each task here.")
     return 0
 
 

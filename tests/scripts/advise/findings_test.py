@@ -18,7 +18,14 @@ def _read(folder, rounds: int, status: str = results.FINISHED) -> Arm:
     (run,) = arms.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", _POINT, 2000, 1)
     (folder / run.name).mkdir(parents=True)
     names = ["round_num", metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ACCURACY, metrics.CLIP_NORM]
-    rows = [names, [1, 0.1, 0.1, "", 1], [2, 0.3, 0.2, 0.5, 2], [3, 0.5, 0.3, "", 3], [4, 0.7, 0.4, 0.9, 4]]
+    names.append(metrics.WORST_TENTH)
+    rows = [
+        names,
+        [1, 0.1, 0.1, "", 1, ""],
+        [2, 0.3, 0.2, 0.5, 2, 0.25],
+        [3, 0.5, 0.3, "", 3, ""],
+        [4, 0.7, 0.4, 0.9, 4, 0.75],
+    ]
     (folder / run.name / "metrics.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
     arm = Arm("greedy", _POINT)
     outcome = results.Outcome(run, status, rounds, 0.1 * rounds)
@@ -29,6 +36,7 @@ def _read(folder, rounds: int, status: str = results.FINISHED) -> Arm:
 def test_a_run_gives_its_rewards_its_model_and_its_clip_norm(tmp_path):
     arm = _read(tmp_path, 4)
     assert (arm.reward, arm.recent, arm.model, arm.clip_norms) == ({2000: 0.4}, {2000: 0.7}, {2000: 0.9}, {2000: 4.0})
+    assert (arm.worst_tenth, arm.jain_index) == ({2000: 0.75}, {})
 
 
 @pytest.mark.parametrize(("rounds", "model"), [(3, {}), (2, {2000: 0.5})])

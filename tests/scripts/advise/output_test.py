@@ -7,7 +7,7 @@ from scripts.advise import output
 
 def _arm(first_seed: int, *rewards: float | None) -> dict:
     reward = {str(seed): value for seed, value in enumerate(rewards, first_seed)}
-    return {"name": "greedy", "reward": reward, "recent_reward": {}, "model": {}}
+    return {"name": "greedy", "reward": reward, "recent_reward": {}, "model": {}, "worst_tenth": reward}
 
 
 def _advice(noise=(), arms=None, initial_model_varies: bool = True) -> dict:
@@ -40,6 +40,16 @@ def test_runs_under_noise_have_seeds_of_their_own_and_it_is_said():
     told = output.markdown(_advice([clipped]))
     assert "over seeds 2000 to 2001, under noise seeds 3000 to 3002. " in told
     assert "the clients' draws and the noise." in told
+
+
+def test_the_worst_tenth_of_clients_and_the_reward_against_epsilon_are_told(tmp_path):
+    clipped = {"noise_multiplier": 0.0, "run_noise_multiplier": 0.0, "arm": _arm(3000, 0.4, 0.5)}
+    told = output.markdown(_advice([clipped]))
+    assert "| eval/accuracy | its worst tenth of clients |" in told
+    assert "|  | 0.550 (-0.085 to 1.185) |" in told  # 0.05 by Student's t with one degree of freedom, 12.706.
+    output.write(_advice([clipped]), tmp_path)
+    (page,) = tmp_path.glob("*.html")
+    assert "<td>none: clipped alone</td><td>0</td><td>0</td><td>0.450 (-0.185 to 1.085)</td>" in page.read_text()
 
 
 def test_first_weights_that_are_given_are_not_said_to_vary():
