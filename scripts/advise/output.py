@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bandits import logged_flags
+from bandits import logged_flags, metrics
 from data.tasks import logged
 from optimization.study import cli, files, run_folder
 from scripts.advise import arms, findings, sentences
@@ -215,7 +215,7 @@ def markdown(advice: Mapping[str, Any]) -> str:
         lines += _block(advice["command"]) if is_followed else []
     often = advice["more_often"]
     heads = ["arm", "average reward", "against greedy", "last tenth of the rounds", advice["model_metric"]]
-    heads += ["its worst tenth of clients"]
+    heads += [metrics.WORST_TENTH]
     every = "round" if often["bandits_deploy_freq"] == 1 else f"{often['bandits_deploy_freq']} rounds"
     heads += [f"deployed every {every}"] * bool(often["arms"])
     rows = []

@@ -95,6 +95,7 @@ def report(
     values = scoreboard.values_table(figure, rows).assign(data=figure.stand_in or "the text's")
     files.replace(pathlib.Path(f"{stem}.csv"), values.to_csv(index=False, float_format="%.6g").encode())
     claims = [(one.claim.place, one.claim.says, one.status, one.why, one.seeds) for one in verdicts]
+    claims += [(one.place, one.says, one.status, one.ours, one.seeds) for one in scoreboard.accounted(figure)]
     checked = pd.DataFrame(claims, columns=["source", "claim", "verdict", "ours", "seeds"])
     files.replace(pathlib.Path(f"{stem}_claims.csv"), checked.to_csv(index=False).encode())
     outputs = [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")]
@@ -159,8 +160,6 @@ def program(settings: cli.Settings) -> int:
         raise UsageError("--estimate plays a few rounds, and --executor=slurm_script plays nothing: leave one out.")
     chosen = texts.choose(settings.figure, settings.scale)
     _check_seeds(settings.repeat, chosen)
-    if settings.records:
-        _check_writable("records", pathlib.Path(settings.records))
     cores = len(os.sched_getaffinity(0))
     if settings.executor != "slurm_script" and not settings.ray_address:
         cores = max(1, cores // settings.workers)
@@ -168,12 +167,15 @@ def program(settings: cli.Settings) -> int:
     for figure in chosen:  # A mistake is told before anything is played.
         figure.check()
     if settings.report_only:
+        _check_records(settings, chosen)
         return _reproduce(settings, chosen, folder, cores, None)
     with grid.claim(folder, studies.STUDIES[chosen[0].binary]):
         if settings.executor == "slurm_script":
             return _write_script(settings, chosen, folder, cores)
         team = players.build(settings, cores)
         with players.playing(team, folder):
+            if not settings.estimate:
+                _check_records(settings, chosen)
             if settings.estimate or settings.scale == texts.PAPER:
                 print(estimate.told(chosen, settings.repeat, _base(cores), folder, team, settings.workers), flush=True)
             if settings.estimate:
@@ -191,17 +193,20 @@ def _alone(settings: cli.Settings, flag: str, why: str) -> None:
         raise UsageError(f"{why}: leave --{others[0]} out.")
 
 
-def _check_writable(flag: str, folder: pathlib.Path) -> None:
-    """Makes a folder, so that it is known to be there when all has been played.
+def _check_records(settings: cli.Settings, chosen: Sequence[Figure]) -> None:
+    """Makes the records' folder, so that it is known to be there when all has been played.
 
     Raises:
       UsageError: If it cannot be written.
     """
+    if not settings.records:
+        return
+    folder = records.path_of(chosen[0], pathlib.Path(settings.records)).parent  # One scale has one folder.
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise UsageError(f"--{flag}={folder} cannot be written ({error.strerror}).") from error
+        raise UsageError(f"--records={settings.records} cannot be written ({error.strerror}).") from error
 
 
 def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
@@ -263,12 +268,13 @@ def write_page(path: pathlib.Path) -> int:
     """Writes the page of all records; returns the exit status."""
     files.check_output("page", path, (".md",))
     folder = path.parent / "evidence"
+    strays = page.strays(folder)
     if not any(folder.glob("*/*.csv")):
         raise UsageError(
             f"--page={path} is made of the records beside it, and {folder} has none: --records writes them."
         )
     files.replace(path, page.made(folder).encode())
     print(f"Written: {path}")
-    for told in page.strays(folder):
+    for told in strays:
         print(f"Warning: left out, {told}.", file=sys.stderr)
     return 0

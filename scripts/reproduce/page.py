@@ -122,15 +122,15 @@ def _figure(one: _Played, folder: pathlib.Path) -> str:
 def _over_tasks(own: Sequence[_Played]) -> list[str]:
     """Returns what arms reach over the figures of one measure that have a chance and a ceiling; nothing of one task."""
     parts: list[str] = []
-    for measure in dict.fromkeys(one.figure.measures[0] for one in own):
-        some = [one for one in own if one.figure.measures[0] == measure]
+    by_measure: dict[tuple[str, bool], list[_Played]] = {}
+    for one in own:
+        by_measure.setdefault((one.figure.measures[0].name, one.figure.measures[0].smallest), []).append(one)
+    for (name, smallest), some in by_measure.items():
         scales, lacking = [list(itertools.chain(*found)) for found in zip(*map(_scales, some), strict=True)]
-        found = tasks.over(scales)
+        found = tasks.over(scales, "down" if smallest else "up")
         if found is None or not found.scores:
             continue
-        parts.append(
-            f"### Over tasks: {measure.name.replace('_', ' ')}\n\n{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n"
-        )
+        parts.append(f"### Over tasks: {name.replace('_', ' ')}\n\n{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n")
         rows = [(arm, str(found.seeds[arm]), judging.interval_words(score)) for arm, score in found.scores.items()]
         parts.append(_table(("", "seeds of each task", "score"), rows))
         if left_out := [*lacking, *found.left_out]:
@@ -153,7 +153,8 @@ def _scales(one: _Played) -> tuple[list[tasks.Scale], list[str]]:
             together.setdefault(standing.kind(arm), []).append(arm)
     if standing.CHANCE not in values or not ceilings:
         return [], []
-    scales, lacking = [], []
+    scales, lacking, again = [], [], []
+    counted: set[str] = set()
     for kind, arms in together.items():
         if kind not in ceilings:
             lacking += [arm.label for arm in arms]
@@ -161,9 +162,14 @@ def _scales(one: _Played) -> tuple[list[tasks.Scale], list[str]]:
         where, *others = {arm.words[1:] for arm in arms}
         name = task if others else ", ".join((task, *where))
         by_name = {arm.label if others else arm.words[0]: values[arm.label] for arm in arms}
+        if counted & set(by_name):  # Of the same seeds, so that it is no task of its own.
+            again += [arm.label for arm in arms]
+            continue
+        counted |= set(by_name)
         scales.append(tasks.Scale(name, by_name, values[standing.CHANCE], ceilings[kind]))
-    why = f"{task}: {', '.join(lacking)}: no ceiling of their deployment and world was played"
-    return scales, [why] if lacking else []
+    left_out = [f"{task}: {', '.join(lacking)}: no ceiling of their deployment and world was played"] * bool(lacking)
+    left_out += [f"{task}: {', '.join(again)}: of the seeds of what counts"] * bool(again)
+    return scales, left_out
 
 
 def _about(one: _Played) -> str:
@@ -203,7 +209,9 @@ def _numbers(one: _Played) -> str:
     """Returns the table of an own figure: each arm's measures, and their differences to the reference."""
     figure = one.figure
     known = {(row.arm, row.measure): row for row in one.rows}
-    names = [measure.name for measure in figure.measures]
+    names = [one.name for one in figure.measures if any(name == one.name for _, name in known)]
+    if not names:
+        return ""
     picked = list(dict.fromkeys(row.measure for row in one.rows if row.is_picked))
     head = ["", *(name.replace("_", " ") for name in names)]
     head += [f"{name.replace('_', ' ')} minus {figure.reference}'s" for name in names if figure.reference]
@@ -236,11 +244,14 @@ def _tests(one: _Played) -> list[str]:
         if mine and other:
             is_paired = not (mine.is_unpaired or other.is_unpaired)
             pairs.append(comparison.Pair(arm.label, mine.sound, other.arm, other.sound, is_paired))
-    found = [one for one in comparison.family(pairs, "down" if first.smallest else "up") if one.is_judged]
-    if not found:
+    found = comparison.family(pairs, "down" if first.smallest else "up")
+    if not any(tested.is_judged for tested in found):
         return []
     rows = []
     for tested in found:
+        if not tested.is_judged:
+            rows.append((tested.arm, "; ".join(["not judged", *tested.notes]), *[""] * 5))
+            continue
         signs, least = tested.sign_flip_adjusted_p, tested.sign_flip_least_p
         rows.append(
             (

@@ -41,7 +41,7 @@ class Arm:
         return bool(self.sweeps or self.grid)
 
     def edges(self, picked: Mapping[str, float]) -> list[str]:
-        """Returns the flags of which a search picked the least or largest value; of two tried values each is one."""
+        """Returns the flags of which a sweep's pick is the least or largest value of three or more; of a grid, none."""
         tried = dict(sweep.split("=", 1) for sweep in self.sweeps)
         values = {flag: [*map(float, tried[flag].split(";"))] for flag in picked if flag in tried}
         return [flag for flag, some in values.items() if len(some) > 2 and grid_plan.is_edge(some, picked[flag])]

@@ -128,7 +128,8 @@ def read(path: pathlib.Path) -> "pd.DataFrame | None":
     if table.empty:
         raise UsageError(f"{path} holds no records: it has no row.")
     for name in table.columns.difference(_WORDS):
-        if not pd.api.types.is_numeric_dtype(table[name]):
+        is_missing = name in _FIXED and table[name].isna().any()
+        if is_missing or not pd.api.types.is_numeric_dtype(table[name]):
             raise UsageError(f"{path} holds no records: its column {name} has other things than numbers.")
     return table
 
@@ -145,6 +146,8 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
     published = {(one.arm, one.measure): one for one in figure.published}
     rows = []
     names = [measure.name for measure in figure.measures if measure.name in table]
+    if not names:
+        return []
     for arm in figure.arms:
         own = table[table["arm"] == arm.label]
         if own.empty:

@@ -32,6 +32,8 @@ class Line:
       status: One of `judging.STATUSES`.
       chance: As `Verdict.chance`; a number's interval errs in 5%.
       means: What that means for who decides on an application; empty where nothing is said.
+      data: What it is of, where it is not of the figure's data.
+      command: What gives it, where the figure does not.
     """
 
     figure: Figure
@@ -44,6 +46,8 @@ class Line:
     status: str
     chance: float
     means: str = ""
+    data: str = ""
+    command: str = ""
 
 
 def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
@@ -64,9 +68,17 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
         chance = 1 - results.intervals.CONFIDENCE if status in (AGREES, DISAGREES) else 0.0
         seeds = len(row.finite)
         found.append(Line(figure, NUMBER, says, one.place, number(one.value), ours, seeds, status, chance))
-    for epsilon in figure.accounted:
-        status, ours = judging.computed(epsilon)
-        found.append(Line(figure, NUMBER, epsilon.says, epsilon.place, number(epsilon.value), ours, 0, status, 0.0))
+    return found + accounted(figure)
+
+
+def accounted(figure: Figure) -> list[Line]:
+    """Returns the lines of a figure's epsilons, for which nothing is played."""
+    found = []
+    for one in figure.accounted:
+        status, ours = judging.computed(one)
+        told = f"./scripts/python -m scripts.privacy_budget {' '.join(one.arguments)}"
+        line = Line(figure, NUMBER, one.says, one.place, number(one.value), ours, 0, status, 0.0)
+        found.append(dataclasses.replace(line, data="none: computed", command=told))
     return found
 
 
@@ -99,8 +111,8 @@ def table(rows: Iterable[Line]) -> "pd.DataFrame":
                 "published": one.published,
                 "ours": one.ours,
                 "seeds": one.seeds,
-                "data": one.figure.stand_in or "the text's",
-                "command": command(one.figure, one.seeds),
+                "data": one.data or one.figure.stand_in or "the text's",
+                "command": one.command or command(one.figure, one.seeds),
             }
             for one in rows
         ]
@@ -180,6 +192,7 @@ def text(figure: Figure, rows: Sequence[Value], verdicts: Sequence[Verdict]) -> 
         told.append(shown.drop(columns=empty).to_string(index=False))
     told += filter(None, [edges(figure, rows)])
     told += [f"{one.status:<15}{one.claim.place}: {one.claim.says} [{one.why}]" for one in verdicts]
+    told += [f"{one.status:<15}{one.place}: {one.says} {one.published} [{one.ours}]" for one in accounted(figure)]
     return "\n".join(told)
 
 
@@ -189,7 +202,7 @@ def notes() -> Mapping[str, str]:
         AGREES: (
             "every difference that the claim needs lies on its side with its whole 95% interval; of what is close or "
             "alike, within the tolerance that its row names; of a published number, our interval lies within 5% "
-            "of it, or half a unit of its last digit"
+            "of it, or half a unit of its last digit; an epsilon, which is computed, itself"
         ),
         DISAGREES: (
             "one lies on the other side with its whole interval; a published number lies outside of where the mean of "

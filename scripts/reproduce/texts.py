@@ -251,12 +251,15 @@ def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
 
 
 def _asked(claim: Claim, arms: Sequence[Arm]) -> Claim:
-    """Returns a claim of those of its operands that a smaller scale has; whole, where too few of them are left."""
+    """Returns a claim of those of its operands that a smaller scale has; whole, where it cannot be asked of them."""
     labels = {arm.label for arm in arms}
     left = [tuple(operand for operand in group if _arms_of(operand) <= labels) for group in claim.operands]
     groups = tuple(group for group in left if group)
-    compared = len(groups) if len(left) > 1 else len(left[0])
-    return dataclasses.replace(claim, operands=groups) if claim.kind in _PARTIAL and compared > 1 else claim
+    is_whole = all(group in claim.operands for group in groups)
+    is_asked = len(groups) > 1 and is_whole if len(left) > 1 else len(left[0]) > 1
+    if claim.kind not in _PARTIAL or not is_asked or groups == claim.operands:
+        return claim
+    return dataclasses.replace(claim, says=f"{claim.says} (some of the arms)", operands=groups)
 
 
 def _arms_of(operand: str) -> set[str]:

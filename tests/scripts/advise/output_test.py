@@ -45,7 +45,7 @@ def test_runs_under_noise_have_seeds_of_their_own_and_it_is_said():
 def test_the_worst_tenth_of_clients_and_the_reward_against_epsilon_are_told(tmp_path):
     clipped = {"noise_multiplier": 0.0, "run_noise_multiplier": 0.0, "arm": _arm(3000, 0.4, 0.5)}
     told = output.markdown(_advice([clipped]))
-    assert "| eval/accuracy | its worst tenth of clients |" in told
+    assert "| eval/accuracy | eval/worst_tenth_reward |" in told
     assert "|  | 0.550 (-0.085 to 1.185) |" in told  # 0.05 by Student's t with one degree of freedom, 12.706.
     output.write(_advice([clipped]), tmp_path)
     (page,) = tmp_path.glob("*.html")

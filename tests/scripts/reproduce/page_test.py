@@ -153,7 +153,11 @@ def test_a_file_without_records_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("", "it has no row"), ("near,0,abc,,9,d,c,m", "its column score has other things than numbers")],
+    [
+        ("", "it has no row"),
+        ("near,,1,,9,d,c,m", "its column seed has other things than numbers"),
+        ("near,0,abc,,9,d,c,m", "its column score has other things than numbers"),
+    ],
 )
 def test_damaged_records_are_named(tmp_path, line, message):
     (tmp_path / "f1.csv").write_text(f"arm,seed,score,picked:rate,rounds,data,commit,machine\n{line}\n")
@@ -165,6 +169,7 @@ def test_records_that_are_not_on_the_page_are_told(tmp_path, known):
     known(_figure())
     records.write(_table().replace("near", "old").drop(columns="score"), tmp_path / "paper" / "f1.csv")
     records.write(_table(), tmp_path / "small" / "f9.csv")
+    assert "| near is better | section 2 |  | no score of " in page.made(tmp_path)
     assert page.strays(tmp_path) == [
         "paper/f1.csv: f1 has no arm old",
         "paper/f1.csv: there is no score",
