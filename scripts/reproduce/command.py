@@ -41,7 +41,7 @@ def define() -> cli.FlagSet:
     flags.text("figure", None, "names, separated by commas; all: the texts' own; flagship: this project's")
     flags.switch("list", False, "print the names of all figures and tables, and end")
     flags.choice("scale", texts.PAPER, texts.SCALES, "how much is run")
-    flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1, high=cli.MOST_REPEATS)
+    flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1)
 
     flags.switch("estimate", False, "play a few rounds of each task, print how long all takes, and end")
     flags.switch("report_only", False, "play nothing: report what is finished, also while another process plays")
@@ -210,11 +210,13 @@ def _check_records(settings: cli.Settings, chosen: Sequence[Figure]) -> None:
 
 
 def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
-    """Refuses so many seeds that one of them has picked a search's point.
+    """Refuses more seeds than one command plays, or so many that one of them has picked a search's point.
 
     Raises:
       UsageError: If there are.
     """
+    if (repeat or 0) > cli.MOST_REPEATS:
+        raise UsageError(f"--repeat={repeat} is more than {cli.MOST_REPEATS} seeds.")
     searched = [figure.name for figure in chosen if any(arm.is_searched for arm in figure.arms)]
     if searched and (repeat or 0) > FIRST_TUNING_SEED:
         raise UsageError(

@@ -316,6 +316,7 @@ def test_an_unknown_figure_is_answered_with_near_names():
         ([], "--figure names nothing"),
         (["--page=a.md", "--figure=1a"], "--page is made of all records, and plays nothing: leave --figure out"),
         (["--page=a.html"], r"--page: a.html is no .md file"),
+        (["--figure=mab_fl_figure14", "--repeat=501"], "--repeat=501 is more than 500 seeds"),
         (
             ["--figure=1a", "--report_only", "--records=/dev/null"],
             r"--records=/dev/null cannot be written \((File exists|Not a directory)\)",
