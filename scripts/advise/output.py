@@ -214,8 +214,8 @@ def markdown(advice: Mapping[str, Any]) -> str:
         lines += [f"**{sentences.TITLES[name]}** {text.removesuffix(advice['command']).rstrip()}", ""]
         lines += _block(advice["command"]) if is_followed else []
     often = advice["more_often"]
-    heads = ["arm", "average reward", "against greedy", "last tenth of the rounds", advice["model_metric"]]
-    heads += [metrics.WORST_TENTH]
+    heads = ["arm", "average reward", "against greedy", "last tenth of the rounds"]
+    heads += [advice["model_metric"], metrics.WORST_TENTH]
     every = "round" if often["bandits_deploy_freq"] == 1 else f"{often['bandits_deploy_freq']} rounds"
     heads += [f"deployed every {every}"] * bool(often["arms"])
     rows = []

@@ -18,6 +18,7 @@ search picked has no interval. An epsilon is computed, not played: it agrees wit
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 import statistics
@@ -213,6 +214,7 @@ def interval_words(found: Interval, *, signed: bool = False) -> str:
     return f"{found.mean:{sign}.3g} ({found.low:{sign}.3g} to {found.high:{sign}.3g})"
 
 
+@functools.cache
 def computed(one: Accounted) -> tuple[str, str]:
     """Returns the word for an epsilon, which has no interval and needs none, and ours with its flags."""
     from scripts import privacy_budget
@@ -220,7 +222,8 @@ def computed(one: Accounted) -> tuple[str, str]:
     mechanism, rounds = privacy_budget.build(privacy_budget.define().parse(["privacy_budget", *one.arguments]))
     epsilon = mechanism.epsilon(rounds)
     status = AGREES if abs(epsilon - one.value) <= max(NEAR * one.value, one.unit / 2) else DISAGREES
-    return status, f"{number(epsilon)}, computed by RDP: scripts.privacy_budget {' '.join(one.arguments)}"
+    told = f"{number(epsilon)}, computed by RDP, {mechanism.analyses[0].neighbours}"
+    return status, f"{told}: scripts.privacy_budget {' '.join(one.arguments)}"
 
 
 def _better(one: Value, other: Value, measure: Measure, within: float | None = None) -> _Statement:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import math
 import pathlib
 import string
 from collections.abc import Iterable, Sequence
@@ -12,7 +11,7 @@ from scripts.reproduce import judging, records, scoreboard, standing, texts
 from scripts.reproduce.plan import Arm, Figure
 from scripts.reproduce.results import Value, number
 from scripts.reproduce.scoreboard import Line
-from scripts.verdicts import comparison, power, tasks, words
+from scripts.verdicts import comparison, tasks, words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -261,7 +260,7 @@ def _tests(one: _Played) -> list[str]:
                 "cannot reach 5%" if least > comparison.LEVEL else words.p_value(signs),
                 f"{tested.superiority:.0%}",
                 number(tested.detectable),
-                "" if tested.is_told_apart else _needed(tested.seeds_needed),
+                words.seeds_needed(tested),
             )
         )
     name = first.name.replace("_", " ")
@@ -275,10 +274,6 @@ def _tests(one: _Played) -> list[str]:
         "seeds needed",
     )
     return [_table(head, rows)]
-
-
-def _needed(seeds: float) -> str:
-    return "" if math.isnan(seeds) else f"more than {power.MOST_SEEDS:,}" if math.isinf(seeds) else f"{seeds:,.0f}"
 
 
 def _picked(value: Value | None) -> str:

@@ -48,11 +48,16 @@ def found_by(one: Comparison) -> str:
     is_unpaired = one.kind == UNPAIRED
     many = f"{own} and {others}" if is_unpaired else one.pairs
     told = f"These {many} seeds would find a difference of {one.detectable:.2g} in four of five trials"
-    if one.is_told_apart or math.isnan(one.seeds_needed):
+    if not (needed := seeds_needed(one)):
         return f"{told}."
-    most = f"more than {power.MOST_SEEDS:,}"
-    needed = f"about {one.seeds_needed:,}" if math.isfinite(one.seeds_needed) else most
     return f"{told}; the one seen, {abs(one.difference):.2g}, would need {needed}{' of each' * is_unpaired}."
+
+
+def seeds_needed(one: Comparison) -> str:
+    """Returns how many seeds the difference seen would need; empty where it is told apart, or that is unknown."""
+    if one.is_told_apart or math.isnan(one.seeds_needed):
+        return ""
+    return f"about {one.seeds_needed:,}" if math.isfinite(one.seeds_needed) else f"more than {power.MOST_SEEDS:,}"
 
 
 def seeds(count: int) -> str:
