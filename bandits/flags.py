@@ -304,11 +304,6 @@ def _resolve_model_aggregation(settings: cli.Settings, bandit: registry.BanditEn
 
 def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     """Refuses flags that were given but have no effect with the others."""
-    if settings.scenario in PRETRAINED and bandit.supervised:
-        raise UsageError(
-            f"--scenario={settings.scenario} trains its initial model itself; the bandits after it cannot be "
-            f"--bandits_type={settings.bandits_type}."
-        )
     if settings.bandits_type == "init" and settings.scenario in _UNTRAINED and not settings.initial_model_path:
         raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")
     if not bandit.trains and settings.scenario in _UNTRAINED:

@@ -40,6 +40,7 @@ def define() -> cli.FlagSet:
     flags.group("What is reproduced")
     flags.text("figure", None, "names, separated by commas; all: the texts' own; flagship: this project's")
     flags.switch("list", False, "print the names of all figures and tables, and end")
+    flags.text("arms", None, "their labels, separated by semicolons: only these; records keep the rows of the others")
     flags.choice("scale", texts.PAPER, texts.SCALES, "how much is run")
     flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1)
 
@@ -57,7 +58,12 @@ def define() -> cli.FlagSet:
 
 
 def report(
-    figure: Figure, found: dict[str, Found], folder: pathlib.Path, kept: pathlib.Path | None = None
+    figure: Figure,
+    found: dict[str, Found],
+    folder: pathlib.Path,
+    kept: pathlib.Path | None = None,
+    *,
+    is_part: bool = False,
 ) -> list[scoreboard.Line]:
     """Writes and prints what a figure's runs gave.
 
@@ -66,6 +72,7 @@ def report(
       found: What each arm gave.
       folder: Where it is written.
       kept: Folder of records that are kept, if any: pages are made of them.
+      is_part: Whether only some of its arms were played; the others are those of the kept records.
 
     Returns:
       The figure's lines of the scoreboard.
@@ -85,6 +92,8 @@ def report(
         print("No run is finished: nothing is drawn.")
         return scoreboard.lines(figure, [])
     table = records.of(figure, found)
+    if kept and is_part:
+        table = records.joined(figure, table, records.path_of(figure, kept))
     records.write(table, folder / f"{figure.name}_records.csv")
     if kept:
         records.write(table, records.path_of(figure, kept))
@@ -159,6 +168,9 @@ def program(settings: cli.Settings) -> int:
     if settings.estimate and settings.executor == "slurm_script":
         raise UsageError("--estimate plays a few rounds, and --executor=slurm_script plays nothing: leave one out.")
     chosen = texts.choose(settings.figure, settings.scale)
+    if settings.arms is not None:
+        labels = [label.strip() for label in settings.arms.split(";")]
+        chosen = [texts.only(figure, labels) for figure in chosen]
     _check_seeds(settings.repeat, chosen)
     cores = len(os.sched_getaffinity(0))
     if settings.executor != "slurm_script" and not settings.ray_address:
@@ -197,11 +209,14 @@ def _check_records(settings: cli.Settings, chosen: Sequence[Figure]) -> None:
     """Makes the records' folder, so that it is known to be there when all has been played.
 
     Raises:
-      UsageError: If it cannot be written.
+      UsageError: If it cannot be written, or what is to be joined with new records cannot be read.
     """
     if not settings.records:
         return
-    folder = records.path_of(chosen[0], pathlib.Path(settings.records)).parent  # One scale has one folder.
+    kept = pathlib.Path(settings.records)
+    for figure in chosen if settings.arms is not None else ():
+        records.read(records.path_of(figure, kept))
+    folder = records.path_of(chosen[0], kept).parent  # One scale has one folder.
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
@@ -239,7 +254,9 @@ def _reproduce(
         played = playing.play(figure, settings.repeat or figure.repeat, _base(cores), folder / "runs", team)
         failed += [f"{figure.name}: {error}" for error in played.errors]
         try:
-            lines += report(figure, played.found, folder / figure.name, kept)
+            whole = texts.load(settings.scale)[figure.name]
+            is_part = len(figure.arms) < len(whole.arms)
+            lines += report(whole, played.found, folder / figure.name, kept, is_part=is_part)
         except UsageError as error:
             failed.append(f"{figure.name}: {error}")
         if played.left:

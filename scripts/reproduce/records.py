@@ -109,6 +109,30 @@ def write(table: "pd.DataFrame", path: pathlib.Path) -> None:
     files.replace(path, table.to_csv(index=False, float_format="%.6g").encode())
 
 
+def joined(figure: Figure, table: "pd.DataFrame", path: pathlib.Path) -> "pd.DataFrame":
+    """Returns the records of some arms together with those that a file has of the others, in the figure's order.
+
+    Raises:
+      UsageError: If the file is none of ours, or its rows are of other data, rounds or measures.
+    """
+    import pandas as pd
+
+    earlier = read(path)
+    if earlier is None:
+        return table
+    others = earlier[~earlier["arm"].isin(table["arm"])]
+    measures = {measure.name for measure in figure.measures}
+    for name in ("data", "rounds"):
+        if len(kinds := set(others[name].dropna()) | set(table[name][table[name] != ""])) > 1:
+            raise UsageError(f"{path} has arms of other {name} ({', '.join(map(str, kinds))}): play the whole figure.")
+    if missing := sorted(measures - set(others)):
+        raise UsageError(f"{path} has arms without {missing[0]}: play the whole figure.")
+    order = {arm.label: index for index, arm in enumerate(figure.arms)}
+    both = pd.concat([others, table], ignore_index=True)
+    both = both.sort_values("arm", key=lambda arms: arms.map(order), kind="stable")
+    return both[[*(name for name in both if name not in _FIXED[2:]), *_FIXED[2:]]]
+
+
 def read(path: pathlib.Path) -> "pd.DataFrame | None":
     """Returns the records of a file; None where there is none.
 

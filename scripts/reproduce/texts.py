@@ -103,6 +103,19 @@ def choose(names: str, scale: str) -> list[Figure]:
     return list(found.values())
 
 
+def only(figure: Figure, labels: Sequence[str]) -> Figure:
+    """Returns a figure of some of its arms.
+
+    Raises:
+      UsageError: If it has no such arm; it names those that are near.
+    """
+    known = [arm.label for arm in figure.arms]
+    for label in labels:
+        if label not in known:
+            raise cli.unknown("arms", label, known, f"{figure.name} has {'; '.join(known)}.")
+    return dataclasses.replace(figure, arms=tuple(arm for arm in figure.arms if arm.label in labels))
+
+
 def listing() -> str:
     """Returns all figures as text, a line each."""
     lines = []

@@ -174,15 +174,6 @@ def test_one_step_by_hand_is_refused_in_a_scenario_that_does_both(scenario, argu
     assert _resolve("--task_type=unipen62", argument).given >= {name.removeprefix("--")}
 
 
-@pytest.mark.parametrize("scenario", ["init", "init_shift"])
-@pytest.mark.parametrize("bandit", ["supervised_mse", "supervised_ce"])
-def test_supervised_training_is_no_bandit_of_a_scenario(scenario, bandit):
-    assert _refusal(f"--scenario={scenario}", f"--bandits_type={bandit}") == (
-        f"--scenario={scenario} trains its initial model itself; the bandits after it cannot be "
-        f"--bandits_type={bandit}."
-    )
-
-
 def test_the_untrained_baseline_needs_an_initial_model():
     assert _refusal("--bandits_type=init") == (
         "--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path."

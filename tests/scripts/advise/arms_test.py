@@ -72,9 +72,9 @@ def test_runs_of_a_point_differ_in_their_seed_alone(spaces):
     assert runs[0].settings.total_rounds == 40
 
 
-def test_the_ceiling_does_not_go_with_an_initial_training():
-    assert CEILING in arms.check(BASE)
-    assert CEILING not in arms.check((*BASE, "--scenario=init"))
+def test_the_ceiling_goes_with_an_initial_training_but_has_no_log_of_a_bandit():
+    assert CEILING in arms.check((*BASE, "--scenario=init_shift"))
+    assert CEILING not in arms.check((*BASE, "--log_interactions"))
     with pytest.raises(UsageError, match="--client_batch_size"):
         arms.check((*BASE, "--client_batch_size=0"))
 

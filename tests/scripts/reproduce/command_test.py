@@ -1,5 +1,6 @@
 """Tests of scripts.reproduce and its plan, results and pictures, with an experiment that needs no TensorFlow."""
 
+import dataclasses
 import json
 import math
 
@@ -202,6 +203,37 @@ def test_what_is_finished_is_reported_while_the_rest_is_left(play, tmp_path, cap
     assert "2 runs of f1 are not finished." in capfd.readouterr().out
     table = pd.read_csv(kept / "paper" / "f1.csv")
     assert table[["arm", "seed"]].to_numpy().tolist() == [["near", 0], ["far", 0]]
+
+
+def test_arms_played_alone_join_the_others_records(play, tmp_path, capfd):
+    kept = tmp_path / "evidence"
+    file = kept / "paper" / "f1.csv"
+    assert play(_figure(), "--repeat=2", "--arms=far", f"--records={kept}") == 0
+    assert pd.read_csv(file)["arm"].tolist() == ["far", "far"]
+    earlier = file.read_text().splitlines()[1:]
+    capfd.readouterr()
+    assert play(_figure(), "--repeat=6", "--arms=near; near", f"--records={kept}") == 0
+    table = pd.read_csv(file)
+    assert table["arm"].tolist() == ["near"] * 6 + ["far"] * 2
+    assert file.read_text().splitlines()[7:] == earlier
+    assert "cannot be told section 2: near is better" in capfd.readouterr().out  # Two seeds of both.
+
+
+def test_arms_of_other_rounds_are_not_joined(play, tmp_path, capfd):
+    kept = tmp_path / "evidence"
+    assert play(_figure(), "--arms=far", f"--records={kept}") == 0
+    near, far = _figure().arms
+    longer = dataclasses.replace(near, arguments=(*near.arguments, "--total_rounds=5"))
+    assert play(_figure(arms=(longer, far)), "--arms=near", f"--records={kept}") == 1
+    assert "f1.csv has arms of other rounds (" in capfd.readouterr().err
+    assert pd.read_csv(kept / "paper" / "f1.csv")["arm"].unique().tolist() == ["far"]
+
+
+def test_an_arm_that_a_figure_does_not_have_is_refused(play):
+    with pytest.raises(UsageError, match=r"^--arms=nea is not known: did you mean near\?$"):
+        play(_figure(), "--arms=nea")
+    with pytest.raises(UsageError, match=r"^--arms= is not known: f1 has near; far\.$"):
+        play(_figure(), "--arms=near;")
 
 
 def test_a_report_of_what_is_finished_names_a_folder_that_cannot_be_written(play, tmp_path):
