@@ -325,7 +325,7 @@ def _between(claim, figure, known):
     low, high = (0.0, ends[1]) if low < 0 < high else ends
     holds = True if claim.low <= low and high <= claim.high else False if high < claim.low or low > claim.high else None
     size = Interval(abs(found.mean), low, high, found.size)
-    stated = f"{claim.low:g} to {claim.high:g}"
+    stated = f"{claim.low:g} to {claim.high:g}" if math.isfinite(claim.high) else f"{claim.low:g} or more"
     apart = "apart by " if len(values) > 1 else ""
     return [[_Statement(holds, f"{words}: {apart}{interval_words(size)}; stated {stated}", found.size)]]
 

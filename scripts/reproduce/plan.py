@@ -13,6 +13,7 @@ from scripts.grid import plan as grid_plan
 
 FIRST_TUNING_SEED = 100  # Points are picked on seeds that no reported value comes from.
 _ROUNDS_TO = "rounds to "
+_SHARE_OF = "share of "
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Measure:
       name: What it is called.
       column: Column of `metrics.csv`; or `FILE.npz:FIELD` of the run's folder, where FILE may be a pattern.
       at: A round, or `last`, `last N` (mean of the last N rounds), `first`, `mean`, `max`, `deviation` (of residuals
-        to the mean over seeds), or `rounds to X`.
+        to the mean over seeds), `rounds to X`, or `share of X` (of the rounds that have a value of 0 or more).
       smallest: Whether less is better.
     """
 
@@ -67,8 +68,16 @@ class Measure:
     @property
     def rounds_to(self) -> float | None:
         """What is to be reached, if it is the rounds until then."""
-        _, is_one, reached = str(self.at).partition(_ROUNDS_TO)
-        return float(reached) if is_one else None
+        return self._after(_ROUNDS_TO)
+
+    @property
+    def share_of(self) -> float | None:
+        """The value whose share of rounds is taken, if one is."""
+        return self._after(_SHARE_OF)
+
+    def _after(self, words: str) -> float | None:
+        _, is_one, number = str(self.at).partition(words)
+        return float(number) if is_one else None
 
 
 @dataclasses.dataclass(frozen=True)

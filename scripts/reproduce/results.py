@@ -135,6 +135,9 @@ def _at(curve: "pd.Series", measure: Measure) -> float:
     if measure.rounds_to is not None:
         reached = curve.index[curve >= measure.rounds_to]
         return float(reached[0]) if len(reached) else math.inf
+    if measure.share_of is not None:
+        curve = curve[curve >= 0]
+        return float((curve == measure.share_of).mean())
     if curve.empty:
         return math.nan
     if isinstance(at, int):

@@ -100,6 +100,11 @@ def test_a_measure_is_taken_at_its_round(tmp_path, at, expected):
     assert results.measured(Measure("m", "score", at), found) == pytest.approx([expected], nan_ok=True)
 
 
+def test_a_share_is_of_the_rounds_that_have_a_value(tmp_path):
+    found = _found(tmp_path, "arm", {"action": [-1, 1, 0, 1, math.nan, 1]})
+    assert results.measured(Measure("m", "action", "share of 1"), found) == [0.75]
+
+
 def test_a_threshold_that_is_not_reached_is_infinitely_late(tmp_path):
     found = _found(tmp_path, "arm", {"score": [0.1, 0.5]})
     assert results.measured(Measure("m", "score", "rounds to 0.6", True), found) == [math.inf]

@@ -222,6 +222,12 @@ def test_a_stated_range_holds_the_whole_interval(low, high, status):
     assert _judge(claim, _value("a", 1.9, 2.0, 2.1), stand_in="made-up data").status == OTHER_DATA
 
 
+def test_a_stated_range_may_have_no_end():
+    claim = Claim("", "", "between", (("a",),), low=0.9, high=math.inf)
+    found = _judge(claim, _value("a", 1.0, 1.0, 1.0))
+    assert (found.status, found.why) == (AGREES, "a 1: 1 (1 to 1); stated 0.9 or more")
+
+
 def test_a_stated_distance_has_no_sign():
     claim = Claim("", "", "between", (("a",), ("b",)), low=1.7, high=2.3)
     rows = _value("a", 1.9, 2.0, 2.1), _value("b", 4.0, 4.0, 4.0)
