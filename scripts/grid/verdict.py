@@ -133,10 +133,9 @@ def _first(told: Arms, leader: Arm) -> str:
 
 def _without_ceiling(arm: Arm) -> str:
     """Returns what is to say of an arm that has none; empty where there can be none."""
-    from bandits import flags as bandits_flags
     from scripts.report import ceiling_command
 
-    if "bandits_type" not in arm.flags or arm.flags.get("scenario") in bandits_flags.PRETRAINED:
+    if "bandits_type" not in arm.flags:
         return ""
     return f"; no ceiling of its data, rewards and rounds: add bandits_type={ceiling_command.CEILING} to --sweep"
 

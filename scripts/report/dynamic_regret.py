@@ -4,7 +4,6 @@ import html
 import math
 from collections.abc import Collection, Iterator, Sequence
 
-from bandits import flags as bandits_flags
 from bandits import options, world_flags
 from optimization.study import cli
 from optimization.study.intervals import Interval
@@ -55,18 +54,14 @@ def missing(part: Part) -> list[str]:
             continue
         commands = [one for world in lacking if (one := ceiling_command.of_world(arm, world))]
         needs = f"needs the ceiling of {' and '.join(f'world {world}' for world in lacking)}"
-        told[key] = [f"The dynamic regret of {arm.name} {needs}{_how(arm, lacking, commands)}", *commands]
+        told[key] = [f"The dynamic regret of {arm.name} {needs}{_how(lacking, commands)}", *commands]
     return [line for lines in told.values() for line in lines]
 
 
-def _how(arm: Arm, lacking: Sequence[int], commands: Sequence[str]) -> str:
+def _how(lacking: Sequence[int], commands: Sequence[str]) -> str:
     """Returns how the ceilings of worlds come to be, as the end of a sentence."""
     if commands:
         return ": play these:"
-    if (scenario := arm.runs[0].flags.get("scenario")) in bandits_flags.PRETRAINED:
-        return (
-            f", and there can be none: --bandits_type={ceiling_command.CEILING} does not go with --scenario={scenario}."
-        )
     worlds = " and ".join(f"--drift_world={world}" for world in lacking)
     return f": play the same with --bandits_type={ceiling_command.CEILING}, and {worlds}."
 

@@ -12,7 +12,7 @@ from bandits import metrics, run_federated
 from optimization.study import frame
 from scripts import runs
 from scripts.grid import binaries
-from scripts.report import arms, ceiling_command, dynamic_regret, grouping
+from scripts.report import arms, dynamic_regret, grouping
 
 DRIFT = ("--scenario=drift", "--total_rounds=4")
 MODULE = "bandits.run_federated"
@@ -141,12 +141,13 @@ def test_missing_ceilings_are_told_once_with_commands_that_run():
     assert commands[0] in dynamic_regret.section(part)
 
 
-def test_an_arm_without_a_possible_ceiling_is_told_without_a_command():
-    """What begins from a model that it trains itself."""
-    (arm,) = _part(_runs(SOFTMAX, "--scenario=init_shift", "--reward_drift=abrupt")).arms
-    assert ceiling_command.of_world(arm, 1) is None
-    (told,) = dynamic_regret.missing(_part(arm.runs))
-    assert told.endswith("there can be none: --bandits_type=supervised_mse does not go with --scenario=init_shift.")
+def test_the_ceiling_of_an_arm_that_begins_from_a_model_begins_from_one_too():
+    told, *commands = dynamic_regret.missing(_part(_runs(SOFTMAX, "--scenario=init_shift", "--reward_drift=abrupt")))
+    assert told.endswith("needs the ceiling of world 0 and world 1: play these:")
+    for world, line in enumerate(commands):
+        settings = binaries.resolve(MODULE, shlex.split(line)[3:])
+        assert (settings.scenario, settings.drift_world) == ("init_shift", world)
+        assert settings.bandits_type == "supervised_mse"
 
 
 def test_a_ceiling_has_no_reset_of_a_config_file_either(tmp_path):
