@@ -34,6 +34,7 @@ _OF_PLAY = (
     "cohort_sampling",
     "client_selection",
     "population_client_selection",
+    "init_clients",
     "max_examples_per_client",
 )
 _DEPLOYMENT = ("bandits_deploy_freq", "bandits_deploy_delay")  # A bound may differ in them, and is then named.

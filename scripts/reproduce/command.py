@@ -72,7 +72,8 @@ def report(
       found: What each arm gave.
       folder: Where it is written.
       kept: Folder of records that are kept, if any: pages are made of them.
-      is_part: Whether only some of its arms were played; the others are those of the kept records.
+      is_part: Whether only some of its arms were played: the others are those of the records that are there, and
+        nothing is drawn.
 
     Returns:
       The figure's lines of the scoreboard.
@@ -88,15 +89,16 @@ def report(
     print(f"\n{figure.name}: {figure.about}. {figure.text}")
     if figure.stand_in:
         print(results.stand_in(figure))
-    if not found:
+    own_records = folder / f"{figure.name}_records.csv"
+    path = records.path_of(figure, kept) if kept else own_records
+    table = records.of(figure, found) if found else None
+    if is_part:
+        table = records.joined(figure, table, path)
+    if table is None:
         print("No run is finished: nothing is drawn.")
         return scoreboard.lines(figure, [])
-    table = records.of(figure, found)
-    if kept and is_part:
-        table = records.joined(figure, table, records.path_of(figure, kept))
-    records.write(table, folder / f"{figure.name}_records.csv")
-    if kept:
-        records.write(table, records.path_of(figure, kept))
+    for each in {own_records, path}:
+        records.write(table, each)
     rows = records.values(figure, table)
     verdicts = judging.check(figure, rows)
     print(scoreboard.text(figure, rows, verdicts))
@@ -107,9 +109,10 @@ def report(
     claims += [(one.place, one.says, one.status, one.ours, one.seeds) for one in scoreboard.accounted(figure)]
     checked = pd.DataFrame(claims, columns=["source", "claim", "verdict", "ours", "seeds"])
     files.replace(pathlib.Path(f"{stem}_claims.csv"), checked.to_csv(index=False).encode())
-    outputs = [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")]
-    pictures.draw(figure, found, rows, verdicts, outputs)
-    own = _own_figures(figure, found, folder)
+    own = ""
+    if not is_part:  # Of the others there are no curves.
+        pictures.draw(figure, found, rows, verdicts, [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")])
+        own = _own_figures(figure, found, folder)
     print(f"Written to {folder}: {', '.join(path.name for path in sorted(folder.iterdir()) if path.is_file())}")
     if own:
         print(f"The study's own figures beside: {own}")
@@ -167,10 +170,10 @@ def program(settings: cli.Settings) -> int:
             raise UsageError(f"--report_only plays nothing: leave --{flag} out.")
     if settings.estimate and settings.executor == "slurm_script":
         raise UsageError("--estimate plays a few rounds, and --executor=slurm_script plays nothing: leave one out.")
-    chosen = texts.choose(settings.figure, settings.scale)
+    whole = chosen = texts.choose(settings.figure, settings.scale)
     if settings.arms is not None:
         labels = [label.strip() for label in settings.arms.split(";")]
-        chosen = [texts.only(figure, labels) for figure in chosen]
+        chosen = [texts.only(figure, labels) for figure in whole]
     _check_seeds(settings.repeat, chosen)
     cores = len(os.sched_getaffinity(0))
     if settings.executor != "slurm_script" and not settings.ray_address:
@@ -179,20 +182,20 @@ def program(settings: cli.Settings) -> int:
     for figure in chosen:  # A mistake is told before anything is played.
         figure.check()
     if settings.report_only:
-        _check_records(settings, chosen)
-        return _reproduce(settings, chosen, folder, cores, None)
+        _check_records(settings, whole, chosen)
+        return _reproduce(settings, whole, chosen, folder, cores, None)
     with grid.claim(folder, studies.STUDIES[chosen[0].binary]):
         if settings.executor == "slurm_script":
             return _write_script(settings, chosen, folder, cores)
         team = players.build(settings, cores)
         with players.playing(team, folder):
             if not settings.estimate:
-                _check_records(settings, chosen)
+                _check_records(settings, whole, chosen)
             if settings.estimate or settings.scale == texts.PAPER:
                 print(estimate.told(chosen, settings.repeat, _base(cores), folder, team, settings.workers), flush=True)
             if settings.estimate:
                 return 0
-            return _reproduce(settings, chosen, folder, cores, team)
+            return _reproduce(settings, whole, chosen, folder, cores, team)
 
 
 def _alone(settings: cli.Settings, flag: str, why: str) -> None:
@@ -205,17 +208,18 @@ def _alone(settings: cli.Settings, flag: str, why: str) -> None:
         raise UsageError(f"{why}: leave --{others[0]} out.")
 
 
-def _check_records(settings: cli.Settings, chosen: Sequence[Figure]) -> None:
+def _check_records(settings: cli.Settings, whole: Sequence[Figure], chosen: Sequence[Figure]) -> None:
     """Makes the records' folder, so that it is known to be there when all has been played.
 
     Raises:
-      UsageError: If it cannot be written, or what is to be joined with new records cannot be read.
+      UsageError: If it cannot be written, or what it has cannot be joined with records of the arms that are chosen.
     """
     if not settings.records:
         return
     kept = pathlib.Path(settings.records)
-    for figure in chosen if settings.arms is not None else ():
-        records.read(records.path_of(figure, kept))
+    for figure, part in zip(whole, chosen, strict=True):
+        if len(part.arms) < len(figure.arms):
+            records.check_others(figure, {arm.label for arm in part.arms}, records.path_of(figure, kept))
     folder = records.path_of(chosen[0], kept).parent  # One scale has one folder.
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -245,18 +249,22 @@ def _base(cores: int) -> tuple[str, ...]:
 
 
 def _reproduce(
-    settings: cli.Settings, chosen: Sequence[Figure], folder: pathlib.Path, cores: int, team: players.Team | None
+    settings: cli.Settings,
+    whole: Sequence[Figure],
+    chosen: Sequence[Figure],
+    folder: pathlib.Path,
+    cores: int,
+    team: players.Team | None,
 ) -> int:
-    """Plays and reports figures; returns the exit status."""
+    """Plays what is chosen of figures, and reports them; returns the exit status."""
     failed, lines = [], []
     kept = pathlib.Path(settings.records) if settings.records else None
-    for figure in chosen:
-        played = playing.play(figure, settings.repeat or figure.repeat, _base(cores), folder / "runs", team)
+    for figure, part in zip(whole, chosen, strict=True):
+        played = playing.play(part, settings.repeat or figure.repeat, _base(cores), folder / "runs", team)
         failed += [f"{figure.name}: {error}" for error in played.errors]
         try:
-            whole = texts.load(settings.scale)[figure.name]
-            is_part = len(figure.arms) < len(whole.arms)
-            lines += report(whole, played.found, folder / figure.name, kept, is_part=is_part)
+            is_part = len(part.arms) < len(figure.arms)
+            lines += report(figure, played.found, folder / figure.name, kept, is_part=is_part)
         except UsageError as error:
             failed.append(f"{figure.name}: {error}")
         if played.left:

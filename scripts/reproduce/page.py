@@ -1,10 +1,11 @@
 """The page of what was found, made of the records alone: sentences of the studies, tables, and the scoreboard."""
 
+import collections
 import dataclasses
 import itertools
 import pathlib
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from scripts.reproduce import judging, records, scoreboard, standing, texts
@@ -126,6 +127,8 @@ def _over_tasks(own: Sequence[_Played]) -> list[str]:
         by_measure.setdefault((one.figure.measures[0].name, one.figure.measures[0].smallest), []).append(one)
     for (name, smallest), some in by_measure.items():
         scales, lacking = [list(itertools.chain(*found)) for found in zip(*map(_scales, some), strict=True)]
+        scales, others = _of_common_arms(scales)
+        lacking += others
         found = tasks.over(scales, "down" if smallest else "up")
         if found is None or not found.scores:
             continue
@@ -137,6 +140,17 @@ def _over_tasks(own: Sequence[_Played]) -> list[str]:
     return parts
 
 
+def _of_common_arms(scales: Sequence[tasks.Scale]) -> tuple[list[tasks.Scale], list[str]]:
+    """Returns the tasks that have the arm which most of them have, and in words those that do not."""
+    by_task: dict[str, set[str]] = {}
+    for scale in scales:
+        by_task.setdefault(scale.task, set()).update(scale.values)
+    counts = collections.Counter(itertools.chain(*by_task.values()))
+    most = max(sorted(counts), key=counts.__getitem__, default="")
+    others = [f"{task}: it has no arm {most}" for task, arms in by_task.items() if most not in arms]
+    return [scale for scale in scales if most in by_task[scale.task]], others
+
+
 def _scales(one: _Played) -> tuple[list[tasks.Scale], list[str]]:
     """Returns a figure's arms between chance and the ceiling of their kind, and which have none, in words.
 
@@ -146,12 +160,12 @@ def _scales(one: _Played) -> tuple[list[tasks.Scale], list[str]]:
     first = one.figure.measures[0]
     values = {row.arm: row.sound for row in one.rows if row.measure == first.name}
     ceilings = standing.ceilings(one.figure, values)
-    together: dict[tuple[str, ...], list[Arm]] = {}
-    for arm in one.figure.arms:
-        if arm.label in values and not standing.is_landmark(arm):
-            together.setdefault(standing.kind(arm), []).append(arm)
+    together: dict[Hashable, list[Arm]] = {}
     if standing.CHANCE not in values or not ceilings:
         return [], []
+    for arm in one.figure.arms:
+        if arm.label in values and not standing.is_landmark(arm):
+            together.setdefault(standing.kind(one.figure, arm), []).append(arm)
     scales, lacking, again = [], [], []
     counted: set[str] = set()
     for kind, arms in together.items():

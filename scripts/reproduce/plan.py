@@ -216,6 +216,10 @@ class Figure:
         """Returns the runs of one arm; see `runs`."""
         return self._runs(arm, range(repeat), base, folder)
 
+    def rounds_of(self, arm: Arm) -> int:
+        """Returns how many rounds a run of an arm has."""
+        return self._runs(arm, [0], (), None)[0].rounds
+
     def check(self) -> None:
         """Checks the flags of each arm, of a search only one point: all of them take minutes.
 

@@ -9,7 +9,7 @@ import functools
 import os
 import pathlib
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UsageError
@@ -109,26 +109,53 @@ def write(table: "pd.DataFrame", path: pathlib.Path) -> None:
     files.replace(path, table.to_csv(index=False, float_format="%.6g").encode())
 
 
-def joined(figure: Figure, table: "pd.DataFrame", path: pathlib.Path) -> "pd.DataFrame":
-    """Returns the records of some arms together with those that a file has of the others, in the figure's order.
+def check_others(figure: Figure, labels: Collection[str], path: pathlib.Path) -> None:
+    """Checks that records of some arms of a figure can join those that a file has of the others.
+
+    Args:
+      figure: The figure.
+      labels: The arms that are played.
+      path: The file; it may be missing.
 
     Raises:
-      UsageError: If the file is none of ours, or its rows are of other data, rounds or measures.
+      UsageError: If it is none of ours, or lacks a measure of the others, or has them of other rounds.
+    """
+    table = read(path)
+    if table is None:
+        return
+    for arm in figure.arms:
+        own = table[table["arm"] == arm.label]
+        if arm.label in labels or own.empty:
+            continue
+        if missing := [measure.name for measure in figure.measures if measure.name not in own]:
+            raise UsageError(f"{path} has no {missing[0]} of {arm.label}: play the whole figure.")
+        planned = figure.rounds_of(arm)
+        if (rounds := int(own["rounds"].max())) != planned:
+            raise UsageError(f"{path} has {arm.label} of {rounds} rounds, not {planned}: play the whole figure.")
+
+
+def joined(figure: Figure, table: "pd.DataFrame | None", path: pathlib.Path) -> "pd.DataFrame | None":
+    """Returns the records of some arms together with those that a file has of the others, in the figure's order.
+
+    Args:
+      figure: The figure.
+      table: Records of some arms; None for none.
+      path: The file; it may be missing.
+
+    Raises:
+      UsageError: If the file is none of ours, or no arm of it is of the same data and seed as one of the others.
     """
     import pandas as pd
 
     earlier = read(path)
-    if earlier is None:
-        return table
-    others = earlier[~earlier["arm"].isin(table["arm"])]
-    measures = {measure.name for measure in figure.measures}
-    for name in ("data", "rounds"):
-        if len(kinds := set(others[name].dropna()) | set(table[name][table[name] != ""])) > 1:
-            raise UsageError(f"{path} has arms of other {name} ({', '.join(map(str, kinds))}): play the whole figure.")
-    if missing := sorted(measures - set(others)):
-        raise UsageError(f"{path} has arms without {missing[0]}: play the whole figure.")
+    if table is None or earlier is None:
+        return earlier if table is None else table
+    known = earlier.groupby("seed")["data"].agg(lambda some: {*some.fillna("")})
+    for seed, data in table[["seed", "data"]].itertuples(index=False):
+        if data not in known.get(seed, {data}):
+            raise UsageError(f"{path} has arms of other data, not {data}: play the whole figure.")
     order = {arm.label: index for index, arm in enumerate(figure.arms)}
-    both = pd.concat([others, table], ignore_index=True)
+    both = pd.concat([earlier[~earlier["arm"].isin(table["arm"])], table], ignore_index=True)
     both = both.sort_values("arm", key=lambda arms: arms.map(order), kind="stable")
     return both[[*(name for name in both if name not in _FIXED[2:]), *_FIXED[2:]]]
 

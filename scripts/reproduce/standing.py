@@ -1,9 +1,14 @@
 """Where a figure's arms stand between chance, the best constant action and the ceiling, by its first measure."""
 
+import functools
 from collections.abc import Hashable, Mapping, Sequence
 
+from bandits import studies, world_flags
 from optimization.study.metrics import Metric
+from optimization.study.settings import Settings
 from scripts import runs
+from scripts.grid import binaries
+from scripts.report import arms as report_arms
 from scripts.reproduce.plan import Arm, Figure
 from scripts.reproduce.results import Value
 from scripts.verdicts import landmarks, of_runs
@@ -12,8 +17,8 @@ from scripts.verdicts.landmarks import Stand
 
 CHANCE, CEILING = "chance", "ceiling"  # Labels of arms; of several ceilings, how their labels begin.
 BOUNDS = (of_runs.CHANCE, of_runs.CONSTANT)  # What records keep of a run's `bounds.json`.
-_DEPLOYED = "--bandits_deploy_freq="
-_CHANGES = "--reward_drift"
+# A change permutes the actions' rewards, and uniformly random ones earn the same.
+_OF_CHANGE = ("reward_drift", "world_seed", *(name for name in world_flags.NAMES if name.startswith("drift_")))
 
 
 def column(figure: Figure) -> Metric | None:
@@ -28,21 +33,31 @@ def is_landmark(arm: Arm) -> bool:
     return arm.words[0].startswith((CHANCE, CEILING))
 
 
-def kind(arm: Arm) -> tuple[str, ...]:
-    """Returns the flags that say how often an arm is deployed and how its world changes; "" for defaults."""
-    last_first = arm.arguments[::-1]
-    return tuple(next((flag for flag in last_first if flag.startswith(start)), "") for start in (_DEPLOYED, _CHANGES))
+def kind(figure: Figure, arm: Arm) -> Hashable:
+    """Returns what an arm shares with its ceiling: whose rewards are paid, how long, and how often it is deployed."""
+    flags = _settings(figure.binary, arm.arguments)
+    return (*map(str, report_arms.environment(flags)), flags.get("bandits_deploy_freq"))
 
 
-def ceilings(figure: Figure, values: Values) -> dict[tuple[str, ...], Mapping[int, float]]:
+def _kind_of_chance(figure: Figure, arm: Arm) -> Hashable:
+    """Returns what an arm shares with uniformly random actions that bound it."""
+    flags = _settings(figure.binary, arm.arguments)
+    return tuple(map(str, report_arms.environment({**flags, **dict.fromkeys(_OF_CHANGE)})))
+
+
+@functools.cache
+def _settings(binary: str, arguments: tuple[str, ...]) -> Settings:
+    return binaries.resolve(studies.STUDIES[binary], arguments)
+
+
+def ceilings(figure: Figure, values: Values) -> dict[Hashable, Mapping[int, float]]:
     """Returns what ceilings earned, by the kind of arm that each bounds.
 
     Who learns from all rewards, but acts with older models, is no ceiling of what is deployed more often; nor is one of
     another world.
     """
-    return {
-        kind(arm): values[arm.label] for arm in figure.arms if arm.label in values and arm.words[0].startswith(CEILING)
-    }
+    some = [arm for arm in figure.arms if arm.label in values and arm.words[0].startswith(CEILING)]
+    return {kind(figure, arm): values[arm.label] for arm in some}
 
 
 def stands(
@@ -50,7 +65,7 @@ def stands(
 ) -> dict[str, Stand]:
     """Returns where arms stand, one family of all that have the same landmarks.
 
-    Chance is the arm that played it, or what runs recorded.
+    Chance is the arm that played it on the same clients and data, or what runs recorded.
 
     Args:
       figure: The figure.
@@ -63,12 +78,16 @@ def stands(
     first = figure.measures[0]
     own = {row.arm: row for row in rows if row.measure == first.name and not row.is_picked}
     values = {label: row.sound for label, row in own.items()}
-    bounds, played = ceilings(figure, values), values.get(CHANCE)
+    bounds = ceilings(figure, values)
+    uniform = [arm for arm in figure.arms if arm.label == CHANCE and CHANCE in values]
+    played = {_kind_of_chance(figure, arm): values[CHANCE] for arm in uniform}
     groups: dict[Hashable, tuple[list[Landmark | None], list[str]]] = {}
     for arm in figure.arms:
         if arm.label in values and not is_landmark(arm):
             chance, constant = recorded.get(arm.label, (None, None))
-            known = [played or chance, constant, bounds.get(kind(arm))]
+            ceiling = bounds.get(kind(figure, arm)) if bounds else None
+            chance = played.get(_kind_of_chance(figure, arm), chance) if played else chance
+            known = [chance, constant, ceiling]
             groups.setdefault(tuple(map(of_runs.key, known)), (known, []))[1].append(arm.label)
     found: dict[str, Stand] = {}
     for (chance, constant, ceiling), labels in groups.values():

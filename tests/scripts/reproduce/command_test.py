@@ -224,14 +224,41 @@ def test_arms_played_alone_join_the_others_records(play, tmp_path, capfd):
     assert "cannot be told section 2: near is better" in capfd.readouterr().out  # Two seeds of both.
 
 
-def test_arms_of_other_rounds_are_not_joined(play, tmp_path, capfd):
+def test_arms_that_cannot_join_the_others_are_refused_before_they_are_played(play, tmp_path):
     kept = tmp_path / "evidence"
     assert play(_figure(), "--arms=far", f"--records={kept}") == 0
     near, far = _figure().arms
-    longer = dataclasses.replace(near, arguments=(*near.arguments, "--total_rounds=5"))
-    assert play(_figure(arms=(longer, far)), "--arms=near", f"--records={kept}") == 1
-    assert "f1.csv has arms of other rounds (" in capfd.readouterr().err
-    assert pd.read_csv(kept / "paper" / "f1.csv")["arm"].unique().tolist() == ["far"]
+    longer = dataclasses.replace(far, arguments=(*far.arguments, "--total_rounds=5"))
+    with pytest.raises(UsageError, match=r"f1\.csv has far of 4 rounds, not 5: play the whole figure\."):
+        play(_figure(arms=(near, longer)), "--arms=near", f"--records={kept}")
+    with pytest.raises(UsageError, match=r"f1\.csv has no loss of far: play the whole figure\."):
+        play(_figure(measures=(SCORE, LOSS)), "--arms=near", f"--records={kept}")
+    assert len([*tmp_path.glob("r/runs/*")]) == 1
+    records.check_others(_figure(measures=(SCORE, LOSS)), {"far"}, kept / "paper" / "f1.csv")  # It has no others.
+
+
+def test_arms_of_other_data_do_not_join(tmp_path):
+    table = pd.DataFrame({"arm": ["far", "far"], "seed": [0, 1], "score": [1.0, 2.0], "rounds": 4, "data": ["a", "b"]})
+    table = table.assign(commit="c", machine="m")
+    records.write(table, tmp_path / "f1.csv")
+    near = table.assign(arm="near")
+    joined = records.joined(_figure(), near, tmp_path / "f1.csv")
+    assert joined["arm"].tolist() == ["near", "near", "far", "far"]
+    with pytest.raises(UsageError, match=r"f1\.csv has arms of other data, not b: play the whole figure\."):
+        records.joined(_figure(), near.assign(data=["b", "b"]), tmp_path / "f1.csv")
+    assert records.joined(_figure(), None, tmp_path / "none.csv") is None
+
+
+def test_arms_alone_leave_the_picture_and_judge_what_is_there(play, tmp_path, capfd):
+    assert play(_figure(), "--repeat=6") == 0
+    drawn = (tmp_path / "r" / "f1" / "f1.png").stat().st_mtime_ns
+    capfd.readouterr()
+    far = Arm("third", ("third",), ("--rate=10",))
+    assert play(_figure(arms=(*_figure().arms, far)), "--repeat=6", "--arms=third", "--report_only") == 0
+    assert "agrees         section 2: near is better" in capfd.readouterr().out
+    assert play(_figure(arms=(*_figure().arms, far)), "--repeat=6", "--arms=third") == 0
+    assert set(pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")["arm"]) == {"near", "far", "third"}
+    assert (tmp_path / "r" / "f1" / "f1.png").stat().st_mtime_ns == drawn
 
 
 def test_an_arm_that_a_figure_does_not_have_is_refused(play):

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from data.errors import UsageError
-from scripts.reproduce import page, records, scoreboard, texts
+from scripts.reproduce import page, records, scoreboard, standing, texts
 from scripts.reproduce.plan import Accounted, Arm, Claim, Figure, Measure, Published
-from scripts.reproduce.results import Found
+from scripts.reproduce.results import Found, Value
 
 
 def _figure(**changes) -> Figure:
@@ -303,6 +303,43 @@ def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often_in_that_
     assert "Left out: f1: near: no ceiling of their deployment and world was played; f2: near: no ceiling" in made
     write("near", "chance", "ceiling")
     assert "### Over tasks" not in page.made(tmp_path)
+
+
+def test_a_task_without_the_arm_that_most_have_is_left_out_of_scores_over_tasks(tmp_path, known):
+    landmarks = [Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
+    figures = [
+        _figure(own=True, name=name, about=f"{name}: a task", arms=(Arm(arm, (arm,), ()), *landmarks), claims=())
+        for name, arm in (("f1", "near"), ("f2", "adam"), ("f3", "near"))
+    ]
+    known(*figures)
+    for figure in figures:
+        scores = {figure.arms[0].label: 4.0, "chance": 0.0, "ceiling": 10.0}
+        rows = [(arm, seed, score) for arm, score in scores.items() for seed in (0, 1)]
+        table = pd.DataFrame(rows, columns=["arm", "seed", "score"]).assign(rounds=9, data="d", commit="c", machine="m")
+        records.write(table, records.path_of(figure, tmp_path))
+    made = page.made(tmp_path)
+    assert "### Over tasks: score\n\nf1; f3. " in made
+    assert "| near | 2 | 0.4 (0.4 to 0.4) |\n" in made
+    assert "Left out: f2: it has no arm near." in made
+
+
+@pytest.mark.parametrize(
+    ("flag", "word"),
+    [
+        ("--max_examples_per_client=9", ""),
+        ("--bandits_deploy_freq=5", "above chance"),
+        ("--client_selection=pow_d", ""),
+        ("--reward_drift=abrupt", "above chance"),
+        ("--server_learning_rate=0.02", "50% of the way from chance to the ceiling"),
+    ],
+)
+def test_an_arm_stands_between_landmarks_of_its_own_clients_and_world(flag, word):
+    landmarks = [Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
+    figure = _figure(arms=(Arm("near", ("near",), (flag,)), *landmarks))
+    scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
+    rows = [Value(arm, "score", dict(enumerate(some))) for arm, some in scores.items()]
+    stands = standing.stands(figure, rows, {})
+    assert (stands["near"].word if "near" in stands else "") == word
 
 
 def test_a_page_s_command_plays_the_seeds_that_it_shows(tmp_path, known):
