@@ -79,15 +79,17 @@ def stands(
     own = {row.arm: row for row in rows if row.measure == first.name and not row.is_picked}
     values = {label: row.sound for label, row in own.items()}
     bounds = ceilings(figure, values)
-    uniform = [arm for arm in figure.arms if arm.label == CHANCE and CHANCE in values]
-    played = {_kind_of_chance(figure, arm): values[CHANCE] for arm in uniform}
+    played = {
+        _kind_of_chance(figure, arm): values[CHANCE]
+        for arm in figure.arms
+        if arm.label == CHANCE and arm.label in values
+    }
     groups: dict[Hashable, tuple[list[Landmark | None], list[str]]] = {}
     for arm in figure.arms:
         if arm.label in values and not is_landmark(arm):
             chance, constant = recorded.get(arm.label, (None, None))
-            ceiling = bounds.get(kind(figure, arm)) if bounds else None
-            chance = played.get(_kind_of_chance(figure, arm), chance) if played else chance
-            known = [chance, constant, ceiling]
+            uniform = played.get(_kind_of_chance(figure, arm)) if played else None
+            known = [uniform or chance, constant, bounds.get(kind(figure, arm)) if bounds else None]
             groups.setdefault(tuple(map(of_runs.key, known)), (known, []))[1].append(arm.label)
     found: dict[str, Stand] = {}
     for (chance, constant, ceiling), labels in groups.values():
