@@ -340,6 +340,9 @@ def _text(name: str, some: Sequence[_Played]) -> str:
             parts.append(_table(("the text", "where", "published", "ours (95% interval)", "seeds", "verdict"), rows))
         else:
             parts.append("It states no claim or number that is compared.\n")
+        stands = [f"{row.arm} {row.stand.word}" for row in one.rows if row.stand]
+        if stands and any(standing.is_landmark(arm) for arm in figure.arms):
+            parts.append(f"Where they stand: {'; '.join(stands)}.\n")
     missing = [one.figure.name for one in some if one.table is None]
     if missing:
         parts.append(f"Not played: {', '.join(missing)}.\n")

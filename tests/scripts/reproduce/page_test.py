@@ -251,6 +251,17 @@ def test_an_own_figure_says_where_arms_stand_and_compares_along_the_reference_s_
     assert "| near, goes | 7 (6.75 to 7.25) | +2 | 70% of the way from chance to the ceiling |" in made
 
 
+def test_a_text_s_figure_with_a_ceiling_says_where_its_arms_stand(tmp_path, known):
+    landmarks = [Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
+    figure = _figure(arms=(Arm("near", ("near",), ()), *landmarks))
+    known(figure)
+    scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
+    rows = [(arm, seed, score) for arm, some in scores.items() for seed, score in enumerate(some)]
+    table = pd.DataFrame(rows, columns=["arm", "seed", "score"]).assign(rounds=9, data="d", commit="c", machine="m")
+    records.write(table, records.path_of(figure, tmp_path))
+    assert "\nWhere they stand: near 50% of the way from chance to the ceiling.\n" in page.made(tmp_path)
+
+
 def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_path, known):
     # On both tasks 0 to 10, and near at 4 and 8.
     landmarks = [Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
