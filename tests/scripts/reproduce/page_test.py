@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import pathlib
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import pytest
@@ -44,6 +46,13 @@ def _table(**changes) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=["arm", "seed", "score"])
     table["picked:rate"] = [None] * 3 + [0.1] * 3
     return table.assign(**({"rounds": 9, "data": "d1", "commit": "c1", "machine": "m1"} | changes))
+
+
+def _write(figure: Figure, scores: Mapping[str, Sequence[float]], folder: pathlib.Path) -> None:
+    """Writes the records of arms, a score a seed."""
+    rows = [(arm, seed, score) for arm, some in scores.items() for seed, score in enumerate(some)]
+    table = pd.DataFrame(rows, columns=["arm", "seed", "score"]).assign(rounds=9, data="d", commit="c", machine="m")
+    records.write(table, records.path_of(figure, folder))
 
 
 @pytest.fixture
@@ -242,9 +251,7 @@ def test_an_own_figure_says_where_arms_stand_and_compares_along_the_reference_s_
         "chance": (0.0,) * 3,
         "ceiling": (10.0,) * 3,
     }
-    rows = [(arm, seed, score) for arm, some in scores.items() for seed, score in enumerate(some)]
-    table = pd.DataFrame(rows, columns=["arm", "seed", "score"]).assign(rounds=9, data="d", commit="c", machine="m")
-    records.write(table, records.path_of(figure, tmp_path))
+    _write(figure, scores, tmp_path)
     made = page.made(tmp_path)
     assert "|  | score | score minus stays's | stands |" in made
     assert "| near, stays | 5 (4.75 to 5.25) |  | 50% of the way from chance to the ceiling |" in made
@@ -256,9 +263,7 @@ def test_a_text_s_figure_with_a_ceiling_says_where_its_arms_stand(tmp_path, know
     figure = _figure(arms=(Arm("near", ("near",), ()), *landmarks))
     known(figure)
     scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
-    rows = [(arm, seed, score) for arm, some in scores.items() for seed, score in enumerate(some)]
-    table = pd.DataFrame(rows, columns=["arm", "seed", "score"]).assign(rounds=9, data="d", commit="c", machine="m")
-    records.write(table, records.path_of(figure, tmp_path))
+    _write(figure, scores, tmp_path)
     assert "\nWhere they stand: near 50% of the way from chance to the ceiling.\n" in page.made(tmp_path)
 
 
@@ -272,9 +277,7 @@ def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_p
     known(*figures)
     for figure, near in zip(figures, (4.0, 8.0), strict=True):
         scores = {figure.arms[0].label: near, "chance": 0.0, "ceiling": 10.0}
-        rows = [(arm, seed, score) for arm, score in scores.items() for seed in (0, 1)]
-        table = pd.DataFrame(rows, columns=["arm", "seed", "score"]).assign(rounds=9, data="d", commit="c", machine="m")
-        records.write(table, records.path_of(figure, tmp_path))
+        _write(figure, {arm: (score,) * 2 for arm, score in scores.items()}, tmp_path)
         if figure.name == "f1":
             assert "### Over tasks" not in page.made(tmp_path)
     made = page.made(tmp_path)
@@ -300,10 +303,8 @@ def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often_in_that_
     scores = {"near": 12.0, "far": 5.0, "chance": 0.0, "ceiling": 10.0, "ceiling, often": 24.0}
 
     def write(*labels: str) -> None:
-        rows = [(arm, seed, scores[arm]) for arm in labels for seed in (0, 1)]
-        table = pd.DataFrame(rows, columns=["arm", "seed", "score"]).assign(rounds=9, data="d", commit="c", machine="m")
         for figure in figures:
-            records.write(table, records.path_of(figure, tmp_path))
+            _write(figure, {arm: (scores[arm],) * 2 for arm in labels}, tmp_path)
 
     write(*scores)
     made = page.made(tmp_path)
@@ -325,9 +326,7 @@ def test_a_task_without_the_arm_that_most_have_is_left_out_of_scores_over_tasks(
     known(*figures)
     for figure in figures:
         scores = {figure.arms[0].label: 4.0, "chance": 0.0, "ceiling": 10.0}
-        rows = [(arm, seed, score) for arm, score in scores.items() for seed in (0, 1)]
-        table = pd.DataFrame(rows, columns=["arm", "seed", "score"]).assign(rounds=9, data="d", commit="c", machine="m")
-        records.write(table, records.path_of(figure, tmp_path))
+        _write(figure, {arm: (score,) * 2 for arm, score in scores.items()}, tmp_path)
     made = page.made(tmp_path)
     assert "### Over tasks: score\n\nf1; f3. " in made
     assert "| near | 2 | 0.4 (0.4 to 0.4) |\n" in made
