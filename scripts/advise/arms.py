@@ -185,7 +185,7 @@ def in_one_world(base: Sequence[str]) -> tuple[str, ...]:
 
 
 def check(base: Sequence[str]) -> list[str]:
-    """Returns the strategies that go with the flags of all runs; the ceiling not with some that are a bandit's alone.
+    """Returns the strategies that go with the flags of all runs; without the ceiling, where a flag is a bandit's alone.
 
     Raises:
       UsageError: If even greedy does not.

@@ -89,15 +89,14 @@ def report(
     print(f"\n{figure.name}: {figure.about}. {figure.text}")
     if figure.stand_in:
         print(results.stand_in(figure))
-    own_records = folder / f"{figure.name}_records.csv"
-    path = records.path_of(figure, kept) if kept else own_records
+    path = _records_path(figure, folder, kept)
     table = records.of(figure, found) if found else None
     if is_part:
         table = records.joined(figure, table, path)
     if table is None:
         print("No run is finished: nothing is drawn.")
         return scoreboard.lines(figure, [])
-    for each in {own_records, path}:
+    for each in {_records_path(figure, folder, None), path}:
         records.write(table, each)
     rows = records.values(figure, table)
     verdicts = judging.check(figure, rows)
@@ -117,6 +116,11 @@ def report(
     if own:
         print(f"The study's own figures beside: {own}")
     return scoreboard.lines(figure, rows)
+
+
+def _records_path(figure: Figure, folder: pathlib.Path, kept: pathlib.Path | None) -> pathlib.Path:
+    """Returns the file of a figure's records, of which those of arms that are not played are taken."""
+    return records.path_of(figure, kept) if kept else folder / f"{figure.name}_records.csv"
 
 
 def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> str:
@@ -182,7 +186,7 @@ def program(settings: cli.Settings) -> int:
     for figure in chosen:  # A mistake is told before anything is played.
         figure.check()
     if settings.report_only:
-        _check_records(settings, whole, chosen)
+        _check_records(settings, whole, chosen, folder)
         return _reproduce(settings, whole, chosen, folder, cores, None)
     with grid.claim(folder, studies.STUDIES[chosen[0].binary]):
         if settings.executor == "slurm_script":
@@ -190,7 +194,7 @@ def program(settings: cli.Settings) -> int:
         team = players.build(settings, cores)
         with players.playing(team, folder):
             if not settings.estimate:
-                _check_records(settings, whole, chosen)
+                _check_records(settings, whole, chosen, folder)
             if settings.estimate or settings.scale == texts.PAPER:
                 print(estimate.told(chosen, settings.repeat, _base(cores), folder, team, settings.workers), flush=True)
             if settings.estimate:
@@ -208,18 +212,21 @@ def _alone(settings: cli.Settings, flag: str, why: str) -> None:
         raise UsageError(f"{why}: leave --{others[0]} out.")
 
 
-def _check_records(settings: cli.Settings, whole: Sequence[Figure], chosen: Sequence[Figure]) -> None:
+def _check_records(
+    settings: cli.Settings, whole: Sequence[Figure], chosen: Sequence[Figure], output: pathlib.Path
+) -> None:
     """Makes the records' folder, so that it is known to be there when all has been played.
 
     Raises:
-      UsageError: If it cannot be written, or what it has cannot be joined with records of the arms that are chosen.
+      UsageError: If it cannot be written, or what is there cannot be joined with records of the arms that are chosen.
     """
-    if not settings.records:
-        return
-    kept = pathlib.Path(settings.records)
+    kept = pathlib.Path(settings.records) if settings.records else None
     for figure, part in zip(whole, chosen, strict=True):
         if len(part.arms) < len(figure.arms):
-            records.check_others(figure, {arm.label for arm in part.arms}, records.path_of(figure, kept))
+            path = _records_path(figure, output / figure.name, kept)
+            records.check_others(figure, {arm.label for arm in part.arms}, path)
+    if not kept:
+        return
     folder = records.path_of(chosen[0], kept).parent  # One scale has one folder.
     try:
         folder.mkdir(parents=True, exist_ok=True)

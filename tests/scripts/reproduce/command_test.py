@@ -233,6 +233,8 @@ def test_arms_that_cannot_join_the_others_are_refused_before_they_are_played(pla
         play(_figure(arms=(near, longer)), "--arms=near", f"--records={kept}")
     with pytest.raises(UsageError, match=r"f1\.csv has no loss of far: play the whole figure\."):
         play(_figure(measures=(SCORE, LOSS)), "--arms=near", f"--records={kept}")
+    with pytest.raises(UsageError, match=r"f1_records\.csv has no loss of far: play the whole figure\."):
+        play(_figure(measures=(SCORE, LOSS)), "--arms=near")
     assert len([*tmp_path.glob("r/runs/*")]) == 1
     records.check_others(_figure(measures=(SCORE, LOSS)), {"far"}, kept / "paper" / "f1.csv")  # It has no others.
 
