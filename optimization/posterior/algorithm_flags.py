@@ -76,7 +76,7 @@ def resolve(settings: cli.Settings, flag: str) -> cli.Settings:
       flag: The flag that names the algorithm.
 
     Raises:
-      UsageError: If the burn-in is longer than the run.
+      UsageError: If the burn-in is longer than the run, or SGLD's as long.
     """
     if settings[flag] in KERNELS:
         settings = settings.filled({"mean_shift_weights": mean_shift.KERNEL})
@@ -88,6 +88,10 @@ def resolve(settings: cli.Settings, flag: str) -> cli.Settings:
     if settings.burn_in_rounds > settings.total_rounds:
         raise UsageError(
             f"--burn_in_rounds={settings.burn_in_rounds} must be at most --total_rounds={settings.total_rounds}."
+        )
+    if settings[flag] == "sgld" and settings.burn_in_rounds == settings.total_rounds:
+        raise UsageError(
+            f"--burn_in_rounds={settings.burn_in_rounds} leaves SGLD nothing to average: give less than --total_rounds."
         )
     return settings
 
