@@ -128,8 +128,7 @@ def complexity(log_class_size: float, delta: float, times: float = 1.0) -> float
 def falcon_gamma(num_actions: int, log_term: float, samples: float, fed_opt: float = 0.0, scale: float = 1.0) -> float:
     """Returns FALCON's gamma of an epoch, scale sqrt(K / (ln(|F| I / delta) / (n (i - 1)) + epsilon_fed-opt)).
 
-    Simchi-Levi and Xu 2022, Algorithm 1, where constants differ; epsilon_fed-opt is that of Agarwal et al. 2023, section
-    6, who name no gamma there.
+    Simchi-Levi and Xu 2022, Algorithm 1, where constants differ; epsilon_fed-opt is of Agarwal et al. 2023, section 6.
 
     Args:
       num_actions: K.
