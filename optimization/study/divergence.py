@@ -1,5 +1,6 @@
 """Runs whose training diverged: what is said of them, and of which the results say nothing."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,19 +10,22 @@ from optimization.study.metrics import Metric
 if TYPE_CHECKING:
     import pandas as pd
 
+_MOST_LOSS = 1e15  # Of a round. No finite update need be seen where clipping hides how far clients went astray.
+
 
 def told(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
-    """Returns a sentence about the updates of a run that were not finite; empty if there were none.
+    """Returns a sentence about the updates of a run that were not finite, or a loss beyond all reason; else nothing.
 
     Args:
       table: Its `metrics.csv`.
       columns: What is known of its metrics.
     """
     counts = _counts(table, columns)
+    loss = _last_loss(table)
     if counts is None or not (counts > 0).any():
-        return ""
-    loss = training_metrics.LOSS
-    is_nan = loss in table and table[loss].isna().iloc[-1]
+        told = f"Training diverged: the last training loss is {loss:.1g}. Try smaller learning rates."
+        return told if loss > _MOST_LOSS else ""
+    is_nan = training_metrics.LOSS in table and math.isnan(loss)
     return (
         f"Training diverged: in {(counts > 0).sum():,} of {len(table):,} rounds, {int(counts.sum()):,} updates in all "
         f"were not finite and changed nothing{'; the last training loss is not a number' if is_nan else ''}. Try "
@@ -30,9 +34,19 @@ def told(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
 
 
 def is_lost(table: "pd.DataFrame", columns: Sequence[Metric], flags: Mapping[str, Any]) -> bool:
-    """Returns whether half of the clients of a run's last round diverged, or one if the cohort's size is unknown."""
+    """Returns whether a run's results say nothing.
+
+    In the last round half of the clients diverged, one if the cohort's size is unknown, or their loss exceeded 1e15.
+    """
     counts = _counts(table, columns)
+    if _last_loss(table) > _MOST_LOSS:
+        return True
     return counts is not None and bool(counts.iloc[-1] >= max(1.0, (flags.get("clients_per_round") or 0) / 2))
+
+
+def _last_loss(table: "pd.DataFrame") -> float:
+    """Returns the training loss of the last round; not a number if it is unknown, or none."""
+    return float(table[training_metrics.LOSS].iloc[-1]) if training_metrics.LOSS in table and len(table) else math.nan
 
 
 def _counts(table: "pd.DataFrame", columns: Sequence[Metric]) -> "pd.Series | None":

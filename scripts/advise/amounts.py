@@ -7,6 +7,12 @@ from scripts.verdicts.comparison import Comparison
 
 
 def sure(one: Comparison) -> str:
+    """Returns interval and seeds of a difference; and Holm's p, where it does not tell what the interval would."""
+    is_doubted = one.is_judged and not one.is_told_apart and one.low * one.high > 0
+    return f"{over_seeds(one)}; p {words.p_value(one.adjusted_p)} by Holm" if is_doubted else over_seeds(one)
+
+
+def over_seeds(one: Comparison) -> str:
     """Returns interval and seeds of a difference."""
     return f"{ends(one)}, {words.seeds(one.pairs)}"
 

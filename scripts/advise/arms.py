@@ -96,11 +96,14 @@ def spaces(
         settings = binaries.resolve(BINARY, (*base, f"--bandits_type={name}"))
         given = binaries.parse(BINARY, base).given
         values = {}
-        for rate in RATES:
-            default = settings[rate]
+        defaults = {rate: settings[rate] for rate in RATES}
+        if settings.reward_columns and RATES[0] not in given and settings.server_optimizer != "sgd":
+            # Steps of these optimizers have a length of their own, and the rewards' scale is anyone's.
+            defaults[RATES[0]] *= reward_width
+        for rate, default in defaults.items():
             values[rate] = tuple(_text(default * (1.0 if rate in given else one)) for one in _FACTORS)
             values[rate] = tuple(dict.fromkeys(values[rate]))
-        first = {rate: _text(settings[rate]) for rate in RATES}
+        first = {rate: _text(default) for rate, default in defaults.items()}
         for parameter, (default, tried) in _parameters(name, num_actions, reward_width).items():
             flag = f"bandits_{parameter}"
             # A preset's own value counts more than ours.
@@ -169,7 +172,8 @@ def label(name: str, point: Point = ()) -> str:
 
 def command(base: Sequence[str], name: str, point: Point, *more: str) -> str:
     """Returns a command line that plays a strategy at a point."""
-    words = [f"--bandits_type={name}", *(f"--{flag}={value}" for flag, value in point), *more]
+    given = binaries.parse(BINARY, base).given
+    words = [f"--bandits_type={name}", *(f"--{flag}={value}" for flag, value in point if flag not in given), *more]
     return cli.command_line(BINARY, [*base, *words])
 
 

@@ -168,7 +168,8 @@ def full_plan(settings: cli.Settings, names: Sequence[str], points: int, epsilon
     return Plan(
         rounds=settings.total_rounds,
         deploy_every=every,
-        often=max(1, every // 10) if every > 1 else 0,
+        # Of a model that is deployed after the last round alone, ten times as often is in ten parts of the run.
+        often=max(1, min(every, settings.total_rounds) // 10) if every > 1 else 0,
         strategies=tuple(name for name in planning.STRATEGIES if name in names),
         has_ceiling=planning.CEILING in names,
         points=min(Plan.points, points),
@@ -191,7 +192,9 @@ def program(settings: cli.Settings) -> int:
     for line in table_report.lines(data.report):
         print(line, file=sys.stderr)
     where = privacy.deployment(settings, data.clients, data.cohort, data.statistics)
+    fixed = sorted(binaries.parse(arms.BINARY, base).given & {*arms.RATES})
     identity = {f"--{name}": value for name, value in _identity(resolved).items()} | {
+        **({"rates that are given": fixed} if fixed else {}),
         "the data's checksum": data.checksum,
         "--workers": settings.workers,
         "--target_epsilons": list(epsilons),

@@ -142,6 +142,11 @@ def compared(values: comparison.Values, reference: str) -> dict[str, comparison.
     return comparison.compare(values, reference) if reference in values and len(values) > 1 else {}
 
 
+def models(found: Mapping[str, Arm]) -> dict[str, comparison.Comparison]:
+    """Returns the models of arms on held-out data, against greedy's."""
+    return compared({name: arm.model for name, arm in found.items() if arm.model}, GREEDY)
+
+
 def stands(values: comparison.Values, chance: landmarks.Landmark | None) -> dict[str, landmarks.Stand]:
     """Returns where arms stand above chance; where that is by seed, it is by other seeds than theirs."""
     return landmarks.stand(values, chance=chance, unpaired=list(values) if isinstance(chance, Mapping) else [])
@@ -154,9 +159,11 @@ class Verdict:
     Attributes:
       against_greedy: Each strategy that explores against greedy.
       stands: Where each strategy stands.
-      best: The strategy that explores with the highest mean, of those told above greedy if there are any; None where
-        all diverged or none was played.
-      recommended: What to deploy; None where none is told from chance.
+      best: The recommended strategy, if it explores; else the one that explores with the highest mean, None where all
+        diverged or none was played.
+      recommended: What to deploy, of those told above chance: the best of those told above greedy; if there is none,
+        greedy, or the best of the others where it is told above the best constant action and greedy is not, or greedy
+        is not told above chance. None where none is.
       pays: Whether exploration is told above greedy.
       costs: Whether all of exploration that was judged is told below it.
       all_diverged: Whether nothing was judged, as every strategy diverged or failed.
@@ -187,15 +194,24 @@ def verdict(found: Mapping[str, Arm], chance: Any, constant: Any) -> Verdict:
     against = compared(values, GREEDY)
     ceiling = found[CEILING].reward if CEILING in found and found[CEILING].reward else None
     stands = landmarks.stand(values, chance=chance, constant=constant, ceiling=ceiling)
-    exploring = [name for name in strategies if name != GREEDY and not strategies[name].diverged]
-    means = {name: intervals.of_mean(list(values[name].values())).mean for name in exploring}
-    winners = [name for name in exploring if name in against and against[name].wins]
-    best = max(winners or exploring, key=means.__getitem__, default=None)
-    pays = bool(winners)
     sound = [name for name, arm in strategies.items() if not arm.diverged]
-    recommended = best if pays else GREEDY
-    if recommended not in sound or not beats(stands, recommended):
-        recommended = best if best and beats(stands, best) else None
+    greedy, exploring = [name for name in sound if name == GREEDY], [name for name in sound if name != GREEDY]
+    # Of equal seeds, where some run failed.
+    leads = {
+        name: against[name].difference if against else intervals.of_mean(list(values[name].values())).mean
+        for name in exploring
+    }
+    winners = [name for name in exploring if against and against[name].wins]
+    pays = bool(winners)
+    tiers = [winners]
+    if not pays:
+        equal = [name for name in exploring if not (against and against[name].loses)]
+        tiers = [[name for name in some if _beats_constant(stands, name)] for some in (greedy, equal)]
+        tiers += [greedy, exploring]
+    trusted = ([name for name in some if beats(stands, name)] for some in tiers)
+    first = next(filter(None, trusted), [])
+    recommended = max(first, key=lambda name: leads.get(name, 0.0), default=None)
+    best = recommended if recommended in exploring else max(winners or exploring, key=leads.__getitem__, default=None)
     judged = [one for one in against.values() if one.is_judged]
     costs = bool(judged) and all(one.loses for one in judged)
     return Verdict(against, stands, best, recommended, pays, costs, all_diverged=not sound)
@@ -204,6 +220,12 @@ def verdict(found: Mapping[str, Arm], chance: Any, constant: Any) -> Verdict:
 def beats(stands: Mapping[str, landmarks.Stand], name: str | None) -> bool:
     """Returns whether a strategy is told above chance, or chance is not known."""
     return name is not None and name in stands and stands[name].beats_chance is not False
+
+
+def _beats_constant(stands: Mapping[str, landmarks.Stand], name: str) -> bool:
+    """Returns whether a strategy is told above the best constant action, or that is not known."""
+    one = stands[name].constant if name in stands else None
+    return one is None or not one.is_judged or one.wins
 
 
 def plain(value: Any) -> Any:

@@ -51,7 +51,7 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
         command=command,
         reward_width=data.reward_width,
         rewards=logged_flags.ADVISED if is_simulated else "",
-        overrun=f"It took {planning.minutes(spent)}, more than --minutes={most:g}." if spent > 60 * most else "",
+        overrun=f"It took {spent - 60 * most:.0f} s longer than --minutes={most:g}." if spent > 60 * most + 1 else "",
     )
     values = {name: arm.reward for name, arm in found.often.items()}
     noisy = {sentences.noise_name(one): arm.reward for one, arm in found.noise if arm.reward}
@@ -99,9 +99,7 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
                     "against_planned": _against_planned(found.confirmed, found.often_confirmed),
                 },
             },
-            "models_against_greedy": findings.compared(
-                {name: arm.model for name, arm in found.arms.items() if arm.model}, GREEDY
-            ),
+            "models_against_greedy": findings.models(found.arms),
             "privacy": {
                 "why_not": found.no_noise,
                 "deployment": where,

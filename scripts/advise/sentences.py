@@ -9,7 +9,7 @@ from typing import Any
 from bandits import metrics
 from scripts.advise import arms, findings
 from scripts.advise import plan as planning
-from scripts.advise.amounts import amount, capital, difference, ends, number, signed, sure
+from scripts.advise.amounts import amount, capital, difference, ends, number, over_seeds, signed, sure
 from scripts.advise.findings import Arm
 from scripts.advise.plan import CEILING, CHANCE, GREEDY, Plan
 from scripts.advise.stages import Advice, mean
@@ -77,32 +77,38 @@ def exploration(context: Context) -> str:
     if one is None:
         return f"Cannot be told: {_why_not(found)}."
     best = arms.label(one.arm, found.arms[one.arm].point)
-    lead = f"{amount(one)} than greedy ({sure(one)}; p {words.p_value(one.adjusted_p)} by Holm)"
+    lead = f"{amount(one)} than greedy ({over_seeds(one)}; p {words.p_value(one.adjusted_p)} by Holm)"
     earns = f"{best} earns {number(one.mean)} on average {_over(context)}, {lead}"
     if verdict.recommended is None:
         stand = verdict.stands[one.arm]
         told = [f"Cannot be told: no strategy is told above chance {_over(context)}"]
         if stand.chance and math.isfinite(stand.chance.difference):
             holm = f"; p {words.p_value(stand.chance.adjusted_p)} by Holm" * stand.chance.is_judged
-            lead = f"{amount(stand.chance)} than chance ({sure(stand.chance)}{holm})"
+            lead = f"{amount(stand.chance)} than chance ({over_seeds(stand.chance)}{holm})"
             told.append(f"Of those that explore, the best, {best}, earns {number(one.mean)}, {lead}")
         told += _found_by(stand.chance, context)
     elif not one.is_judged:
         told = [f"Cannot be told: {'; '.join(one.notes) or words.seeds(one.pairs)}. {capital(earns)}"]
     elif verdict.pays:
-        told = [f"Exploration pays: {earns}"]
+        constant = verdict.stands[one.arm].constant
+        but = ""
+        if constant and constant.loses:
+            but = f", but always choosing the same, best action would earn more, {number(constant.reference_mean)}"
+        told = [f"Exploration pays{but}: {earns}"]
     elif verdict.costs:
         told = [f"Exploration costs: every strategy that explores{_unjudged(context)} is told below greedy"]
         told.append(f"The best of them, {earns}")
     else:
+        is_first = all(not other.mean > one.mean for other in verdict.against_greedy.values())
+        which = "the best" if is_first else "the best of those told above chance"
         told = [
-            f"Exploration was not shown to pay: of the strategies that explore, the best, {earns}",
+            f"Exploration was not shown to pay: of the strategies that explore, {which}, {earns}",
             *_found_by(one, context),
         ]
     others = [arms.NAMES[name] for name, other in verdict.against_greedy.items() if other.loses]
     if others and not verdict.costs:
         told.append(f"Told below greedy: {', '.join(others)}")
-    told += [*_confirmation(found), *_place(found), *_model(found), *_lost(found)]
+    told += [*_confirmation(found), *_place(found), *_model(found), *_lost(context)]
     return " ".join(f"{text.rstrip('.')}." for text in told)
 
 
@@ -154,10 +160,17 @@ def _place(found: Advice) -> list[str]:
 
 def _ceiling(found: Advice) -> str:
     """Returns what the model earns that sees all rewards, and which strategies' means are above it."""
-    ceiling = mean(found.arms[CEILING].reward).mean
-    earned = {name: mean(arm.reward).mean for name, arm in found.arms.items() if arm.reward}
-    above = [arms.NAMES[name] for name, value in earned.items() if value > ceiling]
-    return f"{number(ceiling)}, and here no bound: {' and '.join(above)} earned more" if above else number(ceiling)
+    own = found.arms[CEILING].reward
+    ceiling = mean(own).mean
+    values = {name: arm.reward for name, arm in found.arms.items() if arm.reward}
+    above = [arms.NAMES[name] for name, one in findings.compared(values, CEILING).items() if one.difference > 0]
+    told = f"{number(ceiling)}, and here no bound: {' and '.join(above)} earned more" if above else number(ceiling)
+    if found.constant is None or landmarks.interval(found.constant).mean <= ceiling:
+        return told
+    return (
+        f"{told}; it is below the best constant action: with these rates and rounds the model does not fit the rewards "
+        "even where it sees them all"
+    )
 
 
 def _landmark(value: landmarks.Landmark) -> str:
@@ -173,9 +186,7 @@ def _model(found: Advice) -> list[str]:
     """Returns whether a model that was trained on uniform exploration is the better one."""
     if CHANCE not in found.arms or GREEDY not in found.arms:
         return []
-    names = dict.fromkeys([GREEDY, CHANCE, *filter(None, [found.verdict.best])])
-    models = {name: found.arms[name].model for name in names if found.arms[name].model}
-    against = findings.compared(models, GREEDY)
+    against = findings.models(found.arms)
     if CHANCE not in against or not against[CHANCE].is_judged:
         return []
     one = against[CHANCE]
@@ -184,7 +195,7 @@ def _model(found: Advice) -> list[str]:
         f"; {arms.NAMES[name]}'s has {number(other.mean)}, {amount(other)} than greedy's ({sure(other)}: "
         f"{_side(other)})"
         for name, other in against.items()
-        if name != CHANCE
+        if name == found.verdict.best
     )
     return [
         f"On held-out data, a model trained on uniform exploration has a mean {what} of {number(one.mean)}, "
@@ -193,15 +204,23 @@ def _model(found: Advice) -> list[str]:
 
 
 def _side(one: Comparison) -> str:
+    """Returns the verdict on one model against another's."""
     return words.verdict(one).replace(f" {one.reference}", f" {arms.NAMES.get(one.reference, one.reference)}'s")
 
 
-def _lost(found: Advice) -> list[str]:
-    """Returns which arms diverged."""
+def _lost(context: Context) -> list[str]:
+    """Returns which arms diverged, or failed."""
+    compared, planned = context.found.arms.items(), context.plan.seeds
     lost = [
         f"{arms.NAMES[name]} diverged on {len(arm.diverged)} of {words.seeds(len(arm.reward))}"
-        for name, arm in found.arms.items()
+        for name, arm in compared
         if arm.diverged
+    ]
+    lost += [
+        f"{arms.NAMES[name]} failed on {planned - len(arm.reward)} of {words.seeds(planned)}, and is compared on the "
+        "others"
+        for name, arm in compared
+        if 0 < len(arm.reward) < planned
     ]
     return [capital("; ".join(lost))] if lost else []
 
@@ -225,6 +244,8 @@ def strategy(context: Context) -> str:
     stand = found.verdict.stands[name]
     above = "told above chance" if stand.beats_chance else "chance is not known"
     why = f"{above}, as greedy is not, though the two are not told apart"
+    if findings.beats(found.verdict.stands, GREEDY):
+        why = "told above the best constant action, as greedy is not, though the two are not told apart"
     if GREEDY not in found.arms or found.arms[GREEDY].diverged or not found.arms[GREEDY].reward:
         why = f"the best of those that explore: {above}, while greedy diverged, or failed, and is not compared"
     elif found.verdict.pays:
@@ -310,7 +331,11 @@ def privacy(context: Context) -> str:
             told.append(_cost(f"{target} (noise multiplier {one['noise_multiplier']:g})", compared, stands))
         reports += [one["guarantee"]] if "guarantee" in one else []
     name = arms.NAMES[found.noisy]
-    start = f"Of the {number(mean(unnoised.reward).mean)} that {name} earns when it clips to {clipped['clip_norm']:.3g}"
+    clips = f"{name} earns when it clips to {clipped['clip_norm']:.3g}{_clipping(found, unnoised)}"
+    start = f"Of the {number(mean(unnoised.reward).mean)} that {clips}"
+    if not (findings.beats(stands, NO_NOISE) or not stands[NO_NOISE].chance.is_judged):
+        earned = number(mean(unnoised.reward).mean)
+        start = f"Noise shows nothing here, as the {earned} that {clips} is not told above chance"
     return (
         f"{start}, {'; '.join(told)} ({words.seeds(len(unnoised.reward))}). {context.where}"
         f"{_guarantee(reports[0]) if reports else ''}. The runs' own noise is seeded and guarantees nothing; no "
@@ -318,10 +343,23 @@ def privacy(context: Context) -> str:
     )
 
 
+def _clipping(found: Advice, unnoised: Arm) -> str:
+    """Returns what one fixed norm and Poisson cohorts cost before any noise, by the same seeds; empty if unknown."""
+    usual = found.confirmed.get(found.noisy)
+    if usual is None or not usual.reward:
+        return ""
+    one = findings.compared({NO_NOISE: unnoised.reward, findings.PLANNED: usual.reward}, findings.PLANNED)[NO_NOISE]
+    if not one.is_judged:
+        return ""
+    told = "" if one.is_told_apart else ", not told from nothing"
+    return f" without noise, with Poisson cohorts ({amount(one)} than as compared above, {over_seeds(one)}{told})"
+
+
 def _cost(target: str, one: Comparison, stands: Mapping[str, landmarks.Stand]) -> str:
     """Returns what an epsilon costs: a cost where the seeds tell one, else what it earned more or less."""
     stand = stands[one.arm]
-    lost = f", which leaves it {stand.word}" if one.is_judged and stand.chance and not stand.beats_chance else ""
+    is_lost = one.is_judged and stand.chance and not stand.beats_chance and findings.beats(stands, NO_NOISE)
+    lost = f", which leaves it {stand.word}" if is_lost else ""
     if one.loses and math.isfinite(one.low):
         interval = f"95% interval {signed(-one.high)} to {signed(-one.low)}"
         return f"{target} costs {difference(one.difference)} ({interval}){lost}"

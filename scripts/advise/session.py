@@ -45,7 +45,7 @@ class State:
           minutes: What it may take. With other minutes than before it is planned anew; its runs count.
 
         Raises:
-          UsageError: If it is damaged, or another advice's.
+          UsageError: If it is damaged, or the folder is another advice's, or a run's.
         """
         self._path = folder / PLAN_FILE
         self.values: dict[str, Any] = {"stages": {}, "spent": 0.0, "pace": None, "earlier": 0.0}
@@ -59,6 +59,8 @@ class State:
                 # What was played already would be measured as if it took no time.
                 self.values["pace"] = before.get("pace")
                 self.values["earlier"] = float(before.get("earlier", 0.0)) + float(before.get("spent", 0.0))
+        elif (folder / "config.json").exists():
+            raise UsageError(f"{folder} holds a run, not an advice: choose another --experiment_name.")
         self.values |= {
             "format": run_folder.FORMAT,
             "identity": identity,

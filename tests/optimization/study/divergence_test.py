@@ -24,6 +24,15 @@ def test_what_diverged_is_counted_and_the_last_loss_is_told():
     assert words in divergence.told(_table([0, 20, 1], math.nan), COLUMNS)
 
 
+def test_a_loss_beyond_all_reason_is_a_divergence_even_where_all_updates_are_clipped_to_finite_ones():
+    assert divergence.told(_table([0, 0], 3e19), COLUMNS) == (
+        "Training diverged: the last training loss is 3e+19. Try smaller learning rates."
+    )
+    assert divergence.is_lost(_table([0, 0], 3e19), COLUMNS, {"clients_per_round": 20})
+    assert divergence.is_lost(_table([0, 0], math.inf), COLUMNS, {})
+    assert not divergence.is_lost(_table([0, 0], 1e14), COLUMNS, {"clients_per_round": 20})
+
+
 def test_a_loss_over_nothing_is_no_divergence():
     assert divergence.told(_table([0, 0], math.nan), COLUMNS) == ""
     assert divergence.told(pd.DataFrame({"round_num": [1]}), COLUMNS) == ""

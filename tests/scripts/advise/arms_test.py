@@ -83,3 +83,23 @@ def test_a_name_tells_a_strategy_with_its_parameter(spaces):
     assert arms.label("softmax", spaces["softmax"].first) == "softmax (temperature 0.05)"
     assert arms.label("falcon", spaces["falcon"].first) == "FALCON (mu 100, gamma 1000)"
     assert arms.label("greedy", spaces["greedy"].first) == "greedy"
+
+
+def test_the_servers_rate_is_in_units_of_reward_columns():
+    table = ("--task_type=tabular", "--data_file=a.csv", "--client_column=who", "--reward_columns=left,right")
+    rates = arms.spaces(table, ["greedy"], 2, reward_width=50.0)["greedy"]
+    assert dict(rates.first) == {"server_learning_rate": "0.5", "client_learning_rate": "0.1"}
+    assert rates.values["server_learning_rate"] == ("0.1", "0.25", "0.5", "1", "2.5")
+    given = arms.spaces((*table, "--server_learning_rate=0.02"), ["greedy"], 2, reward_width=50.0)["greedy"]
+    assert dict(given.first)["server_learning_rate"] == "0.02"
+    plain = arms.spaces((*table, "--server_optimizer=sgd"), ["greedy"], 2, reward_width=50.0)["greedy"]
+    assert dict(plain.first)["server_learning_rate"] == "0.01"
+    assert dict(arms.spaces(BASE, ["greedy"], 2, reward_width=50.0)["greedy"].first)["server_learning_rate"] == "0.01"
+
+
+def test_a_command_has_each_flag_once():
+    base = (*BASE, "--server_learning_rate=0.02")
+    (space,) = arms.spaces(base, ["greedy"], 10).values()
+    told = arms.command(base, "greedy", space.first)
+    assert told.count("--server_learning_rate") == 1
+    assert "--client_learning_rate=0.1" in told

@@ -94,6 +94,7 @@ def test_deployments_are_ten_times_more_often_unless_they_follow_every_round():
         return command.full_plan(settings, ["greedy", "softmax"], 25, 3).often
 
     assert [often(f"--bandits_deploy_freq={every}") for every in (1, 5, 10, 50)] == [0, 1, 1, 5]
+    assert often("--bandits_deploy_freq=1000", "--total_rounds=20") == 2
 
 
 def test_the_folder_of_another_advice_is_refused(tmp_path):
@@ -103,6 +104,12 @@ def test_the_folder_of_another_advice_is_refused(tmp_path):
     assert session.State(tmp_path, {"--total_rounds": 10}, 5.0).values["spent_before"] == 1
     with pytest.raises(UsageError, match=r"another advice: --total_rounds was 10, is 20\. Choose another"):
         session.State(tmp_path, {"--total_rounds": 20}, 5.0)
+
+
+def test_the_folder_of_a_run_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UsageError, match="holds a run, not an advice: choose another --experiment_name"):
+        session.State(tmp_path, {}, 5.0)
 
 
 def test_where_the_model_would_be_trained_is_told_by_what_differs(tmp_path):

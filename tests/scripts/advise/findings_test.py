@@ -88,3 +88,21 @@ def test_a_comparison_says_in_json_what_its_seeds_would_find_and_how_many_it_wou
     assert found["detectable"] == one.detectable > 0.1
     assert found["seeds_needed"] == one.seeds_needed > 3
     assert found["difference"] == pytest.approx(0.1)
+
+
+def _verdict(values, chance, constant):
+    found = {name: Arm(name, _POINT, dict(enumerate(rewards))) for name, rewards in values.items()}
+    return findings.verdict(found, chance, constant)
+
+
+def test_of_strategies_not_told_from_greedy_one_that_is_told_above_chance_is_recommended():
+    values = {"greedy": (0.2, 0.34, 0.19, 0.27), "softmax": (0.25, 0.6, 0.22, 0.45), "falcon": (0.3, 0.31, 0.3, 0.305)}
+    found = _verdict(values, 0.2, None)
+    assert (found.pays, found.recommended, found.best) == (False, "falcon", "falcon")
+
+
+def test_greedy_gives_way_to_what_is_told_above_the_best_constant_action():
+    values = {"greedy": (0.6, 0.9, 0.5, 0.8), "falcon": (0.82, 0.83, 0.81, 0.82)}
+    assert _verdict(values, 0.1, 0.63).recommended == "falcon"
+    assert _verdict(values, 0.1, 0.3).recommended == "greedy"
+    assert _verdict(values, 0.1, 0.9).recommended == "greedy"
