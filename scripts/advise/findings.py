@@ -196,21 +196,19 @@ def verdict(found: Mapping[str, Arm], chance: Any, constant: Any) -> Verdict:
     stands = landmarks.stand(values, chance=chance, constant=constant, ceiling=ceiling)
     sound = [name for name, arm in strategies.items() if not arm.diverged]
     greedy, exploring = [name for name in sound if name == GREEDY], [name for name in sound if name != GREEDY]
-    # Of equal seeds, where some run failed.
-    leads = {
-        name: against[name].difference if against else intervals.of_mean(list(values[name].values())).mean
-        for name in exploring
-    }
-    winners = [name for name in exploring if against and against[name].wins]
+    leads = {name: intervals.of_mean(list(values[name].values())).mean for name in exploring}
+    if greedy and against:  # Of equal seeds, where some run failed.
+        leads = {name: lead if math.isfinite(lead := against[name].difference) else -math.inf for name in exploring}
+    winners = [name for name in exploring if name in against and against[name].wins]
     pays = bool(winners)
     tiers = [winners]
     if not pays:
-        equal = [name for name in exploring if not (against and against[name].loses)]
+        equal = [name for name in exploring if name not in against or not against[name].loses]
         tiers = [[name for name in some if _beats_constant(stands, name)] for some in (greedy, equal)]
-        tiers += [greedy, exploring]
+        tiers += [greedy, equal]
     trusted = ([name for name in some if beats(stands, name)] for some in tiers)
     first = next(filter(None, trusted), [])
-    recommended = max(first, key=lambda name: leads.get(name, 0.0), default=None)
+    recommended = max(first, key=lambda name: leads.get(name, 0.0)) if first else None
     best = recommended if recommended in exploring else max(winners or exploring, key=leads.__getitem__, default=None)
     judged = [one for one in against.values() if one.is_judged]
     costs = bool(judged) and all(one.loses for one in judged)

@@ -168,8 +168,8 @@ def _ceiling(found: Advice) -> str:
     if found.constant is None or landmarks.interval(found.constant).mean <= ceiling:
         return told
     return (
-        f"{told}; it is below the best constant action: with these rates and rounds the model does not fit the rewards "
-        "even where it sees them all"
+        f"{told}; it is below the best constant action: the model takes too many rounds to learn, or cannot fit the "
+        "rewards at its rates, even where it sees them all"
     )
 
 
@@ -333,7 +333,8 @@ def privacy(context: Context) -> str:
     name = arms.NAMES[found.noisy]
     clips = f"{name} earns when it clips to {clipped['clip_norm']:.3g}{_clipping(found, unnoised)}"
     start = f"Of the {number(mean(unnoised.reward).mean)} that {clips}"
-    if not (findings.beats(stands, NO_NOISE) or not stands[NO_NOISE].chance.is_judged):
+    beside = stands[NO_NOISE].chance
+    if beside and beside.is_judged and not beside.wins:
         earned = number(mean(unnoised.reward).mean)
         start = f"Noise shows nothing here, as the {earned} that {clips} is not told above chance"
     return (

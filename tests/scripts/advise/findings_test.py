@@ -106,3 +106,8 @@ def test_greedy_gives_way_to_what_is_told_above_the_best_constant_action():
     assert _verdict(values, 0.1, 0.63).recommended == "falcon"
     assert _verdict(values, 0.1, 0.3).recommended == "greedy"
     assert _verdict(values, 0.1, 0.9).recommended == "greedy"
+
+
+def test_without_greedy_to_compare_with_the_best_by_mean_is_recommended():
+    values = {"greedy": (math.nan,) * 4, "softmax": (0.5, 0.51, 0.52, 0.5), "falcon": (0.8, 0.81, 0.82, 0.8)}
+    assert _verdict(values, 0.1, None).recommended == "falcon"

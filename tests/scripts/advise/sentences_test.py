@@ -69,7 +69,7 @@ def test_a_ceiling_below_what_a_strategy_earns_is_called_no_bound():
 def test_a_ceiling_below_the_best_constant_action_is_said_to_fit_no_rewards():
     found = _found(_better(), constant=0.9)
     told = sentences.exploration(_context(found))
-    assert "0.800; it is below the best constant action: with these rates and rounds the model does not fit" in told
+    assert "0.800; it is below the best constant action: the model takes too many rounds to learn, or cannot" in told
     assert "below the best constant action" not in sentences.exploration(_context(_found(_better(), constant=0.7)))
 
 
