@@ -209,9 +209,8 @@ def verdict(found: Mapping[str, Arm], chance: Any, constant: Any) -> Verdict:
     trusted = ([name for name in some if beats(stands, name)] for some in tiers)
     first = next(filter(None, trusted), [])
     recommended = max(first, key=lambda name: leads.get(name, 0.0)) if first else None
-    best = recommended
-    if recommended not in exploring:
-        best = max(winners or exploring, key=leads.__getitem__, default=None)
+    others = winners or exploring
+    best = recommended if recommended in exploring else max(others, key=leads.__getitem__) if others else None
     judged = [one for one in against.values() if one.is_judged]
     costs = bool(judged) and all(one.loses for one in judged)
     return Verdict(against, stands, best, recommended, pays, costs, all_diverged=not sound)
