@@ -233,7 +233,9 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     settings = world_flags.with_rounds(settings)
     reset_flags.check_length(settings)
     if settings.scenario not in PRETRAINED:
-        settings = settings.replace(**earlier_flags.without_initial_training(settings))
+        unread = earlier_flags.without_initial_training(settings)
+        # A training by hand can have the rewards of an initial one.
+        settings = settings.replace(**unread | {"init_labels": settings.init_labels})
     settings = _resolve_model_aggregation(settings, bandit)
     if settings.variant == "reference_code" and _adapts(settings):
         settings = settings.filled({"clip_norm": _PUBLISHED_FIRST_CLIP_NORM})

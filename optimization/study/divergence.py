@@ -10,7 +10,8 @@ from optimization.study.metrics import Metric
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_LOSS = 1e15  # Of a round. No finite update need be seen where clipping hides how far clients went astray.
+# Of a round: the square of a billion. Clipping makes finite updates of clients that went any distance astray.
+_MOST_LOSS = 1e18
 
 
 def told(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
@@ -36,7 +37,7 @@ def told(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
 def is_lost(table: "pd.DataFrame", columns: Sequence[Metric], flags: Mapping[str, Any]) -> bool:
     """Returns whether a run's results say nothing.
 
-    In the last round half of the clients diverged, one if the cohort's size is unknown, or their loss exceeded 1e15.
+    In the last round half of the clients diverged, one if the cohort's size is unknown, or their loss exceeded 1e18.
     """
     counts = _counts(table, columns)
     if _last_loss(table) > _MOST_LOSS:

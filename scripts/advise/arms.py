@@ -97,13 +97,14 @@ def spaces(
         given = binaries.parse(BINARY, base).given
         values = {}
         defaults = {rate: settings[rate] for rate in RATES}
-        if settings.reward_columns and RATES[0] not in given and settings.server_optimizer != "sgd":
+        is_ours = RATES[0] not in given and not settings.preset
+        if settings.reward_columns and is_ours and settings.server_optimizer != "sgd":
             # Steps of these optimizers have a length of their own, and the rewards' scale is anyone's.
             defaults[RATES[0]] *= reward_width
         for rate, default in defaults.items():
-            values[rate] = tuple(_text(default * (1.0 if rate in given else one)) for one in _FACTORS)
-            values[rate] = tuple(dict.fromkeys(values[rate]))
-        first = {rate: _text(default) for rate, default in defaults.items()}
+            tried = [plan.as_text(default)] if rate in given else [_text(default * one) for one in _FACTORS]
+            values[rate] = tuple(dict.fromkeys(tried))
+        first = {rate: (values[rate][0] if rate in given else _text(default)) for rate, default in defaults.items()}
         for parameter, (default, tried) in _parameters(name, num_actions, reward_width).items():
             flag = f"bandits_{parameter}"
             # A preset's own value counts more than ours.

@@ -188,13 +188,14 @@ def program(settings: cli.Settings) -> int:
     resolved = binaries.resolve(arms.BINARY, (*base, f"--bandits_type={planning.GREEDY}"))
     folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or folder_name(resolved))
     print(f"{folder.name}: folder {cli.shown_path(str(folder))}", file=sys.stderr, flush=True)
+    session.check_no_run(folder)
     data = open_data(resolved)
     for line in table_report.lines(data.report):
         print(line, file=sys.stderr)
     where = privacy.deployment(settings, data.clients, data.cohort, data.statistics)
     fixed = sorted(binaries.parse(arms.BINARY, base).given & {*arms.RATES})
     identity = {f"--{name}": value for name, value in _identity(resolved).items()} | {
-        **({"rates that are given": fixed} if fixed else {}),
+        **({"what is not searched": ", ".join(fixed)} if fixed else {}),
         "the data's checksum": data.checksum,
         "--workers": settings.workers,
         "--target_epsilons": list(epsilons),

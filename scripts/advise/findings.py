@@ -164,7 +164,7 @@ class Verdict:
       recommended: What to deploy, of those told above chance: the best of those told above greedy; if there is none,
         greedy, or the best of the others where it is told above the best constant action and greedy is not, or greedy
         is not told above chance. None where none is.
-      pays: Whether exploration is told above greedy.
+      pays: Whether exploration is told above greedy, and above chance.
       costs: Whether all of exploration that was judged is told below it.
       all_diverged: Whether nothing was judged, as every strategy diverged or failed.
     """
@@ -196,10 +196,10 @@ def verdict(found: Mapping[str, Arm], chance: Any, constant: Any) -> Verdict:
     stands = landmarks.stand(values, chance=chance, constant=constant, ceiling=ceiling)
     sound = [name for name, arm in strategies.items() if not arm.diverged]
     greedy, exploring = [name for name in sound if name == GREEDY], [name for name in sound if name != GREEDY]
-    leads = {name: intervals.of_mean(list(values[name].values())).mean for name in exploring}
-    if greedy and against:  # Of equal seeds, where some run failed.
-        leads = {name: lead if math.isfinite(lead := against[name].difference) else -math.inf for name in exploring}
-    winners = [name for name in exploring if name in against and against[name].wins]
+    leads = {name: (True, intervals.of_mean(list(values[name].values())).mean) for name in exploring}
+    if greedy and against:  # Of seeds that each shares with greedy, where some run failed.
+        leads = {name: (against[name].is_judged, against[name].difference) for name in exploring}
+    winners = [name for name in exploring if name in against and against[name].wins and beats(stands, name)]
     pays = bool(winners)
     tiers = [winners]
     if not pays:
@@ -208,7 +208,7 @@ def verdict(found: Mapping[str, Arm], chance: Any, constant: Any) -> Verdict:
         tiers += [greedy, equal]
     trusted = ([name for name in some if beats(stands, name)] for some in tiers)
     first = next(filter(None, trusted), [])
-    recommended = max(first, key=lambda name: leads.get(name, 0.0)) if first else None
+    recommended = max(first, key=lambda name: leads.get(name, (False, 0.0))) if first else None
     others = winners or exploring
     best = recommended if recommended in exploring else max(others, key=leads.__getitem__) if others else None
     judged = [one for one in against.values() if one.is_judged]

@@ -74,10 +74,11 @@ def exploration(context: Context) -> str:
     found = context.found
     verdict = found.verdict
     one = verdict.against_greedy.get(verdict.best or "")
-    if one is None:
+    if one is None or math.isnan(one.difference):
         return f"Cannot be told: {_why_not(found)}."
     best = arms.label(one.arm, found.arms[one.arm].point)
-    lead = f"{amount(one)} than greedy ({over_seeds(one)}; p {words.p_value(one.adjusted_p)} by Holm)"
+    p = f"; p {words.p_value(one.adjusted_p)} by Holm" * one.is_judged
+    lead = f"{amount(one)} than greedy ({over_seeds(one)}{p})"
     earns = f"{best} earns {number(one.mean)} on average {_over(context)}, {lead}"
     if verdict.recommended is None:
         stand = verdict.stands[one.arm]
@@ -99,8 +100,10 @@ def exploration(context: Context) -> str:
         told = [f"Exploration costs: every strategy that explores{_unjudged(context)} is told below greedy"]
         told.append(f"The best of them, {earns}")
     else:
-        is_first = all(not other.mean > one.mean for other in verdict.against_greedy.values())
-        which = "the best" if is_first else "the best of those told above chance"
+        judged = [other for other in verdict.against_greedy.values() if other.is_judged]
+        above = "the best constant action" if findings.beats(verdict.stands, GREEDY) else "chance"
+        is_first = all(other.difference <= one.difference for other in judged)
+        which = "the best" if is_first else f"the best of those told above {above}"
         told = [
             f"Exploration was not shown to pay: of the strategies that explore, {which}, {earns}",
             *_found_by(one, context),
@@ -125,6 +128,8 @@ def _why_not(found: Advice) -> str:
         return "greedy, with which the others are compared, diverged at all rates that were tried, or failed"
     if found.arms[GREEDY].diverged:
         return "greedy, with which the others are compared, diverged"
+    if found.verdict.best:
+        return "the best and greedy have no seed in common, as runs failed"
     return "every strategy that explores diverged, or failed"
 
 
@@ -153,7 +158,7 @@ def _place(found: Advice) -> list[str]:
         for what, value in (("chance", found.chance), ("the best constant action", found.constant))
         if value is not None
     ]
-    if CEILING in found.arms and found.arms[CEILING].reward:
+    if CEILING in found.arms and math.isfinite(mean(found.arms[CEILING].reward).mean):
         known.append(f"the ceiling, which sees all rewards, {_ceiling(found)}")
     return [f"{capital(arms.NAMES[name])} is {stand.word} ({', '.join(known)})"]
 
@@ -165,11 +170,12 @@ def _ceiling(found: Advice) -> str:
     values = {name: arm.reward for name, arm in found.arms.items() if arm.reward}
     above = [arms.NAMES[name] for name, one in findings.compared(values, CEILING).items() if one.difference > 0]
     told = f"{number(ceiling)}, and here no bound: {' and '.join(above)} earned more" if above else number(ceiling)
-    if found.constant is None or landmarks.interval(found.constant).mean <= ceiling:
+    constant = landmarks.stand({CEILING: own}, constant=found.constant)[CEILING].constant
+    if constant is None or not constant.loses:
         return told
     return (
-        f"{told}; it is below the best constant action: the model takes too many rounds to learn, or cannot fit the "
-        "rewards at its rates, even where it sees them all"
+        f"{told}; it is told below the best constant action, as the model is deployed too late, takes too many rounds "
+        "to learn, or cannot fit the rewards at its rates"
     )
 
 
@@ -216,12 +222,11 @@ def _lost(context: Context) -> list[str]:
         for name, arm in compared
         if arm.diverged
     ]
-    lost += [
-        f"{arms.NAMES[name]} failed on {planned - len(arm.reward)} of {words.seeds(planned)}, and is compared on the "
-        "others"
-        for name, arm in compared
-        if 0 < len(arm.reward) < planned
-    ]
+    failed: dict[int, list[str]] = {}
+    for name, arm in compared:
+        if not arm.diverged and (count := planned - len(arm.reward)) > 0:
+            failed.setdefault(count, []).append(arms.NAMES[name])
+    lost += [f"{', '.join(names)} failed on {count} of {words.seeds(planned)}" for count, names in failed.items()]
     return [capital("; ".join(lost))] if lost else []
 
 
@@ -331,14 +336,16 @@ def privacy(context: Context) -> str:
             told.append(_cost(f"{target} (noise multiplier {one['noise_multiplier']:g})", compared, stands))
         reports += [one["guarantee"]] if "guarantee" in one else []
     name = arms.NAMES[found.noisy]
+    if not math.isfinite(mean(unnoised.reward).mean):
+        return f"Cannot be told: without noise {name} diverged when it clips to {clipped['clip_norm']:.3g}."
     clips = f"{name} earns when it clips to {clipped['clip_norm']:.3g}{_clipping(found, unnoised)}"
-    start = f"Of the {number(mean(unnoised.reward).mean)} that {clips}"
+    start = f"Of the {number(mean(unnoised.reward).mean)} that {clips},"
     beside = stands[NO_NOISE].chance
     if beside and beside.is_judged and not beside.wins:
         earned = number(mean(unnoised.reward).mean)
-        start = f"Noise shows nothing here, as the {earned} that {clips} is not told above chance"
+        start = f"The {earned} that {clips} is not told above chance, so that a cost of noise says little:"
     return (
-        f"{start}, {'; '.join(told)} ({words.seeds(len(unnoised.reward))}). {context.where}"
+        f"{start} {'; '.join(told)} ({words.seeds(len(unnoised.reward))}). {context.where}"
         f"{_guarantee(reports[0]) if reports else ''}. The runs' own noise is seeded and guarantees nothing; no "
         "guarantee covers the runs without noise, which chose all this."
     )
@@ -350,10 +357,11 @@ def _clipping(found: Advice, unnoised: Arm) -> str:
     if usual is None or not usual.reward:
         return ""
     one = findings.compared({NO_NOISE: unnoised.reward, findings.PLANNED: usual.reward}, findings.PLANNED)[NO_NOISE]
-    if not one.is_judged:
+    if not one.is_judged or not one.difference:
         return ""
     told = "" if one.is_told_apart else ", not told from nothing"
-    return f" without noise, with Poisson cohorts ({amount(one)} than as compared above, {over_seeds(one)}{told})"
+    usual_earns = f"the {number(one.reference_mean)} of the same seeds as they were compared"
+    return f" without noise, with Poisson cohorts ({amount(one)} than {usual_earns}, {over_seeds(one)}{told})"
 
 
 def _cost(target: str, one: Comparison, stands: Mapping[str, landmarks.Stand]) -> str:

@@ -45,7 +45,7 @@ class State:
           minutes: What it may take. With other minutes than before it is planned anew; its runs count.
 
         Raises:
-          UsageError: If it is damaged, or the folder is another advice's, or a run's.
+          UsageError: If it is damaged, or another advice's.
         """
         self._path = folder / PLAN_FILE
         self.values: dict[str, Any] = {"stages": {}, "spent": 0.0, "pace": None, "earlier": 0.0}
@@ -59,8 +59,6 @@ class State:
                 # What was played already would be measured as if it took no time.
                 self.values["pace"] = before.get("pace")
                 self.values["earlier"] = float(before.get("earlier", 0.0)) + float(before.get("spent", 0.0))
-        elif (folder / "config.json").exists():
-            raise UsageError(f"{folder} holds a run, not an advice: choose another --experiment_name.")
         self.values |= {
             "format": run_folder.FORMAT,
             "identity": identity,
@@ -83,6 +81,16 @@ class State:
         """Writes it whole."""
         self.values["spent"] = round(self.spent, 1)
         files.replace(self._path, json.dumps(self.values, indent=2).encode() + b"\n")
+
+
+def check_no_run(folder: pathlib.Path) -> None:
+    """Refuses the folder of a run.
+
+    Raises:
+      UsageError: If it is.
+    """
+    if (folder / "config.json").exists():
+        raise UsageError(f"{folder} holds a run, not an advice: choose another --experiment_name.")
 
 
 def check_identity(folder: pathlib.Path, before: Any, now: Mapping[str, Any]) -> None:

@@ -105,7 +105,7 @@ class Stages:
         for name in plan.arms:
             space = self._spaces[name]
             if plan.points < 2:
-                self.found.arms[name] = Arm(name, space.first, notes=["rates and parameters are the defaults"])
+                self.found.arms[name] = Arm(name, space.first, notes=["rates and parameters were not searched"])
                 continue
             # Uniform exploration earns as much whatever it learns: its model is what is searched.
             metric = self.found.measured if name == CHANCE else findings.REWARD

@@ -174,6 +174,12 @@ def test_one_step_by_hand_is_refused_in_a_scenario_that_does_both(scenario, argu
     assert _resolve("--task_type=unipen62", argument).given >= {name.removeprefix("--")}
 
 
+def test_an_initial_training_by_hand_pays_for_the_labels_that_were_asked_for():
+    for how in ("--scenario=init_shift", "--dist_shift_type=init"):
+        assert flags.options(_resolve(how, "--init_labels=3")).task.init_labels == 3
+    assert _resolve("--dist_shift_type=init").init_labels is None
+
+
 def test_the_untrained_baseline_needs_an_initial_model():
     assert _refusal("--bandits_type=init") == (
         "--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path."

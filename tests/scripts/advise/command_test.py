@@ -109,7 +109,7 @@ def test_the_folder_of_another_advice_is_refused(tmp_path):
 def test_the_folder_of_a_run_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UsageError, match="holds a run, not an advice: choose another --experiment_name"):
-        session.State(tmp_path, {}, 5.0)
+        session.check_no_run(tmp_path)
 
 
 def test_where_the_model_would_be_trained_is_told_by_what_differs(tmp_path):

@@ -111,3 +111,13 @@ def test_greedy_gives_way_to_what_is_told_above_the_best_constant_action():
 def test_without_greedy_to_compare_with_the_best_by_mean_is_recommended():
     values = {"greedy": (math.nan,) * 4, "softmax": (0.5, 0.51, 0.52, 0.5), "falcon": (0.8, 0.81, 0.82, 0.8)}
     assert _verdict(values, 0.1, None).recommended == "falcon"
+
+
+def test_what_is_told_above_greedy_but_not_above_chance_does_not_hide_who_is():
+    softmax = {0: 0.6, 1: 0.9, 2: 0.3}
+    greedy = {seed: softmax.get(seed, 0.6) - 0.1 + 0.0001 * seed for seed in range(8)}
+    found = {name: Arm(name, _POINT, reward) for name, reward in (("greedy", greedy), ("softmax", softmax))}
+    told = findings.verdict(found, 0.1, None)
+    assert told.against_greedy["softmax"].wins
+    assert not told.stands["softmax"].beats_chance
+    assert (told.pays, told.recommended) == (False, "greedy")
