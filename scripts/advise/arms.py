@@ -102,8 +102,8 @@ def spaces(
             # Steps of these optimizers have a length of their own, and the rewards' scale is anyone's.
             defaults[RATES[0]] *= reward_width
         for rate, default in defaults.items():
-            tried = [plan.as_text(default)] if rate in given else [_text(default * one) for one in _FACTORS]
-            values[rate] = tuple(dict.fromkeys(tried))
+            rates = [plan.as_text(default)] if rate in given else [_text(default * one) for one in _FACTORS]
+            values[rate] = tuple(dict.fromkeys(rates))
         first = {rate: (values[rate][0] if rate in given else _text(default)) for rate, default in defaults.items()}
         for parameter, (default, tried) in _parameters(name, num_actions, reward_width).items():
             flag = f"bandits_{parameter}"
