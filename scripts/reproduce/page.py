@@ -12,7 +12,7 @@ from scripts.reproduce import judging, records, scoreboard, standing, texts
 from scripts.reproduce.plan import Arm, Figure
 from scripts.reproduce.results import Value, number
 from scripts.reproduce.scoreboard import Line
-from scripts.verdicts import comparison, tasks, words
+from scripts.verdicts import comparison, landmarks, tasks, words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -244,6 +244,9 @@ def _numbers(one: _Played) -> str:
         cells += [stands.get(arm.label, "")] * bool(stands)
         cells += [_picked(known.get((arm.label, flag))) for flag in picked]
         rows.append((arm.label, *cells))
+    if constants := standing.constants(one.rows):
+        cells = [", ".join(map(number, constants))]
+        rows.append((landmarks.CONSTANT, *cells, *[""] * (len(head) - 2 + len(picked))))
     return _table([*head, *(flag.replace("_", " ") for flag in picked)], rows)
 
 
@@ -342,7 +345,9 @@ def _text(name: str, some: Sequence[_Played]) -> str:
             parts.append("It states no claim or number that is compared.\n")
         stands = [f"{row.arm} {row.stand.word}" for row in one.rows if row.stand]
         if stands and any(standing.is_landmark(arm) for arm in figure.arms):
-            parts.append(f"Where they stand: {'; '.join(stands)}.\n")
+            best = ", ".join(map(number, standing.constants(one.rows)))
+            known = f" ({landmarks.CONSTANT}: {best})" if best else ""
+            parts.append(f"Where they stand{known}: {'; '.join(stands)}.\n")
     missing = [one.figure.name for one in some if one.table is None]
     if missing:
         parts.append(f"Not played: {', '.join(missing)}.\n")

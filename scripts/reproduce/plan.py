@@ -14,6 +14,7 @@ from scripts.grid import plan as grid_plan
 FIRST_TUNING_SEED = 100  # Points are picked on seeds that no reported value comes from.
 _ROUNDS_TO = "rounds to "
 _SHARE_OF = "share of "
+_LAST = "last "
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +70,11 @@ class Measure:
     def rounds_to(self) -> float | None:
         """What is to be reached, if it is the rounds until then."""
         return self._after(_ROUNDS_TO)
+
+    @property
+    def last_rounds(self) -> int | None:
+        """How many of the last rounds, if it is their mean."""
+        return None if (rounds := self._after(_LAST)) is None else int(rounds)
 
     @property
     def share_of(self) -> float | None:

@@ -142,8 +142,8 @@ def _at(curve: "pd.Series", measure: Measure) -> float:
         return math.nan
     if isinstance(at, int):
         return float(curve.get(at, math.nan))
-    if at.startswith("last "):
-        return float(curve.tail(int(at.removeprefix("last "))).mean())
+    if measure.last_rounds is not None:
+        return float(curve.tail(measure.last_rounds).mean())
     return float({"last": curve.iloc[-1], "first": curve.iloc[0], "mean": curve.mean(), "max": curve.max()}[at])
 
 

@@ -1,6 +1,7 @@
 """Where a figure's arms stand between chance, the best constant action and the ceiling, by its first measure."""
 
 import functools
+import math
 from collections.abc import Hashable, Mapping, Sequence
 
 from bandits import studies, world_flags
@@ -25,7 +26,7 @@ def column(figure: Figure) -> Metric | None:
     """Returns the metric whose last value the first measure is, if runs record what chance earns there."""
     first = figure.measures[0]
     metric = runs.declared().get(first.column)
-    return metric if metric and metric.bounds and first.at == "last" else None
+    return metric if metric and metric.bounds and (first.at == "last" or first.last_rounds) else None
 
 
 def is_landmark(arm: Arm) -> bool:
@@ -43,6 +44,18 @@ def _kind_of_chance(figure: Figure, arm: Arm) -> Hashable:
     """Returns what an arm shares with uniformly random actions that bound it."""
     flags = _settings(figure.binary, arm.arguments)
     return tuple(map(str, report_arms.environment({**flags, **dict.fromkeys(_OF_CHANGE)})))
+
+
+def _plays_one_world(figure: Figure, arm: Arm) -> bool:
+    """Returns whether the first measure's rounds are all of one world.
+
+    Each world's actions are another's in other places (`bandits.worlds.drift`), so that its best earns the same.
+    """
+    flags, rounds = _settings(figure.binary, arm.arguments), figure.measures[0].last_rounds
+    if not flags.get("reward_drift"):
+        return True
+    is_one_change = flags["reward_drift"] == "abrupt" and not flags.get("drift_every")
+    return bool(is_one_change and rounds and flags["total_rounds"] - rounds + 1 >= flags["drift_start"])
 
 
 @functools.cache
@@ -65,7 +78,8 @@ def stands(
 ) -> dict[str, Stand]:
     """Returns where arms stand, one family of all that have the same landmarks.
 
-    Chance is the arm that played it on the same clients and data, or what runs recorded.
+    Chance is the arm that played it on the same clients and data, or what runs recorded. The best constant action is
+    what runs recorded of all their rounds; of the last ones alone, what those of chance recorded, in a world that stays.
 
     Args:
       figure: The figure.
@@ -80,7 +94,7 @@ def stands(
     values = {label: row.sound for label, row in own.items()}
     bounds = ceilings(figure, values)
     played = {
-        _kind_of_chance(figure, arm): values[CHANCE]
+        _kind_of_chance(figure, arm): (values[CHANCE], recorded.get(CHANCE, (None, None))[1])
         for arm in figure.arms
         if arm.label == CHANCE and arm.label in values
     }
@@ -88,7 +102,9 @@ def stands(
     for arm in figure.arms:
         if arm.label in values and not is_landmark(arm):
             chance, constant = recorded.get(arm.label, (None, None))
-            uniform = played.get(_kind_of_chance(figure, arm)) if played else None
+            uniform, of_its_world = played.get(_kind_of_chance(figure, arm), (None, None)) if played else (None, None)
+            if first.last_rounds:
+                constant = of_its_world if _plays_one_world(figure, arm) else None
             known = [uniform or chance, constant, bounds.get(kind(figure, arm)) if bounds else None]
             groups.setdefault(tuple(map(of_runs.key, known)), (known, []))[1].append(arm.label)
     found: dict[str, Stand] = {}
@@ -102,3 +118,9 @@ def stands(
             better="down" if first.smallest else "up",
         )
     return {label: stand for label, stand in found.items() if stand.word}
+
+
+def constants(rows: Sequence[Value]) -> list[float]:
+    """Returns what the best constant action earns, of the worlds that a figure's arms are in."""
+    found = [row.stand.constant.reference_mean for row in rows if row.stand and row.stand.constant]
+    return list(dict.fromkeys(value for value in found if math.isfinite(value)))

@@ -352,6 +352,32 @@ def test_an_arm_stands_between_landmarks_of_its_own_clients_and_world(flag, word
     assert (stands["near"].word if "near" in stands else "") == word
 
 
+@pytest.mark.parametrize(
+    ("flags", "rounds", "constant"),
+    [
+        ("--reward_drift=abrupt", 5, 2.0),
+        ("", 6, 2.0),
+        ("--reward_drift=abrupt", 6, None),
+        ("--reward_drift=abrupt --drift_every=2", 5, None),
+        ("--reward_drift=linear", 2, None),
+        ("--max_examples_per_client=9", 5, None),
+    ],
+)
+def test_in_the_last_rounds_the_best_constant_action_is_chance_s_where_they_are_of_one_world(flags, rounds, constant):
+    arms = [Arm(name, (name,), ("--total_rounds=10", *own.split())) for name, own in (("near", flags), ("chance", ""))]
+    figure = _figure(arms=tuple(arms), measures=(Measure("score", "bandits/round_rewards", f"last {rounds}"),))
+    rows = [Value(arm.label, "score", {0: 4.0, 1: 4.5}) for arm in arms]
+    near = standing.stands(figure, rows, {"near": (1.0, 3.0), "chance": (1.0, 2.0)})["near"]
+    assert (near.constant.reference_mean if near.constant else None) == constant
+
+
+def test_a_page_s_table_ends_with_the_best_constant_action(tmp_path, known):
+    figure = _figure(own=True, measures=(Measure("score", "bandits/average_rewards"),))
+    known(figure)
+    records.write(_table(constant=1.25), records.path_of(figure, tmp_path))
+    assert "| the best constant action | 1.25 |  |  |  |\n" in page.made(tmp_path)
+
+
 def test_a_page_s_command_plays_the_seeds_that_it_shows(tmp_path, known):
     figure = _figure()
     known(figure)
