@@ -214,6 +214,8 @@ def _parameters(text: str) -> Parameters:
             f"--diagnose_parameters={text} must be last:N or random:N, or numbers separated by commas, at most "
             f"{_MOST_DRAWN} parameters."
         )
+    if len(set(found.numbers)) < len(found.numbers):
+        raise UsageError(f"--diagnose_parameters={text} names a parameter twice.")
     return found
 
 

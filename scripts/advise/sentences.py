@@ -160,7 +160,8 @@ def _place(found: Advice) -> list[str]:
     ]
     if CEILING in found.arms and math.isfinite(mean(found.arms[CEILING].reward).mean):
         known.append(f"the ceiling, which sees all rewards, {_ceiling(found)}")
-    return [f"{capital(arms.NAMES[name])} is {stand.word} ({', '.join(known)})"]
+    word = landmarks.NOT_JUDGED if stand.word == landmarks.ONE_SEED else stand.word
+    return [f"{capital(arms.NAMES[name])} is {word} ({', '.join(known)})"]
 
 
 def _ceiling(found: Advice) -> str:

@@ -79,7 +79,7 @@ def stands(
     """Returns where arms stand, one family of all that have the same landmarks.
 
     Chance is the arm that played it on the same clients and data, or what runs recorded. The best constant action is
-    what runs recorded of all their rounds; of the last ones alone, what those of chance recorded, in a world that stays.
+    what runs recorded of all rounds; of the last ones alone, what those of chance recorded, in a world that stays.
 
     Args:
       figure: The figure.

@@ -281,6 +281,12 @@ def test_two_seeds_are_called_so():
     assert "2 seeds" in told
 
 
+def test_of_one_seed_it_is_said_that_nothing_is_judged():
+    values = {GREEDY: 0.5, SOFTMAX: 0.6, CHANCE: 0.1}
+    told = sentences.exploration(_context(_found({name: _values(mean, seeds=1) for name, mean in values.items()})))
+    assert "Greedy is not judged (chance 0.070)" in told
+
+
 def test_uniform_exploration_can_leave_the_better_model():
     found = _found(_better())
     found.arms[CHANCE].model = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.52).items()}
