@@ -56,12 +56,23 @@ def bandit_inference(
       `action` int32, `reward` and `propensity` float32, each [batch].
     """
     probabilities = policy(predicted_rewards)
-    action = tf.random.stateless_categorical(tf.math.log(probabilities), num_samples=1, seed=key, dtype=tf.int32)[:, 0]
+    action = _draw(probabilities, key)
     return {
         "action": action,
         "reward": tf.gather(rewards, action, axis=1, batch_dims=1),
         "propensity": tf.gather(probabilities, action, axis=1, batch_dims=1),
     }
+
+
+def _draw(probabilities: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    """Returns one action a row, int32 [batch], of probabilities float32 [batch, actions].
+
+    The draws of `tf.random.stateless_categorical` in one thread. Where it has several it shares the rows out among
+    them, and which numbers a row gets depends on how many they are.
+    """
+    upper = tf.cumsum(tf.cast(probabilities, tf.float64), axis=1)
+    drawn = tf.random.stateless_uniform([tf.shape(upper)[0], 1], key, dtype=tf.float64) * upper[:, -1:]
+    return tf.argmax(upper > drawn, axis=1, output_type=tf.int32)
 
 
 def logged(labels: tf.Tensor) -> Mapping[str, tf.Tensor]:

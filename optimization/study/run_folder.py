@@ -108,7 +108,8 @@ def check_format(path: pathlib.Path, config: Mapping[str, Any], what: str = "run
     if (found := config.get("format", 1)) != FORMAT:
         raise UsageError(
             f"{path} holds a {what} of format {found}, and this version of the program continues those of format "
-            f"{FORMAT} alone, though it reports and plots all. Choose another --experiment_name{otherwise}."
+            f"{FORMAT} alone{', though it reports and plots all' * (what == 'run')}. Choose another "
+            f"--experiment_name{otherwise}."
         )
 
 

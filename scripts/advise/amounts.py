@@ -36,11 +36,13 @@ def signed(value: float) -> str:
 
 def difference(value: float) -> str:
     """Returns a difference without its sign: a small one as more than 0.000."""
-    return f"{abs(value):.1g}" if 0 < abs(value) < 0.0005 else number(abs(value))
+    return number(abs(value))
 
 
 def number(value: float) -> str:
-    """Returns a number."""
+    """Returns a number: a small one as more than 0.000."""
+    if 0 < abs(value) < 0.0005:
+        return f"{value:.1g}"
     return f"{value:.3f}" if abs(value) < 10 else f"{value:.4g}"
 
 

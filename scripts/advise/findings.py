@@ -133,7 +133,7 @@ def _after(outcome: Outcome, rounds: int, folder: pathlib.Path, metric: Metric) 
 
 
 def edges(space: arms.Space, point: arms.Point) -> list[str]:
-    """Returns the flags of which a point has the least or largest value that was tried."""
+    """Returns the flags of which a point has the least or largest value of those that searches draw from."""
     return [flag for flag, value in point if plan.is_edge([*map(float, space.values[flag])], float(value))]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from scripts.grid import halving
+from scripts.verdicts import words
 
 GREEDY, CHANCE, CEILING = "greedy", "uniform", "supervised_mse"
 # The first explores least: what is left out of time is dropped from the end.
@@ -237,7 +238,7 @@ def described(plan: Plan, pace: Pace, stages: Sequence[str] = STAGES) -> list[st
     """Returns a line a stage: what it plays, and how long that takes."""
     seeds = "seed" if plan.tuning_seeds == 1 else "seeds"
     often = len(plan.strategies) if plan.frequent_all else 2
-    words = {
+    stage_words = {
         SEARCH: f"{len(plan.arms)} searches of {plan.points} points, {plan.tuning_seeds} {seeds}",
         COMPARE: f"{len(plan.arms)} arms on {plan.seeds} seeds",
         CONFIRM: f"the best and greedy on {plan.more_seeds} seeds more",
@@ -247,7 +248,7 @@ def described(plan: Plan, pace: Pace, stages: Sequence[str] = STAGES) -> list[st
     }
     lines = []
     for stage in stages:
-        told = words[stage] if plan.work(stage).runs else "left out"
+        told = stage_words[stage] if plan.work(stage).runs else "left out"
         lines.append(f"  {stage:<9} {minutes(plan.seconds(pace, [stage])):>8}  {told}")
     return lines
 
@@ -279,7 +280,7 @@ def left_out(full: Plan, plan: Plan, names: Mapping[str, str]) -> list[str]:
     if plan.rounds < full.rounds:
         told.append(f"rounds after the first {plan.rounds:,} of {full.rounds:,}")
     if missing := [names[one] for one in full.strategies if one not in plan.strategies]:
-        told.append(" and ".join(missing))
+        told.append(words.listed(missing))
     if plan.seeds < full.seeds:
         told.append(f"more than {plan.seeds} seeds ({full.seeds} in a full advice)")
     if plan.has_ceiling < full.has_ceiling:
@@ -287,7 +288,7 @@ def left_out(full: Plan, plan: Plan, names: Mapping[str, str]) -> list[str]:
     if plan.has_uniform < full.has_uniform:
         told.append("a model trained on uniform exploration")
     if plan.points == 1 < full.points:
-        told.append("a search of rates: they are the defaults")
+        told.append("a search: rates and parameters that are not given are the defaults")
     elif plan.points < full.points:
         told.append(f"more than {plan.points} points in each search ({full.points})")
     if plan.tuning_seeds < full.tuning_seeds and plan.points > 1:

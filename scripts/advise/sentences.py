@@ -24,6 +24,7 @@ TITLES: Mapping[str, str] = {
     "not_tried": "What was not tried?",
 }
 NO_NOISE = "no noise"
+_ALWAYS = "always choosing the action that is best in hindsight"
 _BY_DESIGN = (
     "other models, losses and sizes of cohorts",
     "rates outside the searched ranges, and rates of their own for more frequent deployment and under noise",
@@ -94,7 +95,7 @@ def exploration(context: Context) -> str:
         constant = verdict.stands[one.arm].constant
         but = ""
         if constant and constant.loses:
-            but = f", but always choosing the same, best action would earn more, {number(constant.reference_mean)}"
+            but = f", but {_ALWAYS} would earn more, {number(constant.reference_mean)}"
         told = [f"Exploration pays{but}: {earns}"]
     elif verdict.costs:
         told = [f"Exploration costs: every strategy that explores{_unjudged(context)} is told below greedy"]
@@ -170,7 +171,7 @@ def _ceiling(found: Advice) -> str:
     ceiling = mean(own).mean
     values = {name: arm.reward for name, arm in found.arms.items() if arm.reward}
     above = [arms.NAMES[name] for name, one in findings.compared(values, CEILING).items() if one.difference > 0]
-    told = f"{number(ceiling)}, and here no bound: {' and '.join(above)} earned more" if above else number(ceiling)
+    told = f"{number(ceiling)}, and here no bound: {words.listed(above)} earned more" if above else number(ceiling)
     constant = landmarks.stand({CEILING: own}, constant=found.constant)[CEILING].constant
     if constant is None or not constant.loses:
         return told
@@ -241,11 +242,13 @@ def strategy(context: Context) -> str:
                 "None: every strategy that was played diverged, or failed. Lower rates may learn: give them as flags."
             )
         told = "None: no strategy is told above chance, so that which of them comes first may be luck."
-        earned = [stand.constant.mean for stand in found.verdict.stands.values() if stand.constant]
-        constant = landmarks.interval(found.constant).mean if earned else 0.0
-        if not earned or max(earned) >= constant:
+        against = {one: stand.constant for one, stand in found.verdict.stands.items() if stand.constant}
+        constants = [one.reference_mean for one in against.values()]
+        if not constants or max(one.mean for one in against.values()) >= max(constants):
             return told
-        return f"{told} Always choosing the same, best action would earn {number(constant)}: more than any of them."
+        below = [arms.NAMES[one] for one, other in against.items() if other.loses]
+        which = "all of them" if len(below) == len(against) else words.listed(below) or "none of them"
+        return f"{told} {capital(_ALWAYS)} would earn {number(max(constants))}, told above {which}."
     arm = found.arms[name]
     stand = found.verdict.stands[name]
     above = "told above chance" if stand.beats_chance else "chance is not known"
@@ -279,8 +282,11 @@ def _constant(found: Advice, name: str) -> str:
     one = found.verdict.stands[name].constant if name in found.verdict.stands else None
     if one is None or one.wins:
         return ""
-    told = "would earn more" if one.loses else "is not told from it"
-    return f" But always choosing the same, best action {told}: {number(one.reference_mean)}."
+    told = "told below it" if one.loses else "not told from it"
+    return (
+        f" But it earns {number(one.mean)}, and {_ALWAYS} {number(one.reference_mean)}: {told} "
+        f"({signed(one.difference)}, {sure(one)})."
+    )
 
 
 def frequency(context: Context) -> str:

@@ -51,8 +51,12 @@ class State:
         self.values: dict[str, Any] = {"stages": {}, "spent": 0.0, "pace": None, "earlier": 0.0}
         if self._path.exists():
             before = runs.read_json(self._path)
-            run_folder.check_format(folder, before, "advice")
-            check_identity(folder, before.get("identity"), identity)
+            if not _is_sound(before):
+                raise UsageError(
+                    f"{self._path} is damaged: delete it, and what is left is planned anew, with the runs there are."
+                )
+            run_folder.check_format(folder, before, "plan of an advice")
+            check_identity(folder, before["identity"], identity)
             if before.get("minutes") == minutes:
                 self.values |= before
             else:
@@ -93,14 +97,30 @@ def check_no_run(folder: pathlib.Path) -> None:
         raise UsageError(f"{folder} holds a run, not an advice: choose another --experiment_name.")
 
 
-def check_identity(folder: pathlib.Path, before: Any, now: Mapping[str, Any]) -> None:
+def _is_sound(plan: Mapping[str, Any]) -> bool:
+    """Returns whether `plan.json` holds what is written to it."""
+    numbers = [plan.get("format"), plan.get("minutes"), plan.get("spent"), plan.get("earlier", 0.0)]
+    pace, stages = plan.get("pace") or {}, plan.get("stages")
+    return (
+        isinstance(plan.get("identity"), Mapping)
+        and isinstance(stages, Mapping)
+        and all(isinstance(stage, Mapping) and {*stage} == _fields(Plan) for stage in stages.values())
+        and isinstance(pace, Mapping)
+        and {*pace} in (set(), _fields(Pace))
+        and all(isinstance(number, int | float) for number in (*numbers, *pace.values()))
+    )
+
+
+def _fields(kind: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+def check_identity(folder: pathlib.Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuses the folder of another advice.
 
     Raises:
       UsageError: If it is; it names the first flag that differs.
     """
-    if not isinstance(before, Mapping):
-        raise UsageError(f"{folder / PLAN_FILE} is damaged: choose another --experiment_name.")
     before, here = _flat(before), _flat(json.loads(json.dumps(now)))
     names = [name for name in sorted({*before, *here}) if before.get(name) != here.get(name)]
     if names:
@@ -251,6 +271,10 @@ class Session:
         """Returns the full plan, but for what stages before have decided."""
         pinned = [name for name, stage in planning.STAGE_OF.items() if stage not in left]
         return dataclasses.replace(self.full, **{name: getattr(self.plan, name) for name in pinned})
+
+    def leave_out_noise(self) -> None:
+        """Leaves the noise out of the plan: stages that are not begun yet have its time."""
+        self.full = dataclasses.replace(self.full, epsilons=0)
 
     def end(self) -> None:
         """Ends a stage: what it took corrects the pace."""

@@ -118,7 +118,7 @@ class Stages:
                 )
                 continue
             point = arms.point_of(points[0].outcomes[0].run)
-            notes = [f"--{flag} lies on the edge of what was tried" for flag in findings.edges(space, point)]
+            notes = [f"--{flag} lies at the end of what is searched" for flag in findings.edges(space, point)]
             self.found.arms[name] = Arm(name, point, notes=notes)
         self._session.end()
 
@@ -141,7 +141,10 @@ class Stages:
         self._play("compare", [self._runs(arm, arms.SEED, plan.seeds) for arm in self.found.arms.values()])
         self._bounds()
         self.found.verdict = findings.verdict(self.found.arms, self.found.chance, self.found.constant)
+        self.found.no_noise = self.found.no_noise or self._why_no_noise(self.found.verdict.recommended)
         self._session.end()
+        if self.found.no_noise:
+            self._session.leave_out_noise()
 
     def _bounds(self) -> None:
         """Adds what chance and the best constant action earn, as runs record it; else chance as it was played."""
@@ -183,7 +186,6 @@ class Stages:
     def _add_noise(self) -> None:
         plan = self._begin(planning.NOISE)
         name = self.found.verdict.recommended
-        self.found.no_noise = self.found.no_noise or self._why_no_noise(name)
         if name and plan.epsilons and not self.found.no_noise:
             self.found.noisy = name
             clip_norm = statistics.median(self.found.arms[name].clip_norms.values())

@@ -11,6 +11,11 @@ from scripts.verdicts.comparison import UNPAIRED, Comparison
 ONE_SEED = "One seed tells nothing of how sure a difference is: play several, --repeat=8."
 
 
+def listed(names: Sequence[str]) -> str:
+    """Returns names as a sentence has them: commas between them, and before the last one an `and`."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
 def of(one: Comparison) -> str:
     """Returns what a comparison says, in a line."""
     if math.isnan(one.difference):

@@ -25,6 +25,17 @@ def test_equal_keys_give_equal_actions_and_others_differ():
     assert (draws[0] != draws[2]).mean() > 0.5
 
 
+def test_a_draw_depends_on_its_row_and_the_key_alone_however_many_threads_share_the_rows():
+    predicted = np.random.default_rng(0).normal(size=(2000, 60)).astype(np.float32)
+    rewards, key = np.zeros_like(predicted), np.array([3, 4], np.int32)
+    whole = inference.bandit_inference(predicted, rewards, policies.Softmax(0.5), key)["action"].numpy()
+    few = inference.bandit_inference(predicted[:1500], rewards[:1500], policies.Softmax(0.5), key)["action"].numpy()
+    np.testing.assert_array_equal(whole[:1500], few)
+    likely = policies.Softmax(0.5)(predicted[:20])  # Too few for more threads than one.
+    drawn = tf.random.stateless_categorical(tf.math.log(likely), 1, key, tf.int32)[:, 0]
+    np.testing.assert_array_equal(whole[:20], drawn)
+
+
 def test_an_action_of_probability_zero_is_never_played():
     predicted = tf.tile([[0.0, 1.0, 0.0]], [5000, 1])
     cache = inference.bandit_inference(predicted, predicted, policies.Greedy(), tf.constant([5, 6]))

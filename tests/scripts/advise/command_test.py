@@ -122,10 +122,43 @@ def test_where_the_model_would_be_trained_is_told_by_what_differs(tmp_path):
 
 def test_with_other_minutes_it_is_planned_anew(tmp_path):
     state = session.State(tmp_path, {}, 5.0)
-    state.values["stages"] = {"search": {}}
+    decided = json.loads(json.dumps(dataclasses.asdict(plan.Plan(rounds=9, deploy_every=3, often=1))))
+    state.values["stages"] = {"search": decided}
     state.save()
-    assert session.State(tmp_path, {}, 5.0).values["stages"] == {"search": {}}
+    assert session.State(tmp_path, {}, 5.0).values["stages"] == {"search": decided}
     assert session.State(tmp_path, {}, 9.0).values["stages"] == {}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spent": None},
+        {"pace": {"round_seconds": "x"}},
+        {"pace": 3},
+        {"stages": {"search": {}}},
+        {"stages": []},
+        {"identity": None},
+        {"format": None},
+    ],
+)
+def test_a_damaged_plan_is_refused_and_it_says_what_to_do(tmp_path, changes):
+    state = session.State(tmp_path, {}, 5.0)
+    state.save()
+    files.replace(tmp_path / session.PLAN_FILE, json.dumps(state.values | changes).encode())
+    with pytest.raises(UsageError, match=r"plan\.json is damaged: delete it, and what is left is planned anew"):
+        session.State(tmp_path, {}, 5.0)
+
+
+def test_noise_that_will_not_be_played_leaves_its_time_to_what_is_left(tmp_path):
+    made, _ = _session(tmp_path, 20.0)
+    made.state.values["pace"] = dataclasses.asdict(plan.Pace(0.01, 1.0, 1.0, 2))
+    made = session.Session(tmp_path, made.state, made.full, made.base, players.Local(2), 2)
+    made.begin(plan.SEARCH, "")
+    before = made.begin(plan.COMPARE, "")
+    made.leave_out_noise()
+    after = made.begin(plan.CONFIRM, "")
+    assert before.work(plan.NOISE).runs > 0 == after.work(plan.NOISE).runs
+    assert not any("noise" in one or "epsilon" in one for one in plan.left_out(made.full, after, {}))
 
 
 def test_with_other_minutes_the_pace_that_was_measured_and_the_time_it_took_are_kept(tmp_path):

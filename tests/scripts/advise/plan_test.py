@@ -103,7 +103,7 @@ def test_what_is_left_out_is_told():
     assert told == [
         "more than 4 seeds (8 in a full advice)",
         "a model trained on uniform exploration",
-        "a search of rates: they are the defaults",
+        "a search: rates and parameters that are not given are the defaults",
         "more than 2 seeds that did not pick the best (4)",
         "more frequent deployment",
         "privacy: no run had noise",

@@ -78,7 +78,8 @@ def test_exploration_that_pays_less_than_one_action_says_so_first():
     found.verdict = findings.verdict(found.arms, 0.1, 0.9)
     told = sentences.exploration(_context(found))
     assert told.startswith(
-        "Exploration pays, but always choosing the same, best action would earn more, 0.900: softmax (temperature 0.05)"
+        "Exploration pays, but always choosing the action that is best in hindsight would earn more, 0.900: softmax ("
+        "temperature 0.05)"
     )
 
 
@@ -147,12 +148,16 @@ def test_exploration_costs_where_all_of_it_is_told_below_greedy():
 
 
 @pytest.mark.parametrize(
-    ("constant", "told"), [(0.99, "would earn more: 0.990."), (0.6, "is not told from it: 0.600.")]
+    ("constant", "told"),
+    [(0.99, "0.990: told below it (-0.390, 95% int"), (0.6, "0.600: not told from it (")],
 )
 def test_a_recommendation_that_one_action_would_beat_says_so(constant, told):
     found = _found(_better())
     found.verdict = findings.verdict(found.arms, 0.1, constant)
-    assert f"But always choosing the same, best action {told}" in sentences.strategy(_context(found))
+    assert (
+        f" But it earns 0.600, and always choosing the action that is best in hindsight {told}"
+        in sentences.strategy(_context(found))
+    )
 
 
 def test_what_is_told_below_greedy_is_named_beside_a_best_that_is_not():
@@ -190,7 +195,7 @@ def test_without_a_recommendation_the_best_is_compared_with_chance_and_the_best_
     told = sentences.exploration(_context(found))
     lead = "Of those that explore, the best, softmax (temperature 0.05), earns 0.505, 0.005 more than chance (95%"
     assert lead in told
-    end = "comes first may be luck. Always choosing the same, best action would earn 0.900: more than any of them."
+    end = "may be luck. Always choosing the action that is best in hindsight would earn 0.900, told above all of them."
     assert sentences.strategy(_context(found)).endswith(end)
     found.constant, found.verdict = 0.501, findings.verdict(found.arms, 0.5, 0.501)
     assert sentences.strategy(_context(found)).endswith("comes first may be luck.")
@@ -220,11 +225,9 @@ def test_bounds_of_a_sample_have_their_interval_and_widen_the_verdict():
     found.verdict = findings.verdict(found.arms, chance, constant)
     told = sentences.exploration(_context(found))
     assert "(chance 0.100 (0.098 to 0.102 by a sample of 2,000 clients), the best constant action 0.580 (0.541" in told
-    assert "But always choosing the same, best action is not told from it: 0.580." in sentences.strategy(
-        _context(found)
-    )
+    assert "action that is best in hindsight 0.580: not told from it (+0.0" in sentences.strategy(_context(found))
     found.verdict = findings.verdict(found.arms, 0.1, 0.58)
-    assert "But always" not in sentences.strategy(_context(found))
+    assert " But it earns" not in sentences.strategy(_context(found))
 
 
 def test_bounds_by_seed_are_each_seeds_own():
