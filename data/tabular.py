@@ -125,7 +125,7 @@ def load(
         )
     if not encoded.names:
         encoded = encoded._replace(values=np.ones((len(frame), 1), np.float32), names=["constant"])
-        warnings.append("no feature is left: all rows look alike, and which action is best on average is all there is.")
+        warnings.append("no feature is left: all rows look alike, and the best is one action for all of them.")
 
     examples = clients.Examples(encoded.values, labels)
 

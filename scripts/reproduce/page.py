@@ -196,7 +196,8 @@ def _about(one: _Played) -> str:
     told = [
         f"{data}; {_counted(len(seeds), 'seed')} ({_range(seeds)}), "
         f"{_range(sorted(set(table['rounds'].astype(int))))} rounds",
-        f"played on {', '.join(records.told([table], 'machine'))}, at {', '.join(records.told([table], 'commit'))}",
+        f"recorded on {', '.join(records.told([table], 'machine'))}",
+        f"played at {', '.join(records.told([table], 'commit'))}",
     ]
     lines = [f"{'; '.join(told)}.\n"]
     if missing:
@@ -245,7 +246,7 @@ def _numbers(one: _Played) -> str:
         cells += [_picked(known.get((arm.label, flag))) for flag in picked]
         rows.append((arm.label, *cells))
     if constants := standing.constants(one.rows):
-        cells = [", ".join(map(number, constants))]
+        cells = [", ".join(dict.fromkeys(map(number, constants)))]
         rows.append((landmarks.CONSTANT, *cells, *[""] * (len(head) - 2 + len(picked))))
     return _table([*head, *(flag.replace("_", " ") for flag in picked)], rows)
 
@@ -345,7 +346,7 @@ def _text(name: str, some: Sequence[_Played]) -> str:
             parts.append("It states no claim or number that is compared.\n")
         stands = [f"{row.arm} {row.stand.word}" for row in one.rows if row.stand]
         if stands and any(standing.is_landmark(arm) for arm in figure.arms):
-            best = ", ".join(map(number, standing.constants(one.rows)))
+            best = ", ".join(dict.fromkeys(map(number, standing.constants(one.rows))))
             known = f" ({landmarks.CONSTANT}: {best})" if best else ""
             parts.append(f"Where they stand{known}: {'; '.join(stands)}.\n")
     missing = [one.figure.name for one in some if one.table is None]

@@ -319,6 +319,7 @@ def test_all_rewards_are_all_columns_but_the_clients_and_the_features(write):
 def test_rewards_alone_leave_the_constant_1_as_the_feature(write, named):
     table = _load(write("left,right\n" + "1,0\n" * 10), "rows:5", reward_columns=named)
     assert table.feature_names == ("constant",)
+    assert any("no feature is left" in warning for warning in table.report["warnings"])
     assert table.train.load(0).features.tolist() == [[1.0], [1.0]]
 
 

@@ -224,7 +224,7 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
     # Student's t of 2 / (0.1 / sqrt(3)) with 2 degrees of freedom; three seeds have no test by signs.
     assert "| near | better than far | 0.00083 | - | 100% | " in made
     assert "| near is better (section 2) | **agrees** | near 4, far 2: +2 (+1.75 to +2.25) | Go near. |" in made
-    assert "the text's data; 3 seeds (0 to 2), 9 rounds; played on m1, at c1." in made
+    assert "the text's data; 3 seeds (0 to 2), 9 rounds; recorded on m1; played at c1." in made
     assert "./scripts/python -m scripts.reproduce --figure=f1\n" in made
     assert "### Not played yet\n\n- Figure 2: another" in made
 
