@@ -67,8 +67,8 @@ def bandit_inference(
 def _draw(probabilities: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     """Returns one action a row, int32 [batch], of probabilities float32 [batch, actions].
 
-    The draws of `tf.random.stateless_categorical` in one thread. Where it has several it shares the rows out among
-    them, and which numbers a row gets depends on how many they are.
+    The draws of `tf.random.stateless_categorical` in one thread, up to rounding. Where that has several it shares the
+    rows out among them, and which numbers a row gets depends on how many they are.
     """
     upper = tf.cumsum(tf.cast(probabilities, tf.float64), axis=1)
     drawn = tf.random.stateless_uniform([tf.shape(upper)[0], 1], key, dtype=tf.float64) * upper[:, -1:]

@@ -15,6 +15,7 @@ from data.tasks import logged
 from optimization.study import cli, files, run_folder
 from scripts.advise import arms, findings, sentences
 from scripts.advise import plan as planning
+from scripts.advise.amounts import number, signed
 from scripts.advise.findings import Arm, plain
 from scripts.advise.plan import GREEDY
 from scripts.advise.privacy import Deployment
@@ -289,13 +290,13 @@ def _interval(values: Mapping[str, float | None]) -> str:
     one = mean(finite)  # type: ignore[arg-type]
     if math.isnan(one.mean):
         return "diverged" if values else ""
-    ends = f" ({one.low:.3f} to {one.high:.3f})" if one.size > 1 else ""
+    ends = f" ({number(one.low)} to {number(one.high)})" if one.size > 1 else ""
     lost = sum(math.isnan(value) for value in finite.values())
-    return f"{one.mean:.3f}{ends}" + (f", {lost} diverged" if lost else "")
+    return f"{number(one.mean)}{ends}" + (f", {lost} diverged" if lost else "")
 
 
 def _difference(one: Mapping[str, Any] | None) -> str:
     if one is None or one["difference"] is None:
         return ""
-    ends = f" ({one['low']:+.3f} to {one['high']:+.3f})" if one["low"] is not None else ""
-    return f"{one['difference']:+.3f}{ends}"
+    ends = f" ({signed(one['low'])} to {signed(one['high'])})" if one["low"] is not None else ""
+    return f"{signed(one['difference'])}{ends}"

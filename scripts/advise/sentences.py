@@ -244,7 +244,8 @@ def strategy(context: Context) -> str:
         told = "None: no strategy is told above chance, so that which of them comes first may be luck."
         against = {one: stand.constant for one, stand in found.verdict.stands.items() if stand.constant}
         constants = [one.reference_mean for one in against.values()]
-        if not constants or max(one.mean for one in against.values()) >= max(constants):
+        is_judged = any(one.is_judged for one in against.values())
+        if not is_judged or max(one.mean for one in against.values()) >= max(constants):
             return told
         below = [arms.NAMES[one] for one, other in against.items() if other.loses]
         which = "all of them" if len(below) == len(against) else words.listed(below) or "none of them"

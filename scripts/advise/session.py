@@ -6,6 +6,7 @@ What was decided by the clock is kept in `plan.json`, so that the same command, 
 
 import dataclasses
 import json
+import math
 import pathlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,12 +51,7 @@ class State:
         self._path = folder / PLAN_FILE
         self.values: dict[str, Any] = {"stages": {}, "spent": 0.0, "pace": None, "earlier": 0.0}
         if self._path.exists():
-            before = runs.read_json(self._path)
-            if not _is_sound(before):
-                raise UsageError(
-                    f"{self._path} is damaged: delete it, and what is left is planned anew, with the runs there are."
-                )
-            run_folder.check_format(folder, before, "plan of an advice")
+            before = _read_plan(self._path)
             check_identity(folder, before["identity"], identity)
             if before.get("minutes") == minutes:
                 self.values |= before
@@ -97,22 +93,30 @@ def check_no_run(folder: pathlib.Path) -> None:
         raise UsageError(f"{folder} holds a run, not an advice: choose another --experiment_name.")
 
 
-def _is_sound(plan: Mapping[str, Any]) -> bool:
-    """Returns whether `plan.json` holds what is written to it."""
-    numbers = [plan.get("format"), plan.get("minutes"), plan.get("spent"), plan.get("earlier", 0.0)]
-    pace, stages = plan.get("pace") or {}, plan.get("stages")
-    return (
-        isinstance(plan.get("identity"), Mapping)
-        and isinstance(stages, Mapping)
-        and all(isinstance(stage, Mapping) and {*stage} == _fields(Plan) for stage in stages.values())
-        and isinstance(pace, Mapping)
-        and {*pace} in (set(), _fields(Pace))
-        and all(isinstance(number, int | float) for number in (*numbers, *pace.values()))
-    )
+def _read_plan(path: pathlib.Path) -> Mapping[str, Any]:
+    """Returns the content of `plan.json`.
 
-
-def _fields(kind: type) -> set[str]:
-    return {field.name for field in dataclasses.fields(kind)}
+    Raises:
+      UsageError: If it is of another format, or not what is written to it.
+    """
+    damaged = UsageError(f"{path} is damaged: delete it, and what is left is planned anew, with the runs there are.")
+    try:
+        before = runs.read_json(path)
+    except UsageError as error:
+        raise damaged from error
+    if "format" in before:
+        run_folder.check_format(path.parent, before, "plan of an advice")
+    try:
+        for stage in before["stages"].values():
+            Plan(**stage | {"strategies": tuple(stage["strategies"])})
+        pace = dataclasses.astuple(Pace(**before["pace"])) if before["pace"] else ()
+        numbers = (before["minutes"], before["spent"], before.get("earlier", 0.0), *pace)
+        is_sound = isinstance(before["identity"], Mapping) and all(map(math.isfinite, numbers))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise damaged from error
+    if not is_sound:
+        raise damaged
+    return before
 
 
 def check_identity(folder: pathlib.Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

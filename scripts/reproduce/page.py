@@ -245,9 +245,10 @@ def _numbers(one: _Played) -> str:
         cells += [stands.get(arm.label, "")] * bool(stands)
         cells += [_picked(known.get((arm.label, flag))) for flag in picked]
         rows.append((arm.label, *cells))
-    if constants := standing.constants(one.rows):
-        cells = [", ".join(dict.fromkeys(map(number, constants)))]
-        rows.append((landmarks.CONSTANT, *cells, *[""] * (len(head) - 2 + len(picked))))
+    constants = standing.constants(one.rows)
+    for earned, labels in constants.items():
+        name = landmarks.CONSTANT + f", of {'; '.join(labels)}" * (len(constants) > 1)
+        rows.append((name, earned, *[""] * (len(head) - 2 + len(picked))))
     return _table([*head, *(flag.replace("_", " ") for flag in picked)], rows)
 
 
@@ -346,8 +347,10 @@ def _text(name: str, some: Sequence[_Played]) -> str:
             parts.append("It states no claim or number that is compared.\n")
         stands = [f"{row.arm} {row.stand.word}" for row in one.rows if row.stand]
         if stands and any(standing.is_landmark(arm) for arm in figure.arms):
-            best = ", ".join(dict.fromkeys(map(number, standing.constants(one.rows))))
-            known = f" ({landmarks.CONSTANT}: {best})" if best else ""
+            constants = standing.constants(one.rows)
+            best = [f"{earned} of {', '.join(labels)}" for earned, labels in constants.items()]
+            told = "; ".join(best if len(best) > 1 else constants)
+            known = f" ({landmarks.CONSTANT}: {told})" if told else ""
             parts.append(f"Where they stand{known}: {'; '.join(stands)}.\n")
     missing = [one.figure.name for one in some if one.table is None]
     if missing:

@@ -11,13 +11,14 @@ from scripts import runs
 from scripts.grid import binaries
 from scripts.report import arms as report_arms
 from scripts.reproduce.plan import Arm, Figure
-from scripts.reproduce.results import Value
+from scripts.reproduce.results import Value, number
 from scripts.verdicts import landmarks, of_runs
 from scripts.verdicts.comparison import Landmark, Values
 from scripts.verdicts.landmarks import Stand
 
 CHANCE, CEILING = "chance", "ceiling"  # Labels of arms; of several ceilings, how their labels begin.
 BOUNDS = (of_runs.CHANCE, of_runs.CONSTANT)  # What records keep of a run's `bounds.json`.
+_UNKNOWN: tuple[Landmark | None, Landmark | None] = (None, None)
 # A change permutes the actions' rewards, and uniformly random ones earn the same.
 _OF_CHANGE = ("reward_drift", "world_seed", *(name for name in world_flags.NAMES if name.startswith("drift_")))
 
@@ -46,16 +47,25 @@ def _kind_of_chance(figure: Figure, arm: Arm) -> Hashable:
     return tuple(map(str, report_arms.environment({**flags, **dict.fromkeys(_OF_CHANGE)})))
 
 
+def _stays(figure: Figure, arm: Arm) -> bool:
+    """Returns whether all rounds are of one world."""
+    flags = _settings(figure.binary, arm.arguments)
+    return not flags.get("reward_drift") or flags.get("drift_world") is not None
+
+
 def _plays_one_world(figure: Figure, arm: Arm) -> bool:
     """Returns whether the first measure's rounds are all of one world.
 
     Each world's actions are another's in other places (`bandits.worlds.drift`), so that its best earns the same.
     """
     flags, rounds = _settings(figure.binary, arm.arguments), figure.measures[0].last_rounds
-    if not flags.get("reward_drift"):
+    if _stays(figure, arm):
         return True
     is_one_change = flags["reward_drift"] == "abrupt" and not flags.get("drift_every")
-    return bool(is_one_change and rounds and flags["total_rounds"] - rounds + 1 >= flags["drift_start"])
+    keeps = flags.get("cache") == "persistent"  # Of what may be the world before.
+    if not is_one_change or not rounds or keeps:
+        return False
+    return bool(flags["total_rounds"] - rounds + 1 >= flags["drift_start"])
 
 
 @functools.cache
@@ -78,8 +88,9 @@ def stands(
 ) -> dict[str, Stand]:
     """Returns where arms stand, one family of all that have the same landmarks.
 
-    Chance is the arm that played it on the same clients and data, or what runs recorded. The best constant action is
-    what runs recorded of all rounds; of the last ones alone, what those of chance recorded, in a world that stays.
+    Chance and the best constant action are what runs recorded, which is exact, of all their rounds. Where that is
+    missing, or of the last rounds alone, those of chance recorded it, on the same clients and data in one world. Where
+    nobody recorded it, chance is the arm that played it.
 
     Args:
       figure: The figure.
@@ -93,20 +104,23 @@ def stands(
     own = {row.arm: row for row in rows if row.measure == first.name and not row.is_picked}
     values = {label: row.sound for label, row in own.items()}
     bounds = ceilings(figure, values)
-    played = {
-        _kind_of_chance(figure, arm): (values[CHANCE], recorded.get(CHANCE, (None, None))[1])
-        for arm in figure.arms
-        if arm.label == CHANCE and arm.label in values
-    }
+    uniform = [arm for arm in figure.arms if arm.label == CHANCE and arm.label in values]
+    played = {_kind_of_chance(figure, arm): values[CHANCE] for arm in uniform}
+    witness = {_kind_of_chance(figure, arm): recorded.get(CHANCE, _UNKNOWN) for arm in uniform if _stays(figure, arm)}
     groups: dict[Hashable, tuple[list[Landmark | None], list[str]]] = {}
     for arm in figure.arms:
         if arm.label in values and not is_landmark(arm):
-            chance, constant = recorded.get(arm.label, (None, None))
-            uniform, of_its_world = played.get(_kind_of_chance(figure, arm), (None, None)) if played else (None, None)
-            if first.last_rounds:
-                constant = of_its_world if _plays_one_world(figure, arm) else None
-            known = [uniform or chance, constant, bounds.get(kind(figure, arm)) if bounds else None]
-            groups.setdefault(tuple(map(of_runs.key, known)), (known, []))[1].append(arm.label)
+            kind_of_chance = _kind_of_chance(figure, arm) if played else None
+            own_chance, own_constant = recorded.get(arm.label, _UNKNOWN)
+            chance, constant = witness.get(kind_of_chance, _UNKNOWN)
+            if own_constant is not None and (not first.last_rounds or _stays(figure, arm)):
+                constant = own_constant
+            elif constant is not None and not _plays_one_world(figure, arm):
+                constant = None
+            known = (own_chance, chance, played.get(kind_of_chance))
+            chance = next((one for one in known if one is not None), None)
+            marks = [chance, constant, bounds.get(kind(figure, arm)) if bounds else None]
+            groups.setdefault(tuple(map(of_runs.key, marks)), (marks, []))[1].append(arm.label)
     found: dict[str, Stand] = {}
     for (chance, constant, ceiling), labels in groups.values():
         found |= landmarks.stand(
@@ -120,7 +134,10 @@ def stands(
     return {label: stand for label, stand in found.items() if stand.word}
 
 
-def constants(rows: Sequence[Value]) -> list[float]:
-    """Returns what the best constant action earns, of the worlds that a figure's arms are in."""
-    found = [row.stand.constant.reference_mean for row in rows if row.stand and row.stand.constant]
-    return list(dict.fromkeys(value for value in found if math.isfinite(value)))
+def constants(rows: Sequence[Value]) -> dict[str, list[str]]:
+    """Returns what the best constant action earns, as text, and the arms whose world it is of."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row.stand and row.stand.constant and math.isfinite(row.stand.constant.reference_mean):
+            found.setdefault(number(row.stand.constant.reference_mean), []).append(row.arm)
+    return found

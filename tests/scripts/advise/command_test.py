@@ -138,7 +138,9 @@ def test_with_other_minutes_it_is_planned_anew(tmp_path):
         {"stages": {"search": {}}},
         {"stages": []},
         {"identity": None},
-        {"format": None},
+        {"stages": {"search": {"rounds": 9, "deploy_every": 3, "often": 1, "strategies": None}}},
+        {"spent": float("nan")},
+        {"minutes": None},
     ],
 )
 def test_a_damaged_plan_is_refused_and_it_says_what_to_do(tmp_path, changes):
@@ -146,6 +148,13 @@ def test_a_damaged_plan_is_refused_and_it_says_what_to_do(tmp_path, changes):
     state.save()
     files.replace(tmp_path / session.PLAN_FILE, json.dumps(state.values | changes).encode())
     with pytest.raises(UsageError, match=r"plan\.json is damaged: delete it, and what is left is planned anew"):
+        session.State(tmp_path, {}, 5.0)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_a_plan_that_is_no_json_object_is_refused_likewise(tmp_path, content):
+    (tmp_path / session.PLAN_FILE).write_text(content)
+    with pytest.raises(UsageError, match=r"plan\.json is damaged: delete it"):
         session.State(tmp_path, {}, 5.0)
 
 
