@@ -99,7 +99,7 @@ def test_bandit_cross_entropy_unlearns_a_certain_action_that_pays_nothing():
 
 @pytest.mark.parametrize("policy", [policies.EpsilonGreedy(0.3), policies.Softmax(0.2), policies.Uniform()])
 def test_importance_weighted_loss_is_unbiased_for_the_sum_over_actions(policy):
-    """The mean over 400,000 draws lies within 2% of the full-information loss (eq. 6): five standard errors at most."""
+    """The mean over 400,000 draws lies within 2% of the full-information loss (eq. 6), five standard errors or more."""
     predicted = np.array([[0.1, 0.6, 0.3]], np.float32)
     rewards = np.array([[1.0, 0.0, 0.5]], np.float32)
     draws = 400_000

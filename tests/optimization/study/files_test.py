@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import resource
 import subprocess
 import sys
 
@@ -100,22 +99,19 @@ def test_a_folder_that_is_not_there_is_a_failure_that_names_the_file(tmp_path):
 def test_no_space_leaves_the_file_before_and_is_told_once(tmp_path, action):
     files.replace(tmp_path / "a.json", b"1" * 1000)
     code = f"""
-import pathlib, sys
+import pathlib, resource, sys
 import numpy as np
 from data.errors import Failure
 from optimization.study import files
 path = pathlib.Path(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
     {action}
 except Failure as error:
     print(error, file=sys.stderr)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "a.json")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+        [sys.executable, "-c", code, str(tmp_path / "a.json")], cwd=ROOT, capture_output=True, text=True
     )
     assert done.stderr == (
         f"{tmp_path / 'a.json'} cannot be written (File too large). What was written before is kept.\n"
