@@ -1,5 +1,6 @@
 """Flags of the main experiment, and every check that needs no data and no TensorFlow."""
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +9,7 @@ from bandits import logged_flags, registry, reset_flags, schedule_flags, task_de
 from bandits.options import BanditOptions, InitialTraining
 from data.errors import UsageError
 from data.tasks import registry as tasks
-from optimization.options import Cohorts, ServerOptimizer
+from optimization.options import Aggregation, Cohorts, ServerOptimizer
 from optimization.posterior import algorithm_flags
 from optimization.posterior import options as posterior_options
 from optimization.study import aggregation_flags, cli, earlier_flags, selector_flags, server_flags, task_flags
@@ -206,6 +207,12 @@ def define(flags: cli.FlagSet) -> None:
     )
     flags.number("init_server_learning_rate", None, "its server learning rate")
     flags.number("init_client_learning_rate", None, "its client learning rate")
+    flags.switch(
+        "init_adaptive_clipping",
+        None,
+        "adaptive clipping of its updates; false for no clipping (default: the same aggregation as the bandits)",
+    )
+    flags.belong("init_adaptive_clipping", aggregator_type=("mean", "none"))
 
     task_flags.define_data(flags)
     logged_flags.define(flags)
@@ -388,4 +395,13 @@ def _initial(settings: cli.Settings, rewards: str) -> InitialTraining:
         total_rounds=settings.init_rounds,
         server_optimizer=ServerOptimizer(settings.init_server_optimizer, settings.init_server_learning_rate),
         client_learning_rate=settings.init_client_learning_rate,
+        aggregation=_initial_aggregation(settings),
     )
+
+
+def _initial_aggregation(settings: cli.Settings) -> Aggregation:
+    clips = settings.init_adaptive_clipping
+    if clips:
+        settings = aggregation_flags.resolve(settings.replace(adaptive_clipping=True))
+    aggregation = aggregation_flags.options(settings)
+    return dataclasses.replace(aggregation, clip_norm=None, unclip_quantile=None) if clips is False else aggregation

@@ -29,6 +29,7 @@ class InitialTraining:
       total_rounds: Its rounds.
       server_optimizer: The server's.
       client_learning_rate: The clients'.
+      aggregation: How a cohort's updates become one.
     """
 
     bandit: BanditEntry
@@ -37,6 +38,7 @@ class InitialTraining:
     total_rounds: int
     server_optimizer: options.ServerOptimizer
     client_learning_rate: float
+    aggregation: options.Aggregation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,7 +237,7 @@ def phases(chosen: BanditOptions, task: tasks.Task) -> list[Phase]:
                 deploy_every=1,
                 server_optimizer=initial.server_optimizer,
                 client_learning_rate=initial.client_learning_rate,
-                aggregation=chosen.aggregation,
+                aggregation=initial.aggregation,
             )
         )
     weighting = chosen.selection.weighting(chosen.aggregation.client_weighting)

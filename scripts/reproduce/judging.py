@@ -345,6 +345,22 @@ def _steady(claim, figure, known):
     return [[_Statement(holds, f"{value.arm}, deviation over seeds {told}; within {number(within)}", seeds)]]
 
 
+def _beats_best_fixed(claim, figure, known):
+    return [[_above_constant(value) for value in _values(operand, figure, known)] for (operand,) in claim.operands]
+
+
+def _above_constant(value: Value) -> _Statement:
+    against = value.stand and value.stand.constant
+    if not against:
+        raise _MissingError(f"best fixed action beside {value.arm}")
+    difference = Interval(against.difference, -math.inf, math.inf, against.pairs)
+    if against.is_judged:
+        difference = Interval(against.difference, against.low, against.high, against.pairs)
+    why = f"{value.arm} {number(value.mean)}, best fixed action {number(against.reference_mean)}: "
+    holds = True if difference.low > 0 else False if difference.high <= 0 else None
+    return _Statement(holds, why + interval_words(difference, signed=True), difference.size, difference.low)
+
+
 _KINDS: Mapping[str, Callable[[Claim, Figure, Known], list[list[_Statement]]]] = {
     "order": _order,
     "close": _close,
@@ -353,4 +369,5 @@ _KINDS: Mapping[str, Callable[[Claim, Figure, Known], list[list[_Statement]]]] =
     "larger_lead": _larger_lead,
     "between": _between,
     "steady": _steady,
+    "beats_best_fixed": _beats_best_fixed,
 }

@@ -139,7 +139,8 @@ class Claim:
         groups, of a single group all of them, differ by at most `within`. `near_best`: the first is at most `within`
         behind the best of all drawn arms. `not_worse`: the first is at most `within` behind the second. `larger_lead`:
         the first leads the second by more than the third leads the fourth. `between`: the operand, or the distance of
-        two, lies in `[low, high]`. `steady`: the operand's seeds deviate by at most `within`.
+        two, lies in `[low, high]`. `steady`: the operand's seeds deviate by at most `within`. `beats_best_fixed`: each
+        operand is better than the best fixed action that its runs recorded.
       operands: Groups of operands.
       within: Tolerance, a part of the mean that is compared with (`steady`: of its own); our reading of the words.
       low: Of `between`.

@@ -58,7 +58,7 @@ _KEYS = {
 }
 _SMALL_KEYS = {"arms", "at", "compared", "data", "flags", "only", "own", "repeat", "sweeps"}
 _PARTIAL = ("order", "close")  # Kinds that say the same of fewer arms.
-_CLAIM_KINDS = ("order", "close", "near_best", "not_worse", "larger_lead", "between", "steady")
+_CLAIM_KINDS = ("order", "close", "near_best", "not_worse", "larger_lead", "between", "steady", "beats_best_fixed")
 
 
 def load(scale: str) -> dict[str, Figure]:

@@ -154,12 +154,38 @@ def test_the_chosen_optimizers_hyperparameter_is_taken(optimizer, name):
         "--init_server_optimizer=sgd",
         "--init_server_learning_rate=1",
         "--init_client_learning_rate=1",
+        "--init_adaptive_clipping",
     ],
 )
 def test_an_initial_trainings_flag_is_refused_without_one(argument):
     name = argument.partition("=")[0]
     assert _refusal(argument) == f"{name} belongs to --scenario=init or init_shift, not to scratch."
     assert _resolve(argument, "--scenario=init").scenario == "init"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "initial", "bandits"),
+    [
+        ((), (0.1, 0.8), (0.1, 0.8)),
+        (("--init_adaptive_clipping=false",), (None, None), (0.1, 0.8)),
+        (("--init_adaptive_clipping=false", "--unclip_quantile=0.5"), (None, None), (0.1, 0.5)),
+        (("--adaptive_clipping=false",), (None, None), (None, None)),
+        (("--adaptive_clipping=false", "--init_adaptive_clipping"), (0.1, 0.8), (None, None)),
+        (("--adaptive_clipping=false", "--clip_norm=0.3"), (0.3, None), (0.3, None)),
+    ],
+)
+def test_updates_of_the_initial_training_are_clipped_as_the_bandits_unless_a_flag_differs(arguments, initial, bandits):
+    options = flags.options(_resolve("--scenario=init", *arguments))
+    found = [(one.clip_norm, one.unclip_quantile) for one in (options.initial.aggregation, options.aggregation)]
+    assert found == [initial, bandits]
+
+
+def test_clipping_of_the_initial_training_alone_is_refused_with_noise_and_secure_sums():
+    noise = ("--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=1")
+    for aggregation, kind in ((noise, "dpsgd"), (("--aggregator_type=secure_sum",), "secure_sum")):
+        assert _refusal("--scenario=init", "--init_adaptive_clipping=false", *aggregation) == (
+            f"--init_adaptive_clipping belongs to --aggregator_type=mean or none, not to {kind}."
+        )
 
 
 @pytest.mark.parametrize("scenario", ["init", "init_shift"])
@@ -288,6 +314,7 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
         "data_dir",
         "dist_shift_type",
         "dpftrl_restart_rounds",
+        "init_adaptive_clipping",
         "initial_model_path",
         "langevin_deviation",
         "log_interactions",

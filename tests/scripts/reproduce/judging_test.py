@@ -305,3 +305,25 @@ def test_what_a_search_picked_has_no_interval():
 
 if __name__ == "__main__":
     pytest.main([__file__])
+
+
+@pytest.mark.parametrize(
+    ("ours", "status"),
+    [
+        ((3.9, 4.0, 4.1), AGREES),  # Above the best fixed action's 3 by 1 ± 0.25.
+        ((2.0, 4.0, 6.0), UNTOLD),
+        ((1.9, 2.0, 2.1), DISAGREES),
+        ((4.0,), UNTOLD),
+    ],
+)
+def test_an_arm_is_compared_with_the_best_fixed_action_that_its_runs_recorded(ours, status):
+    row = _value("a", *ours)
+    row = dataclasses.replace(row, stand=landmarks.stand({"a": row.finite}, constant=3.0)["a"])
+    verdict = _judge(Claim("", "", "beats_best_fixed", (("a",),)), row)
+    assert verdict.status == status
+    assert verdict.why.startswith(f"a {row.mean:.3g}, best fixed action 3: ")
+
+
+def test_no_best_fixed_action_is_made_up():
+    verdict = _judge(Claim("", "", "beats_best_fixed", (("a",),)), _value("a", 3.9, 4.0, 4.1))
+    assert (verdict.status, verdict.why) == (NOT_PLAYED, "no best fixed action beside a")
