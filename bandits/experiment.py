@@ -81,8 +81,7 @@ def build_loss(chosen: BanditOptions, phase: Phase, num_actions: int) -> losses.
     bandit = phase.bandit
     if bandit.supervised:
         return losses.SupervisedLoss(bandit.cross_entropy, bandit.cross_entropy and chosen.sigmoid, chosen.half_sum)
-    if chosen.importance_weighting and chosen.published_weights:
-        # The published program's weight: (epsilon / K) / propensity, at most 1.
+    if chosen.published_weights is not None:  # (epsilon / K) / propensity, at most 1.
         weights = {"weight_scale": chosen.published_weights / num_actions, "weight_cap": 1.0}
     else:
         weights = {}

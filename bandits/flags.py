@@ -108,6 +108,21 @@ def define(flags: cli.FlagSet) -> None:
     learners = [name for name, entry in registry.BANDITS.items() if entry.trains and not entry.supervised]
     flags.belong("importance_weighting", bandits_type=learners)
     flags.choice(
+        "importance_weights",
+        None,
+        {
+            "inverse_propensity": "1 / propensity; default with --variant=paper",
+            "published_code": "(epsilon / K) / propensity, for K actions; default with --variant=reference_code",
+        },
+        "importance weight of an example",
+    )
+    flags.belong(
+        "importance_weights",
+        bandits_type=[
+            name for name in learners if registry.POLICIES[registry.BANDITS[name].policy].moving == "epsilon"
+        ],
+    )
+    flags.choice(
         "loss",
         None,
         {
@@ -260,12 +275,23 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         name = settings.preset or f"{settings.task_type}_{settings.scenario}_{learner}"
         settings = settings.replace(experiment_name=name)
     settings = task_flags.resolve(settings.filled({"importance_weighting": bandit.importance_weighted}))
-    settings = schedule_flags.resolve(settings)
+    settings = schedule_flags.resolve(_resolve_importance_weights(settings, bandit))
     if "redraw_examples" in settings.given and not settings.max_examples_per_client:
         raise UsageError("--redraw_examples has an effect only with --max_examples_per_client above 0.")
     if settings.max_examples_per_client:
         settings = settings.filled({"redraw_examples": True})
     return settings.filled(_published(settings, bandit)) if settings.variant == "reference_code" else settings
+
+
+def _resolve_importance_weights(settings: cli.Settings, bandit: registry.BanditEntry) -> cli.Settings:
+    if "importance_weights" in settings.given and not settings.importance_weighting:
+        raise UsageError("--importance_weights has an effect only with --importance_weighting.")
+    is_published = settings.variant == "reference_code" and settings.importance_weighting
+    if is_published and registry.POLICIES[bandit.policy].moving == "epsilon":
+        settings = settings.filled({"importance_weights": "published_code"})
+    if settings.importance_weights == "published_code" and not settings.bandits_epsilon:
+        raise UsageError("--importance_weights=published_code gives every example weight 0 at --bandits_epsilon=0.")
+    return settings
 
 
 def _adapts(settings: cli.Settings) -> bool:
@@ -353,7 +379,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         importance_weighting=settings.importance_weighting,
         half_sum=settings.loss == "half_sum",
         sigmoid=settings.cross_entropy == "sigmoid",
-        published_weights=settings.bandits_epsilon if is_published and bandit.policy == "epsilon_greedy" else None,
+        published_weights=settings.bandits_epsilon if settings.importance_weights == "published_code" else None,
         initial=_initial(settings, "init" if shifts else "exact") if has_initial else None,
         initial_model_path=settings.initial_model_path,
         is_initial_model_public=settings.initial_model_is_public,

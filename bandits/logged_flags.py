@@ -9,7 +9,7 @@ _TASK = "logged"
 _OF_OWN = ("client_column", "action_column", "reward_column", "propensity_column")
 # What offline training plays: a greedy policy, whose actions count where it is evaluated alone.
 _TRAINED_AS = {"regression": "greedy", "ips": "greedy", "dr": "supervised_mse"}
-_ACTING = ("bandits_type", "importance_weighting", "bandits_deploy_delay", "cache")
+_ACTING = ("bandits_type", "importance_weighting", "importance_weights", "bandits_deploy_delay", "cache")
 
 SIMULATED = (
     "Rewards are drawn from a regression of the log: values here are the direct method's, with its bias. On held-out "

@@ -51,8 +51,8 @@ class BanditOptions:
       name: What `--bandits_type` calls policy and loss.
       bandit: Policy and loss.
       policy: The policy with its parameters.
-      importance_weighting: Whether each example weighs 1 / propensity.
-      published_weights: Epsilon, where weights are those of the published program; None where not.
+      importance_weighting: Whether examples have importance weights.
+      published_weights: Epsilon of (epsilon / K) / propensity, the published code's weights; None for 1 / propensity.
       half_sum: Whether a squared loss is half a sum, as in the paper, instead of a mean.
       sigmoid: Whether a cross entropy is that of each action's own logit.
       initial: The training before the bandits, or None.

@@ -101,10 +101,10 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if kind == CONSTANT:
         return settings
     told = f"--{_FLAG}={kind}" if not entry.schedule else f"--bandits_type={settings.bandits_type}"
-    if settings.variant == "reference_code" and entry.moving == "epsilon" and settings.importance_weighting:
+    if settings.importance_weights == "published_code":
         raise UsageError(
-            f"{told}: the published program's importance weights are made with one epsilon for all rounds: use "
-            "--variant=paper, or --noimportance_weighting."
+            f"{told}: the importance weights of the published code need the same epsilon in all rounds: use "
+            "--importance_weights=inverse_propensity, or --noimportance_weighting."
         )
     if kind == POWER:
         settings = settings.filled({_EXPONENT: entry.exponent, _TIME: _DEPLOYMENTS})

@@ -14,7 +14,7 @@ def in_todays_words(flags: Mapping[str, Any]) -> dict[str, Any]:
     Runs from before `--mean_shift_weights` weighed by the kernel's slope, and their SGLD was the clients' own. Those
     without an initial training recorded its defaults, which are others now. Ads were shown once each. The published
     program's linear models were plain ones before `--initial_weights`. What a bandit's clients had above their cap was
-    chosen once, unless a run said otherwise.
+    chosen once, unless a run said otherwise. Importance weights of the published code had no flag of their own.
     """
     found = dict(flags)
     if flags.get("scenario") == "scratch":
@@ -24,6 +24,9 @@ def in_todays_words(flags: Mapping[str, Any]) -> dict[str, Any]:
     is_published = flags.get("variant") == "reference_code" and flags.get("task_type") in _LINEAR_TASKS
     if is_published and "initial_weights" not in flags:
         found |= {"model": flags.get("model") or "linear", "initial_weights": "glorot_uniform"}
+    is_weighted = flags.get("importance_weighting") and "epsilon_greedy" in str(flags.get("bandits_type"))
+    if is_weighted and flags.get("variant") == "reference_code":
+        found.setdefault("importance_weights", "published_code")
     if "bandits_type" in flags and flags.get("max_examples_per_client") and flags.get("redraw_examples") is None:
         found["redraw_examples"] = False
     for name in _ALGORITHM_FLAGS:

@@ -314,6 +314,7 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
         "data_dir",
         "dist_shift_type",
         "dpftrl_restart_rounds",
+        "importance_weights",
         "init_adaptive_clipping",
         "initial_model_path",
         "langevin_deviation",
@@ -377,6 +378,47 @@ def test_importance_weighting_is_the_bandits_own(bandit, weighted):
 def test_importance_weighting_can_be_chosen():
     assert _resolve("--bandits_type=softmax", "--importance_weighting").importance_weighting is True
     assert _resolve("--bandits_type=epsilon_greedy", "--noimportance_weighting").importance_weighting is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "epsilon"),
+    [
+        (("--bandits_type=epsilon_greedy",), None),
+        (("--bandits_type=epsilon_greedy", "--importance_weights=published_code", "--bandits_epsilon=0.2"), 0.2),
+        (
+            ("--bandits_type=epsilon_greedy_unweight", "--importance_weighting", "--importance_weights=published_code"),
+            0.05,
+        ),
+        (("--bandits_type=epsilon_greedy", "--variant=reference_code"), 0.05),
+        (
+            ("--bandits_type=epsilon_greedy", "--variant=reference_code", "--importance_weights=inverse_propensity"),
+            None,
+        ),
+        (("--bandits_type=epsilon_greedy_unweight", "--variant=reference_code"), None),
+        (("--bandits_type=softmax", "--variant=reference_code", "--importance_weighting"), None),
+    ],
+)
+def test_the_published_codes_importance_weights_can_be_chosen_alone(arguments, epsilon):
+    options = flags.options(_resolve(*arguments))
+    assert options.published_weights == epsilon
+    assert options.rewards == "exact"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--bandits_type=epsilon_greedy_unweight", "--importance_weights=published_code"),
+            "--importance_weights has an effect only with --importance_weighting.",
+        ),
+        (
+            ("--bandits_type=epsilon_greedy", "--importance_weights=published_code", "--bandits_epsilon=0"),
+            "--importance_weights=published_code gives every example weight 0 at --bandits_epsilon=0.",
+        ),
+    ],
+)
+def test_importance_weights_without_an_effect_are_refused(arguments, message):
+    assert _refusal(*arguments) == message
 
 
 def test_a_run_is_named_after_task_scenario_and_bandit():

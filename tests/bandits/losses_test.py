@@ -35,6 +35,14 @@ def test_scaled_and_capped_weights():
     np.testing.assert_allclose(loss, (0.64 * 1.0 + 0.16 * 0.5) / 2, rtol=1e-6)
 
 
+def test_the_published_codes_weights_only_scale_the_loss_of_epsilon_greedy():
+    epsilon, actions = 0.1, 2
+    propensities = policies.EpsilonGreedy(epsilon).probabilities(OUTPUTS)
+    batch = BATCH | {"propensity": tf.gather(propensities, BATCH["action"], axis=1, batch_dims=1)}
+    scaled = losses.BanditLoss(True, weight_scale=epsilon / actions, weight_cap=1.0)(OUTPUTS, batch)
+    np.testing.assert_allclose(scaled, epsilon / actions * losses.BanditLoss(True)(OUTPUTS, batch), rtol=1e-6)
+
+
 def test_supervised_is_the_mean_over_actions_too():
     rewards = tf.constant([[1.0, 0.0], [0.0, 1.0]])
     loss = losses.SupervisedLoss()(OUTPUTS, {"rewards": rewards})

@@ -57,3 +57,15 @@ def test_what_a_bandits_clients_had_above_their_cap_was_chosen_once(recorded):
 )
 def test_what_says_how_examples_are_drawn_or_has_no_cap_stays(flags):
     assert earlier_flags.in_todays_words(flags) == flags
+
+
+def test_importance_weights_of_the_published_code_had_no_flag_of_their_own():
+    flags = {"bandits_type": "epsilon_greedy", "importance_weighting": True, "variant": "reference_code"}
+    assert earlier_flags.in_todays_words(flags) == flags | {"importance_weights": "published_code"}
+    for others in (
+        {"variant": "paper"},
+        {"importance_weighting": False},
+        {"bandits_type": "softmax"},
+        {"importance_weights": "inverse_propensity"},
+    ):
+        assert earlier_flags.in_todays_words(flags | others) == flags | others
