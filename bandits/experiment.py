@@ -329,10 +329,19 @@ class BanditRounds(runner.Rounds):
             metrics.JAIN_INDEX: fairness.jain_index(rewards),
         }
 
+    def best_fixed_reward(self, state: Progress) -> float:
+        """Returns the mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""
+        matrix = inference.mixture(self._definition.reward_matrix, self._world(state))
+        rewards = inference.reward_vectors(self._held_out.examples.labels, matrix)
+        return float(np.max(np.mean(rewards, axis=0, dtype=float)))
+
+    def _world(self, state: Progress) -> tf.Tensor:
+        return tf.constant(self._phase.drift.at(max(1, int(state.server.round_num)), None), tf.float32)
+
     def _greedy(self, state: Progress, examples: clients.Examples) -> tuple[int, float, np.ndarray]:
         """Returns right answers and rewards of the trained model's greedy policy, and float32 [examples] rewards."""
         right, reward, each = 0, 0.0, []
-        world = tf.constant(self._phase.drift.at(max(1, int(state.server.round_num)), None), tf.float32)
+        world = self._world(state)
         for batch in self._task.batches(examples, self._chosen.eval_batch_size):
             counts = self._greedy_sums(tuple(state.server.weights), world, *batch)
             right += int(counts[0])

@@ -46,6 +46,11 @@ _MODEL_AGGREGATIONS: Mapping[str, str] = (
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
+    flags.elsewhere(
+        "target_epsilon",
+        "run scripts.privacy_budget with --target_epsilon to find the noise multiplier, and give that as "
+        "--noise_multiplier",
+    )
     bandits = {name: entry.help for name, entry in registry.BANDITS.items()}
 
     task_flags.define_choice(flags)
@@ -84,9 +89,8 @@ def define(flags: cli.FlagSet) -> None:
     flags.switch(
         "initial_model_is_public",
         False,
-        "count the training of --initial_model_path as free: no client of it needs protection",
+        "count the initial model's training as free: its clients need no protection, and it adds no noise",
     )
-    flags.belong("initial_model_is_public", initial_model_path=True)
     flags.belong("dist_shift_type", "population_client_selection", "initial_model_path", scenario=_UNTRAINED)
 
     flags.group("Bandit")
@@ -218,7 +222,7 @@ def define(flags: cli.FlagSet) -> None:
         "init_server_optimizer",
         None,
         list(server_flags.HYPERPARAMETERS),
-        "its server optimizer; SGD in EMNIST's presets is our guess: Adam, the study's default, learns nothing at 0.5",
+        "its server optimizer; the paper does not state it, and SGD in EMNIST's presets is our guess",
     )
     flags.number("init_server_learning_rate", None, "its server learning rate")
     flags.number("init_client_learning_rate", None, "its client learning rate")
@@ -340,6 +344,12 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     """Refuses flags that were given but have no effect with the others."""
     if settings.bandits_type == "init" and settings.scenario in _UNTRAINED and not settings.initial_model_path:
         raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")
+    has_initial = settings.scenario in PRETRAINED or settings.initial_model_path
+    if settings.initial_model_is_public and not has_initial:
+        raise UsageError(
+            "--initial_model_is_public needs an initial model: give --scenario=init (or init_shift) or "
+            "--initial_model_path."
+        )
     if "init_labels" in settings.given and settings.scenario != "init_shift" and settings.dist_shift_type != "init":
         raise UsageError("--init_labels has an effect only with --scenario=init_shift or --dist_shift_type=init.")
     if not bandit.trains and settings.scenario in _UNTRAINED:
@@ -430,4 +440,6 @@ def _initial_aggregation(settings: cli.Settings) -> Aggregation:
     if clips:
         settings = aggregation_flags.resolve(settings.replace(adaptive_clipping=True))
     aggregation = aggregation_flags.options(settings)
+    if settings.initial_model_is_public:
+        aggregation = dataclasses.replace(aggregation, noise_multiplier=0.0)
     return dataclasses.replace(aggregation, clip_norm=None, unclip_quantile=None) if clips is False else aggregation

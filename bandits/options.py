@@ -57,7 +57,7 @@ class BanditOptions:
       sigmoid: Whether a cross entropy is that of each action's own logit.
       initial: The training before the bandits, or None.
       initial_model_path: Folder of the run whose model is the initial one, or None.
-      is_initial_model_public: Whether no client of that run needs protection.
+      is_initial_model_public: Whether no client of the initial training needs protection.
       population: `START-END`, the clients that take part; None for all.
       rewards: Key of `Task.rewards` for the bandits.
       has_shift: Whether rewards change between an initial training and the bandits.

@@ -134,7 +134,7 @@ class BanditProcess:
       aggregator: Factory of a weighted aggregation of deltas; None without training.
       server_optimizer: Takes the aggregated step.
       deploy_every: Rounds between deployments, T.
-      max_delay: Most deployments that a client may lag behind (the heterogeneous delays of section 5.2).
+      max_delay: Most deployments that a client may lag behind (the heterogeneous delays of section 3.2).
       feature_spec: Shapes and dtypes of a client's features, first axis None.
       label_spec: Shape and dtype of its labels, first axis None.
       cohort_size: Clients whose losses are reported one by one, for client selection; 0 reports none.

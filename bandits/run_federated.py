@@ -105,6 +105,11 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 f"--bandits_mu={mu:g} can give the other actions more than probability 1, which is then "
                 f"scaled to 1; {task.num_actions - 1} is the smallest mu that never needs this."
             )
+        if options.bandit.trains and options.deploy_every > rounds:
+            warnings.append(
+                f"--bandits_deploy_freq={options.deploy_every} is longer than the run of {rounds} rounds: clients act "
+                "with the first model in all of them."
+            )
         if options.initial_model_path:
             run_folder.read_model(options.initial_model_path)
         for warning in dict.fromkeys(warnings):
@@ -125,21 +130,24 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         trained = guarantees.of_initial_model(options)
         *_, last = planned = phases(options, task)
         for phase in planned:
-            folder = run.folder
-            if phase is last:
+            folder, is_last = run.folder, phase is last
+            if is_last:
                 phase = dataclasses.replace(phase, spent_rounds=trained.rounds if trained else 0)
             else:
                 folder = run_folder.RunFolder(run.folder.path / _INIT_FOLDER, run.folder.command)
                 frame.open_folder(folder, run.settings, task)
             logs = options.logs_interactions and phase.logs
             shown = [interactions.IN_WORDS] if logs else []
-            trained = guarantees.of_phase(options.task, task, phase, dimension, trained, shown)
+            before = None if is_last and options.is_initial_model_public else trained
+            trained = guarantees.of_phase(options.task, task, phase, dimension, before, shown)
             rounds = experiment.BanditRounds(options, task, phase, trained.mechanism, weights)
             loggers = [interactions.logger(task, rounds.replay)] if rounds.replay else []
             outcome = frame.play(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
             _tell(options, task, phase, trained, folder, rounds, outcome)
             if outcome.signum:
                 return outcome.signum
+            if is_last == (options.name == "init"):
+                _warn_of_weak_initial_model(options, folder, rounds, outcome)
             weights = outcome.state.server.weights
         return None
 
@@ -185,6 +193,29 @@ def _tell(
         print(f"Keep {folder.path}/checkpoints secret: it holds {held}, which protects the clients.")
     if len(outcome.state.cohort_seed):
         print("The cohorts are not drawn from --seed, and so not paired between runs of one seed.")
+
+
+def _warn_of_weak_initial_model(
+    options: BanditOptions,
+    folder: run_folder.RunFolder,
+    rounds: "experiment.BanditRounds",
+    outcome: "runner.Outcome",
+) -> None:
+    """Warns if the initial model's greedy policy is no better on held-out data than the best fixed action."""
+    import pandas as pd
+
+    earned = pd.read_csv(folder.metrics_path)[metrics.HELD_OUT_REWARD].iloc[-1]
+    fixed = rounds.best_fixed_reward(outcome.state)
+    if earned <= fixed:
+        remedy = "give another --initial_model_path"
+        if options.initial:
+            remedy = "train it longer (--init_rounds) or at other rates (--init_server_learning_rate, "
+            remedy += "--init_client_learning_rate)"
+        print(
+            f"Warning: the initial model's reward on held-out data, {earned:.4g}, does not exceed that of the best "
+            f"fixed action, {fixed:.4g}. This run does not start from a strong initial model: {remedy}.",
+            file=sys.stderr,
+        )
 
 
 def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run_folder.RunFolder, spent: str) -> str:

@@ -27,7 +27,7 @@ _STUDY = {
     "bandits_deploy_freq": 200,
     "server_learning_rate": 0.002,
     "client_learning_rate": 0.1,
-    # Not the tables' rates, with which no reading of their optimizer learns (docs/differences.md); presets have those.
+    # Not the tables' rates, which presets have: these learn faster (docs/differences.md).
     "init_server_optimizer": "adam",
     "init_server_learning_rate": 0.005,
     "init_client_learning_rate": 0.5,

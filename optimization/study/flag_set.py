@@ -59,6 +59,7 @@ class FlagSet:
         self._checks: dict[str, list[Callable[[Any], str]]] = {}
         self._file: tuple[str, Callable[[str], Mapping[str, Any]]] | None = None
         self._spellings: dict[str, str] = {}
+        self._elsewhere: dict[str, str] = {}
 
     def group(self, title: str, **owners: Sequence[str] | bool) -> None:
         """Starts a group; flags that are defined next belong to it in `--help`, and to the owners, see `belong`."""
@@ -140,6 +141,10 @@ class FlagSet:
     def spelled(self, name: str, other: str) -> None:
         """Declares another spelling of a flag, which other programs have."""
         self._spellings[other] = name
+
+    def elsewhere(self, name: str, remedy: str) -> None:
+        """Declares a flag of another program, which is refused with the words that say where it belongs."""
+        self._elsewhere[name] = remedy
 
     def choice(
         self,
@@ -320,6 +325,8 @@ class FlagSet:
 
     def _unknown(self, name: str, argument: str) -> UsageError:
         """Returns the error of a flag that is not known, with those that are near and take the value."""
+        if remedy := self._elsewhere.get(name):
+            return UsageError(f"--{name} is not a flag of this program: {remedy}.")
         near = hints.near(name, self._owners)
         _, equals, value = argument.partition("=")
         taking = [one for one in near if not equals or self._takes(one, value)]

@@ -27,6 +27,7 @@ class Published:
       flags: Flags that it fixes, and their values.
       blocks: Flags and values to try: an axis of a single value is a word that names a configuration.
       expand: Flags that were widened where the best lay on an edge.
+      by_scenario: Flags that it fixes in some of the scenarios alone, by scenario.
     """
 
     about: str
@@ -34,6 +35,7 @@ class Published:
     flags: Mapping[str, Any]
     blocks: Sequence[Mapping[str, Sequence[Any]]]
     expand: Sequence[str]
+    by_scenario: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
 
 def published() -> dict[str, Published]:
@@ -46,7 +48,8 @@ def published() -> dict[str, Published]:
                 | table["sweep"]
                 for configuration in table["configurations"]
             ]
-            found[name] = Published(table["about"], table["binary"], table["flags"], blocks, table["expand"])
+            fixed, by_scenario = table["flags"], table.get("by_scenario", {})
+            found[name] = Published(table["about"], table["binary"], fixed, blocks, table["expand"], by_scenario)
     return found
 
 
@@ -101,7 +104,8 @@ def build(
         preset = presets.values(given.preset, studies.load(chosen).presets)
         fixed = {name: value for name, value in preset.items() if name not in given.given}
         fixed |= {name: given[name] for name in given.given}
-        added = {name: value for name, value in table.flags.items() if name not in fixed and name not in axes}
+        flags = {**table.flags, **table.by_scenario.get(fixed.get("scenario", ""), {})}
+        added = {name: value for name, value in flags.items() if name not in fixed and name not in axes}
         base += [f"--{name}={plan.as_text(value)}" for name, value in added.items()]
         blocks = _fitting(table, fixed, given.given, axes)
         if not blocks:

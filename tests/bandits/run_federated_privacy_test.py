@@ -70,6 +70,18 @@ def test_a_public_model_that_stays_as_it_is_spends_nothing(tmp_path):
     assert spent(tmp_path / "second")["epsilon"] == 0
 
 
+@pytest.mark.parametrize("kind", NOISY)
+def test_a_public_initial_training_of_the_same_run_is_free_and_adds_no_noise(tmp_path, kind):
+    noise = (f"--aggregator_type={kind}", "--noise_multiplier=1", "--clip_norm=0.5", *NOISY[kind])
+    initial = ("--scenario=init", "--init_rounds=2", "--init_clients=20", "--initial_model_is_public")
+    assert play(tmp_path, *noise, *initial, "--total_rounds=1") == 0
+    assert spent(tmp_path, "init")["epsilon"] is None
+    assert spent(tmp_path)["epsilon"] > 0
+    if kind == "dpsgd":
+        own = mechanisms.Mechanism("dpsgd", 1.0, 40, 4, clip_norm=0.5)
+        assert spent(tmp_path)["epsilon"] == pytest.approx(own.epsilon(1))
+
+
 def test_a_private_run_tells_what_it_spent_and_a_resumed_one_the_same(tmp_path, capsys):
     assert play(tmp_path, *POISSON) == 0
     assert "Privacy: epsilon" in capsys.readouterr().out

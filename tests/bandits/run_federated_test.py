@@ -209,6 +209,34 @@ def test_init_pretrains_on_the_first_clients_and_in_two_steps_gives_the_same(tmp
     pd.testing.assert_frame_equal(table(tmp_path / "one", "run/init"), table(tmp_path / "two_a"), check_exact=True)
 
 
+@pytest.mark.parametrize(("rounds", "rate", "is_weak"), [(1, 1e-6, True), (30, 0.01, False)])
+def test_an_initial_model_that_does_not_beat_the_best_fixed_action_is_warned_of_once(
+    tmp_path, capsys, rounds, rate, is_weak
+):
+    _, task = opened()
+    held_out = np.concatenate([task.held_out.load(client).labels for client in range(len(task.held_out))])
+    fixed = np.bincount(held_out).max() / len(held_out)
+    initial = ("--scenario=init", "--init_clients=10", f"--init_rounds={rounds}", f"--init_server_learning_rate={rate}")
+    for bandit in ("softmax", "init"):
+        play(tmp_path / bandit, f"--bandits_type={bandit}", "--total_rounds=2", *initial)
+        warnings = [line for line in capsys.readouterr().err.splitlines() if "initial model" in line]
+        earned = table(tmp_path / bandit, "run/init")[metrics.HELD_OUT_REWARD].iloc[-1]
+        assert (earned <= fixed) == is_weak
+        assert [
+            f"{earned:.4g}, does not exceed that of the best fixed action, {fixed:.4g}." in line for line in warnings
+        ] == ([True] * is_weak)
+
+
+def test_a_deployment_period_that_is_longer_than_the_run_is_warned_of(capsys):
+    run_federated.STUDY.check(*opened("--total_rounds=3", "--bandits_deploy_freq=4"))
+    assert capsys.readouterr().err == (
+        "Warning: --bandits_deploy_freq=4 is longer than the run of 3 rounds: clients act with the first model in all "
+        "of them.\n"
+    )
+    run_federated.STUDY.check(*opened("--total_rounds=4", "--bandits_deploy_freq=4"))
+    assert capsys.readouterr().err == ""
+
+
 def test_the_init_baseline_never_trains(finished, tmp_path):
     model = finished / "run"
     play(tmp_path, "--bandits_type=init", f"--initial_model_path={model}")
