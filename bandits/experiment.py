@@ -333,7 +333,7 @@ class BanditRounds(runner.Rounds):
         """Returns the mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""
         matrix = inference.mixture(self._definition.reward_matrix, self._world(state))
         rewards = inference.reward_vectors(self._held_out.examples.labels, matrix)
-        return float(np.max(np.mean(rewards, axis=0, dtype=float)))
+        return float(np.asarray(rewards).mean(axis=0, dtype=float).max())
 
     def _world(self, state: Progress) -> tf.Tensor:
         return tf.constant(self._phase.drift.at(max(1, int(state.server.round_num)), None), tf.float32)
