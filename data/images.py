@@ -3,7 +3,6 @@
 Each comes from an archive in `--data_dir`, or is downloaded from where Keras' loaders find it. Pixels stay uint8.
 """
 
-import os
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -44,6 +43,7 @@ class Split(NamedTuple):
 
 class _Source(NamedTuple):
     archive: str
+    origin: str
     read: Callable[[pathlib.Path], Split]
     fetch: Callable[[str | None], Split]
 
@@ -106,16 +106,8 @@ def normalise(pixels: np.ndarray) -> np.ndarray:
 
 def _split(name: str, data_dir: str | None, cache_dir: str | None) -> Split:
     source = _SOURCES[name]
-    folder = data_dir or os.environ.get("FEDBANDITS_DATA_DIR")
-    path = pathlib.Path(folder or "") / source.archive
-    if folder and path.is_file():
-        return source.read(path)
-    if data_dir:
-        raise UsageError(
-            f"There is no {source.archive} in {data_dir}: give --data_dir the folder that holds it, or leave it out "
-            "to download the data set."
-        )
-    return source.fetch(cache_dir)
+    path = files.instead_of_download(data_dir, [source.archive], source.origin)
+    return source.read(path) if path else source.fetch(cache_dir)
 
 
 def _examples(pixels: np.ndarray, labels: np.ndarray) -> clients.Examples:
@@ -159,10 +151,10 @@ def _fetch_cifar100(cache_dir: str | None) -> Split:
 # Pools hold out as large a part as the official test sets are.
 _SOURCES: Mapping[str, _Source] = {
     "fashion_mnist": _Source(
-        "fashion_mnist_pool.npz", lambda path: _read_pool(path, 1 / 7, _GREY, 10), _fetch_fashion_mnist
+        "fashion_mnist_pool.npz", _KERAS, lambda path: _read_pool(path, 1 / 7, _GREY, 10), _fetch_fashion_mnist
     ),
-    "mnist": _Source("mnist_with_writers.npz", _read_split, _fetch_mnist),
+    "mnist": _Source("mnist_with_writers.npz", _KERAS, _read_split, _fetch_mnist),
     "cifar100": _Source(
-        "cifar100_subset150.npz", lambda path: _read_pool(path, 1 / 6, (32, 32, 3), 100), _fetch_cifar100
+        "cifar100_subset150.npz", _CIFAR_ORIGIN, lambda path: _read_pool(path, 1 / 6, (32, 32, 3), 100), _fetch_cifar100
     ),
 }
