@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data import clients, download, files, sqlite, statistics, text
+from data import clients, download, files, random_data, sqlite, statistics, text
 from data.errors import UsageError
 
 _ORIGIN = "https://storage.googleapis.com/tff-datasets-public/"
@@ -47,6 +47,7 @@ def load(
     normalisation: str,
     keep_untagged: bool,
     known: statistics.OfPosts | None = None,
+    random: bool = False,
 ) -> StackOverflow:
     """Opens the data set, downloading it on first use if no folder is named.
 
@@ -60,15 +61,21 @@ def load(
       normalisation: See `text.encode`.
       keep_untagged: Whether posts with none of the tags stay.
       known: Words and tags from elsewhere; None for those of the files of counts.
+      random: Whether random posts take the place of the cache folder and the download.
 
     Raises:
       UsageError: If a file is missing or damaged, or cannot be downloaded.
     """
-    if known is None:  # The small files first: without a network, they fail at once.
-        words, tags = (_counts_file(name, data_dir, cache_dir) for name in (WORD_COUNTS, TAG_COUNTS))
-        known = statistics.OfPosts(_first_words(words, vocabulary_size), _most_frequent_tags(tags, num_tags))
     origin = f"{_ORIGIN}{FILE_NAME}.lzma"
     found = files.instead_of_download(data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), origin)
+    if random and not found:
+        random_data.warn("Stack Overflow")
+        tags = {f"tag{index}": num_tags - index for index in range(num_tags)}
+        known = known or statistics.OfPosts(tuple(f"word{index}" for index in range(vocabulary_size)), tags)
+        return StackOverflow(*random_data.stackoverflow(len(known.vocabulary), len(known.tags), max_words), known)
+    if known is None:  # The small files first: without a network, they fail at once.
+        words, counts = (_counts_file(name, data_dir, cache_dir) for name in (WORD_COUNTS, TAG_COUNTS))
+        known = statistics.OfPosts(_first_words(words, vocabulary_size), _most_frequent_tags(counts, num_tags))
     path = download.decompressed(found) if found else download.lzma_file(origin, FILE_NAME, cache_dir)
     vocabulary = {word: index for index, word in enumerate(known.vocabulary)}
     tag_index = {tag: index for index, tag in enumerate(known.tags)}

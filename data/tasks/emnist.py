@@ -22,7 +22,7 @@ def load(options: TaskOptions) -> tasks.Task:
     if train:
         population, held_out = leaf.load(train, test, num_actions)
     else:
-        population, held_out = emnist.load(kind, options.data_dir, options.cache_dir)
+        population, held_out = emnist.load(kind, options.data_dir, options.cache_dir, options.random_data)
     return tasks.Task(
         clients=population,
         held_out=held_out,

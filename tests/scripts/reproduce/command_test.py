@@ -350,8 +350,29 @@ def test_the_study_s_own_picture_is_drawn_beside(tmp_path):
 
 
 def test_names_are_chosen_also_by_a_panel_and_once():
-    assert [one.name for one in texts.choose("4a,1a,4c", texts.SMALL)] == ["4", "1a"]
+    assert [one.name for one in texts.choose("4b,1a,4a", texts.SMALL)] == ["4a", "1a"]
     assert texts.choose("all", texts.SMALL) == list(texts.load("small").values())
+
+
+def test_a_number_names_all_panels_of_a_figure():
+    assert [one.name for one in texts.choose("1", texts.PAPER)] == ["1a", "1b", "1c", "1d"]
+    assert [one.name for one in texts.choose("4,3b,3", texts.PAPER)] == ["4a", "4c", "3b", "3a"]
+
+
+@pytest.mark.parametrize(
+    ("panels", "task"), [("1a,1b,1c,1d,3a,4a,4b", "emnist_chars"), ("2a,2b,2c,2d,3b,4c,4d", "stackoverflow_tag")]
+)
+def test_a_panel_has_the_runs_of_its_own_data_set_alone(panels, task):
+    for figure in texts.choose(panels, texts.PAPER):
+        assert {figure.first_run(arm).settings.task_type for arm in figure.arms} == {task}
+
+
+def test_a_text_is_all_of_its_figures_and_tables():
+    names = [one.name for one in texts.of_text("agarwal2023", texts.PAPER)]
+    assert {"1a", "2d", "3a", "3b", "4a", "4c", "section5.2_optimizer", "table1", "table9"} <= set(names)
+    assert {one.text for one in texts.of_text("agarwal2023", texts.SMALL)} == {"Agarwal, McMahan and Xu 2023"}
+    with pytest.raises(UsageError, match="--text=this_project has one scale: --scale=paper"):
+        texts.of_text("this_project", texts.SMALL)
 
 
 def test_all_of_the_texts_and_this_project_s_own_are_apart():
@@ -388,6 +409,9 @@ def test_an_unknown_figure_is_answered_with_near_names():
             r"--records=/dev/null cannot be written \((File exists|Not a directory)\)",
         ),
         (["--figure=1a", "--report_only", "--executor=slurm_script"], "--report_only plays nothing"),
+        (["--figure=1a", "--report_only", "--early_stop=asha"], "--report_only plays nothing"),
+        (["--figure=1a", "--text=agarwal2023"], "--text does not go with --figure: leave one out"),
+        (["--figure=1a", "--data_dir=nowhere"], "--data_dir=.*nowhere is no folder"),
         (["--figure=1a", "--ray_address=x:1"], "--ray_address belongs to --executor=ray"),
         (
             ["--figure=1a", "--executor=ray", "--ray_address=x:1", "--workers=3"],
@@ -404,7 +428,7 @@ def test_the_list_names_every_figure(capsys):
     assert reproduce.program(reproduce.define().parse(["reproduce", "--list"])) == 0
     lines = capsys.readouterr().out.splitlines()
     names = [line.split()[0] for line in lines]
-    for name in ("1a", "1d", "2a", "2d", "3", "4", *(f"table{number}" for number in range(1, 10)), "ads"):
+    for name in ("1a", "1d", "2a", "2d", "3a", "3b", "4a", "4c", *(f"table{number}" for number in range(1, 10)), "ads"):
         assert name in names
     assert any(line.startswith("mab_fl_table2") and "mab_fl_figure13" in line for line in lines)
 
