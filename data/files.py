@@ -1,8 +1,9 @@
 """The user's own files: where they lie, `--data_dir` or else FEDBANDITS_DATA_DIR; NumPy archives, checked."""
 
+import contextlib
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -18,6 +19,30 @@ _UNDAMAGED = "--data_dir must hold the undamaged file."
 def folder_of_environment() -> str | None:
     """Returns the folder that FEDBANDITS_DATA_DIR names; None if it names none."""
     return os.environ.get(_VARIABLE) or None
+
+
+@contextlib.contextmanager
+def data_folder(data_dir: str | None) -> Iterator[None]:
+    """Makes `--data_dir` the folder of FEDBANDITS_DATA_DIR for a while, also for processes that are started then.
+
+    Args:
+      data_dir: Value of the flag; None to leave the variable as it is.
+
+    Raises:
+      UsageError: If it is no folder.
+    """
+    before = os.environ.get(_VARIABLE)
+    if data_dir:
+        if not os.path.isdir(data_dir):
+            raise UsageError(f"--data_dir={data_dir} is no folder.")
+        os.environ[_VARIABLE] = os.path.abspath(data_dir)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_VARIABLE, None)
+        else:
+            os.environ[_VARIABLE] = before
 
 
 def instead_of_download(

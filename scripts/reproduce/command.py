@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 
 from bandits import studies
+from data import files as data_files
 from data.errors import UsageError
 from optimization.study import cli, files
 from scripts import runs
@@ -200,10 +201,12 @@ def program(settings: cli.Settings) -> int:
             raise UsageError(f"--report_only plays nothing: leave --{flag} out.")
     if settings.estimate and settings.executor == "slurm_script":
         raise UsageError("--estimate plays a few rounds, and --executor=slurm_script plays nothing: leave one out.")
-    if settings.data_dir:  # Also of the processes that play runs.
-        if not os.path.isdir(settings.data_dir):
-            raise UsageError(f"--data_dir={settings.data_dir} is no folder.")
-        os.environ["FEDBANDITS_DATA_DIR"] = os.path.abspath(settings.data_dir)
+    with data_files.data_folder(settings.data_dir):
+        return _checked(settings)
+
+
+def _checked(settings: cli.Settings) -> int:
+    """Checks what is chosen of figures, and reproduces it; returns the exit status."""
     if settings.text:
         whole = chosen = texts.of_text(settings.text, settings.scale)
     else:
@@ -218,6 +221,9 @@ def program(settings: cli.Settings) -> int:
     folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}")
     for figure in chosen:  # A mistake is told before anything is played.
         figure.check()
+        for arm in figure.arms if settings.early_stop else ():
+            if arm.is_searched:
+                figure.first_run(arm).at_rounds(1)
     if settings.report_only:
         _check_records(settings, whole, chosen, folder)
         return _reproduce(settings, whole, chosen, folder, cores, None)

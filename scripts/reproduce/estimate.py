@@ -36,7 +36,7 @@ _COSTLY = (
 
 
 @dataclasses.dataclass
-class _Kind:
+class Kind:
     """Runs whose rounds take equally long.
 
     Attributes:
@@ -81,14 +81,14 @@ def of(
       team: Who runs them.
       workers: Runs at the same time.
     """
-    kinds: dict[tuple, _Kind] = {}
+    kinds: dict[tuple, Kind] = {}
     seen: set[str] = set()
     for figure in figures:
         for run, times in _all_runs(figure, repeat or figure.repeat, base, folder / "runs"):
             if run.name in seen:
                 continue
             seen.add(run.name)
-            kind = kinds.setdefault((run.module, *map(run.settings.get, _COSTLY)), _Kind(run))
+            kind = kinds.setdefault((run.module, *map(run.settings.get, _COSTLY)), Kind(run))
             if grid_results.finished_rounds(folder / "runs" / run.name) < run.rounds:
                 kind.runs += times
                 kind.rounds += times * (run.rounds + init_rounds(run.settings))
@@ -99,7 +99,7 @@ def of(
     return in_words([(kind, _words(kind.run), measured[kind.run.name]) for kind in kinds.values()], workers)
 
 
-def in_words(kinds: Sequence[tuple[_Kind, str, float | str]], workers: int) -> Estimate:
+def in_words(kinds: Sequence[tuple[Kind, str, float | str]], workers: int) -> Estimate:
     """Returns an estimate.
 
     Args:
@@ -135,7 +135,7 @@ def _measure(some: Sequence[Run], folder: pathlib.Path, team: players.Team) -> d
     """Returns the seconds of each run's round, or why that is not known."""
     found: dict[str, float | str] = {}
     for run in some:
-        arguments = (*run.arguments, *_shortened(run))
+        arguments = (*run.arguments, *shortened(run))
         sweep = Sweep(folder, team, studies.load(run.module).ranked_by, smallest=False)
         try:
             settings = binaries.resolve(run.module, arguments)
@@ -154,13 +154,13 @@ def _measure(some: Sequence[Run], folder: pathlib.Path, team: players.Team) -> d
     return found
 
 
-def _shortened(run: Run) -> list[str]:
+def shortened(run: Run) -> list[str]:
     """Returns the flags that make of a run a few rounds, without a burn-in, on data that is not downloaded."""
     settings = run.settings
     found = [f"--total_rounds={min(_ROUNDS, run.rounds)}"]
     found += [f"--{_INIT_ROUNDS}=1"] if init_rounds(settings) else []
     found += ["--burn_in_rounds=0"] if settings.get("burn_in_rounds") else []
-    found += ["--diagnose_round=1"] if settings.get("diagnose_round") else []
+    found += [f"--{name}=1" for name in ("diagnose_round", "reset_window") if settings.get(name)]
     return [*found, *(["--random_data"] if _is_downloaded(settings) else [])]
 
 

@@ -125,7 +125,9 @@ def play(
         searched = [label for label in order if halving and is_searched[label]]
         play_all(_once(first, [label for label in order if label not in searched]))
         for label in searched:
-            sweep.play_halving(first[label], halving.factor, halving.at_once)
+            # Before the second deployment, rewards say little of what was learned.
+            least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
+            sweep.play_halving(first[label], halving.factor, halving.at_once, max(1, least))
         reported, points = {}, {}
         for arm in figure.arms:
             if not arm.is_searched:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from scripts.reproduce import judging, pictures, records, results, texts
 from scripts.reproduce.judging import DISAGREES, NOT_PLAYED
 from scripts.reproduce.plan import Arm, Claim, Figure, Measure, Published
 from scripts.reproduce.results import Found, Value
+from tests.scripts import toy_binary
 
 pytestmark = pytest.mark.slow
 
@@ -323,6 +325,42 @@ def test_of_a_search_the_best_point_counts_and_its_values_are_told(play, tmp_pat
         seeds.setdefault(folder.parent.name.partition("-")[0], set()).add(folder.name)
     tuning = {"seed_100", "seed_101"}
     assert seeds == {"rate=0.01": tuning, "rate=0.1": {*tuning, "seed_0"}, "rate=1": tuning}
+
+
+def test_points_of_a_search_are_given_up_early_if_asked(play, tmp_path):
+    arms = (Arm("searched", ("searched",), ("--burn_in_rounds=1",), sweeps=("rate=0.001;0.01;0.1;1",)),)
+    figure = _figure(arms=arms, published=(), claims=(), curves=(), tuning_seeds=(100,))
+    assert play(figure, "--repeat=1", "--early_stop=asha") == 0
+    rounds = {
+        path.parent.parent.name.partition("-")[0]: len(pd.read_csv(path))
+        for path in tmp_path.glob("r/runs/*/seed_100/metrics.csv")
+    }
+    assert rounds["rate=0.1"] == 4  # The best, at the toy's peak.
+    assert min(rounds.values()) < 4
+    assert len(list(tmp_path.glob("r/runs/rate=0.1-*/seed_0"))) == 1
+
+
+def test_data_that_is_not_there_is_one_message_before_anything_is_run(play, tmp_path, monkeypatch):
+    def refuse(study, options):
+        raise UsageError("There is no toy.sqlite.")
+
+    monkeypatch.setattr(toy_binary.ToyStudy, "open", refuse)
+    with pytest.raises(UsageError, match=r"--figure=f1: There is no toy\.sqlite"):
+        play(_figure())
+    assert not list(tmp_path.glob("r/runs/*"))
+
+
+def test_data_dir_is_the_environment_s_folder_of_all_runs(play, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", "elsewhere")
+    seen = []
+
+    def players(figures, folder, data_dir):
+        seen.append((os.environ["FEDBANDITS_DATA_DIR"], data_dir))
+
+    monkeypatch.setattr(reproduce.playing, "check_data", players)
+    assert play(_figure(), "--repeat=1", f"--data_dir={tmp_path}") == 0
+    assert seen == [(str(tmp_path), str(tmp_path))]
+    assert os.environ["FEDBANDITS_DATA_DIR"] == "elsewhere"
 
 
 def test_a_mistake_in_an_arm_is_told_before_anything_is_played(play, tmp_path):
