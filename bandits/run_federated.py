@@ -131,6 +131,9 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         *_, last = planned = phases(options, task)
         for phase in planned:
             folder, is_last = run.folder, phase is last
+            if not is_last:
+                then = f"before {last.total_rounds:,} rounds of {last.label}"
+                print(f"{phase.label}: {phase.total_rounds:,} rounds, {then}.", file=sys.stderr, flush=True)
             if is_last:
                 phase = dataclasses.replace(phase, spent_rounds=trained.rounds if trained else 0)
             else:

@@ -46,21 +46,54 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
       UsageError: If there is no file and no network, or the server's checksum does not match.
     """
     path = cache_folder(cache_dir) / file_name
-    archive, part = (path.with_name(file_name + ending) for ending in (".lzma.part", ".part"))
+    archive = path.with_name(f"{file_name}.lzma.part")
 
     def make() -> None:
         _fetch_or_explain(origin, archive, file_name, "in a folder and name that with --data_dir")
         try:
-            with lzma.open(archive) as source, open(part, "wb") as target:
-                shutil.copyfileobj(source, target, _CHUNK)
+            _decompress(archive, path)
         except (lzma.LZMAError, EOFError) as error:
             archive.unlink()
             raise UsageError(f"The download of {origin} was damaged ({error}); start again to repeat it.") from error
-        os.replace(part, path)
         archive.unlink()
 
     once(path, archive, make)
     return path
+
+
+def decompressed(archive: pathlib.Path) -> pathlib.Path:
+    """Returns the file that an `.lzma` archive of the user's holds, put beside the archive on first use.
+
+    Any other file is returned as it is.
+
+    Raises:
+      UsageError: If the archive is damaged, or its folder cannot be written.
+    """
+    if archive.suffix != ".lzma":
+        return archive
+    path = archive.with_suffix("")
+    if not path.is_file() and not os.access(path.parent, os.W_OK):
+        raise UsageError(
+            f"{archive} has to be decompressed, and {path.parent} cannot be written: decompress it in another folder, "
+            "and name that with --data_dir."
+        )
+
+    def make() -> None:
+        try:
+            _decompress(archive, path)
+        except (lzma.LZMAError, EOFError) as error:
+            raise UsageError(f"{archive} is damaged ({error}): download it again.") from error
+
+    once(path, path.with_name(f"{path.name}.lock"), make)
+    return path
+
+
+def _decompress(archive: pathlib.Path, path: pathlib.Path) -> None:
+    """Writes what an `.lzma` archive holds, whole or not at all."""
+    part = path.with_name(f"{path.name}.part")
+    with lzma.open(archive) as source, open(part, "wb") as target:
+        shutil.copyfileobj(source, target, _CHUNK)
+    os.replace(part, path)
 
 
 def plain_file(origin: str, file_name: str, cache_dir: str | None, sha256: str | None = None) -> pathlib.Path:

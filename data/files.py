@@ -1,7 +1,9 @@
 """The user's own files: where they lie, `--data_dir` or else FEDBANDITS_DATA_DIR; NumPy archives, checked."""
 
+import contextlib
 import os
 import pathlib
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -9,8 +11,67 @@ from data import clients
 from data.errors import UsageError
 
 EXAMPLES = pathlib.Path(__file__).parent / "examples"
-_HOW_TO_NAME = "name its folder with --data_dir or FEDBANDITS_DATA_DIR."
+_VARIABLE = "FEDBANDITS_DATA_DIR"
+_HOW_TO_NAME = f"name its folder with --data_dir or {_VARIABLE}."
 _UNDAMAGED = "--data_dir must hold the undamaged file."
+
+
+def folder_of_environment() -> str | None:
+    """Returns the folder that FEDBANDITS_DATA_DIR names; None if it names none."""
+    return os.environ.get(_VARIABLE) or None
+
+
+@contextlib.contextmanager
+def data_folder(data_dir: str | None) -> Iterator[None]:
+    """Makes `--data_dir` the folder of FEDBANDITS_DATA_DIR for a while, also for processes that are started then.
+
+    Args:
+      data_dir: Value of the flag; None to leave the variable as it is.
+
+    Raises:
+      UsageError: If it is no folder.
+    """
+    before = os.environ.get(_VARIABLE)
+    if data_dir:
+        if not os.path.isdir(data_dir):
+            raise UsageError(f"--data_dir={data_dir} is no folder.")
+        os.environ[_VARIABLE] = os.path.abspath(data_dir)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_VARIABLE, None)
+        else:
+            os.environ[_VARIABLE] = before
+
+
+def instead_of_download(
+    data_dir: str | None, names: Sequence[str], origin: str, others: str = ""
+) -> pathlib.Path | None:
+    """Returns the user's own copy of a file that can be downloaded; None where there is none.
+
+    `--data_dir` must hold the file. FEDBANDITS_DATA_DIR may lack it, since all tasks share that folder.
+
+    Args:
+      data_dir: Value of the flag; None or empty for the environment's folder.
+      names: Names of the file, the preferred one first.
+      origin: Address of the download, for the message.
+      others: Other files that the folder may hold instead, for the message.
+
+    Raises:
+      UsageError: If `--data_dir` lacks the file; it names the flag, the variable and the download.
+    """
+    folder = data_dir or folder_of_environment()
+    if not folder:
+        return None
+    paths = (pathlib.Path(folder) / name for name in names)
+    found = next((path for path in paths if path.is_file()), None)
+    if found is None and data_dir:
+        raise UsageError(
+            f"There is no {' or '.join(names)} in {data_dir}: name the folder that holds it{others} with --data_dir or "
+            f"{_VARIABLE}, or leave --data_dir out to download it from {origin}."
+        )
+    return found
 
 
 def find(data_dir: str | None, name: str) -> pathlib.Path:
@@ -39,7 +100,7 @@ def place(data_dir: str | None, wanted: str) -> pathlib.Path:
     Raises:
       UsageError: If neither is given.
     """
-    named = data_dir or os.environ.get("FEDBANDITS_DATA_DIR")
+    named = data_dir or folder_of_environment()
     if not named:
         raise UsageError(f"This task reads {wanted}: {_HOW_TO_NAME}")
     return pathlib.Path(named)
@@ -56,7 +117,7 @@ def find_table(path: str, name: str, data_dir: str | None) -> str:
     Returns:
       The first that is a file; `path` if none is.
     """
-    folders = [folder for folder in (data_dir or os.environ.get("FEDBANDITS_DATA_DIR"), EXAMPLES) if folder]
+    folders = [folder for folder in (data_dir or folder_of_environment(), EXAMPLES) if folder]
     is_below = not os.path.isabs(name) and not name.startswith(os.pardir)
     places = [os.path.join(folder, name) for folder in folders if is_below]
     return next((place for place in [path, *places] if os.path.isfile(place)), path)

@@ -3,14 +3,13 @@
 Each comes from an archive in `--data_dir`, or is downloaded from where Keras' loaders find it. Pixels stay uint8.
 """
 
-import os
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from data import cifar, clients, download, files, idx, keys, partition
+from data import cifar, clients, download, files, idx, keys, partition, random_data
 from data.errors import UsageError
 
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
@@ -24,7 +23,7 @@ _MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d
 _CIFAR_ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
 _CIFAR_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
 _SPLIT_SEED = 0
-_GREY = (28, 28)
+_GREY, _COLOUR = (28, 28), (32, 32, 3)
 # The superclass of each class as a letter, both in alphabetical order, as CIFAR-100 was published with them.
 _SUPERCLASSES = b"EBOIAGHHSDDOJSHLDJHLGLFKHGNPDPALBKMOQJLFFTIIPNORSKQERECARESRKDCMMQMBJTCKABQMJNPNQTCEGTFFITSBCPGARION"
 CIFAR_SUPERCLASSES = np.frombuffer(_SUPERCLASSES, np.uint8) - ord("A")
@@ -43,7 +42,19 @@ class Split(NamedTuple):
 
 
 class _Source(NamedTuple):
+    """Where a data set comes from.
+
+    Attributes:
+      archive: File of the user.
+      origin: Address of the download.
+      published: Shape of an image, classes, and numbers of images for training and testing, of the download.
+      read: Reads the archive.
+      fetch: Downloads the data set to a cache folder.
+    """
+
     archive: str
+    origin: str
+    published: tuple[tuple[int, ...], int, tuple[int, int]]
     read: Callable[[pathlib.Path], Split]
     fetch: Callable[[str | None], Split]
 
@@ -57,6 +68,7 @@ def load(
     data_dir: str | None,
     cache_dir: str | None,
     fine_concentration: float | None = None,
+    random: bool = False,
 ) -> tuple[clients.ClientData, clients.ClientData]:
     """Returns the training images dealt to clients, see `partition.dirichlet_label_skew`, and the held-out ones as one.
 
@@ -72,11 +84,12 @@ def load(
       cache_dir: Folder for downloads.
       fine_concentration: `cifar100`: deal by `partition.hierarchical_label_skew`, where `concentration` is that of the
         superclasses and this that of the classes within each.
+      random: Whether random images take the place of the download.
 
     Raises:
       UsageError: If the archive is missing or damaged, cannot be downloaded, or has too few images.
     """
-    train, held_out = _split(name, data_dir, cache_dir)
+    train, held_out = _split(name, data_dir, cache_dir, random)
     available = len(train.labels)
     wanted = num_clients * examples_per_client
     if max(wanted, num_clients) > available:
@@ -104,18 +117,13 @@ def normalise(pixels: np.ndarray) -> np.ndarray:
     return with_channels.astype(np.float32) / np.float32(255)
 
 
-def _split(name: str, data_dir: str | None, cache_dir: str | None) -> Split:
+def _split(name: str, data_dir: str | None, cache_dir: str | None, random: bool) -> Split:
     source = _SOURCES[name]
-    folder = data_dir or os.environ.get("FEDBANDITS_DATA_DIR")
-    path = pathlib.Path(folder or "") / source.archive
-    if folder and path.is_file():
-        return source.read(path)
-    if data_dir:
-        raise UsageError(
-            f"There is no {source.archive} in {data_dir}: give --data_dir the folder that holds it, or leave it out "
-            "to download the data set."
-        )
-    return source.fetch(cache_dir)
+    path = files.instead_of_download(data_dir, [source.archive], source.origin)
+    if random and not path:
+        random_data.warn(name)
+        return Split(*random_data.images(*source.published))
+    return source.read(path) if path else source.fetch(cache_dir)
 
 
 def _examples(pixels: np.ndarray, labels: np.ndarray) -> clients.Examples:
@@ -159,10 +167,18 @@ def _fetch_cifar100(cache_dir: str | None) -> Split:
 # Pools hold out as large a part as the official test sets are.
 _SOURCES: Mapping[str, _Source] = {
     "fashion_mnist": _Source(
-        "fashion_mnist_pool.npz", lambda path: _read_pool(path, 1 / 7, _GREY, 10), _fetch_fashion_mnist
+        "fashion_mnist_pool.npz",
+        _KERAS,
+        (_GREY, 10, (60_000, 10_000)),
+        lambda path: _read_pool(path, 1 / 7, _GREY, 10),
+        _fetch_fashion_mnist,
     ),
-    "mnist": _Source("mnist_with_writers.npz", _read_split, _fetch_mnist),
+    "mnist": _Source("mnist_with_writers.npz", _KERAS, (_GREY, 10, (60_000, 10_000)), _read_split, _fetch_mnist),
     "cifar100": _Source(
-        "cifar100_subset150.npz", lambda path: _read_pool(path, 1 / 6, (32, 32, 3), 100), _fetch_cifar100
+        "cifar100_subset150.npz",
+        _CIFAR_ORIGIN,
+        (_COLOUR, 100, (50_000, 10_000)),
+        lambda path: _read_pool(path, 1 / 6, _COLOUR, 100),
+        _fetch_cifar100,
     ),
 }

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data import clients, download, sqlite, statistics, text
+from data import clients, download, files, random_data, sqlite, statistics, text
 from data.errors import UsageError
 
 _ORIGIN = "https://storage.googleapis.com/tff-datasets-public/"
@@ -47,11 +47,13 @@ def load(
     normalisation: str,
     keep_untagged: bool,
     known: statistics.OfPosts | None = None,
+    random: bool = False,
 ) -> StackOverflow:
     """Opens the data set, downloading it on first use if no folder is named.
 
     Args:
-      data_dir: Folder of the database and the two files of counts; None for the cache folder.
+      data_dir: Folder of the database and the two files of counts, decompressed or as TFF publishes them; None for
+        FEDBANDITS_DATA_DIR, or for what that lacks the cache folder.
       cache_dir: That folder; None for `~/.cache/federated_bandits`.
       vocabulary_size: Most frequent words to keep.
       num_tags: Most frequent tags to keep.
@@ -59,28 +61,22 @@ def load(
       normalisation: See `text.encode`.
       keep_untagged: Whether posts with none of the tags stay.
       known: Words and tags from elsewhere; None for those of the files of counts.
+      random: Whether random posts take the place of the cache folder and the download.
 
     Raises:
       UsageError: If a file is missing or damaged, or cannot be downloaded.
     """
-    counts = (WORD_COUNTS, TAG_COUNTS) if known is None else ()
-    if data_dir:
-        folder = pathlib.Path(data_dir)
-        for name in (FILE_NAME, *counts):
-            if not (folder / name).is_file():
-                raise UsageError(
-                    f"There is no {name} in {data_dir}: give --data_dir the folder of TFF's {FILE_NAME}, {WORD_COUNTS} "
-                    f"and {TAG_COUNTS}, or leave --data_dir out to download them from {_ORIGIN}."
-                )
-    else:
-        # The small files first: without a network, they fail at once.
-        for name in counts:
-            _counts_file(name, cache_dir)
-        folder = download.lzma_file(f"{_ORIGIN}{FILE_NAME}.lzma", FILE_NAME, cache_dir).parent
-    if known is None:
-        known = statistics.OfPosts(
-            _first_words(folder / WORD_COUNTS, vocabulary_size), _most_frequent_tags(folder / TAG_COUNTS, num_tags)
-        )
+    origin = f"{_ORIGIN}{FILE_NAME}.lzma"
+    found = files.instead_of_download(data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), origin)
+    if random and not found:
+        random_data.warn("Stack Overflow")
+        tags = {f"tag{index}": num_tags - index for index in range(num_tags)}
+        known = known or statistics.OfPosts(tuple(f"word{index}" for index in range(vocabulary_size)), tags)
+        return StackOverflow(*random_data.stackoverflow(len(known.vocabulary), len(known.tags), max_words), known)
+    if known is None:  # The small files first: without a network, they fail at once.
+        words, counts = (_counts_file(name, data_dir, cache_dir) for name in (WORD_COUNTS, TAG_COUNTS))
+        known = statistics.OfPosts(_first_words(words, vocabulary_size), _most_frequent_tags(counts, num_tags))
+    path = download.decompressed(found) if found else download.lzma_file(origin, FILE_NAME, cache_dir)
     vocabulary = {word: index for index, word in enumerate(known.vocabulary)}
     tag_index = {tag: index for index, tag in enumerate(known.tags)}
 
@@ -98,7 +94,6 @@ def load(
         examples = clients.Examples(features, labels)
         return examples if keep_untagged else examples.take(np.flatnonzero(labels.any(axis=1)))
 
-    path = folder / FILE_NAME
     return StackOverflow(
         sqlite.SqliteClients(path, "train", parse),
         sqlite.SqliteClients(path, "heldout", parse),
@@ -106,19 +101,28 @@ def load(
     )
 
 
-def _counts_file(name: str, cache_dir: str | None) -> None:
-    """Makes sure that a file of counts is in the cache folder."""
-    path = download.cache_folder(cache_dir) / name
+def _counts_file(name: str, data_dir: str | None, cache_dir: str | None) -> pathlib.Path:
+    """Returns the path of a file of counts: the user's, else that of the cache folder, downloaded on first use."""
+    published = f"{name}.tar.bz2"
+    found = files.instead_of_download(data_dir, (name, published), f"{_ORIGIN}{published}")
+    if found and found.name != published:
+        return found
+    path = (found.parent if found else download.cache_folder(cache_dir)) / name
     part = path.with_name(f"{name}.part")
 
     def make() -> None:
-        archive = download.plain_file(f"{_ORIGIN}{name}.tar.bz2", f"{name}.tar.bz2", cache_dir, _SHA256[name])
-        with tarfile.open(archive) as tar:
-            part.write_bytes(tar.extractfile(name).read())  # type: ignore[union-attr]
+        archive = found or download.plain_file(f"{_ORIGIN}{published}", published, cache_dir, _SHA256[name])
+        try:
+            with tarfile.open(archive) as tar:
+                part.write_bytes(tar.extractfile(name).read())  # type: ignore[union-attr]
+        except (tarfile.TarError, KeyError, EOFError, OSError) as error:
+            raise UsageError(f"{archive} is damaged ({error}): download it again from {_ORIGIN}{published}.") from error
         part.replace(path)
-        archive.unlink()
+        if not found:
+            archive.unlink()
 
     download.once(path, part, make)
+    return path
 
 
 def _first_words(path: pathlib.Path, size: int) -> tuple[str, ...]:

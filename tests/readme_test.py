@@ -30,7 +30,7 @@ PAGES = (README, *_GUIDES, *sorted((ROOT / "docs").glob("*.md")))
 # Programs of others, whose flags are not known here.
 _TOOLS = ("mypy", "pip", "pytest", "ruff", "tensorboard.main")
 # What a test cannot install, or would be played in: its targets and flags are checked instead.
-_NOT_PLAYED = ("apt-get", "bazel", "-m pytest")
+_NOT_PLAYED = ("apt-get", "bazel", "-m pytest", "scripts/test")
 _OTHER_FLAGS = {"help", "logdir"}
 _RECORDER = '#!/bin/sh\n{ printf \'%s\\n\' "${0##*/}" "$@"; printf "\\036"; } >>"$RECORD"\n'
 
@@ -66,7 +66,7 @@ def commands(tmp_path_factory) -> Iterator[dict[pathlib.Path, list[list[str]]]]:
     """
     folder = tmp_path_factory.mktemp("spoken")
     (folder / "data").symlink_to(ROOT / "data")
-    for name in ("bin/apt-get", "bin/bazel", "scripts/python", ".ci/run"):
+    for name in ("bin/apt-get", "bin/bazel", "scripts/python", "scripts/test", ".ci/run"):
         file = folder / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(_RECORDER)

@@ -1,6 +1,6 @@
 """Federated EMNIST: 62 characters or 10 digits of real writers, as TensorFlow Federated ships it or LEAF writes it."""
 
-from data import emnist, handwriting, leaf, tasks
+from data import emnist, files, handwriting, leaf, tasks
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
@@ -11,17 +11,18 @@ _LINEAR = ("emnist62_linear", "emnist10_linear")
 def load(options: TaskOptions) -> tasks.Task:
     """Returns the task: 28 x 28 x 1 pixels, the two-layer CNN, a linear model or that of the options.
 
-    `data_dir` and `cache_dir` say where TFF's database is, or goes. A `data_dir` with LEAF's files is read instead, for
-    characters.
+    `data_dir`, FEDBANDITS_DATA_DIR and `cache_dir` say where TFF's database is, or goes. If the first two of these hold
+    LEAF's files, those are read instead, for characters.
     """
     kind = "digits" if options.task_type in _DIGITS else "chars"
-    train, test = leaf.find(options.data_dir) if kind == "chars" and options.data_dir else ([], [])
+    folder = options.data_dir or files.folder_of_environment()
+    train, test = leaf.find(folder) if kind == "chars" and folder else ([], [])
     phases = tasks.characters(options) if kind == "chars" else {"exact": rewards.exact(10)}
     num_actions = len(phases["exact"])
     if train:
         population, held_out = leaf.load(train, test, num_actions)
     else:
-        population, held_out = emnist.load(kind, options.data_dir, options.cache_dir)
+        population, held_out = emnist.load(kind, options.data_dir, options.cache_dir, options.random_data)
     return tasks.Task(
         clients=population,
         held_out=held_out,

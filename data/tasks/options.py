@@ -12,6 +12,7 @@ class TaskOptions:
       variant: Whose text counts where the bandits' study and its program differ, `paper` or `reference_code`.
       data_dir: Folder of the task's files; None for its usual place.
       cache_dir: Folder for downloads; None for `~/.cache/federated_bandits`.
+      random_data: What can be downloaded: whether random examples of its size take the place of the download.
       public_statistics: File of what else is learned from clients (`data.statistics`); None for none.
 
       num_tags: Posts: most frequent tags, which are the actions.
@@ -53,6 +54,7 @@ class TaskOptions:
     variant: str = "paper"
     data_dir: str | None = None
     cache_dir: str | None = None
+    random_data: bool = False
     public_statistics: str | None = None
 
     num_tags: int = 50

@@ -32,9 +32,10 @@ class TaskEntry:
 DEFAULTS = {"max_words": 200, "max_examples_per_client": 0}
 _SMALL_POPULATION = {"max_examples_per_client": 100}
 _MADE_IMAGES = {"partition_clients": 100, "partition_alpha": 0.3}
+_DOWNLOADED = frozenset({"random_data"})
 _WEIGHTS = frozenset({"initial_weights"})
 _MODEL = _WEIGHTS | {"model", "norm"}
-_IMAGES = _MODEL | {"partition_clients", "partition_seed", "partition_alpha", "partition_examples"}
+_IMAGES = _MODEL | _DOWNLOADED | {"partition_clients", "partition_seed", "partition_alpha", "partition_examples"}
 _TEXT = frozenset(
     {"num_tags", "vocabulary_size", "max_words", "text_normalisation", "keep_untagged", "init_labels"}
     | {"public_statistics"}
@@ -60,11 +61,13 @@ TASKS = {
     "emnist_chars": TaskEntry(
         "data.tasks.emnist",
         "federated EMNIST, 3400 writers, 62 actions, CNN; or LEAF's files in --data_dir",
-        _MODEL,
+        _MODEL | _DOWNLOADED,
     ),
-    "emnist_digits": TaskEntry("data.tasks.emnist", "federated EMNIST digits, 3383 writers, 10 actions, CNN", _MODEL),
-    "emnist62_linear": TaskEntry("data.tasks.emnist", "emnist_chars with a linear model", _WEIGHTS),
-    "emnist10_linear": TaskEntry("data.tasks.emnist", "emnist_digits with a linear model", _WEIGHTS),
+    "emnist_digits": TaskEntry(
+        "data.tasks.emnist", "federated EMNIST digits, 3383 writers, 10 actions, CNN", _MODEL | _DOWNLOADED
+    ),
+    "emnist62_linear": TaskEntry("data.tasks.emnist", "emnist_chars with a linear model", _WEIGHTS | _DOWNLOADED),
+    "emnist10_linear": TaskEntry("data.tasks.emnist", "emnist_digits with a linear model", _WEIGHTS | _DOWNLOADED),
     "unipen62": TaskEntry(
         "data.tasks.handwriting",
         "UNIPEN characters, 211 writers, 62 actions, CNN; needs --data_dir",
@@ -104,7 +107,7 @@ TASKS = {
     "stackoverflow_tag": TaskEntry(
         "data.tasks.stackoverflow",
         "TFF's Stack Overflow, 342,477 users, the 50 top tags as actions, linear",
-        _TEXT,
+        _TEXT | _DOWNLOADED,
         _L2_TEXT | {"max_words": 256, "max_examples_per_client": 256},
     ),
     "stackexchange_tag": TaskEntry(

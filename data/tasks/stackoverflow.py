@@ -22,6 +22,7 @@ def load(options: TaskOptions) -> tasks.Task:
         normalisation=options.text_normalisation,
         keep_untagged=options.keep_untagged,
         known=statistics.read_posts(options.public_statistics),
+        random=options.random_data,
     )
     num_tags = len(found.statistics.tags)
     tag_counts = np.array(list(found.statistics.tags.values()), np.int64)

@@ -3,12 +3,13 @@
 import dataclasses
 import pathlib
 import re
+from collections.abc import Sequence
 
 from data.errors import UsageError
 from optimization.options import Training
 from optimization.posterior import algorithm_flags
 from optimization.posterior.options import Posterior
-from optimization.study import cli, selector_flags, server_flags, task_flags, training_flags
+from optimization.study import cli, presets, selector_flags, server_flags, task_flags, training_flags
 
 USAGE = """
 What do a cohort's models say together? Federated training whose server takes the mean, or a mode, of a posterior.
@@ -149,7 +150,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.preset and algorithm == "fedopt":  # With the presets' optimizer, SGD, it would be FedAvg.
         settings = settings.with_defaults({"server_optimizer": None, "server_learning_rate": None})
     settings = settings.filled({"server_optimizer": "adam" if algorithm == "fedopt" else "sgd"}).settled()
-    settings = algorithm_flags.resolve(settings, "algorithm")
+    settings = algorithm_flags.resolve(settings.replace(burn_in_rounds=_burn_in(settings)), "algorithm")
     rate = 1.0 if settings.server_optimizer == "sgd" else _SERVER_LEARNING_RATE
     settings = settings.filled({"server_learning_rate": rate})
     _check_server_data(settings)
@@ -187,6 +188,28 @@ def options(settings: cli.Settings) -> PosteriorOptions:
         diagnose_round=settings.diagnose_round,
         diagnose_parameters=_parameters(settings.diagnose_parameters or _DRAWN),
     )
+
+
+def _burn_in(settings: cli.Settings) -> int | None:
+    """Returns `--burn_in_rounds`; a preset's is shortened as much as its `--total_rounds`."""
+    published = presets.values(settings.preset, PRESETS)
+    if "burn_in_rounds" in settings.given or "burn_in_rounds" not in published:
+        return settings.burn_in_rounds
+    rounds = published["total_rounds"]
+    return published["burn_in_rounds"] * min(settings.total_rounds, rounds) // rounds
+
+
+def notes(settings: cli.Settings) -> Sequence[str]:
+    """Returns what became of a preset's burn-in, if it was shortened."""
+    published = presets.values(settings.preset, PRESETS).get("burn_in_rounds")
+    if settings.algorithm not in algorithm_flags.BURNING_IN or published is None:
+        return []
+    if "burn_in_rounds" in settings.given or settings.burn_in_rounds == published:
+        return []
+    return [
+        f"--burn_in_rounds is {settings.burn_in_rounds}, not {published} as in --preset={settings.preset}: it is "
+        f"shortened in proportion to --total_rounds={settings.total_rounds}."
+    ]
 
 
 def _check_server_data(settings: cli.Settings) -> None:

@@ -5,7 +5,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from data.errors import UsageError
@@ -47,6 +47,9 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
 
     def options(self, settings: cli.Settings) -> PosteriorOptions:
         return flags.options(settings)
+
+    def notes(self, settings: cli.Settings) -> Sequence[str]:
+        return flags.notes(settings)
 
     def length(self, options: PosteriorOptions) -> frame.Length:
         return frame.Length(options.total_rounds, 0, options.rounds_per_checkpoint)

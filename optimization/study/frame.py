@@ -131,6 +131,11 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     def options(self, settings: cli.Settings) -> OptionsT:
         """Returns what resolved flags mean: frozen dataclasses, in which flags have no names any more."""
 
+    def notes(self, settings: cli.Settings) -> Sequence[str]:
+        """Returns what a command prints of one run's resolved flags before it starts, such as changed defaults."""
+        del settings
+        return ()
+
     @abc.abstractmethod
     def open(self, options: OptionsT) -> DataT:
         """Opens the data.
@@ -278,8 +283,29 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
     Raises:
       UsageError: If they are not there, or the flags do not fit the data.
     """
+    runs = []
+    for settings, options, data in checked(study, planned):
+        folder = run_folder.RunFolder(f"{settings.root_output_dir}/{settings.experiment_name}", command)
+        open_folder(folder, {**settings, **study.recorded(options, data)}, data)
+        runs.append(Run(settings, options, data, folder))
+    return runs
+
+
+def checked(study: Study, planned: Sequence[cli.Settings]) -> list[tuple[cli.Settings, Any, Any]]:
+    """Opens the data of all runs, once for those that share it, and checks their flags against it.
+
+    Args:
+      study: The study.
+      planned: The flags of each run.
+
+    Returns:
+      Of each run its flags, its options and its data.
+
+    Raises:
+      UsageError: If data is not there, or the flags do not fit it.
+    """
     opened: dict[Any, Any] = {}
-    checked = []
+    found = []
     for settings in planned:
         options = study.options(settings)
         key = study.data_key(options)
@@ -288,13 +314,8 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
         settings = fitted(study, settings, study.population(options, opened[key]))
         options = study.options(settings)
         study.check(options, opened[key])
-        checked.append((settings, options, opened[key]))
-    runs = []
-    for settings, options, data in checked:
-        folder = run_folder.RunFolder(f"{settings.root_output_dir}/{settings.experiment_name}", command)
-        open_folder(folder, {**settings, **study.recorded(options, data)}, data)
-        runs.append(Run(settings, options, data, folder))
-    return runs
+        found.append((settings, options, opened[key]))
+    return found
 
 
 def fitted(study: Study, settings: cli.Settings, population: int | None) -> cli.Settings:
@@ -346,7 +367,8 @@ def open_all(study: Study, settings: cli.Settings, command: str | None = None) -
       UsageError: If something does not go together, or is not there.
     """
     planned = plan(study, settings)
-    print(announcement(study, planned), file=sys.stderr, flush=True)
+    notes = dict.fromkeys(note for settings in planned for note in study.notes(settings))
+    print(announcement(study, planned), *notes, sep="\n", file=sys.stderr, flush=True)
     runs = prepare(study, planned, command)
     for line in _told(planned, runs):
         print(line, flush=True)

@@ -22,6 +22,8 @@ from optimization.study.loggers import MakeLogger
 
 State = Any
 Metrics = Mapping[str, Any]
+_TIMED_ROUNDS = 3  # The first compiles.
+_LONG_SECONDS = 60
 
 
 class Rounds(abc.ABC):
@@ -130,6 +132,7 @@ def run(
             if first:
                 print(f"Continuing after round {first} of {length.total_rounds}.", file=sys.stderr)
         progress = stack.enter_context(_progress(length.total_rounds, first, label))
+        times: list[float] = []  # Of the first rounds.
         stack.enter_context(interruption.answered(stop))
 
         def save() -> None:
@@ -148,6 +151,10 @@ def run(
                 for log in logs:
                     log.write(row)
                 state, round_num = after, now
+                if len(times) < _TIMED_ROUNDS:
+                    times.append(seconds)
+                    if len(times) == _TIMED_ROUNDS and progress.disable:  # Files and pipes get a line, not a bar.
+                        _tell_time(label, min(times), length.total_rounds - now)
                 progress.set_postfix({headline: f"{row[headline]:.4f}"}, refresh=False)
                 progress.update()
                 if length.rounds_per_checkpoint and round_num % length.rounds_per_checkpoint == 0:
@@ -163,6 +170,13 @@ def run(
         if saved < round_num:
             save()
     return Outcome(state, round_num, received[0] if received and goes_on() else None)
+
+
+def _tell_time(label: str, seconds: float, left: int) -> None:
+    """Prints how long the rounds that are left take, if that is long."""
+    if seconds * left >= _LONG_SECONDS:
+        words = f"{left:,} more rounds of {seconds:.2g} s take about {seconds * left / 60:.0f} minutes"
+        print(f"{label or 'Rounds'}: {words}, evaluation apart.", file=sys.stderr, flush=True)
 
 
 def _progress(total_rounds: int, first: int, label: str) -> tqdm.tqdm:

@@ -42,6 +42,12 @@ def define_data(flags: cli.FlagSet) -> None:
         None,
         "folder for downloads, and for compiled rounds of run_federated (default: ~/.cache/federated_bandits)",
     )
+    flags.switch(
+        "random_data",
+        None,
+        "random examples of the data set's size instead of a download, to measure time and memory; rewards mean "
+        "nothing (default: no)",
+    )
     flags.path(
         "public_statistics",
         None,

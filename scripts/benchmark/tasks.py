@@ -1,24 +1,17 @@
 """Tasks to measure rounds on: data made in the shapes of data sets, so that no file is needed."""
 
-from collections.abc import Callable
-
 import numpy as np
 
-from data import clients, tasks, text
+from data import clients, random_data, tasks, text
 from data.tasks import images, rewards
 
 WORDS, TAGS = 10_000, 50
+_MOST_WORDS = 256  # Of a post, as the published presets have it.
 
 
 def emnist(population: int) -> tasks.Task:
-    """Returns EMNIST's task on clients of 26 to 200 examples, 100 on average."""
-
-    def make(draw):
-        size = 26 + int(draw.beta(1.5, 2.0) * 175)
-        features = draw.random((size, 28, 28, 1), dtype=np.float32)
-        return clients.Examples(features, draw.integers(0, 62, size, dtype=np.int32))
-
-    generated = _clients(population, make)
+    """Returns EMNIST's task on so many clients, of 197.5 examples on average, as the data set's."""
+    generated, _ = random_data.emnist("chars", population)
     return tasks.Task(
         clients=generated,
         held_out=generated,
@@ -33,12 +26,12 @@ def emnist(population: int) -> tasks.Task:
 def fashion_mnist(population: int) -> tasks.Task:
     """Returns Fashion-MNIST's task on clients of 600 examples."""
 
-    def make(draw):
+    def make(draw: np.random.Generator) -> clients.Examples:
         features = draw.random((600, 28, 28, 1), dtype=np.float32)
         return clients.Examples(features, draw.integers(0, 10, 600, dtype=np.int32))
 
     shape, num_actions, _, hidden = images.TASKS["fashion_mnist"]
-    generated = _clients(population, make)
+    generated = random_data.RandomClients(population, make)
     return tasks.Task(
         clients=generated,
         held_out=generated,
@@ -51,18 +44,8 @@ def fashion_mnist(population: int) -> tasks.Task:
 
 
 def stackoverflow(population: int) -> tasks.Task:
-    """Returns Stack Overflow's task on clients of 10 to 256 posts of 5 to 130 distinct words."""
-
-    def make(draw):
-        size = int(min(256, 10 + draw.exponential(120)))
-        lengths = draw.integers(5, 131, size)
-        is_word = np.arange(130) < lengths[:, np.newaxis]
-        ids = draw.integers(0, WORDS, (size, 130))[is_word].astype(np.int32)
-        values = np.repeat(1 / lengths, lengths).astype(np.float32)
-        labels = (draw.random((size, TAGS)) < 0.03).astype(np.float32)
-        return clients.Examples(text.Bags(ids, values, np.concatenate([[0], np.cumsum(lengths)])), labels)
-
-    generated = _clients(population, make)
+    """Returns Stack Overflow's task on so many clients, of 100 or more posts of 5 to 130 words."""
+    generated, _ = random_data.stackoverflow(WORDS, TAGS, _MOST_WORDS, population)
     return tasks.Task(
         clients=generated,
         held_out=generated,
@@ -73,16 +56,3 @@ def stackoverflow(population: int) -> tasks.Task:
         rewards={"exact": rewards.exact(TAGS)},
         multi_label=True,
     )
-
-
-def _clients(population: int, make: Callable[[np.random.Generator], clients.Examples]) -> clients.ClientData:
-    """Returns clients that are made, from their index, when they are read."""
-
-    class Generated(clients.ClientData):
-        client_ids = range(population)  # type: ignore[assignment]
-        checksum = "generated"
-
-        def load(self, index: int) -> clients.Examples:
-            return make(np.random.default_rng(index))
-
-    return Generated()

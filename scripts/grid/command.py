@@ -19,7 +19,7 @@ from optimization.study.metrics import Metric
 from scripts import runs
 from scripts.grid import arms, binaries, building, plan, players, results, verdict
 from scripts.grid.plan import Run
-from scripts.grid.sweep import Sweep
+from scripts.grid.sweep import Sweep, check_shared
 
 _USAGE = """
 Plays a grid of runs and ranks them: the cross product of the values to sweep, or a published grid.
@@ -234,6 +234,10 @@ def program(settings: cli.Settings) -> int:
         some = grid.renamed(some)
         if settings.executor == "slurm_script":
             return write_script(grid, some, folder, cores)
+        if settings.executor == "local":
+            left = [run for run in some if results.finished_rounds(folder / "runs" / run.name) < run.rounds]
+            if left:
+                check_shared(left)
         return play(settings, grid, some, folder, cores)
 
 

@@ -1,11 +1,15 @@
 """Plays the runs of a grid: all of them, by successive halving, or on beyond the edges."""
 
+import contextlib
+import io
 import math
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
+from bandits import studies
 from data.errors import Failure, UsageError
+from optimization.study import frame
 from optimization.study.metrics import Metric
 from scripts.grid import halving, plan, player, players, results
 from scripts.grid.plan import Run
@@ -14,6 +18,24 @@ from scripts.grid.watch import Watch
 
 _ATTEMPTS = 3
 _TICK_SECONDS = 1.0  # Between two looks at the runs that are played.
+
+
+def check_shared(some: Sequence[Run]) -> None:
+    """Opens the data of runs, and checks the flags that all of them share against it, before any run is started.
+
+    Raises:
+      UsageError: If the first and the last run are refused for the same reason.
+    """
+    study = studies.load(some[0].module)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # Each run prints its own warnings.
+            frame.checked(study, [some[0].settings])
+    except UsageError as error:
+        try:
+            frame.checked(study, [some[-1].settings])
+        except UsageError as again:
+            if str(error) == str(again):
+                raise
 
 
 class Sweep:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 
 from bandits import studies
+from data import files as data_files
 from data.errors import UsageError
 from optimization.study import cli, files
 from scripts import runs
@@ -22,15 +23,16 @@ from scripts.reproduce import estimate, judging, page, pictures, playing, record
 from scripts.reproduce.plan import FIRST_TUNING_SEED, Figure
 from scripts.reproduce.results import Found
 
+_REDUCTION = 2  # One of so many points of a search goes on, with --early_stop.
 _USAGE = """
 Reproduces figures and tables of the texts that this project follows, beside the numbers and orderings they state.
 
   reproduce --list
   reproduce --figure=1a --scale=small
-  reproduce --figure=all --scale=paper --workers=8
+  reproduce --figure=1 --estimate               # hours for Figures 1(a) to 1(d); needs no data
+  reproduce --text=agarwal2023 --scale=paper --workers=8
 
-Files of data that cannot be downloaded are looked for in the folder FEDBANDITS_DATA_DIR of the environment. The same
-command continues what was interrupted. An ordering that disagrees is a finding, no failure.
+The same command continues what was interrupted. An ordering that disagrees is a finding, no failure.
 """
 
 
@@ -38,13 +40,38 @@ def define() -> cli.FlagSet:
     """Returns the flags of `reproduce`."""
     flags = cli.FlagSet(_USAGE)
     flags.group("What is reproduced")
-    flags.text("figure", None, "names, separated by commas; all: the texts' own; flagship: this project's")
+    flags.text(
+        "figure",
+        None,
+        "names, separated by commas; 1 means 1a to 1d; all: the texts' own; flagship: this project's",
+    )
+    flags.choice("text", None, texts.names(), "all figures and tables of one text, instead of --figure")
+    flags.belong("text", figure=False)
     flags.switch("list", False, "print the names of all figures and tables, and end")
     flags.text("arms", None, "their labels, separated by semicolons: only these; records keep the rows of the others")
     flags.choice("scale", texts.PAPER, texts.SCALES, "how much is run")
     flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1)
 
-    flags.switch("estimate", False, "play a few rounds of each task, print how long all takes, and end")
+    flags.path(
+        "data_dir",
+        None,
+        "folder of the data files, which must hold all that are needed (default: FEDBANDITS_DATA_DIR in the "
+        "environment; for what it lacks and can be downloaded, the cache folder)",
+    )
+    flags.choice(
+        "early_stop",
+        None,
+        {"asha": "asynchronous successive halving: the better half of a search's points go on to more rounds"},
+        "give up points of searches early (default: run all to the end)",
+    )
+    flags.belong("early_stop", executor=("local", "ray"))
+
+    flags.switch(
+        "estimate",
+        False,
+        "run a few rounds of each task, print how long all takes, and end; random examples stand in for data sets that "
+        "would be downloaded",
+    )
     flags.switch("report_only", False, "play nothing: report what is finished, also while another process plays")
 
     players.define(flags, slurm_script="write a job array for Slurm, and run nothing")
@@ -166,15 +193,24 @@ def program(settings: cli.Settings) -> int:
     if settings.page:
         _alone(settings, "page", "--page is made of all records, and plays nothing")
         return write_page(pathlib.Path(settings.page))
-    if not all(name.strip() for name in (settings.figure or "").split(",")):
+    if not settings.text and not all(name.strip() for name in (settings.figure or "").split(",")):
         what = f"={settings.figure} has an empty name" if settings.figure else " names nothing"
-        raise UsageError(f"--figure{what}: give names, or all; --list prints them.")
-    for flag in ("estimate", "executor") if settings.report_only else ():
+        raise UsageError(f"--figure{what}: give names, or all, or --text; --list prints them.")
+    for flag in ("estimate", "executor", "data_dir", "early_stop") if settings.report_only else ():
         if flag in settings.given:
             raise UsageError(f"--report_only plays nothing: leave --{flag} out.")
     if settings.estimate and settings.executor == "slurm_script":
         raise UsageError("--estimate plays a few rounds, and --executor=slurm_script plays nothing: leave one out.")
-    whole = chosen = texts.choose(settings.figure, settings.scale)
+    with data_files.data_folder(settings.data_dir):
+        return _checked(settings)
+
+
+def _checked(settings: cli.Settings) -> int:
+    """Checks what is chosen of figures, and reproduces it; returns the exit status."""
+    if settings.text:
+        whole = chosen = texts.of_text(settings.text, settings.scale)
+    else:
+        whole = chosen = texts.choose(settings.figure, settings.scale)
     if settings.arms is not None:
         labels = [label.strip() for label in settings.arms.split(";")]
         chosen = [texts.only(figure, labels) for figure in whole]
@@ -185,20 +221,26 @@ def program(settings: cli.Settings) -> int:
     folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}")
     for figure in chosen:  # A mistake is told before anything is played.
         figure.check()
+        for arm in figure.arms if settings.early_stop else ():
+            if arm.is_searched:
+                figure.first_run(arm).at_rounds(1)
     if settings.report_only:
         _check_records(settings, whole, chosen, folder)
         return _reproduce(settings, whole, chosen, folder, cores, None)
     with grid.claim(folder, studies.STUDIES[chosen[0].binary]):
         if settings.executor == "slurm_script":
             return _write_script(settings, chosen, folder, cores)
+        if settings.data_dir or (settings.executor == "local" and not settings.estimate):
+            playing.check_data(chosen, folder / "runs", settings.data_dir)
         team = players.build(settings, cores)
         with players.playing(team, folder):
             if not settings.estimate:
                 _check_records(settings, whole, chosen, folder)
             if settings.estimate or settings.scale == texts.PAPER:
-                print(estimate.told(chosen, settings.repeat, _base(cores), folder, team, settings.workers), flush=True)
+                time = estimate.of(chosen, settings.repeat, _base(cores), folder, team, settings.workers)
+                print(time.text, flush=True)
             if settings.estimate:
-                return 0
+                return 0 if time.is_whole else 1
             return _reproduce(settings, whole, chosen, folder, cores, team)
 
 
@@ -266,8 +308,9 @@ def _reproduce(
     """Plays what is chosen of figures, and reports them; returns the exit status."""
     failed, lines = [], []
     kept = pathlib.Path(settings.records) if settings.records else None
+    halving = playing.Halving(_REDUCTION, settings.workers) if settings.early_stop else None
     for figure, part in zip(whole, chosen, strict=True):
-        played = playing.play(part, settings.repeat or figure.repeat, _base(cores), folder / "runs", team)
+        played = playing.play(part, settings.repeat or figure.repeat, _base(cores), folder / "runs", team, halving)
         failed += [f"{figure.name}: {error}" for error in played.errors]
         try:
             is_part = len(part.arms) < len(figure.arms)

@@ -1,4 +1,7 @@
-"""How long figures take: a few rounds of each kind are played, and all others' time comes of theirs."""
+"""How long figures take: a few rounds of each kind are measured, and the time of all others follows.
+
+No data has to be downloaded: a data set that is not on this machine is measured on random examples of its size.
+"""
 
 import dataclasses
 import pathlib
@@ -8,6 +11,7 @@ from typing import Any
 
 from bandits import flags, studies
 from data.errors import UsageError
+from data.tasks import registry
 from optimization.study.metrics import SECONDS
 from scripts import runs
 from scripts.grid import binaries, players
@@ -32,7 +36,7 @@ _COSTLY = (
 
 
 @dataclasses.dataclass
-class _Kind:
+class Kind:
     """Runs whose rounds take equally long.
 
     Attributes:
@@ -46,54 +50,76 @@ class _Kind:
     runs: int = 0
 
 
-def told(
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """How long figures take.
+
+    Attributes:
+      text: The time of each kind of run, and of all.
+      is_whole: Whether the time of every kind is known.
+    """
+
+    text: str
+    is_whole: bool
+
+
+def of(
     figures: Sequence[Figure],
     repeat: int | None,
     base: Sequence[str],
     folder: pathlib.Path,
     team: players.Team,
     workers: int,
-) -> str:
-    """Plays a few rounds of each kind of run, and returns in words how long what is left of figures takes.
+) -> Estimate:
+    """Runs a few rounds of each kind of run, and returns how long what is left of figures takes.
 
     Args:
       figures: The figures.
       repeat: Seeds; None for each figure's own.
       base: Flags that all runs share.
-      folder: The output's folder; measured rounds lie in `timing` below it, and are played once.
-      team: Who plays them.
+      folder: The output's folder; measured rounds lie in `estimate` below it, and are run once.
+      team: Who runs them.
       workers: Runs at the same time.
     """
-    kinds: dict[tuple, _Kind] = {}
+    kinds: dict[tuple, Kind] = {}
     seen: set[str] = set()
     for figure in figures:
         for run, times in _all_runs(figure, repeat or figure.repeat, base, folder / "runs"):
             if run.name in seen:
                 continue
             seen.add(run.name)
-            kind = kinds.setdefault((run.module, *map(run.settings.get, _COSTLY)), _Kind(run))
+            kind = kinds.setdefault((run.module, *map(run.settings.get, _COSTLY)), Kind(run))
             if grid_results.finished_rounds(folder / "runs" / run.name) < run.rounds:
                 kind.runs += times
                 kind.rounds += times * (run.rounds + init_rounds(run.settings))
     kinds = {key: kind for key, kind in kinds.items() if kind.runs}
     if not kinds:
-        return "All runs are finished."
-    measured = _measure([kind.run for kind in kinds.values()], folder / "timing", team)
-    lines, total = [], 0.0
-    for kind in kinds.values():
-        words = f"{_words(kind.run)}: {kind.runs} runs, {kind.rounds:,} rounds"
-        seconds = measured[kind.run.name]
+        return Estimate("All runs are finished.", True)
+    measured = _measure([kind.run for kind in kinds.values()], folder / "estimate", team)
+    return in_words([(kind, _words(kind.run), measured[kind.run.name]) for kind in kinds.values()], workers)
+
+
+def in_words(kinds: Sequence[tuple[Kind, str, float | str]], workers: int) -> Estimate:
+    """Returns an estimate.
+
+    Args:
+      kinds: Each kind, what it is called, and the seconds of its round, or why they are not known.
+      workers: Runs at the same time.
+    """
+    lines = []
+    for kind, name, seconds in kinds:
+        words = f"{name}: {kind.runs} runs, {kind.rounds:,} rounds"
         if isinstance(seconds, str):
-            lines.append(f"{words}: not known: {seconds}")
-            continue
-        total += seconds * kind.rounds
-        lines.append(f"{words} of {seconds:.3g} s: {duration(seconds * kind.rounds)}")
-    unknown = sum(isinstance(seconds, str) for seconds in measured.values())
-    left_out = f", without {unknown} kinds that could not be played" if unknown else ""
-    at_once = f", {workers} at a time" if workers > 1 else ""
-    return "\n".join(
-        [*lines, f"In all {duration(total / workers)}{at_once}{left_out}; compiling and evaluation apart."]
-    )
+            lines.append(f"{words}: time unknown, because {seconds}")
+        else:
+            lines.append(f"{words} of {seconds:.3g} s: {duration(seconds * kind.rounds)}")
+    known = [seconds * kind.rounds for kind, _, seconds in kinds if not isinstance(seconds, str)]
+    unknown = len(kinds) - len(known)
+    if known:
+        at_once = f", {workers} runs at a time" if workers > 1 else ""
+        left_out = f", without the {unknown} kinds of run whose time is unknown" if unknown else ""
+        lines.append(f"In all {duration(sum(known) / workers)}{at_once}{left_out}; compiling and evaluation are extra.")
+    return Estimate("\n".join(lines), not unknown)
 
 
 def _all_runs(figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path) -> Iterator[tuple[Run, int]]:
@@ -109,9 +135,7 @@ def _measure(some: Sequence[Run], folder: pathlib.Path, team: players.Team) -> d
     """Returns the seconds of each run's round, or why that is not known."""
     found: dict[str, float | str] = {}
     for run in some:
-        arguments = (*run.arguments, f"--total_rounds={min(_ROUNDS, run.rounds)}")
-        if init_rounds(run.settings):
-            arguments = (*arguments, f"--{_INIT_ROUNDS}=1")
+        arguments = (*run.arguments, *shortened(run))
         sweep = Sweep(folder, team, studies.load(run.module).ranked_by, smallest=False)
         try:
             settings = binaries.resolve(run.module, arguments)
@@ -128,6 +152,22 @@ def _measure(some: Sequence[Run], folder: pathlib.Path, team: players.Team) -> d
         finally:
             sweep.close()
     return found
+
+
+def shortened(run: Run) -> list[str]:
+    """Returns the flags that make of a run a few rounds, without a burn-in, on data that is not downloaded."""
+    settings = run.settings
+    found = [f"--total_rounds={min(_ROUNDS, run.rounds)}"]
+    found += [f"--{_INIT_ROUNDS}=1"] if init_rounds(settings) else []
+    found += ["--burn_in_rounds=0"] if settings.get("burn_in_rounds") else []
+    found += [f"--{name}=1" for name in ("diagnose_round", "reset_window") if settings.get(name)]
+    return [*found, *(["--random_data"] if _is_downloaded(settings) else [])]
+
+
+def _is_downloaded(settings: Mapping[str, Any]) -> bool:
+    """Returns whether a run's task takes `--random_data`."""
+    entry = registry.TASKS.get(settings.get("task_type", ""))
+    return "random_data" in settings and entry is not None and "random_data" in entry.options
 
 
 def init_rounds(settings: Mapping[str, Any]) -> int:

@@ -225,7 +225,15 @@ class Figure:
 
     def rounds_of(self, arm: Arm) -> int:
         """Returns how many rounds a run of an arm has."""
-        return self._runs(arm, [0], (), None)[0].rounds
+        return self.first_run(arm).rounds
+
+    def first_run(self, arm: Arm) -> grid_plan.Run:
+        """Returns one run of an arm, of a search that of its first point.
+
+        Raises:
+          UsageError: As `runs`.
+        """
+        return self._runs(arm, [0], (), None)[0]
 
     def check(self) -> None:
         """Checks the flags of each arm, of a search only one point: all of them take minutes.
@@ -235,7 +243,7 @@ class Figure:
         """
         seen: dict[object, str] = {}
         for arm in self.arms:
-            first, *_ = self._runs(arm, [0], (), None)
+            first = self.first_run(arm)
             other = seen.setdefault((first.name, arm.sweeps, arm.grid), arm.label)
             if other != arm.label:
                 raise UsageError(f"--figure={self.name}: {other} and {arm.label} are the same runs.")

@@ -2,11 +2,14 @@
 
 import contextlib
 import dataclasses
+import io
 import pathlib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from bandits import studies
 from data.errors import UsageError
+from optimization.study import frame
 from scripts import runs
 from scripts.grid import player, players
 from scripts.grid import results as grid_results
@@ -34,6 +37,19 @@ class Played:
     left: list[Run]
 
 
+@dataclasses.dataclass(frozen=True)
+class Halving:
+    """Successive halving of the points of a search, see `scripts.grid.halving`.
+
+    Attributes:
+      factor: One of so many points goes on.
+      at_once: Runs at the same time.
+    """
+
+    factor: int
+    at_once: int
+
+
 class _Nobody:
     """A team that plays nothing."""
 
@@ -50,7 +66,43 @@ class _Nobody:
         pass
 
 
-def play(figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path, team: players.Team | None) -> Played:
+def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | None) -> None:
+    """Opens the data of figures before any run is started: of each figure that of one run a task.
+
+    Args:
+      figures: The figures.
+      folder: Folder of all runs; finished ones need no data.
+      data_dir: Value of `--data_dir`, which must hold the files.
+
+    Raises:
+      UsageError: If data is not there and `--data_dir` is given, or no figure's data is.
+    """
+    errors: dict[str, UsageError] = {}
+    for figure in figures:
+        study = studies.load(studies.STUDIES[figure.binary])
+        some = {run.settings.get("task_type"): run for run in map(figure.first_run, figure.arms)}
+        left = [run for run in some.values() if grid_results.finished_rounds(folder / run.name) < run.rounds]
+        named = {"data_dir": data_dir} if data_dir else {}
+        planned = [run.settings.replace(**{key: named[key] for key in named if key in run.settings}) for run in left]
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):  # Each run prints its own warnings.
+                frame.checked(study, planned)
+        except UsageError as error:
+            errors[figure.name] = UsageError(f"--figure={figure.name}: {error}")
+            if data_dir or len(errors) == len(figures):
+                raise errors[figure.name] from error
+    for told in errors.values():
+        print(f"Warning: {told}", file=sys.stderr)
+
+
+def play(
+    figure: Figure,
+    repeat: int,
+    base: Sequence[str],
+    folder: pathlib.Path,
+    team: players.Team | None,
+    halving: Halving | None = None,
+) -> Played:
     """Plays what is missing of a figure.
 
     Args:
@@ -59,16 +111,23 @@ def play(figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path,
       base: Flags that all runs share.
       folder: Folder of all runs.
       team: Who plays them; None to play nothing, and take what is finished.
+      halving: How points of a search are given up early; None to run all of them to the end.
     """
     first = figure.runs(repeat, base, folder)
     metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
     order = _order(figure)
+    is_searched = {arm.label: arm.is_searched for arm in figure.arms}
     errors: dict[str, str] = {}
     found: dict[str, Found] = {}
     sweep = Sweep(folder, team or _Nobody(), metric, smallest=metric.better == "down")
     with contextlib.closing(sweep):
         play_all = sweep.play if team else sweep.submit
-        play_all(_once(first, order))
+        searched = [label for label in order if halving and is_searched[label]]
+        play_all(_once(first, [label for label in order if label not in searched]))
+        for label in searched:
+            # Before the second deployment, rewards say little of what was learned.
+            least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
+            sweep.play_halving(first[label], halving.factor, halving.at_once, max(1, least))
         reported, points = {}, {}
         for arm in figure.arms:
             if not arm.is_searched:

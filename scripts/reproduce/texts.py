@@ -61,29 +61,43 @@ _PARTIAL = ("order", "close")  # Kinds that say the same of fewer arms.
 _CLAIM_KINDS = ("order", "close", "near_best", "not_worse", "larger_lead", "between", "steady", "beats_best_fixed")
 
 
-def load(scale: str) -> dict[str, Figure]:
+def names() -> list[str]:
+    """Returns the values of `--text`: the names of the files."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def load(scale: str, text: str = "*") -> dict[str, Figure]:
     """Returns all figures by name, in the order of the texts' files; those of this project have one scale, `paper`.
+
+    Args:
+      scale: A key of `SCALES`.
+      text: One of `names()`, for the figures of one file.
 
     Raises:
       ValueError: If a file is not sound; it names the figure.
     """
     found = {}
-    for path in sorted(_FOLDER.glob("*.toml")):
+    for path in sorted(_FOLDER.glob(f"{text}.toml")):
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
         shared = tables.pop(_TEXT)
-        text = shared.pop("title")
+        title = shared.pop("title")
         if scale == SMALL and shared.get("own"):
             continue
         for name, table in tables.items():
             try:
-                found[name] = _read(name, text, shared | table, scale)
+                found[name] = _read(name, title, shared | table, scale)
             except (KeyError, TypeError, ValueError) as error:
                 raise ValueError(f"{path.name}, {name}: {error!r}") from error
     return found
 
 
 def choose(names: str, scale: str) -> list[Figure]:
-    """Returns the figures of `--figure`: names separated by commas, `all` of the texts, or `flagship`, this project's.
+    """Returns the figures of `--figure`.
+
+    Args:
+      names: Names separated by commas; one without its letter means all panels, as `1` means `1a` to `1d`. Or `all`
+        of the texts, or `flagship`, this project's.
+      scale: A key of `SCALES`.
 
     Raises:
       UsageError: If one is not known; it names those that are near.
@@ -97,10 +111,27 @@ def choose(names: str, scale: str) -> list[Figure]:
     by_name = known | {other: figure for figure in known.values() for other in figure.also}
     found = {}
     for name in names.split(","):
-        if name not in by_name:
+        panels = [name] if name in by_name else [one for one in known if _whole(one) == name]
+        if not panels:
             raise cli.unknown("figure", name, by_name, "--list prints their names.")
-        found[by_name[name].name] = by_name[name]
+        found |= {by_name[one].name: by_name[one] for one in panels}
     return list(found.values())
+
+
+def of_text(text: str, scale: str) -> list[Figure]:
+    """Returns all figures of `--text`, one of `names()`.
+
+    Raises:
+      UsageError: If it has none at this scale.
+    """
+    if not (found := load(scale, text)):
+        raise UsageError(f"--text={text} has one scale: --scale={PAPER}.")
+    return list(found.values())
+
+
+def _whole(name: str) -> str:
+    """Returns the name of the figure whose panel this is; an empty one if it is no panel."""
+    return name[:-1] if re.fullmatch(r"\d+[a-z]", name) else ""
 
 
 def only(figure: Figure, labels: Sequence[str]) -> Figure:
@@ -117,11 +148,16 @@ def only(figure: Figure, labels: Sequence[str]) -> Figure:
 
 
 def listing() -> str:
-    """Returns all figures as text, a line each."""
+    """Returns all figures as text, a line each, below the name of their text."""
     lines = []
-    for figure in load(PAPER).values():
-        others = f" (also {', '.join(figure.also)})" if figure.also else ""
-        lines.append(f"{figure.name:<24}{figure.text}, {figure.about}{others}")
+    for text in names():
+        figures = load(PAPER, text)
+        lines.append(f"--text={text}")
+        for figure in figures.values():
+            others = f" (also {', '.join(figure.also)})" if figure.also else ""
+            lines.append(f"{figure.name:<24}{figure.text}, {figure.about}{others}")
+        wholes = list(dict.fromkeys(filter(None, map(_whole, figures))))
+        lines += [f"{', '.join(wholes):<24}all panels of the figure"] if wholes else []
     return "\n".join(lines)
 
 

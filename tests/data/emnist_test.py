@@ -1,5 +1,7 @@
 """Tests of data.emnist, with a small database of TFF's form."""
 
+import lzma
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -42,6 +44,7 @@ def _no_download(monkeypatch):
         raise AssertionError("nothing may be fetched here")
 
     monkeypatch.setattr(download, "_fetch", refuse)
+    monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
 
 
 def _labels(population) -> dict[str, list[int]]:
@@ -90,8 +93,43 @@ def test_data_dir_goes_before_the_cache_folder(folder, tmp_path):
     assert len(emnist.load("chars", str(folder), str(tmp_path))[0]) == 2
 
 
-def test_a_missing_database_is_named_with_the_flag_and_the_download(tmp_path):
-    with pytest.raises(UsageError, match=rf"no {emnist.FILE_NAME} in {tmp_path}.*--data_dir.*{emnist.ORIGIN}"):
+def test_the_environment_names_the_folder_that_is_looked_in_before_the_cache(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
+    assert len(emnist.load("chars", None, str(tmp_path))[0]) == 2
+
+
+def test_an_environments_folder_without_the_database_leaves_the_cache_folder(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
+    assert len(emnist.load("chars", None, str(folder))[0]) == 2
+
+
+def test_without_the_database_in_either_it_is_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
+    with pytest.raises(AssertionError, match="nothing may be fetched"):
+        emnist.load("chars", None, str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("way", ["flag", "environment"])
+def test_the_published_archive_is_decompressed_beside_itself(folder, tmp_path, monkeypatch, way):
+    content = (folder / emnist.FILE_NAME).read_bytes()
+    (tmp_path / f"{emnist.FILE_NAME}.lzma").write_bytes(lzma.compress(content, lzma.FORMAT_ALONE))
+    if way == "environment":
+        monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
+    train, _ = emnist.load("chars", str(tmp_path) if way == "flag" else None, None)
+    assert _labels(train) == SPLITS["all_train"]
+    assert (tmp_path / emnist.FILE_NAME).read_bytes() == content
+
+
+def test_a_damaged_archive_is_named(tmp_path):
+    (tmp_path / f"{emnist.FILE_NAME}.lzma").write_bytes(b"no archive")
+    with pytest.raises(UsageError, match=rf"{emnist.FILE_NAME}\.lzma is damaged"):
+        emnist.load("chars", str(tmp_path), None)
+
+
+def test_a_missing_database_is_named_with_the_flag_the_variable_and_the_download(tmp_path):
+    with pytest.raises(
+        UsageError, match=rf"no {emnist.FILE_NAME} .*in {tmp_path}.*--data_dir.*FEDBANDITS_DATA_DIR.*{emnist.ORIGIN}"
+    ):
         emnist.load("chars", str(tmp_path), None)
 
 

@@ -117,7 +117,9 @@ def test_the_environment_names_the_folder(folder, monkeypatch):
 
 @pytest.mark.parametrize("name", [*POOLS, "mnist"])
 def test_a_missing_archive_is_named_with_the_flag(tmp_path, name):
-    with pytest.raises(UsageError, match=f"There is no .*npz in {tmp_path}: give --data_dir"):
+    with pytest.raises(
+        UsageError, match=f"There is no .*npz in {tmp_path}: .*--data_dir or FEDBANDITS_DATA_DIR.*download it from"
+    ):
         load(name, tmp_path)
 
 

@@ -1,6 +1,8 @@
 """Tests of data.stackoverflow, on a toy database."""
 
 import json
+import lzma
+import tarfile
 
 import numpy as np
 import pytest
@@ -18,6 +20,11 @@ def _post(tokens: str, title: str, tags: str) -> bytes:
         name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()])) for name, value in values.items()
     }
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+@pytest.fixture(autouse=True)
+def _no_default_folder(monkeypatch):
+    monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
 
 
 @pytest.fixture
@@ -58,8 +65,34 @@ def test_a_user_without_posts_has_no_examples(folder):
 @pytest.mark.parametrize("name", ["stackoverflow.sqlite", "stackoverflow.word_count", "stackoverflow.tag_count"])
 def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
-    with pytest.raises(UsageError, match=f"There is no {name} in .*--data_dir"):
+    with pytest.raises(UsageError, match=f"There is no {name} .*--data_dir"):
         stackoverflow.load(str(folder), None, **OPTIONS)
+
+
+def test_the_environment_names_the_folder(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
+    assert len(stackoverflow.load(None, str(tmp_path / "cache"), **OPTIONS).train) == 2
+
+
+def test_what_the_environments_folder_lacks_is_taken_from_the_cache(folder, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (folder / "stackoverflow.tag_count").rename(cache / "stackoverflow.tag_count")
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
+    assert len(stackoverflow.load(None, str(cache), **OPTIONS).train) == 2
+
+
+def test_files_are_read_as_they_are_published(folder):
+    expected = stackoverflow.load(str(folder), None, **OPTIONS).statistics
+    for name in (stackoverflow.WORD_COUNTS, stackoverflow.TAG_COUNTS):
+        with tarfile.open(folder / f"{name}.tar.bz2", "w:bz2") as tar:
+            tar.add(folder / name, name)
+        (folder / name).unlink()
+    database = folder / stackoverflow.FILE_NAME
+    (folder / f"{database.name}.lzma").write_bytes(lzma.compress(database.read_bytes(), lzma.FORMAT_ALONE))
+    database.unlink()
+    found = stackoverflow.load(str(folder), None, **OPTIONS)
+    assert (len(found.train), found.statistics) == (2, expected)
 
 
 @pytest.mark.parametrize(("name", "content"), [("word_count", ""), ("tag_count", "[1, 2"), ("tag_count", '{"a": "b"}')])

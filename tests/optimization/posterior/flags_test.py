@@ -2,6 +2,7 @@
 
 import pytest
 
+from data.errors import UsageError
 from optimization.posterior import ensembles, flags
 from optimization.posterior.run_posterior import STUDY
 from optimization.study import frame, presets
@@ -23,6 +24,36 @@ def test_defaults_follow_the_algorithm():
     fedavg, fedopt = resolve("--algorithm=fedavg"), resolve("--algorithm=fedopt")
     assert (fedavg.server_optimizer, fedavg.server_learning_rate) == ("sgd", 1.0)
     assert (fedopt.server_optimizer, fedopt.server_learning_rate) == ("adam", 0.01)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "burn_in"),
+    [
+        (("--total_rounds=3",), 1),  # 25 of the preset's 50 rounds.
+        (("--total_rounds=100",), 25),
+        (("--total_rounds=3", "--burn_in_rounds=2"), 2),
+        ((), 25),
+    ],
+)
+@pytest.mark.parametrize("algorithm", ["fedpa", "fedkppa", "sgld"])
+def test_a_preset_s_burn_in_is_shortened_with_its_rounds(algorithm, arguments, burn_in):
+    settings = resolve("--preset=mnist_alpha_1", f"--algorithm={algorithm}", *arguments)
+    assert settings.burn_in_rounds == burn_in
+    assert STUDY.resolve(settings).burn_in_rounds == burn_in
+
+
+def test_a_shortened_burn_in_is_announced():
+    short = resolve("--preset=mnist_alpha_1", "--algorithm=fedpa", "--total_rounds=3")
+    assert list(STUDY.notes(short)) == [
+        "--burn_in_rounds is 1, not 25 as in --preset=mnist_alpha_1: it is shortened in proportion to --total_rounds=3."
+    ]
+    for others in (("--algorithm=fedpa",), ("--algorithm=fedavg", "--total_rounds=3")):
+        assert not STUDY.notes(resolve("--preset=mnist_alpha_1", *others))
+
+
+def test_a_burn_in_of_the_user_s_is_not_shortened():
+    with pytest.raises(UsageError, match="--burn_in_rounds=4 must be at most --total_rounds=3"):
+        resolve("--preset=mnist_alpha_1", "--algorithm=fedpa", "--total_rounds=3", "--burn_in_rounds=4")
 
 
 # Table 4.1, once more by hand: clients, batch size, epochs, client learning rate, burn-in, shrinkage, rounds.

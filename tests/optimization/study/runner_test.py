@@ -7,6 +7,7 @@ import contextlib
 import csv
 import json
 import os
+import re
 import signal
 import sys
 from typing import NamedTuple
@@ -196,6 +197,18 @@ def test_a_run_that_broke_off_twice_continues_to_the_same_metrics(folder, whole)
         with pytest.raises(BreakdownError):
             _run(Toy(_break_in(broken)), folder)
     _assert_as_whole(_run(Toy(), folder), folder, whole)
+
+
+def test_a_long_run_says_after_its_first_rounds_how_long_the_others_take(folder, capsys, monkeypatch):
+    monkeypatch.setattr(runner, "_LONG_SECONDS", 0)
+    _run(Toy(), folder)
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "more rounds" in line]
+    assert re.fullmatch(r"Rounds: 4 more rounds of \S+ s take about 0 minutes, evaluation apart\.", line)
+
+
+def test_a_short_run_says_nothing_of_its_time(folder, capsys):
+    _run(Toy(), folder)
+    assert "more rounds" not in capsys.readouterr().err
 
 
 def test_only_rounds_after_the_checkpoint_are_played_again(folder):

@@ -18,6 +18,7 @@ from bandits import studies
 from data.errors import UsageError
 from scripts import runs
 from scripts.grid import command as grid
+from tests.scripts import toy_binary
 
 pytestmark = pytest.mark.slow
 
@@ -279,6 +280,27 @@ def test_slurm_gets_what_is_not_finished(play, tmp_path, capfd):
     assert len(lines) == 3
     assert "max_concurrent_threads" not in lines[0]
     assert f"3 runs in {tmp_path}/g/slurm.sh" in capfd.readouterr().out
+
+
+def _refuse(monkeypatch, is_bad):
+    def check(study, options, data):
+        if is_bad(options):
+            raise UsageError("--clients_per_round=900 is more than the task's 60 clients.")
+
+    monkeypatch.setattr(toy_binary.ToyStudy, "check", check)
+
+
+def test_what_all_runs_share_is_refused_once_before_any_is_run(play, tmp_path, monkeypatch):
+    _refuse(monkeypatch, lambda options: True)
+    with pytest.raises(UsageError, match="--clients_per_round=900 is more than"):
+        play("--sweep=rate=0.1,1")
+    assert not list(tmp_path.glob("g/runs/*"))
+
+
+def test_what_one_run_alone_is_refused_for_stops_no_other(play, tmp_path, monkeypatch):
+    _refuse(monkeypatch, lambda options: options.seed == 0)
+    assert play("--sweep=seed=0,1") == 0  # The runs' own processes check as they always do.
+    assert [row[1] for row in _results(tmp_path)] == [1, 0]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from scripts.reproduce import judging, pictures, records, results, texts
 from scripts.reproduce.judging import DISAGREES, NOT_PLAYED
 from scripts.reproduce.plan import Arm, Claim, Figure, Measure, Published
 from scripts.reproduce.results import Found, Value
+from tests.scripts import toy_binary
 
 pytestmark = pytest.mark.slow
 
@@ -325,6 +327,42 @@ def test_of_a_search_the_best_point_counts_and_its_values_are_told(play, tmp_pat
     assert seeds == {"rate=0.01": tuning, "rate=0.1": {*tuning, "seed_0"}, "rate=1": tuning}
 
 
+def test_points_of_a_search_are_given_up_early_if_asked(play, tmp_path):
+    arms = (Arm("searched", ("searched",), ("--burn_in_rounds=1",), sweeps=("rate=0.001;0.01;0.1;1",)),)
+    figure = _figure(arms=arms, published=(), claims=(), curves=(), tuning_seeds=(100,))
+    assert play(figure, "--repeat=1", "--early_stop=asha") == 0
+    rounds = {
+        path.parent.parent.name.partition("-")[0]: len(pd.read_csv(path))
+        for path in tmp_path.glob("r/runs/*/seed_100/metrics.csv")
+    }
+    assert rounds["rate=0.1"] == 4  # The best, at the toy's peak.
+    assert min(rounds.values()) < 4
+    assert len(list(tmp_path.glob("r/runs/rate=0.1-*/seed_0"))) == 1
+
+
+def test_data_that_is_not_there_is_one_message_before_anything_is_run(play, tmp_path, monkeypatch):
+    def refuse(study, options):
+        raise UsageError("There is no toy.sqlite.")
+
+    monkeypatch.setattr(toy_binary.ToyStudy, "open", refuse)
+    with pytest.raises(UsageError, match=r"--figure=f1: There is no toy\.sqlite"):
+        play(_figure())
+    assert not list(tmp_path.glob("r/runs/*"))
+
+
+def test_data_dir_is_the_environment_s_folder_of_all_runs(play, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", "elsewhere")
+    seen = []
+
+    def players(figures, folder, data_dir):
+        seen.append((os.environ["FEDBANDITS_DATA_DIR"], data_dir))
+
+    monkeypatch.setattr(reproduce.playing, "check_data", players)
+    assert play(_figure(), "--repeat=1", f"--data_dir={tmp_path}") == 0
+    assert seen == [(str(tmp_path), str(tmp_path))]
+    assert os.environ["FEDBANDITS_DATA_DIR"] == "elsewhere"
+
+
 def test_a_mistake_in_an_arm_is_told_before_anything_is_played(play, tmp_path):
     figure = _figure(arms=(Arm("near", ("near",), ("--rat=1",)),))
     with pytest.raises(UsageError, match="--figure=f1, near: --rat is not known"):
@@ -350,8 +388,29 @@ def test_the_study_s_own_picture_is_drawn_beside(tmp_path):
 
 
 def test_names_are_chosen_also_by_a_panel_and_once():
-    assert [one.name for one in texts.choose("4a,1a,4c", texts.SMALL)] == ["4", "1a"]
+    assert [one.name for one in texts.choose("4b,1a,4a", texts.SMALL)] == ["4a", "1a"]
     assert texts.choose("all", texts.SMALL) == list(texts.load("small").values())
+
+
+def test_a_number_names_all_panels_of_a_figure():
+    assert [one.name for one in texts.choose("1", texts.PAPER)] == ["1a", "1b", "1c", "1d"]
+    assert [one.name for one in texts.choose("4,3b,3", texts.PAPER)] == ["4a", "4c", "3b", "3a"]
+
+
+@pytest.mark.parametrize(
+    ("panels", "task"), [("1a,1b,1c,1d,3a,4a,4b", "emnist_chars"), ("2a,2b,2c,2d,3b,4c,4d", "stackoverflow_tag")]
+)
+def test_a_panel_has_the_runs_of_its_own_data_set_alone(panels, task):
+    for figure in texts.choose(panels, texts.PAPER):
+        assert {figure.first_run(arm).settings.task_type for arm in figure.arms} == {task}
+
+
+def test_a_text_is_all_of_its_figures_and_tables():
+    names = [one.name for one in texts.of_text("agarwal2023", texts.PAPER)]
+    assert {"1a", "2d", "3a", "3b", "4a", "4c", "section5.2_optimizer", "table1", "table9"} <= set(names)
+    assert {one.text for one in texts.of_text("agarwal2023", texts.SMALL)} == {"Agarwal, McMahan and Xu 2023"}
+    with pytest.raises(UsageError, match="--text=this_project has one scale: --scale=paper"):
+        texts.of_text("this_project", texts.SMALL)
 
 
 def test_all_of_the_texts_and_this_project_s_own_are_apart():
@@ -388,6 +447,9 @@ def test_an_unknown_figure_is_answered_with_near_names():
             r"--records=/dev/null cannot be written \((File exists|Not a directory)\)",
         ),
         (["--figure=1a", "--report_only", "--executor=slurm_script"], "--report_only plays nothing"),
+        (["--figure=1a", "--report_only", "--early_stop=asha"], "--report_only plays nothing"),
+        (["--figure=1a", "--text=agarwal2023"], "--text does not go with --figure: leave one out"),
+        (["--figure=1a", "--data_dir=nowhere"], "--data_dir=.*nowhere is no folder"),
         (["--figure=1a", "--ray_address=x:1"], "--ray_address belongs to --executor=ray"),
         (
             ["--figure=1a", "--executor=ray", "--ray_address=x:1", "--workers=3"],
@@ -404,7 +466,7 @@ def test_the_list_names_every_figure(capsys):
     assert reproduce.program(reproduce.define().parse(["reproduce", "--list"])) == 0
     lines = capsys.readouterr().out.splitlines()
     names = [line.split()[0] for line in lines]
-    for name in ("1a", "1d", "2a", "2d", "3", "4", *(f"table{number}" for number in range(1, 10)), "ads"):
+    for name in ("1a", "1d", "2a", "2d", "3a", "3b", "4a", "4c", *(f"table{number}" for number in range(1, 10)), "ads"):
         assert name in names
     assert any(line.startswith("mab_fl_table2") and "mab_fl_figure13" in line for line in lines)
 

@@ -1,7 +1,8 @@
-"""Tests of scripts.reproduce.estimate; `command_test` plays a few rounds for one."""
+"""Tests of scripts.reproduce.estimate; `command_test` runs a few rounds for one."""
 
 import pytest
 
+from scripts.grid import building
 from scripts.reproduce import estimate
 
 
@@ -16,6 +17,53 @@ from scripts.reproduce import estimate
 )
 def test_rounds_of_an_initial_training_count_where_there_is_one(settings, rounds):
     assert estimate.init_rounds(settings) == rounds
+
+
+@pytest.mark.parametrize(
+    ("binary", "arguments", "shortened"),
+    [
+        ("run_federated", ["--total_rounds=9"], ["--total_rounds=3"]),
+        (
+            "run_federated",
+            ["--preset=emnist_init_softmax"],
+            ["--total_rounds=3", "--init_rounds=1", "--random_data"],
+        ),
+        (
+            "run_posterior",
+            ["--preset=mnist_alpha_1", "--algorithm=fedkppa", "--diagnose_round=40"],
+            ["--total_rounds=3", "--burn_in_rounds=0", "--diagnose_round=1", "--random_data"],
+        ),
+        ("run_mab_fl", ["--task_type=mnist_writers", "--total_rounds=2"], ["--total_rounds=2"]),
+    ],
+)
+def test_a_few_rounds_have_no_burn_in_and_need_no_download(binary, arguments, shortened):
+    (run,) = building.build(arguments, sweeps=(), binary=binary).runs()
+    assert estimate.shortened(run) == shortened
+
+
+def _kind(rounds: int) -> estimate.Kind:
+    (run,) = building.build([], sweeps=()).runs()
+    return estimate.Kind(run, rounds, runs=2)
+
+
+def test_the_time_of_all_is_that_of_their_rounds():
+    found = estimate.in_words([(_kind(100), "a", 36.0), (_kind(10), "b", 360.0)], workers=2)
+    assert found.is_whole
+    assert found.text.splitlines() == [
+        "a: 2 runs, 100 rounds of 36 s: 1.0 hours",
+        "b: 2 runs, 10 rounds of 360 s: 1.0 hours",
+        "In all 1.0 hours, 2 runs at a time; compiling and evaluation are extra.",
+    ]
+
+
+def test_an_unknown_time_is_not_counted_as_none():
+    one, other = (_kind(100), "a", 36.0), (_kind(10), "b", "it failed")
+    assert estimate.in_words([other], workers=1) == estimate.Estimate(
+        "b: 2 runs, 10 rounds: time unknown, because it failed", is_whole=False
+    )
+    found = estimate.in_words([one, other], workers=1)
+    assert not found.is_whole
+    assert "In all 1.0 hours, without the 1 kinds of run whose time is unknown" in found.text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,46 @@
+"""Tests of data.random_data."""
+
+import numpy as np
+import pytest
+
+from data import random_data
+
+
+def test_there_are_as_many_clients_as_the_data_set_has():
+    assert [len(part) for part in random_data.emnist("chars")] == [3400, 3400]
+    assert [len(part) for part in random_data.emnist("digits")] == [3383, 3383]
+    assert [len(part) for part in random_data.stackoverflow(10, 2, 4)] == [342_477, 38_758]
+
+
+@pytest.mark.parametrize(("kind", "mean", "classes"), [("chars", 671_585 / 3_400, 62), ("digits", 341_873 / 3_383, 10)])
+def test_a_writer_s_examples_number_the_data_set_s_mean(kind, mean, classes):
+    train, _ = random_data.emnist(kind, 300)
+    some = [train.load(index) for index in range(300)]
+    assert np.mean([len(one.labels) for one in some]) == pytest.approx(mean, rel=0.09)  # Four standard errors.
+    assert (some[0].features.shape[1:], some[0].features.dtype) == ((28, 28, 1), np.float32)
+    assert set(np.concatenate([one.labels for one in some])) == set(range(classes))
+
+
+def test_a_user_s_posts_number_the_data_set_s_mean_and_have_tags():
+    train, _ = random_data.stackoverflow(50, 5, 8, users=400)
+    some = [train.load(index) for index in range(400)]
+    sizes = [len(one.labels) for one in some]
+    assert min(sizes) >= 100
+    assert np.mean(sizes) == pytest.approx(135_818_730 / 342_477, rel=0.15)  # Four standard errors.
+    assert all((one.labels.sum(axis=1) >= 1).all() for one in some)
+    lengths = np.diff(some[0].features.offsets)
+    assert (lengths.min(), lengths.max()) == (5, 8)
+    np.testing.assert_allclose(
+        np.add.reduceat(some[0].features.values ** 2, some[0].features.offsets[:-1]), 1, rtol=1e-6
+    )
+
+
+def test_a_client_is_drawn_alike_again():
+    train, _ = random_data.emnist("chars", 3)
+    np.testing.assert_array_equal(train.load(2).features, train.load(2).features)
+
+
+def test_images_have_labels_of_equal_frequency():
+    train, held_out = random_data.images((32, 32, 3), 100, (500, 200))
+    assert (train.features.shape, train.features.dtype, held_out.features.shape[0]) == ((500, 32, 32, 3), np.uint8, 200)
+    assert np.bincount(train.labels).tolist() == [5] * 100
