@@ -128,11 +128,11 @@ def test_one_seed_has_no_deviation(tmp_path):
     assert math.isnan(results.measured(Measure("m", "auc", "deviation"), found)[0])
 
 
-def test_an_array_of_the_run_folder_is_measured_by_the_size_of_its_numbers(tmp_path):
+def test_an_array_of_the_run_folder_is_measured_by_its_mean_or_that_of_absolute_values(tmp_path):
     found = _found(tmp_path, "arm", {"score": [1.0]})
     np.savez(found.folders[0] / "d.npz", skewness=[-1.0, 3.0, math.nan])
-    assert results.measured(Measure("m", "d.npz:skewness"), found) == [2.0]
-    assert results.measured(Measure("m", "?.npz:skewness"), found) == [2.0]
+    assert results.measured(Measure("m", "d.npz:skewness"), found) == [1.0]
+    assert results.measured(Measure("m", "?.npz:|skewness|"), found) == [2.0]
     with pytest.raises(UsageError, match=r"d\.npz holds no kurtosis"):
         results.measured(Measure("m", "d.npz:kurtosis"), found)
 
