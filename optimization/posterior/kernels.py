@@ -14,8 +14,8 @@ class Kernel:
     Attributes:
       density: K(u) of an array of scaled distances u = distance / bandwidth.
       weight: K(u) up to a factor that is common to u's last axis. Changes u.
-      pull: -K'(u) / u up to such a factor: mean-shift steps with these weights climb the density of `density` (Cheng 1995:
-        `density` is the shadow of `pull`). Changes u.
+      pull: -K'(u) / u up to such a factor: mean-shift steps with these weights climb the density of `density` (Cheng
+        1995: `density` is the shadow of `pull`). Changes u.
       roughness: R(K), the integral of K squared.
       variance: m2(K), the integral of u squared times K.
     """

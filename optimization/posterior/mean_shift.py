@@ -48,7 +48,8 @@ class MeanShift:
     Epanechnikov's each step leads to the mean of the samples within one bandwidth. The Gaussian is its own slope.
 
     A parameter in which all clients agree stays as it is, and so does a start that no kernel reaches; the Gaussian's
-    reaches everywhere. The model of a single client is its own mode. As the bandwidth grows, every result becomes the clients' (weighted) mean.
+    reaches everywhere. The model of a single client is its own mode. As the bandwidth grows, every result becomes the
+    clients' (weighted) mean.
 
     Attributes:
       kernel: The density's kernel.

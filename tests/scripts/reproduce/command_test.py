@@ -420,7 +420,7 @@ def test_every_arm_of_every_figure_has_flags_that_its_binary_takes(scale):
 def test_a_smaller_scale_asks_a_claim_of_the_arms_that_it_has():
     more, *_ = texts.load(texts.SMALL)["fedkp_figureA.2"].claims
     assert more.operands == (("clients=5, alpha=0.01",), ("clients=50, alpha=0.01",))
-    assert more.says == "more clients, less normal (alpha=0.01) (some of the arms)"
+    assert more.says == "more clients, smaller p-values: by the test's power alone (alpha=0.01) (some of the arms)"
     rules = next(one for one in texts.load(texts.SMALL)["fedkp_figureC.1"].claims if one.kind == "close")
     assert len(rules.operands[0]) == 3  # One of them is left: it stays as it is, and is not played.
 
