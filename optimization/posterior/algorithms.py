@@ -25,10 +25,12 @@ class ServerUpdate(NamedTuple):
     Attributes:
       delta: float32 [parameters].
       deviation: float32 [parameters], of the Gaussian posterior; empty where the algorithm has none.
+      share_moved: See `mean_shift.Aggregate`; NaN where the algorithm has no mean shift.
     """
 
     delta: np.ndarray
     deviation: np.ndarray = NO_DEVIATION
+    share_moved: float = float("nan")
 
 
 # (the weights before as one vector, updates of clients with examples, generator) -> ServerUpdate; overwrites the deltas
@@ -159,13 +161,12 @@ def _fedkp(posterior: options.Posterior) -> Aggregate:
     def aggregate(weights, updates, generator) -> ServerUpdate:
         del weights, generator
         sizes = updates.examples.astype(np.float64)
-        return ServerUpdate(
-            shifted(
-                updates.deltas,
-                sizes if posterior.kernel_weights == "num_examples" else None,
-                mean_shift.size_factors(sizes) if posterior.kernel_bandwidths == "num_examples" else None,
-            ).model
+        found = shifted(
+            updates.deltas,
+            sizes if posterior.kernel_weights == "num_examples" else None,
+            mean_shift.size_factors(sizes) if posterior.kernel_bandwidths == "num_examples" else None,
         )
+        return ServerUpdate(found.model, share_moved=found.share_moved)
 
     return aggregate
 

@@ -7,6 +7,7 @@ single one, have the bandwidth zero. All rules scale with the samples, and all b
 import math
 
 import numpy as np
+import scipy.fft
 
 from optimization.posterior import kernels
 
@@ -14,6 +15,8 @@ _NORMAL_REFERENCE = (4 / 3) ** 0.2  # Best for normal samples and the Gaussian k
 _FOLDS = 5
 _FACTORS = (0.01, 0.1, 1.0, 10.0)
 _NEIGHBOURS = 5
+_GRID = 1024  # Points.
+_FIXED_POINT_STEPS = 100
 
 
 def silverman(samples: np.ndarray, kernel: kernels.Kernel) -> np.ndarray:
@@ -56,6 +59,55 @@ def plug_in(samples: np.ndarray, kernel: kernels.Kernel) -> np.ndarray:
     return best * deviations
 
 
+def improved_sheather_jones(samples: np.ndarray, kernel: kernels.Kernel) -> np.ndarray:
+    """Returns the plug-in bandwidth without a normal reference (Botev, Grotowski and Kroese 2010, Algorithm 1).
+
+    The fixed point of equation 29 with l = 5, from a grid of 1024 points over twice the samples' range, for the
+    Gaussian kernel; another kernel has it times the ratio of their constants in eq. 2.20. Few samples may have no fixed
+    point: their bandwidth is infinite, and their mode the mean.
+    """
+    lows, ranges = samples.min(axis=1, keepdims=True), np.ptp(samples, axis=1)
+    places = (samples - lows) / np.where(ranges > 0, 2 * ranges, 1.0)[:, np.newaxis] + 0.25
+    squares, coefficients = _cosine_series(places)
+    count = 1 + (np.diff(np.sort(samples, axis=1), axis=1) > 0).sum(axis=1)
+
+    def roughness(derivative: int, time: np.ndarray) -> np.ndarray:
+        """Returns R of a derivative of the density estimate with this squared bandwidth."""
+        decay = np.exp(-squares * math.pi**2 * time[:, np.newaxis])
+        return 0.5 * math.pi ** (2 * derivative) * (squares**derivative * coefficients[rows] * decay).sum(axis=1)
+
+    times, rows = np.zeros(len(samples)), np.flatnonzero(ranges > 0)  # The rows whose times still change.
+    for _ in range(_FIXED_POINT_STEPS):
+        found = roughness(7, times[rows])
+        with np.errstate(divide="ignore"):  # Where there is no fixed point.
+            for order in range(6, 1, -1):
+                odd = math.prod(range(1, 2 * order, 2)) / math.sqrt(2 * math.pi)
+                constant = 2 * (1 + 0.5 ** (order + 0.5)) / 3 * odd
+                found = roughness(order, (constant / (count[rows] * found)) ** (2 / (3 + 2 * order)))
+            after = (2 * math.sqrt(math.pi) * count[rows] * found) ** -0.4
+        changes = ~np.isclose(after, times[rows], rtol=1e-6, atol=0)
+        times[rows] = after
+        rows = rows[changes]
+        if not rows.size:
+            break
+    ratio = (kernel.roughness / kernel.variance**2 / kernels.GAUSSIAN.roughness) ** 0.2
+    return np.where(ranges > 0, ratio * 2 * ranges * np.sqrt(times), 0.0)
+
+
+def _cosine_series(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns squared frequencies [frequencies] and squared cosine coefficients [parameters, frequencies].
+
+    Args:
+      places: Float [parameters, clients], in [0, 1].
+    """
+    below = np.floor(scaled := places * (_GRID - 1)).astype(np.intp)
+    counts, rows = np.zeros((len(places), _GRID)), np.arange(len(places))[:, np.newaxis]
+    np.add.at(counts, (rows, below), 1 - (scaled - below))
+    np.add.at(counts, (rows, below + 1), scaled - below)
+    coefficients = scipy.fft.dct(counts / places.shape[1], axis=1)[:, 1:]
+    return np.square(np.arange(1.0, _GRID)), np.square(coefficients)
+
+
 def cross_validation(samples: np.ndarray, kernel: kernels.Kernel) -> np.ndarray:
     """Returns the best of 0.01, 0.1, 1 and 10 times Silverman's bandwidth by the likelihood of left-out samples.
 
@@ -88,8 +140,14 @@ def nearest(samples: np.ndarray, kernel: kernels.Kernel) -> np.ndarray:
     return scott(np.take_along_axis(samples, indices, axis=1), kernel)
 
 
-RULES = {"silverman": silverman, "scott": scott, "plug_in": plug_in, "cross_validation": cross_validation}
-PAIRWISE = {"plug_in", "cross_validation"}  # Those that compare all samples with each other.
+RULES = {
+    "silverman": silverman,
+    "scott": scott,
+    "plug_in": plug_in,
+    "improved_sheather_jones": improved_sheather_jones,
+    "cross_validation": cross_validation,
+}
+PAIRWISE = {"plug_in", "improved_sheather_jones", "cross_validation"}  # Those whose arrays are much larger.
 NEAREST = "nearest"  # The name of `nearest`, which alone depends on the place.
 
 

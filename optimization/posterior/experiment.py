@@ -61,7 +61,7 @@ class PosteriorRounds(training.TrainingRounds):
         super().__init__(options, task, self._algorithm.client_work, first_client=options.server_clients)
         self.weighs_examples = options.selection.weighting("num_examples") == "num_examples"
         self._definition = self.definition(self.work, options.cohort_size)
-        self._drawn = self._chosen_parameters() if options.diagnose_round else ()
+        self._drawn = self._chosen_parameters() if options.diagnose_rounds else ()
         self._warn_of_cycles(task.server_features)
         self._server_step = process.build_server_step(self._definition)
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
@@ -145,7 +145,7 @@ class PosteriorRounds(training.TrainingRounds):
         examples = self._load(ids)
         inputs = self._inputs(ids, examples, round_num)
         work = self._algorithm.work_of(round_num)
-        if round_num == self._options.diagnose_round:
+        if round_num in self._options.diagnose_rounds:
             self._diagnose(self._collect(work, state.server.weights, inputs), state, examples, round_num)
         if self._algorithm.aggregate:
             server, deviation, row, local = self._posterior_round(
@@ -175,6 +175,7 @@ class PosteriorRounds(training.TrainingRounds):
             metrics.EXAMPLES: int(counts.examples),
             metrics.EMPTY_CLIENTS: int(counts.empty_clients),
             metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
+            metrics.SHARE_MOVED: float("nan"),
         }
         return server, row, (counts.client_losses, counts.client_deviations)
 
@@ -191,6 +192,7 @@ class PosteriorRounds(training.TrainingRounds):
             metrics.EXAMPLES: int(updates.examples.sum()),
             metrics.EMPTY_CLIENTS: int((updates.examples == 0).sum()),
             metrics.NONFINITE_CLIENTS: int(updates.nonfinite.sum()),
+            metrics.SHARE_MOVED: update.share_moved,
         }
         with np.errstate(divide="ignore", invalid="ignore"):
             local = updates.loss_sums / updates.trained_examples, updates.deviations
@@ -232,7 +234,7 @@ class PosteriorRounds(training.TrainingRounds):
         normality = diagnostics.normality(trained)
         np.savez(self._folder / f"{stem}.npz", **normality._asdict())
         posterior = self._options.posterior
-        diagnostics.draw_normality({posterior.name: normality}, self._folder / f"{stem}_normality.png")
+        diagnostics.draw_normality({"": {posterior.name: normality}}, self._folder / f"{stem}_normality.png")
         shift = posterior.mean_shift
         if shift.bandwidth == bandwidths.NEAREST:  # It has no one density.
             shift = dataclasses.replace(shift, bandwidth="silverman")

@@ -58,7 +58,7 @@ class PosteriorOptions(Training):
       epochs: Passes of a client over its examples.
       momentum: Of its steps.
       thresholds: Of the running means, whose first rounds are told.
-      diagnose_round: The round whose cohort's models are tested for normality and drawn, or None.
+      diagnose_rounds: The rounds whose cohorts' models are tested for normality and drawn.
       diagnose_parameters: Whose densities are drawn.
     """
 
@@ -69,7 +69,7 @@ class PosteriorOptions(Training):
     epochs: int
     momentum: float
     thresholds: tuple[float, ...]
-    diagnose_round: int | None
+    diagnose_rounds: tuple[int, ...]
     diagnose_parameters: Parameters
 
 
@@ -122,11 +122,10 @@ def define(flags: cli.FlagSet) -> None:
 
     flags.group("Evaluation")
     flags.text("thresholds", "0.84,0.86", "count the rounds until the running means reach these, separated by commas")
-    flags.integer(
+    flags.text(
         "diagnose_round",
         None,
-        "test how normal the models of this round's cohort are, and draw their densities",
-        low=1,
+        "rounds, separated by commas, whose cohorts' models are tested for normality and drawn",
     )
     flags.text(
         "diagnose_parameters",
@@ -156,7 +155,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     _check_server_data(settings)
     if settings.client_selection != "uniform" and settings.client_sampling_alpha is not None:
         raise UsageError("--client_sampling_alpha draws cohorts itself: leave out --client_selection.")
-    if (settings.diagnose_round or 0) > settings.total_rounds:
+    if max(_diagnose_rounds(settings), default=0) > settings.total_rounds:
         raise UsageError(
             f"--diagnose_round={settings.diagnose_round} must be at most --total_rounds={settings.total_rounds}."
         )
@@ -185,7 +184,7 @@ def options(settings: cli.Settings) -> PosteriorOptions:
         epochs=settings.client_epochs_per_round,
         momentum=settings.client_momentum,
         thresholds=_thresholds(settings.thresholds),
-        diagnose_round=settings.diagnose_round,
+        diagnose_rounds=_diagnose_rounds(settings),
         diagnose_parameters=_parameters(settings.diagnose_parameters or _DRAWN),
     )
 
@@ -224,6 +223,10 @@ def _check_server_data(settings: cli.Settings) -> None:
 def _server_clients(settings: cli.Settings) -> int:
     match = _SERVER_CLIENTS.fullmatch(settings.server_data or "")
     return int(match[1]) if match else 0
+
+
+def _diagnose_rounds(settings: cli.Settings) -> tuple[int, ...]:
+    return tuple(cli.whole_numbers("diagnose_round", settings.diagnose_round)) if settings.diagnose_round else ()
 
 
 def _parameters(text: str) -> Parameters:

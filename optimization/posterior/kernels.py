@@ -13,9 +13,9 @@ class Kernel:
 
     Attributes:
       density: K(u) of an array of scaled distances u = distance / bandwidth.
-      weight: K(u) up to a constant. Changes u.
-      pull: -K'(u) / u up to a constant: mean-shift steps with these weights climb the density of `density` (Cheng 1995:
-        `density` is the shadow of `pull`). Changes u.
+      weight: K(u) up to a factor that is common to u's last axis. Changes u.
+      pull: -K'(u) / u up to such a factor: mean-shift steps with these weights climb the density of `density` (Cheng
+        1995: `density` is the shadow of `pull`). Changes u.
       roughness: R(K), the integral of K squared.
       variance: m2(K), the integral of u squared times K.
     """
@@ -36,6 +36,7 @@ def _epanechnikov_weight(scaled: np.ndarray) -> np.ndarray:
 def _gaussian_weight(scaled: np.ndarray) -> np.ndarray:
     np.square(scaled, out=scaled)
     scaled *= -0.5
+    scaled -= scaled.max(axis=-1, keepdims=True)  # Otherwise all weights underflow to 0 far from every sample.
     return np.exp(scaled, out=scaled)
 
 

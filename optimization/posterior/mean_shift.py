@@ -15,6 +15,7 @@ from optimization.posterior import bandwidths, cohort, kernels, windows
 # How much wider a window is, in units of the samples' range: a sample at exactly one bandwidth counts despite rounding,
 # and a window of bandwidth zero holds its own sample.
 _MARGIN = 1e-9
+_ROUNDING = 1e-9  # Results that are closer than this to the mean, in units of the samples' range, equal it.
 KERNEL, PROFILE = "kernel", "profile"
 WEIGHTS = {
     KERNEL: "the kernel's values, as Algorithm 8 has it",
@@ -29,10 +30,13 @@ class Aggregate(NamedTuple):
     Attributes:
       model: float32 [parameters].
       num_left_out: Clients whose models were not finite; they had no part in `model`.
+      share_moved: Share of the parameters that lie further from the clients' (weighted) mean than the tolerance. Where
+        no client lies within one bandwidth of the mean, FedKP with Epanechnikov's kernel stays at the mean.
     """
 
     model: np.ndarray
     num_left_out: int
+    share_moved: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +47,9 @@ class MeanShift:
     Epanechnikov's, that of the biweight kernel. Weighed by the kernel's own slope they climb its own density: with
     Epanechnikov's each step leads to the mean of the samples within one bandwidth. The Gaussian is its own slope.
 
-    A parameter in which all clients agree stays as it is, and so does a start that no kernel reaches. The model of a
-    single client is its own mode. As the bandwidth grows, every result becomes the clients' (weighted) mean.
+    A parameter in which all clients agree stays as it is, and so does a start that no kernel reaches; the Gaussian's
+    reaches everywhere. The model of a single client is its own mode. As the bandwidth grows, every result becomes the
+    clients' (weighted) mean.
 
     Attributes:
       kernel: The density's kernel.
@@ -108,7 +113,7 @@ class MeanShift:
             raise ValueError(f"None of the {len(models)} models is finite.")
         weights, factors = (_positive(values, len(models))[clients] for values in (weights, factors))
         weights = weights / weights.sum()
-        result = np.empty(models.shape[1], np.float32)
+        result, moved = np.empty(models.shape[1], np.float32), np.empty(models.shape[1], bool)
         has_windows = cluster and self.kernel is kernels.EPANECHNIKOV and self.bandwidth != bandwidths.NEAREST
 
         def work(chunk: slice) -> None:
@@ -116,30 +121,30 @@ class MeanShift:
             lows, units = _frame(samples)
             samples -= lows
             samples /= units
+            means = samples @ weights
             if has_windows:
                 modes = self._windowed_cluster_mean(samples, weights, factors, self.tolerance / units)
             else:
-                if self.kernel is kernels.GAUSSIAN:
-                    samples = samples.astype(np.float32)  # Its density is smooth, and this halves the time.
-                starts = samples if cluster else (samples @ weights)[:, np.newaxis]
+                starts = samples if cluster else means[:, np.newaxis]
                 modes = self._shift(samples, weights, factors, self.tolerance / units, starts)
                 modes = modes @ weights if cluster else modes[:, 0]
+            moved[chunk] = np.abs(modes - means) > np.maximum(self.tolerance / units[:, 0], _ROUNDING)
             result[chunk] = modes * units[:, 0] + lows[:, 0]
 
         # The cells of a parameter in the largest array that it takes.
         pairs = (cluster and not has_windows) or self.bandwidth in bandwidths.PAIRWISE
         cells = clients.size**2 if pairs else 2 * clients.size
         cohort.each_chunk(work, models.shape[1], max(1, _CELLS // cells))
-        return Aggregate(result, len(models) - clients.size)
+        return Aggregate(result, len(models) - clients.size, float(moved.mean()))
 
     def _shift(self, samples, weights, factors, tolerances, starts) -> np.ndarray:
         """Returns where Algorithm 8 leads from each of the starts [parameters, points]."""
-        points, rows = starts.astype(samples.dtype).ravel(), np.repeat(np.arange(len(starts)), starts.shape[1])
-        pulls, factors = self._pulls(weights, factors).astype(samples.dtype), factors.astype(samples.dtype)
+        points, rows = starts.flatten(), np.repeat(np.arange(len(starts)), starts.shape[1])
+        pulls = self._pulls(weights, factors)
         weigh = self.kernel.pull if self.step_weights == PROFILE else self.kernel.weight
         if not np.ptp(factors):
             factors = factors[:1]
-        widths = None if self.bandwidth == bandwidths.NEAREST else self.widths(samples).astype(samples.dtype)
+        widths = None if self.bandwidth == bandwidths.NEAREST else self.widths(samples)
         active = np.arange(points.size)
         for _ in range(self.t_max):
             row = rows[active]

@@ -16,6 +16,9 @@ UPDATE_NORM = training_metrics.UPDATE_NORM
 EXAMPLES = training_metrics.EXAMPLES
 EMPTY_CLIENTS = training_metrics.EMPTY_CLIENTS
 NONFINITE_CLIENTS = training_metrics.NONFINITE_CLIENTS
+SHARE_MOVED = Metric(
+    "train/share_moved", "Share of parameters that mean shift moved away from the clients' mean", share=True
+)
 
 # Of the server's model after the round.
 SETS = {"eval": "validation data", "cohort": "the cohort's training data"}
@@ -39,7 +42,7 @@ RUNNING = tuple(
 )
 ACCURACY, RUNNING_ACCURACY = MEASURED[0], RUNNING[0]
 
-COLUMNS = (LOSS, UPDATE_NORM, EXAMPLES, EMPTY_CLIENTS, NONFINITE_CLIENTS, *MEASURED, *RUNNING)
+COLUMNS = (LOSS, UPDATE_NORM, EXAMPLES, EMPTY_CLIENTS, NONFINITE_CLIENTS, SHARE_MOVED, *MEASURED, *RUNNING)
 
 _RESULTS = {
     "accuracy": RUNNING_ACCURACY,

@@ -98,10 +98,15 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
             figures.draw_run(folder.metrics_path, folder.path / "accuracy.png", title)
         if outcome.signum:
             return
-        results = metrics.results(pd.read_csv(folder.metrics_path), options.thresholds)
+        rounds = pd.read_csv(folder.metrics_path)
+        results = metrics.results(rounds, options.thresholds)
         files.replace(folder.path / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
         print(f"{told}: {outcome.round_num} rounds; running means of {metrics.WINDOW} rounds:")
         print(results.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        if (moved := rounds[metrics.SHARE_MOVED].mean()) == moved:
+            print(
+                f"Mean shift moved {moved:.1%} of the parameters (mean over rounds); the others keep the clients' mean."
+            )
         print(f"Results in {folder.path}: metrics.csv, results.csv, accuracy.png, config.json, model/weights.npz")
 
 

@@ -164,6 +164,8 @@ def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) 
         path = folder / f"{figure.name}_clients.png"
         figures.draw_client_losses(figures.read(told)[1], path, title)
         return path.name
+    if figure.own_figures == "normality":
+        return _draw_normality(figure, found, folder / f"{figure.name}_normality.png", title)
     if figure.own_figures == "study" and figure.study:
         from bandits.mab_fl import studies as mab_fl
         from bandits.mab_fl.figures import draw_study
@@ -181,6 +183,23 @@ def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) 
         draw_study(study, drawn_runs, folder)
         return ", ".join(one["file"] for one in study.figures)
     return ""
+
+
+def _draw_normality(figure: Figure, found: dict[str, Found], path: pathlib.Path, title: str) -> str:
+    """Draws the overlaid densities of the statistics of normality, all seeds together, a row of pictures an alpha."""
+    from optimization.posterior import diagnostics
+
+    names = list(dict.fromkeys(one.column.partition(":")[0] for one in figure.measures))
+    panels: dict[str, dict[str, diagnostics.Normality]] = {}
+    for arm in (arm for arm in figure.arms if arm.label in found):
+        for name in names:
+            words = [*arm.words, *([pathlib.Path(name).stem] if len(names) > 1 else ())]
+            panel = next(word for word in words if word.startswith("alpha=")) if len(words) > 1 else ""
+            label = ", ".join(word for word in words if word != panel)
+            paths = [folder / name for folder in found[arm.label].folders]
+            panels.setdefault(panel, {})[label] = diagnostics.read_normality(paths)
+    diagnostics.draw_normality(panels, path, title)
+    return path.name
 
 
 def program(settings: cli.Settings) -> int:

@@ -303,7 +303,9 @@ def _lead(one: Value, other: Value) -> Value:
     """Returns one value minus another, by common seed."""
     return dataclasses.replace(
         one,
-        arm=f"{one.arm} minus {other.arm}",
+        arm=f"{one.arm} minus {other.arm}"
+        if one.arm != other.arm
+        else f"{one.arm}: {one.measure} minus {other.measure}",
         by_seed={seed: one.finite[seed] - other.finite[seed] for seed in one.finite if seed in other.finite},
         diverged=one.diverged | other.diverged,
         is_unpaired=one.is_unpaired or other.is_unpaired,

@@ -148,10 +148,12 @@ def _at(curve: "pd.Series", measure: Measure) -> float:
 
 
 def _of_file(path: pathlib.Path, field: str) -> float:
-    """Returns the mean size of the numbers of an array."""
+    """Returns the mean of an array's numbers; of `|field|`, of their absolute values."""
+    name = field.strip("|")
     try:
         with np.load(path) as archive:
-            return float(np.nanmean(np.abs(archive[field])))
+            values = archive[name]
+            return float(np.nanmean(values if name == field else np.abs(values)))
     except (OSError, KeyError, ValueError) as error:
         raise UsageError(f"{path} holds no {field} ({error}).") from error
 

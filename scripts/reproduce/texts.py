@@ -21,7 +21,7 @@ SCALES = {
     SMALL: "stand-in data and few rounds: minutes; shows that all works, not what the text found",
 }
 ALL, OWN = "all", "flagship"
-OWN_FIGURES = ("", "client_losses", "study")
+OWN_FIGURES = ("", "client_losses", "normality", "study")
 _FOLDER = pathlib.Path(__file__).parent / "published"
 _TEXT = "text"
 _EVERY_ARM = "*"
@@ -40,6 +40,7 @@ _KEYS = {
         "flags",
         "grid",
         "measures",
+        "not_judged",
         "own",
         "own_figures",
     ),
@@ -259,7 +260,7 @@ def _published(table: Mapping[str, Any], measure: str) -> Iterable[Published]:
                         float(number),
                         block["place"],
                         unit,
-                        block.get("other_settings", False),
+                        block.get("other_settings", False) or label in table.get("not_judged", ()),
                     )
 
 

@@ -39,6 +39,27 @@ def test_lilliefors_rejects_normal_samples_at_its_level():
     assert (diagnostics.normality(models).p_values < 0.05).mean() < 0.001
 
 
+@pytest.mark.parametrize("count", [5, 40])
+def test_the_distance_of_normal_samples_is_the_mean_of_statsmodels(count):
+    samples = np.random.default_rng(2).normal(size=(2000, count))
+    distances = [diagnostic.kstest_normal(row, pvalmethod="table")[0] for row in samples]
+    error = np.std(distances) / np.sqrt(len(distances))
+    assert diagnostics.normal_distance(count) == pytest.approx(np.mean(distances), abs=4 * error)
+
+
+def test_the_distance_of_two_samples_is_always_the_same():
+    # They lie at -0.71 and 0.71 standard deviations, where the normal distribution has 0.24 and 0.76.
+    assert diagnostics.normal_distance(2) == pytest.approx(scipy.stats.norm.cdf(np.sqrt(0.5)) - 0.5)
+
+
+@pytest.mark.parametrize("count", [5, 100])
+def test_normal_models_have_no_excess_distance_whatever_their_number(count):
+    models = np.random.default_rng(3).normal(size=(count, 4000)).astype(np.float32)
+    assert diagnostics.normality(models).excess_distances.mean() == pytest.approx(0, abs=0.004)
+    skewed = np.square(models) * np.sign(models)
+    assert diagnostics.normality(skewed).excess_distances.mean() > 0.01
+
+
 def test_three_clients_are_too_few_for_lilliefors():
     found = diagnostics.normality(_models()[:3])
     assert np.isnan(found.lilliefors_p_values).all()
@@ -67,7 +88,11 @@ def test_one_model_is_too_few():
 def test_pictures_are_drawn(tmp_path):
     models = _models()
     models[:, 3] = 0.1
-    diagnostics.draw_normality({"alpha 0.1": diagnostics.normality(models)}, tmp_path / "normality.png")
+    normality = diagnostics.normality(models)
+    np.savez(tmp_path / "found.npz", **normality._asdict())
+    both = {"one": normality, "twice": diagnostics.read_normality([tmp_path / "found.npz"] * 2)}
+    assert len(both["twice"].kurtosis) == 2 * len(normality.kurtosis)
+    diagnostics.draw_normality({"alpha 0.1": both, "alpha 1": {"one": normality}}, tmp_path / "normality.png", "all")
     diagnostics.draw_label_allocation(np.array([[3, 0], [1, 9], [0, 2]]), tmp_path / "labels.png", "alpha 0.1")
     diagnostics.draw_densities(models, [0, 3, 15], mean_shift.MeanShift(), tmp_path / "densities.png")
     for name in ("normality", "labels", "densities"):

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.special
 from sklearn import cluster
 
 from optimization.posterior import bandwidths, kernels, mean_shift
@@ -176,6 +177,31 @@ def test_a_gaussian_step_weighs_by_the_kernel():
     found = mean_shift.MeanShift(kernels.GAUSSIAN, "scott", scale=width, t_max=1).fedkp(models).model
     pulls = np.exp(-0.5 * (models[:, 0] - 4 / 3) ** 2)
     np.testing.assert_allclose(found, pulls @ models / pulls.sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.05, 1e-3])
+def test_a_gaussian_step_far_from_all_clients_equals_scipys_softmax(scale):
+    # Two clumps, 3 and 2 clients: at the smaller scales the mean lies 20 and 1000 bandwidths from the nearest client.
+    models = np.array([[0.0], [0.01], [0.02], [1.0], [1.01]], np.float32)
+    samples = models[:, 0].astype(np.float64)
+    width = scale * bandwidths.silverman(samples[np.newaxis], kernels.GAUSSIAN)[0]
+    point = samples.mean()
+    expected = scipy.special.softmax(-0.5 * ((samples - point) / width) ** 2) @ samples
+    found = mean_shift.MeanShift(kernels.GAUSSIAN, scale=scale, t_max=1, tolerance=0).fedkp(models)
+    np.testing.assert_allclose(found.model, [expected], rtol=1e-6)
+    assert found.share_moved == 1
+
+
+def test_the_share_moved_counts_parameters_with_a_client_within_one_bandwidth_of_the_mean():
+    # Silverman's width of ten values in two clumps is about 0.27 of their distance: no client is near the middle.
+    clumps = np.repeat([0.0, 1.0], 5) + np.tile([0.0, 0.01, 0.02, 0.03, 0.04], 2)
+    skewed = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 3.0])
+    models = np.stack([clumps, skewed, np.full(10, 0.3), clumps], axis=1).astype(np.float32)
+    assert (_widths(models)[[0, 3]] < 0.4).all()
+    found = mean_shift.MeanShift().fedkp(models)
+    np.testing.assert_allclose(found.model[[0, 2, 3]], models.mean(axis=0)[[0, 2, 3]], rtol=1e-6)
+    assert found.share_moved == 0.25  # The skewed parameter alone.
+    assert mean_shift.MeanShift(scale=1e9).fedkp_cluster_mean(models).share_moved == 0  # FedAvg.
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

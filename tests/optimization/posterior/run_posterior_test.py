@@ -22,21 +22,29 @@ def play(folder: pathlib.Path, name: str, *arguments: str) -> pathlib.Path:
 
 
 def test_a_run_leaves_a_complete_folder_and_continues_bit_for_bit(tmp_path, capsys):
-    whole = play(tmp_path, "whole", "--total_rounds=3", "--diagnose_round=2")
+    whole = play(tmp_path, "whole", "--total_rounds=3", "--diagnose_round=1,2")
     printed = capsys.readouterr().out
     assert "rounds to 0.84" in printed
     assert f"Results in {whole}" in printed
+    assert "Mean shift moved" in printed
     files = {path.name for path in whole.iterdir()}
-    assert {"config.json", "metrics.csv", "results.csv", "accuracy.png", "diagnosis_round_2.npz"} <= files
+    assert {
+        "config.json",
+        "metrics.csv",
+        "results.csv",
+        "accuracy.png",
+        "diagnosis_round_2.npz",
+        "diagnosis_round_1.npz",
+    } <= files
     assert {f"diagnosis_round_2_{picture}.png" for picture in ("normality", "densities", "labels")} <= files
     with np.load(whole / "diagnosis_round_2.npz") as archive:
-        assert set(archive.files) == {"p_values", "lilliefors_p_values", "skewness", "kurtosis"}
+        assert set(archive.files) == {"p_values", "lilliefors_p_values", "excess_distances", "skewness", "kurtosis"}
     rows = pd.read_csv(whole / "metrics.csv").drop(columns="seconds")
     assert list(rows.columns) == ["round_num", *metrics.COLUMNS]
     np.testing.assert_allclose(rows["running/eval/accuracy"], rows["eval/accuracy"].expanding().mean())
 
-    play(tmp_path, "parts", "--total_rounds=2", "--diagnose_round=2")
-    parts = play(tmp_path, "parts", "--total_rounds=3", "--diagnose_round=2")
+    play(tmp_path, "parts", "--total_rounds=2", "--diagnose_round=1,2")
+    parts = play(tmp_path, "parts", "--total_rounds=3", "--diagnose_round=1,2")
     pd.testing.assert_frame_equal(pd.read_csv(parts / "metrics.csv").drop(columns="seconds"), rows, check_exact=True)
     with np.load(whole / "model" / "weights.npz") as first, np.load(parts / "model" / "weights.npz") as second:
         assert all(np.array_equal(first[name], second[name]) for name in first.files)

@@ -130,11 +130,11 @@ def test_one_seed_has_no_deviation(tmp_path):
     assert math.isnan(results.measured(Measure("m", "auc", "deviation"), found)[0])
 
 
-def test_an_array_of_the_run_folder_is_measured_by_the_size_of_its_numbers(tmp_path):
+def test_an_array_of_the_run_folder_is_measured_by_its_mean_or_that_of_absolute_values(tmp_path):
     found = _found(tmp_path, "arm", {"score": [1.0]})
     np.savez(found.folders[0] / "d.npz", skewness=[-1.0, 3.0, math.nan])
-    assert results.measured(Measure("m", "d.npz:skewness"), found) == [2.0]
-    assert results.measured(Measure("m", "?.npz:skewness"), found) == [2.0]
+    assert results.measured(Measure("m", "d.npz:skewness"), found) == [1.0]
+    assert results.measured(Measure("m", "?.npz:|skewness|"), found) == [2.0]
     with pytest.raises(UsageError, match=r"d\.npz holds no kurtosis"):
         results.measured(Measure("m", "d.npz:kurtosis"), found)
 
@@ -482,7 +482,7 @@ def test_every_arm_of_every_figure_has_flags_that_its_binary_takes(scale):
 def test_a_smaller_scale_asks_a_claim_of_the_arms_that_it_has():
     more, *_ = texts.load(texts.SMALL)["fedkp_figureA.2"].claims
     assert more.operands == (("clients=5, alpha=0.01",), ("clients=50, alpha=0.01",))
-    assert more.says == "more clients, less normal (alpha=0.01) (some of the arms)"
+    assert more.says == "more clients, smaller p-values: by the test's power alone (alpha=0.01) (some of the arms)"
     rules = next(one for one in texts.load(texts.SMALL)["fedkp_figureC.1"].claims if one.kind == "close")
     assert len(rules.operands[0]) == 3  # One of them is left: it stays as it is, and is not played.
 
