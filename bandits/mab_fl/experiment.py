@@ -18,11 +18,12 @@ from bandits import decision_rules
 from bandits.mab_fl import combinations, explore_rounds, flags, metrics, model, process, splines
 from data import clients, keys, silos
 from optimization import client_work, models
-from optimization.study import compiled, runner
+from optimization.study import compiled, metrics_file, run_folder, runner
 
 _HISTORY = 32  # Rounds that the spline of early stopping sees.
 _INCREASES = 1024  # Increases of which a threshold is a quantile.
 _UNTRAINED_AUC = 0.5
+ESTIMATES_FILE = "estimates.csv"
 
 
 class Progress(NamedTuple):
@@ -75,6 +76,7 @@ class MabFlRounds(runner.Rounds):
     Attributes:
       target: Index of the target.
       choices: The combinations to choose from.
+      estimates: float [combinations], the rule's estimated rewards after the newest round.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class MabFlRounds(runner.Rounds):
                 rule=self._rule, every=options.explore_every, probability=options.explore_probability
             )
         self._num_averaged = 1
+        self.estimates = np.zeros(0)
         self.choices = list(choices) or self._proposals()
         flags.check_earlier(options, self.choices)
         if options.tries_all:
@@ -227,6 +230,7 @@ class MabFlRounds(runner.Rounds):
         round_num: int,
     ) -> tuple[Progress, Mapping[str, Any]]:
         """Returns the state that knows its model's AUC and the best model so far, and the round's metrics."""
+        self.estimates = np.asarray(self._rule.estimates(after.rule))
         after = after._replace(global_auc=auc)
         if auc > before.best_auc:
             after = after._replace(
@@ -241,6 +245,8 @@ class MabFlRounds(runner.Rounds):
             metrics.NONFINITE: int(measured.nonfinite_participants),
             metrics.COMMUNICATIONS: int(after.communications),
         }
+        if len(self.choices) > 1:
+            row[metrics.ESTIMATED_BEST] = _only_largest(self.estimates)
         return after, row
 
     def _round(
@@ -313,6 +319,29 @@ class MabFlRounds(runner.Rounds):
             counts = [plays, int(progress.adoptions[action])]
             writer.writerow([action, self.choices[action], names, *counts, mean, f"{estimate:.6g}"])
         return file.getvalue().encode()
+
+
+class EstimatesFile(metrics_file.MetricsFile):
+    """`estimates.csv`: each combination's estimated reward after every round (Lundahl 2021, Figures 24, 26 and 28)."""
+
+    def __init__(self, rounds: MabFlRounds, folder: run_folder.RunFolder, first_round: int):
+        """Opens the file; rounds that an earlier program played, which wrote none, stay empty."""
+        self._rounds = rounds
+        columns = ["round_num", *rounds.choices]
+        super().__init__(
+            folder.path / ESTIMATES_FILE, columns, first_round, lambda missing: {one: {} for one in missing}
+        )
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Appends the estimates after the round of this row."""
+        estimates = dict(zip(self._rounds.choices, self._rounds.estimates.tolist(), strict=True))
+        super().write({"round_num": row["round_num"], **estimates})
+
+
+def _only_largest(values: np.ndarray) -> int:
+    """Returns the index of the largest value; the number of values if several are equal to it."""
+    largest = np.flatnonzero(values == values.max())
+    return int(largest[0]) if len(largest) == 1 else len(values)
 
 
 def _newest(before: np.ndarray, added: np.ndarray) -> np.ndarray:

@@ -9,6 +9,11 @@ ACTION = Metric(
     f"Row of combinations.csv that became the global model; {TUNING} in the target's own rounds",
     formerly="action",
 )
+ESTIMATED_BEST = Metric(
+    "bandits/estimated_best",
+    "Row of combinations.csv with the highest estimated reward; the number of rows if several share it; empty "
+    "without a choice",
+)
 TRIED = Metric("bandits/tried", "Combinations that were averaged and measured", formerly="tried")
 LOCAL_AUC = Metric(
     "eval/local_auc", "Validation, the target's own model after training", better="up", formerly="local_auc"

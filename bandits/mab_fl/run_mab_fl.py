@@ -18,6 +18,7 @@ from optimization.study import cli, files, frame
 
 if TYPE_CHECKING:
     from bandits.mab_fl import experiment
+    from optimization.study.loggers import MakeLogger
 
 
 def find_target(options: MabFlOptions, participants: silos.Silos) -> int:
@@ -139,6 +140,11 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
 
         target = find_target(run.options, run.data)
         return experiment.MabFlRounds(run.options, run.data, target, find_choices(run.options, run.data, target))
+
+    def loggers(self, rounds: "experiment.MabFlRounds") -> "Sequence[MakeLogger]":
+        from bandits.mab_fl import experiment
+
+        return [lambda folder, columns, first: experiment.EstimatesFile(rounds, folder, first)]
 
     def label(self, options: MabFlOptions) -> str:
         return options.setting or options.decision_rule

@@ -57,7 +57,9 @@ class Measure:
       name: What it is called.
       column: Column of `metrics.csv`; or `FILE.npz:FIELD` of the run's folder, where FILE may be a pattern.
       at: A round, or `last`, `last N` (mean of the last N rounds), `first`, `mean`, `max`, `deviation` (of residuals
-        to the mean over seeds), `rounds to X`, or `share of X` (of the rounds that have a value of 0 or more).
+        to the mean over seeds), `chosen peak` (the round where the mean over the even seeds is highest; odd seeds alone
+        have the value, so that none of them chose the round), `rounds to X`, or `share of X` (of the rounds that have a
+        value of 0 or more).
       smallest: Whether less is better.
     """
 

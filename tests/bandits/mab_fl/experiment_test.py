@@ -98,6 +98,7 @@ def test_three_rounds_equal_algorithm_7_in_numpy(tff_worker, reward, compare_wit
         assert row[metrics.COMMUNICATIONS] == 6 * round_num
     np.testing.assert_allclose(progress.rule.values, sums / np.maximum(counts, 1), atol=1e-6)
     np.testing.assert_array_equal(progress.plays, counts)
+    np.testing.assert_array_equal(rounds.estimates, progress.rule.values)
     assert rounds.test_auc(rounds.global_weights(progress)) == pytest.approx(auc((kernel, bias), target.test), abs=1e-6)
 
 
@@ -114,7 +115,7 @@ def test_extreme_explore_averages_every_combination_from_the_same_local_models(t
         alone[combination] = play(one, 1)[1][0][metrics.GLOBAL_AUC]
     rewards = np.array(list(alone.values())) - row[metrics.LOCAL_AUC]
     np.testing.assert_allclose(progress.rule.values, rewards, atol=1e-5)
-    assert row[metrics.ACTION] == int(np.argmax(rewards))
+    assert row[metrics.ACTION] == row[metrics.ESTIMATED_BEST] == int(np.argmax(rewards))
     assert row[metrics.COMMUNICATIONS] == 2 * 3 + 2
 
 

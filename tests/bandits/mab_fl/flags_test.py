@@ -60,7 +60,7 @@ class TestPresets:
             if setting.table in counts:
                 counts[setting.table] += 1
         assert list(counts.values()) == [3, 9, 9, 3, 9]
-        assert len({setting.name for setting in settings}) == len(settings) == 40
+        assert len({setting.name for setting in settings}) == len(settings) == 41
 
     def test_epsilon_greedy_starts_at_figure_24_s_estimates(self):
         started = {one.table: one.values.get("rule_initial_value") for one in studies.load()["table3"].settings}
