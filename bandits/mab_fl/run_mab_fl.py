@@ -126,8 +126,13 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         return silos.load(options.silos)
 
     def check(self, options: MabFlOptions, participants: silos.Silos) -> None:
-        if choices := find_choices(options, participants, find_target(options, participants)):
+        target = find_target(options, participants)
+        if choices := find_choices(options, participants, target):
             flags.check_earlier(options, choices)
+        corrupted = options.corrupted_participant
+        others = [name for name in participants.names if name != participants.names[target]]
+        if corrupted is not None and corrupted not in others:
+            raise UsageError(f"--corrupted_participant={corrupted} must be one of {', '.join(others)}.")
 
     def recorded(self, options: MabFlOptions, participants: silos.Silos) -> Mapping[str, Any]:
         target = participants.names[find_target(options, participants)]

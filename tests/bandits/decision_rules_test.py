@@ -235,6 +235,34 @@ def test_thompson_draws_from_beta_distributions(successes):
     assert scipy.stats.binomtest(wins, 3000, (1 + successes) / (2 + successes)).pvalue > 1e-4
 
 
+def test_thompson_s_prior_adds_to_the_counts_and_is_not_discounted():
+    """Algorithm 4: Beta(alpha_0 + S, beta_0 + F), of which S and F alone are discounted."""
+    rule = decision_rules.Thompson(gamma=0.5, prior_alpha=3.0, prior_beta=1.5)
+    np.testing.assert_allclose(rule.estimates(rule.init(2)), [3 / 4.5, 3 / 4.5])
+    state = after(rule, [(0, 1), (0, 0)], num_actions=2)  # S = 0.5, F = 1 of the first action.
+    np.testing.assert_allclose(rule.estimates(state), [3.5 / 6, 3 / 4.5])
+    draws = np.array([rule.select(state, one) for one in key(0, 2000)])
+    first, second = (scipy.stats.beta(*shape).rvs(100_000, random_state=0) for shape in ((3.5, 2.5), (3, 1.5)))
+    assert np.mean(draws == 0) == pytest.approx(np.mean(first > np.roll(second, 1)), abs=0.04)
+
+
+@pytest.mark.parametrize("name", ["prior_alpha", "prior_beta"])
+def test_thompson_refuses_a_prior_that_is_none(name):
+    for value in (0.0, -1.0, math.inf):
+        with pytest.raises(ValueError, match=f"{name} must be a number above 0"):
+            decision_rules.Thompson(**{name: value})
+
+
+@pytest.mark.parametrize("rule", [decision_rules.ExtremeExplore(), decision_rules.BayesianExtremeExplore()])
+def test_an_update_of_some_actions_leaves_the_others_as_they_were(rule):
+    state = rule.update_all(rule.init(3), np.array([1.0, 0.0, 1.0]))
+    some = rule.update_all(state, np.array([1.0, 0.0, 0.0]), np.array([1, 0, 1]))
+    for one, other in zip(arrays(some), arrays(rule.update_all(state, np.array([1.0, 0.0, 0.0]))), strict=True):
+        np.testing.assert_allclose(one[[0, 2]], other[[0, 2]])
+    for one, other in zip(arrays(some), arrays(state), strict=True):
+        assert one[1] == other[1]
+
+
 def test_thompson_takes_negative_counts_for_none():
     rule = decision_rules.Thompson()
     noisy = decision_rules.BetaState(np.float32([-3, 1]), np.float32([2, -0.5]))
