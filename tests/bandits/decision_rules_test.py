@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.stats
 import tensorflow as tf
 
@@ -241,9 +242,11 @@ def test_thompson_s_prior_adds_to_the_counts_and_is_not_discounted():
     np.testing.assert_allclose(rule.estimates(rule.init(2)), [3 / 4.5, 3 / 4.5])
     state = after(rule, [(0, 1), (0, 0)], num_actions=2)  # S = 0.5, F = 1 of the first action.
     np.testing.assert_allclose(rule.estimates(state), [3.5 / 6, 3 / 4.5])
-    draws = np.array([rule.select(state, one) for one in key(0, 2000)])
-    first, second = (scipy.stats.beta(*shape).rvs(100_000, random_state=0) for shape in ((3.5, 2.5), (3, 1.5)))
-    assert np.mean(draws == 0) == pytest.approx(np.mean(first > np.roll(second, 1)), abs=0.04)
+    first, second = scipy.stats.beta(3.5, 2.5), scipy.stats.beta(3, 1.5)
+    expected, _ = scipy.integrate.quad(lambda x: first.pdf(x) * second.cdf(x), 0, 1)
+    many = decision_rules.BetaState(*(np.tile(counts, (3000, 1)) for counts in state))
+    wins = int(np.sum(tf.function(rule.select)(many, key(8, 3000)) == 0))
+    assert scipy.stats.binomtest(wins, 3000, expected).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("name", ["prior_alpha", "prior_beta"])
