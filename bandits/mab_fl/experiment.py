@@ -209,8 +209,9 @@ class MabFlRounds(runner.Rounds):
         reward_sums[tried] += reward
         history = _newest(progress.history, np.asarray([measured.local_auc], np.float64))
         falls = np.all(plays > 0) and splines.is_falling(history[~np.isnan(history)])
-        falling_rounds = progress.falling_rounds + 1 if falls else 0
+        falling_rounds = int(progress.falling_rounds) + 1 if falls else 0
         stops = self._options.early_stopping and falling_rounds >= self._options.early_stopping_patience
+        products, is_kept = self._without_worse(progress, tried, reward, reward_sums)
         after = progress._replace(
             server=server._replace(chosen=np.int32(chosen)),
             rule=type(progress.rule)(*(np.asarray(part) for part in rule)),
@@ -222,7 +223,8 @@ class MabFlRounds(runner.Rounds):
             plays=plays,
             adoptions=adoptions,
             reward_sums=reward_sums,
-            **self._dropped(progress, tried, reward, reward_sums),
+            reward_products=products,
+            is_kept=is_kept,
         )
         action = tried[chosen]
         row: dict[str, Any] = {metrics.ACTION: action, metrics.TRIED: len(tried), metrics.REWARD: float(reward[chosen])}
@@ -233,12 +235,12 @@ class MabFlRounds(runner.Rounds):
             row[metrics.CORRUPTED] = int(self._names.index(corrupted) in members)
         return self._measured(progress, after, measured, row, candidate_auc[chosen], round_num)
 
-    def _dropped(
+    def _without_worse(
         self, progress: Progress, tried: Sequence[int], reward: np.ndarray, reward_sums: np.ndarray
-    ) -> Mapping[str, np.ndarray]:
-        """Returns what a round of Extreme Explore changes in `reward_products` and `is_kept`."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns `reward_products` and `is_kept` after a round, without combinations that are now clearly worse."""
         if not self._options.drop_level:
-            return {}
+            return progress.reward_products, progress.is_kept
         products = np.copy(progress.reward_products)
         products[np.ix_(tried, tried)] += np.outer(reward, reward)
         kept = np.copy(progress.is_kept)
@@ -247,7 +249,7 @@ class MabFlRounds(runner.Rounds):
         rounds = int(progress.plays[tried[0]]) + 1
         sums = reward_sums[tried]
         kept[tried] = ~dropping.clearly_worse(sums, products[np.ix_(tried, tried)], rounds, level)
-        return {"reward_products": products, "is_kept": kept}
+        return products, kept
 
     def _tune(self, progress: Progress, round_num: int, *, is_first: bool) -> tuple[Progress, Mapping[str, Any]]:
         """Plays a round in which the target trains the best model by itself; the rule learns nothing."""
