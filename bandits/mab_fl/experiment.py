@@ -208,9 +208,10 @@ class MabFlRounds(runner.Rounds):
         adoptions[tried[chosen]] += 1
         reward_sums[tried] += reward
         history = _newest(progress.history, np.asarray([measured.local_auc], np.float64))
-        falls = np.all(plays > 0) and splines.is_falling(history[~np.isnan(history)])
+        is_judged = self._options.early_stopping and np.all(plays > 0)
+        falls = is_judged and splines.is_falling(history[~np.isnan(history)])
         falling_rounds = int(progress.falling_rounds) + 1 if falls else 0
-        stops = self._options.early_stopping and falling_rounds >= self._options.early_stopping_patience
+        stops = falling_rounds >= self._options.early_stopping_patience
         products, is_kept = self._without_worse(progress, tried, reward, reward_sums)
         after = progress._replace(
             server=server._replace(chosen=np.int32(chosen)),
@@ -244,7 +245,7 @@ class MabFlRounds(runner.Rounds):
         products = np.copy(progress.reward_products)
         products[np.ix_(tried, tried)] += np.outer(reward, reward)
         kept = np.copy(progress.is_kept)
-        # Bonferroni's bound over all tests that a run can make.
+        # Bonferroni's bound: in each round the best combination can be tested against any of the others.
         level = self._options.drop_level / (max(len(self.choices) - 1, 1) * self._options.total_rounds)
         rounds = int(progress.plays[tried[0]]) + 1
         sums = reward_sums[tried]

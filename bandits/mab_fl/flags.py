@@ -105,7 +105,7 @@ class MabFlOptions:
       reward: What an increase is worth.
       compare_with: A key of `rewards.BASELINES`.
       warm_start: Folder of the run that `earlier` comes from, or None.
-      drop_level: Level at which Extreme Explore drops a combination that is worse than the best; None for never.
+      drop_level: Bound on the probability that Extreme Explore drops the best combination; None to drop none.
       corrupted_participant: Name of the participant whose training labels are flipped, or None.
       label_flip_rate: Probability that one of them is.
       earlier: (combination, mean reward) of that run, which are the rule's first estimates.
@@ -204,8 +204,8 @@ def define(flags: cli.FlagSet) -> None:
     flags.number(
         "drop_level",
         None,
-        "probability of a false drop in the run, where Extreme Explore drops combinations that a paired t test finds "
-        "worse than the best (default: drop none)",
+        "probability, over the run, of dropping the best combination, where Extreme Explore drops those that a paired t "
+        "test finds worse than the best so far (default: drop none)",
         high=1.0,
         above=True,
         below=True,
