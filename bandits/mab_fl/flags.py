@@ -204,7 +204,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.number(
         "drop_level",
         None,
-        "probability, over the run, of dropping the best combination, where Extreme Explore drops those that a paired t "
+        "probability, over the run, of dropping the best combination where Extreme Explore drops those that a paired t "
         "test finds worse than the best so far (default: drop none)",
         high=1.0,
         above=True,
