@@ -33,7 +33,7 @@ class ValueState(NamedTuple):
 
 
 class BetaState(NamedTuple):
-    """What a Bayesian rule knows, beside its prior Beta(1, 1).
+    """What a Bayesian rule knows, beside its prior.
 
     Attributes:
       successes: float32 [..., actions], rewards of 1, discounted if the rule discounts.
@@ -85,18 +85,20 @@ class DecisionRule(abc.ABC):
         tried = tf.one_hot(action, state[0].shape[-1])
         return self._learn(state, tried, tried * self._checked(reward)[..., tf.newaxis])
 
-    def update_all(self, state: Any, rewards: Array) -> Any:
-        """Returns the state after a round of Extreme Explore, in which every action was executed (8.3.2).
+    def update_all(self, state: Any, rewards: Array, tried: Array | None = None) -> Any:
+        """Returns the state after a round of Extreme Explore (8.3.2).
 
         Args:
           state: State.
           rewards: float [..., actions].
+          tried: float [..., actions], 1 for executed actions, else 0; None if all were.
 
         Raises:
           ValueError: As `update`.
         """
         rewards = self._checked(rewards)
-        return self._learn(state, tf.ones_like(rewards), rewards)
+        tried = tf.ones_like(rewards) if tried is None else tf.cast(tried, tf.float32)
+        return self._learn(state, tried, tried * rewards)
 
     def explores_all(self, round_num: int, key: Array) -> bool:
         """Returns whether round `round_num`, counted from 1, executes every action instead of the selected one."""
@@ -239,20 +241,27 @@ class Ucb(_ValueRule):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Thompson(DecisionRule):
-    """Thompson sampling with Beta(1, 1) prior and Bernoulli rewards (Algorithms 3 and 4).
+    """Thompson sampling with Beta prior and Bernoulli rewards (Algorithms 3 and 4).
 
     Attributes:
       gamma: Factor of the earlier successes and failures at each reward, in (0, 1]; 1 is the undiscounted rule
         (Raj and Kalyani, 2017).
+      prior_alpha: Prior successes, alpha_0 of Algorithm 4, above 0; never discounted.
+      prior_beta: Prior failures, beta_0, above 0; never discounted.
 
     Raises:
-      ValueError: If gamma is outside (0, 1].
+      ValueError: If gamma is outside (0, 1], or a prior parameter not a number above 0.
     """
 
     gamma: float = 1.0
+    prior_alpha: float = 1.0
+    prior_beta: float = 1.0
 
     def __post_init__(self):
         check_range("gamma", self.gamma, above=True)
+        for name in ("prior_alpha", "prior_beta"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise ValueError(f"{name} must be a number above 0; got {getattr(self, name)}.")
 
     def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> BetaState:
         shape = _state_shape(num_actions, batch_shape)
@@ -271,7 +280,8 @@ class Thompson(DecisionRule):
 
     def _posterior(self, state: BetaState) -> tuple[tf.Tensor, tf.Tensor]:
         # Averaged counts can be negative where noise for differential privacy was added to them.
-        return 1 + tf.maximum(state.successes, 0.0), 1 + tf.maximum(state.failures, 0.0)
+        successes, failures = (tf.maximum(counts, 0.0) for counts in (state.successes, state.failures))
+        return self.prior_alpha + successes, self.prior_beta + failures
 
     def _learn(self, state: BetaState, tried: tf.Tensor, rewards: tf.Tensor) -> BetaState:
         return BetaState(self.gamma * state.successes + rewards, self.gamma * state.failures + tried - rewards)

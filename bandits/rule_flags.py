@@ -12,6 +12,11 @@ _GAMMA = Parameter(0.75, "weight of a reward relative to that of the next; 1 dis
 _C = Parameter(1.0, "weight of the confidence interval", above=True)
 _INITIAL = Parameter(0.0, "estimate of an action never executed; above all rewards: optimistic start", low=-1e6)
 
+_PRIOR = {
+    "prior_alpha": Parameter(1.0, "prior successes of each action, alpha_0", above=True),
+    "prior_beta": Parameter(1.0, "prior failures of each action, beta_0", above=True),
+}
+
 _GREEDY = {"initial_value": _INITIAL, "alpha": _ALPHA}
 _EXPLORING = {"epsilon": _EPSILON} | _GREEDY
 _MODULE = "bandits.decision_rules"
@@ -27,13 +32,13 @@ RULES: Mapping[str, PolicyEntry] = {
     "discounted_ucb": PolicyEntry(
         f"{_MODULE}:Ucb", {"c": _C, "gamma": _GAMMA}, "upper confidence bound of discounted rewards"
     ),
-    "thompson": PolicyEntry(f"{_MODULE}:Thompson", {}, "Thompson sampling of binary rewards"),
+    "thompson": PolicyEntry(f"{_MODULE}:Thompson", _PRIOR, "Thompson sampling of binary rewards"),
     "discounted_thompson": PolicyEntry(
-        f"{_MODULE}:Thompson", {"gamma": _GAMMA}, "Thompson sampling of discounted binary rewards"
+        f"{_MODULE}:Thompson", {"gamma": _GAMMA} | _PRIOR, "Thompson sampling of discounted binary rewards"
     ),
     "extreme_explore": PolicyEntry(f"{_MODULE}:ExtremeExplore", {"alpha": _ALPHA}, "every action every round"),
     "bayesian_extreme_explore": PolicyEntry(
-        f"{_MODULE}:BayesianExtremeExplore", {}, "every action every round, Beta posteriors of binary rewards"
+        f"{_MODULE}:BayesianExtremeExplore", _PRIOR, "every action every round, Beta posteriors of binary rewards"
     ),
 }
 # Rules whose rewards must be 0 or 1.

@@ -38,6 +38,7 @@ class Purpose(enum.IntEnum):
     EVALUATION = 8, 2
     SILOS = 9, 0
     DECISION = 10, 2
+    LABEL_NOISE = 11, 0
     DELAY = 20, 2
     NOISE = 21, 2
     LANGEVIN = 22, 1

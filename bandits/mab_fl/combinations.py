@@ -102,5 +102,13 @@ def communications(num_participants: int, *, is_evaluated: bool) -> int:
 
 
 def expected_overlap(num_participants: int) -> float:
-    """Returns how many participants beside the target two different random combinations share, (k-1)/4 - 1/4^(k-1)."""
-    return (num_participants - 1) / 4 - 0.25 ** (num_participants - 1)
+    """Returns how many participants beside the target two different random combinations share on average.
+
+    Section 8.3.1 has (k-1)/4 - 1/4^(k-1) in (12), since its (6) subtracts 1 where two equal combinations hold everyone.
+    Instead, all pairs of equal combinations have to be left out, and the mean taken over the other pairs.
+
+    Args:
+      num_participants: With the target, k; at least 2.
+    """
+    others = num_participants - 1
+    return others / 4 * (2**others - 2) / (2**others - 1)

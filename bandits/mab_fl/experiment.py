@@ -15,14 +15,15 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import decision_rules
-from bandits.mab_fl import combinations, explore_rounds, flags, metrics, model, process, splines
+from bandits.mab_fl import combinations, dropping, explore_rounds, flags, metrics, model, process, splines
 from data import clients, keys, silos
 from optimization import client_work, models
-from optimization.study import compiled, runner
+from optimization.study import compiled, metrics_file, run_folder, runner
 
 _HISTORY = 32  # Rounds that the spline of early stopping sees.
 _INCREASES = 1024  # Increases of which a threshold is a quantile.
 _UNTRAINED_AUC = 0.5
+ESTIMATES_FILE = "estimates.csv"
 
 
 class Progress(NamedTuple):
@@ -35,14 +36,19 @@ class Progress(NamedTuple):
       best_auc: float64, that AUC.
       best_round: int64, its round; 0 for the untrained model.
       global_auc: float64, validation AUC of the global model.
-      history: float64 [32], the last of those, newest last; NaN before the first round.
+      history: float64 [32], validation AUC of the target's own model in the last rounds, newest last; NaN before the
+        first round. Unlike the global model's it does not dip with every trial of a bad combination.
       increases: float64 [increases], the last of all tried combinations, newest last, NaN for those still to come;
         empty where no threshold depends on them.
+      falling_rounds: int64, rounds in a row, up to the last, in which early stopping saw the spline fall.
       stopped_after: int64, round after which early stopping ended the training; 0 if it did not.
       communications: int64, exchanges between server and participants so far.
       plays: int64 [combinations], how often each was tried.
       adoptions: int64 [combinations], how often its average became the global model.
       reward_sums: float64 [combinations], its rewards.
+      reward_products: float64 [combinations, combinations], sums of products of two combinations' rewards in the rounds
+        that measured both; empty unless clearly worse combinations are dropped.
+      is_kept: bool [combinations], whether it was not dropped.
     """
 
     server: process.GlobalModel
@@ -53,11 +59,14 @@ class Progress(NamedTuple):
     global_auc: np.float64
     history: np.ndarray
     increases: np.ndarray
+    falling_rounds: np.int64
     stopped_after: np.int64
     communications: np.int64
     plays: np.ndarray
     adoptions: np.ndarray
     reward_sums: np.ndarray
+    reward_products: np.ndarray
+    is_kept: np.ndarray
 
 
 def _built(definition: process.MabFlProcess) -> tff.templates.IterativeProcess:
@@ -75,6 +84,7 @@ class MabFlRounds(runner.Rounds):
     Attributes:
       target: Index of the target.
       choices: The combinations to choose from.
+      estimates: float [combinations], the rule's estimated rewards after the newest round.
     """
 
     def __init__(
@@ -103,6 +113,11 @@ class MabFlRounds(runner.Rounds):
             return participants.normalise(rows.features), rows.labels
 
         self._training_rows = [normalised(silo.train) for silo in participants.silos]
+        if options.corrupted_participant is not None:
+            index = participants.names.index(options.corrupted_participant)
+            features, labels = self._training_rows[index]
+            is_flipped = keys.generator(options.seed, keys.Purpose.LABEL_NOISE).random(len(labels))
+            self._training_rows[index] = features, np.where(is_flipped < options.label_flip_rate, 1 - labels, labels)
         self._validation_rows = normalised(participants.silos[target].validation)
         test_features, self._test_labels = normalised(participants.silos[target].test)
         self._test_features = tf.constant(test_features)
@@ -113,6 +128,7 @@ class MabFlRounds(runner.Rounds):
                 rule=self._rule, every=options.explore_every, probability=options.explore_probability
             )
         self._num_averaged = 1
+        self.estimates = np.zeros(0)
         self.choices = list(choices) or self._proposals()
         flags.check_earlier(options, self.choices)
         if options.tries_all:
@@ -138,11 +154,14 @@ class MabFlRounds(runner.Rounds):
             global_auc=np.float64(_UNTRAINED_AUC),
             history=np.full(_HISTORY, np.nan),
             increases=np.full(_INCREASES if self._options.reward.needs_increases else 0, np.nan),
+            falling_rounds=np.int64(0),
             stopped_after=np.int64(0),
             communications=np.int64(asked),
             plays=np.zeros(count, np.int64),
             adoptions=np.zeros(count, np.int64),
             reward_sums=np.zeros(count),
+            reward_products=np.zeros((count, count) if self._options.drop_level else (0, 0)),
+            is_kept=np.ones(count, bool),
         )
 
     def is_finished(self, progress: Progress, round_num: int) -> bool:
@@ -160,7 +179,7 @@ class MabFlRounds(runner.Rounds):
         seed = self._options.seed
         key = keys.tensorflow_key(seed, keys.Purpose.DECISION, round_num, 0)
         tries_all = self._rule.explores_all(round_num, key)
-        tried = list(range(len(self.choices))) if tries_all else [int(self._rule.select(progress.rule, key))]
+        tried = np.flatnonzero(progress.is_kept).tolist() if tries_all else [int(self._rule.select(progress.rule, key))]
         # Steps 2 to 6.
         server, measured = self._round(progress.server, [self.choices[action] for action in tried], round_num)
         candidate_auc = np.asarray(measured.candidate_auc, np.float64)[: len(tried)]
@@ -173,11 +192,12 @@ class MabFlRounds(runner.Rounds):
         if tries_all:
             own_key = keys.tensorflow_key(seed, keys.Purpose.DECISION, round_num, 1)
             # Delayed, these rewards arrive with the next round's updates: the estimates are those of the rounds before.
-            if self._options.delays_rewards:
-                chosen = int(self._rule.select(progress.rule, own_key))
-            else:
-                chosen = int(decision_rules.best_action(reward.astype(np.float32), own_key))
-            rule = self._rule.update_all(progress.rule, reward)
+            estimates = np.asarray(self._rule.estimates(progress.rule))[tried]
+            scores = estimates if self._options.delays_rewards else reward.astype(np.float32)
+            chosen = int(decision_rules.best_action(scores, own_key))
+            rewards = np.zeros(len(self.choices))
+            rewards[tried] = reward
+            rule = self._rule.update_all(progress.rule, rewards, progress.is_kept)
         else:
             rule = self._rule.update(progress.rule, tried[0], reward[0])
 
@@ -187,24 +207,50 @@ class MabFlRounds(runner.Rounds):
         plays[tried] += 1
         adoptions[tried[chosen]] += 1
         reward_sums[tried] += reward
-        history = _newest(progress.history, candidate_auc[[chosen]])
-        falls = self._options.early_stopping and splines.is_falling(history[~np.isnan(history)])
+        history = _newest(progress.history, np.asarray([measured.local_auc], np.float64))
+        is_judged = self._options.early_stopping and np.all(plays > 0)
+        falls = is_judged and splines.is_falling(history[~np.isnan(history)])
+        falling_rounds = int(progress.falling_rounds) + 1 if falls else 0
+        stops = falling_rounds >= self._options.early_stopping_patience
+        products, is_kept = self._without_worse(progress, tried, reward, reward_sums)
         after = progress._replace(
             server=server._replace(chosen=np.int32(chosen)),
             rule=type(progress.rule)(*(np.asarray(part) for part in rule)),
             history=history,
             increases=_newest(progress.increases, candidate_auc - before),
-            stopped_after=np.int64(round_num if falls else 0),
+            falling_rounds=np.int64(falling_rounds),
+            stopped_after=np.int64(round_num if stops else 0),
             communications=progress.communications + self._communications(tried, tries_all),
             plays=plays,
             adoptions=adoptions,
             reward_sums=reward_sums,
+            reward_products=products,
+            is_kept=is_kept,
         )
         action = tried[chosen]
         row: dict[str, Any] = {metrics.ACTION: action, metrics.TRIED: len(tried), metrics.REWARD: float(reward[chosen])}
         if self._options.reward.kind == "binary":
             row[metrics.THRESHOLD] = threshold
+        if (corrupted := self._options.corrupted_participant) is not None:
+            members = combinations.members(self.choices[action])
+            row[metrics.CORRUPTED] = int(self._names.index(corrupted) in members)
         return self._measured(progress, after, measured, row, candidate_auc[chosen], round_num)
+
+    def _without_worse(
+        self, progress: Progress, tried: Sequence[int], reward: np.ndarray, reward_sums: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns `reward_products` and `is_kept` after a round, without combinations that are now clearly worse."""
+        if not self._options.drop_level:
+            return progress.reward_products, progress.is_kept
+        products = np.copy(progress.reward_products)
+        products[np.ix_(tried, tried)] += np.outer(reward, reward)
+        kept = np.copy(progress.is_kept)
+        # Bonferroni's bound: in each round the best combination can be tested against any of the others.
+        level = self._options.drop_level / (max(len(self.choices) - 1, 1) * self._options.total_rounds)
+        rounds = int(progress.plays[tried[0]]) + 1
+        sums = reward_sums[tried]
+        kept[tried] = ~dropping.clearly_worse(sums, products[np.ix_(tried, tried)], rounds, level)
+        return products, kept
 
     def _tune(self, progress: Progress, round_num: int, *, is_first: bool) -> tuple[Progress, Mapping[str, Any]]:
         """Plays a round in which the target trains the best model by itself; the rule learns nothing."""
@@ -227,6 +273,7 @@ class MabFlRounds(runner.Rounds):
         round_num: int,
     ) -> tuple[Progress, Mapping[str, Any]]:
         """Returns the state that knows its model's AUC and the best model so far, and the round's metrics."""
+        self.estimates = np.asarray(self._rule.estimates(after.rule))
         after = after._replace(global_auc=auc)
         if auc > before.best_auc:
             after = after._replace(
@@ -241,6 +288,8 @@ class MabFlRounds(runner.Rounds):
             metrics.NONFINITE: int(measured.nonfinite_participants),
             metrics.COMMUNICATIONS: int(after.communications),
         }
+        if len(self.choices) > 1:
+            row[metrics.ESTIMATED_BEST] = _only_largest(self.estimates)
         return after, row
 
     def _round(
@@ -249,7 +298,7 @@ class MabFlRounds(runner.Rounds):
         """Plays steps 2 to 6 for these combinations."""
         options = self._options
         # In round 1 every participant goes on from its own pre-trained model.
-        epochs = options.epochs_per_round + (options.pretrain_epochs if round_num == 1 else 0)
+        epochs = options.epochs_of(round_num) + (options.pretrain_epochs if round_num == 1 else 0)
         definition = self._process(epochs)
         sizes = [len(labels) for _, labels in self._training_rows]
         shares = np.zeros((definition.num_combinations, len(sizes)), np.float32)
@@ -281,8 +330,11 @@ class MabFlRounds(runner.Rounds):
         return float(sklearn.metrics.roc_auc_score(self._test_labels, scores.numpy()))
 
     def evaluate(self, progress: Progress) -> Mapping[str, float]:
-        """Returns the global model's AUC on the target's test rows."""
-        return {metrics.TEST_AUC: self.test_auc(self.global_weights(progress))}
+        """Returns the AUC on the target's test rows, of the global model and of the best so far."""
+        weights = self.global_weights(progress)
+        auc = self.test_auc(weights)
+        is_best = all(map(np.array_equal, weights, progress.best_weights))
+        return {metrics.TEST_AUC: auc, metrics.BEST_TEST_AUC: auc if is_best else self.test_auc(progress.best_weights)}
 
     def model(self, progress: Progress) -> Mapping[str, np.ndarray]:
         """Returns the best global model's weights by name."""
@@ -313,6 +365,29 @@ class MabFlRounds(runner.Rounds):
             counts = [plays, int(progress.adoptions[action])]
             writer.writerow([action, self.choices[action], names, *counts, mean, f"{estimate:.6g}"])
         return file.getvalue().encode()
+
+
+class EstimatesFile(metrics_file.MetricsFile):
+    """`estimates.csv`: each combination's estimated reward after every round (Lundahl 2021, Figures 24, 26 and 28)."""
+
+    def __init__(self, rounds: MabFlRounds, folder: run_folder.RunFolder, first_round: int):
+        """Opens the file; rounds that an earlier program played, which wrote none, stay empty."""
+        self._rounds = rounds
+        columns = ["round_num", *rounds.choices]
+        super().__init__(
+            folder.path / ESTIMATES_FILE, columns, first_round, lambda missing: {one: {} for one in missing}
+        )
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Appends the estimates after the round of this row."""
+        estimates = dict(zip(self._rounds.choices, self._rounds.estimates.tolist(), strict=True))
+        super().write({"round_num": row["round_num"], **estimates})
+
+
+def _only_largest(values: np.ndarray) -> int:
+    """Returns the index of the largest value; the number of values if several are equal to it."""
+    largest = np.flatnonzero(values == values.max())
+    return int(largest[0]) if len(largest) == 1 else len(values)
 
 
 def _newest(before: np.ndarray, added: np.ndarray) -> np.ndarray:

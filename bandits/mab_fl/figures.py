@@ -1,7 +1,7 @@
-"""Figures of MAB-FL's runs and studies, from their `metrics.csv` and `combinations.csv`."""
+"""Figures of MAB-FL's runs and studies, from their `metrics.csv`, `combinations.csv` and `estimates.csv`."""
 
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import matplotlib.figure
@@ -15,13 +15,21 @@ from optimization.study.metrics import by_todays_names
 
 _NORMAL_95 = 1.96
 _STATIONARY = "stationary"
+_ESTIMATE = "estimate/"  # Before the code of a combination.
 
 
 def _read(folder: pathlib.Path) -> pd.DataFrame:
-    """Returns a run's rounds, with the code of each round's combination in the column `combination`."""
+    """Returns a run's rounds.
+
+    The column `combination` holds the code of each round's combination; a column `estimate/CODE` holds the estimated
+    reward of each combination after the round, where the run has `estimates.csv`.
+    """
     rounds = pd.read_csv(folder / "metrics.csv")
     rounds.columns = by_todays_names(rounds.columns, metrics.COLUMNS)
     rounds["combination"] = rounds[metrics.ACTION].map(_learned(folder)["combination"]).fillna("tuning")
+    if (path := folder / "estimates.csv").exists():
+        estimates = pd.read_csv(path).set_index("round_num").add_prefix(_ESTIMATE)
+        rounds = rounds.join(estimates, on="round_num")
     return rounds
 
 
@@ -30,14 +38,20 @@ def _learned(folder: pathlib.Path) -> pd.DataFrame:
 
 
 def draw_run(folder: pathlib.Path, title: str) -> None:
-    """Draws `curve.png`: the target's AUC over the rounds, each with the combination that was played."""
+    """Draws `curve.png`: the target's AUC over the rounds, each with its combination, and the estimated rewards."""
     rounds = _read(folder)
-    figure = matplotlib.figure.Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
+    figure = matplotlib.figure.Figure(figsize=(8, 7), layout="constrained")
+    axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     axes.plot(rounds["round_num"], rounds[metrics.GLOBAL_AUC], color="grey", label="validation")
     axes.plot(rounds["round_num"], rounds[metrics.TEST_AUC], color="black", label="test")
     _mark_combinations(axes, rounds)
-    _finish(axes, title, "AUC on the target")
+    _finish(axes, title, "AUC on the target", xlabel="")
+    played = sorted(set(rounds["combination"]))
+    for column in _estimate_columns(rounds):
+        code = column.removeprefix(_ESTIMATE)
+        colour = f"C{played.index(code)}" if code in played else "grey"
+        below.plot(rounds["round_num"], rounds[column], color=colour)
+    _finish(below, "", "estimated reward", legend=False)
     files.save_picture(figure, folder / "curve.png", dpi=120)
 
 
@@ -111,19 +125,103 @@ def splines_of_best(rounds: pd.DataFrame, path: pathlib.Path, title: str, groups
     """Draws the learning curve of each group's best setting: the highest median of the runs' highest test AUC."""
     figure = matplotlib.figure.Figure(figsize=(10, 4.5), layout="constrained")
     axes = figure.subplots()
-    for index, (label, tables) in enumerate(groups.items()):
-        chosen = rounds[rounds["table"].isin(tables)]
-        highest = chosen.groupby(["setting", "seed"])[metrics.TEST_AUC].max()
-        best = highest.groupby("setting").median().idxmax()
-        mean = chosen[chosen["setting"] == best].groupby("round_num")[metrics.TEST_AUC].mean()
-        where = np.linspace(0, len(mean) - 1, 200)
-        table = chosen.loc[chosen["setting"] == best, "table"].iloc[0]
-        values = best.removeprefix(table).lstrip("_").replace("_", ", ")
-        name = f"{label}: {values}" if values else label
-        axes.plot(where + mean.index[0], splines.smooth(mean.to_numpy())(where), color=f"C{index}", label=name)
+    for index, (name, best) in enumerate(_best_settings(rounds, groups)):
+        mean = best.groupby("round_num")[metrics.TEST_AUC].mean()
+        _plot_spline(axes, mean, color=f"C{index}", label=name)
     _finish(axes, title, "test AUC, spline of the mean", legend=False)
     figure.legend(loc="outside right upper")
     files.save_picture(figure, path, dpi=120)
+
+
+def exchanges(rounds: pd.DataFrame, path: pathlib.Path, title: str, groups: Mapping[str, Sequence[str]]) -> None:
+    """Draws test AUC against exchanges so far for each group's best setting, both as means over seeds."""
+    figure = matplotlib.figure.Figure(figsize=(10, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for index, (name, best) in enumerate(_best_settings(rounds, groups)):
+        mean = best.groupby("round_num")[[metrics.COMMUNICATIONS, metrics.TEST_AUC]].mean()
+        cost, auc = mean[metrics.COMMUNICATIONS], mean[metrics.TEST_AUC]
+        if cost.iloc[-1] > 0:
+            axes.plot(cost, auc, ".-", color=f"C{index}", label=name)
+        else:
+            axes.axhline(auc.iloc[-1], color=f"C{index}", linestyle="--", label=f"{name}: no exchange, last round")
+    _finish(axes, title, "test AUC, mean over seeds", xlabel="exchanges between server and participants", legend=False)
+    figure.legend(loc="outside right upper")
+    files.save_picture(figure, path, dpi=120)
+
+
+def _best_settings(rounds: pd.DataFrame, groups: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yields (name, rounds) of each group's setting with the highest median of the runs' highest test AUC."""
+    for label, tables in groups.items():
+        chosen = rounds[rounds["table"].isin(tables)]
+        highest = chosen.groupby(["setting", "seed"])[metrics.TEST_AUC].max()
+        setting = highest.groupby("setting").median().idxmax()
+        best = chosen[chosen["setting"] == setting]
+        values = setting.removeprefix(best["table"].iloc[0]).lstrip("_").replace("_", ", ")
+        yield f"{label}: {values}" if values else label, best
+
+
+def grid(
+    rounds: pd.DataFrame,
+    path: pathlib.Path,
+    title: str,
+    tables: Sequence[str],
+    across: str,
+    down: str | None = None,
+    value: str = metrics.TEST_AUC,
+) -> None:
+    """Draws each run's curve as a thin line and the spline of the mean as a thick one, a panel for each two values.
+
+    Args:
+      rounds: All runs' rounds.
+      path: Where to.
+      title: The figure's title.
+      tables: Tables of the settings that are drawn.
+      across: Flag whose values are the columns; `setting` gives each setting its own.
+      down: Flag whose values are the rows; settings without it are the row "stationary". None for a single row.
+      value: The column to draw; `estimate` draws those of all combinations.
+    """
+    chosen = rounds[rounds["table"].isin(tables)]
+    chosen = chosen.assign(row=chosen[down].fillna(_STATIONARY) if down else "")
+    columns, rows = list(dict.fromkeys(chosen[across])), sorted(set(chosen["row"]), key=str)
+    figure = matplotlib.figure.Figure(figsize=(3.4 * len(columns), 2.6 * len(rows) + 0.8), layout="constrained")
+    drawn = _estimate_columns(chosen) if value == "estimate" else [value]
+    for axes_row, row in zip(_axes(figure, len(rows), len(columns)), rows, strict=True):
+        for axes, column in zip(axes_row, columns, strict=True):
+            panel = chosen[(chosen["row"] == row) & (chosen[across] == column)]
+            for index, name in enumerate(drawn):
+                colour = f"C{index}" if len(drawn) > 1 else "black"
+                by_seed = panel.pivot_table(name, "round_num", "seed")
+                axes.plot(by_seed.index, by_seed, color=colour, alpha=0.4, linewidth=0.7)
+                _plot_spline(axes, by_seed.mean(axis=1), color=colour, linewidth=2, label=name.removeprefix(_ESTIMATE))
+            words = [_panel_word(across, column), *([_panel_word(down, row)] if down else [])]
+            axes.set_title(", ".join(words), fontsize=9)
+            axes.grid(alpha=0.3)
+            if row == rows[-1]:
+                axes.set_xlabel("round")
+        axes_row[0].set_ylabel("estimated reward" if value == "estimate" else value)
+    if len(drawn) > 1:
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
+    figure.suptitle(title)
+    files.save_picture(figure, path, dpi=120)
+
+
+def _estimate_columns(rounds: pd.DataFrame) -> list[str]:
+    """Returns the columns of the estimates that these rounds have."""
+    return [column for column in rounds if column.startswith(_ESTIMATE) and rounds[column].notna().any()]
+
+
+def _panel_word(flag: str, value: float | str) -> str:
+    return value if isinstance(value, str) else f"{_short(flag)} = {_number(value)}"
+
+
+def _plot_spline(axes: Any, curve: pd.Series, **style: Any) -> None:
+    """Draws the spline of a curve over rounds; the curve itself where it has too few points for one."""
+    curve = curve.dropna()
+    if len(curve) < splines.MIN_POINTS:
+        axes.plot(curve.index, curve, **style)
+        return
+    at = np.linspace(0, len(curve) - 1, 200)
+    axes.plot(at + curve.index[0], splines.smooth(curve.to_numpy())(at), **style)
 
 
 def actions(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence[str]) -> None:
@@ -198,6 +296,8 @@ def deviations(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str,
 _KINDS: Mapping[str, Callable[..., None]] = {
     "boxes": boxes,
     "splines": splines_of_best,
+    "exchanges": exchanges,
+    "grid": grid,
     "actions": actions,
     "curves": curves,
     "scatter": scatter,

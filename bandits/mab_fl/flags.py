@@ -2,9 +2,11 @@
 
 import csv
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -77,6 +79,8 @@ RULES = {name: _small_c(entry) for name, entry in rule_flags.RULES.items()} | {
 }
 
 
+_FROM_ROUND = re.compile(r"([1-9]\d{0,5}):([1-9]\d{0,5})")
+
 # Flags that figures may tell apart.
 _VARIED = ("rule_epsilon", "rule_alpha", "rule_c", "rule_gamma", "threshold", "epochs_per_round")
 
@@ -101,14 +105,19 @@ class MabFlOptions:
       reward: What an increase is worth.
       compare_with: A key of `rewards.BASELINES`.
       warm_start: Folder of the run that `earlier` comes from, or None.
+      drop_level: Bound on the probability that Extreme Explore drops the best combination; None to drop none.
+      corrupted_participant: Name of the participant whose training labels are flipped, or None.
+      label_flip_rate: Probability that one of them is.
       earlier: (combination, mean reward) of that run, which are the rule's first estimates.
       total_rounds: Rounds, without the target's own.
       epochs_per_round: Passes of a participant over its training rows in a round.
+      epochs_by_round: (round, passes from it on), in the order of the rounds; `epochs_per_round` before the first.
       pretrain_epochs: More of them in round 1.
       client_batch_size: Rows of a mini-batch.
       client_learning_rate: Learning rate of SGD.
       target_weight: Weight of the target in every average; None for by training rows.
-      early_stopping: Whether a run ends when the spline of the validation AUC falls.
+      early_stopping: Whether a run ends when the spline of the target's own validation AUC falls.
+      early_stopping_patience: In so many rounds in a row.
       tuning_rounds: Rounds after the last, in which the target tunes the best model by itself.
       rounds_per_checkpoint: Rounds between checkpoints.
     """
@@ -128,16 +137,26 @@ class MabFlOptions:
     reward: rewards.Reward
     compare_with: str
     warm_start: str | None
+    drop_level: float | None
+    corrupted_participant: str | None
+    label_flip_rate: float
     earlier: tuple[tuple[str, float], ...]
     total_rounds: int
     epochs_per_round: int
+    epochs_by_round: tuple[tuple[int, int], ...]
     pretrain_epochs: int
     client_batch_size: int
     client_learning_rate: float
     target_weight: float | None
     early_stopping: bool
+    early_stopping_patience: int
     tuning_rounds: int
     rounds_per_checkpoint: int
+
+    def epochs_of(self, round_num: int) -> int:
+        """Returns the passes of a round, without pre-training."""
+        started = [epochs for first, epochs in self.epochs_by_round if first <= round_num]
+        return started[-1] if started else self.epochs_per_round
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -182,6 +201,17 @@ def define(flags: cli.FlagSet) -> None:
     flags.belong("evaluation", decision_rule=tuple(rule_flags.EXTREME))
     flags.integer("explore_every", 0, "every so many rounds, try all combinations; 0 for never")
     flags.number("explore_probability", 0.0, "probability that any other round tries all combinations", high=1.0)
+    flags.number(
+        "drop_level",
+        None,
+        "probability, over the run, of dropping the best combination where Extreme Explore drops those that a paired t "
+        "test finds worse than the best so far (default: drop none)",
+        high=1.0,
+        above=True,
+        below=True,
+    )
+    flags.belong("drop_level", decision_rule=("extreme_explore",))
+    flags.belong("drop_level", reward=("increment", "percentage"))
     flags.path("warm_start", None, "folder of an earlier run whose mean rewards are the rule's first estimates")
     choosing = [name for name in RULES if name not in BASELINES]
     flags.belong("combinations", "propose", "warm_start", decision_rule=choosing)
@@ -194,7 +224,8 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Rounds")
     flags.integer("total_rounds", 15, "rounds", low=1)
     flags.integer("epochs_per_round", 6, "passes of a participant over its training rows in a round", low=1)
-    flags.integer("pretrain_epochs", None, "passes of every participant before round 0 (default: --epochs_per_round)")
+    flags.text("epochs_by_round", None, "passes from a round on, such as 8:3,12:1 (default: --epochs_per_round)")
+    flags.integer("pretrain_epochs", None, "passes of every participant before round 1 (default: --epochs_per_round)")
     flags.integer("client_batch_size", 32, "rows of a mini-batch", low=2)
     flags.number("client_learning_rate", 0.05, "learning rate of SGD", above=True)
     flags.number(
@@ -205,7 +236,13 @@ def define(flags: cli.FlagSet) -> None:
         above=True,
         below=True,
     )
-    flags.switch("early_stopping", False, "stop when the spline of the validation AUC falls")
+    flags.switch(
+        "early_stopping",
+        False,
+        "stop when the spline of the target's own validation AUC falls, once every combination was tried",
+    )
+    flags.integer("early_stopping_patience", 5, "rounds in a row in which it must fall", low=1)
+    flags.belong("early_stopping_patience", early_stopping=True)
     flags.integer("tuning_rounds", 0, "rounds after the last in which the target tunes the best model by itself")
 
     flags.group("Data")
@@ -215,6 +252,9 @@ def define(flags: cli.FlagSet) -> None:
     flags.switch("resplit", False, "make or split the data anew for each seed, not once for all")
     flags.integer("num_workers", None, "participants (default: 4)", low=2)
     flags.integer("num_rows", None, "rows of all participants together (default: 40000)", low=1, high=10**7)
+    flags.text("corrupted_participant", None, "participant whose training labels are flipped")
+    flags.number("label_flip_rate", 1.0, "probability that one of its labels is flipped", high=1.0, above=True)
+    flags.belong("label_flip_rate", corrupted_participant=True)
     flags.text("positive_labels", None, "labels that count as class 1, separated by commas")
     flags.path("data_file", None, task_flags.TABLE_HELP)
     flags.text("client_column", None, "column that names the participant of a row")
@@ -248,6 +288,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     ):
         if settings.task_type == "tabular" and not settings[name]:
             raise UsageError(f"--task_type=tabular needs --{name}: {what}.")
+    _epochs_by_round(settings.epochs_by_round)
     train, validation = _FRACTIONS[settings.task_type]
     defaults: dict[str, object] = {"train_fraction": train, "validation_fraction": validation}
     if settings.task_type in _TASK_FLAGS["num_workers"]:
@@ -290,6 +331,7 @@ def options(settings: cli.Settings) -> MabFlOptions:
         "choices": rule if rule in BASELINES else choices,
         "reward": rewards.Reward(settings.reward, settings.threshold),
         "earlier": _earlier(settings),
+        "epochs_by_round": _epochs_by_round(settings.epochs_by_round),
     }
     names = [field.name for field in dataclasses.fields(MabFlOptions) if field.name not in derived]
     return MabFlOptions(**{name: settings[name] for name in names}, **derived)
@@ -309,6 +351,22 @@ def varied(setting: studies.Setting, flag_values: Mapping[str, Any]) -> dict[str
     """Returns what figures tell a run's rounds apart by: columns and their values."""
     flags = {name: flag_values[name] for name in _VARIED if flag_values[name] is not None}
     return {"table": setting.table, "setting": setting.name, "seed": flag_values["seed"], **flags}
+
+
+def _epochs_by_round(text: str | None) -> tuple[tuple[int, int], ...]:
+    """Returns (round, epochs from it on) of `--epochs_by_round`.
+
+    Raises:
+      UsageError: If it is none, or its rounds do not ascend.
+    """
+    matches = [_FROM_ROUND.fullmatch(part.strip()) for part in text.split(",")] if text else []
+    pairs = tuple((int(match[1]), int(match[2])) for match in matches if match)
+    if len(pairs) < len(matches) or any(one >= other for (one, _), (other, _) in itertools.pairwise(pairs)):
+        raise UsageError(
+            f"--epochs_by_round={text}: must be ROUND:EPOCHS, separated by commas, with ascending rounds and at least "
+            "one epoch, such as 8:3,12:1."
+        )
+    return pairs
 
 
 def _silo_options(settings: cli.Settings) -> silos.SiloOptions:

@@ -9,6 +9,17 @@ ACTION = Metric(
     f"Row of combinations.csv that became the global model; {TUNING} in the target's own rounds",
     formerly="action",
 )
+ESTIMATED_BEST = Metric(
+    "bandits/estimated_best",
+    "Row of combinations.csv with the highest estimated reward; the number of rows if several share it; empty "
+    "without a choice",
+)
+CORRUPTED = Metric(
+    "bandits/corrupted",
+    "1 if --corrupted_participant is in the combination that became the global model, else 0",
+    better="down",
+    share=True,
+)
 TRIED = Metric("bandits/tried", "Combinations that were averaged and measured", formerly="tried")
 LOCAL_AUC = Metric(
     "eval/local_auc", "Validation, the target's own model after training", better="up", formerly="local_auc"
@@ -47,6 +58,13 @@ COMMUNICATIONS = Metric(
 )
 TEST_AUC = Metric(
     "eval/test_auc", "Test, the global model", better="up", evaluated=True, told=True, share=True, formerly="test_auc"
+)
+BEST_TEST_AUC = Metric(
+    "eval/best_test_auc",
+    "Test, the global model with the highest validation AUC so far",
+    better="up",
+    evaluated=True,
+    share=True,
 )
 
 COLUMNS = declared(vars())

@@ -18,6 +18,7 @@ from optimization.study import cli, files, frame
 
 if TYPE_CHECKING:
     from bandits.mab_fl import experiment
+    from optimization.study.loggers import MakeLogger
 
 
 def find_target(options: MabFlOptions, participants: silos.Silos) -> int:
@@ -125,8 +126,13 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         return silos.load(options.silos)
 
     def check(self, options: MabFlOptions, participants: silos.Silos) -> None:
-        if choices := find_choices(options, participants, find_target(options, participants)):
+        target = find_target(options, participants)
+        if choices := find_choices(options, participants, target):
             flags.check_earlier(options, choices)
+        corrupted = options.corrupted_participant
+        others = [name for name in participants.names if name != participants.names[target]]
+        if corrupted is not None and corrupted not in others:
+            raise UsageError(f"--corrupted_participant={corrupted} must be one of {', '.join(others)}.")
 
     def recorded(self, options: MabFlOptions, participants: silos.Silos) -> Mapping[str, Any]:
         target = participants.names[find_target(options, participants)]
@@ -139,6 +145,11 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
 
         target = find_target(run.options, run.data)
         return experiment.MabFlRounds(run.options, run.data, target, find_choices(run.options, run.data, target))
+
+    def loggers(self, rounds: "experiment.MabFlRounds") -> "Sequence[MakeLogger]":
+        from bandits.mab_fl import experiment
+
+        return [lambda folder, columns, first: experiment.EstimatesFile(rounds, folder, first)]
 
     def label(self, options: MabFlOptions) -> str:
         return options.setting or options.decision_rule

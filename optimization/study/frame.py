@@ -203,6 +203,11 @@ class PlainStudy(Study[OptionsT, DataT]):
     def length(self, options: OptionsT) -> Length:
         """Returns how many rounds there are."""
 
+    def loggers(self, rounds: Any) -> "Sequence[MakeLogger]":
+        """Returns what writes more of each round than its metrics; by default nothing does."""
+        del rounds
+        return ()
+
     @abc.abstractmethod
     def label(self, options: OptionsT) -> str:
         """Returns words before the progress bar."""
@@ -210,7 +215,9 @@ class PlainStudy(Study[OptionsT, DataT]):
     def play(self, run: Run[OptionsT, DataT]) -> int | None:
         """Plays, or continues, a run; see `Study.play`."""
         rounds = self.rounds(run)
-        played = Played(rounds, play(self, rounds, run.folder, self.length(run.options), label=self.label(run.options)))
+        label, loggers = self.label(run.options), self.loggers(rounds)
+        outcome = play(self, rounds, run.folder, self.length(run.options), label=label, loggers=loggers)
+        played = Played(rounds, outcome)
         self.finish(run, played)
         return played.outcome.signum
 

@@ -58,7 +58,9 @@ class Measure:
       column: Column of `metrics.csv`; or `FILE.npz:FIELD` of the run's folder, where FILE may be a pattern: the mean of
         that array, or of its absolute values for `FILE.npz:|FIELD|`.
       at: A round, or `last`, `last N` (mean of the last N rounds), `first`, `mean`, `max`, `deviation` (of residuals
-        to the mean over seeds), `rounds to X`, or `share of X` (of the rounds that have a value of 0 or more).
+        to the mean over seeds), `chosen peak` (the round where the mean over the even seeds is highest; odd seeds alone
+        have the value, so that none of them chose the round), `rounds to X`, or `share of X` (of the rounds that have a
+        value of 0 or more).
       smallest: Whether less is better.
     """
 

@@ -208,7 +208,8 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
         diverged = frozenset(lost["seed"].astype(int))
         is_unpaired = _UNPAIRED in own and bool(own[_UNPAIRED].any())
         for name in names:
-            by_seed = dict(zip(own["seed"].astype(int), own[name].astype(float), strict=True))
+            measured = own[own[name].notna()]  # A measure may be that of some seeds only.
+            by_seed = dict(zip(measured["seed"].astype(int), measured[name].astype(float), strict=True))
             stated = published.get((arm.label, name))
             rows.append(Value(arm.label, name, by_seed, rounds, stated, diverged=diverged, is_unpaired=is_unpaired))
         for column in (name for name in own if name.startswith(_PICKED) and own[name].notna().any()):

@@ -111,6 +111,8 @@ def measured(measure: Measure, found: Found) -> list[float]:
         curves.append(table.set_index("round_num")[measure.column].dropna())
     if measure.at == "deviation":
         return _deviations(curves)
+    if measure.at == "chosen peak":
+        return _at_chosen_peak(curves, found.seeds)
     return [_at(curve, measure) for curve in curves]
 
 
@@ -128,6 +130,18 @@ def _deviations(curves: "Sequence[pd.Series]") -> list[float]:
     together = pd.concat(curves, axis=1)
     residuals = together.sub(together.mean(axis=1), axis=0)
     return [float(value) for value in np.sqrt((residuals**2).mean() * count / (count - 1))]
+
+
+def _at_chosen_peak(curves: "Sequence[pd.Series]", seeds: Sequence[int]) -> list[float]:
+    """Returns each odd seed's value in the round where the mean over the even seeds is highest; NaN for even seeds."""
+    import pandas as pd
+
+    chosen = [curve for curve, seed in zip(curves, seeds, strict=True) if seed % 2 == 0]
+    if not chosen:
+        return [math.nan] * len(curves)
+    peak = pd.concat(chosen, axis=1).mean(axis=1).idxmax()
+    pairs = zip(curves, seeds, strict=True)
+    return [float(curve.get(peak, math.nan)) if seed % 2 else math.nan for curve, seed in pairs]
 
 
 def _at(curve: "pd.Series", measure: Measure) -> float:

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.stats
 import tensorflow as tf
 
@@ -233,6 +234,36 @@ def test_thompson_draws_from_beta_distributions(successes):
     state = decision_rules.BetaState(np.tile(np.float32([successes, 0]), (3000, 1)), np.zeros((3000, 2), np.float32))
     wins = int(np.sum(tf.function(decision_rules.Thompson().select)(state, key(8, 3000)) == 0))
     assert scipy.stats.binomtest(wins, 3000, (1 + successes) / (2 + successes)).pvalue > 1e-4
+
+
+def test_thompson_s_prior_adds_to_the_counts_and_is_not_discounted():
+    """Algorithm 4: Beta(alpha_0 + S, beta_0 + F), of which S and F alone are discounted."""
+    rule = decision_rules.Thompson(gamma=0.5, prior_alpha=3.0, prior_beta=1.5)
+    np.testing.assert_allclose(rule.estimates(rule.init(2)), [3 / 4.5, 3 / 4.5])
+    state = after(rule, [(0, 1), (0, 0)], num_actions=2)  # S = 0.5, F = 1 of the first action.
+    np.testing.assert_allclose(rule.estimates(state), [3.5 / 6, 3 / 4.5])
+    first, second = scipy.stats.beta(3.5, 2.5), scipy.stats.beta(3, 1.5)
+    expected, _ = scipy.integrate.quad(lambda x: first.pdf(x) * second.cdf(x), 0, 1)
+    many = decision_rules.BetaState(*(np.tile(counts, (3000, 1)) for counts in state))
+    wins = int(np.sum(tf.function(rule.select)(many, key(8, 3000)) == 0))
+    assert scipy.stats.binomtest(wins, 3000, expected).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("name", ["prior_alpha", "prior_beta"])
+def test_thompson_refuses_a_prior_that_is_none(name):
+    for value in (0.0, -1.0, math.inf):
+        with pytest.raises(ValueError, match=f"{name} must be a number above 0"):
+            decision_rules.Thompson(**{name: value})
+
+
+@pytest.mark.parametrize("rule", [decision_rules.ExtremeExplore(), decision_rules.BayesianExtremeExplore()])
+def test_an_update_of_some_actions_leaves_the_others_as_they_were(rule):
+    state = rule.update_all(rule.init(3), np.array([1.0, 0.0, 1.0]))
+    some = rule.update_all(state, np.array([1.0, 0.0, 0.0]), np.array([1, 0, 1]))
+    for one, other in zip(arrays(some), arrays(rule.update_all(state, np.array([1.0, 0.0, 0.0]))), strict=True):
+        np.testing.assert_allclose(one[[0, 2]], other[[0, 2]])
+    for one, other in zip(arrays(some), arrays(state), strict=True):
+        assert one[1] == other[1]
 
 
 def test_thompson_takes_negative_counts_for_none():

@@ -47,11 +47,14 @@ def test_communications_are_those_of_section_8_3_2():
 
 
 @pytest.mark.parametrize("count", [2, 4, 6])
-def test_expected_overlap_is_equation_6_enumerated(count):
-    """Over all pairs of combinations, the number of shared participants, less 1 where the pair shares all of them."""
+def test_expected_overlap_is_that_of_all_pairs_of_different_combinations(count):
     others = list(itertools.product([0, 1], repeat=count - 1))
-    overlaps = [np.dot(one, two) - (np.dot(one, two) == count - 1) for one in others for two in others]
+    overlaps = [np.dot(one, two) for one, two in itertools.combinations(others, 2)]
     assert combinations.expected_overlap(count) == pytest.approx(np.mean(overlaps))
+
+
+def test_expected_overlap_of_four_participants_is_0_643_where_equation_12_gives_0_734():
+    assert combinations.expected_overlap(4) == pytest.approx(9 / 14)
 
 
 class TestProposals:

@@ -98,6 +98,7 @@ def test_three_rounds_equal_algorithm_7_in_numpy(tff_worker, reward, compare_wit
         assert row[metrics.COMMUNICATIONS] == 6 * round_num
     np.testing.assert_allclose(progress.rule.values, sums / np.maximum(counts, 1), atol=1e-6)
     np.testing.assert_array_equal(progress.plays, counts)
+    np.testing.assert_array_equal(rounds.estimates, progress.rule.values)
     assert rounds.test_auc(rounds.global_weights(progress)) == pytest.approx(auc((kernel, bias), target.test), abs=1e-6)
 
 
@@ -114,7 +115,7 @@ def test_extreme_explore_averages_every_combination_from_the_same_local_models(t
         alone[combination] = play(one, 1)[1][0][metrics.GLOBAL_AUC]
     rewards = np.array(list(alone.values())) - row[metrics.LOCAL_AUC]
     np.testing.assert_allclose(progress.rule.values, rewards, atol=1e-5)
-    assert row[metrics.ACTION] == int(np.argmax(rewards))
+    assert row[metrics.ACTION] == row[metrics.ESTIMATED_BEST] == int(np.argmax(rewards))
     assert row[metrics.COMMUNICATIONS] == 2 * 3 + 2
 
 
@@ -226,16 +227,88 @@ def test_tuning_continues_from_the_best_model_with_the_target_alone(tff_worker, 
         np.testing.assert_array_equal(weight, other)
 
 
-def test_early_stopping_ends_after_the_spline_falls_and_the_tuning_is_done(tff_worker, generated):
-    rounds = make("--early_stopping", "--tuning_rounds=1", participants=generated)
-    progress, _ = play(rounds, 1)
-    falling = np.append(np.full(22, np.nan), 0.9 - 0.02 * np.arange(10))
-    progress, _ = rounds.play_round(progress._replace(history=falling), 2)
-    assert progress.stopped_after == 2
-    assert not rounds.is_finished(progress, 2)
-    progress, row = rounds.play_round(progress, 3)
+FALLING = np.append(np.full(22, np.nan), 1.5 - 0.05 * np.arange(10))  # Below it is no AUC of the next rounds.
+
+
+def test_early_stopping_ends_after_the_spline_fell_for_its_patience_and_the_tuning_is_done(tff_worker, generated):
+    arguments = ("--early_stopping", "--early_stopping_patience=2", "--tuning_rounds=1")
+    rounds = make(*arguments, participants=generated)
+    progress, _ = play(rounds, 3)
+    progress, _ = rounds.play_round(progress._replace(history=FALLING), 4)
+    assert (progress.falling_rounds, progress.stopped_after) == (1, 0)
+    progress, _ = rounds.play_round(progress._replace(history=FALLING), 5)
+    assert progress.stopped_after == 5
+    assert not rounds.is_finished(progress, 5)
+    progress, row = rounds.play_round(progress, 6)
     assert row[metrics.ACTION] == metrics.TUNING
-    assert rounds.is_finished(progress, 3)
+    assert rounds.is_finished(progress, 6)
+
+
+def test_early_stopping_waits_until_every_combination_was_tried(tff_worker, generated):
+    rounds = make("--early_stopping", "--early_stopping_patience=1", participants=generated)
+    progress = rounds.initial_state()
+    for round_num in range(1, 4):
+        progress, _ = rounds.play_round(progress._replace(history=FALLING), round_num)
+        assert progress.stopped_after == (round_num if round_num == 3 else 0)
+
+
+def test_early_stopping_judges_the_target_s_own_model(tff_worker, generated):
+    rounds = make("--early_stopping", participants=generated)
+    progress, rows = play(rounds, 3)
+    np.testing.assert_allclose(progress.history[-3:], [row[metrics.LOCAL_AUC] for row in rows])
+
+
+def test_a_clearly_worse_combination_is_dropped_and_its_exchanges_are_saved(tff_worker, generated):
+    arguments = ("--decision_rule=extreme_explore", "--drop_level=0.9", "--total_rounds=4")
+    rounds = make(*arguments, participants=generated)
+    whole = make("--decision_rule=extreme_explore", participants=generated)
+    progress, rows = play(rounds, 8)
+    kept = [rounds.choices[action] for action in np.flatnonzero(progress.is_kept)]
+    assert kept == ["0110"]
+    assert [row[metrics.TRIED] for row in rows][:3] == [3, 3, 3]
+    assert rows[-1][metrics.TRIED] == 1
+    # The target and each kept pair's other one get the model and send theirs; two more measure the averages.
+    paid = np.diff([0] + [row[metrics.COMMUNICATIONS] for row in rows])
+    np.testing.assert_array_equal(paid, [2 * (1 + row[metrics.TRIED]) + 2 for row in rows])
+    # What is dropped keeps the estimate that it had; what is kept is unchanged by the others' absence.
+    other, _ = play(whole, 8)
+    np.testing.assert_allclose(progress.rule.values[1], other.rule.values[1], atol=1e-5)
+    np.testing.assert_array_equal(progress.rule.counts, progress.plays)
+
+
+def test_a_corrupted_participant_trains_on_flipped_labels_and_its_share_is_measured(tff_worker, generated):
+    fixed = ("--decision_rule=fixed", "--fixed_combination=0110", "--total_rounds=2")
+    rounds = make(*fixed, "--corrupted_participant=worker_3", participants=generated)
+    silo = generated.silos[2]
+    flipped = dataclasses.replace(silo, train=dataclasses.replace(silo.train, labels=1 - silo.train.labels))
+    by_hand = dataclasses.replace(generated, silos=(*generated.silos[:2], flipped, generated.silos[3]))
+    _, rows = play(rounds, 2)
+    _, expected = play(make(*fixed, participants=by_hand), 2)
+    assert [row[metrics.GLOBAL_AUC] for row in rows] == [row[metrics.GLOBAL_AUC] for row in expected]
+    assert [row[metrics.CORRUPTED] for row in rows] == [1, 1]
+    other = make("--decision_rule=fixed", "--fixed_combination=1100", "--corrupted_participant=worker_3")
+    assert play(other, 1)[1][0][metrics.CORRUPTED] == 0
+    half = make(*fixed, "--corrupted_participant=worker_3", "--label_flip_rate=0.5", participants=generated)
+    assert 0.3 < np.mean(half._training_rows[2][1] != silo.train.labels) < 0.7
+
+
+def test_epochs_by_round_are_those_of_runs_with_so_many_epochs(tff_worker, generated):
+    fixed = ("--decision_rule=fixed", "--fixed_combination=0110", "--pretrain_epochs=0")
+    rounds = make(*fixed, "--epochs_per_round=2", "--epochs_by_round=2:1", participants=generated)
+    two, one = (make(*fixed, f"--epochs_per_round={count}", participants=generated) for count in (2, 1))
+    first, row = rounds.play_round(rounds.initial_state(), 1)
+    assert row == two.play_round(two.initial_state(), 1)[1]
+    assert rounds.play_round(first, 2)[1] == one.play_round(first, 2)[1]
+
+
+def test_the_best_model_s_test_auc_stays_while_later_models_are_worse(tff_worker, generated):
+    rounds = make("--decision_rule=fixed", "--fixed_combination=0101", participants=generated)
+    progress, _ = play(rounds, 1)
+    measured = rounds.evaluate(progress)
+    assert measured[metrics.BEST_TEST_AUC] == measured[metrics.TEST_AUC]
+    progress, _ = rounds.play_round(progress._replace(best_auc=np.float64(1)), 2)
+    later = rounds.evaluate(progress)
+    assert later[metrics.BEST_TEST_AUC] == measured[metrics.TEST_AUC] != later[metrics.TEST_AUC]
 
 
 def test_without_early_stopping_only_the_last_round_is_the_last(generated):

@@ -24,6 +24,10 @@ def _make_runs(study: studies.Study, folder):
             rounds[metrics.TEST_AUC] = 0.6 + 0.01 * np.sin(rounds["round_num"]) + 0.01 * seed
             rounds.to_csv(path / "metrics.csv", index=False)
             (path / "combinations.csv").write_text("action,combination,adoptions\n0,0110,3\n1,1100,5\n")
+            estimates = pd.DataFrame(
+                {"round_num": rounds["round_num"], "0110": 0.1, "1100": -0.01 * rounds["round_num"]}
+            )
+            estimates.to_csv(path / "estimates.csv", index=False)
             runs[path] = {"table": setting.table, "setting": setting.name, "seed": seed, **setting.values}
     return runs
 
@@ -58,6 +62,34 @@ def test_a_run_has_a_picture_of_its_own(drawn):
     folder = next(iter(drawn[1]))
     figures.draw_run(folder, "a run")
     assert (folder / "curve.png").stat().st_size > 5000
+
+
+def test_a_grid_draws_each_combination_s_estimates_over_the_rounds(tmp_path, monkeypatch):
+    """One panel for each two flag values: each seed's estimates, and the spline of their mean."""
+    pictures = []
+    monkeypatch.setattr(figures.files, "save_picture", lambda picture, path, dpi: pictures.append(picture))
+    rounds = pd.DataFrame({"round_num": [1, 2, 3, 4, 5, 6] * 2, "seed": [0] * 6 + [1] * 6, "table": "ucb"})
+    rounds = rounds.assign(rule_c=0.1, rule_alpha=np.nan, **{"estimate/0110": 0.1 + 0.2 * rounds["seed"]})
+    figures.grid(rounds, tmp_path / "x.png", "title", ["ucb"], "rule_c", "rule_alpha", "estimate")
+    (axes,) = pictures[0].axes
+    assert axes.get_title() == "c = 0.1, stationary"
+    heights = [line.get_ydata() for line in axes.get_lines()]
+    for drawn, wanted in zip(heights, (0.1, 0.3, 0.2), strict=True):
+        np.testing.assert_allclose(drawn, wanted, atol=1e-6)
+
+
+def test_exchanges_draw_the_mean_auc_against_the_mean_exchanges(tmp_path, monkeypatch):
+    pictures = []
+    monkeypatch.setattr(figures.files, "save_picture", lambda picture, path, dpi: pictures.append(picture))
+    rounds = pd.DataFrame({"round_num": [1, 2, 1, 2], "seed": [0, 0, 1, 1], "table": "ucb", "setting": "ucb"})
+    rounds = rounds.assign(**{metrics.COMMUNICATIONS: [6, 12, 10, 20], metrics.TEST_AUC: [0.5, 0.6, 0.7, 0.8]})
+    alone = rounds.assign(table="alone", setting="alone", **{metrics.COMMUNICATIONS: 0})
+    both = pd.concat([rounds, alone])
+    figures.exchanges(both, tmp_path / "x.png", "title", {"UCB": ["ucb"], "alone": ["alone"]})
+    curve, level = pictures[0].axes[0].get_lines()
+    np.testing.assert_allclose(curve.get_xdata(), [8, 16])
+    np.testing.assert_allclose(curve.get_ydata(), [0.6, 0.7])
+    np.testing.assert_allclose(level.get_ydata(), 0.7)
 
 
 def test_a_result_is_that_of_the_best_round_and_the_most_adopted_combination(tmp_path):

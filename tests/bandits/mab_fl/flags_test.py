@@ -52,6 +52,11 @@ def test_extreme_explore_measures_at_once_unless_told_otherwise():
     assert flags.options(only("--decision_rule=bayesian_extreme_explore", "--evaluation=delayed")).delays_rewards
 
 
+def test_epochs_by_round_hold_from_their_round_on():
+    options = flags.options(only("--epochs_per_round=6", "--epochs_by_round=8:3,12:1"))
+    assert [options.epochs_of(round_num) for round_num in (1, 7, 8, 11, 12, 15)] == [6, 6, 3, 3, 1, 1]
+
+
 class TestPresets:
     def test_table_3_has_all_its_settings(self):
         settings = studies.load()["table3"].settings
@@ -60,7 +65,7 @@ class TestPresets:
             if setting.table in counts:
                 counts[setting.table] += 1
         assert list(counts.values()) == [3, 9, 9, 3, 9]
-        assert len({setting.name for setting in settings}) == len(settings) == 40
+        assert len({setting.name for setting in settings}) == len(settings) == 41
 
     def test_epsilon_greedy_starts_at_figure_24_s_estimates(self):
         started = {one.table: one.values.get("rule_initial_value") for one in studies.load()["table3"].settings}

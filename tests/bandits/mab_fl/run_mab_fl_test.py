@@ -49,6 +49,13 @@ def test_a_run_leaves_a_complete_folder(finished):
     assert [row["combination"] for row in learned] == ["1100", "0110", "0101"]
     assert sum(int(row["plays"]) for row in learned) == rows[metrics.TRIED].sum()
     assert sum(int(row["adoptions"]) for row in learned) == 6
+    estimates = pd.read_csv(finished / "run" / "estimates.csv")
+    assert list(estimates) == ["round_num", "1100", "0110", "0101"]
+    assert list(estimates["round_num"]) == [1, 2, 3, 4, 5, 6]
+    np.testing.assert_allclose(estimates.iloc[-1, 1:], [float(row["estimate"]) for row in learned], rtol=1e-5)
+    values = estimates.drop(columns="round_num").to_numpy()
+    shared = (values == values.max(axis=1, keepdims=True)).sum(axis=1) > 1
+    np.testing.assert_array_equal(rows[metrics.ESTIMATED_BEST], np.where(shared, 3, values.argmax(axis=1)))
 
 
 def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_checkpoint, finished, tmp_path):
@@ -57,11 +64,21 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_chec
     assert len(table(tmp_path)) >= 3
     play(tmp_path, *RULE, "--rounds_per_checkpoint=2")
     pd.testing.assert_frame_equal(table(tmp_path), table(finished), check_exact=True)
-    learned = [folder / "run" / "combinations.csv" for folder in (tmp_path, finished)]
-    assert learned[0].read_text() == learned[1].read_text()
+    for name in ("combinations.csv", "estimates.csv"):
+        assert (tmp_path / "run" / name).read_text() == (finished / "run" / name).read_text()
     with np.load(tmp_path / "run/model/weights.npz") as one, np.load(finished / "run/model/weights.npz") as other:
         for name in other.files:
             np.testing.assert_array_equal(one[name], other[name])
+
+
+def test_estimates_of_rounds_before_the_file_was_written_stay_empty(finished, tmp_path):
+    play(tmp_path, *RULE, "--total_rounds=3")
+    (tmp_path / "run" / "estimates.csv").unlink()
+    play(tmp_path, *RULE)
+    estimates = pd.read_csv(tmp_path / "run" / "estimates.csv")
+    whole = pd.read_csv(finished / "run" / "estimates.csv")
+    assert estimates.iloc[:3, 1:].isna().all(axis=None)
+    pd.testing.assert_frame_equal(estimates.iloc[3:], whole.iloc[3:])
 
 
 def test_another_seed_gives_another_run_and_the_same_data(finished, tmp_path):

@@ -130,6 +130,25 @@ def test_one_seed_has_no_deviation(tmp_path):
     assert math.isnan(results.measured(Measure("m", "auc", "deviation"), found)[0])
 
 
+def test_even_seeds_choose_the_peak_at_which_odd_seeds_are_measured(tmp_path):
+    curves = [[0.1, 0.9, 0.2], [0.8, 0.3, 0.1], [0.6, 0.5, 0.2], [0.7, 0.4, 0.1]]
+    found = _found(tmp_path, "arm", *({"auc": curve} for curve in curves))
+    expected = [math.nan, 0.3, math.nan, 0.4]  # Means of the even seeds: 0.35, 0.7, 0.2.
+    assert results.measured(Measure("m", "auc", "chosen peak"), found) == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(("last", "holds"), [(0.2, judging.AGREES), (0.9, judging.DISAGREES)])
+def test_a_fall_after_the_chosen_peak_is_judged_by_the_seeds_that_did_not_choose_it(tmp_path, last, holds):
+    curves = [[0.1, 0.9, last + 0.001 * seed] for seed in range(12)]
+    found = _found(tmp_path, "arm", *({"auc": curve} for curve in curves))
+    measures = (Measure("peak", "auc", "chosen peak"), Measure("end", "auc"))
+    falls = Claim("falls", "here", "order", (("arm @ peak",), ("arm @ end",)))
+    figure = _figure(arms=(Arm("arm", ("arm",), ()),), measures=measures, claims=(falls,), stand_in=None)
+    rows = records.values(figure, records.of(figure, {"arm": found}))
+    (verdict,) = judging.check(figure, rows)
+    assert (verdict.status, verdict.seeds) == (holds, 6)
+
+
 def test_an_array_of_the_run_folder_is_measured_by_its_mean_or_that_of_absolute_values(tmp_path):
     found = _found(tmp_path, "arm", {"score": [1.0]})
     np.savez(found.folders[0] / "d.npz", skewness=[-1.0, 3.0, math.nan])
