@@ -51,7 +51,7 @@ def test_central_and_federated_see_the_same_impressions():
     seen = []
     for round_num in range(1, 6):
         shown = experiment.round_impressions(numbered, round_num, 5)
-        federated = [shard.clicks[:, :, 0] for shard in experiment.shards(shown, 0, round_num, 3)]
+        federated = [shard.clicks[:, :, 0] for shard in experiment.shards(shown, np.arange(8), 0, round_num, 3)]
         central = experiment.central_stream(shown)[:, 0]
         np.testing.assert_array_equal(central, np.concatenate(federated).T.ravel())
         seen += central.tolist()
