@@ -89,7 +89,7 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
         rounds, clients = figures.read(told)
         task = runs[0].options.task
         title = f"Client selection, {task.task_type}, {clients['client'].nunique()} clients"
-        results = figures.table(rounds, with_published=all(self._is_of_table_1(run.options) for run in runs))
+        results = figures.table(rounds, with_published=all(self.is_of_table_1(run.options) for run in runs))
         files.replace(folder / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
         figures.draw_convergence(rounds, folder / "convergence.png", title)
         figures.draw_client_losses(clients, folder / "client_losses.png", title)
@@ -97,7 +97,7 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
         pictures = "convergence.png, client_losses.png"
         print(f"Results in {folder}: results.csv, {pictures}; metrics.csv, clients.csv of each run")
 
-    def _is_of_table_1(self, options: SelectionOptions) -> bool:
+    def is_of_table_1(self, options: SelectionOptions) -> bool:
         """Returns whether a run has Figure 1's settings, of which Table I is; seed and evaluation are anybody's."""
         flag_set = frame.flag_set(self)
         given = [
