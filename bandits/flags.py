@@ -12,7 +12,15 @@ from data.tasks import registry as tasks
 from optimization.options import Aggregation, Cohorts, ServerOptimizer
 from optimization.posterior import algorithm_flags
 from optimization.posterior import options as posterior_options
-from optimization.study import aggregation_flags, cli, earlier_flags, selector_flags, server_flags, task_flags
+from optimization.study import (
+    aggregation_flags,
+    availability_flags,
+    cli,
+    earlier_flags,
+    selector_flags,
+    server_flags,
+    task_flags,
+)
 
 USAGE = """
 Federated contextual bandits: clients act with a deployed model, train on what they saw, and the server averages.
@@ -401,7 +409,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         delay=world_flags.delay_of(settings),
         reset=reset_flags.reset_of(settings),
         total_rounds=settings.total_rounds,
-        cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, world_flags.availability_of(settings)),
+        cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, availability_flags.options(settings)),
         selection=selector_flags.options(settings),
         deploy_every=settings.bandits_deploy_freq,
         max_delay=settings.bandits_deploy_delay,

@@ -5,8 +5,7 @@ from typing import Any
 from bandits.worlds import delay, drift
 from data.errors import UsageError
 from data.tasks import logged
-from optimization.selection import availability
-from optimization.study import cli
+from optimization.study import availability_flags, cli
 
 SCENARIO = "drift"  # From scratch, with rewards that change.
 _MOST_ROUNDS = 1e9  # More than a run can have.
@@ -16,8 +15,7 @@ OF_LENGTH = ("drift_start", "drift_rounds", "drift_period", "delay_rounds")
 NAMES = (
     *("scenario", "reward_drift", "drift_start", "drift_every", "drift_rounds", "drift_period", "drift_overlap"),
     "drift_world",
-    *("reward_delay", "delay_rounds", "delay_never", "availability", "availability_day", "availability_low"),
-    *("availability_high", "time_zones", "time_zones_by_label", "drop_out", "world_seed"),
+    *("reward_delay", "delay_rounds", "delay_never", *availability_flags.NAMES, "world_seed"),
 )
 
 
@@ -62,24 +60,7 @@ def define(flags: cli.FlagSet) -> None:
     )
     flags.number("delay_never", None, "share of the rewards that never arrive (default: 0)", high=1.0, below=True)
     flags.belong("delay_rounds", "delay_never", reward_delay=list(delay.KINDS))
-    flags.choice(
-        "availability",
-        None,
-        {"always": "all are", **availability.KINDS},
-        "which clients can take part in a round: a cohort is of those who are available (default: always)",
-    )
-    flags.integer("availability_day", None, "rounds of a day (default: 24)", low=2)
-    flags.number("availability_low", None, "a client's chance at night (default: 0.1)", high=1.0)
-    flags.number("availability_high", None, "a client's chance at noon (default: 0.9)", high=1.0)
-    flags.integer("time_zones", None, "time zones, evenly over the day (default: 4)", low=1)
-    flags.switch(
-        "time_zones_by_label", None, "clients whose most frequent labels are near share a time zone (default: no)"
-    )
-    flags.belong(
-        *("availability_day", "availability_low", "availability_high", "time_zones", "time_zones_by_label"),
-        availability=list(availability.KINDS),
-    )
-    flags.number("drop_out", None, "chance that a client of a cohort never reports (default: 0)", high=1.0, below=True)
+    availability_flags.define(flags)
     flags.belong("drift_world", reward_drift=list(drift.KINDS))
     flags.belong("drift_start", reward_drift=("abrupt", "linear", "client"))
     flags.belong("drift_every", reward_drift=("abrupt",))
@@ -114,8 +95,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def _resolve_availability(settings: cli.Settings) -> cli.Settings:
-    kind = None if settings.availability == "always" else settings.availability
-    settings = settings.replace(availability=kind, drop_out=settings.drop_out or None)
+    settings = availability_flags.resolve(settings)
+    kind = settings.availability
     if not (kind or settings.drop_out):
         return settings
     flag = f"--availability={kind}" if kind else f"--drop_out={settings.drop_out:g}"
@@ -131,17 +112,6 @@ def _resolve_availability(settings: cli.Settings) -> cli.Settings:
         )
     if settings.time_zones_by_label and settings.learn_from in (*logged.OFFLINE, logged.REPLAY):
         raise UsageError(f"--time_zones_by_label: with --learn_from={settings.learn_from} clients have no labels.")
-    if not kind:
-        return settings
-    day = {"availability_day": 24, "availability_low": 0.1, "availability_high": 0.9, "time_zones": 4}
-    settings = settings.filled({**day, "time_zones_by_label": False, "world_seed": 0})
-    if settings.availability_low > settings.availability_high:
-        raise UsageError(
-            f"--availability_low={settings.availability_low:g} is above "
-            f"--availability_high={settings.availability_high:g}: a chance at night is at most that at noon."
-        )
-    if not settings.availability_high:
-        raise UsageError("--availability_high=0: no client would ever be available; give a chance above 0.")
     return settings
 
 
@@ -223,20 +193,3 @@ def delay_of(settings: cli.Settings) -> delay.Delay:
     if not settings.get("reward_delay"):
         return delay.NONE
     return delay.Delay(settings.reward_delay, settings.delay_rounds, settings.delay_never)
-
-
-def availability_of(settings: cli.Settings) -> availability.Availability:
-    """Returns who comes to a round; of a run from before there were these flags, everyone."""
-    drop_out = settings.get("drop_out") or 0.0
-    if not settings.get("availability"):
-        return availability.Availability(drop_out=drop_out) if drop_out else availability.ALWAYS
-    return availability.Availability(
-        kind=settings.availability,
-        day=settings.availability_day,
-        low=settings.availability_low,
-        high=settings.availability_high,
-        time_zones=settings.time_zones,
-        by_labels=settings.time_zones_by_label,
-        drop_out=drop_out,
-        world_seed=settings.world_seed,
-    )

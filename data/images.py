@@ -68,22 +68,25 @@ def load(
     data_dir: str | None,
     cache_dir: str | None,
     fine_concentration: float | None = None,
+    by: str = "client",
     random: bool = False,
 ) -> tuple[clients.ClientData, clients.ClientData]:
-    """Returns the training images dealt to clients, see `partition.dirichlet_label_skew`, and the held-out ones as one.
+    """Returns the training images dealt to clients, and the held-out ones as one client.
 
     Features are uint8 [examples, height, width] or [examples, height, width, 3]; labels int32.
 
     Args:
       name: `fashion_mnist`, `mnist` or `cifar100`.
       num_clients: Clients.
-      concentration: Dirichlet parameter of a client's labels.
+      concentration: Dirichlet parameter, of what `by` says.
       examples_per_client: Examples of a client; 0 to deal all.
       seed: Seed of the deal.
       data_dir: Folder of the archive; None for the environment's FEDBANDITS_DATA_DIR, if it has it, else to download.
       cache_dir: Folder for downloads.
       fine_concentration: `cifar100`: deal by `partition.hierarchical_label_skew`, where `concentration` is that of the
         superclasses and this that of the classes within each.
+      by: Whose shares are drawn: `client`, those of a client's labels (`partition.dirichlet_label_skew`; equal sizes),
+        or `label`, those of a label's clients (`partition.dirichlet_client_shares`; unequal sizes).
       random: Whether random images take the place of the download.
 
     Raises:
@@ -99,7 +102,9 @@ def load(
         )
     draw = keys.generator(seed, keys.Purpose.PARTITION)
     sizes = {"examples_per_client": examples_per_client or None}
-    if fine_concentration is None:
+    if by == "label":
+        client_of_row = partition.dirichlet_client_shares(train.labels, num_clients, concentration, draw)
+    elif fine_concentration is None:
         client_of_row = partition.dirichlet_label_skew(train.labels, num_clients, concentration, draw, **sizes)
     else:
         coarse = CIFAR_SUPERCLASSES[train.labels]

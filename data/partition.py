@@ -50,6 +50,33 @@ def dirichlet_label_skew(
     return _deal(labels, _sizes(len(labels), num_clients, examples_per_client), draw, draw_mix, weights)
 
 
+def dirichlet_client_shares(
+    labels: np.ndarray, num_clients: int, concentration: float, draw: np.random.Generator
+) -> np.ndarray:
+    """Deals the examples of each label to clients in shares drawn from a symmetric Dirichlet distribution, Dir_K.
+
+    Clients have unequal sizes, and with a small concentration some have no example. The parameter is of the K clients'
+    shares of a label, as the index of Cho et al. 2020, section IV, says (Yurochkin et al. 2019, section 4, deal so).
+
+    Args:
+      labels: int [examples].
+      num_clients: Clients to deal to, K.
+      concentration: Dirichlet parameter of every client, alpha; small values give a label to few clients.
+      draw: Random generator.
+
+    Returns:
+      int32 [examples], the client of each example.
+    """
+    client_of_row = np.empty(len(labels), np.int32)
+    for label in np.unique(labels):
+        rows = draw.permutation(np.flatnonzero(labels == label))
+        logs = _log_shares(draw, concentration, num_clients)
+        shares = np.exp(logs - logs.max())
+        ends = np.rint(np.cumsum(shares) / shares.sum() * len(rows)).astype(int)
+        client_of_row[rows] = np.searchsorted(ends, np.arange(len(rows)), side="right")
+    return client_of_row
+
+
 def hierarchical_label_skew(
     coarse_labels: np.ndarray,
     fine_labels: np.ndarray,

@@ -8,12 +8,14 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import decision_rules
-from bandits.ads import flags, metrics, process
+from bandits.ads import flags, metrics, process, rules
 from data import ads, keys
-from optimization import aggregators
-from optimization.options import Aggregation, Cohorts
+from optimization import aggregators, cohorts
+from optimization.options import Aggregation
 from optimization.privacy import mechanisms
+from optimization.selection.availability import Attendance
 from optimization.study import aggregation_flags, compiled, runner
+from optimization.study.metrics import mean
 
 # Few enough values for TFF, of which each costs some milliseconds; enough to keep all cores busy.
 _CLIENTS_PER_SHARD = 500
@@ -39,18 +41,20 @@ class Progress(NamedTuple):
       federated: Its totals.
       central: The centralised bandit's state, of its decision rule.
       centralised: Its totals.
+      cohort_seed: uint32 [4], where privacy rests on secret cohorts: their seed; else empty, and `--seed` draws them.
     """
 
     server: process.AdsState
     federated: Totals
     central: Any
     centralised: Totals
+    cohort_seed: Any = ()
 
 
 def build_process(
     rule: decision_rules.DecisionRule,
     num_actions: int,
-    weigh_exploration: bool,
+    exploration_weight: float,
     aggregation: Aggregation,
     mechanism: mechanisms.Mechanism,
 ) -> tff.templates.IterativeProcess:
@@ -59,18 +63,21 @@ def build_process(
     def build() -> tff.templates.IterativeProcess:
         shape = process.start_model(rule, num_actions).shape
         factory = aggregators.build(aggregation, mechanism, [shape])
-        return process.AdsProcess(rule, num_actions, factory, weigh_exploration).build()
+        return process.AdsProcess(rule, num_actions, factory, exploration_weight).build()
 
     if mechanism.noise_multiplier:  # Two runs never share their noise.
         return build()
-    return compiled.kept(("ads", rule, num_actions, weigh_exploration, aggregation, mechanism), build)
+    return compiled.kept(("ads", rule, num_actions, exploration_weight, aggregation, mechanism), build)
 
 
 def build_centralised(rule: decision_rules.DecisionRule) -> Callable:
-    """Returns (state, clicks, key) -> (state, clicks, executed): a round of the centralised bandit; see `Pulls`."""
+    """Returns (state, clicks, count, key) -> (state, clicks, executed): a round of the centralised bandit.
 
-    def pull(state, clicks, key):
-        pulls = process.pull(rule, state, clicks, key)
+    See `process.pull`, `process.Pulls`.
+    """
+
+    def pull(state, clicks, count, key):
+        pulls = process.pull(rule, state, clicks, key, count)
         return pulls.state, pulls.clicks, pulls.executed
 
     # One pull after another is all overhead, of which XLA leaves a hundredth; it has no Gamma draws on the CPU.
@@ -95,16 +102,17 @@ def central_stream(shown: np.ndarray) -> np.ndarray:
     return shown.swapaxes(0, 1).reshape(-1, shown.shape[-1])
 
 
-def shards(shown: np.ndarray, seed: int, round_num: int, size: int) -> list[process.Shard]:
+def shards(shown: np.ndarray, cohort: np.ndarray, seed: int, round_num: int, size: int) -> list[process.Shard]:
     """Returns the clients of a round in shards of at most `size`.
 
     Args:
-      shown: uint8 [clients, pulls, ads].
+      shown: uint8 [cohort, pulls, ads].
+      cohort: int [cohort], the clients.
       seed: Seed of the run.
       round_num: The round.
       size: Most clients of a shard.
     """
-    own = [keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, client) for client in range(len(shown))]
+    own = [keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, int(client)) for client in cohort]
     return [
         process.Shard(shown[start : start + size], np.stack(own[start : start + size]))
         for start in range(0, len(shown), size)
@@ -124,12 +132,14 @@ class AdsRounds(runner.Rounds):
         self._options, self._impressions = options, impressions
         self._num_clients, _, self._num_actions = impressions.clicks.shape
         self._rule = options.rule.build()
-        everyone = Cohorts(options.num_clients)
-        self.mechanism = aggregation_flags.mechanism(options.aggregation, everyone, options.num_clients, 1)
+        self.mechanism = aggregation_flags.mechanism(options.aggregation, options.cohorts, options.num_clients, 1)
+        present = options.cohorts.availability
+        self._attendance = Attendance(present, present.random_zones(options.num_clients), options.seed)
+        self.secrets = ["the seed of the cohorts"] * self.mechanism.rests_on_cohorts
         self._process = build_process(
             self._rule,
             self._num_actions,
-            options.weigh_exploration,
+            options.exploration_weight,
             options.aggregation,
             self.mechanism,
         )
@@ -140,21 +150,51 @@ class AdsRounds(runner.Rounds):
     def initial_state(self) -> Progress:
         """Returns the state before round 1: nobody has pulled."""
         nothing = Totals(np.int64(0), np.float64(0))
-        return Progress(self._process.initialize(), nothing, self._rule.init(self._num_actions), nothing)
+        secret = cohorts.secret_seed() if self.secrets else ()
+        return Progress(self._process.initialize(), nothing, self._rule.init(self._num_actions), nothing, secret)
+
+    def cohort(self, round_num: int, cohort_seed: Any = ()) -> np.ndarray:
+        """Returns int [clients], in ascending order, the clients that a round reaches.
+
+        Args:
+          round_num: The round.
+          cohort_seed: As in `Progress`.
+        """
+        seed = cohorts.as_integer(cohort_seed) if len(cohort_seed) else self._options.seed
+        drawn = cohorts.draw(self._options.cohorts, self._num_clients, seed, round_num)
+        return np.sort(self._attendance.come(drawn, round_num, fill=self._options.cohorts.sampling == "fixed"))
 
     def play_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, float]]:
-        """Plays a round of the federation, and one of the centralised bandit on the same impressions."""
+        """Plays a round of the federation, and one of the centralised bandit on the same impressions.
+
+        Clients that do not take part show nothing: their impressions of this round are lost to both.
+        """
         seed, rates = self._options.seed, self._impressions.rates
         pulls, each = self._options.local_pulls, self._options.pulls_per_impression
-        shown = np.repeat(round_impressions(self._impressions, round_num, pulls // each), each, axis=1)
-        server, counts = self._process.next(state.server, shards(shown, seed, round_num, self._shard_size))
+        cohort = self.cohort(round_num, state.cohort_seed)
+        shown = np.repeat(round_impressions(self._impressions, round_num, pulls // each), each, axis=1)[cohort]
+        server, reached, executed = state.server, 0, np.zeros(self._num_actions, int)
+        if len(cohort) or self.mechanism.noise_multiplier:  # Noise is released in every round: who came is private.
+            server, counts = self._process.next(server, shards(shown, cohort, seed, round_num, self._shard_size))
+            reached, executed = int(counts.clicks), counts.executed
         # The centralised learner draws as one more client.
         key = keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, self._num_clients)
-        central, clicks, executed = self._pull_central(state.central, central_stream(shown), key)
-        federated, row = _count(state.federated, int(counts.clicks), counts.executed, rates, "federated")
-        centralised, central_row = _count(state.centralised, int(clicks), np.asarray(executed), rates, "centralised")
-        spent = {metrics.EPSILON: self.mechanism.epsilon(round_num)}
-        return Progress(server, federated, central, centralised), row | central_row | spent
+        stream = central_stream(shown)
+        # Of one length in every round: XLA compiles once for each.
+        padded = np.pad(stream, [(0, self._num_clients * pulls - len(stream)), (0, 0)])
+        central, clicks, central_executed = self._pull_central(state.central, padded, tf.constant(len(stream)), key)
+        federated, row = _count(state.federated, reached, executed, rates, "federated")
+        executed = np.asarray(central_executed)
+        centralised, central_row = _count(state.centralised, int(clicks), executed, rates, "centralised")
+        row |= _learned(rules.server_state(self._rule.init(self._num_actions), server.model), "federated")
+        central_row |= _learned(central, "centralised")
+        spent = {metrics.CLIENTS: len(cohort), metrics.EPSILON: self.mechanism.epsilon(round_num)}
+        return Progress(server, federated, central, centralised, state.cohort_seed), row | central_row | spent
+
+
+def _learned(state: Any, learner: str) -> dict[str, float]:
+    values = zip(metrics.LEARNED, rules.learned(state), strict=True)
+    return {metrics.column(learner, name): value for name, value in values}
 
 
 def _count(
@@ -165,8 +205,8 @@ def _count(
     best = rates.max()
     totals = Totals(np.int64(totals.reward + clicks), np.float64(totals.regret + executed @ (best - rates)))
     row = {
-        metrics.AVERAGE_CLICKS: clicks / pulls,
-        metrics.OPTIMAL_SHARE: executed[rates == best].sum() / pulls,
+        metrics.AVERAGE_CLICKS: mean(clicks, pulls),
+        metrics.OPTIMAL_SHARE: mean(executed[rates == best].sum(), pulls),
         metrics.TOTAL_REWARD: int(totals.reward),
         metrics.REGRET: float(totals.regret),
     }

@@ -21,15 +21,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _USAGE = """
-Draws ad runs in one picture: clicks and the best ad's share of each run's federation, and of the first run's
-centralised bandit.
+Draws ad runs in one picture: clicks, the best ad's share and all clicks so far of each run's federation, and of the
+first run's centralised bandit.
 
   figures --runs=runs/ads_epsilon_greedy,runs/ads_federated_ucb --output=ads.png
 """
 _LABELS = {
     metrics.AVERAGE_CLICKS: "clicks an impression",
     metrics.OPTIMAL_SHARE: "share of the best ad",
+    metrics.TOTAL_REWARD: "clicks so far",
 }
+_SHARES = (metrics.AVERAGE_CLICKS, metrics.OPTIMAL_SHARE)
 
 
 def read(path: pathlib.Path) -> "pd.DataFrame":
@@ -44,6 +46,8 @@ def read(path: pathlib.Path) -> "pd.DataFrame":
 def summary(tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":
     """Returns what several seeds gave: a row for each learner and metric, of the last round and of the mean of all.
 
+    Rounds in which nobody took part have no clicks and no shares, and are left out.
+
     Args:
       tables: Metrics of each seed.
 
@@ -56,22 +60,24 @@ def summary(tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":
 
     rows = []
     for learner in metrics.LEARNERS:
-        for metric in metrics.METRICS:
+        for metric in (*metrics.METRICS, *metrics.LEARNED):
             column = metrics.column(learner, metric)
-            ways = {"last": [table[column].iloc[-1] for table in tables]}
-            if metric in _LABELS:
+            if any(column not in table or table[column].isna().all() for table in tables):
+                continue
+            ways = {"last": [table[column].dropna().iloc[-1] for table in tables]}
+            if metric in _SHARES:
                 ways["mean"] = [table[column].mean() for table in tables]
             for rounds, values in ways.items():
                 found = intervals.of_mean(values)
                 ends = np.array([found.low, found.high])
-                low, high = ends.clip(0, 1) if metric in _LABELS else ends  # Shares.
+                low, high = ends.clip(0, 1) if metric in _SHARES else ends
                 rows.append((learner, metric, rounds, found.mean, pd.Series(values).sem(), low, high, found.size))
     names = ["learner", "metric", "rounds", "mean", "standard_error", "low", "high", "seeds"]
     return pd.DataFrame(rows, columns=names)
 
 
 def draw(tables: "Mapping[str, Sequence[pd.DataFrame]]", output: "str | os.PathLike", best_rate: float) -> None:
-    """Draws clicks and the best action's share by round; several seeds of one run become their mean.
+    """Draws the panels of _LABELS by round; several seeds of one run become their mean.
 
     Args:
       tables: Metrics of each label's seeds. The centralised bandit drawn is the first label's.
@@ -81,7 +87,7 @@ def draw(tables: "Mapping[str, Sequence[pd.DataFrame]]", output: "str | os.PathL
     import pandas as pd
     from matplotlib import figure
 
-    picture = figure.Figure(figsize=(10, 4.8), layout="constrained")
+    picture = figure.Figure(figsize=(14, 4.8), layout="constrained")
     panels = picture.subplots(1, len(_LABELS))
     for axes, (metric, label) in zip(panels, _LABELS.items(), strict=True):
         lines = [(name, "federated", seeds) for name, seeds in tables.items()]

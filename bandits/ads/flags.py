@@ -8,8 +8,10 @@ from bandits import rule_flags
 from bandits.registry import Chosen, PolicyEntry
 from data import ads
 from data.errors import UsageError
-from optimization.options import Aggregation
-from optimization.study import cli, task_flags
+from optimization import cohorts
+from optimization.options import Aggregation, Cohorts
+from optimization.selection import availability
+from optimization.study import availability_flags, cli, task_flags
 from optimization.study.settings import Parameter
 
 USAGE = """
@@ -25,8 +27,8 @@ _OWN_RULES = {
     "gradient_epsilon": PolicyEntry(
         "bandits.ads.rules:GradientEpsilon",
         dict(rule_flags.RULES["epsilon_greedy"].parameters)
-        | {"epsilon_step": Parameter(0.02, "step of epsilon along the gradient of the expected reward")},
-        "epsilon-greedy whose epsilon is learned and averaged too",
+        | {"epsilon_step": Parameter(0.02, "step of epsilon down the gap between the best and the mean value")},
+        "epsilon-greedy whose epsilon is learned, which can only fall, and averaged too",
     ),
     "federated_ucb": PolicyEntry(
         "bandits.ads.rules:FederatedUcb",
@@ -53,11 +55,12 @@ class AdsOptions:
       decision_rule: Name of the decision rule.
       rule: The decision rule of every client, and of the centralised bandit.
       tries_all_first: Whether it executes every ad once in a round before it chooses.
-      weigh_exploration: Whether a client weighs 1 plus its exploring pulls in the mean, instead of 1.
+      exploration_weight: Weight of an exploring pull; a client weighs 1 plus those of its own in the mean.
       total_rounds: Rounds.
       local_pulls: Pulls of a client in a round.
       pulls_per_impression: How many of them, one after the other, are of the same impression.
-      num_clients: Clients; all take part in every round.
+      num_clients: Clients.
+      cohorts: Which of them take part in a round.
       aggregation: A mean of differentials, of shards of clients or of clipped ones, with noise or without.
       data_file: Table of clicks, or None.
       rates: Click rates of made impressions instead; empty for a table.
@@ -69,11 +72,12 @@ class AdsOptions:
     decision_rule: str
     rule: Chosen
     tries_all_first: bool
-    weigh_exploration: bool
+    exploration_weight: float
     total_rounds: int
     local_pulls: int
     pulls_per_impression: int
     num_clients: int
+    cohorts: Cohorts
     aggregation: Aggregation
     data_file: str | None
     rates: tuple[float, ...]
@@ -87,15 +91,24 @@ def define(flags: cli.FlagSet) -> None:
     flags.choice(
         "client_weighting",
         "uniform",
-        {"uniform": "all the same", "exploration": "1 plus the client's pulls of an action that was not its best"},
+        {"uniform": "all the same", "exploration": "1, and more for pulls of an action that was not its best"},
         "weight of a client in the mean of differentials",
     )
+    flags.number("exploration_weight", None, "weight of such a pull, added to the client's 1 (default: 1)", above=True)
+    flags.belong("exploration_weight", client_weighting=("exploration",))
 
     flags.group("Rounds and clients")
     flags.integer("total_rounds", 10, "communication rounds", low=1)
     flags.integer("local_pulls", 10, "pulls of a client in a round", low=1)
     flags.integer("pulls_per_impression", 1, "how many of them in a row are of the same impression", low=1)
-    flags.integer("clients", 100, "clients; all take part in every round", low=1)
+    flags.integer("clients", 100, "clients, to whom the impressions are dealt", low=1)
+    flags.integer("clients_per_round", None, "clients that a round asks (default: all)", low=1)
+    flags.choice("cohort_sampling", "fixed", cohorts.SAMPLINGS, "how a round's clients are drawn")
+
+    flags.group("Devices that are not always connected")
+    availability_flags.define(flags, has_labels=False)
+    flags.integer("world_seed", None, "seed of clients' time zones, the same for runs of all seeds (default: 0)")
+    flags.belong("world_seed", availability=list(availability.KINDS))
 
     flags.group("Privacy")
     flags.number("clip_norm", None, "L2 norm to clip a client's differential to (default: none)", above=True)
@@ -133,6 +146,14 @@ def resolve(settings: cli.Settings) -> cli.Settings:
             f"--local_pulls={settings.local_pulls} must be a multiple of --pulls_per_impression="
             f"{settings.pulls_per_impression}."
         )
+    settings = availability_flags.resolve(settings).filled({"clients_per_round": settings.clients})
+    if settings.clients_per_round > settings.clients:
+        raise UsageError(
+            f"--clients_per_round={settings.clients_per_round} is more than --clients={settings.clients}: give at most "
+            "as many."
+        )
+    if settings.client_weighting == "exploration":
+        settings = settings.filled({"exploration_weight": 1.0})
     if settings.noise_multiplier is not None and settings.clip_norm is None:
         raise UsageError("--noise_multiplier needs --clip_norm, the unit of the noise.")
     if settings.clip_norm is not None and settings.client_weighting != "uniform":
@@ -150,11 +171,12 @@ def options(settings: cli.Settings) -> AdsOptions:
         decision_rule=settings.decision_rule,
         rule=RULES[settings.decision_rule].chosen(rule_flags.values(settings, RULES)),
         tries_all_first=settings.decision_rule in _TRIES_ALL_FIRST,
-        weigh_exploration=settings.client_weighting == "exploration",
+        exploration_weight=settings.exploration_weight or 0.0,
         total_rounds=settings.total_rounds,
         local_pulls=settings.local_pulls,
         pulls_per_impression=settings.pulls_per_impression,
         num_clients=settings.clients,
+        cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, availability_flags.options(settings)),
         aggregation=Aggregation(
             kind="mean" if settings.noise_multiplier is None else "dpsgd",
             client_weighting="num_examples" if settings.clip_norm is None else "uniform",

@@ -1,4 +1,4 @@
-"""Metrics of an ad run: each of METRICS for each of LEARNERS, and the privacy spent."""
+"""Metrics of an ad run: each of METRICS and LEARNED for each of LEARNERS, the clients, and the privacy spent."""
 
 from bandits.metrics import EPSILON
 from optimization.study.metrics import Better, Metric
@@ -7,14 +7,20 @@ AVERAGE_CLICKS = "average_clicks"
 OPTIMAL_SHARE = "optimal_share"
 TOTAL_REWARD = "total_reward"
 REGRET = "regret"
+EXPLORATION_RATE = "exploration_rate"
+UPPER_INTERVAL = "upper_interval"
+CLIENTS = Metric("clients", "Clients that took part")
 
 LEARNERS = ("federated", "centralised")
 METRICS = (AVERAGE_CLICKS, OPTIMAL_SHARE, TOTAL_REWARD, REGRET)
-_ABOUT: dict[str, tuple[str, Better, bool]] = {
+LEARNED = (EXPLORATION_RATE, UPPER_INTERVAL)  # Beside the values; empty for a rule that does not learn it.
+_ABOUT: dict[str, tuple[str, Better | None, bool]] = {
     AVERAGE_CLICKS: ("clicks an impression", "up", True),
     OPTIMAL_SHARE: ("share of the best ad", "up", False),
     TOTAL_REWARD: ("clicks so far", "up", False),
     REGRET: ("regret so far", "down", True),
+    EXPLORATION_RATE: ("learned exploration rate after the round", None, False),
+    UPPER_INTERVAL: ("learned upper interval after the round, mean over ads", None, False),
 }
 
 
@@ -22,8 +28,8 @@ def column(learner: str, metric: str) -> Metric:
     """Returns a learner's column."""
     about, better, told = _ABOUT[metric]
     told = told and learner == LEARNERS[0]
-    former = f"{learner}_{metric}"
+    former = f"{learner}_{metric}" if metric in METRICS else ""
     return Metric(f"{learner}/{metric}", f"{about}, {learner}", better=better, told=told, formerly=former)
 
 
-COLUMNS = (*(column(learner, metric) for learner in LEARNERS for metric in METRICS), EPSILON)
+COLUMNS = (*(column(learner, metric) for learner in LEARNERS for metric in (*METRICS, *LEARNED)), CLIENTS, EPSILON)

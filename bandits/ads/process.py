@@ -72,7 +72,9 @@ class Pulls(NamedTuple):
     explored: tf.Tensor
 
 
-def pull(rule: decision_rules.DecisionRule, state: Any, clicks: tf.Tensor, key: tf.Tensor) -> Pulls:
+def pull(
+    rule: decision_rules.DecisionRule, state: Any, clicks: tf.Tensor, key: tf.Tensor, count: tf.Tensor | None = None
+) -> Pulls:
     """Plays one impression after another (Algorithm 1, the loop).
 
     Args:
@@ -80,6 +82,7 @@ def pull(rule: decision_rules.DecisionRule, state: Any, clicks: tf.Tensor, key: 
       state: Its state, with or without a leading axis of clients.
       clicks: uint8 [..., pulls, actions].
       key: int32 [..., 2]; pull i draws with the key plus (0, i).
+      count: int32 scalar, how many of the impressions are shown, the first ones; None for all.
     """
     num_actions = clicks.shape[-1]
     batch_dims = clicks.shape.rank - 2
@@ -106,7 +109,7 @@ def pull(rule: decision_rules.DecisionRule, state: Any, clicks: tf.Tensor, key: 
         tf.zeros(tf.concat([tf.shape(clicks)[:-2], [num_actions]], axis=0)),
         none,
     )
-    count = tf.shape(clicks)[-2]
+    count = tf.shape(clicks)[-2] if count is None else count
     return tf.while_loop(lambda index, _: index < count, body, (tf.constant(0), start))[1]
 
 
@@ -123,13 +126,13 @@ class AdsProcess:
       rule: The decision rule of every client.
       num_actions: Ads.
       aggregator: Factory of a weighted aggregation of differentials.
-      weigh_exploration: Whether a client weighs 1 plus its exploring pulls, instead of 1.
+      exploration_weight: Weight of an exploring pull; a client weighs 1 plus those of its own in the mean.
     """
 
     rule: decision_rules.DecisionRule
     num_actions: int
     aggregator: tff.aggregators.WeightedAggregationFactory
-    weigh_exploration: bool = False
+    exploration_weight: float = 0.0
 
     def client_pulls(self, model: tf.Tensor, shard: Shard) -> tuple[tf.Tensor, Pulls]:
         """Plays the pulls of a shard's clients (Algorithm 1).
@@ -166,7 +169,7 @@ class AdsProcess:
         @tff.tensorflow.computation(model_type, shard_type)
         def work(model, shard):
             deltas, pulls = self.client_pulls(model, shard)
-            weights = 1 + pulls.explored if self.weigh_exploration else tf.ones_like(pulls.explored)
+            weights = 1 + self.exploration_weight * pulls.explored
             weight = tf.reduce_sum(weights)
             delta = tf.linalg.matvec(deltas, weights, transpose_a=True) / weight
             clicks = tf.cast(tf.reduce_sum(pulls.clicks), tf.int32)

@@ -58,7 +58,8 @@ class GradientEpsilon(decision_rules.EpsilonGreedy):
     """Epsilon-greedy whose epsilon follows the gradient of the expected reward.
 
     That reward is (1 - epsilon) max_a Q(a) + epsilon mean_a Q(a), so epsilon falls by epsilon_step times
-    max_a Q(a) - mean_a Q(a) at each reward: the faster, the better the best action stands out.
+    max_a Q(a) - mean_a Q(a) at each reward: the faster, the better the best action stands out. That difference is never
+    below 0, so epsilon never rises, on a client or in the mean over clients; noise for privacy alone can raise it.
 
     Attributes:
       epsilon: Its value before the first reward.
@@ -110,6 +111,23 @@ def averaged_vector(state: Any) -> tf.Tensor:
     return tf.concat([getattr(state, name) for name in AVERAGED[type(state)]], axis=-1)
 
 
+def server_state(fresh: Any, vector: Array) -> Any:
+    """Returns the server's state: its averaged fields, and the others as before the first reward.
+
+    Args:
+      fresh: The rule's `init(num_actions)`.
+      vector: float32 [numbers], as `averaged_vector` lays the averaged fields out.
+    """
+    names = AVERAGED[type(fresh)]
+    parts = tf.split(vector, [getattr(fresh, name).shape[-1] for name in names])
+    return fresh._replace(**dict(zip(names, parts, strict=True)))
+
+
+def learned(state: Any) -> tuple[float, float]:
+    """Returns what a rule learned beside its values, NaN where it does not: epsilon, and the mean interval over ads."""
+    return tuple(float(np.mean(getattr(state, name, np.nan))) for name in ("epsilon", "interval"))
+
+
 def client_state(fresh: Any, vector: Array, batch_size: Array) -> Any:
     """Returns the state that each of several clients starts with: the server's averaged fields, the others anew.
 
@@ -118,7 +136,5 @@ def client_state(fresh: Any, vector: Array, batch_size: Array) -> Any:
       vector: float32 [numbers], the server's averaged fields as `averaged_vector` lays them out.
       batch_size: int32 scalar, clients.
     """
-    names = AVERAGED[type(fresh)]
-    parts = tf.split(vector, [getattr(fresh, name).shape[-1] for name in names])
-    fields = fresh._replace(**dict(zip(names, parts, strict=True)))
+    fields = server_state(fresh, vector)
     return tf.nest.map_structure(lambda field: tf.tile(field[tf.newaxis], [batch_size, 1]), fields)

@@ -111,6 +111,7 @@ class SelectionRounds(training.TrainingRounds):
             metrics.GLOBAL_LOSS: float(np.average(losses, weights=self.sizes[ids])),
             metrics.JAIN_INDEX: metrics.jain_index(losses),
             metrics.WORST_DECILE_LOSS: metrics.worst_decile(losses),
+            metrics.MEDIAN_LOSS: float(np.median(losses)),
             metrics.ACCURACY: float(self._measured(state.server.weights, self._held_out)[1].mean()),
         }
 

@@ -30,6 +30,7 @@ _FINAL = {
     "global_loss": metrics.GLOBAL_LOSS,
     "jain_index": metrics.JAIN_INDEX,
     "worst_decile_loss": metrics.WORST_DECILE_LOSS,
+    "median_loss": metrics.MEDIAN_LOSS,
     "accuracy": metrics.ACCURACY,
 }
 _PER_ROUND = {"model_transfers": metrics.MODEL_TRANSFERS, "loss_polls": metrics.LOSS_POLLS}
@@ -53,6 +54,8 @@ def read(runs: Mapping[pathlib.Path, Mapping[str, Any]]) -> tuple[pd.DataFrame, 
 def table(rounds: pd.DataFrame, *, with_published: bool) -> pd.DataFrame:
     """Returns final metrics, and communication a round, of each cohort size and selector: mean and deviation of seeds.
 
+    Deviations are standard deviations with n - 1, as in all tables of this project; none of one seed.
+
     Args:
       rounds: Of `read`.
       with_published: Whether Jain's index of Table I is put beside ours.
@@ -63,7 +66,7 @@ def table(rounds: pd.DataFrame, *, with_published: bool) -> pd.DataFrame:
     by_setting = runs.groupby(["cohort", "selector"], sort=False)
     found = by_setting.mean()
     for position, name in enumerate(_FINAL):
-        found.insert(2 * position + 1, f"{name}_deviation", by_setting[name].std(ddof=0))
+        found.insert(2 * position + 1, f"{name}_deviation", by_setting[name].std())
     if with_published:
         place = list(found.columns).index("jain_index_deviation") + 1
         published = [PUBLISHED_JAIN.get((selector, cohort), np.nan) for cohort, selector in found.index]
@@ -92,7 +95,7 @@ def draw_convergence(rounds: pd.DataFrame, output: pathlib.Path, title: str) -> 
             axes = grid[row, column]
             for index, (selector, one) in enumerate(chosen.groupby("selector", sort=False)):
                 by_round = one.groupby("round_num")[name]
-                mean, deviation = by_round.mean(), by_round.std(ddof=0)
+                mean, deviation = by_round.mean(), by_round.std()
                 axes.plot(mean.index, mean, label=selector, color=f"C{index}", linewidth=1.2)
                 axes.fill_between(
                     mean.index, mean - deviation, mean + deviation, color=f"C{index}", alpha=0.15, linewidth=0

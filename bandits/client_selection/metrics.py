@@ -32,6 +32,7 @@ JAIN_INDEX = Metric(
 WORST_DECILE_LOSS = Metric(
     "eval/worst_decile_loss", "Mean of the largest tenth of the clients' losses", better="down", evaluated=True
 )
+MEDIAN_LOSS = Metric("eval/median_loss", "Median of the clients' training losses", better="down", evaluated=True)
 ACCURACY = Metric("eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, told=True, share=True)
 
 COLUMNS = declared(vars())

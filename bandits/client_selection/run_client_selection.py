@@ -5,6 +5,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Sequence
@@ -88,14 +89,29 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
         rounds, clients = figures.read(told)
         task = runs[0].options.task
         title = f"Client selection, {task.task_type}, {clients['client'].nunique()} clients"
-        made = (task.task_type, task.partition_clients, task.synthetic_alpha, task.synthetic_beta)
-        results = figures.table(rounds, with_published=made == ("synthetic", 30, 1.0, 1.0))
+        results = figures.table(rounds, with_published=all(self.is_of_table_1(run.options) for run in runs))
         files.replace(folder / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
         figures.draw_convergence(rounds, folder / "convergence.png", title)
         figures.draw_client_losses(clients, folder / "client_losses.png", title)
         print(results.to_string(index=False, float_format="{:.3f}".format))
         pictures = "convergence.png, client_losses.png"
         print(f"Results in {folder}: results.csv, {pictures}; metrics.csv, clients.csv of each run")
+
+    def is_of_table_1(self, options: SelectionOptions) -> bool:
+        """Returns whether a run has Figure 1's settings, of which Table I is; seed and evaluation are anybody's."""
+        flag_set = frame.flag_set(self)
+        given = [
+            f"--client_selection={options.selection.name}",
+            f"--clients_per_round={options.cohort_size}",
+            f"--seed={options.seed}",
+        ]
+        (settings,) = frame.plan(self, flag_set.parse(["", "--preset=figure_1", "--repeat=1", *given]))
+        published = self.options(settings)
+        free = ("rounds_per_eval", "max_eval_clients", "eval_batch_size", "max_validation_samples")
+        own = {name: getattr(options, name) for name in (*free, "rounds_per_checkpoint")}
+        places = {name: getattr(options.task, name) for name in ("partition_seed", "data_dir", "cache_dir")}
+        task = dataclasses.replace(published.task, **places)
+        return dataclasses.replace(published, task=task, **own) == options
 
 
 STUDY = ClientSelectionStudy()

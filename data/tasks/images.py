@@ -28,6 +28,7 @@ def load(options: TaskOptions) -> tasks.Task:
         options.data_dir,
         options.cache_dir,
         options.partition_beta,
+        options.partition_by,
         options.random_data,
     )
     return tasks.Task(

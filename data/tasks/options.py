@@ -27,6 +27,7 @@ class TaskOptions:
 
       partition_clients: Made clients: how many.
       partition_seed: Made clients: seed of their examples.
+      partition_by: Made clients: whose shares are Dirichlet, `client` or `label`, see `data.images.load`.
       partition_alpha: Made clients: Dirichlet parameter of their labels.
       partition_beta: CIFAR-100: that of classes within superclasses; None to deal by classes alone.
       partition_examples: Made clients: examples of each; 0 to deal all.
@@ -69,6 +70,7 @@ class TaskOptions:
 
     partition_clients: int = 100
     partition_seed: int = 0
+    partition_by: str = "client"
     partition_alpha: float = 1.0
     partition_beta: float | None = None
     partition_examples: int = 0

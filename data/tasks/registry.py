@@ -35,7 +35,11 @@ _MADE_IMAGES = {"partition_clients": 100, "partition_alpha": 0.3}
 _DOWNLOADED = frozenset({"random_data"})
 _WEIGHTS = frozenset({"initial_weights"})
 _MODEL = _WEIGHTS | {"model", "norm"}
-_IMAGES = _MODEL | _DOWNLOADED | {"partition_clients", "partition_seed", "partition_alpha", "partition_examples"}
+_IMAGES = (
+    _MODEL
+    | _DOWNLOADED
+    | {"partition_clients", "partition_seed", "partition_by", "partition_alpha", "partition_examples"}
+)
 _TEXT = frozenset(
     {"num_tags", "vocabulary_size", "max_words", "text_normalisation", "keep_untagged", "init_labels"}
     | {"public_statistics"}

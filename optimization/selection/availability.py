@@ -60,10 +60,13 @@ class Availability:
         """
         members = range(len(population)) if members is None else members
         if not self.by_labels:
-            draw = keys.generator(self.world_seed, keys.Purpose.TIME_ZONE)
-            return draw.integers(self.time_zones, size=len(population))[members.start : members.stop]
+            return self.random_zones(len(population))[members.start : members.stop]
         most = [_most_frequent(population.load(client).labels) for client in members]
         return np.array(most, int) * self.time_zones // num_labels
+
+    def random_zones(self, num_clients: int) -> np.ndarray:
+        """Returns time zones that have nothing to do with the clients' data, int [num_clients]."""
+        return keys.generator(self.world_seed, keys.Purpose.TIME_ZONE).integers(self.time_zones, size=num_clients)
 
     def chances(self, zones: np.ndarray, round_num: int) -> np.ndarray:
         """Returns the chance of each client to be available in a round, float64 [clients], from its zone."""

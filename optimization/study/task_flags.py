@@ -112,6 +112,15 @@ def define_data(flags: cli.FlagSet) -> None:
     flags.group("Made clients")
     flags.integer("partition_clients", None, "clients (default: 100, synthetic 30)", low=1, high=10**6)
     flags.integer("partition_seed", 0, "seed of the clients, which --seed does not change", high=2**32 - 1)
+    flags.choice(
+        "partition_by",
+        "client",
+        {
+            "client": "those of a client's labels; clients of equal size",
+            "label": "those of a label's clients, Dir_K; clients of unequal size",
+        },
+        "which shares are Dirichlet",
+    )
     flags.number(
         "partition_alpha",
         None,
@@ -157,6 +166,7 @@ def define_data(flags: cli.FlagSet) -> None:
         flags.belong(name, task_type=[task for task, entry in registry.TASKS.items() if name in entry.options])
     flags.belong("num_tags", "vocabulary_size", public_statistics=False)
     flags.belong("norm", model=("resnet18",))
+    flags.belong("partition_beta", "partition_examples", partition_by=("client",))
 
 
 def define_columns(flags: cli.FlagSet) -> None:

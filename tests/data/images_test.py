@@ -90,6 +90,12 @@ def test_a_small_concentration_gives_clients_of_few_labels(folder):
     assert labels(0.05) < 3 < labels(100.0)
 
 
+def test_dealing_by_label_deals_every_image_once_to_clients_of_unequal_size(folder):
+    train, rest = images.load("fashion_mnist", 7, 0.5, 0, 0, str(folder), None, by="label")
+    assert all_of(train, rest) == list(range(210))
+    assert len({len(rows) for rows in first_pixels(train)}) > 2
+
+
 def test_examples_per_client(folder):
     train, _ = load("fashion_mnist", folder, clients=5, examples=12)
     assert [len(rows) for rows in first_pixels(train)] == [12] * 5

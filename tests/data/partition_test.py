@@ -89,6 +89,47 @@ def test_label_histograms_have_the_dirichlet_distributions_moments():
     np.testing.assert_allclose(shares.var(), variance, rtol=0.2)
 
 
+def _dealt_by_label(labels, num_clients: int, concentration: float, seed: int = 0) -> np.ndarray:
+    """Returns how many examples of each label (columns) each client has."""
+    client_of_row = partition.dirichlet_client_shares(labels, num_clients, concentration, np.random.default_rng(seed))
+    assert client_of_row.dtype == np.int32
+    counts = np.zeros((num_clients, labels.max() + 1), int)
+    np.add.at(counts, (client_of_row, labels), 1)
+    return counts
+
+
+def test_clients_shares_of_a_label_have_the_dirichlet_distributions_moments():
+    counts = _dealt_by_label(np.arange(400_000) % 200, 10, 0.5)
+    np.testing.assert_array_equal(counts.sum(axis=0), [2000] * 200)
+    shares = counts / 2000
+    # Dirichlet: mean 1/10, variance (1/10) (9/10) / (total + 1) with total = 10 alpha = 5. 200 labels.
+    variance = 0.09 / 6
+    np.testing.assert_allclose(shares.mean(axis=1), 0.1, atol=4 * np.sqrt(variance / 200))
+    np.testing.assert_allclose(shares.var(), variance, rtol=0.2)
+
+
+def test_dealing_by_label_gives_clients_unequal_sizes_which_skew_evens_out_as_it_falls():
+    labels = np.arange(6000) % 10
+    spread = {value: _dealt_by_label(labels, 20, value).sum(axis=1).std() for value in (0.3, 2.0, 1e6)}
+    assert spread[0.3] > spread[2.0] > spread[1e6]
+    assert spread[1e6] < 4  # A client has 30 examples of each label, but for rounding.
+
+
+def test_a_tiny_concentration_gives_a_whole_label_to_one_client():
+    counts = _dealt_by_label(np.arange(500) % 5, 8, 1e-5)
+    assert counts.max(axis=0).tolist() == [100] * 5
+
+
+def test_clients_get_examples_of_a_label_at_random_and_by_the_generator():
+    labels = np.zeros(1000, int)
+    one, same, other = (
+        partition.dirichlet_client_shares(labels, 2, 1e6, np.random.default_rng(seed)) for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(one, same)
+    assert (one != other).any()
+    assert 0.3 < one[:500].mean() < 0.7  # Not the first half of the rows to the first client.
+
+
 def _hierarchy(coarse_concentration: float, fine_concentration: float, size=None, num_clients=30):
     fine = np.repeat(np.arange(12), 100)
     draw = np.random.default_rng(2)

@@ -86,9 +86,9 @@ def test_a_round_adds_the_mean_differential_whatever_the_shards(tff_worker, by_h
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_exploring_clients_weigh_more_if_asked(tff_worker, by_hand, size):
-    federation = build(weigh_exploration=True).build()
+    federation = build(exploration_weight=0.5).build()
     state, _ = federation.next(federation.initialize()._replace(model=MODEL), shards(size))
-    weights = [1 + explored for _, _, _, explored in by_hand]
+    weights = [1 + 0.5 * explored for _, _, _, explored in by_hand]
     assert len(set(weights)) > 1
     np.testing.assert_allclose(state.model, MODEL + np.average(deltas(by_hand), axis=0, weights=weights), atol=1e-6)
 

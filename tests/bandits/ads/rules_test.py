@@ -18,6 +18,29 @@ def test_epsilon_falls_along_the_gradient_by_hand():
     np.testing.assert_allclose(state.values, [0.75, 0.5], rtol=1e-6)
 
 
+def test_epsilon_never_rises():
+    rule = rules.GradientEpsilon(epsilon=0.5, epsilon_step=0.05)
+    state, draw = rule.init(3), np.random.default_rng(0)
+    for _ in range(40):
+        before = state.epsilon
+        state = rule.update(state, draw.integers(3), draw.integers(2))
+        assert state.epsilon <= before
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (decision_rules.EpsilonGreedy(epsilon=0.3), (np.nan, np.nan)),
+        (rules.GradientEpsilon(), (4.0, np.nan)),
+        (rules.FederatedUcb(), (np.nan, 5.0)),
+    ],
+)
+def test_what_the_server_learned_beside_the_values(rule, expected):
+    fresh = rule.init(3)
+    vector = np.arange(1, 1 + len(rules.averaged_vector(fresh)), dtype=np.float32)  # Values 1 2 3, then 4, or 4 5 6.
+    np.testing.assert_array_equal(rules.learned(rules.server_state(fresh, vector)), expected)
+
+
 @pytest.mark.parametrize(("epsilon", "expected"), [(0.0, 1), (1.0, 0.5)])
 def test_the_learned_epsilon_is_the_one_that_acts(epsilon, expected):
     rule = rules.GradientEpsilon(epsilon=0.3)

@@ -51,7 +51,7 @@ def test_central_and_federated_see_the_same_impressions():
     seen = []
     for round_num in range(1, 6):
         shown = experiment.round_impressions(numbered, round_num, 5)
-        federated = [shard.clicks[:, :, 0] for shard in experiment.shards(shown, 0, round_num, 3)]
+        federated = [shard.clicks[:, :, 0] for shard in experiment.shards(shown, np.arange(8), 0, round_num, 3)]
         central = experiment.central_stream(shown)[:, 0]
         np.testing.assert_array_equal(central, np.concatenate(federated).T.ravel())
         seen += central.tolist()
@@ -138,6 +138,45 @@ def test_an_impression_can_be_shown_several_times_in_a_row(tmp_path, monkeypatch
             np.testing.assert_array_equal(shown[:, pull], clicks[:, 2 * round_num + pull // 3])
     pulls = table(tmp_path)[metrics.column("federated", metrics.AVERAGE_CLICKS)] * 6 * 8
     np.testing.assert_allclose(pulls, pulls.round(), atol=1e-4)
+
+
+def test_only_the_clients_of_a_round_show_their_impressions(tmp_path, monkeypatch):
+    cohorts, streams = [], []
+    shards, stream = experiment.shards, experiment.central_stream
+    monkeypatch.setattr(
+        experiment, "shards", lambda shown, cohort, *others: cohorts.append(cohort) or shards(shown, cohort, *others)
+    )
+    monkeypatch.setattr(experiment, "central_stream", lambda shown: streams.append(shown) or stream(shown))
+    assert play(tmp_path, "--clients_per_round=3") == 0
+    clicks = ads.bernoulli(RATES, 8, 25, 0).clicks
+    assert [len(set(cohort)) for cohort in cohorts] == [3] * 5
+    assert len({tuple(cohort) for cohort in cohorts}) > 1
+    for round_num, (cohort, shown) in enumerate(zip(cohorts, streams, strict=True)):
+        np.testing.assert_array_equal(shown, clicks[cohort, 5 * round_num : 5 * round_num + 5])
+    rows = table(tmp_path)
+    assert rows[metrics.CLIENTS].tolist() == [3] * 5
+    clicks = rows[[metrics.column(learner, metrics.AVERAGE_CLICKS) for learner in metrics.LEARNERS]] * 15
+    np.testing.assert_allclose(clicks, clicks.round(), atol=1e-6)
+
+
+def test_a_round_without_clients_changes_nothing(tmp_path):
+    # At night nobody is available.
+    night = ("--availability=diurnal", "--availability_day=4", "--availability_low=0", "--time_zones=1")
+    assert play(tmp_path, *night, "--availability_high=1", "--decision_rule=federated_ucb") == 0
+    rows = table(tmp_path)
+    assert rows[metrics.CLIENTS].tolist()[::2] == [8, 0, 8]
+    for learner in metrics.LEARNERS:
+        assert np.isnan(rows.loc[2, metrics.column(learner, metrics.AVERAGE_CLICKS)])
+        kept = [metrics.column(learner, name) for name in (metrics.TOTAL_REWARD, metrics.UPPER_INTERVAL)]
+        np.testing.assert_array_equal(rows.loc[2, kept], rows.loc[1, kept])
+
+
+def test_what_is_learned_beside_the_values_is_a_metric(tmp_path):
+    assert play(tmp_path, "--preset=gradient_epsilon", "--rule_epsilon=0.5") == 0
+    for learner in metrics.LEARNERS:
+        epsilons = table(tmp_path)[metrics.column(learner, metrics.EXPLORATION_RATE)]
+        assert epsilons[0] < 0.5
+        assert (epsilons.diff()[1:] <= 0).all()
 
 
 _KILLED_IN_ROUND_4 = """

@@ -60,6 +60,7 @@ def test_figure_3_has_the_studys_settings():
         assert (run.client_batch_size, run.client_steps_per_round, run.client_learning_rate) == (64, 100, 0.005)
         assert (run.partition_alpha, run.partition_clients, run.clients_per_round) == (alpha, 100, 3)
         assert run.learning_rate_drops == "150"
+        assert run.partition_by == "label"
 
 
 def selector_settings(*arguments: str) -> cli.Settings:
@@ -121,3 +122,22 @@ def test_selection_under_privacy_that_is_accepted(name, arguments):
 def test_without_privacy_every_selector_is_accepted():
     for name in selector_flags.SELECTORS:
         selector_flags.check_privacy(selector_settings(), name, is_private=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], True),
+        (["--seed=7", "--rounds_per_eval=10", "--noresplit"], True),
+        (["--total_rounds=100"], False),
+        (["--client_learning_rate=0.1"], False),
+        (["--synthetic_alpha=0"], False),
+        (["--selection_candidates=5"], False),
+        (["--learning_rate_drops=300"], False),
+        (["--client_weighting=num_examples"], False),
+    ],
+)
+def test_table_1_is_compared_with_runs_of_figure_1s_settings_alone(arguments, expected):
+    choice = ["--preset=figure_1", "--client_selection=pow_d", "--clients_per_round=1", "--repeat=1"]
+    (run,) = resolve(*choice, *arguments)
+    assert STUDY.is_of_table_1(STUDY.options(run)) == expected

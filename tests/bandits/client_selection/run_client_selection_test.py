@@ -115,6 +115,7 @@ def test_metrics_of_all_clients_are_those_of_the_saved_model(finished):
     np.testing.assert_allclose(last[metrics.GLOBAL_LOSS], np.average(expected, weights=sizes), rtol=1e-5)
     np.testing.assert_allclose(last[metrics.JAIN_INDEX], metrics.jain_index(expected), rtol=1e-5)
     np.testing.assert_allclose(last[metrics.WORST_DECILE_LOSS], expected.max(), rtol=1e-5)
+    np.testing.assert_allclose(last[metrics.MEDIAN_LOSS], np.median(expected), rtol=1e-5)
     held_out = clients.pool(task.held_out, 0, 0)
     np.testing.assert_allclose(last[metrics.ACCURACY], losses(held_out)[1])
 
