@@ -65,10 +65,12 @@ def score(held_out: logged_clients.LoggedClients) -> list[Score]:
             estimators.DoublyRobust().numerator(told),
         )
         parts.append(totals.of_clients(owner, columns))
-    sums = totals.summed(np.concatenate(parts))
 
     def ratio(column: int) -> totals.Ratio:
         return totals.Ratio(column, _ROWS)
+
+    compared = (_DRAWN_LOGGED, _LOGGED, _DRAWN_UNIFORM, _UNIFORM)
+    sums = totals.summed(np.concatenate(parts), tuple(map(ratio, compared)))
 
     return [
         Score(
