@@ -234,10 +234,10 @@ def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settin
     if not settings.output_dir and not there.exists():
         there = there.parent  # Without the flag, both are made.
     files.check_output("output_dir", there / "a.json")
-    output.check_new(folder)
     for name in output.FILES:
         if _is_same(folder / name, settings.log):
             raise UsageError(f"--output_dir: {folder / name} is the log that is read: name another folder.")
+    output.check_new(folder)
     return target, settings.settled().replace(output_dir=str(folder))
 
 
