@@ -69,7 +69,7 @@ class Value(NamedTuple):
 
     @property
     def is_biased(self) -> bool:
-        """Whether its bias is unknown, so that its interval, which is of the biased value, is not one of the policy's."""
+        """Whether its bias is unknown: then its interval is not one of the policy's value."""
         return self.estimator.name not in _KNOWN_BIAS
 
     @property

@@ -1,9 +1,9 @@
 """Sums over clients, of which values, differences and intervals are made.
 
-A client sends its totals S_c, a number a column. Once the ratios A / B of their sums are known, it sends products of its
-influences (A_c - (A / B) B_c) / B, from whose sums the variance of a ratio follows by the delta method (Cochran, Sampling
-Techniques, 1977, chapter 6, clients as units), with whatever dependence there is between a client's own rows. Influences
-are differences already: no variance is lost where rewards are large beside their spread.
+A client sends its totals S_c, a number a column. Once the ratios A / B of their sums are known, it sends products of
+its influences (A_c - (A / B) B_c) / B. From their sums the variance of a ratio follows by the delta method (Cochran,
+Sampling Techniques, 1977, chapter 6, clients as units), with whatever dependence there is between a client's own rows.
+Influences are differences already: no variance is lost where rewards are large beside their spread.
 """
 
 import dataclasses
@@ -178,7 +178,7 @@ def interval(sums: Sums, ratio: Ratio, minus: Ratio | None = None) -> intervals.
     Args:
       sums: Of a log's clients.
       ratio: The value; one of the sums' ratios.
-      minus: What is taken from it, likewise; the same clients' terms lie in both, which the interval takes into account.
+      minus: What is taken from it, likewise; the interval takes into account that both are of the same clients.
     """
     mean = float(value(sums.totals, ratio) - (value(sums.totals, minus) if minus else 0))
     if sums.clients < 2 or not math.isfinite(mean):

@@ -32,8 +32,9 @@ LOG_PATH = PATH.with_name("shop_log.csv")
 LOG_COLUMNS = ("customer", "device", "past_orders", "basket", "offer", "bought", "propensity", "rule")
 OFFERS = ("none", "coupon", "free_shipping", "gift")
 _DEVICES = ("phone", "laptop", "tablet")
-_DEVICE_SHARES = (0.5, 0.35, 0.15)
+DEVICE_SHARES = (0.5, 0.35, 0.15)
 LEANING = 0.05  # Standard deviation of what a customer adds to every offer's value.
+PAYS = (0.01, 0.99)  # Probabilities of buying are clipped to this range.
 PAST_ORDERS = 3  # Their mean, of a Poisson distribution.
 _NUM_CUSTOMERS = 120
 _OFTEN = 4  # Past orders of who comes often.
@@ -112,13 +113,13 @@ def visits(draw: np.random.Generator) -> Iterator[Visit]:
     Customers on phones prefer free shipping, customers who order often prefer a gift; the logging policy knows part of
     that. Visits of one customer are dependent: some customers buy more than others, whatever the offer.
     """
-    devices = np.cumsum(_DEVICE_SHARES)
+    devices = np.cumsum(DEVICE_SHARES)
     for customer in range(_NUM_CUSTOMERS):
         leaning = draw.normal(0, LEANING)
         past_orders = int(draw.poisson(PAST_ORDERS))
         probabilities = [logging_policy(device, past_orders) for device in range(len(_DEVICES))]
         cumulated = [row.cumsum() for row in probabilities]
-        pays = [np.clip(values(device, past_orders) + leaning, 0.01, 0.99) for device in range(len(_DEVICES))]
+        pays = [np.clip(values(device, past_orders) + leaning, *PAYS) for device in range(len(_DEVICES))]
         rules = [rule(device, past_orders) for device in range(len(_DEVICES))]
         for _ in range(int(draw.integers(10, 31))):
             device = int(devices.searchsorted(draw.random() * devices[-1], side="right"))
@@ -126,9 +127,7 @@ def visits(draw: np.random.Generator) -> Iterator[Visit]:
             offer = int(cumulated[device].searchsorted(draw.random() * cumulated[device][-1], side="right"))
             bought = int(draw.random() < pays[device][offer])
             propensity = float(probabilities[device][offer])
-            yield Visit(
-                customer, device, past_orders, basket, offer, bought, propensity, float(rules[device][offer])
-            )
+            yield Visit(customer, device, past_orders, basket, offer, bought, propensity, float(rules[device][offer]))
 
 
 def logging_policy(device: int, past_orders: int) -> np.ndarray:

@@ -88,7 +88,7 @@ class Analysis:
         )
 
     def _parts(self, rounds: int) -> "list[tuple[Analysis, int]]":
-        """Returns the trainings that one client can be in together, each with its rounds; epsilon is the largest of them.
+        """Returns the trainings that a client can be in together, with their rounds; epsilon is the largest of theirs.
 
         Of disjoint trainings a client is in one alone, and in all that are composed with them.
         """

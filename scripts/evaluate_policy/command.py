@@ -72,12 +72,14 @@ def define() -> cli.FlagSet:
     flags.text(
         "estimators",
         None,
-        f"which, separated by commas, of {', '.join(estimates.LABELS)} (default: ips, snips, and with a model dm and dr; "
-        "with --private, ips and snips, and dr with --model_noise_multiplier)",
+        f"which, separated by commas, of {', '.join(estimates.LABELS)} (default: ips, snips, and with a model dm "
+        "and dr; with --private, ips and snips, and dr with --model_noise_multiplier)",
     )
-    flags.number("clip", None, "largest weight of clipped IPS (default: SLOPE chooses, where --estimators names it)")
-    flags.number("tau", None, "largest weight at which SWITCH-DR corrects (default: SLOPE chooses, where --estimators names it)")
-    flags.number("shrinkage", None, "lambda of DRos (default: SLOPE chooses, where --estimators names it)")
+    flags.number("clip", None, "largest weight of clipped IPS; without it, --estimators=clipped_ips has SLOPE choose")
+    flags.number(
+        "tau", None, "largest weight at which SWITCH-DR corrects; without it, --estimators=switch_dr has SLOPE choose"
+    )
+    flags.number("shrinkage", None, "lambda of DRos; without it, --estimators=dros has SLOPE choose")
     flags.integer(
         "draws", 1000, "draws of the bootstrap over clients, beside the delta method; 0 for none", high=_MOST_DRAWS
     )

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 FILES = ("estimates.csv", "evaluation.json", "evaluation.html")
 _NOTE = (
-    "95% intervals over clients, whose own rows are dependent. They ignore the randomness of the reward model's training, "
-    "and a future that differs from the log. Where the bias is unknown there is no interval and no difference."
+    "95% intervals over clients, whose own rows are dependent. They ignore the randomness of the reward model's "
+    "training, and a future that differs from the log. Where the bias is unknown, there is no interval and no "
+    "difference."
 )
 
 
@@ -81,7 +82,7 @@ class Evaluation:
 
 
 def _told(interval: Interval | None, sign: str = "") -> str:
-    """Returns a value to at least three digits, or a difference with its sign, and two digits of the interval's width."""
+    """Returns a value, to at least three digits, or a difference; both to two digits of the interval's width."""
     if interval is None:
         return ""
     mean, low, high, _ = interval
