@@ -231,7 +231,7 @@ def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settin
                 f"--estimators: {min(needing)} needs the probability of each action, and --policy={target} names one "
                 "column: name one of each action."
             )
-    folder = pathlib.Path(settings.output_dir or cli.user_path(f"{_FOLDER}/{_name(target, settings.bandits_type)}"))
+    folder = pathlib.Path(settings.output_dir or cli.user_path(f"{_FOLDER}/{_name(target, settings)}"))
     there = folder if folder.exists() else folder.parent
     if not settings.output_dir and not there.exists():
         there = there.parent  # Without the flag, both are made.
@@ -243,10 +243,11 @@ def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settin
     return target, settings.settled().replace(output_dir=str(folder))
 
 
-def _name(target: target_policies.Target, exploration: str | None) -> str:
-    """Returns the name of a policy's folder, of letters, digits and underscores."""
+def _name(target: target_policies.Target, settings: cli.Settings) -> str:
+    """Returns the name of a policy's folder, such as `constant_gift` or `uniform_private`."""
     name = pathlib.Path(target.name).name if target.kind == "run" else target.name
-    return re.sub(r"[^A-Za-z0-9.-]+", "_", "_".join(filter(None, (target.kind, name, exploration))))[:100]
+    words = (target.kind, name, settings.bandits_type, "private" if settings.private else "")
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", "_".join(filter(None, words)))[:100]
 
 
 def _is_same(first: str | pathlib.Path, second: str | pathlib.Path) -> bool:

@@ -118,11 +118,14 @@ def test_a_model_and_tff_give_all_estimators(tmp_path):
 def test_policies_have_folders_of_their_own_and_no_evaluation_is_overwritten(tmp_path, monkeypatch):
     _table(tmp_path / "log.csv")
     monkeypatch.chdir(tmp_path)
-    flags = [f"--log={tmp_path}/log.csv", *_COLUMNS, "--nomodel", "--draws=0"]
+    flags = [f"--log={tmp_path}/log.csv", *_COLUMNS, "--nomodel", "--draws=0"]  # The last two not with --private.
     for policy in ("uniform", "constant:blue", "column:played"):
         command.program(command.define().parse(["evaluate_policy", *flags, f"--policy={policy}"]))
     written = {path.parent.name: path.read_bytes() for path in (tmp_path / "evaluation").glob("*/evaluation.json")}
     assert set(written) == {"uniform", "constant_blue", "column_played"}
+    private = ("--private", "--largest_weight=5", "--max_rows_per_client=20", "--noise_multiplier=9")
+    command.program(command.define().parse(["evaluate_policy", *flags[:-2], "--policy=uniform", *private]))
+    assert (tmp_path / "evaluation" / "uniform_private" / "evaluation.json").is_file()
     with pytest.raises(UsageError, match=r"evaluation/uniform holds an earlier evaluation, .*: name another folder"):
         command.program(command.define().parse(["evaluate_policy", *flags, "--policy=uniform"]))
     assert (tmp_path / "evaluation" / "uniform" / "evaluation.json").read_bytes() == written["uniform"]
