@@ -320,8 +320,8 @@ class BanditRounds(runner.Rounds):
             _, _, each = self._greedy(state, compared.examples)
         self.client_rewards = {"held_out": compared is held_out, **compared.means(each)}
         rewards = np.array(self.client_rewards["rewards"])
-        # Of doubly robust rewards, being above 0 says of no action that it is right.
-        has_right = self._chosen.task.learn_from == "simulator"
+        # Only labels say which action is right: a reward above 0, in a table or a log, does not.
+        has_right = not self._chosen.task.reward_columns and self._chosen.task.task_type != "logged"
         return {
             metrics.ACCURACY: right / count if has_right else np.nan,
             metrics.HELD_OUT_REWARD: reward / count,

@@ -26,6 +26,8 @@ from data.tasks.options import TaskOptions
 from optimization.study import aggregation_flags, cli, frame, metrics_file, run_folder, selector_flags
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bandits import experiment
     from optimization.study import runner
 
@@ -227,6 +229,8 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
     table = pd.read_csv(folder.metrics_path)
     last = table.iloc[-1]
     held_out = f"accuracy {last[metrics.ACCURACY]:.4f}"
+    if options.task.reward_columns:  # No action is right or wrong.
+        held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}"
     if options.task.task_type == "logged":
         value = "of drawn rewards" if logged_flags.is_simulated(options.task) else "doubly robust"
         held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}, {value}"
@@ -239,12 +243,48 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
     if phase.reset.what != "none":
         rounds = ", in rounds " if len(begun_anew) > 1 else ", in round " if len(begun_anew) else ""
         held_out += f". Resets: {len(begun_anew)}{rounds}{metrics_file.spans(begun_anew)}"
+    warning = _clipping_warning(table, max(map(abs, task.reward_range(phase.rewards))), phase.cohorts.size)
     return (
         f"{phase.label}: {int(last['round_num'])} rounds, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
         f"last round {last[metrics.ROUND_REWARD]:.4f}; "
         f"its greedy policy on held-out data: {held_out}.\n"
-        f"{spent}\n"
+        f"{warning}{spent}\n"
         f"Results in {folder.path}: metrics.csv, reward.png, config.json, privacy.json, model/weights.npz"
+    )
+
+
+# Rewards this many times the clip norm are large beside it; a loss that keeps this share of itself does not fall; and
+# this share of updates is nearly all of them. Fewer rounds say little.
+_LARGE_REWARDS, _KEPT_LOSS, _NEARLY_ALL = 10.0, 0.95, 0.9
+_ENOUGH_ROUNDS = 10
+
+
+def _clipping_warning(table: "pd.DataFrame", largest_reward: float, cohort_size: int) -> str:
+    """Returns a warning, with its end of line, if clipping seems to keep the model from the rewards; else nothing.
+
+    All of it must hold: rewards are far above the clip norm, nearly all updates are clipped (where privacy allows to
+    count them), and the last tenth of the rounds has about the loss of the first.
+
+    Args:
+      table: The run's metrics.
+      largest_reward: The largest absolute reward.
+      cohort_size: Clients of a round.
+    """
+    if metrics.CLIP_NORM not in table:
+        return ""
+    norm, losses = table[metrics.CLIP_NORM].iloc[-1], table[metrics.LOSS].dropna()
+    if not largest_reward > _LARGE_REWARDS * norm:  # Nor where nothing clips, and the norm is not a number.
+        return ""
+    if table[metrics.CLIPPED_CLIENTS].mean() < _NEARLY_ALL * cohort_size:
+        return ""
+    tenth = max(1, len(losses) // 10)
+    first, last = losses.iloc[:tenth].mean(), losses.iloc[-tenth:].mean()
+    if len(losses) < _ENOUGH_ROUNDS or not last > _KEPT_LOSS * first:
+        return ""
+    return (
+        f"Warning: rewards of up to {largest_reward:g} are large beside the clip norm of {norm:.3g}, and the training "
+        f"loss does not fall (first tenth of the rounds {first:.4g}, last {last:.4g}): clipping may keep the model "
+        "from learning them. Divide the rewards by a number known without the data, or raise --clip_norm.\n"
     )
 
 

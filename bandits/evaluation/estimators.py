@@ -39,6 +39,15 @@ class Estimator(abc.ABC):
           backend: `numpy`, or `tensorflow` for tensors.
         """
 
+    def is_biased(self, largest_weight: float) -> bool:
+        """Returns whether an unknown bias remains where propensities are right, so that no interval holds the value.
+
+        Args:
+          largest_weight: Of the log's rows.
+        """
+        del largest_weight
+        return False
+
     def parts(self, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
         """Returns what each row adds to the numerator and the denominator, float64 [rows] each."""
         denominator = np.ones(len(terms.rewards)) if self.denominator == "rows" else terms.weights
@@ -95,6 +104,9 @@ class ClippedIps(Estimator):
     def numerator(self, terms, backend=np):
         return backend.minimum(terms.weights, self.clip) * terms.rewards
 
+    def is_biased(self, largest_weight):
+        return largest_weight > self.clip
+
 
 @dataclasses.dataclass(frozen=True)
 class DirectMethod(Estimator):
@@ -105,6 +117,9 @@ class DirectMethod(Estimator):
 
     def numerator(self, terms, backend=np):
         return terms.direct
+
+    def is_biased(self, largest_weight):
+        return True
 
 
 class _Corrected(Estimator):
@@ -147,6 +162,9 @@ class SwitchDr(_Corrected):
     def correction(self, weights, backend):
         return backend.where(weights <= self.tau, weights, backend.zeros_like(weights))
 
+    def is_biased(self, largest_weight):
+        return largest_weight > self.tau
+
 
 @dataclasses.dataclass(frozen=True)
 class ShrunkDr(_Corrected):
@@ -168,3 +186,6 @@ class ShrunkDr(_Corrected):
         if self.shrinkage == 0:  # 0 / 0 at a weight of 0.
             return backend.zeros_like(weights)
         return self.shrinkage * weights / (weights * weights + self.shrinkage)
+
+    def is_biased(self, largest_weight):
+        return not math.isinf(self.shrinkage)

@@ -1,4 +1,6 @@
-"""The sums of a log by TFF: clients compute their totals and products, and only sums over clients reach the server.
+"""The sums of a log by TFF: clients compute their totals and influences, and only sums over clients reach the server.
+
+Two rounds: the first sums totals, the second the products of influences, which need the first's ratios.
 
 In float64, and equal to `totals.sums` but for the order of additions; by secure sums, but for the 32 bits of a value.
 """
@@ -35,12 +37,26 @@ class ClientInput(NamedTuple):
     counts: np.ndarray
 
 
+class _Asked(NamedTuple):
+    """What the server broadcasts.
+
+    Attributes:
+      scale: float64 [k], bounds of totals.
+      changes: float64 [ratios, k], of `totals.gradients`; zeros in the first round.
+      reach: float64 [ratios], bounds of influences.
+    """
+
+    scale: np.ndarray
+    changes: np.ndarray
+    reach: np.ndarray
+
+
 class _Sent(NamedTuple):
     """What a client sends, each divided by its bound.
 
     Attributes:
       totals: float64 [k].
-      products: float64 [k, k].
+      products: float64 [ratios, ratios].
       drawn: float64 [draws, k].
     """
 
@@ -88,9 +104,15 @@ def sums(
     kind = "mean" if bounds is None else "secure_sum"
     process = compiled.kept(("log sums", layout, draws, kind), lambda: _build(layout, draws, kind))
     scale = np.ones(len(layout)) if bounds is None else np.asarray(bounds, np.float64)
-    _, sent = process.next(scale, list(clients))
-    summed = totals.Sums(len(clients), sent.totals * scale, sent.products * np.outer(scale, scale))
-    return summed, np.reshape(sent.drawn, (draws, len(layout))) * scale * _MOST_COUNT
+    changes, reach = np.zeros((len(layout.ratios), len(layout))), np.ones(len(layout.ratios))
+    _, sent = process.next(_Asked(scale, changes, reach), list(clients))
+    together, drawn = sent.totals * scale, np.reshape(sent.drawn, (draws, len(layout))) * scale * _MOST_COUNT
+    changes = totals.gradients(together, layout.ratios)
+    if bounds is not None:  # A client's influence is at most this.
+        reach = np.abs(changes) @ scale
+        reach[reach == 0] = 1.0
+    _, sent = process.next(_Asked(scale, changes, reach), list(clients))
+    return totals.Sums(len(clients), together, layout.ratios, sent.products * np.outer(reach, reach)), drawn
 
 
 # P(more than 20) is 0 in double precision; a client's counts are divided by it, so that secure sums clip none.
@@ -98,9 +120,12 @@ _MOST_COUNT = 20
 
 
 def _build(layout: totals.Layout, draws: int, kind: str) -> tff.templates.IterativeProcess:
-    """Returns the process: `next(bounds, clients) -> (bounds, _Sent)`."""
-    width = len(layout)
-    scale_type = tff.TensorType(np.float64, (width,))
+    """Returns the process: `next(_Asked, clients) -> (_Asked, _Sent)`."""
+    width, height = len(layout), len(layout.ratios)
+    shapes = _Asked((width,), (height, width), (height,))
+    asked_type = tff.StructWithPythonType(
+        [(name, tff.TensorType(np.float64, shape)) for name, shape in shapes._asdict().items()], _Asked
+    )
     rows = tff.TensorType(np.float64, (None,))
     client_type = tff.StructWithPythonType(
         [
@@ -110,23 +135,29 @@ def _build(layout: totals.Layout, draws: int, kind: str) -> tff.templates.Iterat
         ClientInput,
     )
 
-    @tff.tensorflow.computation(scale_type, client_type)
-    def client_sums(scale, client):
+    @tff.tensorflow.computation(asked_type, client_type)
+    def client_sums(asked, client):
         terms = Terms(None, client.weights, client.rewards, client.direct, client.predicted)  # type: ignore[arg-type]
-        own = tf.stack([tf.reduce_sum(column) for column in layout.columns(terms, tf)]) / scale
+        own = tf.stack([tf.reduce_sum(column) for column in layout.columns(terms, tf)])
+        influences = tf.linalg.matvec(asked.changes, own) / asked.reach
+        scaled = own / asked.scale
         counts = tf.cast(client.counts, tf.float64) / _MOST_COUNT
-        return _Sent(own, tf.tensordot(own, own, axes=0), tf.tensordot(counts, own, axes=0))
+        return _Sent(scaled, tf.tensordot(influences, influences, axes=0), tf.tensordot(counts, scaled, axes=0))
+
+    @tff.tensorflow.computation
+    def nothing_asked():
+        return _Asked(*(tf.ones(shape, tf.float64) for shape in shapes))
 
     factory = aggregators.sums(kind)
     aggregation = factory.create(client_sums.type_signature.result)
 
     @tff.federated_computation
     def initialize():
-        return tff.federated_value(np.ones(width), tff.SERVER)
+        return tff.federated_eval(nothing_asked, tff.SERVER)
 
-    @tff.federated_computation(tff.FederatedType(scale_type, tff.SERVER), tff.FederatedType(client_type, tff.CLIENTS))
-    def next_round(scale, clients):
-        sent = tff.federated_map(client_sums, (tff.federated_broadcast(scale), clients))
-        return scale, aggregation.next(aggregation.initialize(), sent).result
+    @tff.federated_computation(tff.FederatedType(asked_type, tff.SERVER), tff.FederatedType(client_type, tff.CLIENTS))
+    def next_round(asked, clients):
+        sent = tff.federated_map(client_sums, (tff.federated_broadcast(asked), clients))
+        return asked, aggregation.next(aggregation.initialize(), sent).result
 
     return rounds.fused(tff.templates.IterativeProcess(initialize, next_round))

@@ -41,6 +41,7 @@ _ASSUMED = (
     "unless they are counted above",
     "the generator's numbers are taken for random, and floating-point numbers for real ones",
 )
+_KNOWN_BIAS = ("logged", "ips", "snips", "dr")
 _SECRET = "nobody learns which clients a look has drawn"
 
 
@@ -65,6 +66,11 @@ class Value(NamedTuple):
     def is_vacuous(self) -> bool:
         """Whether the interval is all of [0, 1]."""
         return self.interval.low <= 0 and self.interval.high >= 1
+
+    @property
+    def is_biased(self) -> bool:
+        """Whether its bias is unknown: then its interval is not one of the policy's value."""
+        return self.estimator.name not in _KNOWN_BIAS
 
     @property
     def bias(self) -> tuple[float, float]:

@@ -6,6 +6,7 @@ whatever the regression is.
 """
 
 import dataclasses
+import math
 import weakref
 from typing import Any
 
@@ -41,11 +42,13 @@ class Score:
 
     def in_words(self) -> str:
         """Returns a line."""
-        told = f"{self.policy}: simulator {self.simulated.mean:.4f}, log {_told(self.logged)}, "
+        told = f"{self.policy}: simulator {np.nan_to_num(self.simulated.mean):.4f}, log {_told(self.logged)}, "
         return told + f"difference {_told(self.difference, '+')}{', more than chance' if self.is_off else ''}"
 
 
 def _told(interval: intervals.Interval, sign: str = "") -> str:
+    if math.isnan(interval.low):
+        return "cannot be estimated" if math.isnan(interval.mean) else f"{interval.mean:{sign}.4f} (no interval)"
     return f"{interval.mean:{sign}.4f} [{interval.low:{sign}.4f}, {interval.high:{sign}.4f}]"
 
 
@@ -65,10 +68,12 @@ def score(held_out: logged_clients.LoggedClients) -> list[Score]:
             estimators.DoublyRobust().numerator(told),
         )
         parts.append(totals.of_clients(owner, columns))
-    sums = totals.summed(np.concatenate(parts))
 
     def ratio(column: int) -> totals.Ratio:
         return totals.Ratio(column, _ROWS)
+
+    compared = (_DRAWN_LOGGED, _LOGGED, _DRAWN_UNIFORM, _UNIFORM)
+    sums = totals.summed(np.concatenate(parts), tuple(map(ratio, compared)))
 
     return [
         Score(
@@ -101,6 +106,9 @@ def once(held_out: clients.ClientData) -> tuple[list[Score], bool]:
 def as_json(scores: list[Score]) -> dict[str, Any]:
     """Returns the content of `simulator.json`."""
     return {
-        one.policy: {name: getattr(one, name)._asdict() for name in ("simulated", "logged", "difference")}
+        one.policy: {
+            name: {key: None if math.isnan(value) else value for key, value in getattr(one, name)._asdict().items()}
+            for name in ("simulated", "logged", "difference")
+        }
         for one in scores
     }

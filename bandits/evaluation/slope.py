@@ -29,7 +29,7 @@ def last_that_meets(candidates: Sequence[intervals.Interval]) -> int:
     Args:
       candidates: From the least to the most bias, with intervals of 95%; what has none could lie anywhere.
     """
-    means = np.array([candidate.mean for candidate in candidates])
+    means = np.nan_to_num([candidate.mean for candidate in candidates])
     halves = np.array([(candidate.high - candidate.low) / 2 for candidate in candidates])
     halves = np.where(np.isnan(halves), np.inf, halves)
     halves = np.maximum.accumulate(halves[::-1])[::-1]
@@ -37,16 +37,12 @@ def last_that_meets(candidates: Sequence[intervals.Interval]) -> int:
     return int(np.argmin(meets)) - 1 if not meets.all() else len(meets) - 1
 
 
-def choose(
-    sums: totals.Sums, layout: totals.Layout, path: Sequence[estimators.Estimator]
-) -> tuple[estimators.Estimator, intervals.Interval]:
-    """Returns the candidate chosen, and its interval over clients, which does not know of the choice.
+def choose(sums: totals.Sums, layout: totals.Layout, path: Sequence[estimators.Estimator]) -> estimators.Estimator:
+    """Returns the candidate chosen; its interval would take into account neither the choice nor the bias.
 
     Args:
       sums: Of a log's clients.
       layout: Of the sums; holds all candidates.
       path: Candidates from the least to the most bias, as those of `PATHS`.
     """
-    found = [totals.interval(sums, layout.ratio(candidate)) for candidate in path]
-    number = last_that_meets(found)
-    return path[number], found[number]
+    return path[last_that_meets([totals.interval(sums, layout.ratio(candidate)) for candidate in path])]

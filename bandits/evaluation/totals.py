@@ -1,8 +1,9 @@
 """Sums over clients, of which values, differences and intervals are made.
 
-A client sends its totals S_c, a number a column, and their products S_c S_c'. From the sums of both, the variance of a
-ratio of totals follows by the delta method (Cochran, Sampling Techniques, 1977, chapter 6, clients as units), with
-whatever dependence there is between a client's own rows.
+A client sends its totals S_c, a number a column. Once the ratios A / B of their sums are known, it sends products of
+its influences (A_c - (A / B) B_c) / B. From their sums the variance of a ratio follows by the delta method (Cochran,
+Sampling Techniques, 1977, chapter 6, clients as units), with whatever dependence there is between a client's own rows.
+Influences are differences already: no variance is lost where rewards are large beside their spread.
 """
 
 import dataclasses
@@ -18,17 +19,26 @@ from bandits.evaluation.terms import Terms
 from optimization.study import intervals
 
 
+class Ratio(NamedTuple):
+    """A column's total over another's, by their numbers."""
+
+    numerator: int
+    denominator: int
+
+
 class Sums(NamedTuple):
     """What all clients together send.
 
     Attributes:
       clients: How many there are.
       totals: float64 [k], sums of S_c.
-      products: float64 [k, k], sums of S_c S_c'.
+      ratios: The ratios that have an interval.
+      products: float64 [ratios, ratios], sums of the products of two influences of a client.
     """
 
     clients: int
     totals: np.ndarray
+    ratios: tuple[Ratio, ...]
     products: np.ndarray
 
 
@@ -64,17 +74,15 @@ class Layout:
         numerators = [estimator.numerator(terms, backend) for estimator in self.estimators]
         return [backend.ones_like(terms.weights), terms.weights, *squares, *numerators]
 
-    def ratio(self, estimator: Estimator) -> "Ratio":
+    def ratio(self, estimator: Estimator) -> Ratio:
         """Returns which columns an estimator divides."""
         denominator = 0 if estimator.denominator == "rows" else 1
         return Ratio(self._first + self.estimators.index(estimator), denominator)
 
-
-class Ratio(NamedTuple):
-    """A column's total over another's, by their numbers."""
-
-    numerator: int
-    denominator: int
+    @property
+    def ratios(self) -> tuple[Ratio, ...]:
+        """The estimators' ratios, in their order."""
+        return tuple(map(self.ratio, self.estimators))
 
 
 def present(clients: np.ndarray, client_ids: Sequence[str]) -> list[str]:
@@ -100,14 +108,21 @@ def of_clients(clients: np.ndarray, columns: Sequence[np.ndarray]) -> np.ndarray
     return np.stack([np.add.reduceat(column, starts, dtype=np.float64) for column in columns], axis=1)
 
 
-def summed(client_totals: np.ndarray) -> Sums:
-    """Returns what clients' totals, float64 [clients, k], add up to."""
-    return Sums(len(client_totals), client_totals.sum(axis=0), client_totals.T @ client_totals)
+def summed(client_totals: np.ndarray, ratios: Sequence[Ratio]) -> Sums:
+    """Returns what clients' totals, float64 [clients, k], add up to.
+
+    Args:
+      client_totals: Of `of_clients`.
+      ratios: Those that have an interval.
+    """
+    together = client_totals.sum(axis=0)
+    influences = client_totals @ gradients(together, ratios).T
+    return Sums(len(client_totals), together, tuple(ratios), influences.T @ influences)
 
 
 def sums(terms: Terms, layout: Layout) -> Sums:
-    """Returns the sums of a log by NumPy; `federated.sums` plays the same through TFF."""
-    return summed(of_clients(terms.clients, layout.columns(terms)))
+    """Returns the sums of a log by NumPy; `federated.sums` computes the same with TFF."""
+    return summed(of_clients(terms.clients, layout.columns(terms)), layout.ratios)
 
 
 def value(totals: np.ndarray, ratio: Ratio) -> np.ndarray:
@@ -136,30 +151,45 @@ def overlap(sums: Sums) -> Overlap:
     return Overlap(float(weights**2 / squares) if squares else 0.0, float(weights / rows))
 
 
-def gradient(totals: np.ndarray, ratio: Ratio) -> np.ndarray:
-    """Returns float64 [k], the change of a ratio with each total; its product with the totals is 0."""
-    change = np.zeros(len(totals))
-    change[ratio.numerator] += 1 / totals[ratio.denominator]
-    change[ratio.denominator] -= totals[ratio.numerator] / totals[ratio.denominator] ** 2
-    return change
+def gradients(totals: np.ndarray, ratios: Sequence[Ratio]) -> np.ndarray:
+    """Returns float64 [ratios, k], the change of each ratio with each total; zeros where nothing is divided by.
+
+    Its product with a client's totals are that client's influences, whose sum over clients is 0.
+    """
+    changes = np.zeros((len(ratios), len(totals)))
+    for change, ratio in zip(changes, ratios, strict=True):
+        if totals[ratio.denominator]:
+            change[ratio.numerator] += 1 / totals[ratio.denominator]
+            change[ratio.denominator] -= totals[ratio.numerator] / totals[ratio.denominator] ** 2
+    return changes
+
+
+# Rounding errors leave a standard error of this many times the value where all clients agree.
+_ROUNDING = 1e-13
 
 
 def interval(sums: Sums, ratio: Ratio, minus: Ratio | None = None) -> intervals.Interval:
     """Returns a value, or the difference of two, with a 95% interval over clients.
 
-    The delta method, with Student's t of clients - 1 degrees. There is no interval of fewer than two clients.
+    The delta method, with Student's t of clients - 1 degrees. There is no interval of fewer than two clients, nor of a
+    value in which all clients agree; and no value of 0 without any spread: no row earned anything, or the policy plays
+    none of the logged actions, so that nothing can be estimated.
 
     Args:
       sums: Of a log's clients.
-      ratio: The value.
-      minus: What is taken from it; the same clients' terms lie in both, and the interval knows.
+      ratio: The value; one of the sums' ratios.
+      minus: What is taken from it, likewise; the interval takes into account that both are of the same clients.
     """
     mean = float(value(sums.totals, ratio) - (value(sums.totals, minus) if minus else 0))
     if sums.clients < 2 or not math.isfinite(mean):
         return intervals.Interval(mean, math.nan, math.nan, sums.clients)
-    change = gradient(sums.totals, ratio) - (gradient(sums.totals, minus) if minus else 0)
-    # As gradients times totals are 0, the products are those of deviations from the mean already.
-    variance = max(0.0, float(change @ sums.products @ change)) * sums.clients / (sums.clients - 1)
+    weights = np.zeros(len(sums.ratios))
+    weights[sums.ratios.index(ratio)] += 1
+    if minus:
+        weights[sums.ratios.index(minus)] -= 1
+    variance = max(0.0, float(weights @ sums.products @ weights)) * sums.clients / (sums.clients - 1)
+    if not minus and math.sqrt(variance) <= _ROUNDING * abs(mean):
+        return intervals.Interval(mean or math.nan, math.nan, math.nan, sums.clients)
     deviation = math.sqrt(variance * sums.clients)  # Of one client's part in a mean over clients.
     half = float(intervals.half_width(deviation, sums.clients))
     return intervals.Interval(mean, mean - half, mean + half, sums.clients)

@@ -12,6 +12,8 @@ import csv
 import io
 import os
 import pathlib
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +32,10 @@ LOG_PATH = PATH.with_name("shop_log.csv")
 LOG_COLUMNS = ("customer", "device", "past_orders", "basket", "offer", "bought", "propensity", "rule")
 OFFERS = ("none", "coupon", "free_shipping", "gift")
 _DEVICES = ("phone", "laptop", "tablet")
+DEVICE_SHARES = (0.5, 0.35, 0.15)
+LEANING = 0.05  # Standard deviation of what a customer adds to every offer's value.
+PAYS = (0.01, 0.99)  # Probabilities of buying are clipped to this range.
+PAST_ORDERS = 3  # Their mean, of a Poisson distribution.
 _NUM_CUSTOMERS = 120
 _OFTEN = 4  # Past orders of who comes often.
 _TEMPERATURE = 0.2
@@ -57,39 +63,77 @@ def table() -> bytes:
 
 
 def log() -> bytes:
-    """Returns the log's content: UTF-8, a header line, then a row a visit in the order of the customers.
-
-    Who comes by phone likes shipping to be free, who comes often a gift; the policy that logged knew a little of it. A
-    customer's rows depend on each other: some buy more than others, whatever they are shown.
-    """
-    draw = keys.generator(_SEED, keys.Purpose.LOGGED_REWARDS, 0)
+    """Returns the log's content: UTF-8, a header line, then a row a visit in the order of the customers."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(LOG_COLUMNS)
-    for customer in range(_NUM_CUSTOMERS):
-        leaning = draw.normal(0, 0.05)
-        past_orders = int(draw.poisson(3))
-        for _ in range(int(draw.integers(10, 31))):
-            device = int(draw.choice(len(_DEVICES), p=(0.5, 0.35, 0.15)))
-            basket = round(float(draw.gamma(2, 20)), 2)
-            pays = values(device, past_orders) + leaning
-            preference = np.exp((values(device, past_orders) + _HABIT) / _TEMPERATURE)
-            probabilities = preference / preference.sum()
-            offer = int(draw.choice(len(OFFERS), p=probabilities))
-            bought = int(draw.random() < np.clip(pays[offer], 0.01, 0.99))
-            writer.writerow(
-                [
-                    f"customer_{customer + 1:03d}",
-                    _DEVICES[device],
-                    past_orders,
-                    f"{basket:.2f}",
-                    OFFERS[offer],
-                    bought,
-                    f"{probabilities[offer]:.6f}",
-                    f"{rule(device, past_orders)[offer]:g}",
-                ]
-            )
+    for visit in visits(keys.generator(_SEED, keys.Purpose.LOGGED_REWARDS, 0)):
+        writer.writerow(
+            [
+                f"customer_{visit.customer + 1:03d}",
+                _DEVICES[visit.device],
+                visit.past_orders,
+                f"{visit.basket:.2f}",
+                OFFERS[visit.offer],
+                visit.bought,
+                f"{visit.propensity:.6f}",
+                f"{visit.rule:g}",
+            ]
+        )
     return text.getvalue().encode()
+
+
+class Visit(NamedTuple):
+    """A row of the log, with numbers for names.
+
+    Attributes:
+      customer: From 0.
+      device: Position in phone, laptop, tablet.
+      past_orders: The customer's.
+      basket: Its value.
+      offer: Position in `OFFERS`.
+      bought: 0 or 1.
+      propensity: Probability of the offer under the logging policy.
+      rule: Probability of the offer under `rule`.
+    """
+
+    customer: int
+    device: int
+    past_orders: int
+    basket: float
+    offer: int
+    bought: int
+    propensity: float
+    rule: float
+
+
+def visits(draw: np.random.Generator) -> Iterator[Visit]:
+    """Yields the visits of one log, customer by customer.
+
+    Customers on phones prefer free shipping, customers who order often prefer a gift; the logging policy knows part of
+    that. Visits of one customer are dependent: some customers buy more than others, whatever the offer.
+    """
+    devices = np.cumsum(DEVICE_SHARES)
+    for customer in range(_NUM_CUSTOMERS):
+        leaning = draw.normal(0, LEANING)
+        past_orders = int(draw.poisson(PAST_ORDERS))
+        probabilities = [logging_policy(device, past_orders) for device in range(len(_DEVICES))]
+        cumulated = [row.cumsum() for row in probabilities]
+        pays = [np.clip(values(device, past_orders) + leaning, *PAYS) for device in range(len(_DEVICES))]
+        rules = [rule(device, past_orders) for device in range(len(_DEVICES))]
+        for _ in range(int(draw.integers(10, 31))):
+            device = int(devices.searchsorted(draw.random() * devices[-1], side="right"))
+            basket = round(float(draw.gamma(2, 20)), 2)
+            offer = int(cumulated[device].searchsorted(draw.random() * cumulated[device][-1], side="right"))
+            bought = int(draw.random() < pays[device][offer])
+            propensity = float(probabilities[device][offer])
+            yield Visit(customer, device, past_orders, basket, offer, bought, propensity, float(rules[device][offer]))
+
+
+def logging_policy(device: int, past_orders: int) -> np.ndarray:
+    """Returns the logging policy's probability of each offer, float64 [offers]."""
+    preference = np.exp((values(device, past_orders) + _HABIT) / _TEMPERATURE)
+    return preference / preference.sum()
 
 
 def values(device: int, past_orders: int) -> np.ndarray:

@@ -88,10 +88,17 @@ class Analysis:
         )
 
     def _parts(self, rounds: int) -> "list[tuple[Analysis, int]]":
-        """Returns what epsilon is the largest of, each with its rounds."""
-        if not (self.disjoint and self.earlier):
+        """Returns the trainings that a client can be in together, with their rounds; epsilon is the largest of theirs.
+
+        Of disjoint trainings a client is in one alone, and in all that are composed with them.
+        """
+        if not self.earlier:
             return [(self, rounds)]
-        return [(dataclasses.replace(self, earlier=None, disjoint=False), rounds), self.earlier]
+        earlier, earlier_rounds = self.earlier
+        before = earlier._parts(earlier_rounds)
+        if self.disjoint:
+            return [(dataclasses.replace(self, earlier=None, disjoint=False), rounds), *before]
+        return [(dataclasses.replace(self, earlier=one), rounds) for one in before]
 
     def divergences(self, rounds: int) -> np.ndarray:
         """Returns the Renyi divergences, float64 [orders]; they add up over rounds, and over trainings of a client."""

@@ -95,7 +95,7 @@ def _measured(path: pathlib.Path, draws: int) -> dict[str, Any]:
         np.asarray(log.contexts),
     )
     own = totals.of_clients(rows.clients, layout.columns(rows))
-    sums = totals.summed(own)
+    sums = totals.summed(own, layout.ratios)
     for estimator in layout.estimators:
         totals.interval(sums, layout.ratio(estimator))
     lap("estimates")

@@ -199,10 +199,9 @@ def private_sentences(values: Sequence[private.Value], report: Mapping[str, Any]
     for one in values:
         low, high = one.bias
         interval = "says nothing" if one.is_vacuous else f"{one.interval.low:.4g} to {one.interval.high:.4g}"
+        interval = "biased, bias unknown" if one.is_biased else interval
         line = f"{one.candidate}, {one.estimator.name}: {one.interval.mean:.4g} ({interval}; noise {one.noise:.2g})"
-        if low != low:  # Not known.
-            line += "; its own bias is not known"
-        elif high - low > 0:
+        if high - low > 0:
             line += f"; without clipping {low:+.2g} to {high:+.2g}, estimated"
         told.append(line + ".")
     told += [

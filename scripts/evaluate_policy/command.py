@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import re
 
 import numpy as np
 
@@ -44,6 +45,7 @@ _COLUMNS = {
     "action_names": "actions that could be played too, though no row shows them",
     "missing_values": "texts, separated by commas, that mean a missing value, besides NA, nan, null ...",
 }
+_FOLDER = "evaluation"
 _MOST_DRAWS = 100_000  # A client keeps a byte for each.
 _NEEDED = ("client_column", "action_column", "reward_column", "propensity_column")
 _LEARNED = (
@@ -70,12 +72,14 @@ def define() -> cli.FlagSet:
     flags.text(
         "estimators",
         None,
-        f"which, separated by commas, of {', '.join(estimates.LABELS)} (default: all; with --private, ips and snips, "
-        "and dr with --model_noise_multiplier)",
+        f"which, separated by commas, of {', '.join(estimates.LABELS)} (default: ips, snips, and with a model dm "
+        "and dr; with --private, ips and snips, and dr with --model_noise_multiplier)",
     )
-    flags.number("clip", None, "largest weight of clipped IPS (default: SLOPE chooses)")
-    flags.number("tau", None, "largest weight at which SWITCH-DR corrects (default: SLOPE chooses)")
-    flags.number("shrinkage", None, "lambda of DRos (default: SLOPE chooses)")
+    flags.number("clip", None, "largest weight of clipped IPS; without it, --estimators=clipped_ips has SLOPE choose")
+    flags.number(
+        "tau", None, "largest weight at which SWITCH-DR corrects; without it, --estimators=switch_dr has SLOPE choose"
+    )
+    flags.number("shrinkage", None, "lambda of DRos; without it, --estimators=dros has SLOPE choose")
     flags.integer(
         "draws", 1000, "draws of the bootstrap over clients, beside the delta method; 0 for none", high=_MOST_DRAWS
     )
@@ -92,7 +96,12 @@ def define() -> cli.FlagSet:
     flags.group("Output")
     flags.path("save_log", None, "also write the log, with contexts, as one Parquet file, for --task_type=logged")
     flags.belong("save_log", private=False)
-    flags.path("output_dir", "evaluation", "folder for estimates.csv, evaluation.json and evaluation.html")
+    flags.path(
+        "output_dir",
+        None,
+        "folder for estimates.csv, evaluation.json and evaluation.html; one that holds an evaluation is refused "
+        f"(default: {_FOLDER}/POLICY)",
+    )
     return flags
 
 
@@ -140,15 +149,24 @@ def _evaluate(
     rows = terms.of_rows(log.clients, log.actions, log.rewards, log.propensities, probabilities, predictions)
     sequence, of_sequence = anytime.sequence(settings, log, rows, is_runs=is_runs) if settings.anytime else (None, ())
     candidates = estimates.paths(has_model, {name: settings[flag] for flag, name in estimates.FIXED.items()})
-    if (asked := estimates.names(settings.estimators)) is not None:
-        candidates = {name: path for name, path in candidates.items() if name in asked}
+    asked = estimates.names(settings.estimators)  # Without names, none that SLOPE would have to choose.
+    candidates = {
+        name: path for name, path in candidates.items() if (len(path) == 1 if asked is None else name in asked)
+    }
     layout = estimates.layout(candidates)
     sums, drawn = _sums(settings, log, rows, layout)
-    found = estimates.estimates(sums, layout, candidates, drawn)
+    sizes = np.bincount(log.clients, minlength=len(log.client_ids)).astype(float)
+    by_client = np.bincount(log.clients, rows.weights, minlength=len(log.client_ids))
+    few, by_bootstrap = estimates.few_clients(sizes, by_client, settings.draws)
+    largest_weight = float(rows.weights.max())
+    found = estimates.estimates(
+        sums, layout, candidates, drawn, largest_weight=largest_weight, by_bootstrap=by_bootstrap
+    )
     findings = [*log_checks.dropped(log), log_checks.mean_inverse_propensity(log), log_checks.duplicates(log)]
     findings += [log_checks.Finding("policy", True, _LEARNED)] if anytime.is_own_model(settings.log, target) else []
     findings += [log_checks.support(log, probabilities)] if probabilities.ndim == 2 else []
     findings += log_checks.overlap(log, rows.weights)
+    findings += [few] if few else []
     overlap = totals.overlap(sums)
     told = output.Evaluation(
         log=cli.shown_path(settings.log),
@@ -159,14 +177,13 @@ def _evaluate(
         estimates=found,
         effective_sample_size=overlap.effective_sample_size,
         mean_weight=overlap.mean_weight,
-        largest_weight=float(rows.weights.max()),
+        largest_weight=largest_weight,
         findings=findings,
         has_model=has_model,
         draws=settings.draws,
         anytime=sequence,
         of_anytime=of_sequence,
     )
-    by_client = np.bincount(log.clients, rows.weights, minlength=len(log.client_ids))
     print(output.text(told))
     folder = pathlib.Path(settings.output_dir)
     output.write(told, folder, rows.weights, by_client)
@@ -214,12 +231,23 @@ def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settin
                 f"--estimators: {min(needing)} needs the probability of each action, and --policy={target} names one "
                 "column: name one of each action."
             )
-    folder = pathlib.Path(settings.output_dir)
-    files.check_output("output_dir", folder.parent / "evaluation.json" if not folder.exists() else folder / "a.json")
+    folder = pathlib.Path(settings.output_dir or cli.user_path(f"{_FOLDER}/{_name(target, settings)}"))
+    there = folder if folder.exists() else folder.parent
+    if not settings.output_dir and not there.exists():
+        there = there.parent  # Without the flag, both are made.
+    files.check_output("output_dir", there / "a.json")
     for name in output.FILES:
         if _is_same(folder / name, settings.log):
             raise UsageError(f"--output_dir: {folder / name} is the log that is read: name another folder.")
-    return target, settings.settled()
+    output.check_new(folder)
+    return target, settings.settled().replace(output_dir=str(folder))
+
+
+def _name(target: target_policies.Target, settings: cli.Settings) -> str:
+    """Returns the name of a policy's folder, such as `constant_gift` or `uniform_private`."""
+    name = pathlib.Path(target.name).name if target.kind == "run" else target.name
+    words = (target.kind, name, settings.bandits_type, "private" if settings.private else "")
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", "_".join(filter(None, words)))[:100]
 
 
 def _is_same(first: str | pathlib.Path, second: str | pathlib.Path) -> bool:
@@ -280,4 +308,4 @@ def _sums(
     own = totals.of_clients(rows.clients, layout.columns(rows))
     names = totals.present(rows.clients, log.client_ids)
     drawn = bootstrap.drawn_totals(own, names, settings.seed, settings.draws) if settings.draws else None
-    return totals.summed(own), drawn
+    return totals.summed(own, layout.ratios), drawn

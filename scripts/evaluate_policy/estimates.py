@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bandits.evaluation import bootstrap, estimators, slope, totals
+from data import log_checks
 from data.errors import UsageError
 from optimization.study.intervals import Interval
 
@@ -25,15 +26,28 @@ _PARAMETERS = {"clipped_ips": "clip", "switch_dr": "tau", "dros": "shrinkage"}
 FIXED: Mapping[str, str] = {flag: name for name, flag in _PARAMETERS.items()}  # By flag, whose parameter it is.
 
 
+BIASED = "biased, bias unknown"  # Said instead of an interval.
+# Effective clients, and their share of all: below both, the bootstrap's intervals hold the value more often than the
+# delta method's, above either less often, as docs/logs.md measured.
+FEW_CLIENTS, FEW_OF_CLIENTS = 30, 0.5
+# The headline is the first that is there, and why.
+_HEADLINES = {
+    "dr": "unbiased if the propensities or the reward model are right, and usually of less variance than IPS",
+    "snips": "of little bias if the propensities are right, and less sensitive to large weights than IPS",
+    "ips": "unbiased if the propensities are right",
+}
+
+
 class Estimate(NamedTuple):
-    """What one estimator says.
+    """A policy's value by one estimator.
 
     Attributes:
       name: The estimator's.
       parameter: Its parameter, such as `clip=20, by SLOPE`; empty without one.
-      value: The policy's value with its interval over clients.
-      difference: Of the log's mean reward from it.
-      bootstrap: The value with the interval of the bootstrap; None without draws.
+      value: The policy's value with its interval over clients; without the interval where the estimator is biased.
+      difference: The value less the log's mean reward; None for the log's mean, and where the estimator is biased.
+      bootstrap: The value with the bootstrap's interval; None without draws, or without an interval.
+      is_biased: Whether it has a bias of unknown size: DM, what SLOPE chose, and a fixed parameter that binds.
     """
 
     name: str
@@ -41,6 +55,7 @@ class Estimate(NamedTuple):
     value: Interval
     difference: Interval | None
     bootstrap: Interval | None
+    is_biased: bool = False
 
     def row(self) -> dict[str, Any]:
         """Returns the estimate as a row of a table."""
@@ -57,7 +72,42 @@ class Estimate(NamedTuple):
                 f"{prefix}low": interval.low if interval else math.nan,
                 f"{prefix}high": interval.high if interval else math.nan,
             }
-        return found
+        return found | {"bias": "unknown" if self.is_biased else ""}
+
+
+def headline(found: Sequence[Estimate]) -> tuple[Estimate, str] | None:
+    """Returns the estimate to report, and why it is this one; None if no unbiased estimator has a value."""
+    by_name = {one.name: one for one in found if math.isfinite(one.value.mean)}
+    for name, reason in _HEADLINES.items():
+        if name in by_name:
+            return by_name[name], reason
+    return None
+
+
+def few_clients(rows: np.ndarray, weights: np.ndarray, draws: int) -> tuple[log_checks.Finding | None, bool]:
+    """Returns a warning if the log has few effective clients, and whether intervals are then the bootstrap's.
+
+    The effective number is that of log_checks, of clients' rows or of their weights, whichever is smaller.
+
+    Args:
+      rows: float64 [clients], how many rows each client has.
+      weights: float64 [clients], the sums of their weights.
+      draws: Of the bootstrap.
+    """
+    clients = int((rows > 0).sum())
+    effective = min(log_checks.effective_sample_size(rows), log_checks.effective_sample_size(weights))
+    if not effective or effective >= FEW_CLIENTS:  # Without any weight there is no value.
+        return None, False
+    is_uneven = effective < FEW_OF_CLIENTS * clients
+    text = f"The effective number of clients is {effective:.1f} of {clients:,}, below {FEW_CLIENTS}: "
+    if not is_uneven:
+        text += "95% intervals held the value in 91 to 94% of simulated logs (docs/logs.md)."
+    elif draws:
+        text += "95% intervals are the bootstrap's, which held the value in 89 to 94% of simulated logs (docs/logs.md)."
+    else:
+        text += "95% intervals of the delta method held the value in 77 to 94% of simulated logs (docs/logs.md): leave "
+        text += "out --draws=0 for those of the bootstrap."
+    return log_checks.Finding("few clients", True, text), is_uneven and draws > 0
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
@@ -104,26 +154,46 @@ def estimates(
     columns: totals.Layout,
     candidates: Mapping[str, Sequence[estimators.Estimator]],
     drawn: np.ndarray | None,
+    *,
+    largest_weight: float = math.inf,
+    by_bootstrap: bool = False,
 ) -> list[Estimate]:
-    """Returns what each estimator says, the log's own mean first.
+    """Returns the estimates, the log's own mean first.
 
     Args:
       sums: Of the log's clients.
       columns: Of the sums.
       candidates: Of `paths`.
       drawn: float64 [draws, k], totals of the bootstrap's draws; None for none.
+      largest_weight: Of the log's rows.
+      by_bootstrap: Whether values and differences have the bootstrap's intervals, if there are draws.
     """
     logged = columns.ratio(estimators.Logged())
-    resampled: Callable[..., Interval | None] = lambda ratio: (  # noqa: E731
-        None if drawn is None else bootstrap.interval(sums, drawn, ratio)
-    )
-    found = [Estimate("logged", "", totals.interval(sums, logged), None, resampled(logged))]
+    has_weight = totals.overlap(sums).mean_weight > 0
+
+    def interval(ratio: totals.Ratio, minus: totals.Ratio | None = None) -> tuple[Interval, Interval | None]:
+        by_delta = totals.interval(sums, ratio, minus)
+        if drawn is None or math.isnan(by_delta.low):
+            return by_delta, None
+        resampled = bootstrap.interval(sums, drawn, ratio, minus)
+        return (resampled if by_bootstrap else by_delta), resampled
+
+    value, resampled = interval(logged)
+    found = [Estimate("logged", "", value, None, resampled)]
     for name, path in candidates.items():
-        chosen, value = slope.choose(sums, columns, path)
+        chosen = path[0] if len(path) == 1 else slope.choose(sums, columns, path)
         ratio = columns.ratio(chosen)
         parameter = ""
         if name in _PARAMETERS:
             how = ", by SLOPE" if len(path) > 1 else ""
             parameter = f"{_PARAMETERS[name]}={getattr(chosen, _PARAMETERS[name]):g}{how}"
-        found.append(Estimate(name, parameter, value, totals.interval(sums, ratio, logged), resampled(ratio)))
+        is_biased = len(path) > 1 or chosen.is_biased(largest_weight)
+        value, resampled = interval(ratio)
+        if name != "dm" and not has_weight:  # The policy plays none of the logged actions.
+            value = value._replace(mean=math.nan, low=math.nan, high=math.nan)
+        if is_biased or math.isnan(value.mean):
+            value = value._replace(low=math.nan, high=math.nan)
+            found.append(Estimate(name, parameter, value, None, None, is_biased))
+        else:
+            found.append(Estimate(name, parameter, value, interval(ratio, logged)[0], resampled))
     return found

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandits.evaluation.confidence_sequence import ConfidenceSequence
+from data.errors import UsageError
 from data.log_checks import Finding
-from optimization.study import files
+from optimization.study import cli, files
 from optimization.study.intervals import Interval
+from scripts.evaluate_policy import estimates
 from scripts.evaluate_policy.estimates import LABELS, Estimate
 
 if TYPE_CHECKING:
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 
 FILES = ("estimates.csv", "evaluation.json", "evaluation.html")
 _NOTE = (
-    "Intervals are of 95%, over clients, whose own rows depend on each other. They know nothing of SLOPE's choice of a "
-    "parameter on the same log, of the model's training, or of a future that differs from the log."
+    "95% intervals over clients, whose own rows are dependent. They ignore the randomness of the reward model's "
+    "training, and a future that differs from the log. Where the bias is unknown, there is no interval and no "
+    "difference."
 )
 
 
@@ -79,11 +82,36 @@ class Evaluation:
 
 
 def _told(interval: Interval | None, sign: str = "") -> str:
+    """Returns a value, to at least three digits, or a difference; both to two digits of the interval's width."""
     if interval is None:
         return ""
-    if math.isnan(interval.low):
-        return f"{interval.mean:{sign}.6g} (no interval)"
-    return f"{interval.mean:{sign}.6g} [{interval.low:{sign}.6g}, {interval.high:{sign}.6g}]"
+    mean, low, high, _ = interval
+    if math.isnan(mean):
+        return "cannot be estimated"
+    decimals = 2 - _exponent(mean)
+    if math.isnan(low):
+        return f"{mean:{sign}.{max(decimals, 0)}f} (no interval)"
+    of_width = 1 - _exponent(high - low)
+    decimals = max(of_width if sign else max(decimals, of_width), 0)
+    return f"{mean:{sign}.{decimals}f} [{low:{sign}.{decimals}f}, {high:{sign}.{decimals}f}]"
+
+
+def _exponent(number: float) -> int:
+    return math.floor(math.log10(abs(number))) if number else 0
+
+
+def _value(one: Estimate) -> str:
+    told = _told(one.value)
+    return told.replace("(no interval)", f"({estimates.BIASED})") if one.is_biased else told
+
+
+def _headline(told: Evaluation) -> str:
+    found = estimates.headline(told.estimates)
+    if found is None:
+        return "Headline: none. No estimator without an unknown bias has a value."
+    one, reason = found
+    less = f"; {_told(one.difference, '+')} against the log's mean reward" if one.difference else ""
+    return f"Headline: {_told(one.value)} by {LABELS[one.name]}{less}. It is {reason}."
 
 
 def _head(told: Evaluation) -> str:
@@ -97,13 +125,26 @@ def _overlap(told: Evaluation) -> str:
     )
 
 
+def check_new(folder: pathlib.Path) -> None:
+    """Refuses a folder that holds an evaluation, before anything is read.
+
+    Raises:
+      UsageError: If one of `FILES` is there.
+    """
+    if any((folder / name).exists() for name in FILES):
+        raise UsageError(
+            f"--output_dir: {cli.shown_path(str(folder))} holds an earlier evaluation, which is not overwritten: name "
+            "another folder with --output_dir, or delete this one."
+        )
+
+
 def text(told: Evaluation) -> str:
     """Returns what is printed."""
-    lines = [_head(told), ""]
+    lines = [_head(told), "", _headline(told), ""]
     for one in told.estimates:
         less = f"   against the log {_told(one.difference, '+')}" if one.difference else ""
         parameter = f" ({one.parameter})" if one.parameter else ""
-        lines.append(f"{LABELS[one.name] + parameter:<40}{_told(one.value):<40}{less}")
+        lines.append(f"{LABELS[one.name] + parameter:<36}{_value(one):<32}{less}".rstrip())
     lines += ["", f"Overlap: {_overlap(told)}."]
     lines += [f"{'Warning: ' if finding.is_warning else ''}{finding.text}" for finding in told.findings]
     return "\n".join([*lines, *told.of_anytime, "", _NOTE])
@@ -138,6 +179,8 @@ def _as_json(told: Evaluation, rows: Sequence[dict[str, Any]]) -> dict[str, Any]
     found = {
         name: getattr(told, name) for name in ("log", "policy", "rows", "clients", "actions", "has_model", "draws")
     }
+    headline = estimates.headline(told.estimates)
+    found["headline"] = {"estimator": headline[0].name, "reason": headline[1]} if headline else None
     found["overlap"] = {
         name: getattr(told, name) for name in ("effective_sample_size", "mean_weight", "largest_weight")
     }
@@ -160,13 +203,14 @@ def picture(told: Evaluation, weights: np.ndarray, by_client: np.ndarray) -> "ma
     axes = above.subplots()
     for place, one in enumerate(told.estimates):
         value = one.value
-        axes.plot([value.mean], [place], "o", color="black" if one.difference is None else "tab:blue")
+        colour = "black" if one.name == "logged" else "tab:gray" if one.is_biased else "tab:blue"
+        axes.plot([value.mean], [place], "x" if one.is_biased else "o", color=colour)
         if math.isfinite(value.low):
-            axes.plot([value.low, value.high], [place, place], color="black" if one.difference is None else "tab:blue")
+            axes.plot([value.low, value.high], [place, place], color=colour)
     axes.axvline(told.estimates[0].value.mean, color="grey", linewidth=0.8, linestyle="--")
     axes.set_yticks(range(len(told.estimates)), [LABELS[one.name] for one in told.estimates])
     axes.invert_yaxis()
-    axes.set_xlabel("mean reward of an interaction, with 95% intervals over clients")
+    axes.set_xlabel(f"mean reward of an interaction, with 95% intervals over clients (crosses: {estimates.BIASED})")
     of_rows, of_clients = below.subplots(1, 2)
     ordered = np.sort(weights)[::-1]
     of_rows.plot(np.linspace(0, 1, len(ordered)), ordered)
@@ -223,7 +267,7 @@ def page(told: Evaluation, drawn: "matplotlib.figure.Figure") -> str:
         columns = [
             LABELS[one.name],
             one.parameter,
-            _told(one.value),
+            _value(one),
             _told(one.difference, "+"),
             _told(one.bootstrap),
         ]
@@ -237,7 +281,7 @@ def page(told: Evaluation, drawn: "matplotlib.figure.Figure") -> str:
     if told.anytime:
         anytime += image(sequence_picture(told.anytime), "The interval after each look")
     return document(
-        f"<p>{html.escape(_head(told))}</p>"
+        f"<p>{html.escape(_head(told))}</p><p><b>{html.escape(_headline(told))}</b></p>"
         f'<div class="wide"><table><tr>{"".join(f"<th>{head}</th>" for head in heads)}</tr>'
         f"{''.join(cells)}</table></div>"
         f"<p>Overlap: {_overlap(told)}.</p><ul>{items}</ul>"

@@ -148,8 +148,8 @@ def _row(value: private.Value) -> dict[str, Any]:
         "policy": value.candidate,
         "estimator": value.estimator.name,
         "value": value.interval.mean,
-        "low": value.interval.low,
-        "high": value.interval.high,
+        "low": math.nan if value.is_biased else value.interval.low,
+        "high": math.nan if value.is_biased else value.interval.high,
         "noise": value.noise,
         "bias_low": low,
         "bias_high": high,
@@ -194,7 +194,8 @@ def _picture(values: Sequence[private.Value]) -> "matplotlib.figure.Figure":
     axes = drawn.subplots()
     for place, value in enumerate(values):
         axes.plot([value.interval.mean], [place], "o", color="tab:blue")
-        axes.plot([value.interval.low, value.interval.high], [place, place], color="tab:blue")
+        if not value.is_biased:
+            axes.plot([value.interval.low, value.interval.high], [place, place], color="tab:blue")
     axes.set_yticks(range(len(values)), [estimates.LABELS[value.estimator.name] for value in values])
     axes.invert_yaxis()
     axes.set_xlabel("mean reward of an interaction, with 95% intervals over clients and noise")

@@ -472,3 +472,22 @@ def test_rounds_without_a_client_change_nothing(tmp_path):
     assert rows[metrics.AVERAGE_REWARD].iloc[-1] == pytest.approx(rows.loc[~empty, metrics.ROUND_REWARD].mean())
     norms = rows[metrics.CLIP_NORM].to_numpy()
     assert list(norms[1:] == norms[:-1]) == list(empty[:-1])
+
+
+@pytest.mark.parametrize(("reward", "is_drowned"), [(700, True), (0.7, False)])
+def test_a_table_of_rewards_has_no_accuracy_and_rewards_that_clipping_drowns_are_warned_of(
+    tmp_path, capsys, reward, is_drowned
+):
+    path = tmp_path / "rewards.csv"
+    rows = [f"site {row % 6},{row % 3},{reward},{reward}" for row in range(120)]
+    path.write_text("\n".join(["site,age,left,right", *rows]) + "\n")
+    task = ("--task_type=tabular", f"--data_file={path}", "--client_column=site", "--reward_columns=left,right")
+    clipped = ("--noadaptive_clipping", "--clip_norm=0.1", "--total_rounds=12")
+    assert play(tmp_path, *task, *clipped) == 0
+    last = table(tmp_path).iloc[-1]
+    assert np.isnan(last[metrics.ACCURACY])
+    assert last[metrics.HELD_OUT_REWARD] == pytest.approx(reward)
+    printed = capsys.readouterr().out
+    assert f"its greedy policy on held-out data: reward {reward:.4f}." in printed
+    words = f"Warning: rewards of up to {reward:g} are large beside the clip norm of 0.1, and the training loss"
+    assert (words in printed) == is_drowned

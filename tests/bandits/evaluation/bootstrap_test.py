@@ -42,7 +42,7 @@ def test_intervals_are_near_the_delta_methods(estimator):
     rows = terms.Terms(clients, generator.gamma(2.0, 0.5, 6000), rewards, np.zeros(6000), np.zeros(6000))
     layout = totals.Layout((estimators.Logged(), estimators.Ips(), estimators.Snips()))
     own = totals.of_clients(rows.clients, layout.columns(rows))
-    sums = totals.summed(own)
+    sums = totals.summed(own, layout.ratios)
     names = totals.present(rows.clients, [str(number) for number in range(800)])
     drawn = bootstrap.drawn_totals(own, names, 0, 4000)
     for minus in (None, layout.ratio(estimators.Logged())):

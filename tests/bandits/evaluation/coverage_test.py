@@ -42,7 +42,7 @@ def shares():
         columns = _LAYOUT.columns(rows)
         units = {"client": rows.clients, "row": np.arange(len(rows.clients))}
         for level, unit in units.items():
-            sums = totals.summed(totals.of_clients(unit, columns))
+            sums = totals.summed(totals.of_clients(unit, columns), _LAYOUT.ratios)
             for estimator in _ESTIMATORS:
                 interval = totals.interval(sums, _LAYOUT.ratio(estimator))
                 held[estimator, level] += interval.low <= truths[estimator] <= interval.high

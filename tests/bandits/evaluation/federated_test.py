@@ -34,7 +34,7 @@ _NAMES = [f"client {number}" for number in range(7)]
 @pytest.mark.parametrize("secure", [False, True])
 def test_sums_are_numpys(rows, secure):
     own = totals.of_clients(rows.clients, _LAYOUT.columns(rows))
-    expected = totals.summed(own)
+    expected = totals.summed(own, _LAYOUT.ratios)
     clients = federated.client_inputs(rows, _NAMES, seed=4, draws=_DRAWS)
     found, drawn = federated.sums(clients, _LAYOUT, bounds=np.abs(own).max(axis=0) if secure else None)
     assert found.clients == 6

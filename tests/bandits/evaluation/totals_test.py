@@ -23,9 +23,8 @@ def test_totals_and_products_by_hand():
     # Columns: rows, weights, their squares, w r. Client 0: (2, 3, 5, 2); client 7: (1, 3, 9, 15).
     assert sums.clients == 2
     np.testing.assert_array_equal(sums.totals, [3, 6, 14, 17])
-    np.testing.assert_array_equal(
-        sums.products, np.outer([2, 3, 5, 2], [2, 3, 5, 2]) + np.outer([1, 3, 9, 15], [1, 3, 9, 15])
-    )
+    # IPS is 17 / 3: the clients' influences are (2 - 2 * 17 / 3) / 3 = -28 / 9 and (15 - 17 / 3) / 3 = 28 / 9.
+    np.testing.assert_allclose(sums.products, [[2 * (28 / 9) ** 2]], rtol=1e-12)
 
 
 def test_overlap_by_hand():
@@ -87,4 +86,23 @@ def test_one_client_has_no_interval():
 def test_a_policy_that_plays_no_logged_action_has_no_self_normalised_value():
     sums = totals.sums(_rows([0, 1], [0, 0], [1, 1]), _LAYOUT)
     assert math.isnan(totals.interval(sums, _LAYOUT.ratio(estimators.Snips())).mean)
-    assert totals.interval(sums, _LAYOUT.ratio(estimators.Ips()))[:3] == (0, 0, 0)
+    assert np.isnan(totals.interval(sums, _LAYOUT.ratio(estimators.Ips()))[:3]).all()
+
+
+def test_rewards_of_0_alone_have_no_value_and_equal_ones_no_interval():
+    nothing = totals.sums(_rows([0, 1, 1], [2, 1, 1], [0, 0, 0]), _LAYOUT)
+    equal = totals.sums(_rows([0, 1, 1], [2, 1, 1], [0.7, 0.7, 0.7]), _LAYOUT)
+    for estimator in (estimators.Logged(), estimators.Snips()):
+        assert np.isnan(totals.interval(nothing, _LAYOUT.ratio(estimator))[:3]).all()
+        interval = totals.interval(equal, _LAYOUT.ratio(estimator))
+        assert interval.mean == pytest.approx(0.7)
+        assert math.isnan(interval.low)
+
+
+@pytest.mark.parametrize("shift", [1e7, 1e10])
+@pytest.mark.parametrize("estimator", [estimators.Logged(), estimators.Snips()])
+def test_a_large_mean_changes_no_interval(log, shift, estimator):
+    near = totals.interval(totals.sums(log, _LAYOUT), _LAYOUT.ratio(estimator))
+    far = totals.interval(totals.sums(log._replace(rewards=log.rewards + shift), _LAYOUT), _LAYOUT.ratio(estimator))
+    assert far.high - far.low == pytest.approx(near.high - near.low, rel=1e-4)
+    assert far.mean - shift == pytest.approx(near.mean, abs=1e-4)

@@ -5,7 +5,7 @@ import dataclasses
 import dp_accounting
 import numpy as np
 import pytest
-from dp_accounting import rdp
+from dp_accounting import pld, rdp
 
 from data.errors import UsageError
 from optimization.privacy import ledger
@@ -53,6 +53,19 @@ def test_two_folds_of_clients_cost_the_larger_and_a_third_training_comes_on_top(
     assert mechanism.epsilon(rounds) == pytest.approx(_accounted((_OF_MODEL, 20), (_OF_LOOK, 1)), rel=1e-9)
     both, rounds = ledger.composed([Spent("folds", folds, 20), Spent("folds", folds, 21), Spent("look", _LOOK)])
     assert both.epsilon(rounds) >= _accounted((_OF_MODEL, 41), (_OF_LOOK, 1))
+
+
+@pytest.mark.parametrize("larger_is_last", [True, False])
+def test_pld_composes_a_look_with_the_larger_fold_alone(larger_is_last):
+    larger, smaller = _MODEL, dataclasses.replace(_MODEL, noise_multiplier=1.5)
+    last, first = (larger, smaller) if larger_is_last else (smaller, larger)
+    folds = dataclasses.replace(last, pretraining=first, pretraining_rounds=20, pretraining_disjoint=True)
+    look = Spent("look", dataclasses.replace(_LOOK, accountant="pld"))
+    mechanism, rounds = ledger.composed([Spent("folds", folds, 20), look])
+    accountant = pld.PLDAccountant()
+    accountant.compose(_OF_MODEL, 20)
+    accountant.compose(_OF_LOOK)
+    assert mechanism.epsilon(rounds) == pytest.approx(accountant.get_epsilon(_DELTA), rel=1e-3)
 
 
 def test_trainings_by_turns_are_not_taken_for_one():

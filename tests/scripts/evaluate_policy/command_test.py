@@ -41,6 +41,11 @@ def _evaluated(folder, *flags):
     return json.loads((folder / "evaluation.json").read_text())
 
 
+def _estimate(found, name):
+    (row,) = [row for row in found["estimates"] if row["estimator"] == name]
+    return row
+
+
 def _values(found, name="value"):
     return {row["estimator"]: row[name] for row in found["estimates"]}
 
@@ -59,12 +64,18 @@ def test_a_table_by_weights_alone(tmp_path, capsys):
     assert _values(found, "difference")["ips"] == pytest.approx(values["ips"] - values["logged"])
     assert found["overlap"]["effective_sample_size"] == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
     assert found["overlap"]["largest_weight"] == 4
-    for row in found["estimates"]:
+    assert found["headline"]["estimator"] == "snips"
+    for row in found["estimates"][:3]:
         assert row["low"] < row["value"] < row["high"]
         assert row["bootstrap_low"] == pytest.approx(row["low"], abs=0.15 * (row["high"] - row["low"]))
     printed = capsys.readouterr().out
     assert "constant:blue on" in printed
-    assert "clipped IPS (clip=3)" in printed
+    assert f"Headline: {values['snips']:.3f} [" in printed
+    clipped = _estimate(found, "clipped_ips")
+    assert clipped["bias"] == "unknown"  # Weights of 4 are clipped to 3.
+    assert all(clipped[name] is None for name in ("low", "high", "difference", "difference_low", "bootstrap_high"))
+    line = next(line for line in printed.splitlines() if line.startswith("clipped IPS (clip=3)"))
+    assert line.split(")", 1)[1].strip() == f"{values['clipped_ips']:.3f} (biased, bias unknown)"
     assert [row["estimator"] for row in found["estimates"]] == list(
         pd.read_csv(tmp_path / "out" / "estimates.csv").estimator
     )
@@ -86,15 +97,68 @@ def test_one_column_of_probabilities_is_of_the_logged_action(tmp_path):
 def test_a_model_and_tff_give_all_estimators(tmp_path):
     _table(tmp_path / "log.csv")
     flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--ignore_columns=played", "--policy=uniform")
-    quick = ("--model_rounds=40", "--model_server_learning_rate=0.05", "--draws=20")
-    found = {sums: _evaluated(tmp_path / sums, *flags, *quick, f"--sums={sums}") for sums in ("numpy", "tff")}
+    quick = ("--model_rounds=40", "--model_server_learning_rate=0.05", "--draws=20", "--tau=1", "--clip=2")
+    names = "--estimators=ips,snips,clipped_ips,dm,dr,switch_dr,dros"
+    found = {sums: _evaluated(tmp_path / sums, *flags, *quick, names, f"--sums={sums}") for sums in ("numpy", "tff")}
     values = _values(found["numpy"])
     assert list(values) == ["logged", "ips", "snips", "clipped_ips", "dm", "dr", "switch_dr", "dros"]
     truth = 0.5 * (0.3 + 0.25) + 0.5 * 0.4
     assert abs(values["dr"] - truth) < 0.15
+    assert found["numpy"]["headline"]["estimator"] == "dr"
+    biases = {row["estimator"]: row["bias"] for row in found["numpy"]["estimates"]}
+    # Weights are 2 and 2/3: tau binds, the clip does not; SLOPE chose lambda.
+    assert [name for name, bias in biases.items() if bias] == ["dm", "switch_dr", "dros"]
+    assert "by SLOPE" in _estimate(found["numpy"], "dros")["parameter"]
     for name in ("value", "low", "high", "difference_low", "bootstrap_high"):
         for estimator, number in _values(found["numpy"], name).items():
-            assert _values(found["tff"], name)[estimator] == pytest.approx(number, rel=1e-6), (estimator, name)
+            by_tff = _values(found["tff"], name)[estimator]
+            assert by_tff == (number if number is None else pytest.approx(number, rel=1e-6)), (estimator, name)
+
+
+def test_policies_have_folders_of_their_own_and_no_evaluation_is_overwritten(tmp_path, monkeypatch):
+    _table(tmp_path / "log.csv")
+    monkeypatch.chdir(tmp_path)
+    flags = [f"--log={tmp_path}/log.csv", *_COLUMNS, "--nomodel", "--draws=0"]  # The last two not with --private.
+    for policy in ("uniform", "constant:blue", "column:played"):
+        command.program(command.define().parse(["evaluate_policy", *flags, f"--policy={policy}"]))
+    written = {path.parent.name: path.read_bytes() for path in (tmp_path / "evaluation").glob("*/evaluation.json")}
+    assert set(written) == {"uniform", "constant_blue", "column_played"}
+    private = ("--private", "--largest_weight=5", "--max_rows_per_client=20", "--noise_multiplier=9")
+    command.program(command.define().parse(["evaluate_policy", *flags[:-2], "--policy=uniform", *private]))
+    assert (tmp_path / "evaluation" / "uniform_private" / "evaluation.json").is_file()
+    with pytest.raises(UsageError, match=r"evaluation/uniform holds an earlier evaluation, .*: name another folder"):
+        command.program(command.define().parse(["evaluate_policy", *flags, "--policy=uniform"]))
+    assert (tmp_path / "evaluation" / "uniform" / "evaluation.json").read_bytes() == written["uniform"]
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        ({"paid": 0}, {"logged", "ips", "snips"}),
+        ({"played": 0.0}, {"ips", "snips"}),  # The policy plays none of the logged actions.
+    ],
+)
+def test_without_rewards_or_weights_nothing_can_be_estimated(tmp_path, capsys, change, missing):
+    _table(tmp_path / "log.csv").assign(**change).to_csv(tmp_path / "log.csv", index=False)
+    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played")
+    assert {row["estimator"] for row in found["estimates"] if row["value"] is row["low"] is None} == missing
+    assert found["headline"] is None
+    printed = capsys.readouterr().out
+    assert printed.count("cannot be estimated") == len(missing)
+    assert "Headline: none." in printed
+
+
+@pytest.mark.parametrize(("draws", "words"), [(200, "intervals are the bootstrap's"), (0, "leave out --draws=0")])
+def test_few_effective_clients_have_the_bootstraps_intervals_and_a_warning(tmp_path, capsys, draws, words):
+    table = _table(tmp_path / "log.csv", clients=60)
+    table[(table.who <= "user 12") | (table.index % 12 == 0)].to_csv(tmp_path / "log.csv", index=False)
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played", f"--draws={draws}")
+    found = _evaluated(tmp_path / "out", *flags)
+    snips = _estimate(found, "snips")
+    assert (snips["low"] == snips["bootstrap_low"]) == bool(draws)
+    assert snips["difference_low"] < snips["difference"] < snips["difference_high"]
+    assert [finding["is_warning"] for finding in found["findings"] if finding["name"] == "few clients"] == [True]
+    assert words in capsys.readouterr().out
 
 
 @pytest.mark.slow

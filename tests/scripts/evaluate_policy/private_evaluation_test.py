@@ -1,6 +1,7 @@
 """scripts.evaluate_policy with --private and --anytime, as programs: what is told, and what is not."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -44,6 +45,7 @@ def _table(path, clients=150, rows=12, seed=0):
 
 def _play(folder, *flags):
     log = folder / "log.csv"
+    shutil.rmtree(folder / "out", ignore_errors=True)  # An earlier evaluation is never overwritten.
     command.program(
         command.define().parse(
             ["evaluate_policy", f"--log={log}", f"--output_dir={folder}/out", *_COLUMNS, "--policy=uniform", *flags]
@@ -70,8 +72,22 @@ def test_with_hardly_any_noise_values_are_exact(tmp_path, capsys):
         },
         rel=1e-5,
     )
+    (clipped,) = [row for row in found["estimates"] if row["estimator"] == "clipped_ips"]
+    assert clipped["low"] is clipped["high"] is None  # Its own clip's bias is unknown.
     assert found["privacy"]["epsilon"] > 1e9  # No noise, no guarantee, and it says so.
-    assert found["privacy"]["summary"] in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert found["privacy"]["summary"] in printed
+    assert f"uniform, clipped_ips: {_values(found)['clipped_ips']:.4g} (biased, bias unknown; noise" in printed
+
+
+def test_a_look_at_a_folder_that_holds_an_evaluation_is_refused_before_it_is_paid_for(tmp_path):
+    _table(tmp_path / "log.csv")
+    _play(tmp_path, *_PRIVATE, "--noise_multiplier=1")
+    book = (tmp_path / "log.csv.privacy.jsonl").read_text()
+    flags = ("--policy=uniform", *_PRIVATE, "--noise_multiplier=1", f"--output_dir={tmp_path}/out")
+    with pytest.raises(UsageError, match="out holds an earlier evaluation, which is not overwritten"):
+        command.program(command.define().parse(["evaluate_policy", f"--log={tmp_path}/log.csv", *_COLUMNS, *flags]))
+    assert (tmp_path / "log.csv.privacy.jsonl").read_text() == book
 
 
 def test_of_two_logs_with_the_same_noised_sum_the_same_is_told(tmp_path, capsys, monkeypatch):
@@ -81,7 +97,6 @@ def test_of_two_logs_with_the_same_noised_sum_the_same_is_told(tmp_path, capsys,
     told = []
     flags = ("--noise_multiplier=1", "--ignore_columns=warm")
     _table(tmp_path / "log.csv")
-    _play(tmp_path, "--nomodel", "--draws=20")  # What it writes is left nowhere.
     for seed, rows in ((0, 12), (1, 7)):
         _table(tmp_path / "log.csv", rows=rows, seed=seed)
         (tmp_path / "log.csv.privacy.jsonl").unlink(missing_ok=True)
@@ -184,6 +199,7 @@ def test_what_the_guarantee_leaves_out_is_told(tmp_path):
 
 
 def _of_run(folder, *flags):
+    shutil.rmtree(folder / "out", ignore_errors=True)
     given = ["evaluate_policy", f"--log={folder}/run", f"--output_dir={folder}/out", *flags]
     command.program(command.define().parse(given))
     return json.loads((folder / "out" / "evaluation.json").read_text())
@@ -302,6 +318,7 @@ def test_a_log_that_is_saved_apart_from_its_run_knows_how_cohorts_were_drawn(tmp
     given = ["evaluate_policy", f"--log={saved}", *bounded, "--draws=0", f"--output_dir={tmp_path}/out"]
     command.program(command.define().parse(given))
     assert json.loads((tmp_path / "out" / "evaluation.json").read_text())["anytime"]["looks"] == [0, 1]
+    shutil.rmtree(tmp_path / "out")
     for number, (name, value) in enumerate(
         {
             "client_selection": "oort",
