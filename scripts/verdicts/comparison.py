@@ -36,7 +36,7 @@ Values = Mapping[str, Mapping[int, float]]  # By arm and seed; not a number wher
 Landmark = float | Sampled | Mapping[int, float]
 LEVEL = round(1 - intervals.CONFIDENCE, 12)
 PAIRED, UNPAIRED = "paired", "unpaired"
-TOLD_APART, NOT_TOLD_APART = "told apart", "not told apart"
+TOLD_APART, NOT_TOLD_APART = "significantly different", "not significantly different"
 
 
 class Pair(NamedTuple):
