@@ -171,10 +171,9 @@ def _learned(alternatives: Sequence[Value]) -> _Premise:
         return _Premise(None, f"the best fixed action of {' and '.join(unknown)} is not recorded")
     if not all(constant and constant.is_judged for _, constant in compared):
         return _Premise(None, "one seed, or a run that diverged, against the best fixed action")
-    names = [f"{value.arm} ({number(constant.mean)})" for value, constant in compared if constant]
-    fixed = " and ".join(dict.fromkeys(number(constant.reference_mean) for _, constant in compared if constant))
-    verb = "is" if len(names) == 1 else "are"
-    return _Premise(False, f"{words.listed(names)} {verb} not above the best fixed action ({fixed}) with the interval")
+    verb = f"{compared[0][0].arm} does not beat" if len(compared) == 1 else "neither beats"
+    fixed = dict.fromkeys(number(constant.reference_mean) for _, constant in compared if constant)
+    return _Premise(False, f"{verb} the best fixed action, {words.listed([*fixed])}")
 
 
 def _beats(constant: Comparison) -> bool:
@@ -203,7 +202,7 @@ def _arm(figure: Figure, label: str) -> Arm | None:
 def _premise(one: Value, other: Value, difference: Interval, measure: Measure, figure: Figure, known: Known) -> _Premise:
     """Returns the premise of a comparison of two configurations; see the module's docstring."""
     arms = [_arm(figure, value.arm) for value in (one, other)]
-    if any(arm and _GREEDY in arm.words for arm in arms) and one.arm != other.arm:
+    if any(arm and _GREEDY in arm.label.replace(",", "").split() for arm in arms) and one.arm != other.arm:
         learned = _learned([one, other])
         if not learned.holds:
             return learned

@@ -206,8 +206,6 @@ def _about(one: _Played) -> str:
         lines.append(f"**Fewer seeds so far:** {', '.join(few)}.\n")
     if edges := scoreboard.edges(figure, one.rows):
         lines.append(f"**{edges.replace(':', ':**', 1)}\n")
-    if figure.left_open:
-        lines.append(f"The paper leaves open: {'; '.join(figure.left_open)}.\n")
     return "\n".join([*lines, f"```sh\n{scoreboard.command(figure, seeds[-1] + 1)}\n```\n"])
 
 
@@ -336,6 +334,9 @@ def _summary(some: Sequence[_Played]) -> str:
 def _text(name: str, some: Sequence[_Played]) -> str:
     """Returns the part of a paper."""
     parts = [f"### {name}\n"]
+    left_open = list(dict.fromkeys(itertools.chain(*(one.figure.left_open for one in some))))
+    if left_open:
+        parts.append(f"The paper leaves open, and this project chose: {'; '.join(left_open)}. That is no difference.\n")
     for one in some:
         figure = one.figure
         if one.table is None:

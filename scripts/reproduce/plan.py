@@ -14,8 +14,7 @@ from scripts.grid import plan as grid_plan
 FIRST_TUNING_SEED = 100  # Points are picked on seeds that no reported value comes from.
 PAPER, SMALL = "paper", "small"  # Scales.
 PAPER_DATA, REDUCED, STAND_IN = "paper's data", "paper's data, reduced", "stand-in"
-DATA_KINDS = (PAPER, SMALL = "paper", "small"  # Scales.
-PAPER_DATA, REDUCED, STAND_IN)
+DATA_KINDS = (PAPER_DATA, REDUCED, STAND_IN)
 _ROUNDS_TO = "rounds to "
 _SHARE_OF = "share of "
 _LAST = "last "

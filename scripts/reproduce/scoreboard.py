@@ -105,7 +105,8 @@ def accounted(figure: Figure) -> list[Line]:
 
 
 def _claim(figure: Figure, one: Verdict) -> Line:
-    claim, kind = one.claim, figure.data_kind
+    claim = one.claim
+    kind = PAPER_DATA if claim.needs and one.status == NOT_RUN else figure.data_kind
     return Line(figure, CLAIM, claim.says, claim.place, "", one.why, one.seeds, one.status, one.chance, kind, one.means)
 
 
@@ -166,8 +167,8 @@ def by_chance(rows: Iterable[Line]) -> str:
     if not parts:
         return ""
     return (
-        "Claims are not adjusted for each other. If every true difference were zero, chance alone would give on average "
-        f"at most this many of the verdicts with a direction: {', '.join(parts)}."
+        "Claims are not adjusted for each other. If every true difference were at the limit that its claim sets, this many "
+        f"of the verdicts with a direction would be wrong on average, at most: {', '.join(parts)}."
     )
 
 
