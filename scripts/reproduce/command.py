@@ -114,8 +114,8 @@ def report(
     with files.told(folder):
         folder.mkdir(parents=True, exist_ok=True)
     print(f"\n{figure.name}: {figure.about}. {figure.text}")
-    if figure.stand_in:
-        print(results.stand_in(figure))
+    if note := results.data_note(figure):
+        print(note)
     path = _records_path(figure, folder, kept)
     table = records.of(figure, found) if found else None
     if is_part:
@@ -129,11 +129,12 @@ def report(
     verdicts = judging.check(figure, rows)
     print(scoreboard.text(figure, rows, verdicts))
     stem = str(folder / figure.name)
-    values = scoreboard.values_table(figure, rows).assign(data=figure.stand_in or "the text's")
+    values = scoreboard.values_table(figure, rows).assign(data_kind=figure.data_kind, data=figure.data or "the paper's")
     files.replace(pathlib.Path(f"{stem}.csv"), values.to_csv(index=False, float_format="%.6g").encode())
-    claims = [(one.claim.place, one.claim.says, one.status, one.why, one.seeds) for one in verdicts]
-    claims += [(one.place, one.says, one.status, one.ours, one.seeds) for one in scoreboard.accounted(figure)]
-    checked = pd.DataFrame(claims, columns=["source", "claim", "verdict", "ours", "seeds"])
+    claims = [(one.claim.place, one.claim.says, one.status, figure.data_kind, one.why, one.seeds) for one in verdicts]
+    computed = scoreboard.accounted(figure)
+    claims += [(one.place, one.says, one.status, one.data_kind, one.ours, one.seeds) for one in computed]
+    checked = pd.DataFrame(claims, columns=["source", "claim", "verdict", "data_kind", "ours", "seeds"])
     files.replace(pathlib.Path(f"{stem}_claims.csv"), checked.to_csv(index=False).encode())
     own = ""
     if not is_part:  # Of the others there are no curves.
@@ -152,7 +153,8 @@ def _records_path(figure: Figure, folder: pathlib.Path, kept: pathlib.Path | Non
 
 def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> str:
     """Draws the pictures that the figure's binary has for it."""
-    title = f"{results.stand_in(figure)}\n{figure.text}" if figure.stand_in else figure.text
+    note = results.data_note(figure)
+    title = f"{note}\n{figure.text}" if note else figure.text
     if figure.own_figures == "client_losses":
         from bandits.client_selection import figures
 
@@ -172,8 +174,8 @@ def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) 
         from bandits.mab_fl.flags import varied
 
         study = mab_fl.load()[figure.study]
-        if figure.stand_in:
-            words = f"\n{results.stand_in(figure)}"
+        if note:
+            words = f"\n{note}"
             drawn = [dict(one) | ({"title": one["title"] + words} if "title" in one else {}) for one in study.figures]
             study = dataclasses.replace(study, figures=drawn)
         settings = {one.name: one for one in study.settings}
@@ -234,6 +236,11 @@ def _checked(settings: cli.Settings) -> int:
         labels = [label.strip() for label in settings.arms.split(";")]
         chosen = [texts.only(figure, labels) for figure in whole]
     _check_seeds(settings.repeat, chosen)
+    if settings.figure == texts.ALL and settings.scale == texts.SMALL:
+        for name, why in texts.without_small().items():
+            print(f"--figure={name} has no --scale={texts.SMALL}: {why}")
+    if warning := scoreboard.one_seed(chosen, settings.repeat):
+        print(warning, flush=True)
     cores = len(os.sched_getaffinity(0))
     if settings.executor != "slurm_script" and not settings.ray_address:
         cores = max(1, cores // settings.workers)

@@ -1,20 +1,29 @@
-"""Whether our numbers agree with what a text says.
+"""Whether this project's runs support what a paper states.
 
-A word is given by 95% intervals over seeds, never by means alone: `agrees` if every difference that the claim needs
-lies on its side with its whole interval, `disagrees` if one lies wholly on the other, else `cannot be told`, as all
-that rests on one seed. Differences are of equal seeds, paired; Welch's where no seed determines the runs
-(`scripts.verdicts`). A tolerance (`within`) is our reading of words as "similar", a part of the other's mean.
-Nothing is told of an arm of which a run diverged, nor of two that both never reach what is counted.
+A verdict needs 95% intervals over seeds, never means alone. On the paper's data a claim `agrees` if every difference
+that it needs lies on its side with its whole interval, and `disagrees` if one lies wholly on the other side. On a
+stand-in the same results are called `same direction` and `opposite direction`: other data neither confirm nor refute a
+paper. Everything else is `inconclusive`, as is every result of one seed. Differences are paired by seed; where the seed
+does not determine a run, the test is Welch's (`scripts.verdicts`). A tolerance (`within`) is this project's reading of
+words such as "similar", relative to the mean that is compared with. A configuration of which a run diverged decides
+nothing, nor do two that both never reach what is counted.
 
-An interval lies wholly on one side by chance alone, at a difference of none, in 2.5% of such experiments. Claims are
-many and not adjusted for each other: `Verdict.chance` bounds by how much each may err, and their sum says how many
-words of a scoreboard may be chance's.
+A claim is tested only where its premises hold, else its status is `premise not met`:
 
-A number is compared only where ours comes of the text's data and settings, else it is of `other data` and never agrees;
-so are claims that name numbers (`between`). It agrees if our mean's interval lies within 5% of the published number, or
-half a unit of its last digit. It disagrees if the published number lies outside of what a mean of as many seeds as the
-text's (one, where it does not say) would be in 95% of repetitions: the text's number is one draw, too. A rate that a
-search picked has no interval. An epsilon is computed, not played: it agrees within the same bounds.
+- A claim about a strong initial model needs a model that beats the best fixed action (`Claim.premises`).
+- A comparison with Greedy needs one of the two to beat the best fixed action: below it, both are failures.
+- Where the worse of two was searched, its best point lies on no edge of its grid: beyond it, it could be the better.
+
+"Beats" means with the whole 95% interval. Where the best fixed action is unknown, so is the premise: `inconclusive`.
+
+At a true difference of zero, an interval lies wholly on one side in 2.5% of experiments. Claims are many and not
+adjusted for each other: `Verdict.chance` bounds how often each errs, and their sum bounds the errors of a scoreboard.
+
+A number is compared only at the paper's data and settings, else it is `not comparable`; so are claims that name numbers
+(`between`). It agrees if the interval of our mean lies within 5% of the published number, or half a unit of its last
+digit. It disagrees if the published number lies outside of the range that holds 95% of the means of as many new seeds
+as the paper has (one, where it does not say): the paper's number is one sample, too. A rate that a search picked has no
+interval. An epsilon is computed, not run: it agrees within the same bounds.
 """
 
 import dataclasses
@@ -22,34 +31,41 @@ import functools
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from optimization.study import intervals
 from optimization.study.intervals import Interval
-from scripts.reproduce.plan import Accounted, Claim, Figure, Measure
+from scripts.reproduce.plan import PAPER_DATA, STAND_IN, Accounted, Arm, Claim, Figure, Measure
 from scripts.reproduce.results import Value, number
-from scripts.verdicts import comparison, of_runs
+from scripts.verdicts import comparison, of_runs, words
+from scripts.verdicts.comparison import Comparison
 
-AGREES, DISAGREES, UNTOLD = "agrees", "disagrees", "cannot be told"
-OTHER_DATA, NOT_PLAYED = "other data", "not played"
-STATUSES = (AGREES, DISAGREES, UNTOLD, OTHER_DATA, NOT_PLAYED)
+AGREES, DISAGREES = "agrees", "disagrees"  # Of the paper's data.
+SAME, OPPOSITE = "same direction", "opposite direction"  # Of a stand-in.
+INCONCLUSIVE, NOT_COMPARABLE = "inconclusive", "not comparable"
+PREMISE, NOT_RUN = "premise not met", "not run"
+STATUSES = (AGREES, DISAGREES, SAME, OPPOSITE, INCONCLUSIVE, PREMISE, NOT_COMPARABLE, NOT_RUN)
+_TRUE, _FALSE = "true", "false"  # Outcomes of a statement, beside INCONCLUSIVE and PREMISE.
+HOLDS, FAILS = (AGREES, SAME), (DISAGREES, OPPOSITE)
+OURS = "our tolerance"
 NEAR = 0.05  # Of a published number: within this part of it, ours is the same.
 _TAIL = (1 - intervals.CONFIDENCE) / 2
-_SURE_PAIRS = 6  # Equal differences of so many seeds are no chance: their signs have p < 5%.
+_CERTAIN_PAIRS = 6  # Equal differences of so many seeds have p < 5% by the sign-flip test.
+_GREEDY = "Greedy"  # The label of the strategy that does not explore.
 
 Known = Mapping[tuple[str, str], Value]  # By arm and measure.
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Whether our numbers agree with a claim.
+    """The result of a claim's test.
 
     Attributes:
       claim: The claim.
-      status: One of the words above.
-      why: Our numbers, with their intervals.
-      seeds: Fewest that a number of it has.
-      chance: How probable the word is at most, if chance alone gave it; 0 where there is no such word.
+      status: One of `STATUSES`.
+      why: Our numbers with their intervals, and why there is no verdict.
+      seeds: The smallest number of seeds behind a number of it.
+      chance: The largest probability that a direction is found by chance alone; 0 without a direction.
     """
 
     claim: Claim
@@ -58,80 +74,168 @@ class Verdict:
     seeds: int
     chance: float
 
+    @property
+    def means(self) -> str:
+        """What the result means for a practitioner; empty where nothing is declared."""
+        key = "holds" if self.status in HOLDS else "fails" if self.status in FAILS else self.status
+        return self.claim.means.get(key, "")
+
 
 class _MissingError(Exception):
     """A number that a claim needs is not there."""
 
 
 @dataclasses.dataclass(frozen=True)
+class _Premise:
+    """Whether a comparison may be judged: `holds` is None where that is unknown, and `why` says what is wrong."""
+
+    holds: bool | None = True
+    why: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class _Statement:
-    """One statement about an interval that a claim needs: whether it holds (None: cannot be told), and why."""
+    """One statement about an interval that a claim needs.
+
+    Attributes:
+      holds: Whether it is true; None if inconclusive.
+      why: The numbers.
+      seeds: How many.
+      margin: How far the interval's end lies on the right side.
+      premise: What must be true for it to count.
+    """
 
     holds: bool | None
     why: str
     seeds: int
-    margin: float = math.inf  # How far the interval's end lies on the right side.
+    margin: float = math.inf
+    premise: _Premise = _Premise()
+
+    @property
+    def outcome(self) -> str:
+        """The direction, or why there is none."""
+        if self.premise.holds is False:
+            return PREMISE
+        if self.holds is None or self.premise.holds is None:
+            return INCONCLUSIVE
+        return _TRUE if self.holds else _FALSE
 
 
 def check(figure: Figure, rows: Sequence[Value]) -> list[Verdict]:
-    """Returns whether our numbers agree with each claim."""
+    """Returns the verdict on each claim."""
     known = {(row.arm, row.measure): row for row in rows}
     return [_check(claim, figure, known) for claim in figure.claims]
 
 
 def _check(claim: Claim, figure: Figure, known: Known) -> Verdict:
+    if not claim.kind or (claim.needs and figure.data_kind != PAPER_DATA):
+        return Verdict(claim, NOT_RUN, f"needs {claim.needs}", 0, 0.0)
     try:
         rows = _KINDS[claim.kind](claim, figure, known)
+        premises = [_learned(_values(operand, figure, known)) for operand in claim.premises]
     except _MissingError as missing:
-        return Verdict(claim, NOT_PLAYED, f"no {missing}", 0, 0.0)
-    # Of alternatives the best speaks for its row.
-    told = [(_any(one.holds for one in row), max(row, key=lambda one: one.margin)) for row in rows]
-    holds = _all(truth for truth, _ in told)
-    decisive = [best for truth, best in told if truth is holds]
-    why = min(decisive, key=lambda one: one.margin).why
-    statements = [one for row in rows for one in row]
-    seeds = min(one.seeds for one in statements)
-    if claim.kind == "between" and figure.stand_in:
-        return Verdict(claim, OTHER_DATA, why, seeds, 0.0)
-    status = UNTOLD if holds is None else AGREES if holds else DISAGREES
-    chance = {AGREES: _TAIL * max(map(len, rows)), DISAGREES: _TAIL * len(rows), UNTOLD: 0.0}[status]
-    return Verdict(claim, status, why, seeds, min(1.0, chance))
+        return Verdict(claim, NOT_RUN, f"no {missing}", 0, 0.0)
+    shown = _all([_any(row) for row in rows])
+    why, seeds = shown.why, min(one.seeds for row in rows for one in row)
+    if claim.kind == "between" and not figure.has_paper_settings:
+        return Verdict(claim, NOT_COMPARABLE, why, seeds, 0.0)
+    if premise := next((one for one in (*premises, shown.premise) if not one.holds), None):
+        status, word = (PREMISE, PREMISE) if premise.holds is False else (INCONCLUSIVE, "premise unknown")
+        return Verdict(claim, status, f"{why}; {word}: {premise.why}", seeds, 0.0)
+    if shown.holds is None:
+        return Verdict(claim, INCONCLUSIVE, why, seeds, 0.0)
+    holds, fails = (SAME, OPPOSITE) if figure.data_kind == STAND_IN else (AGREES, DISAGREES)
+    chance = _TAIL * (max(map(len, rows)) if shown.holds else len(rows))
+    return Verdict(claim, holds if shown.holds else fails, why, seeds, min(1.0, chance))
+
+
+def _any(row: Sequence[_Statement]) -> _Statement:
+    """Returns the alternative that decides: one suffices, and of those with the deciding outcome the clearest is shown."""
+    outcome = min((one.outcome for one in row), key=(_TRUE, INCONCLUSIVE, PREMISE, _FALSE).index)
+    return max((one for one in row if one.outcome == outcome), key=lambda one: one.margin)
+
+
+def _all(some: Sequence[_Statement]) -> _Statement:
+    """Returns the statement that decides: all are needed, and of those with the deciding outcome the weakest is shown."""
+    outcome = min((one.outcome for one in some), key=(_FALSE, PREMISE, INCONCLUSIVE, _TRUE).index)
+    return min((one for one in some if one.outcome == outcome), key=lambda one: one.margin)
+
+
+def _learned(alternatives: Sequence[Value]) -> _Premise:
+    """Returns the premise that one of some configurations beats the best fixed action with its whole interval."""
+    compared = [(value, value.stand.constant if value.stand else None) for value in alternatives]
+    if any(constant and _beats(constant) for _, constant in compared):
+        return _Premise()
+    unknown = [value.arm for value, constant in compared if constant is None]
+    if unknown:
+        return _Premise(None, f"the best fixed action of {' and '.join(unknown)} is not recorded")
+    if not all(constant and constant.is_judged for _, constant in compared):
+        return _Premise(None, "one seed, or a run that diverged, against the best fixed action")
+    verb = f"{compared[0][0].arm} does not beat" if len(compared) == 1 else "neither beats"
+    fixed = dict.fromkeys(number(constant.reference_mean) for _, constant in compared if constant)
+    return _Premise(False, f"{verb} the best fixed action, {words.listed([*fixed])}")
+
+
+def _beats(constant: Comparison) -> bool:
+    if not constant.is_judged or not constant.is_better:
+        return False
+    if math.isfinite(constant.low):
+        return not constant.low <= 0 <= constant.high
+    return constant.pairs >= _CERTAIN_PAIRS
+
+
+def _tuned(loser: Value, figure: Figure, known: Known) -> _Premise:
+    """Returns the premise that the worse of two, if it was searched, has its best point on no edge of its grid."""
+    arm = _arm(figure, loser.arm)
+    if arm is None or not arm.is_searched:
+        return _Premise()
+    picked = {row.measure: row.mean for row in known.values() if row.is_picked and row.arm == loser.arm}
+    edges = [f"{flag.replace('_', ' ')} {number(picked[flag])}" for flag in arm.edges(picked)]
+    why = f"the best point of {loser.arm} lies on the edge of its grid ({', '.join(edges)})"
+    return _Premise(False, why) if edges else _Premise()
+
+
+def _arm(figure: Figure, label: str) -> Arm | None:
+    return next((arm for arm in figure.arms if arm.label == label), None)
+
+
+def _premise(
+    one: Value, other: Value, difference: Interval, measure: Measure, figure: Figure, known: Known
+) -> _Premise:
+    """Returns the premise of a comparison of two configurations; see the module's docstring."""
+    arms = [_arm(figure, value.arm) for value in (one, other)]
+    if any(arm and _GREEDY in arm.label.replace(",", "").split() for arm in arms) and one.arm != other.arm:
+        learned = _learned([one, other])
+        if not learned.holds:
+            return learned
+    is_first_worse = difference.mean > 0 if measure.smallest else difference.mean < 0
+    return _tuned(one if is_first_worse else other, figure, known)
 
 
 def compare(value: Value, figure: Figure) -> tuple[str, str]:
-    """Returns the word for a number that the text publishes, and why, as the module's first lines say."""
+    """Returns the status of a number that the paper publishes, and why; see the module's docstring."""
     published = value.published
     if published is None:
         raise ValueError(f"{value.arm} has no published {value.measure}.")
-    if figure.stand_in or published.other_settings:
-        return OTHER_DATA, ""
+    if not figure.has_paper_settings or published.other_settings:
+        return NOT_COMPARABLE, ""
     if value.is_picked:
-        return UNTOLD, "a search's best point has no interval"
+        return INCONCLUSIVE, "a search's best point has no interval"
     if value.diverged:
-        return UNTOLD, _lost(value)
+        return INCONCLUSIVE, _lost(value)
     ours, theirs = value.interval, published.value
     if ours.size < 2 or not math.isfinite(ours.low):
-        return UNTOLD, "one seed"
+        return INCONCLUSIVE, "one seed"
     near = max(NEAR * abs(theirs), published.unit / 2)
     if theirs - near <= ours.low and ours.high <= theirs + near:
-        return AGREES, f"within {number(near)}"
+        return AGREES, f"within {number(near)} ({OURS})"
     reach = (ours.high - ours.mean) * math.sqrt(1 + ours.size / figure.published_seeds) + published.unit / 2
     if abs(theirs - ours.mean) > reach:
         return (
             DISAGREES,
-            f"{figure.published_seeds} more of our seeds would give {number(ours.mean)} ± {number(reach)}",
+            f"95% of means of {figure.published_seeds} new seeds: {number(ours.mean)} ± {number(reach)}",
         )
-    return UNTOLD, ""
-
-
-def _all(truths: Iterable[bool | None]) -> bool | None:
-    truths = list(truths)
-    return False if False in truths else None if None in truths else True
-
-
-def _any(truths: Iterable[bool | None]) -> bool | None:
-    truths = list(truths)
-    return True if True in truths else None if None in truths else False
+    return INCONCLUSIVE, ""
 
 
 def measure_of(figure: Figure, operand: str) -> Measure:
@@ -145,7 +249,11 @@ def _measure(figure: Figure, name: str) -> Measure:
 
 
 def _values(operand: str, figure: Figure, known: Known) -> list[Value]:
-    """Returns the values of an operand's alternatives."""
+    """Returns the values of an operand's alternatives.
+
+    Raises:
+      _MissingError: If one is not there.
+    """
     measure = measure_of(figure, operand).name
     found = []
     for arm in operand.partition(" @ ")[0].split(" | "):
@@ -163,24 +271,24 @@ def _difference(one: Value, other: Value) -> Interval:
     never = [seed for seed, value in one.by_seed.items() if math.isinf(value) and value == other.by_seed.get(seed)]
     if one.diverged or other.diverged or never:
         return Interval(found.difference, -math.inf, math.inf, found.pairs)
-    if found.deviation == 0 and found.is_judged and found.pairs >= _SURE_PAIRS:
+    if found.deviation == 0 and found.is_judged and found.pairs >= _CERTAIN_PAIRS:
         return Interval(found.difference, found.difference, found.difference, found.pairs)
     if not found.is_judged or not math.isfinite(found.low):
         return Interval(found.difference, -math.inf, math.inf, found.pairs)
     return Interval(found.difference, found.low, found.high, found.pairs)
 
 
-def _words(one: Value, other: Value, difference: Interval) -> str:
-    names = [value.measure.replace("_", " ") if one.arm == other.arm else value.arm for value in (one, other)]
+def _described(one: Value, other: Value, difference: Interval) -> str:
+    labels = [value.measure.replace("_", " ") if one.arm == other.arm else value.arm for value in (one, other)]
     means = ", ".join(
-        f"{name} {number(value.mean)}{stand_note(value)}" for name, value in zip(names, (one, other), strict=True)
+        f"{name} {number(value.mean)}{stand_note(value)}" for name, value in zip(labels, (one, other), strict=True)
     )
-    lost = "".join(f"; {told}" for value in (one, other) if (told := _lost(value)))
-    return f"{means}: {interval_words(difference, signed=True)}{lost}"
+    lost = "".join(f"; {note}" for value in (one, other) if (note := _lost(value)))
+    return f"{means}: {words.interval(difference, signed=True)}{lost}"
 
 
 def stand_note(value: Value) -> str:
-    """Returns the words after a number whose arm is not told above chance, or the best constant action; else none."""
+    """Returns a note on a number that is not significantly above the uniform policy or the best fixed action."""
     stand = value.stand
     if stand and stand.beats_chance and stand.constant and stand.constant.is_judged and not stand.constant.wins:
         return f" ({stand.word.rpartition(', ')[2]})"
@@ -188,11 +296,11 @@ def stand_note(value: Value) -> str:
 
 
 def value_words(value: Value, figure: Figure) -> str:
-    """Returns a number with its interval; of rounds to what not all seeds reach, how many do."""
+    """Returns a number with its interval; for rounds until a value that not all seeds reach, how many do."""
     if _measure(figure, value.measure).rounds_to is not None and math.isinf(value.mean):
         reached = sum(map(math.isfinite, value.by_seed.values()))
         return f"reached by {reached} of {len(value.by_seed)} seeds"
-    return interval_words(value.interval)
+    return words.interval(value.interval)
 
 
 def _lost(value: Value) -> str:
@@ -203,41 +311,36 @@ def _lost(value: Value) -> str:
 
 def minus(one: Value, other: Value) -> str:
     """Returns the difference of two values over their common seeds, with its interval, as text."""
-    return interval_words(_difference(one, other), signed=True)
-
-
-def interval_words(found: Interval, *, signed: bool = False) -> str:
-    """Returns a mean with its interval as text."""
-    sign = "+" if signed else ""
-    if not (math.isfinite(found.low) and math.isfinite(found.high)):
-        return f"{found.mean:{sign}.3g}" if math.isfinite(found.mean) else number(found.mean)
-    return f"{found.mean:{sign}.3g} ({found.low:{sign}.3g} to {found.high:{sign}.3g})"
+    return words.interval(_difference(one, other), signed=True)
 
 
 @functools.cache
 def computed(one: Accounted) -> tuple[str, str]:
-    """Returns the word for an epsilon, which has no interval and needs none, and ours with its flags."""
+    """Returns the status of an epsilon, which has no interval and needs none, and ours with its flags."""
     from scripts import privacy_budget
 
     mechanism, rounds = privacy_budget.build(privacy_budget.define().parse(["privacy_budget", *one.arguments]))
     epsilon = mechanism.epsilon(rounds)
     status = AGREES if abs(epsilon - one.value) <= max(NEAR * one.value, one.unit / 2) else DISAGREES
-    told = f"{number(epsilon)}, computed by RDP, {mechanism.analyses[0].neighbours}"
-    return status, f"{told}: scripts.privacy_budget {' '.join(one.arguments)}"
+    ours = f"{number(epsilon)}, computed by RDP, {mechanism.analyses[0].neighbours}"
+    return status, f"{ours}: scripts.privacy_budget {' '.join(one.arguments)}"
 
 
-def _better(one: Value, other: Value, measure: Measure, within: float | None = None) -> _Statement:
+def _better(
+    one: Value, other: Value, measure: Measure, within: float | None = None, premise: _Premise = _Premise()
+) -> _Statement:
     """Returns whether one value is better than another; with a tolerance, whether it is not worse by more than that."""
     difference = _difference(one, other)
     low, high = (-difference.high, -difference.low) if measure.smallest else (difference.low, difference.high)
+    why = _described(one, other, difference)
     if within is None:
         holds = True if low > 0 else False if high <= 0 else None
-        return _Statement(holds, _words(one, other, difference), difference.size, low)
+        return _Statement(holds, why, difference.size, low, premise)
     by = -_part(within, other)
     holds = True if low >= by else False if high < by else None
-    worse = "more" if measure.smallest else "less"
-    why = f"{_words(one, other, difference)}; up to {100 * within:.3g}% {worse} is close"
-    return _Statement(holds, why, difference.size, low - by)
+    if within:
+        why += f"; up to {100 * within:.3g}% {'more' if measure.smallest else 'less'} is close ({OURS})"
+    return _Statement(holds, why, difference.size, low - by, premise)
 
 
 def _part(share: float, value: Value) -> float:
@@ -250,10 +353,13 @@ def _pairs(operands, others, figure, known, within=None):
     rows = []
     for operand, other in itertools.product(operands, others):
         measure = measure_of(figure, operand)
-        rows += [
-            [_better(one, second, measure, within) for one in _values(operand, figure, known)]
-            for second in _values(other, figure, known)
-        ]
+
+        def compared(one: Value, second: Value, measure: Measure = measure) -> _Statement:
+            premise = _premise(one, second, _difference(one, second), measure, figure, known)
+            return _better(one, second, measure, within, premise)
+
+        firsts, seconds = _values(operand, figure, known), _values(other, figure, known)
+        rows += [[compared(one, second) for one in firsts] for second in seconds]
     return rows
 
 
@@ -266,10 +372,10 @@ def _close(claim, figure, known):
     groups = claim.operands if len(claim.operands) > 1 else [(operand,) for operand in claim.operands[0]]
     found = [[value for operand in group for value in _values(operand, figure, known)] for group in groups]
     pairs = (pair for two in itertools.combinations(found, 2) for pair in itertools.product(*two))
-    return [[_near(one, other, claim.within)] for one, other in pairs]
+    return [[_near(one, other, claim.within, figure, known)] for one, other in pairs]
 
 
-def _near(one: Value, other: Value, share: float) -> _Statement:
+def _near(one: Value, other: Value, share: float, figure: Figure, known: Known) -> _Statement:
     difference = _difference(one, other)
     within = _part(share, other)
     holds = None
@@ -278,7 +384,17 @@ def _near(one: Value, other: Value, share: float) -> _Statement:
     elif difference.low > within or difference.high < -within:
         holds = False
     margin = within - max(-difference.low, difference.high)
-    return _Statement(holds, f"{_words(one, other, difference)}; within {number(within)}", difference.size, margin)
+    why = f"{_described(one, other, difference)}; within {number(within)} is close ({OURS})"
+    premise = _premise(one, other, difference, _measure(figure, one.measure), figure, known)
+    return _Statement(holds, why, difference.size, margin, premise)
+
+
+def _apart(claim, figure, known):
+    found = [one for row in _close(claim, figure, known) for one in row]
+    return [
+        [dataclasses.replace(one, holds=None if one.holds is None else not one.holds, margin=-one.margin)]
+        for one in found
+    ]
 
 
 def _near_best(claim, figure, known):
@@ -296,7 +412,10 @@ def _not_worse(claim, figure, known):
 def _larger_lead(claim, figure, known):
     one, other, third, fourth = (_values(group[0], figure, known)[0] for group in claim.operands)
     measure = measure_of(figure, claim.operands[0][0])
-    return [[_better(_lead(one, other), _lead(third, fourth), measure)]]
+    pairs = (one, other), (third, fourth)
+    premises = [_premise(*pair, _difference(*pair), measure, figure, known) for pair in pairs]
+    premise = next((premise for premise in premises if not premise.holds), _Premise())
+    return [[_better(_lead(one, other), _lead(third, fourth), measure, premise=premise)]]
 
 
 def _lead(one: Value, other: Value) -> Value:
@@ -315,21 +434,22 @@ def _lead(one: Value, other: Value) -> Value:
 
 def _between(claim, figure, known):
     values = [_values(group[0], figure, known)[0] for group in claim.operands]
-    words = ", ".join(f"{value.arm} {number(value.mean)}" for value in values)
+    means = ", ".join(f"{value.arm} {number(value.mean)}" for value in values)
     common = set.intersection(*(set(value.finite) for value in values))
     sizes = [values[0].finite[seed] - sum(value.finite[seed] for value in values[1:]) for seed in sorted(common)]
     found = intervals.of_mean(sizes)
     low, high = found.low, found.high
-    lost = [told for value in values if (told := _lost(value))]
+    lost = [note for value in values if (note := _lost(value))]
     if lost or not math.isfinite(low):
-        return [[_Statement(None, "; ".join([words, *lost]), found.size)]]
+        return [[_Statement(None, "; ".join([means, *lost]), found.size)]]
     ends = sorted((abs(low), abs(high)))
     low, high = (0.0, ends[1]) if low < 0 < high else ends
     holds = True if claim.low <= low and high <= claim.high else False if high < claim.low or low > claim.high else None
     size = Interval(abs(found.mean), low, high, found.size)
     stated = f"{claim.low:g} to {claim.high:g}" if math.isfinite(claim.high) else f"{claim.low:g} or more"
+    stated = f"range {stated} (ours)" if claim.our_range else f"stated {stated}"
     apart = "apart by " if len(values) > 1 else ""
-    return [[_Statement(holds, f"{words}: {apart}{interval_words(size)}; stated {stated}", found.size)]]
+    return [[_Statement(holds, f"{means}: {apart}{words.interval(size)}; {stated}", found.size)]]
 
 
 def _steady(claim, figure, known):
@@ -343,8 +463,9 @@ def _steady(claim, figure, known):
     low, high = (value.deviation * math.sqrt((seeds - 1) / stats.chi2.ppf(p, seeds - 1)) for p in (1 - _TAIL, _TAIL))
     within = _part(claim.within, value)
     holds = True if high <= within else False if low > within else None
-    told = interval_words(Interval(value.deviation, low, high, seeds))
-    return [[_Statement(holds, f"{value.arm}, deviation over seeds {told}; within {number(within)}", seeds)]]
+    deviation = words.interval(Interval(value.deviation, low, high, seeds))
+    why = f"{value.arm}, standard deviation over seeds {deviation}; up to {number(within)} is small ({OURS})"
+    return [[_Statement(holds, why, seeds)]]
 
 
 def _beats_best_fixed(claim, figure, known):
@@ -360,12 +481,13 @@ def _above_constant(value: Value) -> _Statement:
         difference = Interval(against.difference, against.low, against.high, against.pairs)
     why = f"{value.arm} {number(value.mean)}, best fixed action {number(against.reference_mean)}: "
     holds = True if difference.low > 0 else False if difference.high <= 0 else None
-    return _Statement(holds, why + interval_words(difference, signed=True), difference.size, difference.low)
+    return _Statement(holds, why + words.interval(difference, signed=True), difference.size, difference.low)
 
 
 _KINDS: Mapping[str, Callable[[Claim, Figure, Known], list[list[_Statement]]]] = {
     "order": _order,
     "close": _close,
+    "apart": _apart,
     "near_best": _near_best,
     "not_worse": _not_worse,
     "larger_lead": _larger_lead,

@@ -1,4 +1,4 @@
-"""The page of what was found, made of the records alone: sentences of the studies, tables, and the scoreboard."""
+"""The page of results, generated from the records alone: verdicts, tables and the scoreboard."""
 
 import collections
 import dataclasses
@@ -8,7 +8,7 @@ import string
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from scripts.reproduce import judging, records, scoreboard, standing, texts
+from scripts.reproduce import judging, records, results, scoreboard, standing, texts
 from scripts.reproduce.plan import Arm, Figure
 from scripts.reproduce.results import Value, number
 from scripts.reproduce.scoreboard import Line
@@ -17,6 +17,7 @@ from scripts.verdicts import comparison, landmarks, tasks, words
 if TYPE_CHECKING:
     import pandas as pd
 
+_PAPERS_DATA = "The paper's data."
 _HEAD, _EARLIER = (pathlib.Path(__file__).with_name(name) for name in ("page_head.md", "page_earlier.md"))
 
 
@@ -50,17 +51,17 @@ def made(folder: pathlib.Path) -> str:
     small = [_read(figure, folder) for figure in texts.load(texts.SMALL).values()]
     own = [one for one in played if one.figure.own]
     of_texts = _chosen([one for one in played if not one.figure.own], small)
-    notes = "\n".join(f"- **{word}**: {meaning}." for word, meaning in scoreboard.notes().items())
+    notes = "\n".join(f"  - **{word}**: {meaning}." for word, meaning in scoreboard.notes().items())
     head = string.Template(_HEAD.read_text(encoding="utf-8")).substitute(words=notes)
-    parts = [head, "## For who decides on an application\n"]
+    parts = [head, "## For practitioners\n"]
     parts += [_figure(one, folder) for one in own if one.table is not None]
-    if told := scoreboard.by_chance([line for one in own for line in one.lines]):
-        parts.append(f"{told}\n")
+    if found := scoreboard.by_chance([line for one in own for line in one.lines]):
+        parts.append(f"{found}\n")
     parts += _over_tasks(own)
     missing = [f"- {one.figure.about}" for one in own if one.table is None]
     if missing:
-        parts.append("### Not played yet\n\n" + "\n".join(missing) + "\n")
-    parts.append("## The five texts\n")
+        parts.append("### Not run yet\n\n" + "\n".join(missing) + "\n")
+    parts.append("## The five papers\n")
     parts.append(_summary(of_texts))
     by_text: dict[str, list[_Played]] = {}
     for one in of_texts:
@@ -90,12 +91,12 @@ def _read(figure: Figure, folder: pathlib.Path) -> _Played:
 
 
 def _chosen(paper: Sequence[_Played], small: Sequence[_Played]) -> list[_Played]:
-    """Returns each figure at the scales at which it was played; where at none, at the small one."""
+    """Returns each figure at the scales that have records; without any, at the small scale if it has one."""
     by_name = {one.figure.name: one for one in small}
     found = []
     for one in paper:
-        other = by_name[one.figure.name]
-        found += [each for each in (one, other) if each.table is not None] or [other]
+        both = [one, *filter(None, [by_name.get(one.figure.name)])]
+        found += [each for each in both if each.table is not None] or both[-1:]
     return found
 
 
@@ -107,15 +108,15 @@ def _figure(one: _Played, folder: pathlib.Path) -> str:
     picture = records.path_of(figure, folder).with_suffix(".png")
     if picture.exists():
         parts.append(f"![{figure.about}]({folder.name}/{figure.scale}/{picture.name})\n")
-    told = [line for line in one.lines if line.status != judging.NOT_PLAYED]
-    rows = [[f"{line.says} ({line.place})", f"**{line.status}**", line.ours, line.means] for line in told]
-    head = ["what is asked", "we find", "our numbers", "for you"]
-    if not any(line.means for line in told):
+    run = [line for line in one.lines if line.status != judging.NOT_RUN]
+    rows = [[f"{line.says} ({line.place})", f"**{line.verdict}**", line.ours, line.means] for line in run]
+    head = ["claim", "verdict (data)", "our numbers", "what it means"]
+    if not any(line.means for line in run):
         head, rows = head[:-1], [row[:-1] for row in rows]
-    if told:
+    if run:
         parts.append(_table(head, rows))
-    if left := len(one.lines) - len(told):
-        parts.append(f"{_counted(left, 'sentence')} more cannot be asked of what is played so far.\n")
+    if left := len(one.lines) - len(run):
+        parts.append(f"{_counted(left, 'claim')} more: not run.\n")
     return "\n".join(parts)
 
 
@@ -132,9 +133,11 @@ def _over_tasks(own: Sequence[_Played]) -> list[str]:
         found = tasks.over(scales, "down" if smallest else "up")
         if found is None or not found.scores:
             continue
-        parts.append(f"### Over tasks: {name.replace('_', ' ')}\n\n{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n")
-        rows = [(arm, str(found.seeds[arm]), judging.interval_words(score)) for arm, score in found.scores.items()]
-        parts.append(_table(("", "seeds of each task", "score"), rows))
+        parts.append(
+            f"### Interquartile mean over tasks: {name.replace('_', ' ')}\n\n{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n"
+        )
+        rows = [(arm, str(found.seeds[arm]), words.interval(score)) for arm, score in found.scores.items()]
+        parts.append(_table(("", "seeds of each task", "normalized score"), rows))
         if left_out := [*lacking, *found.left_out]:
             parts.append(f"Left out: {'; '.join(left_out)}.\n")
     return parts
@@ -147,7 +150,7 @@ def _of_common_arms(scales: Sequence[tasks.Scale]) -> tuple[list[tasks.Scale], l
         by_task.setdefault(scale.task, set()).update(scale.values)
     counts = collections.Counter(itertools.chain(*by_task.values()))
     most = max(sorted(counts), key=counts.__getitem__, default="")
-    others = [f"{task}: it has no arm {most}" for task, arms in by_task.items() if most not in arms]
+    others = [f"{task}: it has no configuration {most}" for task, arms in by_task.items() if most not in arms]
     return [scale for scale in scales if most in by_task[scale.task]], others
 
 
@@ -180,8 +183,10 @@ def _scales(one: _Played) -> tuple[list[tasks.Scale], list[str]]:
             continue
         counted |= set(by_name)
         scales.append(tasks.Scale(name, by_name, values[standing.CHANCE], ceilings[kind]))
-    left_out = [f"{task}: {', '.join(lacking)}: no ceiling of their deployment and world was played"] * bool(lacking)
-    left_out += [f"{task}: {', '.join(again)}: of the seeds of what counts"] * bool(again)
+    left_out = [
+        f"{task}: {', '.join(lacking)}: no full-feedback baseline with their deployment period and environment was run"
+    ] * bool(lacking)
+    left_out += [f"{task}: {', '.join(again)}: their seeds are already counted"] * bool(again)
     return scales, left_out
 
 
@@ -192,18 +197,17 @@ def _about(one: _Played) -> str:
     seeds = sorted(set(table["seed"].astype(int)))
     missing = [arm.label for arm in figure.arms if arm.label not in set(table["arm"])]
     few = [f"{label} ({count})" for label, count in table["arm"].value_counts(sort=False).items() if count < len(seeds)]
-    data = figure.stand_in or "the text's data"
-    told = [
-        f"{data}; {_counted(len(seeds), 'seed')} ({_range(seeds)}), "
+    about = [
+        f"{results.data_note(figure) or _PAPERS_DATA} {_counted(len(seeds), 'seed').capitalize()} ({_range(seeds)}), "
         f"{_range(sorted(set(table['rounds'].astype(int))))} rounds",
         f"recorded on {', '.join(records.told([table], 'machine'))}",
-        f"played at {', '.join(records.told([table], 'commit'))}",
+        f"run at {', '.join(records.told([table], 'commit'))}",
     ]
-    lines = [f"{'; '.join(told)}.\n"]
+    lines = [f"{'; '.join(about)}.\n"]
     if missing:
-        lines.append(f"**Not played yet:** {', '.join(missing)}.\n")
+        lines.append(f"**Not run yet:** {', '.join(missing)}.\n")
     if few:
-        lines.append(f"**Fewer seeds yet:** {', '.join(few)}.\n")
+        lines.append(f"**Fewer seeds so far:** {', '.join(few)}.\n")
     if edges := scoreboard.edges(figure, one.rows):
         lines.append(f"**{edges.replace(':', ':**', 1)}\n")
     return "\n".join([*lines, f"```sh\n{scoreboard.command(figure, seeds[-1] + 1)}\n```\n"])
@@ -228,16 +232,16 @@ def _numbers(one: _Played) -> str:
         return ""
     picked = list(dict.fromkeys(row.measure for row in one.rows if row.is_picked))
     head = ["", *(name.replace("_", " ") for name in names)]
-    head += [f"{name.replace('_', ' ')} minus {figure.reference}'s" for name in names if figure.reference]
+    head += [f"{name.replace('_', ' ')} minus {figure.reference}" for name in names if figure.reference]
     stands = {
         arm.label: row.stand.word for arm in figure.arms if (row := known.get((arm.label, names[0]))) and row.stand
     }
-    head += ["stands"] * bool(stands)
+    head += ["compared with bounds"] * bool(stands)
     rows = []
     for arm in figure.arms:
         if (arm.label, names[0]) not in known:
             continue
-        cells = [judging.interval_words(known[arm.label, name].interval) for name in names]
+        cells = [words.interval(known[arm.label, name].interval) for name in names]
         other = _reference(figure, arm)
         for name in names if figure.reference else ():
             second = known.get((other, name)) if other else None
@@ -253,7 +257,7 @@ def _numbers(one: _Played) -> str:
 
 
 def _tests(one: _Played) -> list[str]:
-    """Returns the tests of an own figure's first measure against the reference, as one family; nothing without one."""
+    """Returns the tests of an own figure's first measure against the reference, one family; empty without a reference."""
     figure, first = one.figure, one.figure.measures[0]
     known = {row.arm: row for row in one.rows if row.measure == first.name}
     pairs = []
@@ -268,7 +272,7 @@ def _tests(one: _Played) -> list[str]:
     rows = []
     for tested in found:
         if not tested.is_judged:
-            rows.append((tested.arm, "; ".join(["not judged", *tested.notes]), *[""] * 5))
+            rows.append((tested.arm, "; ".join(["inconclusive", *tested.notes]), *[""] * 5))
             continue
         signs, least = tested.sign_flip_adjusted_p, tested.sign_flip_least_p
         rows.append(
@@ -276,7 +280,7 @@ def _tests(one: _Played) -> list[str]:
                 tested.arm,
                 words.verdict(tested),
                 words.p_value(tested.adjusted_p),
-                "cannot reach 5%" if least > comparison.LEVEL else words.p_value(signs),
+                "cannot be significant" if least > comparison.LEVEL else words.p_value(signs),
                 f"{tested.superiority:.0%}",
                 number(tested.detectable),
                 words.seeds_needed(tested),
@@ -286,11 +290,11 @@ def _tests(one: _Played) -> list[str]:
     head = (
         f"{name}: tests",
         "against the reference",
-        "p by Holm",
-        "flipped signs, by Holm",
-        "better in",
-        "would find",
-        "seeds needed",
+        "t test, p by Holm",
+        "sign-flip test, p by Holm",
+        "win rate",
+        "minimum detectable difference (80% power)",
+        "seeds required",
     )
     return [_table(head, rows)]
 
@@ -310,27 +314,33 @@ def _reference(figure: Figure, arm: Arm) -> str | None:
 
 def _summary(some: Sequence[_Played]) -> str:
     once: dict[str, _Played] = {}
-    for one in some:  # The text's own scale comes first.
+    for one in some:  # The paper's own scale comes first.
         once.setdefault(one.figure.name, one)
-    by_text: dict[str, list[Line]] = {}
-    for one in once.values():
-        by_text.setdefault(one.figure.text, []).extend(one.lines)
-    rows = [(text, *map(str, scoreboard.counts(lines).values())) for text, lines in by_text.items()]
-    everything = [line for lines in by_text.values() for line in lines]
-    rows.append(("all", *map(str, scoreboard.counts(everything).values())))
-    commands = (
-        "The scoreboard of their claims and numbers, each once: at the text's scale where it was played so, else at "
-        "the small one,\nwhich is of stand-in data and takes minutes a figure.\n\n"
+    lines = [line for one in once.values() for line in one.lines]
+    rows = [
+        (paper, kind, *map(str, scoreboard.counts(own).values()))
+        for (paper, kind), own in scoreboard.by_data(lines).items()
+    ]
+    start = (
+        "The scoreboard counts listed claims and numbers once each: at the paper's scale if that was run, else at the "
+        "small scale,\nwhich takes minutes a figure. Kinds of data are counted apart. Their sum would mean nothing: "
+        "results on stand-in data are no reproduction.\n\n"
         "```sh\n./scripts/python -m scripts.reproduce --figure=all --scale=small --repeat=8 "
         "--records=docs/evidence\n```\n"
     )
-    told = scoreboard.by_chance(everything)
-    return "\n".join([commands, _table(["", *judging.STATUSES], rows), *([told + "\n"] if told else [])])
+    chance = scoreboard.by_chance(lines)
+    lacking = [f"{name} has no small scale: {why}" for name, why in texts.without_small().items()]
+    parts = [start, _table(["", "data", *judging.STATUSES], rows)]
+    parts += [f"{part}\n" for part in (chance, "\n\n".join(lacking)) if part]
+    return "\n".join(parts)
 
 
 def _text(name: str, some: Sequence[_Played]) -> str:
-    """Returns the part of a text."""
+    """Returns the part of a paper."""
     parts = [f"### {name}\n"]
+    left_open = list(dict.fromkeys(itertools.chain(*(one.figure.left_open for one in some))))
+    if left_open:
+        parts.append(f"The paper leaves open, and this project chose: {'; '.join(left_open)}. That is no difference.\n")
     for one in some:
         figure = one.figure
         if one.table is None:
@@ -338,23 +348,29 @@ def _text(name: str, some: Sequence[_Played]) -> str:
         parts.append(f"**{figure.name}**: {figure.about}\n")
         parts.append(_about(one))
         rows = [
-            (line.says, line.place, line.published, line.ours, str(line.seeds or ""), f"**{line.status}**")
+            (line.says, line.place, line.published, line.ours, str(line.seeds or ""), f"**{line.verdict}**")
             for line in one.lines
         ]
         if rows:
-            parts.append(_table(("the text", "where", "published", "ours (95% interval)", "seeds", "verdict"), rows))
+            head = ("the paper", "section", "published", "ours (95% interval)", "seeds", "verdict (data)")
+            parts.append(_table(head, rows))
         else:
-            parts.append("It states no claim or number that is compared.\n")
-        stands = [f"{row.arm} {row.stand.word}" for row in one.rows if row.stand]
-        if stands and any(standing.is_landmark(arm) for arm in figure.arms):
+            parts.append("No claim or number of it is compared.\n")
+        scores = [f"{row.arm} {row.stand.word}" for row in one.rows if row.stand]
+        if scores and any(standing.is_landmark(arm) for arm in figure.arms):
             constants = standing.constants(one.rows)
             best = [f"{earned} of {', '.join(labels)}" for earned, labels in constants.items()]
-            told = "; ".join(best if len(best) > 1 else constants)
-            known = f" ({landmarks.CONSTANT}: {told})" if told else ""
-            parts.append(f"Where they stand{known}: {'; '.join(stands)}.\n")
-    missing = [one.figure.name for one in some if one.table is None]
+            fixed = "; ".join(best if len(best) > 1 else constants)
+            known = f" ({landmarks.CONSTANT}: {fixed})" if fixed else ""
+            parts.append(f"Compared with bounds{known}: {'; '.join(scores)}.\n")
+    missing = [one for one in some if one.table is None]
     if missing:
-        parts.append(f"Not played: {', '.join(missing)}.\n")
+        parts.append(f"Not run: {', '.join(one.figure.name for one in missing)}.\n")
+    rows = [
+        (line.says, line.place, line.ours) for one in missing for line in one.lines if line.kind == scoreboard.CLAIM
+    ]
+    if rows:
+        parts.append(_table(("claims that are not run", "section", "why"), rows))
     return "\n".join(parts)
 
 

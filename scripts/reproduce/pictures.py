@@ -11,7 +11,7 @@ from optimization.study import files
 from scripts import runs
 from scripts.reproduce.judging import Verdict
 from scripts.reproduce.plan import Arm, Figure
-from scripts.reproduce.results import Found, Value, stand_in
+from scripts.reproduce.results import Found, Value, data_note
 from scripts.verdicts import of_runs
 
 _PANEL = (4.6, 3.2)  # Inches.
@@ -55,7 +55,9 @@ def draw(
     labels = max(1, len({row.arm for row in rows}))
     heights = [_PANEL[1]] * down + [max(1.6, 0.9 + 0.2 * labels)] * rest
     notes = [
-        line for one in verdicts for line in textwrap.wrap(_note(one), _NOTE_WIDTH * across, subsequent_indent="   ")
+        line
+        for one in verdicts
+        for line in textwrap.wrap(_note(figure, one), _NOTE_WIDTH * across, subsequent_indent="   ")
     ]
     with matplotlib.rc_context({"font.size": 9, "lines.linewidth": 1.3}):
         size = (_PANEL[0] * across + 0.5, sum(heights) + 0.9 + 0.15 * len(notes))
@@ -78,12 +80,12 @@ def draw(
 
 
 def _title(figure: Figure, across: int) -> str:
-    parts = [f"{figure.about}. {figure.text}", *([stand_in(figure)] if figure.stand_in else [])]
+    parts = [f"{figure.about}. {figure.text}", *filter(None, [data_note(figure)])]
     return "\n".join(textwrap.fill(part, _TITLE_WIDTH * across, break_on_hyphens=False) for part in parts)
 
 
-def _note(verdict: Verdict) -> str:
-    return f"{verdict.status}: {verdict.claim.says} ({verdict.claim.place})"
+def _note(figure: Figure, verdict: Verdict) -> str:
+    return f"{verdict.status} ({figure.data_kind}): {verdict.claim.says} ({verdict.claim.place})"
 
 
 def _is_compared(figure: Figure, rows: Sequence[Value], name: str) -> bool:

@@ -12,6 +12,9 @@ from scripts.grid import building
 from scripts.grid import plan as grid_plan
 
 FIRST_TUNING_SEED = 100  # Points are picked on seeds that no reported value comes from.
+PAPER, SMALL = "paper", "small"  # Scales.
+PAPER_DATA, REDUCED, STAND_IN = "paper's data", "paper's data, reduced", "stand-in"
+DATA_KINDS = (PAPER_DATA, REDUCED, STAND_IN)
 _ROUNDS_TO = "rounds to "
 _SHARE_OF = "share of "
 _LAST = "last "
@@ -99,7 +102,7 @@ class Published:
       value: The number.
       place: Where it stands in the text.
       unit: Of its last digit, as the other numbers of its table show it.
-      other_settings: Whether ours has settings that the text does not state for it: then it is not judged.
+      other_settings: Whether this project's settings are not those that the paper states for it: not comparable.
     """
 
     arm: str
@@ -131,24 +134,29 @@ class Accounted:
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """What the text says without a number for each, checked on ours.
+    """A statement of the paper without a number for each configuration, tested on this project's runs.
 
     An operand is `label`, or `label @ measure`; `A | B` is the better of two.
 
     Attributes:
       says: The claim in short.
-      place: Where it stands in the text.
+      place: Section of the paper.
       kind: `order`: each group's operands are better than all of the next group. `close`: the operands of different
-        groups, of a single group all of them, differ by at most `within`. `near_best`: the first is at most `within`
-        behind the best of all drawn arms. `not_worse`: the first is at most `within` behind the second. `larger_lead`:
-        the first leads the second by more than the third leads the fourth. `between`: the operand, or the distance of
-        two, lies in `[low, high]`. `steady`: the operand's seeds deviate by at most `within`. `beats_best_fixed`: each
-        operand is better than the best fixed action that its runs recorded.
+        groups, of a single group all of them, differ by at most `within`. `apart`: they differ by more. `near_best`:
+        the first is at most `within` behind the best of all drawn configurations. `not_worse`: the first is at most
+        `within` behind the second. `larger_lead`: the first leads the second by more than the third leads the fourth.
+        `between`: the operand, or the distance of two, lies in `[low, high]`. `steady`: the operand's seeds deviate by
+        at most `within`. `beats_best_fixed`: each operand is better than the best fixed action that its runs recorded.
+        Empty: nothing decides it, and `needs` says why.
       operands: Groups of operands.
-      within: Tolerance, a part of the mean that is compared with (`steady`: of its own); our reading of the words.
+      within: Tolerance, relative to the mean that is compared with (`steady`: to its own); this project's choice.
       low: Of `between`.
       high: Of `between`.
-      means: What it means for who decides on an application, by verdict.
+      our_range: Whether `low` and `high` are this project's choice, not the paper's.
+      premises: What must be better than the best fixed action for the claim to be tested: operands, `A | B` for either.
+        Comparisons with Greedy, and of searched rates, have premises without it (`judging`).
+      needs: The data or runs without which the claim is not tested; a stand-in does not replace them.
+      means: What a result means for a practitioner, by `holds`, `fails` or `inconclusive`.
     """
 
     says: str
@@ -158,6 +166,9 @@ class Claim:
     within: float = 0.0
     low: float = 0.0
     high: float = 0.0
+    our_range: bool = False
+    premises: tuple[str, ...] = ()
+    needs: str = ""
     means: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -182,7 +193,9 @@ class Figure:
       claims: Orderings of the text.
       own_figures: Which of the study's own pictures are drawn beside.
       study: The `run_mab_fl` study that the arms are taken from.
-      stand_in: Which data stand in for the text's, if any do.
+      data_kind: One of `DATA_KINDS`.
+      data: The data, if they are not exactly the paper's; None if they are.
+      left_open: What the paper does not state, and this project chose.
       scale: At which scale.
       own: Whether it is this project's question, not a text's figure.
       reference: The arm, or label of the first axis, with which the others are compared.
@@ -204,10 +217,17 @@ class Figure:
     claims: tuple[Claim, ...]
     own_figures: str | None
     study: str | None
-    stand_in: str | None
+    data_kind: str
+    data: str | None
+    left_open: tuple[str, ...]
     scale: str
     own: bool
     reference: str | None
+
+    @property
+    def has_paper_settings(self) -> bool:
+        """Whether its numbers are comparable with the paper's: of the paper's data and rounds."""
+        return self.data_kind == PAPER_DATA and self.scale == PAPER
 
     def runs(self, repeat: int, base: Sequence[str], folder: pathlib.Path) -> dict[str, list[grid_plan.Run]]:
         """Returns the runs of each arm: all seeds', or of a search, those of its points on the tuning seeds.

@@ -12,11 +12,17 @@ import numpy as np
 from data.errors import UsageError
 from optimization.study import intervals
 from optimization.study.intervals import Interval
-from scripts.reproduce.plan import Figure, Measure, Published
+from scripts.reproduce.plan import PAPER_DATA, REDUCED, STAND_IN, Figure, Measure, Published
 from scripts.verdicts.landmarks import Stand
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_NOTES = {
+    PAPER_DATA: "The paper's data",
+    REDUCED: "The paper's data, reduced",
+    STAND_IN: "Stand-in data, not the paper's",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +57,8 @@ class Value:
       is_picked: Whether a search picked it, by all of its runs: then it stands for no seed.
       diverged: Seeds whose runs diverged: what they have earned counts in the mean, and nothing is judged by it.
       is_unpaired: Whether no seed determines its runs: they drew secret noise or cohorts.
-      stand: Where it stands between chance and the ceiling; of the first measure, where those are known.
+      stand: The first measure compared with the uniform policy, the best fixed action and the full-feedback baseline,
+        as far as those are known.
     """
 
     arm: str
@@ -179,6 +186,8 @@ def number(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.3g}"
 
 
-def stand_in(figure: Figure) -> str:
-    """Returns the words that say that a figure is not of the study's data."""
-    return f"Stand-in data: {figure.stand_in}; not the study's."
+def data_note(figure: Figure) -> str:
+    """Returns a sentence about data that are not exactly the paper's; empty for the paper's."""
+    if not figure.data:
+        return ""
+    return f"{_NOTES[figure.data_kind]}: {figure.data}."

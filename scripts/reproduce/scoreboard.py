@@ -1,14 +1,28 @@
-"""Every claim and number of the texts, ours with its interval beside it: tables for files, terminal and pages."""
+"""The listed claims and numbers of the papers beside this project's results: tables for files, terminal and pages."""
 
 import collections
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from scripts.reproduce import judging, results, texts
-from scripts.reproduce.judging import AGREES, DISAGREES, NOT_PLAYED, OTHER_DATA, STATUSES, UNTOLD, Verdict
-from scripts.reproduce.plan import Figure
+from scripts.reproduce.judging import (
+    AGREES,
+    DISAGREES,
+    FAILS,
+    HOLDS,
+    INCONCLUSIVE,
+    NOT_COMPARABLE,
+    NOT_RUN,
+    OPPOSITE,
+    PREMISE,
+    SAME,
+    STATUSES,
+    Verdict,
+)
+from scripts.reproduce.plan import DATA_KINDS, PAPER_DATA, Figure
 from scripts.reproduce.results import Value, number
 
 if TYPE_CHECKING:
@@ -19,21 +33,22 @@ CLAIM, NUMBER = "claim", "number"
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A claim or number of a text.
+    """A claim or number of a paper.
 
     Attributes:
-      figure: Where it belongs.
-      kind: One of the words above.
-      says: The claim, or the arm and measure of the number.
-      place: Where it stands in the text.
+      figure: The figure or table that it belongs to.
+      kind: `CLAIM` or `NUMBER`.
+      says: The claim, or the configuration and measure of the number.
+      place: Section of the paper.
       published: The number; empty for a claim.
       ours: Our numbers with their intervals.
-      seeds: Of ours.
+      seeds: Number of seeds of ours.
       status: One of `judging.STATUSES`.
       chance: As `Verdict.chance`; a number's interval errs in 5%.
-      means: What that means for who decides on an application; empty where nothing is said.
-      data: What it is of, where it is not of the figure's data.
-      command: What gives it, where the figure does not.
+      data_kind: One of `plan.DATA_KINDS`.
+      means: What that means for a practitioner; empty where nothing is declared.
+      data: Its data, if they are not the figure's.
+      command: The command for it, if it is not the figure's.
     """
 
     figure: Figure
@@ -45,51 +60,58 @@ class Line:
     seeds: int
     status: str
     chance: float
+    data_kind: str
     means: str = ""
     data: str = ""
     command: str = ""
 
+    @property
+    def verdict(self) -> str:
+        """The status with the kind of data that it is about; a claim that is not run has no data."""
+        return self.status if self.status == NOT_RUN else f"{self.status} ({self.data_kind})"
+
 
 def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
-    """Returns a line for each claim and number of a figure, of which `rows` are what was played."""
+    """Returns a line for each claim and number of a figure; `rows` are the results."""
     found = [_claim(figure, verdict) for verdict in judging.check(figure, rows)]
     known = {(row.arm, row.measure): row for row in rows}
+    kind = figure.data_kind
     for one in figure.published:
         says = f"{one.arm}: {one.measure.replace('_', ' ')}"
         row = known.get((one.arm, one.measure))
         if row is None:
-            found.append(Line(figure, NUMBER, says, one.place, number(one.value), "", 0, NOT_PLAYED, 0.0))
+            found.append(Line(figure, NUMBER, says, one.place, number(one.value), "", 0, NOT_RUN, 0.0, kind))
             continue
         status, why = judging.compare(row, figure)
         ours = judging.value_words(row, figure) + judging.stand_note(row) + (f"; {why}" if why else "")
         if row.is_picked:
             count = len(figure.tuning_seeds)
-            ours += f"; picked on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
-        chance = 1 - results.intervals.CONFIDENCE if status in (AGREES, DISAGREES) else 0.0
+            ours += f"; selected on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
+        chance = 1 - results.intervals.CONFIDENCE if status in (*HOLDS, *FAILS) else 0.0
         seeds = len(row.finite)
-        found.append(Line(figure, NUMBER, says, one.place, number(one.value), ours, seeds, status, chance))
+        found.append(Line(figure, NUMBER, says, one.place, number(one.value), ours, seeds, status, chance, kind))
     return found + accounted(figure)
 
 
 def accounted(figure: Figure) -> list[Line]:
-    """Returns the lines of a figure's epsilons, for which nothing is played."""
+    """Returns the lines of a figure's epsilons, which are computed without a run and so are about the paper's settings."""
     found = []
     for one in figure.accounted:
         status, ours = judging.computed(one)
-        told = f"./scripts/python -m scripts.privacy_budget {' '.join(one.arguments)}"
-        line = Line(figure, NUMBER, one.says, one.place, number(one.value), ours, 0, status, 0.0)
-        found.append(dataclasses.replace(line, data="none: computed", command=told))
+        flags = f"./scripts/python -m scripts.privacy_budget {' '.join(one.arguments)}"
+        line = Line(figure, NUMBER, one.says, one.place, number(one.value), ours, 0, status, 0.0, PAPER_DATA)
+        found.append(dataclasses.replace(line, data="none: computed", command=flags))
     return found
 
 
 def _claim(figure: Figure, one: Verdict) -> Line:
     claim = one.claim
-    means = claim.means.get(one.status, "")
-    return Line(figure, CLAIM, claim.says, claim.place, "", one.why, one.seeds, one.status, one.chance, means)
+    kind = PAPER_DATA if claim.needs and one.status == NOT_RUN else figure.data_kind
+    return Line(figure, CLAIM, claim.says, claim.place, "", one.why, one.seeds, one.status, one.chance, kind, one.means)
 
 
 def command(figure: Figure, seeds: int | None = None) -> str:
-    """Returns the command that plays a figure."""
+    """Returns the command that runs a figure."""
     scale = "" if figure.scale == texts.PAPER else f" --scale={figure.scale}"
     repeat = f" --repeat={seeds}" if seeds and seeds != figure.repeat else ""
     return f"./scripts/python -m scripts.reproduce --figure={figure.name}{scale}{repeat}"
@@ -102,7 +124,7 @@ def table(rows: Iterable[Line]) -> "pd.DataFrame":
     return pd.DataFrame(
         [
             {
-                "text": one.figure.text,
+                "paper": one.figure.text,
                 "figure": one.figure.name,
                 "kind": one.kind,
                 "says": one.says,
@@ -111,7 +133,8 @@ def table(rows: Iterable[Line]) -> "pd.DataFrame":
                 "published": one.published,
                 "ours": one.ours,
                 "seeds": one.seeds,
-                "data": one.data or one.figure.stand_in or "the text's",
+                "data_kind": one.data_kind,
+                "data": one.data or one.figure.data or "the paper's",
                 "command": one.command or command(one.figure, one.seeds),
             }
             for one in rows
@@ -120,43 +143,60 @@ def table(rows: Iterable[Line]) -> "pd.DataFrame":
 
 
 def counts(rows: Iterable[Line]) -> dict[str, int]:
-    """Returns how many lines have each word, in the words' order."""
+    """Returns how many lines have each status, in the order of statuses."""
     found = collections.Counter(one.status for one in rows)
     return {status: found[status] for status in STATUSES}
 
 
-def by_chance(rows: Sequence[Line]) -> str:
-    """Returns how many words may be chance's, in words; empty where none was found."""
-    decided = [one for one in rows if one.status in (AGREES, DISAGREES)]
-    if not decided:
+def by_data(rows: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
+    """Returns lines by paper and kind of data, which are never added."""
+    found: dict[tuple[str, str], list[Line]] = {}
+    for one in rows:
+        found.setdefault((one.figure.text, one.data_kind), []).append(one)
+    papers = list(dict.fromkeys(paper for paper, _ in found))
+    return {key: found[key] for key in itertools.product(papers, DATA_KINDS) if key in found}
+
+
+def by_chance(rows: Iterable[Line]) -> str:
+    """Returns how many verdicts may be due to chance, as text by kind of data; empty where there is no verdict."""
+    parts = []
+    for kind in DATA_KINDS:
+        decided = [one for one in rows if one.data_kind == kind and one.status in (*HOLDS, *FAILS)]
+        if decided:
+            parts.append(f"{number(sum(one.chance for one in decided))} of {len(decided)} ({kind})")
+    if not parts:
         return ""
-    most = sum(one.chance for one in decided)
     return (
-        f"Words are not adjusted for each other: of {len(decided)} that agree or disagree, at most {number(most)} "
-        "would be wrong by chance on average, were the truth at the border of every one."
+        "Claims are not adjusted for each other. If every true difference were at the limit that its claim sets, this many "
+        f"of the verdicts with a direction would be wrong on average, at most: {', '.join(parts)}."
     )
 
 
 def summary(rows: Sequence[Line]) -> str:
-    """Returns the scoreboard for the terminal: how many of each text's claims and numbers agree."""
-    by_text: dict[str, list[Line]] = {}
-    for one in rows:
-        by_text.setdefault(one.figure.text, []).append(one)
-    told = [
-        f"{text}: {', '.join(f'{count} {word}' for word, count in counts(some).items() if count)}"
-        for text, some in by_text.items()
+    """Returns the scoreboard for the terminal: statuses by paper and kind of data."""
+    found = [
+        f"{paper}, {kind}: {', '.join(f'{count} {word}' for word, count in counts(some).items() if count)}"
+        for (paper, kind), some in by_data(rows).items()
     ]
-    return "\n".join([*told, *filter(None, [by_chance(rows)])])
+    return "\n".join([*found, *filter(None, [by_chance(rows)])])
+
+
+def one_seed(figures: Iterable[Figure], repeat: int | None) -> str:
+    """Returns a warning that figures of one seed get no verdicts; empty if none is run so."""
+    names = [figure.name for figure in figures if (repeat or figure.repeat) == 1]
+    if not names:
+        return ""
+    return f"One seed: no claim or number of {', '.join(names)} will get a verdict. --repeat=3 runs three."
 
 
 def edges(figure: Figure, rows: Sequence[Value]) -> str:
-    """Returns which picks of searches lie at the edge of what was tried, in words; empty for none."""
-    told = []
+    """Returns which best points of searches lie on an edge of the grid, as text; empty for none."""
+    found = []
     for arm in figure.arms:
         picked = {row.measure: row.mean for row in rows if row.is_picked and row.arm == arm.label}
         flags = [f"{flag.replace('_', ' ')} {number(picked[flag])}" for flag in arm.edges(picked)]
-        told += [f"{arm.label} ({', '.join(flags)})"] * bool(flags)
-    return f"Picked at the edge of what was tried: {', '.join(told)}." if told else ""
+        found += [f"{arm.label} ({', '.join(flags)})"] * bool(flags)
+    return f"Best points on an edge of the grid: {', '.join(found)}." if found else ""
 
 
 def values_table(figure: Figure, rows: Sequence[Value]) -> "pd.DataFrame":
@@ -172,7 +212,7 @@ def values_table(figure: Figure, rows: Sequence[Value]) -> "pd.DataFrame":
             "ours_high": [row.interval.high for row in rows],
             "ours_deviation": [row.deviation for row in rows],
             "seeds": [len(row.finite) for row in rows],
-            "stands": [row.stand.word if row.stand else "" for row in rows],
+            "normalized": [row.stand.word if row.stand else "" for row in rows],
             "published": [row.published.value if row.published else math.nan for row in rows],
             "verdict": [judging.compare(row, figure)[0] if row.published else "" for row in rows],
             "source": [row.published.place if row.published else "" for row in rows],
@@ -182,34 +222,41 @@ def values_table(figure: Figure, rows: Sequence[Value]) -> "pd.DataFrame":
 
 def text(figure: Figure, rows: Sequence[Value], verdicts: Sequence[Verdict]) -> str:
     """Returns a figure's numbers and verdicts for the terminal."""
-    told = []
+    parts = []
     if rows:
-        shown = values_table(figure, rows)[["label", "measure", "seeds", "stands", "published", "verdict", "source"]]
+        columns = ["label", "measure", "seeds", "normalized", "published", "verdict", "source"]
+        shown = values_table(figure, rows)[columns]
         shown.insert(2, "ours", [judging.value_words(row, figure) for row in rows])
         shown["published"] = shown["published"].map(lambda value: "" if math.isnan(value) else number(value))
-        shown = shown.rename(columns={"label": "", "ours": "ours (95% interval)", "source": "where"})
-        empty = [name for name in ("stands", "published", "verdict", "where") if not shown[name].any()]
-        told.append(shown.drop(columns=empty).to_string(index=False))
-    told += filter(None, [edges(figure, rows)])
-    told += [f"{one.status:<15}{one.claim.place}: {one.claim.says} [{one.why}]" for one in verdicts]
-    told += [f"{one.status:<15}{one.place}: {one.says} {one.published} [{one.ours}]" for one in accounted(figure)]
-    return "\n".join(told)
+        heads = {"label": "", "ours": "ours (95% interval)", "normalized": "compared with bounds", "source": "section"}
+        shown = shown.rename(columns=heads)
+        empty = [name for name in ("compared with bounds", "published", "verdict", "section") if not shown[name].any()]
+        parts.append(shown.drop(columns=empty).to_string(index=False))
+    parts += filter(None, [edges(figure, rows)])
+    found = [*(_claim(figure, one) for one in verdicts), *accounted(figure)]
+    width = max((len(one.verdict) for one in found), default=0) + 2
+    parts += [
+        f"{one.verdict:<{width}}{one.place}: {' '.join(filter(None, [one.says, one.published]))} [{one.ours}]"
+        for one in found
+    ]
+    return "\n".join(parts)
 
 
 def notes() -> Mapping[str, str]:
-    """Returns what each verdict means, for a page."""
+    """Returns what each status means, for a page."""
     return {
-        AGREES: (
-            "every difference that the claim needs lies on its side with its whole 95% interval; of what is close or "
-            "alike, within the tolerance that its row names; of a published number, our interval lies within 5% "
-            "of it, or half a unit of its last digit; an epsilon, which is computed, itself"
+        f"{AGREES}, {DISAGREES}": (
+            "on the paper's data, complete or reduced: the whole 95% interval of every difference that the claim needs "
+            "lies on its side, or of one on the other side. A published number agrees if our interval lies within 5% of "
+            "it (our tolerance) or half a unit of its last digit; it disagrees if it lies outside of the range of 95% of "
+            "means of new seeds. An epsilon is computed, and agrees within the same bounds"
         ),
-        DISAGREES: (
-            "one lies on the other side with its whole interval; a published number lies outside of where the mean of "
-            "as many new seeds of ours as the text's (one, where it does not say) would lie in 95% of cases, as its "
-            "row names"
+        f"{SAME}, {OPPOSITE}": "the same result on stand-in data, which neither confirm nor refute the paper",
+        INCONCLUSIVE: "neither; more seeds may decide. One seed never does, nor a configuration of which a run diverged",
+        PREMISE: (
+            "the claim is about models that learned, or about tuned rates, and ours are not: neither configuration beats "
+            "the best fixed action, or the best point of the worse one lies on an edge of its grid"
         ),
-        UNTOLD: "neither: more seeds may tell; one seed never does, nor an arm of which a run diverged",
-        OTHER_DATA: "the text names a number of data or settings that are not ours: ours is shown, and not judged",
-        NOT_PLAYED: "no record of it",
+        NOT_COMPARABLE: "the paper gives a number for other data or settings than ours",
+        NOT_RUN: "there is no run of it, or it needs data that no stand-in replaces",
     }

@@ -13,9 +13,19 @@ from bandits import studies
 from data.errors import UsageError
 from optimization.study import cli, presets
 from scripts.grid import plan as grid_plan
-from scripts.reproduce.plan import FIRST_TUNING_SEED, Accounted, Arm, Claim, Figure, Measure, Published
+from scripts.reproduce.plan import (
+    DATA_KINDS,
+    FIRST_TUNING_SEED,
+    PAPER,
+    SMALL,
+    Accounted,
+    Arm,
+    Claim,
+    Figure,
+    Measure,
+    Published,
+)
 
-PAPER, SMALL = "paper", "small"
 SCALES = {
     PAPER: "the text's data, rounds and seeds: days on one machine",
     SMALL: "stand-in data and few rounds: minutes; shows that all works, not what the text found",
@@ -37,10 +47,13 @@ _KEYS = {
         "compared",
         "curves",
         "data",
+        "data_kind",
         "flags",
         "grid",
+        "left_open",
         "measures",
         "not_judged",
+        "no_small",
         "own",
         "own_figures",
     ),
@@ -51,15 +64,31 @@ _KEYS = {
         "repeat",
         "searched",
         "small",
+        "small_data_kind",
         "study",
         "sweeps",
         "tuning_seeds",
         "words",
     ),
 }
-_SMALL_KEYS = {"arms", "at", "compared", "data", "flags", "only", "own", "repeat", "sweeps"}
+_SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
 _PARTIAL = ("order", "close")  # Kinds that say the same of fewer arms.
-_CLAIM_KINDS = ("order", "close", "near_best", "not_worse", "larger_lead", "between", "steady", "beats_best_fixed")
+_CLAIM_KINDS = (
+    "order",
+    "close",
+    "apart",
+    "near_best",
+    "not_worse",
+    "larger_lead",
+    "between",
+    "steady",
+    "beats_best_fixed",
+)
+_CLAIM_KEYS = {
+    *_CLAIM_KINDS,
+    *("for_each", "high", "low", "means", "needs", "our_range", "place", "premises", "says", "within"),
+}
+_MEANINGS = {"holds", "fails", "inconclusive"}
 
 
 def names() -> list[str]:
@@ -85,10 +114,21 @@ def load(scale: str, text: str = "*") -> dict[str, Figure]:
         if scale == SMALL and shared.get("own"):
             continue
         for name, table in tables.items():
+            if scale == SMALL and "no_small" in table:
+                continue
             try:
                 found[name] = _read(name, title, shared | table, scale)
             except (KeyError, TypeError, ValueError) as error:
                 raise ValueError(f"{path.name}, {name}: {error!r}") from error
+    return found
+
+
+def without_small() -> dict[str, str]:
+    """Returns why a figure has no small scale, by figure; this project's own figures have one scale, and are left out."""
+    found: dict[str, str] = {}
+    for path in sorted(_FOLDER.glob("*.toml")):
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        found |= {name: table["no_small"] for name, table in tables.items() if "no_small" in table}
     return found
 
 
@@ -112,6 +152,8 @@ def choose(names: str, scale: str) -> list[Figure]:
     by_name = known | {other: figure for figure in known.values() for other in figure.also}
     found = {}
     for name in names.split(","):
+        if scale == SMALL and name in (lacking := without_small()):
+            raise UsageError(f"--figure={name} has no --scale={SMALL}: {lacking[name]}")
         panels = [name] if name in by_name else [one for one in known if _whole(one) == name]
         if not panels:
             raise cli.unknown("figure", name, by_name, "--list prints their names.")
@@ -169,7 +211,12 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
             raise ValueError(f"unknown {where}{', '.join(sorted(unknown))}")
     if table.get("own_figures", "") not in OWN_FIGURES:
         raise ValueError(f"own_figures must be one of {', '.join(OWN_FIGURES)}")
+    if ("small" in table) == bool(table.get("own") or "no_small" in table):
+        raise ValueError("it needs a small scale, or no_small, which says why it has none")
     is_small = scale == SMALL
+    data_kind = small.get("data_kind", table.get("small_data_kind")) if is_small else table.get("data_kind")
+    if data_kind not in DATA_KINDS:
+        raise ValueError(f"data_kind is {data_kind}: it must be one of {', '.join(DATA_KINDS)}")
     at = small.get("at", {}) if is_small else {}
     measures = tuple(
         Measure(one, **({key: value for key, value in values.items()} | ({"at": at[one]} if one in at else {})))
@@ -197,7 +244,9 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
         claims=tuple(one if not is_small else _asked(one, arms) for one in claims),
         own_figures=table.get("own_figures") or None,
         study=table.get("study"),
-        stand_in=f"{small['data']}, fewer rounds or seeds" if is_small else table.get("data"),
+        data_kind=data_kind,
+        data=f"{small['data']}; settings of the small scale" if is_small else table.get("data"),
+        left_open=tuple(table.get("left_open", ())),
         scale=scale,
         own=table.get("own", False),
         reference=table.get("reference"),
@@ -289,15 +338,23 @@ def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
 
 def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
     """Yields a claim, or one for each label of the second axis."""
-    (kind,) = [kind for kind in _CLAIM_KINDS if kind in claim]
-    values = claim[kind]
+    means = claim.get("means", {})
+    if unknown := (set(claim) - _CLAIM_KEYS) | (set(means) - _MEANINGS):
+        raise ValueError(f"a claim has an unknown {', '.join(sorted(unknown))}")
+    kinds = [kind for kind in _CLAIM_KINDS if kind in claim]
+    if len(kinds) > 1 or not (kinds or "needs" in claim):
+        raise ValueError(f"the claim {claim['says']} must have one kind, or say what it needs")
+    kind = kinds[0] if kinds else ""
+    values = claim[kind] if kind else []
     groups = [values] if isinstance(values, str) else values
     groups = [(group,) if isinstance(group, str) else tuple(group) for group in groups]
-    numbers = {key: float(claim[key]) for key in ("within", "low", "high") if key in claim}
+    others = {key: float(claim[key]) for key in ("within", "low", "high") if key in claim}
+    others |= {key: claim[key] for key in ("needs", "our_range") if key in claim}
     for each in claim.get("for_each", [""]):
         operands = tuple(tuple(_with_word(operand, each) for operand in group) for group in groups)
+        premises = tuple(_with_word(operand, each) for operand in claim.get("premises", ()))
         says = f"{claim['says']} ({each})" if each else claim["says"]
-        yield Claim(says, claim["place"], kind, operands, **numbers, means=claim.get("means", {}))
+        yield Claim(says, claim["place"], kind, operands, **others, premises=premises, means=means)
 
 
 def _asked(claim: Claim, arms: Sequence[Arm]) -> Claim:
@@ -305,6 +362,8 @@ def _asked(claim: Claim, arms: Sequence[Arm]) -> Claim:
     labels = {arm.label for arm in arms}
     left = [tuple(operand for operand in group if _arms_of(operand) <= labels) for group in claim.operands]
     groups = tuple(group for group in left if group)
+    if not left:
+        return claim
     is_whole = all(group in claim.operands for group in groups)
     is_asked = len(groups) > 1 and is_whole if len(left) > 1 else len(left[0]) > 1
     if claim.kind not in _PARTIAL or not is_asked or groups == claim.operands:

@@ -36,7 +36,7 @@ Values = Mapping[str, Mapping[int, float]]  # By arm and seed; not a number wher
 Landmark = float | Sampled | Mapping[int, float]
 LEVEL = round(1 - intervals.CONFIDENCE, 12)
 PAIRED, UNPAIRED = "paired", "unpaired"
-TOLD_APART, NOT_TOLD_APART = "told apart", "not told apart"
+TOLD_APART, NOT_TOLD_APART = "significantly different", "not significantly different"
 
 
 class Pair(NamedTuple):
@@ -79,8 +79,9 @@ class Comparison:
       superiority: Probability that the arm is better than the reference, ties one half: the share of paired seeds, or
         of all pairs of a seed of each.
       seeds: How many the arm has, and the reference, after those that are left out.
-      deviation: Spread of the paired differences; of unpaired arms, the root of the mean of both variances; against
-        what is of a sample of clients, the arm's own.
+      deviation: Standard deviation of the paired differences; of an unpaired arm, and against what is of a sample of
+        clients, the arm's own.
+      reference_deviation: That of the reference, where it is unpaired; else not a number.
       sample: That sample; None for other references.
       level: That of Holm's first step, at which power is told: 5% by the number of arms that are tested.
       is_better: Whether it is better by its mean; None where they are equal or unknown.
@@ -106,6 +107,7 @@ class Comparison:
     superiority: float
     seeds: tuple[int, int]
     deviation: float
+    reference_deviation: float
     sample: Sampled | None
     level: float
     is_better: bool | None
@@ -115,18 +117,18 @@ class Comparison:
 
     @functools.cached_property
     def detectable(self) -> float:
-        """The smallest true difference that so many seeds of such a spread find; see `power.detectable`."""
+        """The minimum detectable difference of so many seeds; see `power.detectable`."""
         own, others = self.seeds
         deviation = self.deviation if self.is_judged else math.nan
-        others_of_pair = None if self.kind == PAIRED else others
-        return power.detectable(deviation, own, self.level, others=others_of_pair, sample=self._sample)
+        unpaired = None if self.kind == PAIRED else (self.reference_deviation / math.sqrt(others or 1), others)
+        return power.detectable(deviation, own, self.level, other=self._sample or unpaired)
 
     @functools.cached_property
     def seeds_needed(self) -> float:
-        """Seeds of each that would find the difference seen, were it the true one; see `power.seeds_needed`."""
+        """The seeds required of each to find the difference observed, were it the true one; see `power.seeds_needed`."""
         deviation = self.deviation if self.is_judged else math.nan
-        is_paired = self.kind == PAIRED
-        return power.seeds_needed(self.difference, deviation, self.level, is_paired=is_paired, sample=self._sample)
+        others = None if self.kind == PAIRED else self.reference_deviation
+        return power.seeds_needed(self.difference, deviation, self.level, others=others, sample=self._sample)
 
     @property
     def _sample(self) -> tuple[float, int] | None:
@@ -240,7 +242,7 @@ class _Single:
         self._first = np.array(list(seeds[arm].values()), float)
         self._second = np.array(list(seeds[reference].values()), float)
         self.pairs = min(len(self._first), len(self._second))
-        self.deviation = self.p = self.low = self.high = self.sign_flip_p = self.least_p = math.nan
+        self.deviation = self.reference_deviation = self.p = self.low = self.high = self.sign_flip_p = self.least_p = math.nan
         self.mean = float(self._first.mean()) if len(self._first) else math.nan
         self.reference_mean = float(self._second.mean()) if len(self._second) else math.nan
         self.difference = self.mean - self.reference_mean
@@ -252,6 +254,8 @@ class _Single:
         self._test()
 
     def _test(self) -> None:
+        import numpy as np
+
         if self._sample:
             return self._test_sample(self._sample)
         if self.is_paired:
@@ -263,11 +267,13 @@ class _Single:
             elif self.pairs > (most := significance.SIGN_FLIP_SEEDS[-1]):
                 self.notes.append(f"no sign-flip test: it counts all signs of at most {most} seeds")
         else:
-            self.deviation = math.sqrt((self._first.var(ddof=1) + self._second.var(ddof=1)) / 2)
-        if self.deviation > significance.tolerance(self._first, self._second):
+            self.deviation, self.reference_deviation = (float(one.std(ddof=1)) for one in (self._first, self._second))
+        if np.fmax(self.deviation, self.reference_deviation) > significance.tolerance(self._first, self._second):
             self.p, self.low, self.high = self._t_test()
             return
         self.deviation = 0.0
+        if not self.is_paired:
+            self.reference_deviation = 0.0
         if not self.difference:
             self.p = 1.0
             self.notes.append("equal in every seed")
@@ -326,6 +332,7 @@ class _Single:
             ),
             seeds=(len(self._first), len(self._second)),
             deviation=self.deviation,
+            reference_deviation=self.reference_deviation,
             sample=self._sample,
             level=LEVEL / tested,
             is_better=None if not self.difference or math.isnan(self.difference) else self._sign * self.difference > 0,

@@ -1,4 +1,4 @@
-"""Where arms stand between chance, the best constant action and the supervised ceiling."""
+"""Configurations compared with the uniform policy, the best fixed action and the full-feedback baseline."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ from scripts.verdicts import comparison
 from scripts.verdicts.comparison import Comparison, Landmark, Sampled, Values
 from scripts.verdicts.significance import Better
 
-CHANCE, CONSTANT, CEILING = "chance", "the best constant action", "the ceiling"
+CHANCE, CONSTANT, CEILING = "the uniform policy", "the best fixed action", "the full-feedback baseline"
 ONE_SEED, NOT_JUDGED = "one seed: not judged", "not judged"
 
 
@@ -115,7 +115,7 @@ def normalised(
     scale = _scale(chance, ceiling, better)
     if scale is None:
         raise ValueError(
-            f"{_told(chance)} for chance and {_told(ceiling)} for the ceiling leave no scale between them."
+            f"{_told(chance)} for {CHANCE} and {_told(ceiling)} for {CEILING} leave no scale between them."
         )
     low, high = scale
     return {arm: {seed: (value - low) / (high - low) for seed, value in seeds.items()} for arm, seeds in values.items()}
@@ -148,21 +148,22 @@ def _word(chance: Comparison | None, constant: Comparison | None, ceiling: Compa
     chance, constant, ceiling = (one if one and one.is_judged else None for one in (chance, constant, ceiling))
     if not (chance or constant or ceiling):
         return ONE_SEED if max(one.pairs for one in known) == 1 else NOT_JUDGED
+    same = comparison.NOT_TOLD_APART
     if chance and not chance.is_told_apart:
-        return f"not told from {CHANCE}"
+        return f"{same} from {CHANCE}"
     if chance and not chance.wins:
         return f"below {CHANCE}"
     words = []
     if ceiling and not ceiling.is_told_apart:
-        words.append(f"not told from {CEILING}")
+        words.append(f"{same} from {CEILING}")
     elif ceiling and ceiling.wins:
         words.append(f"above {CEILING}")
     elif math.isfinite(share) and chance:
-        words.append(f"{share:.0%} of the way from {CHANCE} to {CEILING}")
+        words.append(f"at a normalized score of {share:.2f}")
     elif chance:
         words.append(f"above {CHANCE}")
     if constant and not constant.wins:
-        words.append(f"{'below' if constant.loses else 'not told from'} {CONSTANT}")
+        words.append(f"{'below' if constant.loses else f'{same} from'} {CONSTANT}")
     elif constant and not chance:
         words.append(f"above {CONSTANT}")
     return ", ".join(words)

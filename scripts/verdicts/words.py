@@ -77,10 +77,17 @@ def p_value(p: float) -> str:
     return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
 
 
-def interval(found: Interval) -> str:
-    """Returns a mean and its interval as text."""
-    ends = f" ({found.low:.4g} to {found.high:.4g})" if math.isfinite(found.low) and math.isfinite(found.high) else ""
-    return f"{found.mean:.4g}{ends}"
+def interval(found: Interval, *, signed: bool = False) -> str:
+    """Returns a mean and its interval as text: two significant digits of the width, and a mean of the same decimals."""
+    sign = "+" if signed else ""
+    if not (math.isfinite(found.low) and math.isfinite(found.high)):
+        return f"{found.mean:{sign}.3g}" if math.isfinite(found.mean) else "-" if math.isnan(found.mean) else "infinite"
+    width = found.high - found.low
+    if not width:
+        return f"{found.mean:{sign}.3g} (the same in every seed)"
+    digits = 1 - math.floor(math.log10(width))
+    mean, low, high = (f"{round(end, digits):{sign}.{max(digits, 0)}f}" for end in (found.mean, found.low, found.high))
+    return f"{mean} ({low} to {high})"
 
 
 def of_values(values: Sequence[float]) -> Interval:

@@ -52,7 +52,7 @@ def test_exploration_pays_where_it_is_told_above_greedy():
         "Exploration pays: softmax (temperature 0.05) earns 0.600 on average over 150 rounds, deployed every 10 "
         "rounds, 0.100 more than greedy (95% interval +0.091 to +0.109, 8 seeds; p < 0.0001 by Holm)."
     )
-    assert "Softmax is 71% of the way from chance to the ceiling" in told
+    assert "Softmax is at a normalized score of 0.71" in told
     assert "chance 0.100, the ceiling, which sees all rewards, 0.800" in told
     assert sentences.strategy(_context(_found(_better()))) == (
         "Softmax, the best of those that are told above greedy: server learning rate 0.01, client learning rate 0.1, "
@@ -130,7 +130,7 @@ def test_noise_that_leaves_less_than_chance_is_called_so():
     found = _noisy()
     base = found.noise[1][1].reward
     found.noise[1][1].reward = {seed: -0.5 + 0.001 * (seed % 2) for seed in base}
-    assert "), which leaves it below chance" in sentences.privacy(_context(found))
+    assert "), which leaves it below the uniform policy" in sentences.privacy(_context(found))
 
 
 def test_exploration_costs_where_all_of_it_is_told_below_greedy():
@@ -182,7 +182,7 @@ def test_nothing_is_recommended_that_is_not_told_above_chance():
     told = sentences.exploration(_context(found))
     assert told.startswith("Cannot be told: no strategy is told above chance over 150 rounds")
     assert "would find a difference of" in told
-    assert "not told from chance" in told
+    assert "not significantly different from the uniform policy" in told
     assert found.verdict.recommended is None
     assert sentences.strategy(_context(found)).startswith("None: no strategy is told above chance")
     assert "PLAY IT" not in sentences.strategy(_context(found))
@@ -244,7 +244,7 @@ def test_a_strategy_below_chance_is_not_recommended():
     low = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.2).items()}
     found = _found({GREEDY: low, SOFTMAX: _values(0.3), CHANCE: _values(0.5, spread=0.5)})
     assert found.verdict.recommended is None
-    assert "Greedy is below chance" in sentences.exploration(_context(found))
+    assert "Greedy is below the uniform policy" in sentences.exploration(_context(found))
 
 
 def test_what_diverged_is_told_and_never_the_best():
@@ -366,7 +366,7 @@ def test_clipping_that_costs_before_any_noise_is_told_and_noise_is_not_blamed_fo
 def test_each_epsilon_is_told_with_its_cost_and_what_it_rests_on():
     told = sentences.privacy(_context(_noisy()))
     assert told.startswith("Of the 0.615 that softmax earns when it clips to 0.25, epsilon 1 (noise multiplier ")
-    assert "which leaves it not told from chance" in told
+    assert "which leaves it not significantly different from the uniform policy" in told
     assert "; no cost of epsilon 10 (noise multiplier " in told
     assert "could be seen: it earns 0.005 less (95% interval -0.033 to +0.023)" in told
     assert "delta 1e-06 after 150 rounds, by RDP, for one client added or removed, with a Poisson sample" in told

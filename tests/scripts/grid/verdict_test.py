@@ -46,7 +46,7 @@ def test_a_grid_at_chance_has_no_winner(tmp_path):
     points = [[0.11, 0.10, 0.12], [0.09, 0.10, 0.11], [0.10, 0.08, 0.11]]
     found = [one for rate, values in enumerate(points) for one in _outcomes(tmp_path, f"rate={rate}", values)]
     assert _text(tmp_path, found)[-1] == (
-        "No winner: rate=0 is first, but it is not told from chance (chance earns 0.1, the best constant action 0.3)."
+        "No winner: rate=0 is first, but it is not significantly different from the uniform policy (chance earns 0.1, the best constant action 0.3)."
     )
 
 
@@ -59,7 +59,7 @@ def test_one_seed_announces_no_winner(tmp_path):
 
 def test_the_first_is_told_where_the_seeds_tell_it_from_chance(tmp_path):
     found = [*_outcomes(tmp_path, "rate=1", [0.5, 0.51, 0.52]), *_outcomes(tmp_path, "rate=2", [0.2, 0.3, 0.1])]
-    assert _text(tmp_path, found)[-1].startswith("First: rate=1, above chance (chance earns 0.1, the best")
+    assert _text(tmp_path, found)[-1].startswith("First: rate=1, above the uniform policy (chance earns 0.1, the best")
 
 
 def test_where_chance_is_not_known_nothing_is_said_of_it(tmp_path):
@@ -116,12 +116,12 @@ def test_those_of_fresh_seeds_are(tmp_path):
     told = _text(tmp_path, found, fresh)
     assert told[3:6] == [
         "The best point of each configuration with fresh seeds, 1 to 3:",
-        "  softmax: 0.5233 (0.4608 to 0.5858); softmax1",
-        "  greedy: 0.21 (0.1852 to 0.2348); greedy0",
+        "  softmax: 0.52 (0.46 to 0.59); softmax1",
+        "  greedy: 0.210 (0.185 to 0.235); greedy0",
     ]
     assert told[6].startswith("softmax: +0.3133 (95% interval ")
     assert told[6].endswith(": better than greedy")
-    assert told[-1].startswith("First: softmax, above chance (")
+    assert told[-1].startswith("First: softmax, above the uniform policy (")
 
 
 def test_words_alone_pick_nothing_and_are_compared(tmp_path):
@@ -167,7 +167,7 @@ def test_the_first_stands_between_chance_and_a_ceiling_that_was_swept_and_is_non
     values = {"softmax": [0.49, 0.5, 0.51], "greedy": [0.2, 0.3, 0.25], "supervised_mse": [0.9, 0.89, 0.91]}
     told = _text(tmp_path, _configurations(tmp_path, {f"bandits_type={name}": one for name, one in values.items()}))
     assert told[-1] == (
-        "First: bandits_type=softmax, 50% of the way from chance to the ceiling (chance earns 0.1, the best constant "
+        "First: bandits_type=softmax, at a normalized score of 0.50 (chance earns 0.1, the best constant "
         "action 0.3, the ceiling 0.9)."
     )
     assert [line.partition(":")[0] for line in told if "greedy" in line] == ["softmax"]
@@ -188,8 +188,8 @@ def test_of_one_seed_no_place_is_told_and_of_more_each_point_s(tmp_path):
     some = arms.of(points, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
     words = {results.label(point): word for point, word in some.stands_by_point().items()}
     assert words == {
-        "bandits_type=softmax": "50% of the way from chance to the ceiling",
-        "bandits_type=init": "not told from chance",
+        "bandits_type=softmax": "at a normalized score of 0.50",
+        "bandits_type=init": "not significantly different from the uniform policy",
         "bandits_type=supervised_mse": "ceiling",
     }
     assert [results.label(point) for point in some.not_above_chance()] == ["bandits_type=init"]

@@ -74,18 +74,18 @@ def test_arms_lie_between_chance_and_ceiling():
     places = {arm.name: part.place(arm) for arm in part.arms}
     assert places == {
         "uniform": "",
-        "softmax": "50% of the way from chance to the ceiling",
-        "greedy": "not told from chance",
+        "softmax": "at a normalized score of 0.50",
+        "greedy": "not significantly different from the uniform policy",
         "falcon": "one seed: not judged",
         "supervised_mse": "",
-        "init": "not told from chance",
+        "init": "not significantly different from the uniform policy",
     }
     assert [arm.name for arm in part.ranked()][:3] == ["supervised_mse", "falcon", "softmax"]
 
 
 def test_chance_alone_is_a_bound():
     part = _part(uniform=[0.11, 0.12], softmax=[0.50, 0.512], falcon=[0.7])
-    assert [part.place(arm) for arm in part.arms] == ["", "above chance", "one seed: not judged"]
+    assert [part.place(arm) for arm in part.arms] == ["", "above the uniform policy", "one seed: not judged"]
     alone = _part(uniform=[0.11], supervised_mse=[0.9], softmax=[0.5, 0.52])
     assert [alone.place(arm) for arm in alone.arms] == ["", "", "one seed: not judged"]
     assert [_part(softmax=[0.5, 0.6]).place(arm) for arm in _part(softmax=[0.5, 0.6]).arms] == [""]
@@ -102,8 +102,8 @@ def test_chance_that_was_computed_is_a_bound_where_none_was_played():
     known = {"participating": {"chance": 0.1, "constant": 0.3}}
     found = [*_bounded("softmax", [0.5, 0.52, 0.51], **known), *_bounded("init", [0.1, 0.12, 0.09], **known)]
     (part,) = grouping.parts(found)
-    assert [part.place(arm) for arm in part.arms] == ["above chance", "not told from chance"]
-    assert [part.is_at_chance(arm) for arm in part.arms] == ["", " (not told from chance)"]
+    assert [part.place(arm) for arm in part.arms] == ["above the uniform policy", "not significantly different from the uniform policy"]
+    assert [part.is_at_chance(arm) for arm in part.arms] == ["", " (not significantly different from the uniform policy)"]
     assert part.marks(part.arms[0]) == {"chance": 0.1, "constant": 0.3}
 
 

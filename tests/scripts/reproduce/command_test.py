@@ -15,8 +15,8 @@ from data.errors import Failure, UsageError
 from scripts.grid import building
 from scripts.reproduce import command as reproduce
 from scripts.reproduce import judging, pictures, records, results, texts
-from scripts.reproduce.judging import DISAGREES, NOT_PLAYED
-from scripts.reproduce.plan import Arm, Claim, Figure, Measure, Published
+from scripts.reproduce.judging import DISAGREES, NOT_RUN
+from scripts.reproduce.plan import PAPER_DATA, Arm, Claim, Figure, Measure, Published
 from scripts.reproduce.results import Found, Value
 from tests.scripts import toy_binary
 
@@ -44,7 +44,9 @@ def _figure(**changes) -> Figure:
         "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",))),),
         "own_figures": None,
         "study": None,
-        "stand_in": None,
+        "data_kind": "paper's data",
+        "data": None,
+        "left_open": (),
         "published_seeds": 1,
         "tuning_seeds": (100, 101),
         "scale": "paper",
@@ -164,14 +166,14 @@ def test_a_column_that_is_not_there_is_named(tmp_path):
         results.measured(Measure("m", "reward"), found)
 
 
-@pytest.mark.parametrize("stand_in", [None, "made-up data"])
-def test_stand_in_data_is_marked_on_the_picture_and_only_there(tmp_path, monkeypatch, stand_in):
+@pytest.mark.parametrize("data_kind", ["paper's data", "stand-in"])
+def test_stand_in_data_is_marked_on_the_picture_and_only_there(tmp_path, monkeypatch, data_kind):
     titles = []
     suptitle = figures.Figure.suptitle
     monkeypatch.setattr(
         figures.Figure, "suptitle", lambda own, text, **kw: (titles.append(text), suptitle(own, text))[1]
     )
-    figure = _figure(stand_in=stand_in)
+    figure = _figure(data_kind=data_kind, data="synthetic data")
     found = {label: _found(tmp_path, label, {"score": [1.0, 2.0]}) for label in ("near", "far")}
     rows = records.values(figure, records.of(figure, found))
     outputs = [tmp_path / "f.png", tmp_path / "f.pdf"]
@@ -180,7 +182,7 @@ def test_stand_in_data_is_marked_on_the_picture_and_only_there(tmp_path, monkeyp
     assert outputs[1].read_bytes().startswith(b"%PDF")
     words = titles[0].replace("\n", " ")
     assert words.startswith("Figure 1: a toy. Nobody 2020")
-    assert ("Stand-in data: made-up data; not the study's." in words) == bool(stand_in)
+    assert ("Stand-in data, not the paper's: synthetic data." in words) == (data_kind == "stand-in")
 
 
 def test_an_arm_that_is_not_told_from_chance_is_called_so_in_the_picture(tmp_path):
@@ -192,22 +194,25 @@ def test_an_arm_that_is_not_told_from_chance_is_called_so_in_the_picture(tmp_pat
             (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.2}}))
     figure = _figure(curves=(metrics.ROUND_REWARD,), measures=(), published=(), claims=())
     pictures.draw(figure, found, [], [], [tmp_path / "x.svg"])
-    assert all(f">{name}<" in (tmp_path / "x.svg").read_text() for name in ("near", "far (not told from chance)"))
+    assert all(
+        f">{name}<" in (tmp_path / "x.svg").read_text()
+        for name in ("near", "far (not significantly different from the uniform policy)")
+    )
 
 
 def test_a_figure_is_played_told_and_written_and_not_played_twice(play, tmp_path, capfd):
-    assert play(_figure(stand_in="a toy"), "--repeat=6") == 0
+    assert play(_figure(data_kind="stand-in", data="a toy"), "--repeat=6") == 0
     out = capfd.readouterr().out
-    assert "f1: Figure 1: a toy. Nobody 2020\nStand-in data: a toy; not the study's.\n" in out
-    assert "agrees         section 2: near is better [near 4, far 3: +1 (+1 to +1)]" in out
+    assert "f1: Figure 1: a toy. Nobody 2020\nStand-in data, not the paper's: a toy.\n" in out
+    assert "same direction (stand-in)  section 2: near is better [near 4, far 3: +1 (the same in every seed)]" in out
     table = pd.read_csv(tmp_path / "r" / "f1" / "f1.csv")
     assert table["label"].tolist() == ["near", "far"]
     assert table["ours_mean"].tolist() == pytest.approx([4.0025, 3.0025])
     assert table["published"].tolist()[0] == 4.0
     claims = pd.read_csv(tmp_path / "r" / "f1" / "f1_claims.csv")
-    assert claims["verdict"].tolist() == ["agrees"]
+    assert claims[["verdict", "data_kind"]].to_numpy().tolist() == [["same direction", "stand-in"]]
     board = pd.read_csv(tmp_path / "r" / "scoreboard.csv")
-    assert board[["kind", "verdict"]].to_numpy().tolist() == [["claim", "agrees"], ["number", "other data"]]
+    assert board[["kind", "verdict"]].to_numpy().tolist() == [["claim", "same direction"], ["number", "not comparable"]]
     assert {path.name for path in (tmp_path / "r" / "f1").iterdir()} == {
         "f1.csv",
         "f1.pdf",
@@ -242,7 +247,7 @@ def test_arms_played_alone_join_the_others_records(play, tmp_path, capfd):
     table = pd.read_csv(file)
     assert table["arm"].tolist() == ["near"] * 6 + ["far"] * 2
     assert file.read_text().splitlines()[7:] == earlier
-    assert "cannot be told section 2: near is better" in capfd.readouterr().out  # Two seeds of both.
+    assert "inconclusive (paper's data)  section 2: near is better" in capfd.readouterr().out  # Two seeds of both.
 
 
 def test_arms_that_cannot_join_the_others_are_refused_before_they_are_played(play, tmp_path):
@@ -278,7 +283,7 @@ def test_arms_alone_leave_the_picture_and_judge_what_is_there(play, tmp_path, ca
     capfd.readouterr()
     far = Arm("third", ("third",), ("--rate=10",))
     assert play(_figure(arms=(*_figure().arms, far)), "--repeat=6", "--arms=third", "--report_only") == 0
-    assert "agrees         section 2: near is better" in capfd.readouterr().out
+    assert "agrees (paper's data)  section 2: near is better" in capfd.readouterr().out
     assert play(_figure(arms=(*_figure().arms, far)), "--repeat=6", "--arms=third") == 0
     assert set(pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")["arm"]) == {"near", "far", "third"}
     assert (tmp_path / "r" / "f1" / "f1.png").stat().st_mtime_ns == drawn
@@ -317,14 +322,15 @@ def test_the_paper_s_scale_says_first_how_long_it_takes(play, tmp_path, capfd):
 def test_an_ordering_that_disagrees_is_no_failure(play, capfd):
     claim = Claim("far is better", "section 2", "order", (("far",), ("near",)))
     assert play(_figure(claims=(claim,)), "--repeat=6") == 0
-    assert "disagrees      section 2: far is better" in capfd.readouterr().out
+    assert "disagrees (paper's data)  section 2: far is better" in capfd.readouterr().out
 
 
 def test_a_failed_run_is_told_at_the_end_and_the_others_are_drawn(play, tmp_path, capfd):
     arms = (Arm("near", ("near",), ("--rate=0.1",)), Arm("far", ("far",), ("--rate=1", "--fails_at=1")))
     assert play(_figure(arms=arms), "--repeat=1") == 1
     captured = capfd.readouterr()
-    assert "not played     section 2: near is better [no score of far]" in captured.out
+    assert "not run  section 2: near is better [no score of far]" in captured.out
+    assert "One seed: no claim or number of f1 will get a verdict." in captured.out
     assert "1 failed:" in captured.err
     assert captured.err.splitlines()[-1].startswith("  f1: far: ValueError: this rate fails (")
     assert (tmp_path / "r" / "f1" / "f1.png").exists()
@@ -432,6 +438,18 @@ def test_a_text_is_all_of_its_figures_and_tables():
         texts.of_text("this_project", texts.SMALL)
 
 
+def test_a_figure_without_a_small_scale_says_why():
+    assert "fedkp_table5.2" not in texts.load(texts.SMALL)
+    why = r"--figure=fedkp_table5\.2 has no --scale=small: On the digits its runs would be those of fedkp_table5\.1 again\."
+    with pytest.raises(UsageError, match=why):
+        texts.choose("1a,fedkp_table5.2", texts.SMALL)
+
+
+def test_one_seed_is_no_default():
+    for scale in texts.SCALES:
+        assert [figure.name for figure in texts.load(scale).values() if figure.repeat == 1] == []
+
+
 def test_all_of_the_texts_and_this_project_s_own_are_apart():
     own = texts.choose("flagship", texts.PAPER)
     assert {figure.text for figure in own} == {"this project"}
@@ -495,7 +513,7 @@ def test_the_list_names_every_figure(capsys):
 def test_every_arm_of_every_figure_has_flags_that_its_binary_takes(scale):
     for figure in texts.load(scale).values():
         figure.check()
-        assert bool(figure.stand_in) == (scale == "small" or figure.binary == "run_mab_fl" or figure.own)
+        assert bool(figure.data) == (scale == "small" or figure.data_kind != PAPER_DATA)
 
 
 def test_a_smaller_scale_asks_a_claim_of_the_arms_that_it_has():
@@ -527,7 +545,7 @@ def test_numbers_stand_where_the_texts_have_them():
     published = {
         name: {(one.arm, one.measure): one.value for one in figure.published} for name, figure in known.items()
     }
-    assert published["2c"]["Softmax", "average_reward"] == 0.81
+    assert published["section5.2_optimizer"]["SO Adam", "average_reward"] == 0.81
     assert published["table1"]["Greedy", "client_learning_rate"] == 0.2
     assert published["table9"]["SO NM=0.3", "client_learning_rate"] == 2
     assert published["ucb_cs_table1"]["pow_d, m=2", "jain_index"] == 0.89
@@ -544,7 +562,7 @@ def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
         # Six seeds that are all alike: their intervals are points.
         rows = [Value(one.arm, one.measure, dict.fromkeys(range(6), one.value)) for one in figure.published]
         verdicts = judging.check(figure, rows) if rows else []
-        checked += sum(one.status != NOT_PLAYED for one in verdicts)
+        checked += sum(one.status != NOT_RUN for one in verdicts)
         contradicted += [(figure.name, one.claim.says, one.why) for one in verdicts if one.status == DISAGREES]
     assert contradicted == []
     assert checked > 40
@@ -571,6 +589,8 @@ def test_an_arm_s_value_counts_before_its_figure_s_and_that_of_the_scale_before_
     (tmp_path / "x.toml").write_text("""[text]
 title = "T"
 binary = "run_ads"
+data_kind = "paper's data"
+small_data_kind = "stand-in"
 [f]
 about = "A"
 repeat = 1

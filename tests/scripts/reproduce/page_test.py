@@ -29,10 +29,12 @@ def _figure(**changes) -> Figure:
         "curves": (),
         "published": (Published("near", "score", 4.0, "Table 1", 1.0), Published("far", "rate", 0.2, "Table 1")),
         "accounted": (),
-        "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",)), means={"agrees": "Go near."}),),
+        "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",)), means={"holds": "Go near."}),),
         "own_figures": None,
         "study": None,
-        "stand_in": None,
+        "data_kind": "paper's data",
+        "data": None,
+        "left_open": ("seeds",),
         "scale": "paper",
         "own": False,
         "reference": "far",
@@ -118,23 +120,26 @@ def test_records_hold_what_chance_and_the_best_constant_action_earn(tmp_path):
     assert table["unpaired"].isna().tolist() == [True, False]
     (far,) = records.values(figure, table)
     assert far.is_unpaired
-    assert far.stand.word == "above chance, below the best constant action"
+    assert far.stand.word == "above the uniform policy, below the best fixed action"
     bounds["participating"] |= {"chance_error": 0.05, "population": 99}
     for folder in folders:
         (folder / "bounds.json").write_text(json.dumps(bounds))
     table = records.of(figure, {"far": Found(folders, tables, {}, [0, 1])})
     assert table[["chance_error", "sampled_clients"]].to_numpy().tolist() == [[0.05, 9]] * 2
     (far,) = records.values(figure, table)
-    assert far.stand.word == "not told from chance"  # 0.205 and 0.1, of nine clients.
+    assert far.stand.word == "not significantly different from the uniform policy"  # 0.205 and 0.1, of nine clients.
 
 
 def test_an_arm_at_chance_is_called_so():
     table = _table(chance=1.0).assign(score=[3.9, 4.0, 4.1, 0.9, 1.1, 1.05])
     near, far, _ = records.values(_figure(), table)
-    assert (near.stand.word, far.stand.word) == ("above chance", "not told from chance")
+    assert (near.stand.word, far.stand.word) == (
+        "above the uniform policy",
+        "not significantly different from the uniform policy",
+    )
     claim, _, _ = scoreboard.lines(_figure(), [near, far])
-    assert claim.ours.startswith("near 4, far 1.02 (not told from chance): +2.98 (")
-    assert "above chance" in scoreboard.text(_figure(), [near, far], [])
+    assert claim.ours.startswith("near 4, far 1.02 (not significantly different from the uniform policy): +2.98 (")
+    assert "above the uniform policy" in scoreboard.text(_figure(), [near, far], [])
 
 
 def test_what_a_seed_does_not_determine_is_unpaired():
@@ -143,7 +148,7 @@ def test_what_a_seed_does_not_determine_is_unpaired():
     table = _table().assign(score=[10.5, 20.6, 30.4, 10.0, 20.0, 30.0])
     (paired,) = scoreboard.lines(figure, records.values(figure, table))
     (unpaired,) = scoreboard.lines(figure, records.values(figure, table.assign(unpaired=1)))
-    assert (paired.status, unpaired.status) == ("agrees", "cannot be told")
+    assert (paired.status, unpaired.status) == ("agrees", "inconclusive")
 
 
 def test_an_infinite_number_and_none_are_kept_apart(tmp_path):
@@ -199,19 +204,19 @@ def test_lines_are_every_claim_and_number():
     figure = _figure()
     claim, number, rate = scoreboard.lines(figure, records.values(figure, _table()))
     assert (claim.kind, claim.status, claim.means) == ("claim", "agrees", "Go near.")
-    assert claim.ours == "near 4, far 2: +2 (+1.75 to +2.25)"
+    assert claim.ours == "near 4, far 2: +2.00 (+1.75 to +2.25)"
     assert (number.says, number.published, number.status) == ("near: score", "4", "agrees")
-    assert number.ours == "4 (3.75 to 4.25); within 0.5"
-    assert (rate.status, rate.seeds) == ("cannot be told", 0)
+    assert number.ours == "4.00 (3.75 to 4.25); within 0.5 (our tolerance)"
+    assert (rate.status, rate.seeds) == ("inconclusive", 0)
     missing = scoreboard.lines(figure, [])
-    assert {one.status for one in missing} == {"not played"}
+    assert {one.status for one in missing} == {"not run"}
 
 
 def test_the_scoreboard_says_how_many_words_may_be_chance_s():
     lines = scoreboard.lines(_figure(), records.values(_figure(), _table()))
     # A claim at 2.5% and a number at 5%.
-    assert "of 2 that agree or disagree, at most 0.075 would be wrong by chance" in scoreboard.by_chance(lines)
-    assert scoreboard.summary(lines).startswith("Nobody 2020: 2 agrees, 1 cannot be told\n")
+    assert scoreboard.by_chance(lines).endswith("wrong on average, at most: 0.075 of 2 (paper's data).")
+    assert scoreboard.summary(lines).startswith("Nobody 2020, paper's data: 2 agrees, 1 inconclusive\n")
     assert scoreboard.by_chance(scoreboard.lines(_figure(), [])) == ""
 
 
@@ -220,13 +225,19 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
     known(figure, _figure(own=True, name="f2", about="Figure 2: another"))
     records.write(_table(), records.path_of(figure, tmp_path / "evidence"))
     made = page.made(tmp_path / "evidence")
-    assert "| near | 4 (3.75 to 4.25) | +2 (+1.75 to +2.25) |  |\n| far | 2 (2 to 2) |  | 0.1 |" in made
+    assert (
+        "| near | 4.00 (3.75 to 4.25) | +2.00 (+1.75 to +2.25) |  |\n| far | 2 (the same in every seed) |  | 0.1 |"
+        in made
+    )
     # Student's t of 2 / (0.1 / sqrt(3)) with 2 degrees of freedom; three seeds have no test by signs.
     assert "| near | better than far | 0.00083 | - | 100% | " in made
-    assert "| near is better (section 2) | **agrees** | near 4, far 2: +2 (+1.75 to +2.25) | Go near. |" in made
-    assert "the text's data; 3 seeds (0 to 2), 9 rounds; recorded on m1; played at c1." in made
+    assert (
+        "| near is better (section 2) | **agrees (paper's data)** | near 4, far 2: +2.00 (+1.75 to +2.25) | Go near. |"
+        in made
+    )
+    assert "The paper's data. 3 seeds (0 to 2), 9 rounds; recorded on m1; run at c1." in made
     assert "./scripts/python -m scripts.reproduce --figure=f1\n" in made
-    assert "### Not played yet\n\n- Figure 2: another" in made
+    assert "### Not run yet\n\n- Figure 2: another" in made
 
 
 @pytest.mark.parametrize(("tried", "is_told"), [("0.1;0.2;0.5", True), ("0.01;0.1;0.5", False), ("0.1;0.2", False)])
@@ -235,7 +246,7 @@ def test_a_pick_at_the_edge_of_three_or_more_is_told(tmp_path, known, tried, is_
     figure = _figure(arms=arms)
     known(figure)
     records.write(_table(), records.path_of(figure, tmp_path / "evidence"))
-    told = "Picked at the edge of what was tried: far (rate 0.1)."
+    told = "Best points on an edge of the grid: far (rate 0.1)."
     assert (f"**{told.replace(':', ':**')}\n" in page.made(tmp_path / "evidence")) == is_told
     assert (told in scoreboard.text(figure, records.values(figure, _table()), [])) == is_told
 
@@ -253,9 +264,9 @@ def test_an_own_figure_says_where_arms_stand_and_compares_along_the_reference_s_
     }
     _write(figure, scores, tmp_path)
     made = page.made(tmp_path)
-    assert "|  | score | score minus stays's | stands |" in made
-    assert "| near, stays | 5 (4.75 to 5.25) |  | 50% of the way from chance to the ceiling |" in made
-    assert "| near, goes | 7 (6.75 to 7.25) | +2 | 70% of the way from chance to the ceiling |" in made
+    assert "|  | score | score minus stays | compared with bounds |" in made
+    assert "| near, stays | 5.00 (4.75 to 5.25) |  | at a normalized score of 0.50 |" in made
+    assert "| near, goes | 7.00 (6.75 to 7.25) | +2 | at a normalized score of 0.70 |" in made
 
 
 def test_a_text_s_figure_with_a_ceiling_says_where_its_arms_stand(tmp_path, known):
@@ -264,7 +275,7 @@ def test_a_text_s_figure_with_a_ceiling_says_where_its_arms_stand(tmp_path, know
     known(figure)
     scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
     _write(figure, scores, tmp_path)
-    assert "\nWhere they stand: near 50% of the way from chance to the ceiling.\n" in page.made(tmp_path)
+    assert "\nCompared with bounds: near at a normalized score of 0.50.\n" in page.made(tmp_path)
 
 
 def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_path, known):
@@ -277,12 +288,12 @@ def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_p
     known(*figures)
     for figure, near in zip(figures, (4.0, 8.0), strict=True):
         scores = {figure.arms[0].label: near, "chance": 0.0, "ceiling": 10.0}
-        _write(figure, {arm: (score,) * 2 for arm, score in scores.items()}, tmp_path)
+        _write(figure, {arm: (score,) * 5 for arm, score in scores.items()}, tmp_path)
         if figure.name == "f1":
-            assert "### Over tasks" not in page.made(tmp_path)
+            assert "### Interquartile mean over tasks" not in page.made(tmp_path)
     made = page.made(tmp_path)
-    assert "### Over tasks: score\n\nf1, often; f2, seldom. Scores are 0 at a task's chance" in made
-    assert "| near | 2 | 0.6 (0.6 to 0.6) |" in made
+    assert "### Interquartile mean over tasks: score\n\nf1, often; f2, seldom. Scores are 0 at a task's chance" in made
+    assert "| near | 5 | 0.6 (the same in every seed) |" in made
 
 
 @pytest.mark.parametrize(
@@ -304,17 +315,20 @@ def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often_in_that_
 
     def write(*labels: str) -> None:
         for figure in figures:
-            _write(figure, {arm: (scores[arm],) * 2 for arm in labels}, tmp_path)
+            _write(figure, {arm: (scores[arm],) * 5 for arm in labels}, tmp_path)
 
     write(*scores)
     made = page.made(tmp_path)
-    assert "| near | 2 | 0.5 (0.5 to 0.5) |\n| far | 2 | 0.5 (0.5 to 0.5) |" in made
+    assert "| near | 5 | 0.5 (the same in every seed) |\n| far | 5 | 0.5 (the same in every seed) |" in made
     write("near", "far", "chance", "ceiling")
     made = page.made(tmp_path)
-    assert "| far | 2 | 0.5 (0.5 to 0.5) |" in made
-    assert "Left out: f1: near: no ceiling of their deployment and world was played; f2: near: no ceiling" in made
+    assert "| far | 5 | 0.5 (the same in every seed) |" in made
+    assert (
+        "Left out: f1: near: no full-feedback baseline with their deployment period and environment was run; f2: near: no full-feedback"
+        in made
+    )
     write("near", "chance", "ceiling")
-    assert "### Over tasks" not in page.made(tmp_path)
+    assert "### Interquartile mean over tasks" not in page.made(tmp_path)
 
 
 def test_a_task_without_the_arm_that_most_have_is_left_out_of_scores_over_tasks(tmp_path, known):
@@ -326,21 +340,21 @@ def test_a_task_without_the_arm_that_most_have_is_left_out_of_scores_over_tasks(
     known(*figures)
     for figure in figures:
         scores = {figure.arms[0].label: 4.0, "chance": 0.0, "ceiling": 10.0}
-        _write(figure, {arm: (score,) * 2 for arm, score in scores.items()}, tmp_path)
+        _write(figure, {arm: (score,) * 5 for arm, score in scores.items()}, tmp_path)
     made = page.made(tmp_path)
-    assert "### Over tasks: score\n\nf1; f3. " in made
-    assert "| near | 2 | 0.4 (0.4 to 0.4) |\n" in made
-    assert "Left out: f2: it has no arm near." in made
+    assert "### Interquartile mean over tasks: score\n\nf1; f3. " in made
+    assert "| near | 5 | 0.4 (the same in every seed) |\n" in made
+    assert "Left out: f2: it has no configuration near." in made
 
 
 @pytest.mark.parametrize(
     ("flag", "word"),
     [
         ("--max_examples_per_client=9", ""),
-        ("--bandits_deploy_freq=5", "above chance"),
+        ("--bandits_deploy_freq=5", "above the uniform policy"),
         ("--client_selection=pow_d", ""),
-        ("--reward_drift=abrupt", "above chance"),
-        ("--server_learning_rate=0.02", "50% of the way from chance to the ceiling"),
+        ("--reward_drift=abrupt", "above the uniform policy"),
+        ("--server_learning_rate=0.02", "at a normalized score of 0.50"),
     ],
 )
 def test_an_arm_stands_between_landmarks_of_its_own_clients_and_world(flag, word):
@@ -378,7 +392,7 @@ def test_a_page_s_table_ends_with_the_best_constant_action(tmp_path, known):
     figure = _figure(own=True, measures=(Measure("score", "bandits/average_rewards"),))
     known(figure)
     records.write(_table(constant=1.25), records.path_of(figure, tmp_path))
-    assert "| the best constant action | 1.25 |  |  |  |\n" in page.made(tmp_path)
+    assert "| the best fixed action | 1.25 |  |  |  |\n" in page.made(tmp_path)
 
 
 def test_a_page_s_command_plays_the_seeds_that_it_shows(tmp_path, known):
@@ -392,11 +406,11 @@ def test_a_page_tells_what_is_missing_of_a_figure(tmp_path, known):
     figure = _figure(own=True)
     known(figure)
     records.write(_table().iloc[:4], records.path_of(figure, tmp_path))
-    assert "**Fewer seeds yet:** far (1)." in page.made(tmp_path)
+    assert "**Fewer seeds so far:** far (1)." in page.made(tmp_path)
     records.write(_table().iloc[:3], records.path_of(figure, tmp_path))
     made = page.made(tmp_path)
-    assert "**Not played yet:** far." in made
-    assert "2 sentences more cannot be asked of what is played so far." in made
+    assert "**Not run yet:** far." in made
+    assert "2 claims more: not run." in made
 
 
 def test_a_page_counts_the_texts_words_and_names_what_was_not_played(tmp_path, known):
@@ -410,8 +424,11 @@ def test_a_page_counts_the_texts_words_and_names_what_was_not_played(tmp_path, k
     again = page.made(tmp_path)
     assert "--figure=f1 --scale=small\n" in again
     assert "| Nobody 2020 | 2 | 0 | 1 | 0 | 3 |" in again  # What was played at both scales counts once.
-    assert "| near: score | Table 1 | 4 | 4 (3.75 to 4.25); within 0.5 | 3 | **agrees** |" in made
-    assert "Not played: f2." in made
+    assert (
+        "| near: score | Table 1 | 4 | 4.00 (3.75 to 4.25); within 0.5 (our tolerance) | 3 | **agrees (paper's data)** |"
+        in made
+    )
+    assert "Not run: f2." in made
 
 
 if __name__ == "__main__":

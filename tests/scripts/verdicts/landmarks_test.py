@@ -17,11 +17,11 @@ def _word(numbers, **known):
 @pytest.mark.parametrize(
     ("numbers", "word"),
     [
-        ([0.50, 0.49, 0.51, 0.50], "50% of the way from chance to the ceiling"),
-        ([0.12, 0.08, 0.13, 0.07], "not told from chance"),
-        ([0.05, 0.06, 0.05, 0.06], "below chance"),
-        ([0.89, 0.92, 0.90, 0.90], "not told from the ceiling"),
-        ([0.95, 0.96, 0.96, 0.94], "above the ceiling"),
+        ([0.50, 0.49, 0.51, 0.50], "at a normalized score of 0.50"),
+        ([0.12, 0.08, 0.13, 0.07], "not significantly different from the uniform policy"),
+        ([0.05, 0.06, 0.05, 0.06], "below the uniform policy"),
+        ([0.89, 0.92, 0.90, 0.90], "not significantly different from the full-feedback baseline"),
+        ([0.95, 0.96, 0.96, 0.94], "above the full-feedback baseline"),
     ],
 )
 @pytest.mark.parametrize("chance", [CHANCE, 0.1])
@@ -32,9 +32,9 @@ def test_an_arm_stands(numbers, word, chance):
 @pytest.mark.parametrize(
     ("constant", "word"),
     [
-        (0.3, "50% of the way from chance to the ceiling"),
-        (0.5, "50% of the way from chance to the ceiling, not told from the best constant action"),
-        (0.7, "50% of the way from chance to the ceiling, below the best constant action"),
+        (0.3, "at a normalized score of 0.50"),
+        (0.5, "at a normalized score of 0.50, not significantly different from the best fixed action"),
+        (0.7, "at a normalized score of 0.50, below the best fixed action"),
     ],
 )
 def test_the_best_constant_action_is_another_mark(constant, word):
@@ -42,8 +42,8 @@ def test_the_best_constant_action_is_another_mark(constant, word):
 
 
 def test_without_a_ceiling_an_arm_is_above_chance_or_not():
-    assert _word([0.50, 0.49], chance=0.1).word == "above chance"
-    assert _word([0.50, 0.49], constant=0.1).word == "above the best constant action"
+    assert _word([0.50, 0.49], chance=0.1).word == "above the uniform policy"
+    assert _word([0.50, 0.49], constant=0.1).word == "above the best fixed action"
     assert _word([0.50, 0.49]).word == ""
 
 
@@ -55,7 +55,7 @@ def test_what_cannot_be_judged_is_not(numbers, word):
 
 def test_a_mark_of_one_seed_judges_nothing():
     one = _word([0.50, 0.49, 0.51, 0.50], chance=0.1, ceiling={0: 0.5})
-    assert one.word == "above chance"
+    assert one.word == "above the uniform policy"
     assert math.isnan(one.share)
 
 
@@ -66,7 +66,7 @@ def test_the_best_of_many_at_chance_is_not_told_from_it():
     assert landmarks.stand(values, chance=0.1)["lucky"].beats_chance
     for place in range(8):
         values[f"other {place}"] = dict(enumerate([0.09, 0.11, 0.10 + place / 1000, 0.12, 0.08]))
-    assert landmarks.stand(values, chance=0.1)["lucky"].word == "not told from chance"
+    assert landmarks.stand(values, chance=0.1)["lucky"].word == "not significantly different from the uniform policy"
 
 
 def test_scores_are_0_at_chance_and_1_at_the_ceiling():
@@ -79,7 +79,7 @@ def test_scores_are_0_at_chance_and_1_at_the_ceiling():
     [({0: 0.1, 1: 0.5}, {0: 0.4, 1: 0.9}, "up"), (0.5, 0.4, "up"), (0.4, 0.5, "down"), (0.1, {0: 0.9}, "up")],
 )
 def test_scores_are_refused_where_chance_and_ceiling_meet(chance, ceiling, better):
-    with pytest.raises(ValueError, match=r"for chance and .* for the ceiling leave no scale between them"):
+    with pytest.raises(ValueError, match=r"for the uniform policy and .* for the full-feedback baseline leave no scale"):
         landmarks.normalised({"arm": {0: 0.3}}, chance, ceiling, better)
 
 

@@ -99,13 +99,13 @@ def test_arms_stand_by_what_their_runs_recorded():
     }
     found = of_runs.stands(arms, metrics.ROUND_REWARD)
     assert {name: stand.word for name, stand in found.items()} == {
-        "softmax": "above chance",
-        "greedy": "not told from chance",
+        "softmax": "above the uniform policy",
+        "greedy": "not significantly different from the uniform policy",
         "old": "",
         "single": "one seed: not judged",
     }
     notes = [of_runs.chance_note(stand) for stand in found.values()]
-    assert notes == ["", " (not told from chance)", "", ""]
+    assert notes == ["", " (not significantly different from the uniform policy)", "", ""]
 
 
 def test_the_difference_over_clients_is_that_of_those_that_both_evaluated():

@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from optimization.study.intervals import Interval
 from scripts.verdicts import comparison, words
 
@@ -27,19 +29,19 @@ def test_a_comparison_is_a_line():
 def test_of_an_arm_that_is_not_judged_no_p_is_told():
     told = words.of(_one({**SOFTMAX, 6: math.nan}, {**GREEDY, 6: 0.5}))
     assert told.endswith(
-        "6 seeds; better in 100% of pairs: not told apart from greedy [softmax diverged with seed 6: not judged]"
+        "6 seeds; better in 100% of pairs: not significantly different from greedy [softmax diverged with seed 6: not judged]"
     )
     assert words.found_by(_one({**SOFTMAX, 6: math.nan}, {**GREEDY, 6: 0.5})) == ""
 
 
 def test_one_seed_is_said():
     assert words.of(_one({0: 0.6}, {0: 0.5})) == (
-        "softmax: +0.1; 1 seed; better in 100% of pairs: not told apart from greedy [one seed tells nothing]"
+        "softmax: +0.1; 1 seed; better in 100% of pairs: not significantly different from greedy [one seed tells nothing]"
     )
 
 
 def test_arms_without_a_common_seed_are_said():
-    assert words.of(_one({7: 0.6})).startswith("softmax: no difference is known: not told apart from greedy [")
+    assert words.of(_one({7: 0.6})).startswith("softmax: no difference is known: not significantly different from greedy [")
 
 
 def test_what_seeds_would_find_is_said_where_they_did_not():
@@ -90,6 +92,22 @@ def test_the_test_is_named():
     assert words.family([_one({0: 0.6}, {0: 0.5})]) == ""
 
 
-def test_an_interval_is_told_where_there_is_one():
-    assert words.interval(Interval(0.5, 0.4, 0.6, 3)) == "0.5 (0.4 to 0.6)"
-    assert words.interval(Interval(0.5, float("nan"), float("nan"), 1)) == "0.5"
+@pytest.mark.parametrize(
+    ("mean", "low", "high", "text"),
+    [
+        (0.5, 0.4, 0.6, "0.50 (0.40 to 0.60)"),
+        (2.0, 1.7516, 2.2484, "2.00 (1.75 to 2.25)"),  # A width of 0.50, rounded to two digits.
+        (1234.5, 1100.2, 1351.0, "1230 (1100 to 1350)"),
+        (0.000123456, 0.000121, 0.000126, "0.0001235 (0.0001210 to 0.0001260)"),
+        (0.5, math.nan, math.nan, "0.5"),
+        (math.inf, math.nan, math.nan, "infinite"),
+        (0.25, 0.25, 0.25, "0.25 (the same in every seed)"),
+    ],
+)
+def test_an_interval_has_two_digits_of_its_width_and_the_mean_as_many_decimals(mean, low, high, text):
+    assert words.interval(Interval(mean, low, high, 3)) == text
+
+
+def test_a_signed_interval_keeps_the_side_of_an_end_that_rounds_to_zero():
+    assert words.interval(Interval(0.2, 0.004, 0.4, 3), signed=True) == "+0.20 (+0.00 to +0.40)"
+    assert words.interval(Interval(0.2, -0.004, 0.4, 3), signed=True) == "+0.20 (-0.00 to +0.40)"
