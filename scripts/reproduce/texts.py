@@ -109,7 +109,7 @@ def choose(names: str, scale: str) -> list[Figure]:
             raise UsageError(f"--figure={OWN} has one scale: --scale={PAPER}.")
         return chosen
     by_name = known | {other: figure for figure in known.values() for other in figure.also}
-    found = {}
+    found: dict[str, Figure] = {}
     for name in names.split(","):
         panels = [name] if name in by_name else [one for one in known if _whole(one) == name]
         if not panels:
