@@ -96,7 +96,11 @@ def of(
     if not kinds:
         return Estimate("All runs are finished.", True)
     measured = _measure([kind.run for kind in kinds.values()], folder / "estimate", team)
-    return in_words([(kind, _words(kind.run), measured[kind.run.name]) for kind in kinds.values()], workers)
+    found = in_words([(kind, _words(kind.run), measured[kind.run.name]) for kind in kinds.values()], workers)
+    if not any(_is_downloaded(kind.run.settings) for kind in kinds.values()):
+        return found
+    note = "Data sets in neither --data_dir nor FEDBANDITS_DATA_DIR were measured on random examples of their size."
+    return dataclasses.replace(found, text=f"{found.text}\n{note}")
 
 
 def in_words(kinds: Sequence[tuple[Kind, str, float | str]], workers: int) -> Estimate:

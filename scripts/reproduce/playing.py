@@ -122,12 +122,12 @@ def play(
     sweep = Sweep(folder, team or _Nobody(), metric, smallest=metric.better == "down")
     with contextlib.closing(sweep):
         play_all = sweep.play if team else sweep.submit
-        searched = [label for label in order if halving and is_searched[label]]
-        play_all(_once(first, [label for label in order if label not in searched]))
-        for label in searched:
+        halved = {label: halving for label in order if halving is not None and is_searched[label]}
+        play_all(_once(first, [label for label in order if label not in halved]))
+        for label, how in halved.items():
             # Before the second deployment, rewards say little of what was learned.
             least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
-            sweep.play_halving(first[label], halving.factor, halving.at_once, max(1, least))
+            sweep.play_halving(first[label], how.factor, how.at_once, max(1, least))
         reported, points = {}, {}
         for arm in figure.arms:
             if not arm.is_searched:

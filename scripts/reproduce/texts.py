@@ -150,7 +150,7 @@ def choose(names: str, scale: str) -> list[Figure]:
             raise UsageError(f"--figure={OWN} has one scale: --scale={PAPER}.")
         return chosen
     by_name = known | {other: figure for figure in known.values() for other in figure.also}
-    found = {}
+    found: dict[str, Figure] = {}
     for name in names.split(","):
         if scale == SMALL and name in (lacking := without_small()):
             raise UsageError(f"--figure={name} has no --scale={SMALL}: {lacking[name]}")

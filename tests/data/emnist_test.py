@@ -109,6 +109,13 @@ def test_without_the_database_in_either_it_is_downloaded(tmp_path, monkeypatch):
         emnist.load("chars", None, str(tmp_path / "cache"))
 
 
+def test_random_writers_stand_in_for_a_download_alone(folder, tmp_path, capsys):
+    train, held_out = emnist.load("chars", None, str(tmp_path), random=True)
+    assert (len(train), len(held_out), train.checksum) == (3400, 3400, "random")
+    assert "Warning: --random_data: random examples instead of EMNIST" in capsys.readouterr().err
+    assert len(emnist.load("chars", str(folder), None, random=True)[0]) == 2
+
+
 @pytest.mark.parametrize("way", ["flag", "environment"])
 def test_the_published_archive_is_decompressed_beside_itself(folder, tmp_path, monkeypatch, way):
     content = (folder / emnist.FILE_NAME).read_bytes()

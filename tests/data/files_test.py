@@ -57,3 +57,41 @@ def test_a_missing_file_is_named(tmp_path):
     (tmp_path / "a.npz").mkdir()
     with pytest.raises(UsageError, match=rf"no a\.npz in {tmp_path}: .*--data_dir"):
         files.find(str(tmp_path), "a.npz")
+
+
+def test_a_file_that_can_be_downloaded_is_taken_from_the_flag_s_folder_then_from_the_environment_s(
+    tmp_path, monkeypatch
+):
+    flag, environment = tmp_path / "flag", tmp_path / "environment"
+    for folder in (flag, environment):
+        folder.mkdir()
+        (folder / "a.lzma").touch()
+    assert files.instead_of_download(None, ["a", "a.lzma"], "there") is None
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(environment))
+    assert files.instead_of_download(None, ["a", "a.lzma"], "there") == environment / "a.lzma"
+    assert files.instead_of_download(str(flag), ["a", "a.lzma"], "there") == flag / "a.lzma"
+    (flag / "a").touch()
+    assert files.instead_of_download(str(flag), ["a", "a.lzma"], "there") == flag / "a"
+
+
+def test_only_the_flag_s_folder_must_hold_what_can_be_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
+    assert files.instead_of_download(None, ["a"], "there") is None
+    with pytest.raises(UsageError, match=r"no a in .*--data_dir or FEDBANDITS_DATA_DIR, .*download it from there"):
+        files.instead_of_download(str(tmp_path), ["a"], "there")
+
+
+@pytest.mark.parametrize("before", [None, "elsewhere"])
+def test_a_data_folder_is_the_environment_s_for_a_while(tmp_path, monkeypatch, before):
+    if before:
+        monkeypatch.setenv("FEDBANDITS_DATA_DIR", before)
+    with files.data_folder(str(tmp_path)):
+        assert files.folder_of_environment() == str(tmp_path)
+    assert files.folder_of_environment() == before
+    with files.data_folder(None):
+        assert files.folder_of_environment() == before
+    with (
+        pytest.raises(UsageError, match=r"--data_dir=.*nowhere is no folder"),
+        files.data_folder(str(tmp_path / "nowhere")),
+    ):
+        pass
