@@ -10,6 +10,7 @@ import pandas as pd
 import scipy.stats
 
 from bandits.mab_fl import metrics, splines, studies
+from optimization.study import curves as curve_statistics
 from optimization.study import files
 from optimization.study.metrics import by_todays_names
 
@@ -286,10 +287,16 @@ def quantiles(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str) 
 
 
 def deviations(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str, columns: str) -> None:
-    """Writes the standard deviations of the residuals: a row for each table, a column for each value of a flag."""
+    """Writes the residuals' standard deviations, the mean of `curves.residual_deviations` over seeds, as Table 2.
+
+    A row for each table, a column for each value of a flag.
+    """
     del title
-    residual = rounds[value] - rounds.groupby(["setting", "round_num"])[value].transform("mean")
-    table = rounds.assign(residual=residual).pivot_table("residual", "table", columns, aggfunc="std", sort=False)
+    by_setting = {
+        names: np.mean(curve_statistics.residual_deviations([one for _, one in seeds.groupby("seed")[value]]))
+        for names, seeds in rounds.set_index("round_num").groupby(["table", columns], sort=False)
+    }
+    table = pd.Series(by_setting).rename_axis(["table", columns]).unstack(sort=False)
     files.replace(path, table.to_csv(float_format="%.4f").encode())
 
 

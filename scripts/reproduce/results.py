@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data.errors import UsageError
+from optimization.study import curves as curves_lib
 from optimization.study import intervals
 from optimization.study.intervals import Interval
 from scripts.reproduce.plan import PAPER_DATA, REDUCED, STAND_IN, Figure, Measure, Published
@@ -117,26 +118,10 @@ def measured(measure: Measure, found: Found) -> list[float]:
             raise UsageError(f"{folder / 'metrics.csv'} has no column {measure.column}.")
         curves.append(table.set_index("round_num")[measure.column].dropna())
     if measure.at == "deviation":
-        return _deviations(curves)
+        return curves_lib.residual_deviations(curves)
     if measure.at == "chosen peak":
         return _at_chosen_peak(curves, found.seeds)
     return [_at(curve, measure) for curve in curves]
-
-
-def _deviations(curves: "Sequence[pd.Series]") -> list[float]:
-    """Returns the standard deviation of each seed's residuals to the mean curve over seeds.
-
-    The mean curve is drawn towards each seed, which n / (n - 1) undoes: the mean square over seeds is the variance
-    over seeds with n - 1, mean over rounds.
-    """
-    import pandas as pd
-
-    count = len(curves)
-    if count < 2:
-        return [math.nan] * count
-    together = pd.concat(curves, axis=1)
-    residuals = together.sub(together.mean(axis=1), axis=0)
-    return [float(value) for value in np.sqrt((residuals**2).mean() * count / (count - 1))]
 
 
 def _at_chosen_peak(curves: "Sequence[pd.Series]", seeds: Sequence[int]) -> list[float]:

@@ -53,7 +53,7 @@ def test_every_figure_of_a_study_is_drawn(drawn):
             table = pd.read_csv(path, index_col=0)
             assert list(table.index) == ["target_alone", "pair_0101", "pair_0110", "pair_1100", "fedavg"]
             assert list(table.columns) == ["4", "6"]
-            expected = np.std(np.tile([-0.1, 0, 0.1], ROUNDS), ddof=1)
+            expected = 2 / 3 * np.sqrt(0.01 * 3 / 2)  # Of three seeds, the middle one has none.
             np.testing.assert_allclose(table, expected, atol=1e-4)
 
 
@@ -106,3 +106,16 @@ def test_a_result_is_that_of_the_best_round_and_the_most_adopted_combination(tmp
         "favourite_share": 0.75,
         "communications": 12,
     }
+
+
+def test_table_2s_deviations_are_means_over_seeds_of_residuals_with_n_minus_1(tmp_path):
+    curves = {("4", 0): [0.1, 0.2], ("4", 1): [0.3, 0.2], ("6", 0): [0.5, 0.1], ("6", 1): [0.5, 0.5]}
+    rounds = pd.DataFrame(
+        {"table": "pair", "setting": epochs, "epochs": epochs, "seed": seed, "round_num": number, "auc": value}
+        for (epochs, seed), values in curves.items()
+        for number, value in enumerate(values, 1)
+    )
+    figures.deviations(rounds, tmp_path / "table.csv", "", "auc", "epochs")
+    # Residuals of 4 epochs are 0.1, 0; times root 2 over two rounds: root of 0.01. Those of 6: 0, 0.2.
+    written = pd.read_csv(tmp_path / "table.csv", index_col="table")
+    assert written.loc["pair"].tolist() == [0.1, 0.2]
