@@ -265,7 +265,7 @@ def _check_no_mixture(written: "pd.Series", told: "Callable[[pd.Series], str]") 
     if is_number.mean() > 0.5:
         if is_plain.mean() <= 0.5 and (is_many or is_number.mean() >= _MOSTLY):
             raise ColumnError(
-                f"Column {there.name!r} has numbers with different signs around them: "
+                f"Column {there.name!r} has numbers with signs around them: "
                 f"{told(there[is_number & ~is_plain])}. Save plain numbers in one unit, or say "
                 f"--category_columns={csv_file.flag([there.name])} if all are categories."
             )

@@ -13,7 +13,7 @@ def number(value: float, decimals: int | None = None, sign: str = "") -> str:
     """Returns a number with so many decimals; without them, with three significant digits."""
     if decimals is None:
         return f"{value:{sign}.3g}"
-    return f"{value:{sign}.{decimals}f}"
+    return f"{round(value, decimals) + 0.0:{sign}.{decimals}f}"  # No -0.00.
 
 
 def decimals(low: float, high: float) -> int | None:

@@ -146,6 +146,8 @@ def open_data(settings: cli.Settings) -> Data:
     clients = study.population(options, task) or len(task.clients)
     settings = frame.fitted(study, settings, clients)
     options = study.options(settings)
+    # Before the study's check, which would print what the recommendation says first.
+    scores = tuple(simulator.once(task.held_out)[0]) if logged_flags.is_simulated(options.task) else ()
     study.check(options, task)
     low, high = task.reward_range(options.rewards)
     return Data(
@@ -159,7 +161,7 @@ def open_data(settings: cli.Settings) -> Data:
         statistics=task.private_statistics,
         held_out=_held_out(task),
         unit=_unit(settings, str(task.report.get("held_out", ""))),
-        scores=tuple(simulator.once(task.held_out)[0]) if logged_flags.is_simulated(options.task) else (),
+        scores=scores,
     )
 
 
