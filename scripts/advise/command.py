@@ -160,7 +160,7 @@ def open_data(settings: cli.Settings) -> Data:
         is_labelled=not task.multi_label and not options.has_shift and options.drift.kind == "none",
         statistics=task.private_statistics,
         held_out=_held_out(task),
-        unit=_unit(settings, str(task.report.get("held_out", ""))),
+        unit=_unit(settings, clients, str(task.report.get("held_out", ""))),
         scores=scores,
     )
 
@@ -173,14 +173,14 @@ def _held_out(task: tasks.Task) -> str:
     return f"held out for evaluation: {count:,} other clients" if count > 1 else "held out: one pooled test set"
 
 
-def _unit(settings: cli.Settings, held_out: str) -> str:
-    """Returns what a guarantee protects."""
+def _unit(settings: cli.Settings, clients: int, held_out: str) -> str:
+    """Returns what a guarantee protects, and how many of them there are."""
     column = settings.client_column
     if not column:
         return "one client with all its data, not a single example"
     if column.startswith("rows:"):
         return "one synthetic client, a random group of rows: name a real --client_column to protect someone"
-    told = f" (held out: {held_out})" if held_out else ""
+    told = f": {clients:,} train; held out: {held_out}"
     return f"one value of column {column!r} with all its rows, not the people behind single rows{told}"
 
 

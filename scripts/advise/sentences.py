@@ -147,7 +147,7 @@ def exploration(context: Context) -> str:
         ]
     elif verdict.pays:
         constant = verdict.stands[one.arm].constant
-        told = [f"Exploration pays: {name} significantly beats greedy, by {lead}."]
+        told = [f"Exploration pays: {name} significantly beats greedy. The difference is {lead}."]
         if constant and constant.loses:
             told.append(
                 f"But the best fixed action earns significantly more: {amounts.number(constant.reference_mean)}."
@@ -158,7 +158,7 @@ def exploration(context: Context) -> str:
         told = [
             f"Exploration costs reward: every strategy that explores{_unjudged(context)} is significantly worse than "
             f"greedy.",
-            f"The best of them, {name}, differs by {lead}.",
+            f"The best of them, {name}, differs from greedy by {lead}.",
         ]
     else:
         judged = [other for other in verdict.against_greedy.values() if other.is_judged]
@@ -166,7 +166,7 @@ def exploration(context: Context) -> str:
         which = "the best that explores" if is_first else "the recommended strategy"
         told = [
             "Inconclusive: no strategy that explores is significantly better than greedy.",
-            f"{capital(name)}, {which}, differs by {lead}.",
+            f"{capital(name)}, {which}, differs from greedy by {lead}.",
             *_power(one, context),
         ]
     for side, others in (

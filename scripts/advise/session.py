@@ -30,6 +30,7 @@ PLAN_FILE, ADVICE_FILE = "plan.json", "advice.json"
 _MEASURED_ROUNDS = 6
 _LEAST_SECONDS = 0.1
 _LAST_SECONDS = 15.0  # For reading runs and writing pages.
+_PLANNED = 0.9  # Of the time that is left: where the pace drops, the stages after a comparison still run.
 _TRUSTED_SECONDS = 20.0  # What took less says little about the pace.
 _PACES = (0.5, 3.0)  # The pace is corrected by no more than that at once.
 
@@ -240,6 +241,8 @@ class Session:
             self.plan = Plan(**plan)
         else:
             seconds = self.seconds - self.state.spent - _LAST_SECONDS
+            if stage in (planning.SEARCH, planning.COMPARE):
+                seconds *= _PLANNED
             before, self.plan = self.plan, planning.fitted(self._from_here(left), self.pace, seconds, left)
             if stage == planning.STAGES[0] or self.plan != before:
                 self._tell_plan(left)

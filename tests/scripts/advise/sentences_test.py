@@ -63,8 +63,8 @@ def _lines(text: str) -> list[str]:
 def test_exploration_pays_where_it_is_significantly_better_than_greedy():
     told = sentences.exploration(_context(_found(_better())))
     assert told.startswith(
-        "Exploration pays: softmax (temperature 0.05) significantly beats greedy, by +0.1000 (95% CI +0.0911 to +0.1089, "
-        "8 seeds; Holm-adjusted p < 0.0001)."
+        "Exploration pays: softmax (temperature 0.05) significantly beats greedy. The difference is +0.100 (95% CI "
+        "+0.091 to +0.109, 8 seeds; Holm-adjusted p < 0.0001)."
     )
     assert "No independent seeds confirm this: give more --minutes before you rely on it." in told
     assert "Normalized score of softmax: 0.71 (0 = uniform policy, 1 = full feedback)." in told
@@ -154,7 +154,7 @@ def test_exploration_costs_where_all_of_it_is_significantly_worse():
     two = dataclasses.replace(FULL, strategies=(GREEDY, SOFTMAX))
     told = sentences.exploration(dataclasses.replace(_context(found), full=two))
     assert told.startswith("Exploration costs reward: every strategy that explores is significantly worse than greedy.")
-    assert "The best of them, softmax (temperature 0.05), differs by -0.1000 (" in told
+    assert "The best of them, softmax (temperature 0.05), differs from greedy by -0.1" in told
     told = sentences.exploration(_context(found))
     assert "every strategy that explores and was compared (not epsilon-greedy, FALCON) is significantly worse" in told
     assert found.verdict.recommended == GREEDY
@@ -178,7 +178,7 @@ def test_what_is_significantly_worse_than_greedy_is_named_beside_a_best_that_is_
     alike = {seed: value + 0.0001 * (seed % 3) for seed, value in _values(0.50).items()}
     found = _found({GREEDY: _values(0.50), SOFTMAX: alike, "falcon": worse, CHANCE: _values(0.10)})
     told = sentences.exploration(_context(found))
-    assert "differs by +0.00010 (95% CI +" in told
+    assert "differs from greedy by +0.0001" in told
     assert " Significantly worse than greedy: FALCON." in told
 
 
