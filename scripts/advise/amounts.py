@@ -38,11 +38,16 @@ def effect(one: Comparison) -> str:
     return f"{number(one.difference, digits, '+')} ({interval * (digits is not None)}{words.seeds(one.pairs)})"
 
 
-def mean(one: Comparison) -> str:
-    """Returns the mean of the configuration that is compared, with the decimals of the difference."""
-    return number(one.mean, decimals(one.low, one.high))
-
-
 def capital(text: str) -> str:
     """Returns a text with a first capital letter, the others as they are."""
     return text[:1].upper() + text[1:]
+
+
+def count(size: int, what: str) -> str:
+    """Returns a number of things, such as `1 round`."""
+    return f"{size:,} {what}{'s' * (size != 1)}"
+
+
+def not_judged(one: Comparison) -> str:
+    """Returns why there is no test."""
+    return "one seed gives no interval and no test" if one.pairs < 2 else "a run that is compared diverged"

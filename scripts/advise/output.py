@@ -13,8 +13,9 @@ from typing import Any
 from bandits import metrics
 from optimization.study import cli, files, run_folder
 from scripts import runs
-from scripts.advise import amounts, arms, findings, sentences, simulated
+from scripts.advise import amounts, arms, costs, findings, sentences, simulated
 from scripts.advise import plan as planning
+from scripts.advise.context import Context
 from scripts.advise.findings import Arm, plain
 from scripts.advise.plan import GREEDY
 from scripts.advise.privacy import Deployment
@@ -41,7 +42,7 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
     command = arms.command(base, recommended, found.arms[recommended].point, name) if recommended else ""
     spent, most = session.state.spent, session.state.values["minutes"]
     asked = session.state.values["identity"]
-    context = sentences.Context(
+    context = Context(
         found=found,
         plan=session.plan,
         full=session.full,
@@ -59,7 +60,7 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
         overrun=f"It took {spent - 60 * most:.0f} s longer than --minutes={most:g}." if spent > 60 * most + 1 else "",
     )
     values = {name: arm.reward for name, arm in found.often.items()}
-    noisy = {sentences.noise_name(one): arm.reward for one, arm in found.noise if arm.reward}
+    noisy = {costs.noise_name(one): arm.reward for one, arm in found.noise if arm.reward}
     return plain(
         {
             "format": run_folder.FORMAT,
@@ -111,7 +112,7 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
                 "deployment": where,
                 "strategy": found.noisy,
                 "noise": [one | {"arm": _arm(arm)} for one, arm in found.noise],
-                "against_no_noise": findings.compared(noisy, sentences.NO_NOISE),
+                "against_no_noise": findings.compared(noisy, costs.NO_NOISE),
             },
         }
     )
@@ -188,7 +189,7 @@ def write(advice: Mapping[str, Any], folder: pathlib.Path) -> None:
 
     files.replace(folder / _MARKDOWN, markdown(advice).encode())
     found = page.read([path for path in (folder / "compare", folder / "noise") if path.is_dir()])
-    names = {round(one["run_noise_multiplier"], 9): sentences.noise_name(one) for one in advice["privacy"]["noise"]}
+    names = {round(one["run_noise_multiplier"], 9): costs.noise_name(one) for one in advice["privacy"]["noise"]}
     text = page.page(
         found, f"Recommendation: {folder.name}", top=_top(advice), is_judged=False, named=lambda run: _named(run, names)
     )

@@ -4,18 +4,16 @@ One test decides: each strategy's average reward against greedy's, a family by H
 interval. A line that begins with a dash is an item of a list.
 """
 
-import dataclasses
 import math
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from bandits import metrics
-from scripts.advise import amounts, arms, findings
+from scripts.advise import amounts, arms, costs, findings
 from scripts.advise import plan as planning
 from scripts.advise.amounts import capital, effect
+from scripts.advise.context import Context
 from scripts.advise.findings import Arm
-from scripts.advise.plan import CEILING, CHANCE, GREEDY, Plan
+from scripts.advise.plan import CEILING, CHANCE, GREEDY
 from scripts.advise.stages import Advice, mean
 from scripts.verdicts import landmarks, words
 from scripts.verdicts.comparison import Comparison, Sampled
@@ -28,51 +26,11 @@ TITLES: Mapping[str, str] = {
     "frequency": "What does more frequent deployment change?",
     "not_tried": "What was not tried?",
 }
-NO_NOISE = "no noise"
 _BY_DESIGN = (
     "other models, losses and cohort sizes",
     "learning rates outside the searched ranges, and tuning under noise or at another deployment period",
     "real users, who may react to what they are shown",
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Context:
-    """What sentences need beside what was found.
-
-    Attributes:
-      found: What was found.
-      plan: What was run.
-      full: The plan with nothing left out.
-      minutes: The budget, `--minutes`.
-      minutes_of_all: Minutes that the full plan needs.
-      clients: Clients that train.
-      cohort: Clients of a round.
-      held_out: Which clients or rows are held out, in words.
-      unit: What a guarantee protects, in words.
-      where: Where the guarantees hold, a sentence.
-      command: The command to paste; empty for none.
-      rows: Training rows of a table or log; 0 where they are not counted.
-      reward_width: Between the smallest and the largest reward.
-      overrun: By how much it took longer than its budget, a sentence; empty where it did not.
-      rewards: Where rewards come from, if nobody paid them, in sentences; empty for real ones.
-    """
-
-    found: Advice
-    plan: Plan
-    full: Plan
-    minutes: float
-    minutes_of_all: int
-    clients: int
-    cohort: int
-    held_out: str
-    unit: str
-    where: str
-    command: str
-    rows: int = 0
-    reward_width: float = math.inf
-    overrun: str = ""
-    rewards: str = ""
 
 
 def write(context: Context) -> dict[str, str]:
@@ -81,7 +39,7 @@ def write(context: Context) -> dict[str, str]:
         "scope": scope(context),
         "exploration": exploration(context),
         "strategy": strategy(context),
-        "privacy": privacy(context),
+        "privacy": costs.privacy(context),
         "frequency": frequency(context),
         "not_tried": not_tried(context),
     }
@@ -92,7 +50,7 @@ def scope(context: Context) -> str:
     plan, total = context.plan, context.full.rounds
     decisions = _decisions(context.found)
     told = [context.rewards] if context.rewards else []
-    horizon = f"One run is {_count(plan.rounds, 'round')}"
+    horizon = f"One run is {amounts.count(plan.rounds, 'round')}"
     if decisions:
         horizon += f" = {decisions:,.0f} decisions"
         if context.rows:
@@ -104,7 +62,7 @@ def scope(context: Context) -> str:
     told.append(f"A new model is deployed {planning.every(plan.deploy_every)}.")
     if plan.rounds <= plan.deploy_every:  # What is deployed after the last round acts in none.
         told.append("No round follows a deployment, so every strategy acts with the initial model.")
-    told.append(f"{_count(context.clients, 'client')} train, {context.cohort:,} a round; {context.held_out}.")
+    told.append(f"{amounts.count(context.clients, 'client')} train, {context.cohort:,} a round; {context.held_out}.")
     told.append("All rewards below are averages per decision over a run, unless stated otherwise.")
     return " ".join(told)
 
@@ -119,10 +77,6 @@ def _times(times: float) -> str:
     if abs(times - 1) < 0.05:
         return "once"
     return f"{times:.0f} times" if times >= 10 else f"{times:.2g} times"
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def exploration(context: Context) -> str:
@@ -142,7 +96,7 @@ def exploration(context: Context) -> str:
         told += _power(chance, context)
     elif not one.is_judged:
         told = [
-            f"Inconclusive: {_not_judged(one)}.",
+            f"Inconclusive: {amounts.not_judged(one)}.",
             f"{capital(name)} differs from greedy by {effect(one)}.",
         ]
     elif verdict.pays:
@@ -187,11 +141,6 @@ def _effect_and_p(one: Comparison) -> str:
 
 def _equal(p: str) -> str:
     return p if p.startswith("<") else f"= {p}"
-
-
-def _not_judged(one: Comparison) -> str:
-    """Returns why there is no test."""
-    return "one seed gives no interval and no test" if one.pairs < 2 else "a run that is compared diverged"
 
 
 def _power(one: Comparison | None, context: Context) -> list[str]:
@@ -416,82 +365,6 @@ def _gains(found: Advice, planned: Mapping[str, Arm], often: Mapping[str, Arm]) 
     return told
 
 
-def privacy(context: Context) -> str:
-    """Returns the unit of privacy, and what each epsilon costs."""
-    found = context.found
-    unit = f"The unit of privacy is {context.unit}."
-    if found.no_noise:
-        return f"{unit} Not run: {found.no_noise.rstrip('.')}."
-    if not found.noise or not found.noise[0][1].reward:
-        return f"{unit} Not run: --minutes={context.minutes:g} left no time for noise."
-    values = {noise_name(one): arm.reward for one, arm in found.noise if arm.reward}
-    against, stands = findings.compared(values, NO_NOISE), findings.stands(values, found.chance)
-    clipped, unnoised = found.noise[0]
-    name = arms.NAMES[found.noisy]
-    if not math.isfinite(mean(unnoised.reward).mean):
-        return f"{unit} Inconclusive: {name} diverged without noise, at clip norm {clipped['clip_norm']:.3g}."
-    clips = f"{capital(name)}, clipped to norm {clipped['clip_norm']:.3g} without noise, earns"
-    told = [f"{unit} {context.where} {clips} {amounts.estimate(mean(unnoised.reward))}.{_clipping(found, unnoised)}"]
-    beside = stands[NO_NOISE].chance
-    if beside and beside.is_judged and not beside.wins:
-        told[0] += " That is not significantly more than the uniform policy, so costs of noise say little."
-    told.append("Average reward with noise, minus that without:")
-    reports = []
-    for one, _ in found.noise[1:]:
-        target, compared = noise_name(one), against.get(noise_name(one))
-        if "error" in one:
-            told.append(f"- {target}: not run ({one['error'].rstrip('.')})")
-        elif compared is None or not math.isfinite(compared.difference):
-            told.append(f"- {target}: diverged")
-        else:
-            told.append(f"- {_cost(f'{target} (noise multiplier {_noise(one)})', compared, stands)}")
-        reports += [one["guarantee"]] if "guarantee" in one else []
-    told += [_guarantee(reports[0])] if reports else []
-    told.append(
-        "The runs themselves have no guarantee: their noise is seeded, and tuning and comparison ran without noise."
-    )
-    return "\n".join(told)
-
-
-def _noise(one: Mapping[str, Any]) -> str:
-    return f"{one['noise_multiplier']:.3g}"
-
-
-def _clipping(found: Advice, unnoised: Arm) -> str:
-    """Returns what one fixed norm and Poisson cohorts change before any noise, by the same seeds; empty if unknown."""
-    usual = found.confirmed.get(found.noisy)
-    if usual is None or not usual.reward:
-        return ""
-    one = findings.compared({NO_NOISE: unnoised.reward, findings.PLANNED: usual.reward}, findings.PLANNED)[NO_NOISE]
-    if not one.is_judged or not one.difference:
-        return ""
-    return f" Fixed clipping and Poisson cohorts change it by {effect(one)}."
-
-
-def _cost(target: str, one: Comparison, stands: Mapping[str, landmarks.Stand]) -> str:
-    """Returns the difference that an epsilon makes."""
-    stand = stands[one.arm]
-    is_lost = one.is_judged and stand.chance and not stand.beats_chance and findings.beats(stands, NO_NOISE)
-    lost = ", and no significant gain over the uniform policy is left" if is_lost else ""
-    doubt = "" if one.is_judged else f", not tested: {_not_judged(one)}"
-    return f"{target}: {effect(one)}{doubt}{lost}"
-
-
-def _guarantee(report: Mapping[str, Any]) -> str:
-    """Returns what epsilons are accounted under."""
-    first = next(iter(report["guarantees"]), {"neighbours": "one client added or removed"})
-    by = "PLD" if report["mechanism"]["accountant"] == "pld" else "RDP"
-    told = [
-        f"Guarantee: delta {report['delta']:.2g} after {_count(report['rounds'], 'round')}, by the {by} accountant.",
-        f"Neighbours: {first['neighbours']}, with Poisson sampling of each round's clients.",
-    ]
-    if report["epsilon_assumes"]:
-        told.append(f"Epsilon assumes {' and '.join(report['epsilon_assumes'])}.")
-    # Several warnings can end with the same sentence.
-    warned = dict.fromkeys(capital(part) for one in report["warnings"] for part in re.split(r"(?<=[.]) ", one))
-    return " ".join([*told, *(f"Warning: {part}" for part in warned)])
-
-
 def not_tried(context: Context) -> str:
     """Returns what was left out for lack of time, with the minutes that it needs, and what is never tried."""
     left = planning.left_out(context.full, context.plan, arms.NAMES)
@@ -501,7 +374,7 @@ def not_tried(context: Context) -> str:
         lines.append(f"Left out, to keep to --minutes={context.minutes:g}:")
         lines += [f"- {one}" for one in left]
         lines.append(
-            f"All this needs about {_count(more, 'more minute')}: repeat the command with "
+            f"All this needs about {amounts.count(more, 'more minute')}: repeat the command with "
             f"--minutes={context.minutes_of_all}, and it continues from these runs."
         )
     else:
@@ -511,12 +384,7 @@ def not_tried(context: Context) -> str:
     return "\n".join(lines)
 
 
-def noise_name(one: Mapping[str, Any]) -> str:
-    """Returns what a configuration with noise is called: its epsilon."""
-    return f"epsilon {one['target_epsilon']:g}" if "target_epsilon" in one else NO_NOISE
-
-
-def paragraphs(text: str) -> list[tuple[str, Sequence[str]]]:
+def paragraphs(text: str) -> list[tuple[str, list[str]]]:
     """Returns a section's paragraphs and, after each, the items of its list."""
     found: list[tuple[str, list[str]]] = []
     for line in filter(None, (line.strip() for line in text.split("\n"))):
@@ -525,6 +393,3 @@ def paragraphs(text: str) -> list[tuple[str, Sequence[str]]]:
         else:
             found.append((line, []))
     return found
-
-
-__all__ = ("NO_NOISE", "TITLES", "Arm", "Context", "noise_name", "paragraphs", "write")

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from bandits import metrics
-from scripts.advise import findings, sentences
+from scripts.advise import costs, findings, sentences
+from scripts.advise.context import Context
 from scripts.advise.findings import Arm
 from scripts.advise.plan import CEILING, CHANCE, GREEDY, Plan
 from scripts.advise.stages import Advice
@@ -37,7 +38,7 @@ def _found(values: dict[str, dict[int, float]], **more) -> Advice:
     return dataclasses.replace(found, **more)
 
 
-def _context(found: Advice, plan: Plan = FULL, **more) -> sentences.Context:
+def _context(found: Advice, plan: Plan = FULL, **more) -> Context:
     known = {
         "minutes": 7,
         "minutes_of_all": 20,
@@ -48,7 +49,7 @@ def _context(found: Advice, plan: Plan = FULL, **more) -> sentences.Context:
         "where": "Guarantees hold here.",
         "command": "RUN IT",
     }
-    return sentences.Context(found=found, plan=plan, full=FULL, **known | more)
+    return Context(found=found, plan=plan, full=FULL, **known | more)
 
 
 def _better() -> dict[str, dict[int, float]]:
@@ -370,23 +371,23 @@ def test_the_unit_of_privacy_comes_first_and_clipping_is_apart_from_noise():
     found = _noisy()
     usual = {3000 + seed: 0.8 + 0.011 * seed for seed in range(4)}
     found.confirmed = {SOFTMAX: _arm(SOFTMAX, usual), GREEDY: _arm(GREEDY, usual)}
-    told = sentences.privacy(_context(found))
+    told = costs.privacy(_context(found))
     assert told.startswith("The unit of privacy is one store. Guarantees hold here. Softmax, clipped to norm 0.25 with")
     assert "Fixed clipping and Poisson cohorts change it by -0.2015 (95% CI -0.2036 to -0.1994, 4 seeds)." in told
     found.noise[0][1].reward = {3000: 0.1, 3001: 0.101, 3002: 0.5, 3003: 0.1}
-    told = sentences.privacy(_context(found))
+    told = costs.privacy(_context(found))
     assert "That is not significantly more than the uniform policy, so costs of noise say little." in told
     assert "is left" not in told
 
 
 def test_each_epsilon_has_its_cost_and_what_it_rests_on():
-    told = _lines(sentences.privacy(_context(_noisy())))
+    told = _lines(costs.privacy(_context(_noisy())))
     assert told[0].endswith("clipped to norm 0.25 without noise, earns 0.615 (95% CI 0.594 to 0.636).")
     assert told[1] == "Average reward with noise, minus that without:"
     assert told[2].startswith("- epsilon 1 (noise multiplier ")
     assert told[2].endswith("4 seeds), and no significant gain over the uniform policy is left")
     assert told[3].endswith("): -0.005 (95% CI -0.033 to +0.023, 4 seeds)")
-    assert told[4].startswith("Guarantee: delta 1e-06 after 150 rounds, by the RDP accountant. Neighbours: one client")
+    assert told[4].startswith("Guarantee: delta 1e-06 after 150 rounds, by RDP. Neighbours: one client")
 
 
 @pytest.mark.parametrize(
@@ -401,25 +402,25 @@ def test_costs_are_differences_with_their_interval(steps, told):
     found = _noisy()
     base = found.noise[0][1].reward
     found.noise[2][1].reward = {seed: value + step for (seed, value), step in zip(base.items(), steps, strict=True)}
-    assert told in sentences.privacy(_context(found))
+    assert told in costs.privacy(_context(found))
 
 
 def test_a_run_with_noise_that_diverged_is_named():
     found = _noisy()
     found.noise[1][1].reward = dict.fromkeys(found.noise[1][1].reward, math.nan)
-    assert "- epsilon 1: diverged" in _lines(sentences.privacy(_context(found)))
+    assert "- epsilon 1: diverged" in _lines(costs.privacy(_context(found)))
 
 
 def test_an_epsilon_without_runs_has_its_reason():
     found = _noisy()
     found.noise[2] = ({"target_epsilon": 1e6, "error": "Epsilon 1e+06 needs no search."}, _arm(SOFTMAX, {}))
-    assert "- epsilon 1e+06: not run (Epsilon 1e+06 needs no search)" in _lines(sentences.privacy(_context(found)))
+    assert "- epsilon 1e+06: not run (Epsilon 1e+06 needs no search)" in _lines(costs.privacy(_context(found)))
 
 
 @pytest.mark.parametrize(("why", "told"), [("", "--minutes=7 left no time for noise"), ("it is so.", "it is so")])
 def test_no_noise_has_its_reason(why, told):
     assert (
-        sentences.privacy(_context(_found(_better(), no_noise=why)))
+        costs.privacy(_context(_found(_better(), no_noise=why)))
         == f"The unit of privacy is one store. Not run: {told}."
     )
 
