@@ -260,7 +260,8 @@ def _comparison(advice: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Returns the table of the comparison: its heads and rows."""
     often = advice["more_often"]
     heads = ["configuration", "average reward", "minus greedy", "Holm-adjusted p", "reward, last tenth of the rounds"]
-    heads += [advice["model_metric"], metrics.WORST_TENTH]
+    what = "accuracy" if advice["model_metric"] == metrics.ACCURACY else "reward"
+    heads += [f"held-out {what} of the model", "its reward, worst tenth of clients"]
     every = "round" if often["bandits_deploy_freq"] == 1 else f"{often['bandits_deploy_freq']} rounds"
     heads += [f"deployed every {every}"] * bool(often["arms"])
     rows = []

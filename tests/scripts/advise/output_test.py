@@ -45,11 +45,11 @@ def test_runs_under_noise_have_seeds_of_their_own_and_it_is_said():
 def test_the_worst_tenth_of_clients_and_the_reward_against_epsilon_are_told(tmp_path):
     clipped = {"noise_multiplier": 0.0, "run_noise_multiplier": 0.0, "arm": _arm(3000, 0.4, 0.5)}
     told = output.markdown(_advice([clipped]))
-    assert "| eval/accuracy | eval/worst_tenth_reward |" in told
-    assert "|  | 0.55 (-0.09 to 1.19) |" in told  # 0.05 by Student's t with one degree of freedom, 12.706.
+    assert "| held-out accuracy of the model | its reward, worst tenth of clients |" in told
+    assert "|  | 0.6 (-0.1 to 1.2) |" in told  # 0.05 by Student's t with one degree of freedom, 12.706.
     output.write(_advice([clipped]), tmp_path)
     (page,) = tmp_path.glob("*.html")
-    assert "<td>no noise, clipped</td><td>0</td><td>0</td><td>0.45 (-0.19 to 1.09)</td>" in page.read_text()
+    assert "<td>no noise, clipped</td><td>0</td><td>0</td><td>0.5 (-0.2 to 1.1)</td>" in page.read_text()
 
 
 def test_first_weights_that_are_given_are_not_said_to_vary():

@@ -133,7 +133,7 @@ def test_independent_seeds_are_reported_and_may_contradict():
         GREEDY: _arm(GREEDY, {3000: 0.5, 3001: 0.5, 3002: 0.52, 3003: 0.5}),
     }
     told = sentences.exploration(_context(_found(_better(), confirmed=confirmed)))
-    assert "Independent seeds, which did not select softmax, give +0.10 (95% CI -0.05 to +0.24, 4 seeds)." in told
+    assert "Independent seeds, which did not select softmax, give +0.09 (95% CI -0.05 to +0.24, 4 seeds)." in told
     assert "No independent seeds" not in told
     swapped = {SOFTMAX: confirmed[GREEDY], GREEDY: confirmed[SOFTMAX]}
     assert "They do not confirm the gain." in sentences.exploration(_context(_found(_better(), confirmed=swapped)))
@@ -179,7 +179,7 @@ def test_what_is_significantly_worse_than_greedy_is_named_beside_a_best_that_is_
     alike = {seed: value + 0.0001 * (seed % 3) for seed, value in _values(0.50).items()}
     found = _found({GREEDY: _values(0.50), SOFTMAX: alike, "falcon": worse, CHANCE: _values(0.10)})
     told = sentences.exploration(_context(found))
-    assert "differs from greedy by +0.0001" in told
+    assert "The difference is +0.00010 (95% CI +0.00002 to" in told
     assert " Significantly worse than greedy: FALCON." in told
 
 
@@ -249,7 +249,7 @@ def test_baselines_by_seed_are_each_seeds_own():
     found = _found({GREEDY: constant, SOFTMAX: above, CHANCE: _values(0.1)}, constant=constant)
     found.verdict = findings.verdict(found.arms, found.chance, constant)
     assert found.verdict.stands[SOFTMAX].constant.wins
-    assert "- best fixed action 0.500 (95% CI" in sentences.exploration(_context(found))
+    assert "- best fixed action 0.50 (95% CI" in sentences.exploration(_context(found))
 
 
 def test_a_strategy_below_the_uniform_policy_is_not_recommended():
@@ -339,7 +339,7 @@ def test_what_deploying_more_often_changes():
     told = _lines(sentences.frequency(_context(_found(_better(), often=often))))
     assert told[0] == "Average reward with deployment every round instead of every 10 rounds, minus that as planned:"
     assert told[1:3] == ["- softmax: +0.05 (8 seeds)", "- greedy: +0.1000 (95% CI +0.0991 to +0.1009, 8 seeds)"]
-    assert told[3].startswith("Then softmax minus greedy is +0.0500 (")
+    assert told[3].startswith("Then softmax minus greedy is +0.050 (")
     fresh = {name: _arm(name, _values(0.5, seeds=4, first=3000)) for name in (SOFTMAX, GREEDY)}
     more = {name: _arm(name, {seed: value + 0.2 for seed, value in arm.reward.items()}) for name, arm in fresh.items()}
     again = sentences.frequency(_context(_found(_better(), often=often, confirmed=fresh, often_confirmed=more)))

@@ -195,7 +195,7 @@ def test_arms_that_were_played_otherwise_bound_nothing(name, value):
 def test_a_bound_that_is_deployed_otherwise_is_named():
     settings = [("uniform", 5), ("supervised_mse", 10), ("softmax", 10)]
     (part,) = grouping.parts([_run(bandit, bandits_type=bandit, bandits_deploy_freq=freq) for bandit, freq in settings])
-    assert [part.bounds(arm) for arm in part.arms] == ["", "", "chance: uniform (deploy 5, not 10)"]
+    assert [part.bounds(arm) for arm in part.arms] == ["", "", "uniform policy: uniform (deploy 5, not 10)"]
 
 
 def test_less_of_a_loss_is_better():

@@ -312,7 +312,7 @@ def test_flags_that_differ_single_runs_data_and_commands_come_last(two_runs):
     assert "<dt>dropped</dt><dd>" in page
     assert columns == [["name", "use", "kind"], ["age", "feature", "–"], ["y", "label", "category"]]
     assert "<dt>&lt;a&gt;</dt><dd>3</dd>" in page
-    assert "<dt>lr 0.05</dt><dd><code>run --x=seed_0</code><p>Likewise with seed 1.</p>" in page
+    assert "<dt>lr 0.05</dt><dd><code>run --x=seed_0</code><p>The same with seed 1.</p>" in page
     assert re.findall(r"<summary>(\w.*?)</summary>", page)[-4:] == [
         "Flags that differ",
         "Single runs",
