@@ -112,8 +112,8 @@ def test_ten_segments_are_told_each():
     _, total, *segments, more = dynamic_regret.lines([part])
     assert total.endswith("total 6, per round 0.5")
     assert len(segments) == 10
-    assert more == "    Segments that are in the total alone: 2."
-    assert "Segments that are in the total alone: 2." in dynamic_regret.section(part)
+    assert more == "    Segments included in the total only: 2."
+    assert "Segments included in the total only: 2." in dynamic_regret.section(part)
 
 
 def test_where_rewards_stay_there_is_none():
@@ -129,10 +129,8 @@ def test_missing_ceilings_are_told_once_with_commands_that_run():
     reset = ("--reset_window=2", "--reset=model", "--reset_when=window")
     part = _part(_runs(SOFTMAX, *own, *reset, seeds=3), _runs(SOFTMAX, *own[:1], *own[3:], "--bandits_type=greedy"))
     told, *commands = dynamic_regret.missing(part)
-    assert (
-        told
-        == f"The dynamic regret of {part.arms[0].name} needs the full-feedback baseline of world 0 and world 1: run these:"
-    )
+    needs = "needs the full-feedback baseline of world 0 and world 1: run these:"
+    assert told == f"The dynamic regret of {part.arms[0].name} {needs}"
     assert commands == [
         "./scripts/python -m bandits.run_federated --scenario=drift --total_rounds=4 --drift_start=3 "
         "--clients_per_round=7 --world_seed=4 --bandits_type=supervised_mse "
@@ -189,7 +187,8 @@ def test_a_ceiling_that_is_deployed_otherwise_is_named():
         *(_ceiling(1.0, one, f"--bandits_deploy_freq={one + 1}") for one in (0, 1)),
     )
     name = dynamic_regret.found(part)[0][0].name
-    told = f"Baselines with another deployment period than the configuration: for {name} those of world 1 (deploy 2, not 1)."
+    start = "Baselines with another deployment period than the configuration"
+    told = f"{start}: for {name} those of world 1 (deploy 2, not 1)."
     assert told in dynamic_regret.lines([part])
     assert told in dynamic_regret.section(part)
 
