@@ -185,7 +185,7 @@ def _unit(settings: cli.Settings, clients: int, held_out: str) -> str:
 
 
 def folder_name(settings: cli.Settings) -> str:
-    """Returns the default name of an advice's folder."""
+    """Returns the default name of the output folder."""
     table = pathlib.Path(settings.data_file).name.partition(".")[0] if settings.data_file else ""
     scenario = "" if settings.preset or settings.scenario == "scratch" else settings.scenario
     return "_".join(filter(None, ("advice", settings.preset or table or settings.task_type, scenario)))
@@ -280,6 +280,6 @@ def program(settings: cli.Settings) -> int:
 
 
 def _identity(settings: cli.Settings) -> dict[str, Any]:
-    """Returns the flags that make an advice another one."""
+    """Returns the flags that tell one recommendation from another."""
     left_out = run_folder.FREE_FLAGS | {*_OWN, "root_output_dir"}
     return {name: value for name, value in settings.items() if name not in left_out and value is not None}

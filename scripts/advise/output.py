@@ -231,7 +231,7 @@ def _named(run: runs.Run, names: Mapping[float, str]) -> str:
 
 
 def markdown(advice: Mapping[str, Any]) -> str:
-    """Returns an advice as a part of a page."""
+    """Returns a recommendation as Markdown."""
     lines = _block(advice["advice_command"])
     for name, text in advice["sentences"].items():
         is_followed = bool(advice["command"]) and text.endswith(advice["command"])

@@ -143,7 +143,7 @@ def _flat(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Session:
-    """Plays the stages of an advice within its time."""
+    """Runs the stages of a recommendation within its time."""
 
     def __init__(
         self,

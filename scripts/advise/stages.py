@@ -60,7 +60,7 @@ class Advice:
 
 
 class Stages:
-    """Plays an advice."""
+    """Runs the stages of a recommendation."""
 
     def __init__(
         self,
