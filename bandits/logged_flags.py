@@ -15,11 +15,6 @@ SIMULATED = (
     "Rewards are drawn from a regression of the log: values here are the direct method's, with its bias. On held-out "
     "clients, with 95% intervals over clients:"
 )
-ADVISED = (
-    "Rewards were drawn from a regression of the log: what is earned here, by chance and the best action, too, is the "
-    "direct method's value, with its bias; simulator.json of a run has the simulator beside the log, and "
-    "scripts.evaluate_policy estimates a policy's value from the log itself."
-)
 
 
 def define(flags: cli.FlagSet) -> None:

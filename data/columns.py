@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from data import csv_file, dates, statistics, table_file
-from data.errors import UsageError
+from data.errors import ColumnError, UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +29,8 @@ _ROWS_COUNTED = 0.98  # Of row numbers, some may be missing or twice, and a tent
 _DENSE = 0.9
 _LONGEST_WORD = 80
 MANY_CATEGORIES = 50  # More are warned of, unless they are asked for.
+_MISSING_WORDS = 10  # That a message proposes.
+_FEWEST_MEASURED = 20  # Distinct numbers of which one other word makes no category.
 _WITH_SIGNS = r"[$€£]?\s*[+-]?[\d,]*\.?\d+\s*[%$€£]?"
 Learned = Mapping[str, statistics.OfColumn | None]
 
@@ -64,6 +66,7 @@ def learn(
     categories: Collection[str] = (),
     named: Collection[str] = (),
     told: "Callable[[pd.Series], str]" = _by_row,
+    refused: Mapping[str, ColumnError] | None = None,
 ) -> Learned:
     """Returns what training rows say about each column; None for one that has no value there.
 
@@ -73,14 +76,17 @@ def learn(
       categories: Columns of categories, whatever they hold.
       named: Columns that were asked for by name: identifiers among them are categories.
       told: Returns cells and their places, for messages.
+      refused: Columns that are refused already, such as `row_numbers`: they are named with the others.
 
     Raises:
-      UsageError: If some cells of a column of numbers, or of dates, are none; or if a column is of text that is
-        distinct in nearly all rows, or has more than 1000 categories.
+      ColumnError: If some cells of a column of numbers, or of dates, are none; or if a column is of text that is
+        distinct in nearly all rows, or has more than 1000 categories. It names all such columns, with their remedies.
     """
     learned: dict[str, statistics.OfColumn | None] = {}
-    refused: dict[str, UsageError] = {}
+    refused = dict(refused or {})
     for name in frame.columns:
+        if name in refused:
+            continue
         try:
             parsed = text(frame[name]) if name in categories else _parsed(frame[name], told)
             if isinstance(parsed, np.ndarray):
@@ -89,21 +95,10 @@ def learn(
                 learned[name] = _dates(parsed, is_train)
             else:
                 learned[name] = _categories(parsed, parsed[is_train], is_wanted=name in named or name in categories)
-        except UsageError as error:
+        except ColumnError as error:
             refused[name] = error
-    _check_none_refused(refused)
+    csv_file.check_accepted(refused)
     return learned
-
-
-def _check_none_refused(refused: Mapping[str, UsageError]) -> None:
-    """Raises the first of several columns' errors, which names the others too."""
-    for error in refused.values():
-        if len(refused) == 1:
-            raise error
-        raise UsageError(
-            f"{error} {len(refused) - 1} more columns are refused: --ignore_columns={csv_file.flag(refused)} leaves "
-            "out all of them."
-        ) from error
 
 
 def encode(frame: "pd.DataFrame", learned: Learned, *, told: "Callable[[pd.Series], str]" = _by_row) -> Encoded:
@@ -156,11 +151,10 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, told: "Callable[[pd.Serie
     return encoded._replace(values=np.concatenate(blocks, axis=1))
 
 
-def check_no_row_numbers(frame: "pd.DataFrame") -> None:
-    """Refuses columns that number the rows: whole numbers, nearly all distinct and nearly consecutive in some order.
+def row_numbers(frame: "pd.DataFrame") -> dict[str, ColumnError]:
+    """Returns errors of columns that number the rows: whole, nearly all distinct and consecutive in some order.
 
-    Raises:
-      UsageError: If there is one, in a table of at least 50 rows.
+    There is none in a table of fewer than 50 rows.
     """
     refused = {}
     for name in frame.columns if len(frame) >= _FEW_ROWS else ():
@@ -168,12 +162,13 @@ def check_no_row_numbers(frame: "pd.DataFrame") -> None:
             continue
         distinct = len(np.unique(numbers))
         if distinct >= _ROWS_COUNTED * len(frame) and distinct >= _DENSE * (float(numbers.max()) - numbers.min() + 1):
-            refused[name] = UsageError(
+            refused[name] = ColumnError(
                 f"Column {name!r} numbers the rows, from {numbers.min():.0f} to {numbers.max():.0f}, which is an "
                 f"identifier and no feature: leave it out with --ignore_columns={csv_file.flag([name])}, or ask for "
-                "it by naming the features with --feature_columns."
+                "it by naming the features with --feature_columns.",
+                is_identifier=True,
             )
-    _check_none_refused(refused)
+    return refused
 
 
 def _whole_numbers(column: "pd.Series") -> np.ndarray | None:
@@ -264,18 +259,20 @@ def _check_no_mixture(written: "pd.Series", told: "Callable[[pd.Series], str]") 
     import pandas as pd
 
     there = written[written.notna() & ~written.isin(_MISSING_AMONG_NUMBERS)]
-    if there.nunique() <= MANY_CATEGORIES:
-        return
     is_plain = pd.to_numeric(there, errors="coerce").notna()
     is_number = is_plain | there.str.fullmatch(_WITH_SIGNS)
+    is_many = there.nunique() > MANY_CATEGORIES
     if is_number.mean() > 0.5:
-        if is_plain.mean() <= 0.5:
-            raise UsageError(
-                f"Column {there.name!r} has numbers with signs around them: {told(there[is_number & ~is_plain])}. Save "
-                f"plain numbers, or say --category_columns={csv_file.flag([there.name])} if all are categories."
+        if is_plain.mean() <= 0.5 and (is_many or is_number.mean() >= _MOSTLY):
+            raise ColumnError(
+                f"Column {there.name!r} has numbers with signs around them: "
+                f"{told(there[is_number & ~is_plain])}. Save plain numbers in one unit, or say "
+                f"--category_columns={csv_file.flag([there.name])} if all are categories."
             )
-        _check_none(there[~is_plain], len(there), "numbers", told)
-    if read := dates.of_texts(there, 0.5):
+        is_gap = there[~is_plain].nunique() == 1 and there[is_plain].nunique() >= _FEWEST_MEASURED
+        if is_many or (is_gap and is_plain.mean() > 0.5):
+            _check_none(there[~is_plain], len(there), "numbers", told)
+    if is_many and (read := dates.of_texts(there, 0.5)):
         _check_none(read[1], len(there), "dates", told)
 
 
@@ -283,11 +280,12 @@ def _check_none(others: "pd.Series", found: int, what: str, told: "Callable[[pd.
     """Refuses cells that are none of what a column is of."""
     if others.empty:
         return
-    words = [word for word in others.drop_duplicates() if len(word) <= _LONGEST_WORD][:3]
+    words = [word for word in others.drop_duplicates() if len(word) <= _LONGEST_WORD][:_MISSING_WORDS]
     missing = f"--missing_values={csv_file.flag(words, quoted=True)} if such cells are missing, or " if words else ""
-    raise UsageError(
+    raise ColumnError(
         f"Column {others.name!r} is of {what} in all but {len(others)} of {found} cells: {told(others)}. Say "
-        f"{missing}--category_columns={csv_file.flag([others.name])} if all are categories."
+        f"{missing}--category_columns={csv_file.flag([others.name])} if all are categories.",
+        words,
     )
 
 
@@ -370,11 +368,15 @@ def _categories(written: "pd.Series", seen: "pd.Series", *, is_wanted: bool) -> 
     column = csv_file.flag([written.name])
     what = f"Column {written.name!r} is text with {distinct} distinct values"
     if distinct > statistics.MAX_CATEGORIES:
-        raise UsageError(f"{what}, more than {statistics.MAX_CATEGORIES}: leave it out with --ignore_columns={column}.")
+        raise ColumnError(
+            f"{what}, more than {statistics.MAX_CATEGORIES}: leave it out with --ignore_columns={column}.",
+            is_identifier=True,
+        )
     if not is_wanted and found >= _FEW_ROWS and distinct >= _NEARLY_ALL * found:
-        raise UsageError(
+        raise ColumnError(
             f"{what} in {found} rows, which is an identifier and no feature: leave it out with "
-            f"--ignore_columns={column}, or ask for it with --category_columns={column}."
+            f"--ignore_columns={column}, or ask for it with --category_columns={column}.",
+            is_identifier=True,
         )
     if seen.isna().all():
         return None

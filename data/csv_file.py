@@ -10,12 +10,12 @@ import io
 import itertools
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from data.errors import UsageError
+from data.errors import ColumnError, UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +29,10 @@ _WHOLE = r"[+-]?\d+(?:[eE][+-]?\d+)?"
 _GROUPED = r"[+-]?\d{1,3}(?:,\d{3})+"
 _DECIMAL = r"[+-]?(?:\d*|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?"
 _POINTS = r"[+-]?\d{1,3}(?:\.\d{3})+"
+_SIGN = re.compile(r"[$€£¥₹₩₽₺₪฿₫₱₦%]")
+_GROUPED_WITH_POINT = r"[+-]?\d{1,3}(?:,\d{3})+\.\d+"
+_CENTS = r"[+-]?[\d.]*,(?!\d{3}(?:\D|$))\d+"  # A comma that groups no thousands.
+_AMOUNT = rf"[+-]?\d*\.?\d+|{_DECIMAL}|{_GROUPED}|{_GROUPED_WITH_POINT}|{_POINTS}"
 _MAY_GROUP = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+")
 _POINTED = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
 
@@ -275,10 +279,65 @@ def check_different(path: str, names: Sequence[str]) -> None:
         seen.add(name)
 
 
+def check_accepted(refused: Mapping[str, ColumnError]) -> None:
+    """Raises the errors of all columns together, each with its own remedies, and the flags that mend all at once.
+
+    Args:
+      refused: By column.
+
+    Raises:
+      ColumnError: If there is one.
+    """
+    if len(refused) < 2:
+        for error in refused.values():
+            raise error
+        return
+    missing = dict.fromkeys(word for error in refused.values() for word in error.missing)
+    ignored = [name for name, error in refused.items() if error.is_identifier]
+    rest = [name for name, error in refused.items() if not (error.missing or error.is_identifier)]
+    flags = [f"--ignore_columns={flag(ignored)}"] * bool(ignored)
+    flags += [f"--missing_values={flag(missing, quoted=True)}"] * bool(missing)
+    reasons = "\n".join(f"  - {error}" for error in refused.values())
+    told = [f"{len(refused)} columns cannot be read as they are:\n{reasons}"]
+    if flags:
+        told.append(f"Add to the command, with what it names there already: {' '.join(flags)}")
+    if rest:
+        told.append(f"Correct in the file: {', '.join(map(repr, rest))}")
+    raise ColumnError("\n".join(told), tuple(missing))
+
+
+def without_signs(frame: "pd.DataFrame", text_columns: Sequence[str]) -> "tuple[pd.DataFrame, dict[str, str]]":
+    """Returns a table whose amounts have no sign around them, and the sign of each such column.
+
+    A column is of amounts if at least 90% of its cells are numbers, and some have a currency sign or % before or after
+    them, all the same one. Of `$1,234.50` the commas go, too, as a point follows them.
+
+    Args:
+      frame: What was read.
+      text_columns: Columns that are left as they are.
+    """
+    signs = {}
+    for name in frame.columns.difference(list(text_columns), sort=False):
+        if frame[name].dtype != object:
+            continue
+        cells = frame[name].dropna().map(str).str.strip()
+        has_sign = cells.str.contains(_SIGN)
+        found = set(cells[has_sign].str.findall(_SIGN).explode())
+        bare = cells.str.replace(rf"\s*{_SIGN.pattern}\s*", "", n=1, regex=True)
+        is_number = bare.str.fullmatch(_AMOUNT)
+        if len(found) != 1 or is_number.mean() < _MOSTLY:
+            continue
+        if bare.str.fullmatch(_GROUPED_WITH_POINT).any() and not bare.str.fullmatch(_CENTS).any():
+            bare = bare.str.replace(",", "", regex=False)
+        (signs[name],) = found
+        frame = frame.assign(**{name: bare.where(is_number, cells).reindex(frame.index)})
+    return frame, signs
+
+
 def with_decimal_points(
     frame: "pd.DataFrame", path: str, form: dict[str, str], text_columns: Sequence[str]
-) -> "tuple[pd.DataFrame, dict[str, str]]":
-    """Returns a table whose numbers are written with points, and its form, which says if they were not.
+) -> "tuple[pd.DataFrame, dict[str, str], dict[str, ColumnError]]":
+    """Returns a table whose numbers are written with points, its form, and columns whose commas may mean two things.
 
     Args:
       frame: What was read; text where a column is not of numbers alone.
@@ -287,7 +346,7 @@ def with_decimal_points(
       text_columns: Columns that are left as they are.
 
     Raises:
-      UsageError: If the commas may group thousands, or other numbers have decimal points.
+      UsageError: If other numbers have decimal points.
     """
     written = {}
     for name in frame.columns.difference(list(text_columns), sort=False):
@@ -298,16 +357,12 @@ def with_decimal_points(
             if is_decimal.any() and is_number.mean() >= _MOSTLY:
                 written[name] = cells
     if not written:
-        return frame, form
+        return frame, form, {}
     first = next(iter(written))
     if form["separator"] == SEPARATORS[","] or all(
         cells[cells.str.contains(",")].str.fullmatch(_GROUPED).all() for cells in written.values()
     ):
-        raise UsageError(
-            f"Column {first!r} of {path} holds numbers with commas, such as {_example(written[first])!r}, which may be "
-            "decimals or group thousands: save numbers with points and without groups. If these are none, say "
-            f"--category_columns={flag([first])}, or leave the column out with --ignore_columns={flag([first])}."
-        )
+        return frame, form, {name: _ambiguous(name, path, cells) for name, cells in written.items()}
     pointed = [name for name in frame.select_dtypes("float") if (frame[name].dropna() % 1 != 0).any()]
     pointed += [name for name, cells in written.items() if cells.str.fullmatch(r"[+-]?\d*\.\d+").any()]
     for name in pointed:
@@ -320,7 +375,15 @@ def with_decimal_points(
         points = cells.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
         is_number = cells.str.fullmatch(f"{_DECIMAL}|{_WHOLE}|{_POINTS}")
         frame = frame.assign(**{name: points.where(is_number, cells).reindex(frame.index)})
-    return frame, form | {"decimal": "comma"}
+    return frame, form | {"decimal": "comma"}, {}
+
+
+def _ambiguous(name: str, path: str, cells: "pd.Series") -> ColumnError:
+    return ColumnError(
+        f"Column {name!r} of {path} holds numbers with commas, such as {_example(cells)!r}, which may be decimals or "
+        "group thousands: save numbers with points and without groups. If these are none, say "
+        f"--category_columns={flag([name])}, or leave the column out with --ignore_columns={flag([name])}."
+    )
 
 
 def _example(cells: "pd.Series") -> str:

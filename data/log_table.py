@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data import columns, interaction_log, log_checks, statistics, table_file, table_numbers, table_report, table_roles
+from data import (
+    columns,
+    csv_file,
+    interaction_log,
+    log_checks,
+    statistics,
+    table_file,
+    table_numbers,
+    table_report,
+    table_roles,
+)
 from data.errors import UsageError
 from data.table_file import listed
 
@@ -234,12 +244,16 @@ def _contexts(
 ) -> tuple[np.ndarray | None, tuple[str, ...], dict[str, Any]]:
     """Returns float32 [rows, features], their names, and what became of the columns."""
     named = [*listed(wanted.feature_columns), *wanted.categories]
-    columns.check_no_row_numbers(frame[[name for name in frame.columns if name not in named]])
+    refused = table.refused_of(list(frame.columns))
+    refused |= columns.row_numbers(frame[[name for name in frame.columns if name not in named]])
     if known:
+        csv_file.check_accepted(refused)
         learned = {name: known.columns.get(name) for name in frame.columns}
     else:
         everyone = np.ones(len(frame), bool)
-        learned = dict(columns.learn(frame, everyone, categories=wanted.categories, named=named, told=table.cells))
+        learned = dict(
+            columns.learn(frame, everyone, categories=wanted.categories, named=named, told=table.cells, refused=refused)
+        )
     encoded = columns.encode(frame, learned, told=table.cells)
     report = {
         "imputed": encoded.imputed,

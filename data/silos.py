@@ -206,7 +206,7 @@ def table(
     frame, roles = read.frame, table_roles.of(list(read.frame.columns), path, wanted)
     client_column, label_column = str(roles.client), str(roles.label)
     table_log.check(frame[roles.suspected], roles.guessed, path, roles.label)
-    columns.check_no_row_numbers(frame[roles.guessed_numbers])
+    refused = read.refused_of(roles.features) | columns.row_numbers(frame[roles.guessed_numbers])
     num_rows = len(frame)
     frame = frame.assign(**{name: columns.names(frame[name]) for name in (client_column, label_column)})
     frame = frame.dropna(subset=[client_column, label_column])
@@ -226,7 +226,9 @@ def table(
     is_train = np.zeros(len(frame), bool)
     is_train[np.concatenate([train for train, _, _ in parts])] = True
     features = frame[roles.features]
-    learned = columns.learn(features, is_train, categories=roles.categories, named=roles.named, told=read.cells)
+    learned = columns.learn(
+        features, is_train, categories=roles.categories, named=roles.named, told=read.cells, refused=refused
+    )
     encoded = columns.encode(features, learned, told=read.cells)
     if not encoded.names:
         raise UsageError(f"{path} leaves no feature: --feature_columns must name a column with values.")

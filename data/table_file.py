@@ -6,13 +6,13 @@ import hashlib
 import pathlib
 import re
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from data import clients, csv_file, frames
-from data.errors import UsageError
+from data.errors import ColumnError, UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +35,8 @@ class Table:
       nameless: Those columns.
       form: What was found out of how a CSV file is written: `encoding`, `separator` and `decimal`.
       missing: How many cells hold each of the texts that were said to be missing values.
+      signs: The currency sign or % that was read past, by column.
+      refused: Columns whose numbers may mean two things.
       lines: int [rows], the line in which each row begins; None where a table has none.
       first_row: Where it has none, the first row's number in messages.
       checksum: Digest of the source, and of what is missing in it.
@@ -45,9 +47,15 @@ class Table:
     nameless: tuple[str, ...] = ()
     form: Mapping[str, str] = dataclasses.field(default_factory=dict)
     missing: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    signs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    refused: Mapping[str, ColumnError] = dataclasses.field(default_factory=dict)
     lines: np.ndarray | None = None
     checksum: str = ""
     first_row: int = 1
+
+    def refused_of(self, names: Collection[str]) -> dict[str, ColumnError]:
+        """Returns the errors of columns that are used."""
+        return {name: error for name, error in self.refused.items() if name in names}
 
     def place(self, row: int) -> str:
         """Returns where a row of the frame stands, for messages."""
@@ -111,12 +119,13 @@ def read(path: str, text_columns: Sequence[str] = (), missing_values: str | None
     except Exception as error:  # What pandas, pyarrow and gzip raise over a damaged file is almost anything.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"{path} is not readable ({reason}): --data_file must be an undamaged table.") from error
-    frame, form = csv_file.with_decimal_points(table.frame, path, found.form, text_columns)
+    frame, form, refused = csv_file.with_decimal_points(table.frame, path, found.form, text_columns)
     frame, counts = _masked(frame, missing, text_columns)  # What was -9,0 is -9.0 now.
     return dataclasses.replace(
         table,
         frame=frame,
         form=form,
+        refused=refused,
         missing={word: count + counts[word] for word, count in table.missing.items()},
         lines=found.lines,
         checksum=_checksum(path, missing),
@@ -150,7 +159,8 @@ def of_frame(frame: "pd.DataFrame", path: str, missing: Sequence[str] = (), text
     nameless = tuple(name for name in frame.columns if re.fullmatch(r"Unnamed: \d+|", name))
     frame = frame.loc[:, [name not in nameless for name in frame.columns]]
     frame, counts = _masked(frame, missing, text_columns)
-    return Table(path, frame, nameless, missing=counts)
+    frame, signs = csv_file.without_signs(frame, text_columns)
+    return Table(path, frame, nameless, missing=counts, signs=signs)
 
 
 def _masked(

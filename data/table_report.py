@@ -104,6 +104,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {count} cells hold {word!r}: missing"
         else:
             yield f"Warning: no cell holds {word!r}, which --missing_values names."
+    for name, sign in report.get("signs", {}).items():
+        yield f"  column {name!r}: numbers with {sign!r}, read without it"
     for warning in report.get("warnings", ()):
         yield f"Warning: {warning}"
 

@@ -9,6 +9,7 @@ import numpy as np
 from data import (
     clients,
     columns,
+    csv_file,
     keys,
     statistics,
     table_file,
@@ -93,8 +94,10 @@ def load(
     table = table_file.read(path, wanted.text_columns, missing_values)
     roles = table_roles.of(list(table.frame.columns), path, wanted)
     table_log.check(table.frame[roles.suspected], roles.guessed, path, roles.label)
-    columns.check_no_row_numbers(table.frame[roles.guessed_numbers])
+    refused = table.refused_of([*roles.features, *roles.rewards])
+    refused |= columns.row_numbers(table.frame[roles.guessed_numbers])
     if known is not None:
+        csv_file.check_accepted(refused)
         _check_known(known, roles, path)
     frame, dropped = _drop_rows(table.frame, roles, path, known)
 
@@ -115,7 +118,12 @@ def load(
         learned = known.columns
     else:
         learned = columns.learn(
-            features, ~split.is_held_out, categories=roles.categories, named=roles.named, told=table.cells
+            features,
+            ~split.is_held_out,
+            categories=roles.categories,
+            named=roles.named,
+            told=table.cells,
+            refused=refused,
         )
     encoded = columns.encode(features, learned, told=table.cells)
     if not encoded.names and roles.label:
@@ -158,6 +166,7 @@ def load(
             "columns_left_out": [*table.nameless, *encoded.left_out],
             "form": dict(table.form),
             "missing_values": dict(table.missing),
+            "signs": dict(table.signs),
             "warnings": warnings + table_report.warnings(learned, roles.named),
             "columns": table_report.of_columns(table, roles, len(client_names), len(action_names), learned, encoded),
         },

@@ -148,7 +148,8 @@ TEXTS = {
     "tables/two_quotes.csv": 'who,age,size,label\n""\n' + ROWS,
     "tables/zones.csv": "who,when,label\n" + "a,2023-01-02 23:00 -0500,0\nb,2023-01-03 23:00,1\n" * 5,
     "tables/measured.csv": "who,x,y\n" + "".join(f"c{row % 6},{row % 7},{row}.5\n" for row in range(60)),
-    "tables/percent.csv": "who,x,y\n" + "".join(f"c{row % 6},{row % 57}%,{row % 2}\n" for row in range(120)),
+    "tables/percent.csv": "who,x,y\n"
+    + "".join(f"c{row % 6},{row % 57}{'%$'[row % 2]},{row % 2}\n" for row in range(120)),
     "tables/text.parquet": "no table",
     "tables/data.xlsx": "PK",
     "tables/ads.csv": "Ad 1,Ad 2\n1,0\n0,1\n",

@@ -1,4 +1,4 @@
-"""The strategies of an advice: what is searched of each, and the runs of a point. Nothing here imports TensorFlow."""
+"""The strategies of a recommendation: search spaces, and runs of a point. Nothing here imports TensorFlow."""
 
 import dataclasses
 import functools
@@ -18,8 +18,8 @@ NAMES: Mapping[str, str] = {
     "epsilon_greedy_unweight": "epsilon-greedy",
     "softmax": "softmax",
     "falcon": "FALCON",
-    CHANCE: "uniform",
-    CEILING: "supervised",
+    CHANCE: "uniform policy",
+    CEILING: "full feedback",
 }
 # Seeds of searches, of the comparison, and of what did not pick the best.
 TUNING_SEED, SEED, MORE_SEED = 1000, 2000, 3000

@@ -1,7 +1,7 @@
-"""Advises on a federated bandit: `python -m scripts.advise`; see `--help`.
+"""Recommends a strategy for a federated bandit: `python -m scripts.advise`; see `--help`.
 
-Flags of the runs are checked before anything slow is imported. Runs are played as a grid's: once, and continued where
-they were interrupted.
+Flags of the runs are checked before anything slow is imported. Runs are executed as a grid's: once, and continued
+where they were interrupted.
 """
 
 import dataclasses
@@ -11,25 +11,26 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import registry, schedule_flags, studies
-from data import table_report
+from bandits import logged_flags, registry, schedule_flags, studies
+from bandits.evaluation import simulator
+from data import table_report, tasks
 from data.errors import UsageError
 from optimization.study import cli, frame, presets, run_folder
 from scripts import runs
-from scripts.advise import arms, output, privacy, session, stages
+from scripts.advise import arms, output, privacy, session, simulated, stages
 from scripts.advise import plan as planning
 from scripts.advise.plan import Plan
 from scripts.grid import binaries, players
 from scripts.grid.plan import as_text
 
 _USAGE = """
-Says whether exploration pays on your data, with which strategy, at what privacy, and how sure that is.
+Recommends whether to explore on your data, with which strategy and at what privacy, with confidence intervals.
 
   advise --data_file=shop.csv --client_column=store --label_column=bought --minutes=15
   advise --task_type=digits --bandits_deploy_freq=50 --total_rounds=200
   advise --data_file=shop.csv --client_column=store --label_column=bought --population=342477
 
-All other flags are passed on to every run; `run_federated --help` lists them. The same command continues an advice.
+All other flags are passed on to every run; `run_federated --help` lists them. The same command continues after a stop.
 """
 # An advice sets these itself, or they make no single question of it.
 _OWN = ("bandits_type", "seed", "repeat", "restart", "list_presets")
@@ -45,29 +46,32 @@ _OF_NOISE: Mapping[str, tuple[Any, ...]] = {
 def define() -> cli.FlagSet:
     """Returns the flags of `advise`; those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
-    flags.group("What it may take")
-    flags.number("minutes", 15.0, "minutes that it may take; it says what it leaves out for that", above=True)
+    flags.group("Budget")
+    flags.number("minutes", 15.0, "time budget in minutes; the answer lists what it leaves out", above=True)
     flags.integer("workers", 2, "runs at the same time", low=1)
     privacy.define(flags)
     flags.group("Output")
     flags.path("root_output_dir", "runs", "folder of all output")
-    flags.folder("experiment_name", "name of this advice's folder (default: advice_, and the table, preset or task)")
+    flags.folder("experiment_name", "name of the output folder (default: advice_, and the table, preset or task)")
     return flags
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """What an advice needs to know of its data.
+    """What a recommendation needs to know of its data.
 
     Attributes:
       checksum: Digest.
       report: What became of it.
-      clients: Clients that take part.
+      clients: Clients that train.
       cohort: Clients of a round.
       num_actions: Actions.
       reward_width: Between the smallest and the largest reward.
       is_labelled: Whether a label says which action is right, and rewards are 1 for it alone.
       statistics: What is learned of the clients without noise, in words.
+      held_out: What is held out for evaluation, in words.
+      unit: What a guarantee protects, in words.
+      scores: Of a log's simulator; empty for other data.
     """
 
     checksum: str
@@ -78,6 +82,14 @@ class Data:
     reward_width: float
     is_labelled: bool
     statistics: tuple[str, ...]
+    held_out: str
+    unit: str
+    scores: tuple[simulator.Score, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Training rows of a table or log; 0 for other data."""
+        return int(self.report.get("training_rows", 0))
 
 
 def base_flags(given: Sequence[str]) -> tuple[str, ...]:
@@ -93,7 +105,7 @@ def base_flags(given: Sequence[str]) -> tuple[str, ...]:
     parameters = [f"bandits_{name}" for entry in registry.POLICIES.values() for name in entry.parameters]
     for name in (*_OWN, *parameters, *schedule_flags.NAMES):
         if name in settings.given:
-            raise UsageError(f"--{name}: the advice sets this flag of its runs itself.")
+            raise UsageError(f"--{name}: advise sets this flag of its runs itself: leave it out.")
     _check_noise(presets.applied(settings, studies.load(arms.BINARY).presets))
     base = list(given)
     if "task_type" not in settings.given and settings.data_file:
@@ -113,7 +125,7 @@ def _check_noise(settings: cli.Settings) -> None:
         )
         if not is_read or settings[name] in harmless:
             continue
-        told = "the advice adds noise itself, in its last stage"
+        told = "advise adds noise itself, in a stage of its own"
         if name in settings.given:
             raise UsageError(f"--{name}: {told}: leave it out.")
         raise UsageError(
@@ -134,6 +146,8 @@ def open_data(settings: cli.Settings) -> Data:
     clients = study.population(options, task) or len(task.clients)
     settings = frame.fitted(study, settings, clients)
     options = study.options(settings)
+    # Before the study's check, which would print what the recommendation says first.
+    scores = tuple(simulator.once(task.held_out)[0]) if logged_flags.is_simulated(options.task) else ()
     study.check(options, task)
     low, high = task.reward_range(options.rewards)
     return Data(
@@ -145,11 +159,33 @@ def open_data(settings: cli.Settings) -> Data:
         reward_width=(high - low) or 1.0,
         is_labelled=not task.multi_label and not options.has_shift and options.drift.kind == "none",
         statistics=task.private_statistics,
+        held_out=_held_out(task),
+        unit=_unit(settings, clients, str(task.report.get("held_out", ""))),
+        scores=scores,
     )
 
 
+def _held_out(task: tasks.Task) -> str:
+    """Returns what is held out for evaluation."""
+    if told := task.report.get("held_out"):
+        return f"held out for evaluation: {told}"
+    count = len(task.held_out)
+    return f"held out for evaluation: {count:,} other clients" if count > 1 else "held out: one pooled test set"
+
+
+def _unit(settings: cli.Settings, clients: int, held_out: str) -> str:
+    """Returns what a guarantee protects, and how many of them there are."""
+    column = settings.client_column
+    if not column:
+        return "one client with all its data, not a single example"
+    if column.startswith("rows:"):
+        return "one synthetic client, a random group of rows: name a real --client_column to protect someone"
+    told = f": {clients:,} train; held out: {held_out}"
+    return f"one value of column {column!r} with all its rows, not the people behind single rows{told}"
+
+
 def folder_name(settings: cli.Settings) -> str:
-    """Returns the default name of an advice's folder."""
+    """Returns the default name of the output folder."""
     table = pathlib.Path(settings.data_file).name.partition(".")[0] if settings.data_file else ""
     scenario = "" if settings.preset or settings.scenario == "scratch" else settings.scenario
     return "_".join(filter(None, ("advice", settings.preset or table or settings.task_type, scenario)))
@@ -178,7 +214,7 @@ def full_plan(settings: cli.Settings, names: Sequence[str], points: int, epsilon
 
 
 def program(settings: cli.Settings) -> int:
-    """Plays the advice; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
+    """Runs all stages; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     settings = settings.settled()
     privacy.check(settings)
     epsilons = privacy.epsilons(settings)
@@ -192,6 +228,7 @@ def program(settings: cli.Settings) -> int:
     data = open_data(resolved)
     for line in table_report.lines(data.report):
         print(line, file=sys.stderr)
+    simulated.check(data.scores, arms.BINARY, base)
     where = privacy.deployment(settings, data.clients, data.cohort, data.statistics)
     fixed = sorted(binaries.parse(arms.BINARY, base).given & {*arms.RATES})
     identity = {f"--{name}": value for name, value in _identity(resolved).items()} | {
@@ -206,7 +243,9 @@ def program(settings: cli.Settings) -> int:
         if state.values.get("finished") and (folder / session.ADVICE_FILE).exists():
             advice = runs.read_json(folder / session.ADVICE_FILE)
             if "sentences" not in advice:
-                raise UsageError(f"{folder / session.ADVICE_FILE} holds no advice: delete it, to have it told anew.")
+                raise UsageError(
+                    f"{folder / session.ADVICE_FILE} is damaged: delete it, and the same command writes it again."
+                )
             print(output.told(advice, folder))
             return 0
         # Models are compared as they are in the end.
@@ -215,9 +254,9 @@ def program(settings: cli.Settings) -> int:
         threads = () if resolved.max_concurrent_threads else (f"--max_concurrent_threads={cores}",)
         every = (*base, *evaluations, *threads)
         spaces = arms.spaces(base, names, data.num_actions, data.reward_width)
-        no_noise = stages.refused_noise(base)
-        if no_noise and epsilons:
-            print(f"No noise will be played: {no_noise.rstrip('.')}.", file=sys.stderr)
+        no_noise = stages.refused_noise(base) or privacy.no_guarantee(where)
+        if no_noise:
+            print(f"Runs with noise are left out: {no_noise.rstrip('.')}.", file=sys.stderr)
         full = full_plan(resolved, names, max(one.size for one in spaces.values()), 0 if no_noise else len(epsilons))
         team = players.Local(settings.workers)
         playing = session.Session(folder, state, full, every, team, settings.workers)
@@ -241,6 +280,6 @@ def program(settings: cli.Settings) -> int:
 
 
 def _identity(settings: cli.Settings) -> dict[str, Any]:
-    """Returns the flags that make an advice another one."""
+    """Returns the flags that tell one recommendation from another."""
     left_out = run_folder.FREE_FLAGS | {*_OWN, "root_output_dir"}
     return {name: value for name, value in settings.items() if name not in left_out and value is not None}

@@ -1,4 +1,4 @@
-"""What the runs of an advice gave: numbers by arm and seed, and what they tell, as `advice.json` has it."""
+"""What the runs of a recommendation gave: numbers by configuration and seed, as `advice.json` has it."""
 
 import contextlib
 import dataclasses
@@ -37,6 +37,7 @@ class Arm:
       worst_tenth: Mean reward of the worst tenth of clients under that policy, likewise.
       jain_index: Jain's index of the clients' rewards, likewise.
       clip_norms: Clip norm of the last round, likewise.
+      decisions: Decisions of a whole run, by seed.
       notes: What is to say of it, in words.
     """
 
@@ -48,6 +49,7 @@ class Arm:
     worst_tenth: dict[int, float] = dataclasses.field(default_factory=dict)
     jain_index: dict[int, float] = dataclasses.field(default_factory=dict)
     clip_norms: dict[int, float] = dataclasses.field(default_factory=dict)
+    decisions: dict[int, float] = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
 
     @property
@@ -71,6 +73,8 @@ def read(arm: Arm, outcomes: Mapping[str, Outcome], folder: pathlib.Path, measur
         table, seed = runs.read_metrics(folder / outcome.run.name, outcome.run.rounds), outcome.run.seed
         is_lost = outcome.status == results.DIVERGED
         tenth = max(1, len(table) // 10)
+        if not is_lost and metrics.EXAMPLES in table:
+            arm.decisions[seed] = float(table[metrics.EXAMPLES].sum())
         arm.reward[seed] = math.nan if is_lost else outcome.value
         arm.recent[seed] = math.nan if is_lost else float(table[metrics.ROUND_REWARD].iloc[-tenth:].mean())
         evaluated = {measured: arm.model, metrics.WORST_TENTH: arm.worst_tenth, metrics.JAIN_INDEX: arm.jain_index}

@@ -1,4 +1,4 @@
-"""What an advice leaves: `advice.json`, `advice.md` and `advice.html` in its folder, and sentences in the terminal."""
+"""What a recommendation leaves: `advice.json`, `advice.md`, `advice.html` in its folder, and text in the terminal."""
 
 import html
 import json
@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bandits import logged_flags, metrics
-from data.tasks import logged
+from bandits import metrics
 from optimization.study import cli, files, run_folder
-from scripts.advise import arms, findings, sentences
+from scripts import runs
+from scripts.advise import amounts, arms, costs, findings, sentences, simulated
 from scripts.advise import plan as planning
-from scripts.advise.amounts import number, signed
+from scripts.advise.context import Context
 from scripts.advise.findings import Arm, plain
 from scripts.advise.plan import GREEDY
 from scripts.advise.privacy import Deployment
@@ -42,20 +42,25 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
     command = arms.command(base, recommended, found.arms[recommended].point, name) if recommended else ""
     spent, most = session.state.spent, session.state.values["minutes"]
     asked = session.state.values["identity"]
-    is_simulated = asked.get("--task_type") == "logged" and asked.get("--learn_from") == logged.SIMULATOR
-    context = sentences.Context(
+    context = Context(
         found=found,
         plan=session.plan,
         full=session.full,
-        minutes=planning.enough(session.full, session.pace),
+        minutes=most,
+        minutes_of_all=planning.minutes_of_all(session.full, session.pace),
+        clients=data.clients,
+        cohort=data.cohort,
+        held_out=data.held_out,
+        unit=data.unit,
         where=_where(where),
         command=command,
+        rows=data.rows,
         reward_width=data.reward_width,
-        rewards=logged_flags.ADVISED if is_simulated else "",
+        rewards=simulated.in_words(data.scores) if data.scores else "",
         overrun=f"It took {spent - 60 * most:.0f} s longer than --minutes={most:g}." if spent > 60 * most + 1 else "",
     )
     values = {name: arm.reward for name, arm in found.often.items()}
-    noisy = {sentences.noise_name(one): arm.reward for one, arm in found.noise if arm.reward}
+    noisy = {costs.noise_name(one): arm.reward for one, arm in found.noise if arm.reward}
     return plain(
         {
             "format": run_folder.FORMAT,
@@ -68,6 +73,7 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
             "model_metric": found.measured,
             "task": asked.get("--task_type"),
             "clients": data.clients,
+            "held_out": data.held_out,
             "clients_per_round": data.cohort,
             "actions": data.num_actions,
             "data_report": data.report,
@@ -106,7 +112,7 @@ def content(session: Session, found: Advice, where: Deployment, base: Sequence[s
                 "deployment": where,
                 "strategy": found.noisy,
                 "noise": [one | {"arm": _arm(arm)} for one, arm in found.noise],
-                "against_no_noise": findings.compared(noisy, sentences.NO_NOISE),
+                "against_no_noise": findings.compared(noisy, costs.NO_NOISE),
             },
         }
     )
@@ -136,15 +142,15 @@ def _arm(arm: Arm) -> dict[str, Any]:
 
 
 def _where(where: Deployment) -> str:
-    """Returns where the guarantees hold, as the start of a sentence."""
+    """Returns where the guarantees hold, in sentences."""
     if where.is_table:
         return (
-            f"The guarantees are for training on the {where.population:,} clients of the data themselves, about "
-            f"{where.cohort:,} a round"
+            f"Guarantees hold for training on the {where.population:,} training clients, about {where.cohort:,} a "
+            "round."
         )
     return (
-        f"The guarantees are for training on {where.population:,} clients, about {where.cohort:,} a round, of whom the "
-        "data is taken for a sample; the runs' noise on the mean is what such cohorts would leave"
+        f"Guarantees hold for training on {where.population:,} clients, about {where.cohort:,} a round. The data is "
+        "taken for a sample of them, and the runs' noise on the mean is that of such cohorts."
     )
 
 
@@ -162,10 +168,15 @@ def _machine() -> str:
 
 
 def told(advice: Mapping[str, Any], folder: pathlib.Path) -> str:
-    """Returns what is printed in the end: five sentences, and where all of it lies."""
-    parts = [f"{sentences.TITLES[name]}\n  {text}\n" for name, text in advice["sentences"].items()]
+    """Returns what is printed in the end: the sections, and where the pages are."""
+    parts = []
+    for name, text in advice["sentences"].items():
+        parts.append(sentences.TITLES[name])
+        for paragraph, items in sentences.paragraphs(text):
+            parts += [f"  {paragraph}", *(f"    - {one}" for one in items)]
+        parts.append("")
     shown = cli.shown_path(str(folder))
-    return "\n".join([*parts, f"All of it in {shown}: {ADVICE_FILE}, {_PAGE}, {_MARKDOWN}; runs in its folders"])
+    return "\n".join([*parts, f"Pages and numbers in {shown}: {_PAGE}, {_MARKDOWN}, {ADVICE_FILE}"])
 
 
 def write(advice: Mapping[str, Any], folder: pathlib.Path) -> None:
@@ -178,7 +189,11 @@ def write(advice: Mapping[str, Any], folder: pathlib.Path) -> None:
 
     files.replace(folder / _MARKDOWN, markdown(advice).encode())
     found = page.read([path for path in (folder / "compare", folder / "noise") if path.is_dir()])
-    files.replace(folder / _PAGE, page.page(found, f"Advice: {folder.name}", top=_top(advice)).encode())
+    names = {round(one["run_noise_multiplier"], 9): costs.noise_name(one) for one in advice["privacy"]["noise"]}
+    text = page.page(
+        found, f"Recommendation: {folder.name}", top=_top(advice), is_judged=False, named=lambda run: _named(run, names)
+    )
+    files.replace(folder / _PAGE, text.encode())
     files.replace(folder / ADVICE_FILE, json.dumps(advice, indent=2).encode() + b"\n")
 
 
@@ -188,33 +203,65 @@ def _top(advice: Mapping[str, Any]) -> str:
 
     parts = []
     for name, text in advice["sentences"].items():
-        shown = html.escape(text)
-        if command := advice["command"]:
-            shown = shown.replace(html.escape(command), f"<code>{html.escape(command)}</code>")
+        shown = ""
+        for paragraph, items in sentences.paragraphs(text):
+            line = html.escape(paragraph)
+            if command := advice["command"]:
+                line = line.replace(html.escape(command), f"<code>{html.escape(command)}</code>")
+            shown += f"<p>{line}</p>"
+            shown += f"<ul>{''.join(f'<li>{html.escape(one)}</li>' for one in items)}</ul>" * bool(items)
         parts.append(f"<dt>{html.escape(sentences.TITLES[name])}</dt><dd>{shown}</dd>")
     note = (
-        "Below are the runs of the comparison and those under noise; searches and the seeds that did not pick the best "
-        f"are in the folder, numbers in {ADVICE_FILE}. Above, the average reward of all rounds is judged; below, what "
-        "the seeds say is about the last rounds, and may tell other arms apart."
+        "Only the test above decides: the average reward of all rounds against greedy, adjusted by Holm. Below are the "
+        f"runs of the comparison and those with noise, as estimates. All numbers are in {ADVICE_FILE}."
     )
-    noise = ""
-    if advice["privacy"]["noise"]:
-        heads, rows = _noise(advice["privacy"])
+    shown_tables = ""
+    for heads, rows in (_comparison(advice), *([_noise(advice["privacy"])] if advice["privacy"]["noise"] else [])):
         cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
-        noise = tables.table(heads, [f"<tr>{row}</tr>" for row in cells], text=heads)
-    return f'<dl>{"".join(parts)}</dl>{noise}<p class="note">{html.escape(note)}</p>'
+        shown_tables += tables.table(heads, [f"<tr>{row}</tr>" for row in cells], text=heads)
+    return f'<dl>{"".join(parts)}</dl>{shown_tables}<p class="note">{html.escape(note)}</p>'
+
+
+def _named(run: runs.Run, names: Mapping[float, str]) -> str:
+    """Returns what a run with a noise multiplier of its own is called on the page; empty for others."""
+    if run.flags.get("aggregator_type") != "dpsgd":
+        return ""
+    epsilon = names.get(round(float(run.flags.get("noise_multiplier") or 0.0), 9))
+    return f"{arms.NAMES.get(str(run.flags['bandits_type']), run.flags['bandits_type'])}, {epsilon}" * bool(epsilon)
 
 
 def markdown(advice: Mapping[str, Any]) -> str:
-    """Returns an advice as a part of a page."""
+    """Returns a recommendation as Markdown."""
     lines = _block(advice["advice_command"])
     for name, text in advice["sentences"].items():
         is_followed = bool(advice["command"]) and text.endswith(advice["command"])
-        lines += [f"**{sentences.TITLES[name]}** {text.removesuffix(advice['command']).rstrip()}", ""]
+        lines += [f"**{sentences.TITLES[name]}**", ""]
+        for paragraph, items in sentences.paragraphs(text.removesuffix(advice["command"] or " ")):
+            lines += [paragraph, "", *(f"- {one}" for one in items), *[""] * bool(items)]
         lines += _block(advice["command"]) if is_followed else []
+    lines += _table(*_comparison(advice))
+    if advice["privacy"]["noise"]:
+        lines += ["", *_table(*_noise(advice["privacy"]))]
+    pace = advice["pace"]
+    under_noise = _seeds([one["arm"] for one in advice["privacy"]["noise"] if "arm" in one])
+    over = [_seeds(advice["arms"].values()) or "no seed", *[f"with noise {under_noise}"] * bool(under_noise)]
+    lines += [
+        "",
+        f"Means and 95% intervals over {', '.join(over)}. "
+        f"{words.what_seeds_vary(initial_model=advice['initial_model_varies'], noise=bool(under_noise))} "
+        f"{words.what_intervals_are_over()} {advice['clients']:,} clients train, {advice['clients_per_round']:,} a "
+        f"round; {advice['actions']} actions. It took {advice['seconds'] / 60:.0f} minutes on {advice['machine']} (a "
+        f"round {pace['round_seconds']:.2g} s, {planning.at_a_time(pace['workers'])}).",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _comparison(advice: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Returns the table of the comparison: its heads and rows."""
     often = advice["more_often"]
-    heads = ["arm", "average reward", "against greedy", "last tenth of the rounds"]
-    heads += [advice["model_metric"], metrics.WORST_TENTH]
+    heads = ["configuration", "average reward", "minus greedy", "Holm-adjusted p", "reward, last tenth of the rounds"]
+    what = "accuracy" if advice["model_metric"] == metrics.ACCURACY else "reward"
+    heads += [f"held-out {what} of the model", "its reward, worst tenth of clients"]
     every = "round" if often["bandits_deploy_freq"] == 1 else f"{often['bandits_deploy_freq']} rounds"
     heads += [f"deployed every {every}"] * bool(often["arms"])
     rows = []
@@ -224,27 +271,14 @@ def markdown(advice: Mapping[str, Any]) -> str:
             arm["name"],
             _interval(arm["reward"]),
             _difference(one),
+            words.p_value(one["adjusted_p"]) if one and one["adjusted_p"] is not None else "",
             _interval(arm["recent_reward"]),
             _interval(arm["model"]),
             _interval(arm["worst_tenth"]),
         ]
         row += [_interval(often["arms"][name]["reward"]) if name in often["arms"] else ""] * bool(often["arms"])
         rows.append(row)
-    lines += _table(heads, rows)
-    if advice["privacy"]["noise"]:
-        lines += ["", *_table(*_noise(advice["privacy"]))]
-    pace = advice["pace"]
-    under_noise = _seeds([one["arm"] for one in advice["privacy"]["noise"] if "arm" in one])
-    over = [_seeds(advice["arms"].values()) or "no seed", *[f"under noise {under_noise}"] * bool(under_noise)]
-    lines += [
-        "",
-        f"Means and 95% intervals over {', '.join(over)}. "
-        f"{words.what_seeds_vary(initial_model=advice['initial_model_varies'], noise=bool(under_noise))} "
-        f"{words.what_intervals_are_over()} {advice['clients']:,} clients, {advice['clients_per_round']:,} a round, "
-        f"{advice['actions']} actions; {advice['seconds'] / 60:.0f} minutes on {advice['machine']} (a round "
-        f"{pace['round_seconds']:.2g} s, {planning.at_a_time(pace['workers'])}).",
-    ]
-    return "\n".join(lines) + "\n"
+    return heads, rows
 
 
 def _seeds(some: Iterable[Mapping[str, Any]]) -> str:
@@ -262,7 +296,7 @@ def _block(command: str) -> list[str]:
 
 def _noise(privacy: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Returns the table of reward against epsilon: its heads and rows."""
-    heads = ["epsilon", "noise multiplier", "in the runs", "average reward", "against no noise"]
+    heads = ["epsilon", "noise multiplier", "in the runs", "average reward", "minus no noise"]
     rows = []
     for one in privacy["noise"]:
         if "error" in one:
@@ -271,7 +305,7 @@ def _noise(privacy: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         against = privacy["against_no_noise"].get(f"epsilon {one['target_epsilon']:g}") if report else None
         rows.append(
             [
-                f"{one['target_epsilon']:g}" if report else "none: clipped alone",
+                f"{one['target_epsilon']:g}" if report else "no noise, clipped",
                 f"{one['noise_multiplier']:g}",
                 f"{one['run_noise_multiplier']:.3g}",
                 _interval(one["arm"]["reward"]),
@@ -290,13 +324,15 @@ def _interval(values: Mapping[str, float | None]) -> str:
     one = mean(finite)  # type: ignore[arg-type]
     if math.isnan(one.mean):
         return "diverged" if values else ""
-    ends = f" ({number(one.low)} to {number(one.high)})" if one.size > 1 else ""
     lost = sum(math.isnan(value) for value in finite.values())
-    return f"{number(one.mean)}{ends}" + (f", {lost} diverged" if lost else "")
+    return amounts.estimate(one).replace("95% CI ", "") + (f", {lost} diverged" if lost else "")
 
 
 def _difference(one: Mapping[str, Any] | None) -> str:
     if one is None or one["difference"] is None:
         return ""
-    ends = f" ({signed(one['low'])} to {signed(one['high'])})" if one["low"] is not None else ""
-    return f"{signed(one['difference'])}{ends}"
+    if one["low"] is None:
+        return amounts.number(one["difference"], sign="+")
+    digits = amounts.decimals(one["low"], one["high"])
+    difference, low, high = (amounts.number(one[name], digits, "+") for name in ("difference", "low", "high"))
+    return f"{difference} ({low} to {high})"

@@ -1,4 +1,4 @@
-"""What an advice plays, how long that takes, and what is left out where time is short."""
+"""What a recommendation runs, how long that takes, and what is left out where time is short."""
 
 import dataclasses
 import math
@@ -12,7 +12,8 @@ GREEDY, CHANCE, CEILING = "greedy", "uniform", "supervised_mse"
 # The first explores least: what is left out of time is dropped from the end.
 STRATEGIES = (GREEDY, "epsilon_greedy_unweight", "softmax", "falcon")
 SEARCH, COMPARE, CONFIRM, FREQUENT, NOISE = "search", "compare", "confirm", "frequent", "noise"
-STAGES = (SEARCH, COMPARE, CONFIRM, FREQUENT, NOISE)
+# What users ask comes first: whether exploration pays, with which strategy, at what privacy.
+STAGES = (SEARCH, COMPARE, CONFIRM, NOISE, FREQUENT)
 FACTOR = 2
 MEASURED = 2  # Strategies by which the pace is measured.
 _LEAST_DEPLOYMENTS = 2
@@ -147,27 +148,27 @@ class Plan:
 
 
 _FEWER_STRATEGIES: Mapping[str, Any] = {"strategies": STRATEGIES[:3]}
-# What goes first where time is short: what makes the search finer, then what makes a sentence surer, then whole
-# sentences; greedy and one that explores are compared to the last.
+# What goes first where time is short: answers that nobody asked for (another deployment period, a model trained by the
+# uniform policy), then precision, then privacy and the search; greedy and one that explores are compared to the last.
 _LADDER: tuple[Mapping[str, Any], ...] = (
-    {"points": 8},
     {"frequent_all": False},
-    {"epsilons": 2},
-    {"points": 4},
+    {"points": 8},
     {"frequent_seeds": 4},
+    {"epsilons": 2},
+    {"frequent_seeds": 0},
+    {"points": 4},
+    {"has_uniform": False},
     {"noise_seeds": 3},
     {"tuning_seeds": 1},
     {"seeds": 6},
     {"epsilons": 1},
-    {"points": 2},
-    {"seeds": 4},
-    {"epsilons": 0},
     {"more_seeds": 2},
-    {"points": 1},
-    {"frequent_seeds": 0},
-    {"has_uniform": False},
-    {"more_seeds": 0},
+    {"seeds": 4},
+    {"points": 2},
     {"has_ceiling": False},
+    {"more_seeds": 0},
+    {"epsilons": 0},
+    {"points": 1},
     {"seeds": 3},
     _FEWER_STRATEGIES,
     {"strategies": STRATEGIES[:2]},
@@ -226,12 +227,9 @@ def _less(plan: Plan, name: str, value: Any) -> Any:
     return tuple(one for one in now if one in value) if isinstance(value, tuple) else min(now, value)
 
 
-def enough(full: Plan, pace: Pace) -> int:
-    """Returns the minutes in which runs are whole and each strategy is played with three seeds."""
-    plan = full
-    for step in _LADDER[: _LADDER.index(_FEWER_STRATEGIES)]:
-        plan = _without(plan, step)
-    return math.ceil(plan.seconds(pace) / 60) + 1
+def minutes_of_all(full: Plan, pace: Pace) -> int:
+    """Returns the minutes that the full plan needs, with one to start and to write pages."""
+    return math.ceil(full.seconds(pace) / 60) + 1
 
 
 def described(plan: Plan, pace: Pace, stages: Sequence[str] = STAGES) -> list[str]:
@@ -239,12 +237,12 @@ def described(plan: Plan, pace: Pace, stages: Sequence[str] = STAGES) -> list[st
     seeds = "seed" if plan.tuning_seeds == 1 else "seeds"
     often = len(plan.strategies) if plan.frequent_all else 2
     stage_words = {
-        SEARCH: f"{len(plan.arms)} searches of {plan.points} points, {plan.tuning_seeds} {seeds}",
-        COMPARE: f"{len(plan.arms)} arms on {plan.seeds} seeds",
-        CONFIRM: f"the best and greedy on {plan.more_seeds} seeds more",
-        FREQUENT: f"{often} arms deployed {every(plan.often)}, {min(plan.frequent_seeds, plan.seeds)} seeds"
-        + f", the best and greedy on {plan.more_seeds} more" * bool(plan.more_seeds),
-        NOISE: f"{plan.epsilons} epsilon{'s' * (plan.epsilons != 1)} on {plan.noise_seeds} seeds",
+        SEARCH: f"{len(plan.arms)} searches of {plan.points} hyperparameter settings, {plan.tuning_seeds} {seeds}",
+        COMPARE: f"{len(plan.arms)} configurations, {plan.seeds} seeds",
+        CONFIRM: f"the best and greedy, {plan.more_seeds} independent seeds",
+        FREQUENT: f"{often} configurations deployed {every(plan.often)}, {min(plan.frequent_seeds, plan.seeds)} seeds"
+        + f"; the best and greedy, {plan.more_seeds} independent seeds" * bool(plan.more_seeds),
+        NOISE: f"{plan.epsilons} epsilon{'s' * (plan.epsilons != 1)}, {plan.noise_seeds} seeds",
     }
     lines = []
     for stage in stages:
@@ -282,33 +280,33 @@ def left_out(full: Plan, plan: Plan, names: Mapping[str, str]) -> list[str]:
     if missing := [names[one] for one in full.strategies if one not in plan.strategies]:
         told.append(words.listed(missing))
     if plan.seeds < full.seeds:
-        told.append(f"more than {plan.seeds} seeds ({full.seeds} in a full advice)")
+        told.append(f"seeds beyond {plan.seeds} of {full.seeds} in the comparison")
     if plan.has_ceiling < full.has_ceiling:
-        told.append("the supervised ceiling")
+        told.append("the full-feedback baseline")
     if plan.has_uniform < full.has_uniform:
-        told.append("a model trained on uniform exploration")
+        told.append("a model trained by the uniform policy")
     if plan.points == 1 < full.points:
-        told.append("a search: rates and parameters that are not given are the defaults")
+        told.append("the hyperparameter search (all settings are defaults)")
     elif plan.points < full.points:
-        told.append(f"more than {plan.points} points in each search ({full.points})")
+        told.append(f"hyperparameter settings beyond {plan.points} of {full.points} in each search")
     if plan.tuning_seeds < full.tuning_seeds and plan.points > 1:
         told.append("a second tuning seed")
     if plan.more_seeds < full.more_seeds:
         told.append(
-            f"more than {plan.more_seeds} seeds that did not pick the best ({full.more_seeds})"
+            f"independent seeds beyond {plan.more_seeds} of {full.more_seeds}"
             if plan.more_seeds
-            else "seeds that did not pick the best"
+            else "independent seeds to confirm the best strategy"
         )
     if full.often and not plan.frequent_seeds:
         told.append("more frequent deployment")
     elif full.often and plan.frequent_seeds < full.frequent_seeds:
-        told.append(f"more than {plan.frequent_seeds} seeds of more frequent deployment ({full.frequent_seeds})")
+        told.append(f"seeds beyond {plan.frequent_seeds} of {full.frequent_seeds} for more frequent deployment")
     if full.often and plan.frequent_seeds and plan.frequent_all < full.frequent_all and len(plan.strategies) > 2:
         told.append("more frequent deployment of the other strategies")
     if full.epsilons and not plan.epsilons:
-        told.append("privacy: no run had noise")
+        told.append("privacy: every run with noise")
     elif plan.epsilons < full.epsilons:
-        told.append(f"{full.epsilons - plan.epsilons} of {full.epsilons} epsilons")
+        told.append(f"privacy: {full.epsilons - plan.epsilons} of {full.epsilons} epsilons")
     if plan.noise_seeds < full.noise_seeds and plan.epsilons:
-        told.append(f"more than {plan.noise_seeds} seeds under noise ({full.noise_seeds})")
+        told.append(f"seeds beyond {plan.noise_seeds} of {full.noise_seeds} with noise")
     return told

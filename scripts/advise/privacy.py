@@ -1,4 +1,4 @@
-"""Which noise an advice plays, and what it guarantees where it is deployed. Nothing here imports TensorFlow.
+"""Which noise a recommendation tries, and what it guarantees in deployment. Nothing here imports TensorFlow.
 
 A table is often a sample of the clients that there will be. A run with m of its clients a round adds the noise that M
 clients a round would leave on the mean, z m / M of its clip norm; what is accounted is z, M and the population.
@@ -13,6 +13,7 @@ from optimization.privacy import calibration, mechanisms
 from optimization.study import cli
 
 EPSILONS = (3.0, 10.0, 1.0)  # In the order in which they are played.
+_MOST_DELTA = 1e-3
 _SHARE, _MOST = 100, 1000  # By default one client of so many takes part in a round, at most so many.
 
 
@@ -56,22 +57,22 @@ def define(flags: cli.FlagSet) -> None:
     flags.integer(
         "population",
         None,
-        "clients where the model would be trained, if the data is a sample of them (default: those of the data)",
+        "clients in deployment, if the data is a sample of them (default: the clients of the data that train)",
         low=1,
     )
     flags.integer(
         "population_clients_per_round",
         None,
-        f"clients of a round there (default: one of {_SHARE}, at most {_MOST:,}, at least as many as in the runs)",
+        f"clients of a round in deployment (default: one of {_SHARE}, at most {_MOST:,}, at least the runs' cohort)",
         low=1,
     )
     flags.belong("population_clients_per_round", population=True)
     flags.number(
         "target_delta", None, "delta of the guarantees (default: 1 / population^1.1)", high=1.0, above=True, below=True
     )
-    flags.choice("accountant", "rdp", mechanisms.ACCOUNTANTS, "whose epsilon is meant")
+    flags.choice("accountant", "rdp", mechanisms.ACCOUNTANTS, "accountant of the epsilons")
     flags.text(
-        "target_epsilons", None, "epsilons to play, separated by commas, the most important first (default: 3,10,1)"
+        "target_epsilons", None, "epsilons to try, separated by commas, the most important first (default: 3,10,1)"
     )
 
 
@@ -133,6 +134,17 @@ def deployment(settings: cli.Settings, clients: int, cohort: int, apart_from: Se
         )
     default = max(cohort, min(settings.population // _SHARE, _MOST))
     return Deployment(settings.population, given or default, False, *others)
+
+
+def no_guarantee(where: Deployment) -> str:
+    """Returns why no epsilon is a guarantee for so few clients, in sentences; empty where one is."""
+    delta = where.mechanism(1.0).delta
+    if delta <= _MOST_DELTA:
+        return ""
+    return (
+        f"with {where.population:,} clients delta is {delta:.2g}, above {_MOST_DELTA:g}, so no epsilon is a meaningful "
+        "guarantee and no cost is reported. If the data is a sample of more clients, give their number by --population"
+    )
 
 
 def noise(where: Deployment, rounds: int, cohort: int, epsilon: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a user sees of an advice while it is played: one bar over all of it, in seconds as they were planned."""
+"""Progress of a recommendation: one bar over all stages, in planned seconds."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""An advice while it is played: its folder, what was decided, the time that is left, and the runs.
+"""A recommendation while it runs: its folder, its plan, the time that is left, and the runs.
 
 Runs of searches, comparisons and noise lie in folders of their own, named by their flags, and are never played again.
 What was decided by the clock is kept in `plan.json`, so that the same command, after a kill, plays the same runs.
@@ -30,6 +30,7 @@ PLAN_FILE, ADVICE_FILE = "plan.json", "advice.json"
 _MEASURED_ROUNDS = 6
 _LEAST_SECONDS = 0.1
 _LAST_SECONDS = 15.0  # For reading runs and writing pages.
+_PLANNED = 0.9  # Of the time that is left: where the pace drops, the stages after a comparison still run.
 _TRUSTED_SECONDS = 20.0  # What took less says little about the pace.
 _PACES = (0.5, 3.0)  # The pace is corrected by no more than that at once.
 
@@ -90,7 +91,7 @@ def check_no_run(folder: pathlib.Path) -> None:
       UsageError: If it is.
     """
     if (folder / "config.json").exists():
-        raise UsageError(f"{folder} holds a run, not an advice: choose another --experiment_name.")
+        raise UsageError(f"{folder} holds a run, not a recommendation: choose another --experiment_name.")
 
 
 def _read_plan(path: pathlib.Path) -> Mapping[str, Any]:
@@ -99,13 +100,13 @@ def _read_plan(path: pathlib.Path) -> Mapping[str, Any]:
     Raises:
       UsageError: If it is of another format, or not what is written to it.
     """
-    damaged = UsageError(f"{path} is damaged: delete it, and what is left is planned anew, with the runs there are.")
+    damaged = UsageError(f"{path} is damaged: delete it, and the rest is planned again, with the runs that exist.")
     try:
         before = runs.read_json(path)
     except UsageError as error:
         raise damaged from error
     if "format" in before:
-        run_folder.check_format(path.parent, before, "plan of an advice")
+        run_folder.check_format(path.parent, before, "plan of a recommendation")
     try:
         for stage in before["stages"].values():
             Plan(**stage | {"strategies": tuple(stage["strategies"])})
@@ -129,7 +130,7 @@ def check_identity(folder: pathlib.Path, before: Mapping[str, Any], now: Mapping
     names = [name for name in sorted({*before, *here}) if before.get(name) != here.get(name)]
     if names:
         told = "; ".join(f"{name} was {before.get(name)}, is {here.get(name)}" for name in names[:3])
-        raise UsageError(f"{folder} holds another advice: {told}. Choose another --experiment_name.")
+        raise UsageError(f"{folder} holds another recommendation: {told}. Choose another --experiment_name.")
 
 
 def _flat(identity: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +143,7 @@ def _flat(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Session:
-    """Plays the stages of an advice within its time."""
+    """Runs the stages of a recommendation within its time."""
 
     def __init__(
         self,
@@ -180,7 +181,7 @@ class Session:
         """
         if self.state.values["pace"]:
             return
-        self._progress.begin("Measuring a round", 0.0, 0.0, 0.0, 1)
+        self._progress.begin("Measuring the time of a round", 0.0, 0.0, 0.0, 1)
         seed = arms.TUNING_SEED
         # What a measurement played that was killed would take no time: others are measured.
         while any(
@@ -210,7 +211,7 @@ class Session:
         found = []
         for outcome in outcomes.values():
             if outcome.status == results.FAILED:
-                raise Failure(f"No run can be played: {outcome.error} ({self.folder / 'search' / outcome.run.name})")
+                raise Failure(f"No run can be executed: {outcome.error} ({self.folder / 'search' / outcome.run.name})")
             table = runs.read_metrics(self.folder / "search" / outcome.run.name, rounds)
             found.append(float(table[SECONDS].iloc[-_MEASURED_ROUNDS:].median()))
         return took, sum(found) / len(found)
@@ -240,6 +241,8 @@ class Session:
             self.plan = Plan(**plan)
         else:
             seconds = self.seconds - self.state.spent - _LAST_SECONDS
+            if stage in (planning.SEARCH, planning.COMPARE):
+                seconds *= _PLANNED
             before, self.plan = self.plan, planning.fitted(self._from_here(left), self.pace, seconds, left)
             if stage == planning.STAGES[0] or self.plan != before:
                 self._tell_plan(left)
@@ -257,14 +260,15 @@ class Session:
         spent, total = self.state.spent, self.plan.seconds(self.pace, left)
         self.tell(
             f"Plan: {planning.minutes(total)} more, after {planning.minutes(spent)} of "
-            f"{planning.minutes(self.seconds)}. A round takes {pace.round_seconds:.2g} s, a run "
-            f"{pace.run_seconds:.2g} s beside, new rates {pace.point_seconds:.2g} s; "
+            f"{planning.minutes(self.seconds)}. A round takes {pace.round_seconds:.2g} s; "
             f"{planning.at_a_time(pace.workers)}."
         )
         for line in planning.described(self.plan, pace, left):
             self.tell(line)
         if missing := planning.left_out(self.full, self.plan, arms.NAMES):
-            self.tell(f"  left out: {'; '.join(missing)}")
+            self.tell("  left out:")
+            for one in missing:
+                self.tell(f"    - {one}")
 
     @property
     def seconds(self) -> float:

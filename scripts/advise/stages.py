@@ -1,4 +1,4 @@
-"""The stages of an advice, one after the other: each plays its runs and adds what they tell."""
+"""The stages of a recommendation, one after the other: each executes its runs and adds their results."""
 
 import dataclasses
 import math
@@ -18,9 +18,9 @@ from scripts.advise.session import Session
 from scripts.grid.plan import Run
 
 _WORDS = {
-    planning.SEARCH: "Searching rates",
+    planning.SEARCH: "Searching hyperparameters",
     planning.COMPARE: "Comparing strategies",
-    planning.CONFIRM: "Confirming on other seeds",
+    planning.CONFIRM: "Confirming on independent seeds",
     planning.FREQUENT: "Deploying more often",
     planning.NOISE: "Adding noise",
 }
@@ -60,7 +60,7 @@ class Advice:
 
 
 class Stages:
-    """Plays an advice."""
+    """Runs the stages of a recommendation."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class Stages:
         self._search()
         self._compare()
         self._confirm()
-        self._deploy_often()
         self._add_noise()
+        self._deploy_often()
         return self.found
 
     def _begin(self, stage: str) -> planning.Plan:
@@ -105,7 +105,7 @@ class Stages:
         for name in plan.arms:
             space = self._spaces[name]
             if plan.points < 2:
-                self.found.arms[name] = Arm(name, space.first, notes=["rates and parameters were not searched"])
+                self.found.arms[name] = Arm(name, space.first, notes=["hyperparameters are the defaults, not tuned"])
                 continue
             # Uniform exploration earns as much whatever it learns: its model is what is searched.
             metric = self.found.measured if name == CHANCE else findings.REWARD
@@ -113,12 +113,13 @@ class Stages:
             least = min(plan.points, *(one.size for one in self._spaces.values()))
             self.found.searches[name] = findings.search(points, least, self._session.folder / "search", metric)
             if math.isnan(points[0].mean):
-                self._session.tell(
-                    f"{arms.NAMES[name]}: no point of its search was played to its end without diverging."
-                )
+                self._session.tell(f"{arms.NAMES[name]}: every hyperparameter setting of its search diverged.")
                 continue
             point = arms.point_of(points[0].outcomes[0].run)
-            notes = [f"--{flag} lies at the end of what is searched" for flag in findings.edges(space, point)]
+            notes = [
+                f"--{flag} is at the edge of the searched range, so a better value may lie beyond it"
+                for flag in findings.edges(space, point)
+            ]
             self.found.arms[name] = Arm(name, point, notes=notes)
         self._session.end()
 
@@ -206,10 +207,10 @@ class Stages:
         if self.found.verdict.all_diverged:
             return "every strategy diverged, or failed"
         if name is None:
-            return "no strategy is told from chance: noise would show nothing"
+            return "no strategy earns significantly more than the uniform policy, so noise would show nothing"
         norms = list(self.found.arms[name].clip_norms.values())
         if not norms or not all(math.isfinite(norm) for norm in norms):
-            return "its runs do not clip, and the clip norm is what noise is measured in"
+            return "its runs do not clip, and noise is measured in clip norms"
         return ""
 
 
@@ -230,13 +231,11 @@ def refused_noise(base: Sequence[str]) -> str:
     try:
         settings = binaries.resolve(arms.BINARY, (*base, f"--bandits_type={GREEDY}", *privacy.flags_of(1.0, 0.1)))
     except UsageError as error:
-        return (
-            f"runs under noise clip to one norm, with --aggregator_type=dpsgd, and the flags do not go with it: {error}"
-        )
+        return f"noise needs --aggregator_type=dpsgd, with one clip norm, which these flags exclude: {error}"
     if settings.scenario in flags.PRETRAINED or settings.initial_model_path:
-        return "an initial training spends privacy too: scripts.privacy_budget and docs/privacy.md say how that adds up"
+        return "initial training spends privacy, too (scripts.privacy_budget and docs/privacy.md compose both)"
     if settings.availability or settings.drop_out:
-        return "clients who may be absent are no Poisson sample, and nothing is amplified: see docs/worlds.md"
+        return "clients who may be absent are no Poisson sample, so sampling amplifies no privacy (docs/worlds.md)"
     if voids := reset_flags.reset_of(settings).voids:
         return voids
     return ""

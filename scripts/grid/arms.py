@@ -56,7 +56,7 @@ class Arms(arms.Part):
     """
 
     arms: tuple[Arm, ...]
-    metric: Metric
+    metric: Metric = dataclasses.field(kw_only=True)
 
     @property
     def columns(self) -> tuple[Metric, ...]:
@@ -99,7 +99,7 @@ def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Me
         if found:
             made.append(Arm(name, found, grouping.role(found[0]), outcomes=tuple(outcomes)))
     study = studies.load(made[0].outcomes[0].run.module) if made else None
-    return Arms("", study, tuple(made), ranked_by)
+    return Arms("", study, tuple(made), metric=ranked_by)
 
 
 def short(configuration: str) -> str:

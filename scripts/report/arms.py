@@ -18,6 +18,7 @@ from scripts.verdicts.comparison import Comparison, Landmark, Pair
 from scripts.verdicts.landmarks import Stand
 
 CHANCE, CEILING = "chance", "ceiling"
+ROLES = {CHANCE: "uniform policy", CEILING: "full feedback"}  # As pages call them.
 GREEDY = "greedy"  # What arms are compared with, if nothing else is said.
 # Flags that say where, with which seed and how runs are executed, not what an arm is.
 _FREE = run_folder.FREE_FLAGS | {"seed", "repeat", "list_presets"}
@@ -123,18 +124,22 @@ class Part:
       title: The study and the task.
       study: The study; None for tables of other programs.
       arms: The arms, in the order of their folders.
+      is_judged: Whether there are verdicts; without them, what the study ranks by comes first.
     """
 
     title: str
     study: Study | None
     arms: tuple[Arm, ...]
+    is_judged: bool = True
 
     @property
     def columns(self) -> tuple[Metric, ...]:
         """What is told of arms, the one by which they are ranked first."""
         first = [self.study.ranked_by] if self.study else []
         known = self.study.columns if self.study else runs.declared().values()
-        asked = [metric for metric in known if metric.recent] + first + [metric for metric in known if metric.told]
+        asked = [metric for metric in known if metric.recent]
+        asked = asked + first if self.is_judged else first + asked
+        asked += [metric for metric in known if metric.told]
         found = dict.fromkeys(metric for metric in asked if metric not in self.equal)
         return tuple(metric for metric in found if any(arm.estimate(metric) for arm in self.arms))
 
@@ -186,16 +191,16 @@ class Part:
         for role in (CHANCE, CEILING):
             other = None if arm.role else self.reference(arm, role)
             if other and (differ := deployed_otherwise(other, arm)):
-                told.append(f"{role}: {other.name} ({differ})")
+                told.append(f"{ROLES[role]}: {other.name} ({differ})")
         return "; ".join(told)
 
     def place(self, arm: Arm) -> str:
         """Returns in words where an arm stands between chance and ceiling, by the first result; empty if unknown."""
-        return self.stands[arm].word if arm in self.stands else ""
+        return self.stands[arm].word if self.is_judged and arm in self.stands else ""
 
     def is_at_chance(self, arm: Arm) -> str:
         """Returns what a name in a picture has after it, if the seeds do not tell its arm from chance; else nothing."""
-        return of_runs.chance_note(self.stands[arm]) if arm in self.stands else ""
+        return of_runs.chance_note(self.stands[arm]) if self.is_judged and arm in self.stands else ""
 
     @functools.cached_property
     def stands(self) -> dict[Arm, Stand]:

@@ -30,14 +30,14 @@ def define() -> cli.FlagSet:
     flags.text(
         "reference",
         None,
-        "arm that the others are compared with: its name on the page, or strategy (default: greedy, or without one the "
-        "first arm)",
+        "configuration that the others are compared with: its name on the page, or its strategy (default: greedy, or "
+        "without it the first configuration)",
     )
     flags.switch(
         "regret",
         False,
-        "also tell what each arm earns less than its ceiling, an arm that saw all rewards; in worlds that change, "
-        "than a ceiling of each world, too",
+        "also show the regret to the full-feedback baseline; in a non-stationary environment, to the baseline of each "
+        "environment, too",
     )
     return flags
 
@@ -58,7 +58,10 @@ def program(settings: cli.Settings) -> int:
             [line for part in parts for line in dynamic_regret.missing(part)],
         )
         if not dynamic and not missing and not any(tables.regret(part, arm) for part in parts for arm in part.arms):
-            print("No arm has a ceiling: play the same with --bandits_type=supervised_mse.", file=sys.stderr)
+            print(
+                "No configuration has a full-feedback baseline: run the same with --bandits_type=supervised_mse.",
+                file=sys.stderr,
+            )
         for line in missing:
             print(line, file=sys.stderr)
         for line in dynamic:

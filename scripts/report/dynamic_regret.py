@@ -8,19 +8,19 @@ from bandits import options, world_flags
 from optimization.study import cli
 from optimization.study.intervals import Interval
 from scripts.report import ceiling_command, plots, tables
-from scripts.report.arms import Arm, Part, deployed_otherwise, environment
+from scripts.report.arms import ROLES, Arm, Part, deployed_otherwise, environment
 from scripts.verdicts import dynamic_regret
 from scripts.verdicts.dynamic_regret import Regret, Segment, World
 
 _MOST_SEGMENTS = 10  # That are told each: there can be more seasons than worlds.
 WHAT_IT_IS = (
-    "In each round it is what the ceiling of the world of that round, trained in that world alone, earns at its end "
-    "(mean of the last tenth of its rounds), minus what the arm earned. A ceiling was trained, too, and so it can be "
-    "negative."
+    "In each round: the final reward (mean of the last tenth of its rounds) of the full-feedback baseline that was "
+    "trained in that round's environment alone, minus the configuration's reward. The baseline is trained, so dynamic "
+    "regret can be negative."
 )
 _MIXED = (
-    "Between two worlds the mixture of both ceilings is meant, of which the best policy of the mixture earns at most "
-    "as much: there the regret is an upper bound."
+    "Between two environments the mixture of both baselines is the reference. The best policy of the mixture earns at "
+    "most as much, so there the regret is an upper bound."
 )
 
 
@@ -47,13 +47,13 @@ def missing(part: Part) -> list[str]:
         key = (*map(str, environment(arm.flags)), *lacking)
         if not lacking and not _regret(part, arm, world, needed):
             told[(*key, arm.name)] = [
-                f"{arm.name} has no dynamic regret: no seed that has a reward is its own and that of the ceiling of "
-                "each world."
+                f"{arm.name} has no dynamic regret: it shares no seed with the full-feedback baseline of each "
+                "environment."
             ]
         if not lacking or key in told:
             continue
         commands = [one for world in lacking if (one := ceiling_command.of_world(arm, world))]
-        needs = f"needs the ceiling of {' and '.join(f'world {world}' for world in lacking)}"
+        needs = f"needs the full-feedback baseline of {' and '.join(f'world {world}' for world in lacking)}"
         told[key] = [f"The dynamic regret of {arm.name} {needs}{_how(lacking, commands)}", *commands]
     return [line for lines in told.values() for line in lines]
 
@@ -61,9 +61,9 @@ def missing(part: Part) -> list[str]:
 def _how(lacking: Sequence[int], commands: Sequence[str]) -> str:
     """Returns how the ceilings of worlds come to be, as the end of a sentence."""
     if commands:
-        return ": play these:"
+        return ": run these:"
     worlds = " and ".join(f"--drift_world={world}" for world in lacking)
-    return f": play the same with --bandits_type={ceiling_command.CEILING}, and {worlds}."
+    return f": run the same with --bandits_type={ceiling_command.CEILING}, and {worlds}."
 
 
 def section(part: Part) -> str:
@@ -86,9 +86,9 @@ def lines(parts: Sequence[Part]) -> list[str]:
         told.append(f"{part.title}: {_title(shown)[:1].lower()}{_title(shown)[1:]}. {WHAT_IT_IS}")
         told += [*[_MIXED] * _is_mixed(shown), *_otherwise(part, shown)]
         for arm, _, regret in shown:
-            told.append(f"  {_named(arm)}: total {_words(regret.total)}, a round {_words(regret.a_round)}")
+            told.append(f"  {_named(arm)}: total {_words(regret.total)}, per round {_words(regret.a_round)}")
             told += [
-                f"    {_about(segment)}: a round {_words(mean)}; in its last tenth {_words(end)}"
+                f"    {_about(segment)}: per round {_words(mean)}; in its last tenth {_words(end)}"
                 for segment, mean, end in regret.segments[:_MOST_SEGMENTS]
             ]
             told += [f"    {more}"] if (more := _more(regret)) else []
@@ -126,7 +126,7 @@ def _otherwise(part: Part, shown: Sequence[tuple[Arm, World, Regret]]) -> list[s
             if differ := deployed_otherwise(ceilings[one], arm):
                 told.setdefault(arm.name, []).append(f"world {one} ({differ})")
     words = "; ".join(f"for {arm} those of {' and '.join(worlds)}" for arm, worlds in told.items())
-    return [f"Ceilings that are deployed otherwise than the arm: {words}."] if words else []
+    return [f"Baselines with another deployment period than the configuration: {words}."] if words else []
 
 
 def _is_mixed(shown: Sequence[tuple[Arm, World, Regret]]) -> bool:
@@ -136,11 +136,11 @@ def _is_mixed(shown: Sequence[tuple[Arm, World, Regret]]) -> bool:
 def _title(shown: Sequence[tuple[Arm, World, Regret]]) -> str:
     counts = sorted({len(world.needed(regret.rounds)) for _, world, regret in shown})
     number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"Dynamic regret to {number} ceiling{'s' * (counts[-1] > 1)}"
+    return f"Dynamic regret to {number} full-feedback baseline{'s' * (counts[-1] > 1)}"
 
 
 def _named(arm: Arm) -> str:
-    return f"{arm.name} ({arm.role})" if arm.role else arm.name
+    return f"{arm.name} ({ROLES[arm.role]})" if arm.role else arm.name
 
 
 def _about(segment: Segment) -> str:
@@ -165,7 +165,7 @@ def _by_segments(shown: Sequence[tuple[Arm, Regret]]) -> list[list[tuple[Arm, Re
 
 def _table(shown: Sequence[tuple[Arm, Regret]]) -> str:
     segments = [segment for segment, *_ in shown[0][1].segments[:_MOST_SEGMENTS]]
-    heads = ["Arm", "Seeds", "Total", "A round", *(plots.capital(_about(segment)) for segment in segments)]
+    heads = ["Configuration", "Seeds", "Total", "Per round", *(plots.capital(_about(segment)) for segment in segments)]
     digits = [
         tables.decimals([one.mean for _, regret in shown if not math.isnan((one := pick(regret)).mean)])
         for pick in (lambda regret: regret.total, lambda regret: regret.a_round)
@@ -184,7 +184,7 @@ def _table(shown: Sequence[tuple[Arm, Regret]]) -> str:
 
 def _more(regret: Regret) -> str:
     more = len(regret.segments) - _MOST_SEGMENTS
-    return f"Segments that are in the total alone: {more}." if more > 0 else ""
+    return f"Segments included in the total only: {more}." if more > 0 else ""
 
 
 def _cell(found: Interval, digits: int, end: Interval | None = None) -> str:

@@ -28,11 +28,11 @@ def section(parts: Sequence[Part]) -> str:
     """Returns the section "Over tasks" of the page; empty where no arm lies on two tasks."""
     told = []
     for column, one in found(parts):
-        about = f"{'; '.join(one.tasks)}. By {column.about[:1].lower()}{column.about[1:]}. {tasks.WHAT_IT_IS}"
+        about = f"{'; '.join(one.tasks)}. Metric: {column.about[:1].lower()}{column.about[1:]}. {tasks.WHAT_IT_IS}"
         if one.scores:
             told += [_table(one), f'<p class="note">{html.escape(about)}</p>']
         if one.left_out:
-            start = "Left out" if one.scores else "Nothing can be told"
+            start = "Left out" if one.scores else "Inconclusive"
             told.append(f'<p class="note">{start}: {html.escape("; ".join(one.left_out))}.</p>')
     return f"<section><h2>Over tasks</h2>{''.join(told)}</section>" if told else ""
 
@@ -50,4 +50,4 @@ def _table(one: OverTasks) -> str:
         f"<small>{score.low:.{digits}f} to {score.high:.{digits}f}</small></td></tr>"
         for arm, score in one.scores.items()
     ]
-    return tables.table(["Arm", "Seeds of each task", "Score"], rows)
+    return tables.table(["Configuration", "Seeds of each task", "Normalized score"], rows)

@@ -41,7 +41,7 @@ def write(
       folders: Runs, or folders that hold runs at any depth. Runs without a finished round are counted alone.
       output: Page to write.
       title: Its title.
-      reference: What arms are compared with; see `Part.compared`.
+      reference: What configurations are compared with; see `Part.compared`.
 
     Returns:
       What could not be read, a sentence each; the page names it, too.
@@ -71,25 +71,36 @@ def read(folders: Iterable[pathlib.Path]) -> Found:
     return found
 
 
-def page(found: Found, title: str, reference: str | None = None, top: str = "", *, has_regret: bool = False) -> str:
+def page(
+    found: Found,
+    title: str,
+    reference: str | None = None,
+    top: str = "",
+    *,
+    has_regret: bool = False,
+    is_judged: bool = True,
+    named: Callable[[runs.Run], str] = lambda run: "",
+) -> str:
     """Returns the page.
 
     Args:
       found: The runs.
       title: Its title.
-      reference: What arms are compared with; see `Part.compared`.
-      top: HTML that stands before all else.
-      has_regret: Whether results tell what each arm earns less than its ceiling.
+      reference: What configurations are compared with; see `Part.compared`.
+      top: HTML that precedes all else.
+      has_regret: Whether results have the regret to the full-feedback baseline.
+      is_judged: Whether the page has verdicts of its own; not where `top` has them.
+      named: Returns the name of a configuration by one of its runs; empty for the name by its flags.
 
     Raises:
       UsageError: If no arm is the reference that is asked for.
     """
     from plotly import offline
 
-    parts = grouping.parts(found.runs)
+    parts = [_renamed(part, named, is_judged) for part in grouping.parts(found.runs)]
     if reference and not any(part.named(reference) for part in parts):
         known = ", ".join(arm.name for part in parts for arm in part.arms)
-        raise UsageError(f"--reference={reference} is no arm of these runs: {known}.")
+        raise UsageError(f"--reference={reference} is no configuration of these runs: {known}.")
     lines = plots.lines(parts)
     looks = [plots.styles(part) for part in parts]
     drawn, notes = zip(*(plots.groups(part, lines) for part in parts), strict=True) if parts else ((), ())
@@ -117,6 +128,11 @@ def page(found: Found, title: str, reference: str | None = None, top: str = "", 
     )
 
 
+def _renamed(part: Part, named: Callable[[runs.Run], str], is_judged: bool) -> Part:
+    some = (dataclasses.replace(arm, name=named(arm.runs[0]) or arm.name) for arm in part.arms)
+    return dataclasses.replace(part, arms=tuple(some), is_judged=is_judged)
+
+
 def _waits(folder: pathlib.Path) -> bool:
     """Returns whether a folder is that of a sound run that has no row of metrics yet."""
     path = folder / "metrics.csv"
@@ -130,7 +146,7 @@ def _waits(folder: pathlib.Path) -> bool:
 def _summary(found: Found, parts: Sequence[Part]) -> str:
     count = sum(len(part.arms) for part in parts)
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    words = [f"{_number(len(found.runs), 'run')} in {_number(count, 'arm')}"]
+    words = [f"{_number(len(found.runs), 'run')} in {_number(count, 'configuration')}"]
     if found.waiting:
         words.append(f"{_number(len(found.waiting), 'run')} without a finished round")
     text = f'<p class="summary">{" · ".join([*words, f"written {now}"])}</p>'
@@ -139,7 +155,7 @@ def _summary(found: Found, parts: Sequence[Part]) -> str:
         text += f'<div class="problems">Left out:<ul>{items}</ul></div>'
     told = list(_diverged(parts))
     for heading, lines in (
-        ("Not to be trusted", [line for line, is_lost in told if is_lost]),
+        ("Diverged runs, not comparable", [line for line, is_lost in told if is_lost]),
         ("Some clients diverged", [line for line, is_lost in told if not is_lost]),
     ):
         if lines:
@@ -177,27 +193,31 @@ def _part(
     explained = []
     if part.columns and len(part.arms) > 1:
         explained.append("Sorted by the first result.")
-    explained += [f"{metric.about}: as {other.about}, the same numbers." for metric, other in part.equal.items()]
+    explained += [f"{metric.about} equals {other.about}." for metric, other in part.equal.items()]
     if any(len(arm.runs) > 1 for arm in part.arms):
-        explained.append("Mean over the seeds and, below it, its 95% interval by Student’s t.")
+        explained.append("Each cell: mean over seeds and 95% interval (Student’s t).")
     if any(len(arm.runs) == 1 for arm in part.arms):
         explained.append("One seed has no interval.")
     if any(arm.role for arm in part.arms):
-        explained.append("Marks: chance (uniformly random actions) and ceiling (all rewards shown).")
+        explained.append("Dashed marks: uniform policy and full-feedback baseline.")
     if part.has_exact_bounds:
         explained.append(
-            "Chance and the best constant action are computed from labels and rewards; that action is chosen on the "
-            "very examples that it is valued on, and so looks better than it is."
+            "The uniform policy’s reward and the best fixed action’s are computed from labels and rewards. The latter "
+            "is optimistically biased: the same examples select the action and value it."
         )
     if any(arm.role == arms.CHANCE for arm in part.arms) and any(column.evaluated for column in part.columns):
-        explained.append("Held-out results of chance are those of the model that it trained.")
+        explained.append("Held-out results of the uniform policy are those of the model that it trained.")
     if has_regret:
         explained.append(
-            "Regret is the ceiling’s first result minus the arm’s, over their common seeds; the ceiling was trained, "
-            "too, and so it can be negative."
+            "Regret is the full-feedback baseline’s first result minus the configuration’s, over common seeds. The "
+            "baseline is trained, too, so regret can be negative."
         )
     hidden = sum(not look["shown"] for look in looks)
-    rest = f'<p class="hidden">The {plots.SHOWN} best and the references are drawn; press others.</p>' if hidden else ""
+    rest = (
+        f'<p class="hidden">The {plots.SHOWN} best and the references are drawn; press others to add them.</p>'
+        if hidden
+        else ""
+    )
     sections = [
         f'<div class="panels" data-group="{place}"></div>'
         if group["title"] == "Results"
@@ -212,9 +232,9 @@ def _part(
 {tables.results(part, looks, has_regret=has_regret)}
 <p class="note">{" ".join(explained)}</p>
 {dynamic_regret.section(part) if has_regret else ""}
-{seeds.section(part, reference)}
+{seeds.section(part, reference) if part.is_judged else ""}
 <h3>Curves</h3>
-<div class="legend" role="group" aria-label="Arms: press to hide or show"{" hidden" * (len(part.arms) == 1)}></div>
+<div class="legend" role="group" aria-label="Configurations: hide or show"{" hidden" * (len(part.arms) == 1)}></div>
 {rest}
 {"".join(sections)}
 <div class="note">{words}</div>

@@ -1,4 +1,4 @@
-"""What the seeds say: a report's comparisons of arms with one of them, as HTML."""
+"""A report's comparisons of configurations with one of them, as HTML."""
 
 import html
 import math
@@ -10,15 +10,15 @@ from scripts.verdicts import of_runs, words
 from scripts.verdicts.comparison import Comparison
 
 _HEADS = (
-    "Arm",
+    "Configuration",
     "Compared with",
     "Seeds",
     "Difference",
-    "p, by Holm",
-    "Flipped signs, by Holm",
-    "Better in pairs",
-    "These seeds would find",
-    "Seeds needed",
+    "Holm-adjusted p",
+    "Sign-flip test, Holm-adjusted p",
+    "Win rate",
+    "Minimum detectable difference (80% power)",
+    "Seeds required",
 )
 _CLIENTS, _VERDICT = "Greedy policy, over clients", "Verdict"
 
@@ -44,7 +44,7 @@ def section(part: Part, wanted: str | None) -> str:
     if not rows:
         return ""
     if not any(row.found.is_judged for row in rows):
-        return f"<h3>What the seeds say</h3><p class='note'>{html.escape(words.ONE_SEED)}</p>"
+        return f"<h3>Comparisons</h3><p class='note'>{html.escape(words.ONE_SEED)}</p>"
     clients = {row.arm: row.over_clients for row in rows}
     has_clients = any(clients.values())
     digits = tables.decimals([row.found.difference for row in rows if math.isfinite(row.found.difference)])
@@ -73,20 +73,20 @@ def section(part: Part, wanted: str | None) -> str:
         lines.append(f"<tr>{''.join(cells)}</tr>")
     table = tables.table(heads, lines, text=(_HEADS[1], _VERDICT))
     has_interval = any(one and math.isfinite(one.low) for one in clients.values())
-    return f"<h3>What the seeds say</h3>{table}<p class='note'>{html.escape(_told(part, rows, has_interval))}</p>"
+    return f"<h3>Comparisons</h3>{table}<p class='note'>{html.escape(_told(part, rows, has_interval))}</p>"
 
 
 def _told(part: Part, rows: list[_Row], has_interval: bool) -> str:
     """Returns what the table is about, and what its intervals are over."""
     runs = [run for row in rows for run in row.arm.runs]
-    told = [f"By {part.columns[0].about[:1].lower()}{part.columns[0].about[1:]}."]
+    told = [f"Metric: {part.columns[0].about[:1].lower()}{part.columns[0].about[1:]}."]
     told.append(words.family(row.found for row in rows))
     told.append(what_seeds_vary(runs))
     told.append(words.what_intervals_are_over(of_runs.evaluated(runs) if has_interval else ""))
     if left := len([arm for arm in part.arms if not arm.role]) - len(
         {row.arm for row in rows} | {r.reference for r in rows}
     ):
-        told.append(f"Not compared, of other data, rewards, rounds or cohorts: {left}.")
+        told.append(f"Not compared, as data, rewards, rounds or cohorts differ: {left}.")
     return " ".join(told)
 
 

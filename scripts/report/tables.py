@@ -15,7 +15,7 @@ from scripts.report.plots import DASHES, capital
 from scripts.verdicts import of_runs
 
 _ROWS = 1000  # Of single runs and of commands, so that the page stays small.
-_SCALES = ("Interval", "Beside chance", "From chance to ceiling")
+_SCALES = ("Interval", "Against the uniform policy", "From uniform policy to full feedback")
 _FOLDER = "Folder"
 _LEFT = ' class="text"'
 _WIDTH, _HEIGHT = 150, 22  # Pixels of a picture of where an arm lies.
@@ -33,15 +33,15 @@ def results(part: Part, looks: Sequence[Mapping[str, Any]], *, has_regret: bool 
     has_scale = bool(columns) and len(ranked) > 1 and bool(roles or any(len(arm.runs) > 1 for arm in ranked))
     digits = {column: decimals([one.mean for arm in ranked if (one := arm.estimate(column))]) for column in columns}
     span = _span(ranked, columns[0]) if has_scale else (0.0, 1.0)
-    heads = ["Arm", "Seeds"]
+    heads = ["Configuration", "Seeds"]
     scale = _SCALES[2 if len(roles) > 1 else arms.CHANCE in roles]
     for index, column in enumerate(columns):
         heads += [_title(part, column)] + ([scale] if has_scale and index == 0 else [])
-    heads += ["Regret to the ceiling"] if has_regret else []
+    heads += ["Regret to full feedback"] if has_regret else []
     heads += (["Epsilon"] if has_epsilon else []) + ["Rounds"]
     rows = []
     for arm in ranked:
-        badge = f' <span class="badge">{arm.role}</span>' if arm.role else ""
+        badge = f' <span class="badge">{arms.ROLES[arm.role]}</span>' if arm.role else ""
         name = f'{_sample(look[id(arm)])}<span class="name">{_breakable(arm.name)}</span>{badge}'
         cells = [f'<th scope="row" data-value="{html.escape(arm.name)}">{name}</th>']
         count = len(arm.runs)
@@ -74,7 +74,7 @@ def flags(part: Part) -> str:
         f'<tr><th scope="row">{html.escape(arm.name)}</th>{"".join(_cell(arm.flags.get(name)) for name in names)}</tr>'
         for arm in part.arms
     ]
-    return table(["Arm", *(f"--{name}" for name in names)], rows, "flags")
+    return table(["Configuration", *(f"--{name}" for name in names)], rows, "flags")
 
 
 def single(part: Part) -> str:
@@ -82,7 +82,7 @@ def single(part: Part) -> str:
     columns, found = part.columns, [(arm, run) for arm in part.arms for run in arm.runs][:_ROWS]
     count = sum(len(arm.runs) for arm in part.arms)
     base = os.path.commonpath([run.folder.parent for _, run in found])
-    titles = [*(_title(part, column) for column in columns), "Seconds a round, median"]
+    titles = [*(_title(part, column) for column in columns), "Median seconds a round"]
     values = [[of_runs.outcome(run, column) for column in columns] + [_seconds(run)] for _, run in found]
     digits = [decimals([value for value in several if value is not None]) for several in zip(*values, strict=True)]
     rows = []
@@ -91,7 +91,7 @@ def single(part: Part) -> str:
         cells += [_cell(value, of) for value, of in zip(numbers, digits, strict=True)]
         cells.append(f'<td class="text">{html.escape(os.path.relpath(run.folder, base))}</td>')
         rows.append(f'<tr><th scope="row">{html.escape(arm.name)}</th>{"".join(cells)}</tr>')
-    listed = table(["Arm", "Seed", "Rounds", *titles, _FOLDER], rows)
+    listed = table(["Configuration", "Seed", "Rounds", *titles, _FOLDER], rows)
     return f"<p>Folders lie in {html.escape(base)}.</p>{listed}{_more(count)}"
 
 
@@ -119,7 +119,7 @@ def commands(part: Part) -> str:
     for arm in part.arms[:_ROWS]:
         first, *others = arm.runs
         seeds = ", ".join(str(run.flags.get("seed")) for run in others if run.command != first.command)
-        more = f"<p>Likewise with seed {html.escape(seeds)}.</p>" if seeds else ""
+        more = f"<p>The same with seed {html.escape(seeds)}.</p>" if seeds else ""
         command = f"<code>{html.escape(first.command)}</code>"
         items.append(f"<div><dt>{html.escape(arm.name)}</dt><dd>{command}{more}</dd></div>")
     return f"<dl>{''.join(items)}</dl>" + _more(len(part.arms))

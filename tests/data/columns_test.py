@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import columns, dates, statistics
+from data import columns, csv_file, dates, statistics
 from data.errors import UsageError
 
 TRAIN = np.array([True, True, True, True, False, False])
@@ -181,7 +181,7 @@ def test_of_many_wrong_cells_the_first_are_named():
     with pytest.raises(UsageError) as caught:
         _encode(values, np.full(100, True))
     assert "all but 5 of 100 cells: '<5' (row 96), 'a,b' (row 97), '<5' (row 98) and 2 more." in str(caught.value)
-    assert """--missing_values='<5,"a,b",c'""" in str(caught.value)
+    assert """--missing_values='<5,"a,b",c,d'""" in str(caught.value)
 
 
 def test_a_column_that_is_said_to_be_categories_is_one():
@@ -254,7 +254,7 @@ def test_dates_are_measured_by_what_is_known_from_elsewhere():
 
 
 def _numbered(values):
-    columns.check_no_row_numbers(pd.DataFrame({"id": values}))
+    csv_file.check_accepted(columns.row_numbers(pd.DataFrame({"id": values})))
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def _many(others: str, share: float, numbers="{}"):
     [
         (
             _many("<{}", 0.12),
-            r"is of numbers in all but 36 of 300 cells: '<0' \(row 1\), .*--missing_values='<0,<1,<2'",
+            r"is of numbers in all but 36 of 300 cells: '<0' \(row 1\), .*--missing_values='<0,<1,<2,<3,<4,<5,<6'",
         ),
         (_many("", 0.0, "{}%"), r"has numbers with signs around them: '0.5%' \(row 1\), .*or say --category_columns=x"),
         (
@@ -347,12 +347,31 @@ def test_a_long_cell_is_told_in_short():
     assert "Say --category_columns=x if all are categories." in str(caught.value)
 
 
-def test_several_columns_are_refused_at_once():
-    frame = pd.DataFrame({name: [f"n{row}" for row in range(60)] for name in ("a b", "c")} | {"e,f": range(60)})
-    with pytest.raises(UsageError, match=r"--ignore_columns='a b', or .* 1 more columns are refused: --ig.*='a b,c' l"):
-        columns.learn(frame, np.full(60, True))
-    with pytest.raises(UsageError, match="""--ignore_columns='"e,f"', or ask"""):
-        columns.check_no_row_numbers(frame)
+def test_several_columns_are_refused_at_once_each_with_its_own_remedy():
+    frame = pd.DataFrame(
+        {
+            "a b": [f"n{row}" for row in range(60)],
+            "e,f": range(60),
+            "age": ["n/k", "?", *map(str, range(58))],
+            "price": [f"{'$€'[row % 2]}{row}" for row in range(60)],
+        }
+    )
+    with pytest.raises(UsageError) as caught:
+        columns.learn(frame, np.full(60, True), refused=columns.row_numbers(frame))
+    first, *reasons, add, correct = str(caught.value).split("\n")
+    assert first == "4 columns cannot be read as they are:"
+    assert [reason.split("'")[1] for reason in reasons] == ["e,f", "a b", "age", "price"]
+    # Age and price are not given up.
+    assert add.endswith(": --ignore_columns='\"e,f\",a b' --missing_values='n/k'")
+    assert correct == "Correct in the file: 'price'"
+
+
+def test_one_word_for_missing_among_many_numbers_is_named():
+    values = ["unknown"] * 15 + [str(18 + row % 40) for row in range(85)]
+    with pytest.raises(UsageError, match=r"numbers in all but 15 of 100 cells: .*--missing_values='unknown' if such"):
+        _encode(values, np.full(100, True))
+    grades = ["unknown"] * 15 + [str(1 + row % 6) for row in range(85)]
+    assert len(_encode(grades, np.full(100, True)).names) == 7
 
 
 def test_categories_that_no_training_row_has_are_counted():

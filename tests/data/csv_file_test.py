@@ -2,7 +2,7 @@
 
 import pytest
 
-from data import table_file
+from data import csv_file, table_file
 from data.errors import UsageError
 
 WAYS = {
@@ -69,9 +69,45 @@ def test_words_with_commas_are_left_alone(read):
     "text", ["who;x\na;1,200\nb;950\n", 'who,x\na,"1,200"\nb,950\n', 'who,x\na,"1,5"\nb,"2,25"\n'], ids=range(3)
 )
 def test_commas_that_may_group_thousands_are_refused(read, text):
+    refused = read(text).refused
+    assert list(refused) == ["x"]
     with pytest.raises(UsageError, match=r"Column 'x' of .* holds numbers with commas, such as '1,\d+', which may be"):
-        read(text)
+        csv_file.check_accepted(refused)
     assert read(text, ["x"]).frame["x"].tolist()[0].startswith("1,")
+
+
+@pytest.mark.parametrize(
+    ("cells", "sign", "numbers"),
+    [
+        (["$1.50", "-$2", "3"], "$", ["1.50", "-2", "3"]),
+        (["1.5 €", "€2", " 3€"], "€", ["1.5", "2", "3"]),
+        (["5%", "12.5 %"], "%", ["5", "12.5"]),
+        (['"$1,234.50"', "$999.00"], "$", ["1234.50", "999.00"]),
+    ],
+    ids=range(4),
+)
+def test_amounts_are_read_without_their_sign(read, cells, sign, numbers):
+    table = read("who,x\n" + "".join(f"a,{cell}\n" for cell in cells))
+    assert table.signs == {"x": sign}
+    assert [str(value) for value in table.frame["x"]] == numbers
+    assert not table.refused
+    assert read("who,x\n" + "".join(f"a,{cell}\n" for cell in cells), ["x"]).signs == {}
+
+
+def test_amounts_with_a_decimal_comma_are_read_where_columns_have_semicolons(read):
+    table = read("who;x\na;1.234,50 €\nb;12,00 €\n")
+    assert table.frame["x"].tolist() == ["1234.50", "12.00"]
+    assert (table.signs, table.form["decimal"]) == ({"x": "€"}, "comma")
+
+
+@pytest.mark.parametrize("cells", [["$1", "€2"], ["$1", "red", "blue"], ["1", "2"]], ids=range(3))
+def test_cells_of_two_signs_or_few_numbers_stay_as_they_are(read, cells):
+    table = read("who,x\n" + "".join(f"a,{cell}\n" for cell in cells))
+    assert (list(map(str, table.frame["x"])), table.signs) == (cells, {})
+
+
+def test_a_sign_does_not_say_whether_a_comma_groups_thousands(read):
+    assert list(read('who,x\na,"$1,200"\nb,$950\n').refused) == ["x"]
 
 
 @pytest.mark.parametrize("other", ["1.5", "0.25"])

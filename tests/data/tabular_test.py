@@ -156,6 +156,7 @@ def test_the_report_counts_what_was_read_and_imputed(clinics):
         "columns_left_out": [],
         "form": {"encoding": "utf-8", "separator": "comma"},
         "missing_values": {},
+        "signs": {},
         "warnings": [],
         "columns": [
             {"name": "site", "use": "client", "kind": "category", "categories": 5},

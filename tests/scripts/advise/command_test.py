@@ -13,7 +13,7 @@ import pytest
 
 from data.errors import UsageError
 from optimization.study import cli, files
-from scripts.advise import arms, command, plan, session, stages
+from scripts.advise import arms, command, plan, sentences, session, stages
 from scripts.grid import binaries, players
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -66,8 +66,10 @@ def test_the_data_says_what_its_searches_need():
     data = command.open_data(resolved)
     assert (data.clients, data.cohort, data.num_actions, data.reward_width) == (20, 20, 3, 1.0)
     assert data.is_labelled
-    few = binaries.resolve(arms.BINARY, ("--task_type=digits", "--bandits_type=greedy"))
-    assert command.open_data(few).cohort == 20
+    assert (data.held_out, data.rows) == ("held out for evaluation: 5 of 25 clients", data.report["training_rows"])
+    assert data.unit.startswith("one value of column 'cellar' with all its rows, not the people behind single rows: 20")
+    few = command.open_data(binaries.resolve(arms.BINARY, ("--task_type=digits", "--bandits_type=greedy")))
+    assert (few.cohort, few.rows, few.unit) == (20, 0, "one client with all its data, not a single example")
 
 
 def test_labels_measure_no_model_where_rewards_change():
@@ -102,20 +104,20 @@ def test_the_folder_of_another_advice_is_refused(tmp_path):
     state.values["spent_before"] = 1
     state.save()
     assert session.State(tmp_path, {"--total_rounds": 10}, 5.0).values["spent_before"] == 1
-    with pytest.raises(UsageError, match=r"another advice: --total_rounds was 10, is 20\. Choose another"):
+    with pytest.raises(UsageError, match=r"another recommendation: --total_rounds was 10, is 20\. Choose another"):
         session.State(tmp_path, {"--total_rounds": 20}, 5.0)
 
 
 def test_the_folder_of_a_run_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(UsageError, match="holds a run, not an advice: choose another --experiment_name"):
+    with pytest.raises(UsageError, match="holds a run, not a recommendation: choose another --experiment_name"):
         session.check_no_run(tmp_path)
 
 
 def test_where_the_model_would_be_trained_is_told_by_what_differs(tmp_path):
     session.State(tmp_path, {"where it would be trained": {"population": 60, "is_table": True}}, 5.0).save()
     with pytest.raises(
-        UsageError, match=r"another advice: where it would be trained, population was 60, is 90\. Choose"
+        UsageError, match=r"another recommendation: where it would be trained, population was 60, is 90\. Choose"
     ):
         session.State(tmp_path, {"where it would be trained": {"population": 90, "is_table": True}}, 5.0)
 
@@ -147,7 +149,7 @@ def test_a_damaged_plan_is_refused_and_it_says_what_to_do(tmp_path, changes):
     state = session.State(tmp_path, {}, 5.0)
     state.save()
     files.replace(tmp_path / session.PLAN_FILE, json.dumps(state.values | changes).encode())
-    with pytest.raises(UsageError, match=r"plan\.json is damaged: delete it, and what is left is planned anew"):
+    with pytest.raises(UsageError, match=r"plan\.json is damaged: delete it, and the rest is planned again"):
         session.State(tmp_path, {}, 5.0)
 
 
@@ -268,8 +270,14 @@ def test_an_advice_is_played_continued_after_a_kill_and_told_again(tmp_path, cap
     assert {path: path.stat().st_mtime_ns for path in search} == search
 
     advice = json.loads((folder / "advice.json").read_text())
-    assert list(advice["sentences"]) == ["exploration", "strategy", "frequency", "privacy", "not_tried"]
-    assert all(text in out for text in advice["sentences"].values())
+    assert list(advice["sentences"]) == [*sentences.TITLES]
+    lines = [
+        one
+        for text in advice["sentences"].values()
+        for line, items in sentences.paragraphs(text)
+        for one in (line, *items)
+    ]
+    assert all(line in out for line in lines)
     assert next(iter(advice["arms"]["greedy"]["reward"])) == "2000"
     page, words = (folder / "advice.html").read_text(), (folder / "advice.md").read_text()
     assert page.index("Does exploration pay?") < page.index("<h3>Results</h3>")
@@ -277,6 +285,8 @@ def test_an_advice_is_played_continued_after_a_kill_and_told_again(tmp_path, cap
     if advice["command"]:
         played = binaries.resolve(arms.BINARY, advice["command"].partition(f"{arms.BINARY} ")[2].split())
         assert played.experiment_name == f"{folder.name}_recommended"
+        assert f"{arms.NAMES[advice['recommended']]}, epsilon 8" in page
+    assert "<h3>Comparisons</h3>" not in page  # One test decides, and it is above.
 
     again = ("advise", *SMALL, *LONG, f"--root_output_dir={tmp_path}")
     assert command.program(command.define().parse(again)) == 0

@@ -1,4 +1,4 @@
-"""What an advice leaves in its folder."""
+"""What a recommendation leaves in its folder."""
 
 import pytest
 
@@ -38,18 +38,18 @@ def test_the_page_says_over_which_seeds_its_numbers_are():
 def test_runs_under_noise_have_seeds_of_their_own_and_it_is_said():
     clipped = {"noise_multiplier": 0.0, "run_noise_multiplier": 0.0, "arm": _arm(3000, 0.4, 0.5, None)}
     told = output.markdown(_advice([clipped]))
-    assert "over seeds 2000 to 2001, under noise seeds 3000 to 3002. " in told
+    assert "over seeds 2000 to 2001, with noise seeds 3000 to 3002. " in told
     assert "the clients' draws and the noise." in told
 
 
 def test_the_worst_tenth_of_clients_and_the_reward_against_epsilon_are_told(tmp_path):
     clipped = {"noise_multiplier": 0.0, "run_noise_multiplier": 0.0, "arm": _arm(3000, 0.4, 0.5)}
     told = output.markdown(_advice([clipped]))
-    assert "| eval/accuracy | eval/worst_tenth_reward |" in told
-    assert "|  | 0.550 (-0.085 to 1.185) |" in told  # 0.05 by Student's t with one degree of freedom, 12.706.
+    assert "| held-out accuracy of the model | its reward, worst tenth of clients |" in told
+    assert "|  | 0.6 (-0.1 to 1.2) |" in told  # 0.05 by Student's t with one degree of freedom, 12.706.
     output.write(_advice([clipped]), tmp_path)
     (page,) = tmp_path.glob("*.html")
-    assert "<td>none: clipped alone</td><td>0</td><td>0</td><td>0.450 (-0.185 to 1.085)</td>" in page.read_text()
+    assert "<td>no noise, clipped</td><td>0</td><td>0</td><td>0.5 (-0.2 to 1.1)</td>" in page.read_text()
 
 
 def test_first_weights_that_are_given_are_not_said_to_vary():

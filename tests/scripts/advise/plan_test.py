@@ -67,7 +67,16 @@ def test_with_enough_time_nothing_is_left_out():
     assert planning.left_out(FULL, FULL, NAMES) == []
 
 
-def test_where_runs_are_too_long_they_are_cut_and_the_time_for_whole_ones_is_told():
+def test_what_nobody_asked_for_is_left_out_before_the_search_and_privacy():
+    for seconds in range(60, 4000, 20):
+        plan = planning.fitted(FULL, PACE, seconds)
+        if plan.frequent_seeds or plan.has_uniform:
+            assert plan.points >= 4
+            assert plan.epsilons >= 2
+    assert STAGES.index(NOISE) < STAGES.index(FREQUENT)
+
+
+def test_where_runs_are_too_long_they_are_cut_and_the_time_of_the_full_plan_is_known():
     pace = Pace(round_seconds=5.0, run_seconds=3.0, point_seconds=10.0, workers=2)
     plan = planning.fitted(FULL, pace, 120)
     assert plan.rounds < 100
@@ -76,9 +85,7 @@ def test_where_runs_are_too_long_they_are_cut_and_the_time_for_whole_ones_is_tol
     left = planning.left_out(FULL, plan, NAMES)
     assert left[0] == f"rounds after the first {plan.rounds} of 100"
     assert left[1] == "softmax and FALCON"
-    enough = planning.enough(FULL, pace)
-    assert planning.fitted(FULL, pace, 60 * enough).rounds == 100
-    assert len(planning.fitted(FULL, pace, 60 * enough).strategies) == 4
+    assert planning.fitted(FULL, pace, 60 * planning.minutes_of_all(FULL, pace)) == FULL
 
 
 def test_rounds_are_not_cut_to_less_than_what_is_beside_them():
@@ -97,33 +104,33 @@ def test_what_was_played_stays_as_it_was():
         assert plan.seconds(PACE, left) <= max(seconds, planning.fitted(played, PACE, 0, left).seconds(PACE, left))
 
 
-def test_what_is_left_out_is_told():
+def test_what_is_left_out_is_named():
     plan = dataclasses.replace(FULL, points=1, seeds=4, epsilons=0, frequent_seeds=0, more_seeds=2, has_uniform=False)
     told = planning.left_out(FULL, plan, NAMES)
     assert told == [
-        "more than 4 seeds (8 in a full advice)",
-        "a model trained on uniform exploration",
-        "a search: rates and parameters that are not given are the defaults",
-        "more than 2 seeds that did not pick the best (4)",
+        "seeds beyond 4 of 8 in the comparison",
+        "a model trained by the uniform policy",
+        "the hyperparameter search (all settings are defaults)",
+        "independent seeds beyond 2 of 4",
         "more frequent deployment",
-        "privacy: no run had noise",
+        "privacy: every run with noise",
     ]
 
 
 def test_the_plan_is_described_by_stage():
     lines = planning.described(dataclasses.replace(FULL, epsilons=0), PACE)
     assert [line.split()[0] for line in lines] == list(STAGES)
-    assert "6 searches of 16 points, 2 seeds" in lines[0]
-    assert "left out" in lines[-1]
+    assert "6 searches of 16 hyperparameter settings, 2 seeds" in lines[0]
+    assert "left out" in lines[STAGES.index(NOISE)]
 
 
-def test_the_plan_is_told_in_words_of_one_and_of_many():
+def test_the_plan_is_in_words_of_one_and_of_many():
     one = planning.described(dataclasses.replace(FULL, epsilons=1), PACE)
-    assert one[3].endswith("4 arms deployed every round, 8 seeds, the best and greedy on 4 more")
-    assert one[4].endswith("1 epsilon on 4 seeds")
+    assert one[4].endswith("4 configurations deployed every round, 8 seeds; the best and greedy, 4 independent seeds")
+    assert one[3].endswith("1 epsilon, 4 seeds")
     many = planning.described(dataclasses.replace(FULL, often=5, more_seeds=0), PACE)
-    assert many[3].endswith("4 arms deployed every 5 rounds, 8 seeds")
-    assert many[4].endswith("3 epsilons on 4 seeds")
+    assert many[4].endswith("4 configurations deployed every 5 rounds, 8 seeds")
+    assert many[3].endswith("3 epsilons, 4 seeds")
 
 
 def test_one_run_at_a_time_is_one():

@@ -43,6 +43,21 @@ def test_without_a_population_the_guarantee_is_for_the_clients_of_the_data():
 
 
 @pytest.mark.parametrize(
+    ("arguments", "clients", "reason"),
+    [
+        ((), 19, "with 19 clients delta is 0.039, above 0.001, so no epsilon is a meaningful guarantee"),
+        ((), 534, ""),
+        (("--population=40000",), 19, ""),
+        (("--target_delta=0.0001",), 19, ""),
+    ],
+)
+def test_no_cost_is_reported_where_delta_makes_epsilon_meaningless(arguments, clients, reason):
+    where = privacy.deployment(_settings(*arguments), clients, 5, ())
+    assert privacy.no_guarantee(where).startswith(reason)
+    assert bool(privacy.no_guarantee(where)) == bool(reason)
+
+
+@pytest.mark.parametrize(
     ("arguments", "cohort"),
     [
         (("--population=5000",), 50),

@@ -1,4 +1,4 @@
-"""The five sentences of made numbers: they say no more than the seeds tell."""
+"""The sections of a recommendation from synthetic numbers: they claim no more than the seeds support."""
 
 import dataclasses
 import math
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from bandits import metrics
-from scripts.advise import findings, sentences
+from scripts.advise import costs, findings, sentences
+from scripts.advise.context import Context
 from scripts.advise.findings import Arm
 from scripts.advise.plan import CEILING, CHANCE, GREEDY, Plan
 from scripts.advise.stages import Advice
@@ -37,8 +38,18 @@ def _found(values: dict[str, dict[int, float]], **more) -> Advice:
     return dataclasses.replace(found, **more)
 
 
-def _context(found: Advice, plan: Plan = FULL, **more) -> sentences.Context:
-    return sentences.Context(found=found, plan=plan, full=FULL, minutes=7, where="Here", command="PLAY IT", **more)
+def _context(found: Advice, plan: Plan = FULL, **more) -> Context:
+    known = {
+        "minutes": 7,
+        "minutes_of_all": 20,
+        "clients": 15,
+        "cohort": 5,
+        "held_out": "held out for evaluation: 4 of 19 clients",
+        "unit": "one store",
+        "where": "Guarantees hold here.",
+        "command": "RUN IT",
+    }
+    return Context(found=found, plan=plan, full=FULL, **known | more)
 
 
 def _better() -> dict[str, dict[int, float]]:
@@ -46,220 +57,219 @@ def _better() -> dict[str, dict[int, float]]:
     return {GREEDY: _values(0.50), SOFTMAX: tilted, CHANCE: _values(0.10), CEILING: _values(0.80)}
 
 
-def test_exploration_pays_where_it_is_told_above_greedy():
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line]
+
+
+def test_exploration_pays_where_it_is_significantly_better_than_greedy():
     told = sentences.exploration(_context(_found(_better())))
     assert told.startswith(
-        "Exploration pays: softmax (temperature 0.05) earns 0.600 on average over 150 rounds, deployed every 10 "
-        "rounds, 0.100 more than greedy (95% interval +0.091 to +0.109, 8 seeds; p < 0.0001 by Holm)."
+        "Exploration pays: softmax (temperature 0.05) significantly beats greedy. The difference is +0.100 (95% CI "
+        "+0.091 to +0.109, 8 seeds; Holm-adjusted p < 0.0001)."
     )
-    assert "Softmax is at a normalized score of 0.71" in told
-    assert "chance 0.100, the ceiling, which sees all rewards, 0.800" in told
-    assert sentences.strategy(_context(_found(_better()))) == (
-        "Softmax, the best of those that are told above greedy: server learning rate 0.01, client learning rate 0.1, "
-        "temperature 0.05. To play it: PLAY IT"
+    assert "No independent seeds confirm this: give more --minutes before you rely on it." in told
+    assert "Normalized score of softmax: 0.71 (0 = uniform policy, 1 = full feedback)." in told
+    assert "- uniform policy 0.100 (95% CI 0.083 to 0.117)\n- full-feedback baseline 0.800 (95% CI" in told
+    told = sentences.strategy(_context(_found(_better())))
+    assert told == (
+        "Softmax: the highest mean of the strategies that are significantly better than greedy. Settings: server "
+        "learning rate 0.01, client learning rate 0.1, temperature 0.05. Command: RUN IT"
     )
 
 
-def test_a_ceiling_below_what_a_strategy_earns_is_called_no_bound():
+def test_the_horizon_comes_first_with_the_times_that_rows_are_used():
+    found = _found(_better())
+    found.arms[GREEDY].decisions = {2000: 811_000.0, 2001: 813_000.0}
+    told = sentences.scope(_context(found, rows=5_412))
+    assert told.startswith("One run is 150 rounds = 812,000 decisions, your 5,412 training rows 150 times. Whether")
+    assert "15 clients train, 5 a round; held out for evaluation: 4 of 19 clients." in told
+    assert sentences.scope(_context(found)).startswith("One run is 150 rounds = 812,000 decisions. ")
+    assert "rows 1.5 times." in sentences.scope(_context(found, rows=541_333))
+    assert "rows once." in sentences.scope(_context(found, rows=812_001))
+
+
+def test_simulated_rewards_are_named_before_all_else():
+    told = sentences.scope(_context(_found(_better()), rewards="Rewards are simulated."))
+    assert told.startswith("Rewards are simulated. One run is 150 rounds.")
+
+
+@pytest.mark.parametrize(("rounds", "says_so"), [(10, True), (11, False)])
+def test_rounds_before_the_first_deployment_are_called_so(rounds, says_so):
+    told = sentences.scope(_context(_found(_better()), dataclasses.replace(FULL, rounds=rounds)))
+    assert ("No round follows a deployment" in told) == says_so
+
+
+def test_a_full_feedback_baseline_that_is_no_bound_is_named():
     found = _found({**_better(), CEILING: _values(0.55)})
     told = sentences.exploration(_context(found))
-    assert "the ceiling, which sees all rewards, 0.550, and here no bound: softmax earned more)" in told
+    assert "Softmax earned more than the full-feedback baseline on average." in told
 
 
-def test_a_ceiling_below_the_best_constant_action_is_said_to_fit_no_rewards():
-    found = _found(_better(), constant=0.9)
-    told = sentences.exploration(_context(found))
-    assert "0.800; it is told below the best constant action, as the model is deployed too late, takes" in told
-    assert "below the best constant action" not in sentences.exploration(_context(_found(_better(), constant=0.7)))
+def test_full_feedback_below_the_best_fixed_action_is_explained():
+    told = sentences.exploration(_context(_found(_better(), constant=0.9)))
+    assert "Even full feedback earns significantly less than the best fixed action: the model is deployed too" in told
+    assert "Even full feedback" not in sentences.exploration(_context(_found(_better(), constant=0.7)))
 
 
-def test_exploration_that_pays_less_than_one_action_says_so_first():
+def test_exploration_that_earns_less_than_a_fixed_action_says_so():
     found = _found(_better())
     found.verdict = findings.verdict(found.arms, 0.1, 0.9)
     told = sentences.exploration(_context(found))
-    assert told.startswith(
-        "Exploration pays, but always choosing the action that is best in hindsight would earn more, 0.900: softmax ("
-        "temperature 0.05)"
-    )
+    assert ". But the best fixed action earns significantly more: 0.9." in told
 
 
-def test_runs_that_failed_are_named_and_arms_are_ranked_by_seeds_that_they_share():
+def test_runs_that_failed_are_named_and_ranked_by_shared_seeds():
     shared = _better()
     falcon = {seed: value - 0.02 + 0.001 * (seed % 2) for seed, value in shared[SOFTMAX].items() if seed > 2003}
     found = _found(shared | {"falcon": falcon, GREEDY: {**shared[GREEDY]}})
     assert np.mean(list(falcon.values())) > np.mean(list(shared[SOFTMAX].values())) - 0.02
     assert found.verdict.best == SOFTMAX
-    told = sentences.exploration(_context(found))
-    assert "FALCON failed on 4 of 8 seeds." in told
+    assert "FALCON failed on 4 of 8 seeds." in sentences.exploration(_context(found))
 
 
-def test_seeds_that_did_not_pick_the_best_are_told_and_may_doubt_it():
+def test_independent_seeds_are_reported_and_may_contradict():
     confirmed = {
         SOFTMAX: _arm(SOFTMAX, {3000: 0.6, 3001: 0.7, 3002: 0.5, 3003: 0.6}),
         GREEDY: _arm(GREEDY, {3000: 0.5, 3001: 0.5, 3002: 0.52, 3003: 0.5}),
     }
     told = sentences.exploration(_context(_found(_better(), confirmed=confirmed)))
-    assert "On 4 seeds that did not pick it, softmax earns 0.600, 0.095 more than greedy" in told
-    assert "alone, they would not show it" in told
+    assert "Independent seeds, which did not select softmax, give +0.09 (95% CI -0.05 to +0.24, 4 seeds)." in told
+    assert "No independent seeds" not in told
     swapped = {SOFTMAX: confirmed[GREEDY], GREEDY: confirmed[SOFTMAX]}
-    assert "they do not confirm it" in sentences.exploration(_context(_found(_better(), confirmed=swapped)))
+    assert "They do not confirm the gain." in sentences.exploration(_context(_found(_better(), confirmed=swapped)))
 
 
-def test_what_is_not_told_from_greedy_is_no_winner():
+def test_an_inconclusive_difference_names_no_winner():
     noisy = {seed: 0.52 + (-1) ** seed * 0.05 for seed in range(2000, 2008)}
     found = _found({GREEDY: _values(0.50), SOFTMAX: noisy, CHANCE: _values(0.10)})
     told = sentences.exploration(_context(found))
-    assert told.startswith("Exploration was not shown to pay: of the strategies that explore, the best, softmax")
-    assert "These 8 seeds would find a difference of" in told
-    assert found.verdict.recommended == GREEDY
-    assert sentences.strategy(_context(found)).startswith(
-        "Greedy, the simplest, and no strategy that explores is told above it"
-    )
+    assert told.startswith("Inconclusive: no strategy that explores is significantly better than greedy. Softmax (temp")
+    assert "Minimum detectable difference: " in told
+    assert "(80% power, 8 seeds). Seeds required for the observed difference: about" in told
+    assert sentences.strategy(_context(found)).startswith("Greedy: the simplest, and no strategy that explores is sig")
 
 
-def test_the_best_is_set_beside_the_second():
-    near = {seed: value + 0.02 * (-1) ** (seed // 2) for seed, value in _better()[SOFTMAX].items()}
-    told = sentences.strategy(_context(_found(_better() | {"falcon": near})))
-    assert ", not told from " in told
-    far = {seed: value - 0.05 + 0.001 * (-1) ** seed for seed, value in _better()[SOFTMAX].items()}
-    told = sentences.strategy(_context(_found(_better() | {"falcon": far})))
-    assert "above greedy, told from FALCON (+0.050, 95% interval +0.049 to +0.051, 8 seeds): server" in told
-
-
-def test_noise_that_leaves_less_than_chance_is_called_so():
-    found = _noisy()
-    base = found.noise[1][1].reward
-    found.noise[1][1].reward = {seed: -0.5 + 0.001 * (seed % 2) for seed in base}
-    assert "), which leaves it below the uniform policy" in sentences.privacy(_context(found))
-
-
-def test_exploration_costs_where_all_of_it_is_told_below_greedy():
+def test_exploration_costs_where_all_of_it_is_significantly_worse():
     worse = {seed: value + 0.01 * (-1) ** seed for seed, value in _values(0.40).items()}
     found = _found({GREEDY: _values(0.50), SOFTMAX: worse, CHANCE: _values(0.10)})
     two = dataclasses.replace(FULL, strategies=(GREEDY, SOFTMAX))
     told = sentences.exploration(dataclasses.replace(_context(found), full=two))
-    assert told.startswith("Exploration costs: every strategy that explores is told below greedy. The best of them, ")
-    assert "0.100 less than greedy" in told
+    assert told.startswith("Exploration costs reward: every strategy that explores is significantly worse than greedy.")
+    assert "The best of them, softmax (temperature 0.05), differs from greedy by -0.1" in told
     told = sentences.exploration(_context(found))
-    assert told.startswith(
-        "Exploration costs: every strategy that explores and was judged (not epsilon-greedy, FALCON)"
-    )
+    assert "every strategy that explores and was compared (not epsilon-greedy, FALCON) is significantly worse" in told
     assert found.verdict.recommended == GREEDY
 
 
 @pytest.mark.parametrize(
     ("constant", "told"),
-    [(0.99, "0.990: told below it (-0.390, 95% int"), (0.6, "0.600: not told from it (")],
+    [
+        (0.99, "earns significantly more: softmax minus that action is -0.390"),
+        (0.6, "does not differ significantly: s"),
+    ],
 )
-def test_a_recommendation_that_one_action_would_beat_says_so(constant, told):
+def test_a_recommendation_that_a_fixed_action_would_beat_says_so(constant, told):
     found = _found(_better())
     found.verdict = findings.verdict(found.arms, 0.1, constant)
-    assert (
-        f" But it earns 0.600, and always choosing the action that is best in hindsight {told}"
-        in sentences.strategy(_context(found))
-    )
+    assert f" But the best fixed action {told}" in sentences.strategy(_context(found))
 
 
-def test_what_is_told_below_greedy_is_named_beside_a_best_that_is_not():
+def test_what_is_significantly_worse_than_greedy_is_named_beside_a_best_that_is_not():
     worse = {seed: value + 0.01 * (-1) ** seed for seed, value in _values(0.40).items()}
     alike = {seed: value + 0.0001 * (seed % 3) for seed, value in _values(0.50).items()}
     found = _found({GREEDY: _values(0.50), SOFTMAX: alike, "falcon": worse, CHANCE: _values(0.10)})
     told = sentences.exploration(_context(found))
-    assert "0.0001 more than greedy" in told
-    assert " Told below greedy: FALCON." in told
+    assert "The difference is +0.00010 (95% CI +0.00002 to" in told
+    assert " Significantly worse than greedy: FALCON." in told
 
 
-def test_where_seeds_could_tell_nothing_this_is_said():
+def test_where_no_difference_could_be_detected_this_is_said():
     found = _found({GREEDY: {2000: 0.5, 2001: 0.9}, SOFTMAX: {2000: 0.52, 2001: 0.49}, CHANCE: {2000: 0.5, 2001: 0.4}})
     told = sentences.exploration(_context(found, reward_width=1.0))
-    assert "2 seeds that differ so much would miss even the largest difference of rewards." in told
+    assert "With 2 seeds that vary so much, even the largest possible difference would be missed." in told
 
 
-def test_nothing_is_recommended_that_is_not_told_above_chance():
+def test_nothing_is_recommended_that_is_not_better_than_the_uniform_policy():
     noise = np.random.default_rng(0).normal(0.1, 0.01, (3, 8))
     values = dict(zip((GREEDY, SOFTMAX, CHANCE), noise, strict=True))
     found = _found({name: dict(enumerate(map(float, some), 2000)) for name, some in values.items()})
     told = sentences.exploration(_context(found))
-    assert told.startswith("Cannot be told: no strategy is told above chance over 150 rounds")
-    assert "would find a difference of" in told
-    assert "not significantly different from the uniform policy" in told
+    assert told.startswith("Inconclusive: no strategy earns significantly more than the uniform policy. The best that")
+    assert "Minimum detectable difference" in told
     assert found.verdict.recommended is None
-    assert sentences.strategy(_context(found)).startswith("None: no strategy is told above chance")
-    assert "PLAY IT" not in sentences.strategy(_context(found))
+    told = sentences.strategy(_context(found))
+    assert told.startswith("None: no strategy earns significantly more than the uniform policy")
+    assert "RUN IT" not in told
 
 
-def test_without_a_recommendation_the_best_is_compared_with_chance_and_the_best_action_is_named():
+def test_without_a_recommendation_the_best_fixed_action_is_named_where_it_earns_more():
     close = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.505, spread=2).items()}
     found = _found({GREEDY: _values(0.5, spread=2), SOFTMAX: close}, chance=0.5, constant=0.9)
     found.verdict = findings.verdict(found.arms, 0.5, 0.9)
     told = sentences.exploration(_context(found))
-    lead = "Of those that explore, the best, softmax (temperature 0.05), earns 0.505, 0.005 more than chance (95%"
-    assert lead in told
-    end = "may be luck. Always choosing the action that is best in hindsight would earn 0.900, told above all of them."
+    assert "softmax (temperature 0.05), differs from the uniform policy by +0.005 (95% CI" in told
+    end = "may be luck. The best fixed action earns 0.9, significantly more than greedy and softmax."
     assert sentences.strategy(_context(found)).endswith(end)
     found.constant, found.verdict = 0.501, findings.verdict(found.arms, 0.5, 0.501)
-    assert sentences.strategy(_context(found)).endswith("comes first may be luck.")
+    assert sentences.strategy(_context(found)).endswith("order may be luck.")
 
 
-@pytest.mark.parametrize(("rounds", "says_so"), [(10, True), (11, False)])
-def test_rounds_before_the_first_deployment_are_called_so(rounds, says_so):
-    plan = dataclasses.replace(FULL, rounds=rounds)
-    told = sentences.exploration(_context(_found(_better()), plan))
-    assert ("rounds, none of which comes after a deployment (every 10 rounds)" in told) == says_so
+def test_what_was_left_out_is_listed_with_the_minutes_that_it_needs():
+    told = _lines(sentences.not_tried(_context(_found(_better()), dataclasses.replace(FULL, points=1, epsilons=0))))
+    assert told[:3] == [
+        "Left out, to keep to --minutes=7:",
+        "- the hyperparameter search (all settings are defaults)",
+        "- privacy: every run with noise",
+    ]
+    assert told[3].startswith("All this needs about 13 more minutes: repeat the command with --minutes=20, and it con")
+    assert _lines(sentences.not_tried(_context(_found(_better()))))[0] == "Nothing was left out for lack of time."
 
 
-def test_rewards_that_nobody_paid_are_named():
-    told = sentences.not_tried(_context(_found(_better()), rewards="Rewards were drawn."))
-    assert "Rewards were drawn. Never tried here: " in told
+def test_a_recommendation_that_took_longer_than_its_budget_says_so():
+    told = _lines(sentences.not_tried(_context(_found(_better()), overrun="It took 55 s longer than --minutes=0.1.")))
+    assert told[1] == "It took 55 s longer than --minutes=0.1."
 
 
-def test_an_advice_that_took_longer_than_it_might_says_so():
-    told = sentences.not_tried(_context(_found(_better()), overrun="It took 55 s longer than --minutes=0.1."))
-    assert "for want of time. It took 55 s longer than --minutes=0.1. Never tried" in told
-
-
-def test_bounds_of_a_sample_have_their_interval_and_widen_the_verdict():
+def test_baselines_of_a_sample_have_their_interval_and_widen_the_verdict():
     found = _found(_better())
     chance, constant = comparison.Sampled(0.1, 0.001, 2000), comparison.Sampled(0.58, 0.02, 2000)
     found.chance, found.constant = chance, constant
     found.verdict = findings.verdict(found.arms, chance, constant)
     told = sentences.exploration(_context(found))
-    assert "(chance 0.100 (0.098 to 0.102 by a sample of 2,000 clients), the best constant action 0.580 (0.541" in told
-    assert "action that is best in hindsight 0.580: not told from it (+0.0" in sentences.strategy(_context(found))
+    assert "- uniform policy 0.1000 (95% CI 0.0980 to 0.1020), over a sample of 2,000 clients" in told
+    assert "best fixed action does not differ significantly: softmax minus that" in sentences.strategy(_context(found))
     found.verdict = findings.verdict(found.arms, 0.1, 0.58)
-    assert " But it earns" not in sentences.strategy(_context(found))
+    assert " But the best fixed action" not in sentences.strategy(_context(found))
 
 
-def test_bounds_by_seed_are_each_seeds_own():
-    # Each seed's own data: what it earns follows its constant action, and is always 0.01 above it.
+def test_baselines_by_seed_are_each_seeds_own():
+    # Each seed's own data: its reward follows its best fixed action, and is always 0.01 above it.
     constant = _values(0.5, spread=5)
     above = {seed: value + 0.01 + 0.001 * (-1) ** seed for seed, value in constant.items()}
     found = _found({GREEDY: constant, SOFTMAX: above, CHANCE: _values(0.1)}, constant=constant)
     found.verdict = findings.verdict(found.arms, found.chance, constant)
     assert found.verdict.stands[SOFTMAX].constant.wins
-    assert "the best constant action 0.500" in sentences.exploration(_context(found))
+    assert "- best fixed action 0.50 (95% CI" in sentences.exploration(_context(found))
 
 
-def test_a_strategy_below_chance_is_not_recommended():
+def test_a_strategy_below_the_uniform_policy_is_not_recommended():
     low = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.2).items()}
     found = _found({GREEDY: low, SOFTMAX: _values(0.3), CHANCE: _values(0.5, spread=0.5)})
     assert found.verdict.recommended is None
-    assert "Greedy is below the uniform policy" in sentences.exploration(_context(found))
 
 
-def test_what_diverged_is_told_and_never_the_best():
+def test_what_diverged_is_named_and_never_the_best():
     lost = _values(0.9) | {2003: math.nan}
     found = _found({GREEDY: _values(0.5), SOFTMAX: lost, "falcon": _values(0.49), CHANCE: _values(0.1)})
     assert found.verdict.best == "falcon"
-    assert "Softmax diverged on 1 of 8 seeds" in sentences.exploration(_context(found))
+    assert "Softmax diverged on 1 of 8 seeds." in sentences.exploration(_context(found))
 
 
-@pytest.mark.parametrize(("chance", "above"), [(None, "chance is not known"), (0.1, "told above chance")])
-def test_greedy_that_diverged_is_not_recommended_and_it_is_said(chance, above):
-    found = _found({GREEDY: _values(0.5) | {2003: math.nan}, SOFTMAX: _values(0.6)}, chance=chance)
-    found.verdict = findings.verdict(found.arms, chance, None)
+def test_greedy_that_diverged_is_not_recommended_and_it_is_said():
+    found = _found({GREEDY: _values(0.5) | {2003: math.nan}, SOFTMAX: _values(0.6)}, chance=0.1)
+    found.verdict = findings.verdict(found.arms, 0.1, None)
     assert found.verdict.recommended == SOFTMAX
-    told = f"Softmax, the best of those that explore: {above}, while greedy diverged, or failed, and is not compared: "
+    told = "Softmax: the best that explores; greedy diverged or failed, so there is no comparison."
     assert sentences.strategy(_context(found)).startswith(told)
 
 
@@ -267,67 +277,77 @@ def test_where_all_diverged_nothing_is_recommended_and_it_is_said():
     lost = dict.fromkeys(range(2000, 2008), math.nan)
     found = _found({GREEDY: lost, SOFTMAX: lost})
     assert found.verdict.recommended is None
-    assert sentences.strategy(_context(found)).startswith("None: every strategy that was played diverged, or failed.")
+    assert sentences.strategy(_context(found)).startswith("None: every strategy diverged, or failed.")
 
 
-def test_without_greedy_nothing_can_be_told():
+def test_without_greedy_nothing_is_concluded():
     lost = _found({GREEDY: dict.fromkeys(range(2000, 2008), math.nan), SOFTMAX: _values(0.5)})
-    assert sentences.exploration(_context(lost)).startswith("Cannot be told: greedy, with")
+    assert sentences.exploration(_context(lost)).startswith("Inconclusive: greedy, the reference, diverged")
     none = _found({SOFTMAX: _values(0.5)})
-    assert sentences.exploration(_context(none)).startswith("Cannot be told: greedy, with which")
+    assert sentences.exploration(_context(none)).startswith("Inconclusive: greedy, the reference, diverged")
 
 
-def test_two_seeds_are_called_so():
-    found = _found({GREEDY: _values(0.5, seeds=2), SOFTMAX: {2000: 0.52, 2001: 0.49}})
+def test_of_one_seed_it_is_said_that_there_is_no_test():
+    values = {GREEDY: 0.5, SOFTMAX: 0.6}
+    found = _found({name: _values(mean, seeds=1) for name, mean in values.items()})
     told = sentences.exploration(_context(found))
-    assert told.startswith("Exploration was not shown to pay")
-    assert "2 seeds" in told
+    assert told.startswith("Inconclusive: one seed gives no interval and no test. Softmax (temperature 0.05) differs f")
 
 
-def test_of_one_seed_it_is_said_that_nothing_is_judged():
-    values = {GREEDY: 0.5, SOFTMAX: 0.6, CHANCE: 0.1}
-    told = sentences.exploration(_context(_found({name: _values(mean, seeds=1) for name, mean in values.items()})))
-    assert "Greedy is not judged (chance 0.070)" in told
-
-
-def test_uniform_exploration_can_leave_the_better_model():
+def test_held_out_models_are_estimates_without_a_verdict_of_their_own():
     found = _found(_better())
     found.arms[CHANCE].model = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.52).items()}
     found.arms[GREEDY].model = _values(0.40)
     found.arms[SOFTMAX].model = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.45).items()}
-    told = sentences.exploration(_context(found))
-    assert (
-        "a model trained on uniform exploration has a mean accuracy of 0.520, better than greedy's 0.400 (95% interval "
-        "+0.119 to +0.121, 8 seeds); softmax's has 0.450, 0.050 more than "
-        "greedy's (95% interval +0.049 to +0.051, 8 seeds: better than greedy's)."
-    ) in told
+    told = _lines(sentences.exploration(_context(found)))
+    place = told.index("Held-out accuracy of the trained model, against greedy's 0.400 (95% CI 0.383 to 0.417):")
+    assert told[place + 1 : place + 3] == [
+        "- trained by softmax: +0.0500 (95% CI +0.0491 to +0.0509, 8 seeds)",
+        "- trained by the uniform policy: +0.1200 (95% CI +0.1191 to +0.1209, 8 seeds)",
+    ]
+
+
+def test_one_test_decides_on_the_whole_page():
+    found = _noisy()
+    found.confirmed = {name: _arm(name, _values(0.5, seeds=4, first=3000)) for name in (SOFTMAX, GREEDY)}
+    told = sentences.write(_context(found))
+    text = " ".join(told.values())
+    assert text.count("Holm-adjusted p") == 1
+    for word in ("told", "chance", "ceiling", "played", " arm"):
+        assert word not in text, word
+
+
+def test_no_sentence_is_long():
+    for text in sentences.write(_context(_noisy())).values():
+        for paragraph, items in sentences.paragraphs(text):
+            for sentence in (*paragraph.split(". "), *items):
+                assert len(sentence.partition("(")[0].split()) <= 27, sentence
 
 
 def test_cut_runs_are_called_so():
     plan = dataclasses.replace(FULL, rounds=12, points=1)
     told = sentences.write(_context(_found(_better()), plan))
-    assert "over the first 12 of 150 rounds" in told["exploration"]
-    assert "rounds after the first 12 of 150" in told["not_tried"]
-    assert "--minutes=7" in told["not_tried"]
+    assert "These are the first 12 of 150 planned rounds" in told["scope"]
+    assert "- rounds after the first 12 of 150" in told["not_tried"]
 
 
-def test_what_deploying_more_often_is_worth():
+def test_what_deploying_more_often_changes():
     often = {
         name: _arm(name, {seed: value + 0.05 for seed, value in reward.items()}) for name, reward in _better().items()
     }
     often[GREEDY] = _arm(GREEDY, {seed: value + 0.1 + 0.001 * (-1) ** seed for seed, value in _values(0.5).items()})
-    told = sentences.frequency(_context(_found(_better(), often=often)))
-    assert told.startswith("Deploying every round instead of every 10 rounds is worth +0.050 to softmax (")
-    assert "and +0.100 to greedy (95% interval +0.099 to +0.101, 8 seeds)" in told
-    assert "Then softmax earns 0.050 more than greedy" in told
-    assert "did not pick" not in told
+    told = _lines(sentences.frequency(_context(_found(_better(), often=often))))
+    assert told[0] == "Average reward with deployment every round instead of every 10 rounds, minus that as planned:"
+    assert told[1:3] == ["- softmax: +0.05 (8 seeds)", "- greedy: +0.1000 (95% CI +0.0991 to +0.1009, 8 seeds)"]
+    assert told[3].startswith("Then softmax minus greedy is +0.050 (")
     fresh = {name: _arm(name, _values(0.5, seeds=4, first=3000)) for name in (SOFTMAX, GREEDY)}
     more = {name: _arm(name, {seed: value + 0.2 for seed, value in arm.reward.items()}) for name, arm in fresh.items()}
     again = sentences.frequency(_context(_found(_better(), often=often, confirmed=fresh, often_confirmed=more)))
-    assert ". On seeds that did not pick the best, it is worth +0.200 to softmax (" in again
-    assert sentences.frequency(_context(_found(_better()))).endswith("was not played: there was no time for it.")
+    assert "The same over independent seeds:\n- softmax: +0.2 (4 seeds)" in again
+    not_run = "Not known: deployment every round instead of every 10 rounds (--minutes=7 went to the questions above)."
+    assert sentences.frequency(_context(_found(_better()))) == not_run
     always = dataclasses.replace(FULL, deploy_every=1, often=0)
-    assert sentences.frequency(_context(_found(_better()), always)) == "A model is deployed after every round already."
+    assert sentences.frequency(_context(_found(_better()), always)).startswith("Nothing: a model is deployed after ev")
 
 
 def _noisy() -> Advice:
@@ -347,66 +367,63 @@ def _noisy() -> Advice:
     return _found(_better(), noise=noise, noisy=SOFTMAX)
 
 
-def test_clipping_that_costs_before_any_noise_is_told_and_noise_is_not_blamed_for_it():
+def test_the_unit_of_privacy_comes_first_and_clipping_is_apart_from_noise():
     found = _noisy()
     usual = {3000 + seed: 0.8 + 0.011 * seed for seed in range(4)}
     found.confirmed = {SOFTMAX: _arm(SOFTMAX, usual), GREEDY: _arm(GREEDY, usual)}
-    told = sentences.privacy(_context(found))
-    clips = (
-        "clips to 0.25 without noise, with Poisson cohorts (0.202 less than the 0.817 of the same seeds as they were"
-    )
-    assert clips in told
+    told = costs.privacy(_context(found))
+    assert told.startswith("The unit of privacy is one store. Guarantees hold here. Softmax, clipped to norm 0.25 with")
+    assert "Fixed clipping and Poisson cohorts change it by -0.2015 (95% CI -0.2036 to -0.1994, 4 seeds)." in told
     found.noise[0][1].reward = {3000: 0.1, 3001: 0.101, 3002: 0.5, 3003: 0.1}
-    told = sentences.privacy(_context(found))
-    assert told.startswith("The 0.200 that softmax earns when it clips to 0.25 without noise, with Poisson cohorts")
-    assert "is not told above chance, so that a cost of noise says little: no cost of epsilon 1" in told
-    assert "which leaves it" not in told
+    told = costs.privacy(_context(found))
+    assert "That is not significantly more than the uniform policy, so costs of noise say little." in told
+    assert "is left" not in told
 
 
-def test_each_epsilon_is_told_with_its_cost_and_what_it_rests_on():
-    told = sentences.privacy(_context(_noisy()))
-    assert told.startswith("Of the 0.615 that softmax earns when it clips to 0.25, epsilon 1 (noise multiplier ")
-    assert "which leaves it not significantly different from the uniform policy" in told
-    assert "; no cost of epsilon 10 (noise multiplier " in told
-    assert "could be seen: it earns 0.005 less (95% interval -0.033 to +0.023)" in told
-    assert "delta 1e-06 after 150 rounds, by RDP, for one client added or removed, with a Poisson sample" in told
-    assert "(4 seeds). Here: delta" in told
+def test_each_epsilon_has_its_cost_and_what_it_rests_on():
+    told = _lines(costs.privacy(_context(_noisy())))
+    assert told[0].endswith("clipped to norm 0.25 without noise, earns 0.615 (95% CI 0.594 to 0.636).")
+    assert told[1] == "Average reward with noise, minus that without:"
+    assert told[2].startswith("- epsilon 1 (noise multiplier ")
+    assert told[2].endswith("4 seeds), and no significant gain over the uniform policy is left")
+    assert told[3].endswith("): -0.005 (95% CI -0.033 to +0.023, 4 seeds)")
+    assert told[4].startswith("Guarantee: delta 1e-06 after 150 rounds, by RDP. Neighbours: one client")
 
 
 @pytest.mark.parametrize(
     ("steps", "told"),
     [
-        ((0.0001, 0.0002, -0.0001, 0.0002), "no cost of epsilon 10 (noise multiplier "),
-        (
-            (0.0001, 0.0002, -0.0001, 0.0002),
-            "could be seen: it earns 0.0001 more (95% interval -0.0001 to +0.0003) (4 seeds)",
-        ),
-        ((0.02, 0.021, 0.02, 0.019), ") earns 0.020 more (95% interval +0.019 to +0.021) (4 seeds)"),
-        ((-0.02, -0.021, -0.02, -0.019), ") costs 0.020 (95% interval +0.019 to +0.021) ("),
-        ((-0.02, math.nan, -0.02, -0.019), "): epsilon 10 diverged with seed 3001: not judged"),
+        ((0.02, 0.021, 0.02, 0.019), "): +0.0200 (95% CI +0.0187 to +0.0213, 4 seeds)"),
+        ((-0.02, -0.021, -0.02, -0.019), "): -0.0200 (95% CI -0.0213 to -0.0187, 4 seeds)"),
+        ((-0.02, math.nan, -0.02, -0.019), "not tested: a run that is compared diverged"),
     ],
 )
-def test_where_no_cost_is_told_none_is_claimed(steps, told):
+def test_costs_are_differences_with_their_interval(steps, told):
     found = _noisy()
     base = found.noise[0][1].reward
     found.noise[2][1].reward = {seed: value + step for (seed, value), step in zip(base.items(), steps, strict=True)}
-    assert told in sentences.privacy(_context(found))
+    assert told in costs.privacy(_context(found))
 
 
-def test_a_run_under_noise_that_diverged_is_told():
+def test_a_run_with_noise_that_diverged_is_named():
     found = _noisy()
     found.noise[1][1].reward = dict.fromkeys(found.noise[1][1].reward, math.nan)
-    assert "at epsilon 1 it diverged" in sentences.privacy(_context(found))
+    assert "- epsilon 1: diverged" in _lines(costs.privacy(_context(found)))
 
 
-def test_an_epsilon_without_runs_is_told_with_its_reason():
+def test_an_epsilon_without_runs_has_its_reason():
     found = _noisy()
     found.noise[2] = ({"target_epsilon": 1e6, "error": "Epsilon 1e+06 needs no search."}, _arm(SOFTMAX, {}))
-    told = sentences.privacy(_context(found))
-    assert "epsilon 1e+06 was not played (Epsilon 1e+06 needs no search)" in told
-    assert "out of reach" not in told
+    assert "- epsilon 1e+06: not run (Epsilon 1e+06 needs no search)" in _lines(costs.privacy(_context(found)))
 
 
-@pytest.mark.parametrize(("why", "told"), [("", "there was no time for noise"), ("it is so.", "it is so")])
-def test_no_noise_is_told_with_its_reason(why, told):
-    assert sentences.privacy(_context(_found(_better(), no_noise=why))) == f"Not played: {told}."
+@pytest.mark.parametrize(("why", "told"), [("", "--minutes=7 left no time for noise"), ("it is so.", "it is so")])
+def test_no_noise_has_its_reason(why, told):
+    assert (
+        costs.privacy(_context(_found(_better(), no_noise=why)))
+        == f"The unit of privacy is one store. Not run: {told}."
+    )
+
+
+def test_paragraphs_have_their_items():
+    assert sentences.paragraphs("a b\n- c\n- d\n\ne") == [("a b", ["c", "d"]), ("e", [])]

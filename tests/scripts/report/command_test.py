@@ -76,7 +76,14 @@ def test_results_come_first_an_arm_a_row_the_best_first(two_runs):
     status, page = _report(two_runs, two_runs / "one", f"--runs={two_runs / 'many'}")
     head, first, second = _tables(page)[0]
     assert status == 0
-    assert head == ["Arm", "Seeds", "Round reward, last round", "Interval", "Running average reward", "Rounds"]
+    assert head == [
+        "Configuration",
+        "Seeds",
+        "Round reward, last round",
+        "Interval",
+        "Running average reward",
+        "Rounds",
+    ]
     assert first == ["lr 0.1", "one seed", "0.7500", "", "0.6250", "2"]
     half = 12.7062047 * 0.125  # Student's t of one degree of freedom, and the error of the mean.
     assert second[:3] == ["lr 0.05", "2", f"0.6250  {0.625 - half:.4f} to {0.625 + half:.4f}"]
@@ -121,8 +128,8 @@ def test_chance_and_ceiling_are_marked(tmp_path):
             _run(tmp_path / bandit / f"seed_{seed}", [reward + seed * reward / 100], bandits_type=bandit, seed=seed)
     _, page = _report(tmp_path, tmp_path)
     table = _tables(page)[0]
-    assert table[0][3] == "From chance to ceiling"
-    assert [row[0] for row in table[1:]] == ["supervised_ mse   ceiling", "softmax", "uniform   chance"]
+    assert table[0][3] == "From uniform policy to full feedback"
+    assert [row[0] for row in table[1:]] == ["supervised_ mse   full feedback", "softmax", "uniform   uniform policy"]
     assert [row[3].split("  ")[-1] for row in table[1:]] == ["", "at a normalized score of 0.62", ""]
 
 
@@ -132,7 +139,7 @@ def test_regret_to_the_ceiling_is_told_where_asked(tmp_path, capsys):
             _run(tmp_path / bandit / f"seed_{seed}", [reward], bandits_type=bandit, seed=seed)
     _, page = _report(tmp_path, tmp_path, "--regret")
     (head, ceiling, softmax), place = _tables(page)[0], -2
-    assert head[place] == "Regret to the ceiling"
+    assert head[place] == "Regret to full feedback"
     assert (ceiling[place], softmax[place]) == ("–", "0.2500  -0.3853 to 0.8853")  # 0.3 and 0.2, paired.
     assert "can be negative" in page
     _, page = _report(tmp_path, tmp_path)
@@ -143,7 +150,7 @@ def test_regret_to_the_ceiling_is_told_where_asked(tmp_path, capsys):
     _, page = _report(tmp_path, tmp_path, "--regret")
     assert {row[place].partition("  ")[0] for row in _tables(page)[0][1:]} == {"–", "0.250", "-0.200"}
     _report(tmp_path, tmp_path / "softmax", "--regret")
-    assert "No arm has a ceiling" in capsys.readouterr().err
+    assert "No configuration has a full-feedback baseline" in capsys.readouterr().err
 
 
 def test_dynamic_regret_is_told_where_rewards_change(tmp_path, capsys):
@@ -156,13 +163,13 @@ def test_dynamic_regret_is_told_where_rewards_change(tmp_path, capsys):
     status, page = _report(tmp_path, tmp_path, "--regret")
     told = capsys.readouterr()
     assert (status, told.err) == (0, "")
-    assert "dynamic regret to 2 ceilings" in told.out
-    assert "total 1, a round 0.5" in told.out
-    assert "<h3>Dynamic regret to 2 ceilings</h3>" in page
+    assert "dynamic regret to 2 full-feedback baselines" in told.out
+    assert "total 1, per round 0.5" in told.out
+    assert "<h3>Dynamic regret to 2 full-feedback baselines</h3>" in page
     _, page = _report(tmp_path, tmp_path)
     assert "ynamic regret" not in page + capsys.readouterr().out
     _report(tmp_path, tmp_path / "softmax", "--regret")
-    assert "needs the ceiling of world 0 and world 1: play the same with" in capsys.readouterr().err
+    assert "needs the full-feedback baseline of world 0 and world 1: run the same with" in capsys.readouterr().err
 
 
 def _compared(tmp_path, *arguments, clients: int = 21) -> tuple[list[list[str]], str]:
@@ -184,7 +191,7 @@ def _compared(tmp_path, *arguments, clients: int = 21) -> tuple[list[list[str]],
 
 def test_arms_are_compared_with_greedy_and_the_words_say_what_the_intervals_are_over(tmp_path):
     (head, falcon, softmax), page = _compared(tmp_path)
-    assert head[:4] == ["Arm", "Compared with", "Seeds", "Difference"]
+    assert head[:4] == ["Configuration", "Compared with", "Seeds", "Difference"]
     assert (softmax[:3], falcon[:3]) == (["softmax", "greedy", "6"], ["falcon", "greedy", "6"])
     assert softmax[3].startswith("+0.1")
     assert softmax[6] == "100%"
@@ -208,7 +215,7 @@ def test_the_reference_can_be_named(tmp_path):
 
 
 def test_a_reference_that_is_not_there_is_refused(two_runs):
-    with pytest.raises(UsageError, match=r"--reference=ucb is no arm of these runs: lr 0\.05, lr 0\.1"):
+    with pytest.raises(UsageError, match=r"--reference=ucb is no configuration of these runs: lr 0\.05, lr 0\.1"):
         _report(two_runs, two_runs / "many", two_runs / "one", "--reference=ucb")
 
 
@@ -225,9 +232,12 @@ def test_an_arm_at_chance_is_called_so_in_table_and_picture(tmp_path):
         (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.12}}))
         _run(tmp_path / "greedy" / f"seed_{seed}", [reward + 0.5], bandits_type="greedy", seed=seed)
     _, page = _report(tmp_path, tmp_path)
-    assert [arm["label"] for arm in _data(page)[0]["arms"]] == ["greedy", "softmax (not significantly different from the uniform policy)"]
+    assert [arm["label"] for arm in _data(page)[0]["arms"]] == [
+        "greedy",
+        "softmax (not significantly different from the uniform policy)",
+    ]
     assert _tables(page)[0][2][3].endswith("not significantly different from the uniform policy")
-    assert "Chance and the best constant action are computed from labels and rewards" in page
+    assert "reward and the best fixed action’s are computed from labels and rewards" in page
 
 
 def _two_tasks(tmp_path, ceiling=0.9):
@@ -245,10 +255,10 @@ def test_arms_of_several_tasks_have_a_section_and_lines_over_tasks(tmp_path, cap
     _, page = _report(tmp_path, _two_tasks(tmp_path))
     assert "<h2>Over tasks</h2>" in page
     head, row = _tables(page)[0]
-    assert head == ["Arm", "Seeds of each task", "Score"]
+    assert head == ["Configuration", "Seeds of each task", "Normalized score"]
     assert row[:2] == ["softmax", "5"]
     assert row[2].startswith("0.500")
-    assert "run_federated: digits; run_federated: unipen62. By round reward" in page
+    assert "run_federated: digits; run_federated: unipen62. Metric: round reward" in page
     told = capsys.readouterr().out
     assert "Over 2 tasks (run_federated: digits; run_federated: unipen62)." in told
     assert "  softmax  0.5" in told
@@ -256,7 +266,7 @@ def test_arms_of_several_tasks_have_a_section_and_lines_over_tasks(tmp_path, cap
 
 def test_a_task_without_a_scale_is_named_and_one_task_has_no_section(tmp_path, capsys):
     _, page = _report(tmp_path, _two_tasks(tmp_path, ceiling=0.0205))
-    assert "Nothing can be told: run_federated: unipen62: " in page
+    assert "Inconclusive: run_federated: unipen62: " in page
     assert "No interquartile mean over tasks: run_federated: unipen62: " in capsys.readouterr().out
     assert "Over tasks" not in _report(tmp_path, tmp_path / "all" / "digits")[1]
 
@@ -300,12 +310,12 @@ def test_flags_that_differ_single_runs_data_and_commands_come_last(two_runs):
     (two_runs / "one" / "config.json").write_text(json.dumps(config | {"data_report": report}))
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
     _, flags, single, columns = _tables(page)
-    assert flags == [["Arm", "--learning_rate"], ["lr 0.1", "0.1"], ["lr 0.05", "0.05"]]
+    assert flags == [["Configuration", "--learning_rate"], ["lr 0.1", "0.1"], ["lr 0.05", "0.05"]]
     assert single[3] == ["lr 0.05", "1", "2", "0.7500", "0.8750", "0.5000", "many/seed_1"]
     assert "<dt>dropped</dt><dd>" in page
     assert columns == [["name", "use", "kind"], ["age", "feature", "–"], ["y", "label", "category"]]
     assert "<dt>&lt;a&gt;</dt><dd>3</dd>" in page
-    assert "<dt>lr 0.05</dt><dd><code>run --x=seed_0</code><p>Likewise with seed 1.</p>" in page
+    assert "<dt>lr 0.05</dt><dd><code>run --x=seed_0</code><p>The same with seed 1.</p>" in page
     assert re.findall(r"<summary>(\w.*?)</summary>", page)[-4:] == [
         "Flags that differ",
         "Single runs",
@@ -331,7 +341,7 @@ def test_metrics_of_any_study_are_shown_as_it_declares_them(two_runs):
     titles = {panel["column"]: panel["title"] for panel in _panels(page).values()}
     assert titles["federated/regret"] == "Regret so far, federated"
     federated = [f"{what}, federated" for what in ("Clicks so far", "Clicks an impression", "Regret so far")]
-    assert _tables(page)[0][0] == ["Arm", "Seeds", *federated, "Rounds"]
+    assert _tables(page)[0][0] == ["Configuration", "Seeds", *federated, "Rounds"]
     assert "<h2>run_ads</h2>" in page
     assert len(_data(page)) == 2
 
@@ -393,7 +403,7 @@ def test_a_run_with_a_damaged_file_is_named_and_the_others_reported(two_runs, ca
     status, page = _report(two_runs, two_runs / "one", two_runs / "many")
     assert status == 1
     assert told in capsys.readouterr().err
-    assert "2 runs in 1 arm" in page
+    assert "2 runs in 1 configuration" in page
 
 
 def test_runs_without_a_seed_are_reported(two_runs):
@@ -408,7 +418,7 @@ def test_diverged_runs_stand_among_the_problems(two_runs):
     pd.read_csv(path).assign(**{metrics.NONFINITE_CLIENTS: [0, 3]}).to_csv(path, index=False)
     status, page = _report(two_runs, two_runs / "one", two_runs / "many")
     assert status == 0
-    (problem,) = re.findall(r'<div class="problems">Not to be trusted:<ul><li>(.*?)</li></ul></div>', page)
+    (problem,) = re.findall(r'<div class="problems">Diverged runs, not comparable:<ul><li>(.*?)</li></ul></div>', page)
     assert problem.startswith("lr 0.05 (seed 1): Training diverged: in 1 of 2 rounds, 3 updates in all were not finite")
 
 
@@ -417,7 +427,7 @@ def test_a_run_that_ended_sound_is_not_called_untrustworthy(two_runs):
     pd.read_csv(path).assign(**{metrics.NONFINITE_CLIENTS: [3, 0]}).to_csv(path, index=False)
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
     assert "Some clients diverged:<ul><li>lr 0.05 (seed 1): Training diverged: in 1 of 2 rounds" in page
-    assert "Not to be trusted" not in page
+    assert "Diverged runs" not in page
 
 
 def test_a_run_that_is_named_twice_counts_once(two_runs, monkeypatch):
@@ -433,7 +443,7 @@ def test_runs_without_a_finished_round_are_counted(two_runs):
     (two_runs / "begun" / "metrics.csv").unlink()
     status, page = _report(two_runs, two_runs)
     assert status == 0
-    assert "2 runs in 1 arm · 2 runs without a finished round" in page
+    assert "2 runs in 1 configuration · 2 runs without a finished round" in page
 
 
 def test_a_page_can_be_written_before_there_is_a_run(tmp_path):
@@ -441,7 +451,7 @@ def test_a_page_can_be_written_before_there_is_a_run(tmp_path):
     (tmp_path / "grid" / "seed_0" / "metrics.csv").unlink()
     assert page.write([tmp_path], tmp_path / "page.html", "Grid") == []
     text = (tmp_path / "page.html").read_text()
-    assert "0 runs in 0 arms · 1 run without a finished round" in text
+    assert "0 runs in 0 configurations · 1 run without a finished round" in text
     assert _data(text) == []
 
 

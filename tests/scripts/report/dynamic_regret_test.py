@@ -51,11 +51,13 @@ def test_an_arm_has_regret_to_the_ceiling_of_each_rounds_world():
     assert regret.total.mean == (0.875 - 0.5) + (0.875 - 0.75) + (0.625 - 0.125) + (0.625 - 0.25)
     assert dynamic_regret.missing(part) == []
     about, *told = dynamic_regret.lines([part])
-    assert about.startswith("run_federated: digits: dynamic regret to 2 ceilings. In each round it is what the ceiling")
+    assert about.startswith(
+        "run_federated: digits: dynamic regret to 2 full-feedback baselines. In each round: the final"
+    )
     assert told == [
-        f"  {arm.name}: total 1.375, a round 0.3438",
-        "    rounds 1 to 2 (world 0): a round 0.25; in its last tenth 0.125",
-        "    rounds 3 to 4 (world 1): a round 0.4375; in its last tenth 0.375",
+        f"  {arm.name}: total 1.375, per round 0.3438",
+        "    rounds 1 to 2 (world 0): per round 0.25; in its last tenth 0.125",
+        "    rounds 3 to 4 (world 1): per round 0.4375; in its last tenth 0.375",
     ]
     page = dynamic_regret.section(part)
     cells = [re.sub("<.*?>", " ", cell).split() for cell in re.findall("<td.*?</td>", page)]
@@ -66,7 +68,7 @@ def test_an_arm_has_regret_to_the_ceiling_of_each_rounds_world():
         ["0.2500", "last", "tenth:", "0.1250"],
         ["0.4375", "last", "tenth:", "0.3750"],
     ]
-    assert "Dynamic regret to 2 ceilings" in page
+    assert "Dynamic regret to 2 full-feedback baselines" in page
     assert "Rounds 3 to 4 (world 1)" in page
 
 
@@ -81,7 +83,7 @@ def test_a_ceiling_of_another_world_or_cohort_is_none(other):
     part = _part(_runs(SOFTMAX), _ceiling(1.0, 0), _ceiling(1.0, 1, other))
     assert dynamic_regret.found(part) == []
     told, *commands = dynamic_regret.missing(part)
-    assert told.endswith(" needs the ceiling of world 1: play these:")
+    assert told.endswith(" needs the full-feedback baseline of world 1: run these:")
     assert [word for word in shlex.split(commands[0]) if word.startswith("--drift_world")] == ["--drift_world=1"]
     assert len(commands) == 1
 
@@ -92,15 +94,15 @@ def test_a_mixture_is_said_to_be_one():
     _, mixed, total, *segments = dynamic_regret.lines([part])
     assert "there the regret is an upper bound" in mixed
     assert "there the regret is an upper bound" in dynamic_regret.section(part)
-    assert total.endswith("total 0.75, a round 0.1875")
-    assert segments[1] == "    round 2 (between worlds 0 and 1): a round 0.25; in its last tenth 0.25"
+    assert total.endswith("total 0.75, per round 0.1875")
+    assert segments[1] == "    round 2 (between worlds 0 and 1): per round 0.25; in its last tenth 0.25"
 
 
 def test_a_ceiling_that_is_still_played_is_none_yet():
     begun = _runs([0.0, 1.0], "--bandits_type=supervised_mse", "--drift_world=1")
     part = _part(_runs(SOFTMAX), _ceiling(1.0, 0), begun)
     assert dynamic_regret.found(part) == []
-    assert dynamic_regret.missing(part)[0].endswith("needs the ceiling of world 1: play these:")
+    assert dynamic_regret.missing(part)[0].endswith("needs the full-feedback baseline of world 1: run these:")
 
 
 def test_ten_segments_are_told_each():
@@ -108,10 +110,10 @@ def test_ten_segments_are_told_each():
     ceilings = [_runs([1.0] * 12, *seasons, "--bandits_type=supervised_mse", f"--drift_world={one}") for one in (0, 1)]
     part = _part(_runs([0.5] * 12, *seasons), *ceilings)
     _, total, *segments, more = dynamic_regret.lines([part])
-    assert total.endswith("total 6, a round 0.5")
+    assert total.endswith("total 6, per round 0.5")
     assert len(segments) == 10
-    assert more == "    Segments that are in the total alone: 2."
-    assert "Segments that are in the total alone: 2." in dynamic_regret.section(part)
+    assert more == "    Segments included in the total only: 2."
+    assert "Segments included in the total only: 2." in dynamic_regret.section(part)
 
 
 def test_where_rewards_stay_there_is_none():
@@ -127,7 +129,8 @@ def test_missing_ceilings_are_told_once_with_commands_that_run():
     reset = ("--reset_window=2", "--reset=model", "--reset_when=window")
     part = _part(_runs(SOFTMAX, *own, *reset, seeds=3), _runs(SOFTMAX, *own[:1], *own[3:], "--bandits_type=greedy"))
     told, *commands = dynamic_regret.missing(part)
-    assert told == f"The dynamic regret of {part.arms[0].name} needs the ceiling of world 0 and world 1: play these:"
+    needs = "needs the full-feedback baseline of world 0 and world 1: run these:"
+    assert told == f"The dynamic regret of {part.arms[0].name} {needs}"
     assert commands == [
         "./scripts/python -m bandits.run_federated --scenario=drift --total_rounds=4 --drift_start=3 "
         "--clients_per_round=7 --world_seed=4 --bandits_type=supervised_mse "
@@ -143,7 +146,7 @@ def test_missing_ceilings_are_told_once_with_commands_that_run():
 
 def test_the_ceiling_of_an_arm_that_begins_from_a_model_begins_from_one_too():
     told, *commands = dynamic_regret.missing(_part(_runs(SOFTMAX, "--scenario=init_shift", "--reward_drift=abrupt")))
-    assert told.endswith("needs the ceiling of world 0 and world 1: play these:")
+    assert told.endswith("needs the full-feedback baseline of world 0 and world 1: run these:")
     for world, line in enumerate(commands):
         settings = binaries.resolve(MODULE, shlex.split(line)[3:])
         assert (settings.scenario, settings.drift_world) == ("init_shift", world)
@@ -161,7 +164,7 @@ def test_a_ceiling_has_no_reset_of_a_config_file_either(tmp_path):
 def test_a_run_without_a_command_is_told_with_flags():
     (run,) = _runs(SOFTMAX)
     (told,) = dynamic_regret.missing(_part([dataclasses.replace(run, command="")]))
-    assert told.endswith("play the same with --bandits_type=supervised_mse, and --drift_world=0 and --drift_world=1.")
+    assert told.endswith("run the same with --bandits_type=supervised_mse, and --drift_world=0 and --drift_world=1.")
 
 
 def test_flags_that_need_each_other_stay_together_in_a_ceilings_command():
@@ -173,7 +176,7 @@ def test_flags_that_need_each_other_stay_together_in_a_ceilings_command():
 def test_ceilings_of_other_seeds_are_said_to_be_of_no_use():
     part = _part(_runs(SOFTMAX), _ceiling(1.0, 0, seeds=2), _ceiling(1.0, 1, seeds=2)[1:])
     assert (dynamic_regret.found(part), dynamic_regret.lines([part])) == ([], [])
-    told = "softmax has no dynamic regret: no seed that has a reward is its own and that of the ceiling of each world."
+    told = "softmax has no dynamic regret: it shares no seed with the full-feedback baseline of each environment."
     assert dynamic_regret.missing(part) == [told]
     assert told in dynamic_regret.section(part)
 
@@ -184,7 +187,8 @@ def test_a_ceiling_that_is_deployed_otherwise_is_named():
         *(_ceiling(1.0, one, f"--bandits_deploy_freq={one + 1}") for one in (0, 1)),
     )
     name = dynamic_regret.found(part)[0][0].name
-    told = f"Ceilings that are deployed otherwise than the arm: for {name} those of world 1 (deploy 2, not 1)."
+    start = "Baselines with another deployment period than the configuration"
+    told = f"{start}: for {name} those of world 1 (deploy 2, not 1)."
     assert told in dynamic_regret.lines([part])
     assert told in dynamic_regret.section(part)
 
