@@ -122,9 +122,9 @@ _MOST_COUNT = 20
 def _build(layout: totals.Layout, draws: int, kind: str) -> tff.templates.IterativeProcess:
     """Returns the process: `next(_Asked, clients) -> (_Asked, _Sent)`."""
     width, height = len(layout), len(layout.ratios)
-    shapes = _Asked((width,), (height, width), (height,))
+    shapes = ((width,), (height, width), (height,))
     asked_type = tff.StructWithPythonType(
-        [(name, tff.TensorType(np.float64, shape)) for name, shape in shapes._asdict().items()], _Asked
+        [(name, tff.TensorType(np.float64, shape)) for name, shape in zip(_Asked._fields, shapes, strict=True)], _Asked
     )
     rows = tff.TensorType(np.float64, (None,))
     client_type = tff.StructWithPythonType(
