@@ -199,7 +199,9 @@ def _arm(figure: Figure, label: str) -> Arm | None:
     return next((arm for arm in figure.arms if arm.label == label), None)
 
 
-def _premise(one: Value, other: Value, difference: Interval, measure: Measure, figure: Figure, known: Known) -> _Premise:
+def _premise(
+    one: Value, other: Value, difference: Interval, measure: Measure, figure: Figure, known: Known
+) -> _Premise:
     """Returns the premise of a comparison of two configurations; see the module's docstring."""
     arms = [_arm(figure, value.arm) for value in (one, other)]
     if any(arm and _GREEDY in arm.label.replace(",", "").split() for arm in arms) and one.arm != other.arm:

@@ -133,7 +133,9 @@ def _over_tasks(own: Sequence[_Played]) -> list[str]:
         found = tasks.over(scales, "down" if smallest else "up")
         if found is None or not found.scores:
             continue
-        parts.append(f"### Interquartile mean over tasks: {name.replace('_', ' ')}\n\n{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n")
+        parts.append(
+            f"### Interquartile mean over tasks: {name.replace('_', ' ')}\n\n{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n"
+        )
         rows = [(arm, str(found.seeds[arm]), words.interval(score)) for arm, score in found.scores.items()]
         parts.append(_table(("", "seeds of each task", "normalized score"), rows))
         if left_out := [*lacking, *found.left_out]:
@@ -181,7 +183,9 @@ def _scales(one: _Played) -> tuple[list[tasks.Scale], list[str]]:
             continue
         counted |= set(by_name)
         scales.append(tasks.Scale(name, by_name, values[standing.CHANCE], ceilings[kind]))
-    left_out = [f"{task}: {', '.join(lacking)}: no full-feedback baseline with their deployment period and environment was run"] * bool(lacking)
+    left_out = [
+        f"{task}: {', '.join(lacking)}: no full-feedback baseline with their deployment period and environment was run"
+    ] * bool(lacking)
     left_out += [f"{task}: {', '.join(again)}: their seeds are already counted"] * bool(again)
     return scales, left_out
 
@@ -362,7 +366,9 @@ def _text(name: str, some: Sequence[_Played]) -> str:
     missing = [one for one in some if one.table is None]
     if missing:
         parts.append(f"Not run: {', '.join(one.figure.name for one in missing)}.\n")
-    rows = [(line.says, line.place, line.ours) for one in missing for line in one.lines if line.kind == scoreboard.CLAIM]
+    rows = [
+        (line.says, line.place, line.ours) for one in missing for line in one.lines if line.kind == scoreboard.CLAIM
+    ]
     if rows:
         parts.append(_table(("claims that are not run", "section", "why"), rows))
     return "\n".join(parts)

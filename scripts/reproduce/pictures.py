@@ -55,7 +55,9 @@ def draw(
     labels = max(1, len({row.arm for row in rows}))
     heights = [_PANEL[1]] * down + [max(1.6, 0.9 + 0.2 * labels)] * rest
     notes = [
-        line for one in verdicts for line in textwrap.wrap(_note(figure, one), _NOTE_WIDTH * across, subsequent_indent="   ")
+        line
+        for one in verdicts
+        for line in textwrap.wrap(_note(figure, one), _NOTE_WIDTH * across, subsequent_indent="   ")
     ]
     with matplotlib.rc_context({"font.size": 9, "lines.linewidth": 1.3}):
         size = (_PANEL[0] * across + 0.5, sum(heights) + 0.9 + 0.15 * len(notes))

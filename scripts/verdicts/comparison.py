@@ -242,7 +242,9 @@ class _Single:
         self._first = np.array(list(seeds[arm].values()), float)
         self._second = np.array(list(seeds[reference].values()), float)
         self.pairs = min(len(self._first), len(self._second))
-        self.deviation = self.reference_deviation = self.p = self.low = self.high = self.sign_flip_p = self.least_p = math.nan
+        self.deviation = self.reference_deviation = self.p = self.low = self.high = self.sign_flip_p = self.least_p = (
+            math.nan
+        )
         self.mean = float(self._first.mean()) if len(self._first) else math.nan
         self.reference_mean = float(self._second.mean()) if len(self._second) else math.nan
         self.difference = self.mean - self.reference_mean

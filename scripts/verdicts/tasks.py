@@ -120,7 +120,9 @@ def lines(found: OverTasks) -> list[str]:
             for arm, one in found.scores.items()
         ]
     if found.left_out:
-        told.append(f"{'Left out' if found.scores else 'No interquartile mean over tasks'}: {'; '.join(found.left_out)}.")
+        told.append(
+            f"{'Left out' if found.scores else 'No interquartile mean over tasks'}: {'; '.join(found.left_out)}."
+        )
     return told
 
 

@@ -55,7 +55,10 @@ def test_a_run_that_the_seeds_do_not_tell_from_chance_is_called_so(tmp_path):
     named = [str(tmp_path / name) for name in ("softmax", "greedy", "old")]
     _draw(*named, f"--output={tmp_path / 'x.svg'}")
     picture = (tmp_path / "x.svg").read_text()
-    assert all(f">{name}<" in picture for name in ("softmax", "greedy (not significantly different from the uniform policy)", "old"))
+    assert all(
+        f">{name}<" in picture
+        for name in ("softmax", "greedy (not significantly different from the uniform policy)", "old")
+    )
     _draw(*named, f"--output={tmp_path / 'y.svg'}", f"--metric={metrics.DEPLOYED}")
     assert "not told" not in (tmp_path / "y.svg").read_text()
 

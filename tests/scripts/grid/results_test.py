@@ -223,7 +223,9 @@ def test_cells_that_are_not_told_from_chance_are_marked(tmp_path, monkeypatch):
 def test_the_table_says_of_each_point_where_it_stands(tmp_path):
     ranked = results.rank(OUTCOMES[2:], smallest=False)
     arguments = (ranked, ["client_learning_rate"], "score")
-    lines = results.text(*arguments, smallest=False, shown=9, stands={"mixed": "not significantly different from the uniform policy"}).splitlines()
+    lines = results.text(
+        *arguments, smallest=False, shown=9, stands={"mixed": "not significantly different from the uniform policy"}
+    ).splitlines()
     assert lines[0].endswith("beside chance")
     assert lines[1].endswith(" not significantly different from the uniform policy")
     assert lines[2].split()[-1] == "-"

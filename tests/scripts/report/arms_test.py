@@ -102,8 +102,14 @@ def test_chance_that_was_computed_is_a_bound_where_none_was_played():
     known = {"participating": {"chance": 0.1, "constant": 0.3}}
     found = [*_bounded("softmax", [0.5, 0.52, 0.51], **known), *_bounded("init", [0.1, 0.12, 0.09], **known)]
     (part,) = grouping.parts(found)
-    assert [part.place(arm) for arm in part.arms] == ["above the uniform policy", "not significantly different from the uniform policy"]
-    assert [part.is_at_chance(arm) for arm in part.arms] == ["", " (not significantly different from the uniform policy)"]
+    assert [part.place(arm) for arm in part.arms] == [
+        "above the uniform policy",
+        "not significantly different from the uniform policy",
+    ]
+    assert [part.is_at_chance(arm) for arm in part.arms] == [
+        "",
+        " (not significantly different from the uniform policy)",
+    ]
     assert part.marks(part.arms[0]) == {"chance": 0.1, "constant": 0.3}
 
 

@@ -225,7 +225,10 @@ def test_an_arm_at_chance_is_called_so_in_table_and_picture(tmp_path):
         (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.12}}))
         _run(tmp_path / "greedy" / f"seed_{seed}", [reward + 0.5], bandits_type="greedy", seed=seed)
     _, page = _report(tmp_path, tmp_path)
-    assert [arm["label"] for arm in _data(page)[0]["arms"]] == ["greedy", "softmax (not significantly different from the uniform policy)"]
+    assert [arm["label"] for arm in _data(page)[0]["arms"]] == [
+        "greedy",
+        "softmax (not significantly different from the uniform policy)",
+    ]
     assert _tables(page)[0][2][3].endswith("not significantly different from the uniform policy")
     assert "Chance and the best constant action are computed from labels and rewards" in page
 

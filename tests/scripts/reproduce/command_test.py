@@ -173,7 +173,10 @@ def test_an_arm_that_is_not_told_from_chance_is_called_so_in_the_picture(tmp_pat
             (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.2}}))
     figure = _figure(curves=(metrics.ROUND_REWARD,), measures=(), published=(), claims=())
     pictures.draw(figure, found, [], [], [tmp_path / "x.svg"])
-    assert all(f">{name}<" in (tmp_path / "x.svg").read_text() for name in ("near", "far (not significantly different from the uniform policy)"))
+    assert all(
+        f">{name}<" in (tmp_path / "x.svg").read_text()
+        for name in ("near", "far (not significantly different from the uniform policy)")
+    )
 
 
 def test_a_figure_is_played_told_and_written_and_not_played_twice(play, tmp_path, capfd):

@@ -226,7 +226,10 @@ def test_a_claim_about_a_strong_initial_model_needs_one():
     rows = _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0)
     assert _judge(claim, *rows, _stood("c", 1.1, 1.11, 1.12)).status == AGREES
     weak = _judge(claim, *rows, _stood("c", 0.9, 0.91, 0.92))
-    assert (weak.status, weak.why.partition("; ")[2]) == (PREMISE, "premise not met: c does not beat the best fixed action, 1")
+    assert (weak.status, weak.why.partition("; ")[2]) == (
+        PREMISE,
+        "premise not met: c does not beat the best fixed action, 1",
+    )
     assert _judge(claim, *rows).status == NOT_RUN
 
 
@@ -317,7 +320,9 @@ def test_near_the_best_is_not_worse_than_any_other_arm():
     assert _judge(claim, a, b).status == NOT_RUN  # Without c nobody knows.
 
 
-@pytest.mark.parametrize(("low", "high", "status"), [(1.7, 2.3, AGREES), (1.9, 2.3, INCONCLUSIVE), (2.3, 3.0, DISAGREES)])
+@pytest.mark.parametrize(
+    ("low", "high", "status"), [(1.7, 2.3, AGREES), (1.9, 2.3, INCONCLUSIVE), (2.3, 3.0, DISAGREES)]
+)
 def test_a_stated_range_holds_the_whole_interval(low, high, status):
     claim = Claim("", "", "between", (("a",),), low=low, high=high)
     assert _judge(claim, _value("a", 1.9, 2.0, 2.1)).status == status

@@ -133,7 +133,10 @@ def test_records_hold_what_chance_and_the_best_constant_action_earn(tmp_path):
 def test_an_arm_at_chance_is_called_so():
     table = _table(chance=1.0).assign(score=[3.9, 4.0, 4.1, 0.9, 1.1, 1.05])
     near, far, _ = records.values(_figure(), table)
-    assert (near.stand.word, far.stand.word) == ("above the uniform policy", "not significantly different from the uniform policy")
+    assert (near.stand.word, far.stand.word) == (
+        "above the uniform policy",
+        "not significantly different from the uniform policy",
+    )
     claim, _, _ = scoreboard.lines(_figure(), [near, far])
     assert claim.ours.startswith("near 4, far 1.02 (not significantly different from the uniform policy): +2.98 (")
     assert "above the uniform policy" in scoreboard.text(_figure(), [near, far], [])
@@ -222,10 +225,16 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
     known(figure, _figure(own=True, name="f2", about="Figure 2: another"))
     records.write(_table(), records.path_of(figure, tmp_path / "evidence"))
     made = page.made(tmp_path / "evidence")
-    assert "| near | 4.00 (3.75 to 4.25) | +2.00 (+1.75 to +2.25) |  |\n| far | 2 (the same in every seed) |  | 0.1 |" in made
+    assert (
+        "| near | 4.00 (3.75 to 4.25) | +2.00 (+1.75 to +2.25) |  |\n| far | 2 (the same in every seed) |  | 0.1 |"
+        in made
+    )
     # Student's t of 2 / (0.1 / sqrt(3)) with 2 degrees of freedom; three seeds have no test by signs.
     assert "| near | better than far | 0.00083 | - | 100% | " in made
-    assert "| near is better (section 2) | **agrees (paper's data)** | near 4, far 2: +2.00 (+1.75 to +2.25) | Go near. |" in made
+    assert (
+        "| near is better (section 2) | **agrees (paper's data)** | near 4, far 2: +2.00 (+1.75 to +2.25) | Go near. |"
+        in made
+    )
     assert "The paper's data. 3 seeds (0 to 2), 9 rounds; recorded on m1; run at c1." in made
     assert "./scripts/python -m scripts.reproduce --figure=f1\n" in made
     assert "### Not run yet\n\n- Figure 2: another" in made
@@ -314,7 +323,10 @@ def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often_in_that_
     write("near", "far", "chance", "ceiling")
     made = page.made(tmp_path)
     assert "| far | 5 | 0.5 (the same in every seed) |" in made
-    assert "Left out: f1: near: no full-feedback baseline with their deployment period and environment was run; f2: near: no full-feedback" in made
+    assert (
+        "Left out: f1: near: no full-feedback baseline with their deployment period and environment was run; f2: near: no full-feedback"
+        in made
+    )
     write("near", "chance", "ceiling")
     assert "### Interquartile mean over tasks" not in page.made(tmp_path)
 
@@ -412,7 +424,10 @@ def test_a_page_counts_the_texts_words_and_names_what_was_not_played(tmp_path, k
     again = page.made(tmp_path)
     assert "--figure=f1 --scale=small\n" in again
     assert "| Nobody 2020 | 2 | 0 | 1 | 0 | 3 |" in again  # What was played at both scales counts once.
-    assert "| near: score | Table 1 | 4 | 4.00 (3.75 to 4.25); within 0.5 (our tolerance) | 3 | **agrees (paper's data)** |" in made
+    assert (
+        "| near: score | Table 1 | 4 | 4.00 (3.75 to 4.25); within 0.5 (our tolerance) | 3 | **agrees (paper's data)** |"
+        in made
+    )
     assert "Not run: f2." in made
 
 

@@ -79,7 +79,9 @@ def test_scores_are_0_at_chance_and_1_at_the_ceiling():
     [({0: 0.1, 1: 0.5}, {0: 0.4, 1: 0.9}, "up"), (0.5, 0.4, "up"), (0.4, 0.5, "down"), (0.1, {0: 0.9}, "up")],
 )
 def test_scores_are_refused_where_chance_and_ceiling_meet(chance, ceiling, better):
-    with pytest.raises(ValueError, match=r"for the uniform policy and .* for the full-feedback baseline leave no scale"):
+    with pytest.raises(
+        ValueError, match=r"for the uniform policy and .* for the full-feedback baseline leave no scale"
+    ):
         landmarks.normalised({"arm": {0: 0.3}}, chance, ceiling, better)
 
 

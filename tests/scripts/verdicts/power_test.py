@@ -41,7 +41,10 @@ def test_of_two_unpaired_arms_it_is_the_textbooks():
 def test_of_unequal_spreads_and_sizes_welch_finds_it_four_times_of_five(deviation, seeds, other_deviation, others):
     size = power.detectable(deviation, seeds, 0.05, other=(other_deviation / math.sqrt(others), others))
     generator = np.random.default_rng(0)
-    one, other = generator.normal(size, deviation, (20_000, seeds)), generator.normal(0, other_deviation, (20_000, others))
+    one, other = (
+        generator.normal(size, deviation, (20_000, seeds)),
+        generator.normal(0, other_deviation, (20_000, others)),
+    )
     found = stats.ttest_ind(one, other, axis=1, equal_var=False).pvalue < 0.05
     assert found.mean() == pytest.approx(0.8, abs=0.01)
 

@@ -54,7 +54,9 @@ def test_a_task_of_which_an_arm_exceeds_the_ceiling_is_named_and_left_out():
 def test_where_one_task_is_left_nothing_is_told():
     found = tasks.over(_scales(bounds=(BOUNDS[0], (0.8, BOUNDS[1][1]))))
     assert (found.scores, found.left_out[-1]) == ({}, "fewer than two tasks are left")
-    assert tasks.lines(found)[0].startswith("No interquartile mean over tasks: task 1: 0.8 (0.8 to 0.8) for the uniform policy and")
+    assert tasks.lines(found)[0].startswith(
+        "No interquartile mean over tasks: task 1: 0.8 (0.8 to 0.8) for the uniform policy and"
+    )
 
 
 @pytest.mark.parametrize(

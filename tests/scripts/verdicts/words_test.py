@@ -41,7 +41,9 @@ def test_one_seed_is_said():
 
 
 def test_arms_without_a_common_seed_are_said():
-    assert words.of(_one({7: 0.6})).startswith("softmax: no difference is known: not significantly different from greedy [")
+    assert words.of(_one({7: 0.6})).startswith(
+        "softmax: no difference is known: not significantly different from greedy ["
+    )
 
 
 def test_what_seeds_would_find_is_said_where_they_did_not():
