@@ -133,9 +133,8 @@ def _over_tasks(own: Sequence[_Played]) -> list[str]:
         found = tasks.over(scales, "down" if smallest else "up")
         if found is None or not found.scores:
             continue
-        parts.append(
-            f"### Interquartile mean over tasks: {name.replace('_', ' ')}\n\n{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n"
-        )
+        parts.append(f"### Interquartile mean over tasks: {name.replace('_', ' ')}\n")
+        parts.append(f"{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n")
         rows = [(arm, str(found.seeds[arm]), words.interval(score)) for arm, score in found.scores.items()]
         parts.append(_table(("", "seeds of each task", "normalized score"), rows))
         if left_out := [*lacking, *found.left_out]:
@@ -248,7 +247,7 @@ def _numbers(one: _Played) -> str:
             cells.append(judging.minus(known[arm.label, name], second) if second else "")
         cells += [stands.get(arm.label, "")] * bool(stands)
         cells += [_picked(known.get((arm.label, flag))) for flag in picked]
-        rows.append((arm.label, *cells))
+        rows.append((standing.shown(arm), *cells))
     constants = standing.constants(one.rows)
     for earned, labels in constants.items():
         name = landmarks.CONSTANT + f", of {'; '.join(labels)}" * (len(constants) > 1)
@@ -257,7 +256,7 @@ def _numbers(one: _Played) -> str:
 
 
 def _tests(one: _Played) -> list[str]:
-    """Returns the tests of an own figure's first measure against the reference, one family; empty without a reference."""
+    """Returns the tests of an own figure's first measure against the reference, one family; empty without one."""
     figure, first = one.figure, one.figure.measures[0]
     known = {row.arm: row for row in one.rows if row.measure == first.name}
     pairs = []

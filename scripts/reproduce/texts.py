@@ -104,7 +104,7 @@ def load(scale: str) -> dict[str, Figure]:
 
 
 def without_small() -> dict[str, str]:
-    """Returns why a figure has no small scale, by figure; this project's own figures have one scale, and are left out."""
+    """Returns why a paper's figure has no small scale, by name of the figure."""
     found: dict[str, str] = {}
     for path in sorted(_FOLDER.glob("*.toml")):
         tables = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -324,7 +324,7 @@ def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often_in_that_
     made = page.made(tmp_path)
     assert "| far | 5 | 0.5 (the same in every seed) |" in made
     assert (
-        "Left out: f1: near: no full-feedback baseline with their deployment period and environment was run; f2: near: no full-feedback"
+        "Left out: f1: near: no full-feedback baseline with their deployment period and environment was run; f2: near: "
         in made
     )
     write("near", "chance", "ceiling")
@@ -425,8 +425,8 @@ def test_a_page_counts_the_texts_words_and_names_what_was_not_played(tmp_path, k
     assert "--figure=f1 --scale=small\n" in again
     assert "| Nobody 2020 | 2 | 0 | 1 | 0 | 3 |" in again  # What was played at both scales counts once.
     assert (
-        "| near: score | Table 1 | 4 | 4.00 (3.75 to 4.25); within 0.5 (our tolerance) | 3 | **agrees (paper's data)** |"
-        in made
+        "| near: score | Table 1 | 4 | 4.00 (3.75 to 4.25); within 0.5 (our tolerance) | 3 "
+        "| **agrees (paper's data)** |\n" in made
     )
     assert "Not run: f2." in made
 
