@@ -233,7 +233,7 @@ def compare(value: Value, figure: Figure) -> tuple[str, str]:
     if abs(theirs - ours.mean) > reach:
         return (
             DISAGREES,
-            f"95% of means of {figure.published_seeds} new seeds: {number(ours.mean)} ± {number(reach)}",
+            f"95% of means of {words.seeds(figure.published_seeds)} of ours: {number(ours.mean)} ± {number(reach)}",
         )
     return INCONCLUSIVE, ""
 

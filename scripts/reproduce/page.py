@@ -91,10 +91,13 @@ def _read(figure: Figure, folder: pathlib.Path) -> _Played:
 
 
 def _chosen(paper: Sequence[_Played], small: Sequence[_Played]) -> list[_Played]:
-    """Returns each figure at the scales that have records; without any, at the small scale if it has one."""
+    """Returns each figure at the paper's scale if all of it was run, else at the small scale, too, if it has one."""
     by_name = {one.figure.name: one for one in small}
     found = []
     for one in paper:
+        if one.table is not None and {arm.label for arm in one.figure.arms} <= set(one.table["arm"]):
+            found.append(one)
+            continue
         both = [one, *filter(None, [by_name.get(one.figure.name)])]
         found += [each for each in both if each.table is not None] or both[-1:]
     return found

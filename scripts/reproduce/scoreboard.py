@@ -22,7 +22,7 @@ from scripts.reproduce.judging import (
     STATUSES,
     Verdict,
 )
-from scripts.reproduce.plan import DATA_KINDS, PAPER_DATA, Figure
+from scripts.reproduce.plan import DATA_KINDS, PAPER_DATA, STAND_IN, Figure
 from scripts.reproduce.results import Value, number
 
 if TYPE_CHECKING:
@@ -68,7 +68,11 @@ class Line:
     @property
     def verdict(self) -> str:
         """The status with the kind of data that it is about; a claim that is not run has no data."""
-        return self.status if self.status == NOT_RUN else f"{self.status} ({self.data_kind})"
+        if self.status == NOT_RUN:
+            return self.status
+        is_shortened = self.figure.scale == texts.SMALL and self.data_kind == self.figure.data_kind != STAND_IN
+        # An epsilon is of the paper's settings at every scale.
+        return f"{self.status} ({self.data_kind}{', small scale' if is_shortened and not self.data else ''})"
 
 
 def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
