@@ -368,11 +368,11 @@ def _text(name: str, some: Sequence[_Played]) -> str:
     missing = [one for one in some if one.table is None]
     if missing:
         parts.append(f"Not run: {', '.join(one.figure.name for one in missing)}.\n")
-    rows = [
+    left = [
         (line.says, line.place, line.ours) for one in missing for line in one.lines if line.kind == scoreboard.CLAIM
     ]
-    if rows:
-        parts.append(_table(("claims that are not run", "section", "why"), rows))
+    if left:
+        parts.append(_table(("claims that are not run", "section", "why"), left))
     return "\n".join(parts)
 
 
