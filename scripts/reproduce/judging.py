@@ -150,13 +150,13 @@ def _check(claim: Claim, figure: Figure, known: Known) -> Verdict:
 
 
 def _any(row: Sequence[_Statement]) -> _Statement:
-    """Returns the alternative that decides: one suffices, and of those with the deciding outcome the clearest is shown."""
+    """Returns the alternative that decides, as one suffices: the clearest of those with the deciding outcome."""
     outcome = min((one.outcome for one in row), key=(_TRUE, INCONCLUSIVE, PREMISE, _FALSE).index)
     return max((one for one in row if one.outcome == outcome), key=lambda one: one.margin)
 
 
 def _all(some: Sequence[_Statement]) -> _Statement:
-    """Returns the statement that decides: all are needed, and of those with the deciding outcome the weakest is shown."""
+    """Returns the statement that decides, as all are needed: the weakest of those with the deciding outcome."""
     outcome = min((one.outcome for one in some), key=(_FALSE, PREMISE, INCONCLUSIVE, _TRUE).index)
     return min((one for one in some if one.outcome == outcome), key=lambda one: one.margin)
 
@@ -233,7 +233,7 @@ def compare(value: Value, figure: Figure) -> tuple[str, str]:
     if abs(theirs - ours.mean) > reach:
         return (
             DISAGREES,
-            f"95% of means of {figure.published_seeds} new seeds: {number(ours.mean)} ± {number(reach)}",
+            f"95% of means of {words.seeds(figure.published_seeds)} of ours: {number(ours.mean)} ± {number(reach)}",
         )
     return INCONCLUSIVE, ""
 

@@ -91,10 +91,13 @@ def _read(figure: Figure, folder: pathlib.Path) -> _Played:
 
 
 def _chosen(paper: Sequence[_Played], small: Sequence[_Played]) -> list[_Played]:
-    """Returns each figure at the scales that have records; without any, at the small scale if it has one."""
+    """Returns each figure at the paper's scale if all of it was run, else at the small scale, too, if it has one."""
     by_name = {one.figure.name: one for one in small}
     found = []
     for one in paper:
+        if one.table is not None and {arm.label for arm in one.figure.arms} <= set(one.table["arm"]):
+            found.append(one)
+            continue
         both = [one, *filter(None, [by_name.get(one.figure.name)])]
         found += [each for each in both if each.table is not None] or both[-1:]
     return found
@@ -133,9 +136,8 @@ def _over_tasks(own: Sequence[_Played]) -> list[str]:
         found = tasks.over(scales, "down" if smallest else "up")
         if found is None or not found.scores:
             continue
-        parts.append(
-            f"### Interquartile mean over tasks: {name.replace('_', ' ')}\n\n{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n"
-        )
+        parts.append(f"### Interquartile mean over tasks: {name.replace('_', ' ')}\n")
+        parts.append(f"{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n")
         rows = [(arm, str(found.seeds[arm]), words.interval(score)) for arm, score in found.scores.items()]
         parts.append(_table(("", "seeds of each task", "normalized score"), rows))
         if left_out := [*lacking, *found.left_out]:
@@ -248,7 +250,7 @@ def _numbers(one: _Played) -> str:
             cells.append(judging.minus(known[arm.label, name], second) if second else "")
         cells += [stands.get(arm.label, "")] * bool(stands)
         cells += [_picked(known.get((arm.label, flag))) for flag in picked]
-        rows.append((arm.label, *cells))
+        rows.append((standing.shown(arm), *cells))
     constants = standing.constants(one.rows)
     for earned, labels in constants.items():
         name = landmarks.CONSTANT + f", of {'; '.join(labels)}" * (len(constants) > 1)
@@ -257,7 +259,7 @@ def _numbers(one: _Played) -> str:
 
 
 def _tests(one: _Played) -> list[str]:
-    """Returns the tests of an own figure's first measure against the reference, one family; empty without a reference."""
+    """Returns the tests of an own figure's first measure against the reference, one family; empty without one."""
     figure, first = one.figure, one.figure.measures[0]
     known = {row.arm: row for row in one.rows if row.measure == first.name}
     pairs = []
@@ -366,11 +368,11 @@ def _text(name: str, some: Sequence[_Played]) -> str:
     missing = [one for one in some if one.table is None]
     if missing:
         parts.append(f"Not run: {', '.join(one.figure.name for one in missing)}.\n")
-    rows = [
+    left = [
         (line.says, line.place, line.ours) for one in missing for line in one.lines if line.kind == scoreboard.CLAIM
     ]
-    if rows:
-        parts.append(_table(("claims that are not run", "section", "why"), rows))
+    if left:
+        parts.append(_table(("claims that are not run", "section", "why"), left))
     return "\n".join(parts)
 
 

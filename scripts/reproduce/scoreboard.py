@@ -22,7 +22,7 @@ from scripts.reproduce.judging import (
     STATUSES,
     Verdict,
 )
-from scripts.reproduce.plan import DATA_KINDS, PAPER_DATA, Figure
+from scripts.reproduce.plan import DATA_KINDS, PAPER_DATA, STAND_IN, Figure
 from scripts.reproduce.results import Value, number
 
 if TYPE_CHECKING:
@@ -68,7 +68,11 @@ class Line:
     @property
     def verdict(self) -> str:
         """The status with the kind of data that it is about; a claim that is not run has no data."""
-        return self.status if self.status == NOT_RUN else f"{self.status} ({self.data_kind})"
+        if self.status == NOT_RUN:
+            return self.status
+        is_shortened = self.figure.scale == texts.SMALL and self.data_kind == self.figure.data_kind != STAND_IN
+        # An epsilon is of the paper's settings at every scale.
+        return f"{self.status} ({self.data_kind}{', small scale' if is_shortened and not self.data else ''})"
 
 
 def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
@@ -94,7 +98,7 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
 
 
 def accounted(figure: Figure) -> list[Line]:
-    """Returns the lines of a figure's epsilons, which are computed without a run and so are about the paper's settings."""
+    """Returns the lines of a figure's epsilons, which are computed at the paper's settings, without a run."""
     found = []
     for one in figure.accounted:
         status, ours = judging.computed(one)
@@ -167,8 +171,8 @@ def by_chance(rows: Iterable[Line]) -> str:
     if not parts:
         return ""
     return (
-        "Claims are not adjusted for each other. If every true difference were at the limit that its claim sets, this many "
-        f"of the verdicts with a direction would be wrong on average, at most: {', '.join(parts)}."
+        "Claims are not adjusted for each other. If every true difference were at the limit that its claim sets, this "
+        f"many of the verdicts with a direction would be wrong on average, at most: {', '.join(parts)}."
     )
 
 
@@ -247,15 +251,15 @@ def notes() -> Mapping[str, str]:
     return {
         f"{AGREES}, {DISAGREES}": (
             "on the paper's data, complete or reduced: the whole 95% interval of every difference that the claim needs "
-            "lies on its side, or of one on the other side. A published number agrees if our interval lies within 5% of "
-            "it (our tolerance) or half a unit of its last digit; it disagrees if it lies outside of the range of 95% of "
-            "means of new seeds. An epsilon is computed, and agrees within the same bounds"
+            "lies on its side, or of one on the other side. A published number agrees if our interval lies within 5% "
+            "of it (our tolerance) or half a unit of its last digit; it disagrees if it lies outside of the range of "
+            "95% of means of new seeds. An epsilon is computed, and agrees within the same bounds"
         ),
         f"{SAME}, {OPPOSITE}": "the same result on stand-in data, which neither confirm nor refute the paper",
-        INCONCLUSIVE: "neither; more seeds may decide. One seed never does, nor a configuration of which a run diverged",
+        INCONCLUSIVE: "neither; more seeds may decide. One seed never does, nor a configuration with a diverged run",
         PREMISE: (
-            "the claim is about models that learned, or about tuned rates, and ours are not: neither configuration beats "
-            "the best fixed action, or the best point of the worse one lies on an edge of its grid"
+            "the claim is about models that learned, or about tuned rates, and ours are not: neither configuration "
+            "beats the best fixed action, or the best point of the worse one lies on an edge of its grid"
         ),
         NOT_COMPARABLE: "the paper gives a number for other data or settings than ours",
         NOT_RUN: "there is no run of it, or it needs data that no stand-in replaces",

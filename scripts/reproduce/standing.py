@@ -1,4 +1,4 @@
-"""Where a figure's arms stand between chance, the best constant action and the ceiling, by its first measure."""
+"""A figure's configurations compared with the uniform policy, the best fixed action and the full-feedback baseline."""
 
 import functools
 import math
@@ -33,6 +33,13 @@ def column(figure: Figure) -> Metric | None:
 def is_landmark(arm: Arm) -> bool:
     """Returns whether an arm is there for others to stand between."""
     return arm.words[0].startswith((CHANCE, CEILING))
+
+
+def shown(arm: Arm) -> str:
+    """Returns how a page names a configuration."""
+    named = {CHANCE: "uniform policy", CEILING: "full-feedback baseline"}
+    word = next((word for word in named if is_landmark(arm) and arm.label.startswith(word)), "")
+    return arm.label.replace(word, named[word], 1) if word else arm.label
 
 
 def kind(figure: Figure, arm: Arm) -> Hashable:

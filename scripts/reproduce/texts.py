@@ -124,7 +124,7 @@ def load(scale: str, text: str = "*") -> dict[str, Figure]:
 
 
 def without_small() -> dict[str, str]:
-    """Returns why a figure has no small scale, by figure; this project's own figures have one scale, and are left out."""
+    """Returns why a paper's figure has no small scale, by name of the figure."""
     found: dict[str, str] = {}
     for path in sorted(_FOLDER.glob("*.toml")):
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -348,7 +348,7 @@ def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
     values = claim[kind] if kind else []
     groups = [values] if isinstance(values, str) else values
     groups = [(group,) if isinstance(group, str) else tuple(group) for group in groups]
-    others = {key: float(claim[key]) for key in ("within", "low", "high") if key in claim}
+    others: dict[str, Any] = {key: float(claim[key]) for key in ("within", "low", "high") if key in claim}
     others |= {key: claim[key] for key in ("needs", "our_range") if key in claim}
     for each in claim.get("for_each", [""]):
         operands = tuple(tuple(_with_word(operand, each) for operand in group) for group in groups)

@@ -125,7 +125,7 @@ class Comparison:
 
     @functools.cached_property
     def seeds_needed(self) -> float:
-        """The seeds required of each to find the difference observed, were it the true one; see `power.seeds_needed`."""
+        """The seeds required of each to find the observed difference, if it is true; see `power.seeds_needed`."""
         deviation = self.deviation if self.is_judged else math.nan
         others = None if self.kind == PAIRED else self.reference_deviation
         return power.seeds_needed(self.difference, deviation, self.level, others=others, sample=self._sample)

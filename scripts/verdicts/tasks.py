@@ -13,9 +13,9 @@ from scripts.verdicts.significance import Better
 
 LEAST_SEEDS = 5  # The interval of nominally 95% holds the true value in 91% of trials with five seeds, 81% with three.
 WHAT_IT_IS = (
-    "Normalized scores are 0 at the uniform policy's mean reward on a task and 1 at that of the full-feedback baseline. "
-    "Shown is the interquartile mean over all tasks and seeds, with a 95% interval by a bootstrap of the seeds within each "
-    "task: it is about other seeds, not other tasks."
+    "Normalized scores are 0 at the uniform policy's mean reward on a task and 1 at that of the full-feedback "
+    "baseline. Shown is the interquartile mean over all tasks and seeds, with a 95% interval by a bootstrap of "
+    "the seeds within each task: it is about other seeds, not other tasks."
 )
 
 
@@ -56,7 +56,8 @@ def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
     """Returns what arms reach over several tasks; None, if no arm has numbers on two of them.
 
     Of an arm with more seeds on one task than on another, the first so many count. What diverged, or has fewer than
-    `LEAST_SEEDS`, is left out, and so is a task whose chance and ceiling meet, or whose ceiling an arm exceeds with its whole interval.
+    `LEAST_SEEDS`, is left out, and so is a task whose chance and ceiling meet, or whose ceiling an arm exceeds with its
+    whole interval.
 
     Args:
       scales: The arms, between their chance and ceiling.

@@ -46,7 +46,8 @@ def test_a_grid_at_chance_has_no_winner(tmp_path):
     points = [[0.11, 0.10, 0.12], [0.09, 0.10, 0.11], [0.10, 0.08, 0.11]]
     found = [one for rate, values in enumerate(points) for one in _outcomes(tmp_path, f"rate={rate}", values)]
     assert _text(tmp_path, found)[-1] == (
-        "No winner: rate=0 is first, but it is not significantly different from the uniform policy (chance earns 0.1, the best constant action 0.3)."
+        "No winner: rate=0 is first, but it is not significantly different from the uniform policy "
+        "(chance earns 0.1, the best constant action 0.3)."
     )
 
 

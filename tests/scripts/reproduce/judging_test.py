@@ -209,7 +209,7 @@ def test_a_claim_fails_where_one_comparison_fails_whatever_the_others_premises()
     claim = Claim("", "", "order", (("a", "b"), ("Greedy",)))
     rows = [_stood("a", 0.4, 0.41, 0.42), _stood("b", 0.5, 0.51, 0.52), _stood("Greedy", 0.7, 0.71, 0.72)]
     assert _judge(claim, *rows, arms=("a", "b", "Greedy")).status == PREMISE
-    rows[2] = _stood("Greedy", 1.7, 1.71, 1.72)
+    rows[2] = _stood("Greedy", 1.7, 1.72, 1.75)
     assert _judge(claim, *rows, arms=("a", "b", "Greedy")).status == DISAGREES
 
 

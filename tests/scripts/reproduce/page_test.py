@@ -324,7 +324,7 @@ def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often_in_that_
     made = page.made(tmp_path)
     assert "| far | 5 | 0.5 (the same in every seed) |" in made
     assert (
-        "Left out: f1: near: no full-feedback baseline with their deployment period and environment was run; f2: near: no full-feedback"
+        "Left out: f1: near: no full-feedback baseline with their deployment period and environment was run; f2: near: "
         in made
     )
     write("near", "chance", "ceiling")
@@ -418,15 +418,17 @@ def test_a_page_counts_the_texts_words_and_names_what_was_not_played(tmp_path, k
     known(figure, _figure(name="f2"))
     records.write(_table(), records.path_of(dataclasses.replace(figure, scale="small"), tmp_path))
     made = page.made(tmp_path)
-    assert "| Nobody 2020 | 2 | 0 | 1 | 0 | 3 |" in made
+    # Without the paper's settings a number is not comparable.
+    assert "| Nobody 2020 | paper's data | 1 | 0 | 0 | 0 | 0 | 0 | 2 | 3 |\n" in made
+    assert "**agrees (paper's data, small scale)** |" in made
     assert "--figure=f1 --scale=small\n" in made
     records.write(_table(), records.path_of(figure, tmp_path))
     again = page.made(tmp_path)
-    assert "--figure=f1 --scale=small\n" in again
-    assert "| Nobody 2020 | 2 | 0 | 1 | 0 | 3 |" in again  # What was played at both scales counts once.
+    assert "--figure=f1 --scale=small\n" not in again  # All of it was run at the paper's scale.
+    assert "| Nobody 2020 | paper's data | 2 | 0 | 0 | 0 | 1 | 0 | 0 | 3 |\n" in again
     assert (
-        "| near: score | Table 1 | 4 | 4.00 (3.75 to 4.25); within 0.5 (our tolerance) | 3 | **agrees (paper's data)** |"
-        in made
+        "| near: score | Table 1 | 4 | 4.00 (3.75 to 4.25); within 0.5 (our tolerance) | 3 "
+        "| **agrees (paper's data)** |\n" in again
     )
     assert "Not run: f2." in made
 

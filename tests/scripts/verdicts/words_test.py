@@ -29,14 +29,16 @@ def test_a_comparison_is_a_line():
 def test_of_an_arm_that_is_not_judged_no_p_is_told():
     told = words.of(_one({**SOFTMAX, 6: math.nan}, {**GREEDY, 6: 0.5}))
     assert told.endswith(
-        "6 seeds; better in 100% of pairs: not significantly different from greedy [softmax diverged with seed 6: not judged]"
+        "6 seeds; better in 100% of pairs: not significantly different from greedy "
+        "[softmax diverged with seed 6: not judged]"
     )
     assert words.found_by(_one({**SOFTMAX, 6: math.nan}, {**GREEDY, 6: 0.5})) == ""
 
 
 def test_one_seed_is_said():
     assert words.of(_one({0: 0.6}, {0: 0.5})) == (
-        "softmax: +0.1; 1 seed; better in 100% of pairs: not significantly different from greedy [one seed tells nothing]"
+        "softmax: +0.1; 1 seed; better in 100% of pairs: not significantly different from greedy "
+        "[one seed tells nothing]"
     )
 
 
