@@ -27,15 +27,17 @@ def check_shared(some: Sequence[Run]) -> None:
       UsageError: If the first and the last run are refused for the same reason.
     """
     study = studies.load(some[0].module)
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):  # Each run prints its own warnings.
-            frame.checked(study, [some[0].settings])
-    except UsageError as error:
+    refused = []
+    for run in (some[0], some[-1]):
         try:
-            frame.checked(study, [some[-1].settings])
-        except UsageError as again:
-            if str(error) == str(again):
-                raise
+            with contextlib.redirect_stderr(io.StringIO()):  # Each run prints its own warnings.
+                frame.checked(study, [run.settings])
+        except UsageError as error:
+            refused.append(str(error))
+        if not refused:
+            return
+    if len(refused) == 2 and refused[0] == refused[1]:
+        raise UsageError(refused[0])
 
 
 class Sweep:
