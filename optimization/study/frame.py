@@ -292,14 +292,7 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
 
 
 def checked(study: Study, planned: Sequence[cli.Settings]) -> list[tuple[cli.Settings, Any, Any]]:
-    """Opens the data of all runs, once for those that share it, and checks their flags against it.
-
-    Args:
-      study: The study.
-      planned: The flags of each run.
-
-    Returns:
-      Of each run its flags, its options and its data.
+    """Opens data, once for runs that share it; returns each run's flags, fitted to its data, its options and its data.
 
     Raises:
       UsageError: If data is not there, or the flags do not fit it.
