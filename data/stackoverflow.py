@@ -114,9 +114,10 @@ def _counts_file(name: str, data_dir: str | None, cache_dir: str | None) -> path
         archive = found or download.plain_file(f"{_ORIGIN}{published}", published, cache_dir, _SHA256[name])
         try:
             with tarfile.open(archive) as tar:
-                part.write_bytes(tar.extractfile(name).read())  # type: ignore[union-attr]
+                content = tar.extractfile(name).read()  # type: ignore[union-attr]
         except (tarfile.TarError, KeyError, EOFError, OSError) as error:
             raise UsageError(f"{archive} is damaged ({error}): download it again from {_ORIGIN}{published}.") from error
+        part.write_bytes(content)
         part.replace(path)
         if not found:
             archive.unlink()

@@ -6,7 +6,9 @@ imported, folders, the worker, the loop, resuming, interruption and exit statuse
 """
 
 import abc
+import contextlib
 import dataclasses
+import io
 import os
 import pathlib
 import sys
@@ -298,15 +300,12 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
     return runs
 
 
-def checked(study: Study, planned: Sequence[cli.Settings]) -> list[tuple[cli.Settings, Any, Any]]:
-    """Opens the data of all runs, once for those that share it, and checks their flags against it.
+def checked(
+    study: Study, planned: Sequence[cli.Settings], *, warns: bool = True
+) -> list[tuple[cli.Settings, Any, Any]]:
+    """Opens data, once for runs that share it; returns each run's flags, fitted to its data, its options and its data.
 
-    Args:
-      study: The study.
-      planned: The flags of each run.
-
-    Returns:
-      Of each run its flags, its options and its data.
+    Without `warns`, the study's warnings about the runs are not printed.
 
     Raises:
       UsageError: If data is not there, or the flags do not fit it.
@@ -320,7 +319,8 @@ def checked(study: Study, planned: Sequence[cli.Settings]) -> list[tuple[cli.Set
             opened[key] = study.open(options)
         settings = fitted(study, settings, study.population(options, opened[key]))
         options = study.options(settings)
-        study.check(options, opened[key])
+        with contextlib.nullcontext() if warns else contextlib.redirect_stderr(io.StringIO()):
+            study.check(options, opened[key])
         found.append((settings, options, opened[key]))
     return found
 

@@ -1,7 +1,5 @@
 """Plays the runs of a grid: all of them, by successive halving, or on beyond the edges."""
 
-import contextlib
-import io
 import math
 import pathlib
 import sys
@@ -27,15 +25,16 @@ def check_shared(some: Sequence[Run]) -> None:
       UsageError: If the first and the last run are refused for the same reason.
     """
     study = studies.load(some[0].module)
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):  # Each run prints its own warnings.
-            frame.checked(study, [some[0].settings])
-    except UsageError as error:
+    refused = []
+    for run in (some[0], some[-1]):
         try:
-            frame.checked(study, [some[-1].settings])
-        except UsageError as again:
-            if str(error) == str(again):
-                raise
+            frame.checked(study, [run.settings], warns=False)  # Each run prints its own.
+        except UsageError as error:
+            refused.append(str(error))
+        if not refused:
+            return
+    if len(refused) == 2 and refused[0] == refused[1]:
+        raise UsageError(refused[0])
 
 
 class Sweep:

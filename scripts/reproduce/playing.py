@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import io
 import pathlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -85,8 +84,7 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
         named = {"data_dir": data_dir} if data_dir else {}
         planned = [run.settings.replace(**{key: named[key] for key in named if key in run.settings}) for run in left]
         try:
-            with contextlib.redirect_stderr(io.StringIO()):  # Each run prints its own warnings.
-                frame.checked(study, planned)
+            frame.checked(study, planned, warns=False)  # Each run prints its own.
         except UsageError as error:
             errors[figure.name] = UsageError(f"--figure={figure.name}: {error}")
             if data_dir or len(errors) == len(figures):
