@@ -47,8 +47,8 @@ def define() -> cli.FlagSet:
     flags.switch(
         "tables",
         False,
-        "print measures of run_posterior's runs, and rounds to thresholds, by task, algorithm and alpha, as the study's "
-        "Tables 5.1 and 5.2; folders may hold many runs",
+        "print measures of run_posterior's runs, and rounds to thresholds, by task, algorithm and alpha, as the "
+        "study's Tables 5.1 and 5.2; folders may hold many runs",
     )
 
     flags.group("Picture", tables=False)
