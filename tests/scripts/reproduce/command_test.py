@@ -359,7 +359,7 @@ def test_densities_of_normality_are_overlaid_a_row_for_each_alpha(tmp_path, monk
     for index, arm in enumerate(arms):
         found[arm.label] = _found(tmp_path, f"arm{index}", {"score": [1.0]}, {"score": [1.0]})
         for folder in found[arm.label].folders:
-            np.savez(folder / "d.npz", **dict.fromkeys(diagnostics.Normality._fields, [float(index), math.nan]))
+            np.savez(folder / "d.npz", **{key: [index, math.nan] for key in diagnostics.Normality._fields})
     monkeypatch.setattr(diagnostics, "draw_normality", lambda panels, *rest: drawn.update(panels))
     measure = Measure("p", "d.npz:p_values")
     reproduce.report(
