@@ -47,8 +47,8 @@ def define() -> cli.FlagSet:
     flags.switch(
         "tables",
         False,
-        "print measures of run_posterior's runs, and rounds to thresholds, by algorithm and alpha, as the study's "
-        "Tables 5.1 and 5.2; folders may hold many runs",
+        "print measures of run_posterior's runs, and rounds to thresholds, by task, algorithm and alpha, as the "
+        "study's Tables 5.1 and 5.2; folders may hold many runs",
     )
 
     flags.group("Picture", tables=False)
@@ -168,15 +168,15 @@ def _headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
 
 
 def print_tables(settings: cli.Settings, named: Sequence[pathlib.Path]) -> None:
-    """Prints the tables of `optimization.posterior.tables` about the runs in the named folders.
+    """Prints the tables of `optimization.posterior.tables` about the runs in the named folders, one for each task.
 
     Raises:
-      UsageError: If the runs are not of one task and of run_posterior, or two would stand in one cell.
+      UsageError: If a run is not of run_posterior, two would stand in one cell, or there is no run.
     """
     from optimization.posterior import tables
 
-    cells, tasks = {}, set()
-    folders: dict[tuple[str, str], pathlib.Path] = {}
+    by_task: dict[str, dict[tuple[str, str], list[pd.DataFrame]]] = {}
+    folders: dict[tuple[str, str, str], pathlib.Path] = {}
     for folder in named:
         for group, seeds in runs.find(folder).items():
             read = [runs.read(path) for path in seeds if (path / "metrics.csv").is_file()]
@@ -187,17 +187,18 @@ def print_tables(settings: cli.Settings, named: Sequence[pathlib.Path]) -> None:
                 raise UsageError(f"--runs: {group} is no run of run_posterior.")
             alphas = [flags.get(name) for name in ("client_sampling_alpha", "partition_alpha")]
             alpha = next((f"{value:g}" for value in alphas if value is not None), tables.NO_ALPHA)
-            cell = flags["algorithm"], alpha
-            if folders.setdefault(cell, group) != group:
-                raise UsageError(f"--runs: {folders[cell]} and {group} have one algorithm and alpha: name one of them.")
-            cells[cell] = [run.metrics for run in read]
-            tasks.add(flags["task_type"])
-    if len(tasks) != 1:
-        raise UsageError(f"--runs: a table is of one task, not of {', '.join(sorted(tasks)) or 'none'}.")
-    last = min(int(table["round_num"].iloc[-1]) for seeds in cells.values() for table in seeds)
-    rounds, thresholds = tables.PUBLISHED.get(tasks.pop(), ((last,), (0.84, 0.86)))
-    wanted = _numbers(settings, "rounds", int, rounds), _numbers(settings, "thresholds", float, thresholds)
-    print(tables.build(cells, *wanted).to_string())
+            task, algorithm = flags["task_type"], flags["algorithm"]
+            other = folders.setdefault((task, algorithm, alpha), group)
+            if other != group:
+                raise UsageError(f"--runs: {other} and {group} have one task, algorithm and alpha: name one of them.")
+            by_task.setdefault(task, {})[algorithm, alpha] = [run.metrics for run in read]
+    if not by_task:
+        raise UsageError("--runs: no run of run_posterior has begun.")
+    for task, cells in by_task.items():
+        last = min(int(table["round_num"].iloc[-1]) for seeds in cells.values() for table in seeds)
+        rounds, thresholds = tables.PUBLISHED.get(task, ((last,), (0.84, 0.86)))
+        wanted = _numbers(settings, "rounds", int, rounds), _numbers(settings, "thresholds", float, thresholds)
+        print(f"{task}\n{tables.build(cells, *wanted).to_string()}\n")
 
 
 def _numbers(settings: cli.Settings, name: str, kind: type, default: Sequence[Any]) -> Sequence[Any]:

@@ -189,7 +189,7 @@ def draw_densities(
     figure = matplotlib.figure.Figure(figsize=(4 * len(parameters), 3.4), layout="constrained")
     for index, axes in enumerate(figure.subplots(1, len(parameters), squeeze=False)[0]):
         samples, width = chosen[:, index].astype(np.float64), widths[index]
-        if width > 0:
+        if 0 < width < np.inf:
             points = np.linspace(samples.min() - 2 * width, samples.max() + 2 * width, 500)
             density = kernels.density(shift.kernel, samples[np.newaxis], widths[index : index + 1], points[np.newaxis])
             axes.plot(points, density[0])

@@ -1,8 +1,8 @@
 """SGLD at the server: a Langevin chain of models, and the average of its states after the burn-in.
 
 Johansson and Gullbrandson 2022, section 2.4.4; Welling and Teh 2011. The clients' mean is the step, and noise is added
-to the model after it, as in equation 2.16. Clients train from the newest state; what is evaluated, deployed and saved
-is the average, in burn-in rounds the newest state.
+to the model after it, as in equation 2.16, which does not say whether 2 eta is its variance or deviation. Clients train
+from the newest state; what is evaluated, deployed and saved is the average, in burn-in rounds the newest state.
 """
 
 import dataclasses
@@ -15,8 +15,8 @@ from data import keys
 
 SQRT_2_RATE, TWICE_RATE = "sqrt_2_rate", "2_rate"
 DEVIATIONS = {
-    SQRT_2_RATE: "the root of 2 --client_learning_rate (equation 2.16)",
-    TWICE_RATE: "2 --client_learning_rate, as in the published program",
+    SQRT_2_RATE: "the root of 2 --client_learning_rate (equation 2.16, its 2 eta read as a variance)",
+    TWICE_RATE: "2 --client_learning_rate (2 eta read as a deviation, as in the published program)",
 }
 
 

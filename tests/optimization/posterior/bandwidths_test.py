@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import statsmodels.nonparametric.bandwidths
+from KDEpy import bw_selection
 from sklearn import neighbors
 
 from optimization.posterior import bandwidths, kernels
@@ -81,6 +82,22 @@ def test_the_plug_in_bandwidth_has_the_kernels_constants():
     samples = np.random.default_rng(0).normal(size=(1, 20))
     ratio = bandwidths.plug_in(samples, kernels.EPANECHNIKOV) / bandwidths.plug_in(samples, kernels.GAUSSIAN)
     np.testing.assert_allclose(ratio, (15 * 2 * np.sqrt(np.pi)) ** 0.2, rtol=1e-12)  # Marron and Nolan's 2.214.
+
+
+def test_improved_sheather_jones_equals_kdepys():
+    draw = np.random.default_rng(0)
+    samples = np.concatenate([draw.normal(size=(3, 20)), draw.normal(size=(3, 20)) + 4 * draw.integers(0, 2, (3, 20))])
+    samples *= 100 / np.ptp(samples, axis=1, keepdims=True)  # Below a range of 12 KDEpy's grid hardly resolves them.
+    # KDEpy's is in units of the grid's extent, twice the samples' range, and multiplied by that range alone.
+    expected = [2 * bw_selection.improved_sheather_jones(row[:, np.newaxis]) for row in samples]
+    np.testing.assert_allclose(bandwidths.improved_sheather_jones(samples, kernels.GAUSSIAN), expected, rtol=1e-6)
+
+
+def test_improved_sheather_jones_is_infinite_where_it_has_no_fixed_point_as_kdepy_finds_none():
+    samples = np.array([[0.0, 1.0, 2.0, 50.0, 98.0, 100.0]])
+    with pytest.raises(ValueError, match="did not converge"), np.errstate(divide="ignore"):
+        bw_selection.improved_sheather_jones(samples.T)
+    assert bandwidths.improved_sheather_jones(samples, kernels.GAUSSIAN) == [np.inf]
 
 
 @pytest.mark.parametrize("name", sorted(kernels.KERNELS))

@@ -412,6 +412,34 @@ def test_the_study_s_own_picture_is_drawn_beside(tmp_path):
     assert (tmp_path / "out" / "f1_clients.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_densities_of_normality_are_overlaid_a_row_for_each_alpha(tmp_path, monkeypatch):
+    from optimization.posterior import diagnostics
+
+    arms = tuple(
+        Arm(f"alpha={one}, epochs={two}", (f"alpha={one}", f"epochs={two}"), ()) for one in (1, 2) for two in (3, 4)
+    )
+    found, drawn = {}, {}
+    for index, arm in enumerate(arms):
+        found[arm.label] = _found(tmp_path, f"arm{index}", {"score": [1.0]}, {"score": [1.0]})
+        for folder in found[arm.label].folders:
+            np.savez(folder / "d.npz", **{key: [index, math.nan] for key in diagnostics.Normality._fields})
+    monkeypatch.setattr(diagnostics, "draw_normality", lambda panels, *rest: drawn.update(panels))
+    measure = Measure("p", "d.npz:p_values")
+    reproduce.report(
+        _figure(arms=arms, own_figures="normality", measures=(measure,), published=()), found, tmp_path / "out"
+    )
+    assert {panel: list(curves) for panel, curves in drawn.items()} == {
+        f"alpha={one}": ["epochs=3", "epochs=4"] for one in (1, 2)
+    }
+    np.testing.assert_array_equal(drawn["alpha=2"]["epochs=3"].kurtosis, [2, math.nan] * 2)
+
+
+def test_sglds_numbers_are_not_judged_since_its_noise_has_two_readings():
+    for name in ("fedkp_table5.1", "fedkp_table5.2"):
+        published = texts.load(texts.PAPER)[name].published
+        assert {one.arm.partition(",")[0] for one in published if one.other_settings} == {"SGLD"}
+
+
 def test_names_are_chosen_also_by_a_panel_and_once():
     assert [one.name for one in texts.choose("4b,1a,4a", texts.SMALL)] == ["4a", "1a"]
     assert texts.choose("all", texts.SMALL) == list(texts.load("small").values())
