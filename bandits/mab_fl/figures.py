@@ -128,7 +128,8 @@ def splines_of_best(rounds: pd.DataFrame, path: pathlib.Path, title: str, groups
     for index, (name, best) in enumerate(_best_settings(rounds, groups)):
         mean = best.groupby("round_num")[metrics.TEST_AUC].mean()
         _plot_spline(axes, mean, color=f"C{index}", label=name)
-    _finish(axes, title, "test AUC, spline of the mean", legend=False)
+    _finish(axes, "", "test AUC, spline of the mean", legend=False)
+    figure.suptitle(title)
     figure.legend(loc="outside right upper")
     files.save_picture(figure, path, dpi=120)
 
@@ -144,7 +145,8 @@ def exchanges(rounds: pd.DataFrame, path: pathlib.Path, title: str, groups: Mapp
             axes.plot(cost, auc, ".-", color=f"C{index}", label=name)
         else:
             axes.axhline(auc.iloc[-1], color=f"C{index}", linestyle="--", label=f"{name}: no exchange, last round")
-    _finish(axes, title, "test AUC, mean over seeds", xlabel="exchanges between server and participants", legend=False)
+    _finish(axes, "", "test AUC, mean over seeds", xlabel="exchanges between server and participants", legend=False)
+    figure.suptitle(title)
     figure.legend(loc="outside right upper")
     files.save_picture(figure, path, dpi=120)
 
