@@ -124,19 +124,20 @@ def boxes(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence
 
 def splines_of_best(rounds: pd.DataFrame, path: pathlib.Path, title: str, groups: Mapping[str, Sequence[str]]) -> None:
     """Draws the learning curve of each group's best setting: the highest median of the runs' highest test AUC."""
-    figure = matplotlib.figure.Figure(figsize=(10, 4.5), layout="constrained")
+    figure = matplotlib.figure.Figure(figsize=(9, 6.5), layout="constrained")
     axes = figure.subplots()
     for index, (name, best) in enumerate(_best_settings(rounds, groups)):
         mean = best.groupby("round_num")[metrics.TEST_AUC].mean()
         _plot_spline(axes, mean, color=f"C{index}", label=name)
-    _finish(axes, title, "test AUC, spline of the mean", legend=False)
-    figure.legend(loc="outside right upper")
+    _finish(axes, "", "test AUC, spline of the mean", legend=False)
+    figure.suptitle(title)
+    figure.legend(loc="outside lower center", ncols=2)
     files.save_picture(figure, path, dpi=120)
 
 
 def exchanges(rounds: pd.DataFrame, path: pathlib.Path, title: str, groups: Mapping[str, Sequence[str]]) -> None:
     """Draws test AUC against exchanges so far for each group's best setting, both as means over seeds."""
-    figure = matplotlib.figure.Figure(figsize=(10, 4.5), layout="constrained")
+    figure = matplotlib.figure.Figure(figsize=(9, 6.5), layout="constrained")
     axes = figure.subplots()
     for index, (name, best) in enumerate(_best_settings(rounds, groups)):
         mean = best.groupby("round_num")[[metrics.COMMUNICATIONS, metrics.TEST_AUC]].mean()
@@ -145,8 +146,9 @@ def exchanges(rounds: pd.DataFrame, path: pathlib.Path, title: str, groups: Mapp
             axes.plot(cost, auc, ".-", color=f"C{index}", label=name)
         else:
             axes.axhline(auc.iloc[-1], color=f"C{index}", linestyle="--", label=f"{name}: no exchange, last round")
-    _finish(axes, title, "test AUC, mean over seeds", xlabel="exchanges between server and participants", legend=False)
-    figure.legend(loc="outside right upper")
+    _finish(axes, "", "test AUC, mean over seeds", xlabel="exchanges between server and participants", legend=False)
+    figure.suptitle(title)
+    figure.legend(loc="outside lower center", ncols=2)
     files.save_picture(figure, path, dpi=120)
 
 

@@ -259,7 +259,7 @@ def test_early_stopping_judges_the_target_s_own_model(tff_worker, generated):
 
 
 def test_a_clearly_worse_combination_is_dropped_and_its_exchanges_are_saved(tff_worker, generated):
-    arguments = ("--decision_rule=extreme_explore", "--drop_level=0.9", "--total_rounds=4")
+    arguments = ("--decision_rule=extreme_explore", "--drop_level=0.9")
     rounds = make(*arguments, participants=generated)
     whole = make("--decision_rule=extreme_explore", participants=generated)
     progress, rows = play(rounds, 8)
@@ -280,7 +280,7 @@ def test_a_corrupted_participant_trains_on_flipped_labels_and_its_share_is_measu
     fixed = ("--decision_rule=fixed", "--fixed_combination=0110", "--total_rounds=2")
     rounds = make(*fixed, "--corrupted_participant=worker_3", participants=generated)
     silo = generated.silos[2]
-    flipped = dataclasses.replace(silo, train=dataclasses.replace(silo.train, labels=1 - silo.train.labels))
+    flipped = silo._replace(train=silo.train._replace(labels=1 - silo.train.labels))
     by_hand = dataclasses.replace(generated, silos=(*generated.silos[:2], flipped, generated.silos[3]))
     _, rows = play(rounds, 2)
     _, expected = play(make(*fixed, participants=by_hand), 2)

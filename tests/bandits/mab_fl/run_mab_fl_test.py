@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 DATA = ("--num_rows=1200", "--train_fraction=0.05", "--pretrain_epochs=0")
 SMALL = (*DATA, "--epochs_per_round=1", "--total_rounds=6")
 STUDY = run_mab_fl.STUDY
+STOPS_AT_ONCE = ("--early_stopping", "--early_stopping_patience=1")
 RULE = ("--decision_rule=thompson", "--explore_probability=0.3", "--threshold=quantile:0.5")
 
 
@@ -120,7 +121,7 @@ def test_an_early_stopped_run_is_finished_and_its_folder_says_so(tmp_path, monke
 
     monkeypatch.setattr(splines, "is_falling", lambda history: len(history) == 3)
     for _ in range(2):  # The second time, nothing is left to do.
-        assert play(tmp_path, "--early_stopping", "--tuning_rounds=1", "--rounds_per_checkpoint=0") == 0
+        assert play(tmp_path, *STOPS_AT_ONCE, "--tuning_rounds=1", "--rounds_per_checkpoint=0") == 0
         assert list(table(tmp_path)["round_num"]) == [1, 2, 3, 4]
         assert table(tmp_path)[metrics.ACTION].iloc[-1] == metrics.TUNING
         assert (tmp_path / "run" / "model" / "weights.npz").exists()
@@ -132,7 +133,7 @@ def test_an_early_stopped_run_does_not_go_on_when_it_is_made_longer(tmp_path, mo
 
     monkeypatch.setattr(splines, "is_falling", lambda history: len(history) == 3)
     for total_rounds in (6, 7):
-        assert play(tmp_path, "--early_stopping", f"--total_rounds={total_rounds}") == 0
+        assert play(tmp_path, *STOPS_AT_ONCE, f"--total_rounds={total_rounds}") == 0
         assert list(table(tmp_path)["round_num"]) == [1, 2, 3]
 
 
