@@ -125,7 +125,8 @@ def server_state(fresh: Any, vector: Array) -> Any:
 
 def learned(state: Any) -> tuple[float, float]:
     """Returns what a rule learned beside its values, NaN where it does not: epsilon, and the mean interval over ads."""
-    return tuple(float(np.mean(getattr(state, name, np.nan))) for name in ("epsilon", "interval"))
+    epsilon, interval = (float(np.mean(getattr(state, name, np.nan))) for name in ("epsilon", "interval"))
+    return epsilon, interval
 
 
 def client_state(fresh: Any, vector: Array, batch_size: Array) -> Any:
