@@ -130,7 +130,7 @@ class Part:
     title: str
     study: Study | None
     arms: tuple[Arm, ...]
-    is_judged: bool = True
+    is_judged: bool = dataclasses.field(default=True, kw_only=True)
 
     @property
     def columns(self) -> tuple[Metric, ...]:
