@@ -214,7 +214,7 @@ def _baselines(found: Advice) -> list[str]:
 def _ceiling(found: Advice) -> list[str]:
     """Returns where the full-feedback baseline is no upper bound."""
     own = found.arms[CEILING].reward
-    values = {name: arm.reward for name, arm in found.arms.items() if arm.reward}
+    values = {name: arm.reward for name, arm in found.arms.items() if arm.reward and name != CHANCE}
     above = [arms.NAMES[name] for name, one in findings.compared(values, CEILING).items() if one.difference > 0]
     told = []
     if above:
