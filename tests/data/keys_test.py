@@ -41,6 +41,7 @@ def test_purposes_keep_their_numbers():
         "EVALUATION": 8,
         "SILOS": 9,
         "DECISION": 10,
+        "LABEL_NOISE": 11,
         "DELAY": 20,
         "NOISE": 21,
         "LANGEVIN": 22,
