@@ -31,7 +31,7 @@ import functools
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from optimization.study import intervals
 from optimization.study.intervals import Interval
@@ -186,13 +186,21 @@ def _beats(constant: Comparison) -> bool:
 
 def _tuned(loser: Value, figure: Figure, known: Known) -> _Premise:
     """Returns the premise that the worse of two, if it was searched, has its best point on no edge of its grid."""
-    arm = _arm(figure, loser.arm)
-    if arm is None or not arm.is_searched:
-        return _Premise()
-    picked = {row.measure: row.mean for row in known.values() if row.is_picked and row.arm == loser.arm}
-    edges = [f"{flag.replace('_', ' ')} {number(picked[flag])}" for flag in arm.edges(picked)]
-    why = f"the best point of {loser.arm} lies on the edge of its grid ({', '.join(edges)})"
-    return _Premise(False, why) if edges else _Premise()
+    found = edges(figure, known.values(), loser.arm)
+    why = f"the best point of {loser.arm} lies on the edge of its grid ({', '.join(found)})"
+    return _Premise(False, why) if found else _Premise()
+
+
+def edges(figure: Figure, rows: Iterable[Value], label: str) -> list[str]:
+    """Returns the flags that a configuration's search has on an edge of its grid, with their values.
+
+    The grid is the one that ran. Where records do not say whether a pick was on its edge, it is the declared one.
+    """
+    arm = _arm(figure, label)
+    picked = {row.measure: row for row in rows if row.is_picked and row.arm == label}
+    declared = arm.edges({flag: row.mean for flag, row in picked.items()}) if arm else []
+    on_edge = {flag: flag in declared if row.is_edge is None else row.is_edge for flag, row in picked.items()}
+    return [f"{flag.replace('_', ' ')} {number(picked[flag].mean)}" for flag, is_edge in on_edge.items() if is_edge]
 
 
 def _arm(figure: Figure, label: str) -> Arm | None:

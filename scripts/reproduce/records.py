@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _PICKED = "picked:"  # Before the name of a searched flag.
+_EDGE = "edge:"  # Likewise: whether the pick lies on an edge of the grid, 0 or 1; the declared grid may change later.
 _DIVERGED = "diverged"  # Whether the run diverged, 0 or 1; missing where none did.
 _UNPAIRED = "unpaired"  # Whether no seed determines the run, likewise.
 _ERROR, _SAMPLE = "_error", "sampled_clients"  # Of what a run computed of a sample of the clients; likewise.
@@ -54,10 +55,12 @@ def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
         if one is None:
             continue
         numbers = {measure.name: results.measured(measure, one) for measure in figure.measures}
+        on_edge = arm.edges(one.searched)
+        edges = {f"{_EDGE}{flag}": int(flag in on_edge) for flag in one.searched if arm.sweeps}
         for index, (seed, table, folder) in enumerate(zip(one.seeds, one.tables, one.folders, strict=True)):
             content = runs.read_json(folder / "config.json") if (folder / "config.json").exists() else {}
             row = {"arm": arm.label, "seed": seed} | {name: values[index] for name, values in numbers.items()}
-            row |= {f"{_PICKED}{flag}": value for flag, value in one.searched.items()}
+            row |= {f"{_PICKED}{flag}": value for flag, value in one.searched.items()} | edges
             row |= {_DIVERGED: int(seed in one.diverged)} if any(some.diverged for some in found.values()) else {}
             row |= _of_run(runs.read(folder), bounded) if bounded else {}
             row["rounds"] = int(table["round_num"].iloc[-1])
@@ -197,6 +200,7 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
     published = {(one.arm, one.measure): one for one in figure.published}
     rows = []
     names = [measure.name for measure in figure.measures if measure.name in table]
+    of_some = {measure.name for measure in figure.measures if measure.at == "chosen peak"}  # Even seeds chose it.
     if not names:
         return []
     for arm in figure.arms:
@@ -208,13 +212,15 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
         diverged = frozenset(lost["seed"].astype(int))
         is_unpaired = _UNPAIRED in own and bool(own[_UNPAIRED].any())
         for name in names:
-            measured = own[own[name].notna()]  # A measure may be that of some seeds only.
+            measured = own[own[name].notna()] if name in of_some else own
             by_seed = dict(zip(measured["seed"].astype(int), measured[name].astype(float), strict=True))
             stated = published.get((arm.label, name))
             rows.append(Value(arm.label, name, by_seed, rounds, stated, diverged=diverged, is_unpaired=is_unpaired))
         for column in (name for name in own if name.startswith(_PICKED) and own[name].notna().any()):
             flag, value = column.removeprefix(_PICKED), {0: float(own[column].iloc[0])}
-            rows.append(Value(arm.label, flag, value, rounds, published.get((arm.label, flag)), is_picked=True))
+            stated, edge = published.get((arm.label, flag)), f"{_EDGE}{flag}"
+            is_edge = bool(own[edge].iloc[0]) if edge in own and own[edge].notna().all() else None
+            rows.append(Value(arm.label, flag, value, rounds, stated, is_picked=True, is_edge=is_edge))
     stands = standing.stands(figure, rows, _recorded(table))
     return [
         dataclasses.replace(row, stand=stands.get(row.arm)) if row.measure == names[0] and not row.is_picked else row

@@ -56,6 +56,7 @@ class Value:
       rounds: Rounds that were played.
       published: What the text states, if it does.
       is_picked: Whether a search picked it, by all of its runs: then it stands for no seed.
+      is_edge: Whether the search had it on an edge of its grid; None if the records do not say.
       diverged: Seeds whose runs diverged: what they have earned counts in the mean, and nothing is judged by it.
       is_unpaired: Whether no seed determines its runs: they drew secret noise or cohorts.
       stand: The first measure compared with the uniform policy, the best fixed action and the full-feedback baseline,
@@ -68,6 +69,7 @@ class Value:
     rounds: int = 0
     published: Published | None = None
     is_picked: bool = False
+    is_edge: bool | None = None
     diverged: frozenset[int] = frozenset()
     is_unpaired: bool = False
     stand: Stand | None = None

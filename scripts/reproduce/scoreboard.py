@@ -197,8 +197,7 @@ def edges(figure: Figure, rows: Sequence[Value]) -> str:
     """Returns which best points of searches lie on an edge of the grid, as text; empty for none."""
     found = []
     for arm in figure.arms:
-        picked = {row.measure: row.mean for row in rows if row.is_picked and row.arm == arm.label}
-        flags = [f"{flag.replace('_', ' ')} {number(picked[flag])}" for flag in arm.edges(picked)]
+        flags = judging.edges(figure, rows, arm.label)
         found += [f"{arm.label} ({', '.join(flags)})"] * bool(flags)
     return f"Best points on an edge of the grid: {', '.join(found)}." if found else ""
 

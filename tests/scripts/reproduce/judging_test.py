@@ -246,6 +246,14 @@ def test_a_searched_loser_on_an_edge_of_its_grid_decides_nothing(rate, status):
     assert _judge(ORDER, rows[0], winner, picked, arms=arms).status == DISAGREES  # Beyond the edge it could only gain.
 
 
+@pytest.mark.parametrize(("is_edge", "status"), [(True, PREMISE), (False, AGREES)])
+def test_the_grid_that_ran_decides_where_records_say_so(is_edge, status):
+    arms = (Arm("a", ("a",), ()), Arm("b", ("b",), (), sweeps=("rate=0.5;2;8",)))
+    picked = Value("b", "rate", {0: 2.0}, 9, is_picked=True, is_edge=is_edge)  # Inside of the declared grid.
+    rows = _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0)
+    assert _judge(ORDER, *rows, picked, arms=arms).status == status
+
+
 def test_what_needs_the_paper_s_data_is_not_run_on_a_stand_in():
     rows = _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0)
     claim = dataclasses.replace(ORDER, needs="EMNIST")

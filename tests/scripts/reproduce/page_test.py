@@ -86,6 +86,17 @@ def test_records_are_a_row_a_run(tmp_path):
     pd.testing.assert_frame_equal(again, table, check_dtype=False)
 
 
+@pytest.mark.parametrize(("rate", "is_edge"), [(0.1, True), (0.2, False)])
+def test_records_keep_whether_a_pick_was_on_an_edge_of_the_grid_that_ran(tmp_path, rate, is_edge):
+    far = Arm("far", ("far",), (), sweeps=("rate=0.1;0.2;0.5",))
+    tables = [pd.DataFrame({"round_num": [1], "score": [0.25]})]
+    table = records.of(_figure(arms=(far,)), {"far": Found([tmp_path], tables, {"rate": rate}, [0])})
+    records.write(table, tmp_path / "f1.csv")
+    wider = _figure(arms=(dataclasses.replace(far, sweeps=("rate=0.01;0.1;0.2",)),))  # Declared later.
+    _, picked = records.values(wider, records.read(tmp_path / "f1.csv"))
+    assert (picked.mean, picked.is_edge) == (rate, is_edge)
+
+
 def test_a_run_that_diverged_is_recorded_as_one(tmp_path):
     tables = [pd.DataFrame({"round_num": [1], "score": [score]}) for score in (0.25, 0.5)]
     found = {"far": Found([tmp_path] * 2, tables, {}, [0, 7], frozenset({7}))}
