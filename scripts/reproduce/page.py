@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import itertools
+import math
 import pathlib
 import string
 from collections.abc import Hashable, Iterable, Sequence
@@ -358,6 +359,7 @@ def _text(name: str, some: Sequence[_Played]) -> str:
             parts.append(_table(head, rows))
         else:
             parts.append("No claim or number of it is compared.\n")
+        parts += _not_compared(one)
         scores = [f"{row.arm} {row.stand.word}" for row in one.rows if row.stand]
         if scores and any(standing.is_landmark(arm) for arm in figure.arms):
             constants = standing.constants(one.rows)
@@ -374,6 +376,26 @@ def _text(name: str, some: Sequence[_Played]) -> str:
     if left:
         parts.append(_table(("claims that are not run", "section", "why"), left))
     return "\n".join(parts)
+
+
+def _not_compared(one: _Played) -> list[str]:
+    """Returns the table of the measures that no claim and no number of the paper names; empty without one."""
+    figure = one.figure
+    known = {(row.arm, row.measure): row for row in one.rows}
+    compared = {published.measure for published in figure.published}
+    for claim in figure.claims:
+        compared |= {judging.measure_of(figure, operand).name for group in claim.operands for operand in group}
+    names = [measure.name for measure in figure.measures if measure.name not in compared]
+    names = [name for name in names if any(row.measure == name and math.isfinite(row.mean) for row in one.rows)]
+    if not names:
+        return []
+    rows = []
+    for arm in figure.arms:
+        found = [known.get((arm.label, name)) for name in names]
+        if any(found):
+            rows.append([arm.label, *(words.interval(value.interval) if value else "" for value in found)])
+    head = ["not compared with the paper (mean, 95% interval)", *(name.replace("_", " ") for name in names)]
+    return [_table(head, rows)]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

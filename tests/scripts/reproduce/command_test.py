@@ -145,7 +145,7 @@ def test_a_fall_after_the_chosen_peak_is_judged_by_the_seeds_that_did_not_choose
     found = _found(tmp_path, "arm", *({"auc": curve} for curve in curves))
     measures = (Measure("peak", "auc", "chosen peak"), Measure("end", "auc"))
     falls = Claim("falls", "here", "order", (("arm @ peak",), ("arm @ end",)))
-    figure = _figure(arms=(Arm("arm", ("arm",), ()),), measures=measures, claims=(falls,), stand_in=None)
+    figure = _figure(arms=(Arm("arm", ("arm",), ()),), measures=measures, claims=(falls,))
     rows = records.values(figure, records.of(figure, {"arm": found}))
     (verdict,) = judging.check(figure, rows)
     assert (verdict.status, verdict.seeds) == (holds, 6)
@@ -551,9 +551,11 @@ def test_no_two_claims_compare_the_same_runs_by_the_same_measure(tmp_path):
         names = {}
         for arm in figure.arms:
             names[arm.label] = arm.label if arm.is_searched else figure.runs_of(arm, 1, (), tmp_path)[0].name
-        for claim in (claim for claim in figure.claims if claim.kind in ("order", "not_worse")):
+        for claim in (claim for claim in figure.claims if claim.kind in ("order", "not_worse", "larger_lead")):
             ends = [operand for group in claim.operands for operand in group]
-            if len(ends) != 2 or not all(operand.partition(" @ ")[0] in names for operand in ends):
+            if (len(ends) != 2 and claim.kind != "larger_lead") or not all(
+                operand.partition(" @ ")[0] in names for operand in ends
+            ):
                 continue
             measures = [judging.measure_of(figure, operand) for operand in ends]
             runs = [names[operand.partition(" @ ")[0]] for operand in ends]
@@ -565,7 +567,10 @@ def test_no_two_claims_compare_the_same_runs_by_the_same_measure(tmp_path):
 def test_a_smaller_scale_asks_a_claim_of_the_arms_that_it_has():
     more, *_ = texts.load(texts.SMALL)["fedkp_figureA.2"].claims
     assert more.operands == (("clients=5, alpha=0.01",), ("clients=50, alpha=0.01",))
-    assert more.says == "more clients, smaller p-values: by the test's power alone (alpha=0.01) (some of the arms)"
+    assert more.says == (
+        "more clients, smaller p-values, which the test's power explains; not judged: that their models are less "
+        "normal (alpha=0.01) (some of the arms)"
+    )
     rules = next(one for one in texts.load(texts.SMALL)["fedkp_figureC.1"].claims if one.kind == "close")
     assert len(rules.operands[0]) == 3  # One of them is left: it stays as it is, and is not played.
 

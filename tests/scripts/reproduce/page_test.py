@@ -167,7 +167,7 @@ def test_an_infinite_number_and_none_are_kept_apart(tmp_path):
     near, *_ = records.values(_figure(), records.read(tmp_path / "f1.csv"))
     assert near.by_seed[0] == float("inf")
     assert near.finite[0] == 10.0
-    assert near.by_seed[1] != near.by_seed[1]
+    assert sorted(near.by_seed) == [0, 2]  # The seed without a number is left out.
 
 
 def test_a_file_without_records_is_named(tmp_path):
@@ -445,6 +445,19 @@ def test_a_page_counts_the_texts_words_and_names_what_was_not_played(tmp_path, k
         "| **agrees (paper's data)** |\n" in again
     )
     assert "Not run: f2." in made
+
+
+def test_a_page_shows_measures_that_no_claim_and_no_number_names(tmp_path, known):
+    measures = (Measure("score", "score"), Measure("share", "share"), Measure("never", "never"))
+    figure = _figure(measures=measures, published=())
+    known(figure)
+    table = _table().assign(share=[0.4, 0.5, 0.6] + [0.25] * 3, never=float("inf"))
+    records.write(table, records.path_of(figure, tmp_path))
+    head = "| not compared with the paper (mean, 95% interval) | share |\n| --- | --- |\n"
+    rows = "| near | 0.50 (0.25 to 0.75) |\n| far | 0.25 (the same in every seed) |\n"
+    assert head + rows in page.made(tmp_path)
+    known(_figure(published=()))
+    assert "not compared with the paper" not in page.made(tmp_path)  # Its only measure is the claim's.
 
 
 if __name__ == "__main__":
