@@ -132,7 +132,10 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         corrupted = options.corrupted_participant
         others = [name for name in participants.names if name != participants.names[target]]
         if corrupted is not None and corrupted not in others:
-            raise UsageError(f"--corrupted_participant={corrupted} must be one of {', '.join(others)}.")
+            raise UsageError(
+                f"--corrupted_participant={corrupted} must be a participant other than the target: one of "
+                f"{', '.join(others)}."
+            )
 
     def recorded(self, options: MabFlOptions, participants: silos.Silos) -> Mapping[str, Any]:
         target = participants.names[find_target(options, participants)]

@@ -199,6 +199,7 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
     names = [measure.name for measure in figure.measures if measure.name in table]
     if not names:
         return []
+    of_some_seeds = {measure.name for measure in figure.measures if measure.at == "chosen peak"}
     for arm in figure.arms:
         own = table[table["arm"] == arm.label]
         if own.empty:
@@ -208,7 +209,8 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
         diverged = frozenset(lost["seed"].astype(int))
         is_unpaired = _UNPAIRED in own and bool(own[_UNPAIRED].any())
         for name in names:
-            measured = own[own[name].notna()]  # A measure may be that of some seeds only.
+            # Elsewhere a missing number is that of a run which has none, and keeps its seed.
+            measured = own[own[name].notna()] if name in of_some_seeds else own
             by_seed = dict(zip(measured["seed"].astype(int), measured[name].astype(float), strict=True))
             stated = published.get((arm.label, name))
             rows.append(Value(arm.label, name, by_seed, rounds, stated, diverged=diverged, is_unpaired=is_unpaired))
