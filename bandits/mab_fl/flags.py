@@ -288,12 +288,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     ):
         if settings.task_type == "tabular" and not settings[name]:
             raise UsageError(f"--task_type=tabular needs --{name}: {what}.")
-    last_round = settings.total_rounds + settings.tuning_rounds
-    if (late := [first for first, _ in _epochs_by_round(settings.epochs_by_round) if first > last_round]):
-        raise UsageError(
-            f"--epochs_by_round={settings.epochs_by_round}: round {late[0]} is never run, the last is {last_round}. Give "
-            "an earlier round, or more --total_rounds."
-        )
+    _epochs_by_round(settings.epochs_by_round)
     train, validation = _FRACTIONS[settings.task_type]
     defaults: dict[str, object] = {"train_fraction": train, "validation_fraction": validation}
     if settings.task_type in _TASK_FLAGS["num_workers"]:
