@@ -5,6 +5,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import math
 import os
 import pathlib
 from collections.abc import Sequence
@@ -95,10 +96,10 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
         last = table.iloc[-1]
         for learner in metrics.LEARNERS:
             clicks, share, reward, regret = (last[metrics.column(learner, name)] for name in metrics.METRICS)
-            print(
-                f"{learner}: {int(reward)} clicks, regret {regret:.1f}; in the last round {clicks:.3f} clicks an "
-                f"impression, best ad {share:.1%}."
+            shown = (
+                "nobody took part" if math.isnan(share) else f"{clicks:.3f} clicks an impression, best ad {share:.1%}"
             )
+            print(f"{learner}: {int(reward)} clicks, regret {regret:.1f}; in the last round {shown}.")
         print(spent["summary"])
         print(f"Results in {folder.path}: metrics.csv, ads.png, config.json, privacy.json")
 

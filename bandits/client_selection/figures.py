@@ -103,13 +103,50 @@ def draw_convergence(rounds: pd.DataFrame, output: pathlib.Path, title: str) -> 
             axes.grid(alpha=0.3)
             if column == 0:
                 axes.set_ylabel(name.about)
-        grid[0, column].set_title(f"{cohort} clients a round" if cohort > 1 else "1 client a round")
+        grid[0, column].set_title(_cohort_title(cohort))
         grid[1, column].set_xlabel("round")
-    losses = evaluated[metrics.GLOBAL_LOSS]
-    grid[0, 0].set_ylim(0, np.nanquantile(losses[np.isfinite(losses)], 0.98) * 1.1)  # First rounds would hide the rest.
+    grid[0, 0].set_ylim(0, _top(evaluated))
     grid[0, -1].legend()
     figure.suptitle(title)
     files.save_picture(figure, output, dpi=120)
+
+
+def draw_communication(rounds: pd.DataFrame, output: pathlib.Path, title: str) -> None:
+    """Draws global loss against the models sent so far, a panel for each cohort size; both are means over seeds.
+
+    Polls cost a model to each candidate, which a picture by round does not show.
+
+    Args:
+      rounds: Of `read`.
+      output: PNG to write.
+      title: Title.
+    """
+    sent = rounds.groupby(["cohort", "selector", "seed"], sort=False)[metrics.MODEL_TRANSFERS].cumsum()
+    evaluated = rounds.assign(sent=sent).dropna(subset=[metrics.GLOBAL_LOSS])
+    cohorts = list(dict.fromkeys(evaluated["cohort"]))
+    figure = matplotlib.figure.Figure(figsize=(1.5 + 4 * len(cohorts), 3.6), layout="constrained")
+    panels = figure.subplots(1, len(cohorts), sharey=True, squeeze=False)[0]
+    for axes, cohort in zip(panels, cohorts, strict=True):
+        for selector, one in evaluated[evaluated["cohort"] == cohort].groupby("selector", sort=False):
+            means = one.groupby("round_num")[["sent", metrics.GLOBAL_LOSS]].mean()
+            axes.plot(means["sent"], means[metrics.GLOBAL_LOSS], label=selector, linewidth=1.2)
+        axes.set(title=_cohort_title(cohort), xlabel="models sent, to clients and back")
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel(metrics.GLOBAL_LOSS.about)
+    panels[0].set_ylim(0, _top(evaluated))
+    panels[-1].legend()
+    figure.suptitle(title)
+    files.save_picture(figure, output, dpi=120)
+
+
+def _cohort_title(cohort: int) -> str:
+    return f"{cohort} clients a round" if cohort > 1 else "1 client a round"
+
+
+def _top(evaluated: pd.DataFrame) -> float:
+    """Returns the upper end of an axis of losses; the first rounds' would hide the rest."""
+    losses = evaluated[metrics.GLOBAL_LOSS]
+    return np.nanquantile(losses[np.isfinite(losses)], 0.98) * 1.1
 
 
 def draw_client_losses(clients: pd.DataFrame, output: pathlib.Path, title: str) -> None:

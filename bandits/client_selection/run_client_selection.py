@@ -92,9 +92,10 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
         results = figures.table(rounds, with_published=all(self.is_of_table_1(run.options) for run in runs))
         files.replace(folder / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
         figures.draw_convergence(rounds, folder / "convergence.png", title)
+        figures.draw_communication(rounds, folder / "communication.png", title)
         figures.draw_client_losses(clients, folder / "client_losses.png", title)
         print(results.to_string(index=False, float_format="{:.3f}".format))
-        pictures = "convergence.png, client_losses.png"
+        pictures = "convergence.png, communication.png, client_losses.png"
         print(f"Results in {folder}: results.csv, {pictures}; metrics.csv, clients.csv of each run")
 
     def is_of_table_1(self, options: SelectionOptions) -> bool:

@@ -7,6 +7,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import os
 import pathlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -129,10 +130,18 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         target = find_target(options, participants)
         if choices := find_choices(options, participants, target):
             flags.check_earlier(options, choices)
+        last_round = options.total_rounds + options.tuning_rounds
+        if late := [first for first, _ in options.epochs_by_round if first > last_round]:
+            print(
+                f"Warning: --epochs_by_round: round {late[0]} is never run, the last is {last_round}.", file=sys.stderr
+            )
         corrupted = options.corrupted_participant
         others = [name for name in participants.names if name != participants.names[target]]
         if corrupted is not None and corrupted not in others:
-            raise UsageError(f"--corrupted_participant={corrupted} must be one of {', '.join(others)}.")
+            raise UsageError(
+                f"--corrupted_participant={corrupted} must be a participant other than the target: one of "
+                f"{', '.join(others)}."
+            )
 
     def recorded(self, options: MabFlOptions, participants: silos.Silos) -> Mapping[str, Any]:
         target = participants.names[find_target(options, participants)]

@@ -288,11 +288,20 @@ def _difference(one: Value, other: Value) -> Interval:
 
 def _described(one: Value, other: Value, difference: Interval) -> str:
     labels = [value.measure.replace("_", " ") if one.arm == other.arm else value.arm for value in (one, other)]
+    shown = (one, other)
+    if not (one.is_unpaired or other.is_unpaired):  # Means of the seeds that the difference is of.
+        shown = _paired(one, other), _paired(other, one)
     means = ", ".join(
-        f"{name} {number(value.mean)}{stand_note(value)}" for name, value in zip(labels, (one, other), strict=True)
+        f"{name} {number(value.mean)}{stand_note(value)}" for name, value in zip(labels, shown, strict=True)
     )
     lost = "".join(f"; {note}" for value in (one, other) if (note := _lost(value)))
     return f"{means}: {words.interval(difference, signed=True)}{lost}"
+
+
+def _paired(value: Value, other: Value) -> Value:
+    """Returns a value over the seeds that it has in common with another."""
+    common = {seed for seed, number in other.by_seed.items() if not math.isnan(number)}
+    return dataclasses.replace(value, by_seed={seed: one for seed, one in value.by_seed.items() if seed in common})
 
 
 def stand_note(value: Value) -> str:

@@ -200,9 +200,9 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
     published = {(one.arm, one.measure): one for one in figure.published}
     rows = []
     names = [measure.name for measure in figure.measures if measure.name in table]
-    of_some = {measure.name for measure in figure.measures if measure.at == "chosen peak"}  # Even seeds chose it.
     if not names:
         return []
+    of_some_seeds = {measure.name for measure in figure.measures if measure.at == "chosen peak"}
     for arm in figure.arms:
         own = table[table["arm"] == arm.label]
         if own.empty:
@@ -212,7 +212,8 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
         diverged = frozenset(lost["seed"].astype(int))
         is_unpaired = _UNPAIRED in own and bool(own[_UNPAIRED].any())
         for name in names:
-            measured = own[own[name].notna()] if name in of_some else own
+            # Elsewhere a missing number is that of a run which has none, and keeps its seed.
+            measured = own[own[name].notna()] if name in of_some_seeds else own
             by_seed = dict(zip(measured["seed"].astype(int), measured[name].astype(float), strict=True))
             stated = published.get((arm.label, name))
             rows.append(Value(arm.label, name, by_seed, rounds, stated, diverged=diverged, is_unpaired=is_unpaired))

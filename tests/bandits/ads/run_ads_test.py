@@ -171,6 +171,14 @@ def test_a_round_without_clients_changes_nothing(tmp_path):
         np.testing.assert_array_equal(rows.loc[2, kept], rows.loc[1, kept])
 
 
+def test_a_last_round_without_clients_is_reported_in_words(tmp_path, capfd):
+    night = ("--availability=diurnal", "--availability_day=4", "--availability_low=0", "--time_zones=1")
+    assert play(tmp_path, *night, "--availability_high=1", "--total_rounds=3") == 0
+    printed = capfd.readouterr().out
+    assert printed.count("in the last round nobody took part.") == 2
+    assert "nan" not in printed
+
+
 def test_what_is_learned_beside_the_values_is_a_metric(tmp_path):
     assert play(tmp_path, "--preset=gradient_epsilon", "--rule_epsilon=0.5") == 0
     for learner in metrics.LEARNERS:

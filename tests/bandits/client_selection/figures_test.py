@@ -62,3 +62,13 @@ def test_the_figures_are_drawn(runs, tmp_path):
     figures.draw_client_losses(clients, tmp_path / "losses.png", "title")
     for name in ("convergence.png", "losses.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_loss_is_drawn_against_all_models_sent_so_far(runs, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures.files, "save_picture", lambda figure, output, dpi: drawn.append(figure))
+    figures.draw_communication(figures.read(runs)[0], tmp_path / "communication.png", "title")
+    (figure,) = drawn
+    assert [axes.get_title() for axes in figure.axes] == ["1 client a round", "2 clients a round"]
+    for line in figure.axes[0].get_lines():  # Rounds 1 and 3 were evaluated: 2, and 2 + 2 + 5 models.
+        np.testing.assert_array_equal(line.get_xydata(), [[2, 2.0], [9, 1.5]])

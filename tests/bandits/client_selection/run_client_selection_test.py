@@ -61,7 +61,7 @@ def finished(tmp_path_factory):
 def test_a_comparison_leaves_a_table_and_pictures(finished):
     top = finished / "run"
     files = {path.name for path in top.iterdir() if path.is_file()}
-    assert {"results.csv", "convergence.png", "client_losses.png"} <= files
+    assert {"results.csv", "convergence.png", "communication.png", "client_losses.png"} <= files
     results = pd.read_csv(top / "results.csv")
     assert list(results["selector"]) == list(selector_flags.SELECTORS)
     assert results["global_loss"].notna().all()

@@ -184,3 +184,8 @@ def test_a_study_runs_all_its_settings_and_draws_its_figures(tmp_path, monkeypat
     results = pd.read_csv(tmp_path / "mine" / "results.csv")
     assert list(results["setting"]) == ["ucb_c=0.01", "ucb_c=0.01", "ucb_c=0.1", "ucb_c=0.1"]
     assert list(results["seed"]) == [0, 1, 0, 1]
+
+
+def test_epochs_from_a_round_that_is_never_run_are_warned_of(tmp_path, capfd):
+    assert play(tmp_path, "--epochs_by_round=2:3", "--total_rounds=1") == 0
+    assert "Warning: --epochs_by_round: round 2 is never run, the last is 1." in capfd.readouterr().err

@@ -149,6 +149,7 @@ def test_a_fall_after_the_chosen_peak_is_judged_by_the_seeds_that_did_not_choose
     rows = records.values(figure, records.of(figure, {"arm": found}))
     (verdict,) = judging.check(figure, rows)
     assert (verdict.status, verdict.seeds) == (holds, 6)
+    assert f"end {last + 0.006:.3g}:" in verdict.why  # The end's mean is that of seeds 1, 3, ..., 11, too.
 
 
 def test_an_array_of_the_run_folder_is_measured_by_its_mean_or_that_of_absolute_values(tmp_path):

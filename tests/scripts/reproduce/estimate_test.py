@@ -22,16 +22,16 @@ def test_rounds_of_an_initial_training_count_where_there_is_one(settings, rounds
 @pytest.mark.parametrize(
     ("binary", "arguments", "shortened"),
     [
-        ("run_federated", ["--total_rounds=9"], ["--total_rounds=3"]),
+        ("run_federated", ["--total_rounds=9"], ["--total_rounds=4"]),
         (
             "run_federated",
             ["--preset=emnist_init_softmax"],
-            ["--total_rounds=3", "--init_rounds=1", "--random_data"],
+            ["--total_rounds=4", "--init_rounds=1", "--random_data"],
         ),
         (
             "run_posterior",
             ["--preset=mnist_alpha_1", "--algorithm=fedkppa", "--diagnose_round=40"],
-            ["--total_rounds=3", "--burn_in_rounds=0", "--diagnose_round=1", "--random_data"],
+            ["--total_rounds=4", "--burn_in_rounds=0", "--diagnose_round=1", "--random_data"],
         ),
         ("run_mab_fl", ["--task_type=mnist_writers", "--total_rounds=2"], ["--total_rounds=2"]),
     ],
