@@ -60,7 +60,7 @@ class SqliteClients(clients.ClientData):
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
         if not self._client_ids:
-            raise UsageError(f"{path} has no clients in split {split!r}.")
+            raise self._unreadable(f"no clients in split {split!r}")
         self._checksum = clients.file_checksum(str(self._path))
         has_index = any("client_id=?" in row[-1] for row in plan)
         self._rows = None if has_index else self._find_rows()

@@ -113,7 +113,7 @@ def _counts_file(name: str, data_dir: str | None, cache_dir: str | None) -> path
     def make() -> None:
         archive = found or download.plain_file(f"{_ORIGIN}{published}", published, cache_dir, _SHA256[name])
         try:
-            with tarfile.open(archive) as tar:
+            with tarfile.open(archive, "r:bz2") as tar:
                 content = tar.extractfile(name).read()  # type: ignore[union-attr]
         except (tarfile.TarError, KeyError, EOFError, OSError) as error:
             raise UsageError(f"{archive} is damaged ({error}): download it again from {_ORIGIN}{published}.") from error

@@ -20,12 +20,13 @@ import pytest
 
 from bandits import studies
 from optimization.study import cli
-from scripts.reproduce import page
+from scripts.reproduce import estimate, page, texts
 from scripts.select_before_deploying import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 _GUIDES = (ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md")
+_SPEED = ROOT / "docs" / "speed.md"
 PAGES = (README, *_GUIDES, *sorted((ROOT / "docs").glob("*.md")))
 # Programs of others, whose flags are not known here.
 _TOOLS = ("mypy", "pip", "pytest", "ruff", "tensorboard.main")
@@ -254,6 +255,21 @@ def test_the_page_of_results_is_what_the_records_give():
     """After a change of records or claims: ./scripts/python -m scripts.reproduce --page=docs/results.md"""
     path = ROOT / "docs" / "results.md"
     assert path.read_text(encoding="utf-8") == page.made(path.parent / "evidence")
+
+
+def test_the_table_of_costs_has_the_runs_and_rounds_of_each_figure():
+    """A row: figures, data, runs a seed, rounds a seed, hours a seed, runs of the search and their time."""
+    rows = re.findall(
+        r"^\| (`.+?) \| [\w ]+ \| (\d+) \| ([\d,]+) \| [\d.]+ \| (?:(\d+) runs)?", _SPEED.read_text(), re.M
+    )
+    named = {name: row[1:] for row in rows for name in re.findall(r"`(.+?)`", row[0])}
+    expected = {}
+    for figure in texts.load(texts.PAPER, "agarwal2023").values():
+        some = {arm: figure.runs_of(arm, 1, (), pathlib.Path("unused")) for arm in figure.arms}
+        rounds = sum(group[0].rounds + estimate.init_rounds(group[0].settings) for group in some.values())
+        search = sum(len(group) for arm, group in some.items() if arm.is_searched)
+        expected[figure.name] = (f"{len(some)}", f"{rounds:,}", f"{search}" if search else "")
+    assert {name: row for name, row in named.items() if name in expected} == expected
 
 
 def test_the_table_of_selection_is_what_the_records_give():

@@ -245,11 +245,15 @@ def _checked(settings: cli.Settings) -> int:
     if settings.executor != "slurm_script" and not settings.ray_address:
         cores = max(1, cores // settings.workers)
     folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}")
+    searched = [(figure, arm) for figure in chosen for arm in figure.arms if arm.is_searched]
+    if settings.early_stop and not searched:
+        raise UsageError(
+            "--early_stop has an effect only on searches, and none of these figures has one: leave it out."
+        )
     for figure in chosen:  # A mistake is told before anything is played.
         figure.check()
-        for arm in figure.arms if settings.early_stop else ():
-            if arm.is_searched:
-                figure.first_run(arm).at_rounds(1)
+    for figure, arm in searched if settings.early_stop else ():
+        figure.first_run(arm).at_rounds(1)
     if settings.report_only:
         _check_records(settings, whole, chosen, folder)
         return _reproduce(settings, whole, chosen, folder, cores, None)

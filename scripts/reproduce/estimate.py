@@ -99,7 +99,7 @@ def of(
     found = in_words([(kind, _words(kind.run), measured[kind.run.name]) for kind in kinds.values()], workers)
     if not any(_is_downloaded(kind.run.settings) for kind in kinds.values()):
         return found
-    note = "Data sets in neither --data_dir nor FEDBANDITS_DATA_DIR were measured on random examples of their size."
+    note = "A data set in neither --data_dir nor FEDBANDITS_DATA_DIR is measured on random examples of its size."
     return dataclasses.replace(found, text=f"{found.text}\n{note}")
 
 

@@ -71,7 +71,7 @@ def test_the_file_is_not_written(path):
 
 
 def test_a_missing_split_is_named(path):
-    with pytest.raises(UsageError, match=r"toy\.sqlite has no clients in split 'valid'"):
+    with pytest.raises(UsageError, match=r"toy\.sqlite is not readable .*no clients in split 'valid'.*--data_dir"):
         sqlite.SqliteClients(path, "valid", _parse)
 
 
