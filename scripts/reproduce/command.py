@@ -195,7 +195,8 @@ def _draw_normality(figure: Figure, found: dict[str, Found], path: pathlib.Path,
     panels: dict[str, dict[str, diagnostics.Normality]] = {}
     for arm in (arm for arm in figure.arms if arm.label in found):
         for name in names:
-            words = [*arm.words, *([pathlib.Path(name).stem] if len(names) > 1 else ())]
+            round_words = pathlib.Path(name).stem.removeprefix("diagnosis_").replace("_", " ")
+            words = [*arm.words, *([round_words] if len(names) > 1 else ())]
             panel = next(word for word in words if word.startswith("alpha=")) if len(words) > 1 else ""
             label = ", ".join(word for word in words if word != panel)
             paths = [folder / name for folder in found[arm.label].folders]

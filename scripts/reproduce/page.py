@@ -379,11 +379,12 @@ def _text(name: str, some: Sequence[_Played]) -> str:
 
 
 def _not_compared(one: _Played) -> list[str]:
-    """Returns the table of the measures that no claim and no number of the paper names; empty without one."""
+    """Returns the table of the measures that no number of the paper and no claim that was run names; empty without."""
     figure = one.figure
     known = {(row.arm, row.measure): row for row in one.rows}
     compared = {published.measure for published in figure.published}
-    for claim in figure.claims:
+    run = [verdict.claim for verdict in judging.check(figure, one.rows) if verdict.status != judging.NOT_RUN]
+    for claim in run:
         compared |= {judging.measure_of(figure, operand).name for group in claim.operands for operand in group}
     names = [measure.name for measure in figure.measures if measure.name not in compared]
     names = [name for name in names if any(row.measure == name and math.isfinite(row.mean) for row in one.rows)]
