@@ -117,12 +117,14 @@ def in_words(kinds: Sequence[tuple[Kind, str, float | str]], workers: int) -> Es
             lines.append(f"{words}: time unknown, because {seconds}")
         else:
             lines.append(f"{words} of {seconds:.3g} s: {duration(seconds * kind.rounds)}")
-    known = [seconds * kind.rounds for kind, _, seconds in kinds if not isinstance(seconds, str)]
+    known = [(kind.runs, seconds * kind.rounds) for kind, _, seconds in kinds if not isinstance(seconds, str)]
     unknown = len(kinds) - len(known)
     if known:
-        at_once = f", {workers} runs at a time" if workers > 1 else ""
-        left_out = f", without the {unknown} kinds of run whose time is unknown" if unknown else ""
-        lines.append(f"In all {duration(sum(known) / workers)}{at_once}{left_out}; compiling and evaluation are extra.")
+        at_once = min(workers, sum(runs for runs, _ in known))
+        time = duration(sum(seconds for _, seconds in known) / at_once)
+        beside = f", {at_once} runs at a time" if at_once > 1 else ""
+        left_out = f", without the lines above whose time is unknown ({unknown})" if unknown else ""
+        lines.append(f"In all {time}{beside}{left_out}; compiling and evaluation are extra.")
     return Estimate("\n".join(lines), not unknown)
 
 
