@@ -18,12 +18,11 @@ from bandits import decision_rules
 from bandits.mab_fl import combinations, dropping, explore_rounds, flags, metrics, model, process, splines
 from data import clients, keys, silos
 from optimization import client_work, models
-from optimization.study import compiled, metrics_file, run_folder, runner
+from optimization.study import compiled, runner
 
 _HISTORY = 32  # Rounds that the spline of early stopping sees.
 _INCREASES = 1024  # Increases of which a threshold is a quantile.
 _UNTRAINED_AUC = 0.5
-ESTIMATES_FILE = "estimates.csv"
 
 
 class Progress(NamedTuple):
@@ -365,23 +364,6 @@ class MabFlRounds(runner.Rounds):
             counts = [plays, int(progress.adoptions[action])]
             writer.writerow([action, self.choices[action], names, *counts, mean, f"{estimate:.6g}"])
         return file.getvalue().encode()
-
-
-class EstimatesFile(metrics_file.MetricsFile):
-    """`estimates.csv`: each combination's estimated reward after every round (Lundahl 2021, Figures 24, 26 and 28)."""
-
-    def __init__(self, rounds: MabFlRounds, folder: run_folder.RunFolder, first_round: int):
-        """Opens the file; rounds that an earlier program played, which wrote none, stay empty."""
-        self._rounds = rounds
-        columns = ["round_num", *rounds.choices]
-        super().__init__(
-            folder.path / ESTIMATES_FILE, columns, first_round, lambda missing: {one: {} for one in missing}
-        )
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Appends the estimates after the round of this row."""
-        estimates = dict(zip(self._rounds.choices, self._rounds.estimates.tolist(), strict=True))
-        super().write({"round_num": row["round_num"], **estimates})
 
 
 def _only_largest(values: np.ndarray) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from bandits.mab_fl import metrics, splines, studies
+from bandits.mab_fl import estimates, metrics, splines, studies
 from optimization.study import curves as curve_statistics
 from optimization.study import files
 from optimization.study.metrics import by_todays_names
@@ -28,9 +28,8 @@ def _read(folder: pathlib.Path) -> pd.DataFrame:
     rounds = pd.read_csv(folder / "metrics.csv")
     rounds.columns = by_todays_names(rounds.columns, metrics.COLUMNS)
     rounds["combination"] = rounds[metrics.ACTION].map(_learned(folder)["combination"]).fillna("tuning")
-    if (path := folder / "estimates.csv").exists():
-        estimates = pd.read_csv(path).set_index("round_num").add_prefix(_ESTIMATE)
-        rounds = rounds.join(estimates, on="round_num")
+    if (path := folder / estimates.FILE).exists():
+        rounds = rounds.join(pd.read_csv(path).set_index("round_num").add_prefix(_ESTIMATE), on="round_num")
     return rounds
 
 

@@ -95,8 +95,10 @@ def of(
     kinds = {key: kind for key, kind in kinds.items() if kind.runs}
     if not kinds:
         return Estimate("All runs are finished.", True)
-    measured = _measure([kind.run for kind in kinds.values()], folder / "estimate", team)
-    found = in_words([(kind, _words(kind.run), measured[kind.run.name]) for kind in kinds.values()], workers)
+    some = [kind.run for kind in kinds.values()]
+    measured = _measure(some, folder / "estimate", team)
+    different = [name for name in _COSTLY if len({run.settings.get(name) for run in some}) > 1]
+    found = in_words([(kind, _words(kind.run, different), measured[kind.run.name]) for kind in kinds.values()], workers)
     if not any(_is_downloaded(kind.run.settings) for kind in kinds.values()):
         return found
     note = "A data set in neither --data_dir nor FEDBANDITS_DATA_DIR is measured on random examples of its size."
@@ -117,12 +119,14 @@ def in_words(kinds: Sequence[tuple[Kind, str, float | str]], workers: int) -> Es
             lines.append(f"{words}: time unknown, because {seconds}")
         else:
             lines.append(f"{words} of {seconds:.3g} s: {duration(seconds * kind.rounds)}")
-    known = [seconds * kind.rounds for kind, _, seconds in kinds if not isinstance(seconds, str)]
+    known = [(kind.runs, seconds * kind.rounds) for kind, _, seconds in kinds if not isinstance(seconds, str)]
     unknown = len(kinds) - len(known)
     if known:
-        at_once = f", {workers} runs at a time" if workers > 1 else ""
-        left_out = f", without the {unknown} kinds of run whose time is unknown" if unknown else ""
-        lines.append(f"In all {duration(sum(known) / workers)}{at_once}{left_out}; compiling and evaluation are extra.")
+        at_once = min(workers, sum(runs for runs, _ in known))
+        time = duration(sum(seconds for _, seconds in known) / at_once)
+        beside = f", {at_once} runs at a time" if at_once > 1 else ""
+        left_out = f", without the lines above whose time is unknown ({unknown})" if unknown else ""
+        lines.append(f"In all {time}{beside}{left_out}; compiling and evaluation are extra.")
     return Estimate("\n".join(lines), not unknown)
 
 
@@ -179,8 +183,9 @@ def init_rounds(settings: Mapping[str, Any]) -> int:
     return settings[_INIT_ROUNDS] if settings.get("scenario") in flags.PRETRAINED else 0
 
 
-def _words(run: Run) -> str:
-    settings = {name: run.settings.get(name) for name in ("task_type", "model", "clients_per_round")}
+def _words(run: Run, different: Sequence[str]) -> str:
+    names = dict.fromkeys(("task_type", "model", "clients_per_round", *different))
+    settings = {name: run.settings.get(name) for name in names}
     values = [f"{name}={value}" for name, value in settings.items() if value is not None]
     return " ".join([run.module.rpartition(".")[2], *values])
 

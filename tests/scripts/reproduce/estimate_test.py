@@ -56,6 +56,12 @@ def test_the_time_of_all_is_that_of_their_rounds():
     ]
 
 
+def test_a_single_run_takes_its_whole_time_with_any_number_of_workers():
+    (run,) = building.build([], sweeps=()).runs()
+    found = estimate.in_words([(estimate.Kind(run, 100, runs=1), "a", 36.0)], workers=2)
+    assert found.text.splitlines()[-1] == "In all 1.0 hours; compiling and evaluation are extra."
+
+
 def test_an_unknown_time_is_not_counted_as_none():
     one, other = (_kind(100), "a", 36.0), (_kind(10), "b", "it failed")
     assert estimate.in_words([other], workers=1) == estimate.Estimate(
@@ -63,7 +69,7 @@ def test_an_unknown_time_is_not_counted_as_none():
     )
     found = estimate.in_words([one, other], workers=1)
     assert not found.is_whole
-    assert "In all 1.0 hours, without the 1 kinds of run whose time is unknown" in found.text
+    assert "In all 1.0 hours, without the lines above whose time is unknown (1)" in found.text
 
 
 @pytest.mark.parametrize(
