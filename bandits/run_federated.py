@@ -107,10 +107,10 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 f"--bandits_mu={mu:g} can give the other actions more than probability 1, which is then "
                 f"scaled to 1; {task.num_actions - 1} is the smallest mu that never needs this."
             )
-        if options.bandit.trains and options.deploy_every > rounds:
+        if options.bandit.trains and options.deploy_every >= rounds:
             warnings.append(
-                f"--bandits_deploy_freq={options.deploy_every} is longer than the run of {rounds} rounds: clients act "
-                "with the first model in all of them."
+                f"--bandits_deploy_freq={options.deploy_every} deploys no trained model before the last of "
+                f"{rounds} rounds: clients act with the first model in all of them."
             )
         if options.initial_model_path:
             run_folder.read_model(options.initial_model_path)
