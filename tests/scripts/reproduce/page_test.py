@@ -457,7 +457,7 @@ def test_a_page_shows_measures_that_no_claim_and_no_number_names(tmp_path, known
     rows = "| near | 0.50 (0.25 to 0.75) |\n| far | 0.25 (the same in every seed) |\n"
     assert head + rows in page.made(tmp_path)
     known(_figure(published=()))
-    assert "not compared with the paper" not in page.made(tmp_path)  # Its only measure is the claim's.
+    assert "| not compared with the paper" not in page.made(tmp_path)  # Its only measure is the claim's.
     records.write(table[table["arm"] == "near"], records.path_of(figure, tmp_path))
     made = page.made(tmp_path)  # The claim is not run, but what was run is shown.
     assert "| not compared with the paper (mean, 95% interval) | score |\n| --- | --- |\n| near | 4.00 (3.75" in made
