@@ -98,7 +98,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     dropped = report["dropped_rows"]
     for why, count in dropped.items() if isinstance(dropped, Mapping) else [("without_client_or_label", dropped)]:
         if count:
-            yield f"  {count} rows dropped: {why.replace('_', ' ')}"
+            yield f"  {count:,} row{'s' * (count != 1)} dropped: {why.replace('_', ' ')}"
     for word, count in report.get("missing_values", {}).items():
         if count:
             yield f"  {count} cells hold {word!r}: missing"

@@ -164,23 +164,24 @@ def gradients(totals: np.ndarray, ratios: Sequence[Ratio]) -> np.ndarray:
     return changes
 
 
-# Rounding errors leave a standard error of this many times the value where all clients agree.
+# Where all clients agree, rounding errors leave a standard error, and a difference, of this many times the values.
 _ROUNDING = 1e-13
 
 
 def interval(sums: Sums, ratio: Ratio, minus: Ratio | None = None) -> intervals.Interval:
     """Returns a value, or the difference of two, with a 95% interval over clients.
 
-    The delta method, with Student's t of clients - 1 degrees. There is no interval of fewer than two clients, nor of a
-    value in which all clients agree; and no value of 0 without any spread: no row earned anything, or the policy plays
-    none of the logged actions, so that nothing can be estimated.
+    The delta method, with Student's t of clients - 1 degrees. There is no interval of fewer than two clients, of a
+    value in which all clients agree, or of a difference that is 0 for all of them. There is no value of 0 without any
+    spread: no row earned anything, or the policy plays none of the logged actions, so that nothing can be estimated.
 
     Args:
       sums: Of a log's clients.
       ratio: The value; one of the sums' ratios.
       minus: What is taken from it, likewise; the interval takes into account that both are of the same clients.
     """
-    mean = float(value(sums.totals, ratio) - (value(sums.totals, minus) if minus else 0))
+    first, second = float(value(sums.totals, ratio)), float(value(sums.totals, minus)) if minus else 0.0
+    mean = first - second
     if sums.clients < 2 or not math.isfinite(mean):
         return intervals.Interval(mean, math.nan, math.nan, sums.clients)
     weights = np.zeros(len(sums.ratios))
@@ -188,8 +189,12 @@ def interval(sums: Sums, ratio: Ratio, minus: Ratio | None = None) -> intervals.
     if minus:
         weights[sums.ratios.index(minus)] -= 1
     variance = max(0.0, float(weights @ sums.products @ weights)) * sums.clients / (sums.clients - 1)
-    if not minus and math.sqrt(variance) <= _ROUNDING * abs(mean):
-        return intervals.Interval(mean or math.nan, math.nan, math.nan, sums.clients)
+    rounding = _ROUNDING * (abs(first) + abs(second))
+    if math.sqrt(variance) <= rounding:
+        if not minus:
+            return intervals.Interval(mean or math.nan, math.nan, math.nan, sums.clients)
+        if abs(mean) <= rounding:
+            return intervals.Interval(0.0, math.nan, math.nan, sums.clients)
     deviation = math.sqrt(variance * sums.clients)  # Of one client's part in a mean over clients.
     half = float(intervals.half_width(deviation, sums.clients))
     return intervals.Interval(mean, mean - half, mean + half, sums.clients)

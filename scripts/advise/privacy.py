@@ -142,8 +142,9 @@ def no_guarantee(where: Deployment) -> str:
     if delta <= _MOST_DELTA:
         return ""
     return (
-        f"with {where.population:,} clients delta is {delta:.2g}, above {_MOST_DELTA:g}, so no epsilon is a meaningful "
-        "guarantee and no cost is reported. If the data is a sample of more clients, give their number by --population"
+        f"with {where.population:,} clients delta is {delta:.2g}, above {_MOST_DELTA:g}. No epsilon is a meaningful "
+        "guarantee then, so no cost is reported. If the data is a sample of more clients, give their number by "
+        "--population"
     )
 
 

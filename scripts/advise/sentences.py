@@ -180,7 +180,7 @@ def _confirmation(found: Advice) -> list[str]:
     against = findings.compared({name: arm.reward for name, arm in found.confirmed.items()}, GREEDY)
     return [
         f"Independent seeds, which did not select {arms.NAMES[one.arm]}, give {effect(one)}."
-        + " They do not confirm the gain." * (found.verdict.pays and not one.is_better)
+        + " They do not confirm the gain." * (found.verdict.pays and not one.low > 0)
         for one in against.values()
         if math.isfinite(one.difference)
     ]

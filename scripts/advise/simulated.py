@@ -1,5 +1,6 @@
 """Whether a log's simulator may answer: only where the log itself does not contradict it."""
 
+import math
 import shlex
 from collections.abc import Sequence
 
@@ -40,6 +41,8 @@ def check(scores: Sequence[Score], module: str, base: Sequence[str]) -> None:
 def _in_words(one: Score) -> str:
     name = _NAMES.get(one.policy, one.policy)
     by = "doubly robust" if name == "uniform policy" else "logged"
+    if math.isnan(one.difference.low):
+        return f"{name}: cannot be compared, as all rewards are equal"
     digits = amounts.decimals(one.difference.low, one.difference.high)
     ends = f"{amounts.number(one.difference.low, digits, '+')} to {amounts.number(one.difference.high, digits, '+')}"
     return (
@@ -51,8 +54,10 @@ def _in_words(one: Score) -> str:
 def in_words(scores: Sequence[Score]) -> str:
     """Returns what a recommendation says first, where the log does not contradict its simulator."""
     values = "\n".join(f"- {_in_words(one)}" for one in scores)
+    is_known = any(math.isfinite(one.difference.low) for one in scores)
+    checked = "do not contradict it" if is_known else "cannot check it"
     return (
         "Rewards are simulated: they are drawn from a regression of the log, and have its bias.\n"
-        f"Held-out clients of the log do not contradict it:\n{values}\n"
+        f"Held-out clients of the log {checked}:\n{values}\n"
         "scripts.evaluate_policy estimates a policy's value from the log itself.\n"
     )

@@ -30,11 +30,12 @@ BIASED = "biased, bias unknown"  # Said instead of an interval.
 # Effective clients, and their share of all: below both, the bootstrap's intervals hold the value more often than the
 # delta method's, above either less often, as docs/logs.md measured.
 FEW_CLIENTS, FEW_OF_CLIENTS = 30, 0.5
+_ONE_CLIENT = 2  # Below so many effective clients neither does.
 # The headline is the first that is there, and why.
-_HEADLINES = {
-    "dr": "unbiased if the propensities or the reward model are right, and usually of less variance than IPS",
-    "snips": "of little bias if the propensities are right, and less sensitive to large weights than IPS",
-    "ips": "unbiased if the propensities are right",
+HEADLINES = {
+    "dr": "is unbiased if the propensities or the reward model are right, and usually has less variance than IPS",
+    "snips": "has little bias if the propensities are right, and is less sensitive to large weights than IPS",
+    "ips": "is unbiased if the propensities are right",
 }
 
 
@@ -78,7 +79,7 @@ class Estimate(NamedTuple):
 def headline(found: Sequence[Estimate]) -> tuple[Estimate, str] | None:
     """Returns the estimate to report, and why it is this one; None if no unbiased estimator has a value."""
     by_name = {one.name: one for one in found if math.isfinite(one.value.mean)}
-    for name, reason in _HEADLINES.items():
+    for name, reason in HEADLINES.items():
         if name in by_name:
             return by_name[name], reason
     return None
@@ -99,8 +100,12 @@ def few_clients(rows: np.ndarray, weights: np.ndarray, draws: int) -> tuple[log_
     if not effective or effective >= FEW_CLIENTS:  # Without any weight there is no value.
         return None, False
     is_uneven = effective < FEW_OF_CLIENTS * clients
-    text = f"The effective number of clients is {effective:.1f} of {clients:,}, below {FEW_CLIENTS}: "
-    if not is_uneven:
+    below = _ONE_CLIENT if effective < _ONE_CLIENT else FEW_CLIENTS
+    text = f"The effective number of clients is {effective:.1f} of {clients:,}, below {below}: "
+    if effective < _ONE_CLIENT:
+        text += "one client dominates, and the 95% intervals are unreliable. They held the value in as few as 65% of "
+        text += "simulated logs (docs/logs.md)."
+    elif not is_uneven:
         text += "95% intervals held the value in 91 to 94% of simulated logs (docs/logs.md)."
     elif draws:
         text += "95% intervals are the bootstrap's, which held the value in 89 to 94% of simulated logs (docs/logs.md)."
@@ -179,6 +184,7 @@ def estimates(
         return (resampled if by_bootstrap else by_delta), resampled
 
     value, resampled = interval(logged)
+    has_reward = not math.isnan(value.mean)
     found = [Estimate("logged", "", value, None, resampled)]
     for name, path in candidates.items():
         chosen = path[0] if len(path) == 1 else slope.choose(sums, columns, path)
@@ -189,7 +195,8 @@ def estimates(
             parameter = f"{_PARAMETERS[name]}={getattr(chosen, _PARAMETERS[name]):g}{how}"
         is_biased = len(path) > 1 or chosen.is_biased(largest_weight)
         value, resampled = interval(ratio)
-        if name != "dm" and not has_weight:  # The policy plays none of the logged actions.
+        # Without a reward nothing is known; of a policy that plays no logged action a model's guess is left.
+        if not has_reward or (name != "dm" and not has_weight):
             value = value._replace(mean=math.nan, low=math.nan, high=math.nan)
         if is_biased or math.isnan(value.mean):
             value = value._replace(low=math.nan, high=math.nan)

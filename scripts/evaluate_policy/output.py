@@ -90,10 +90,15 @@ def _told(interval: Interval | None, sign: str = "") -> str:
         return "cannot be estimated"
     decimals = 2 - _exponent(mean)
     if math.isnan(low):
-        return f"{mean:{sign}.{max(decimals, 0)}f} (no interval)"
+        return f"{_number(mean, max(decimals, 0), sign)} (no interval)"
     of_width = 1 - _exponent(high - low)
     decimals = max(of_width if sign else max(decimals, of_width), 0)
-    return f"{mean:{sign}.{decimals}f} [{low:{sign}.{decimals}f}, {high:{sign}.{decimals}f}]"
+    shown = [_number(number, decimals, sign) for number in (mean, low, high)]
+    return f"{shown[0]} [{shown[1]}, {shown[2]}]"
+
+
+def _number(number: float, decimals: int, sign: str) -> str:
+    return f"{round(number, decimals) + 0.0:{sign}.{decimals}f}"  # No -0.
 
 
 def _exponent(number: float) -> int:
@@ -108,10 +113,21 @@ def _value(one: Estimate) -> str:
 def _headline(told: Evaluation) -> str:
     found = estimates.headline(told.estimates)
     if found is None:
-        return "Headline: none. No estimator without an unknown bias has a value."
+        return f"Headline: none, because {_why_none(told)}."
     one, reason = found
     less = f"; {_told(one.difference, '+')} against the log's mean reward" if one.difference else ""
-    return f"Headline: {_told(one.value)} by {LABELS[one.name]}{less}. It is {reason}."
+    return f"Headline: {_told(one.value)} by {LABELS[one.name]}{less}. It {reason}."
+
+
+def _why_none(told: Evaluation) -> str:
+    """Returns why no unbiased estimator has a value."""
+    if math.isnan(told.estimates[0].value.mean):
+        return "no logged reward differs from 0"
+    if not any(one.name in estimates.HEADLINES for one in told.estimates):
+        return "--estimators names none of ips, snips and dr"
+    if not told.mean_weight:
+        return "the policy plays none of the logged actions"
+    return "no logged action that the policy plays earned a reward"
 
 
 def _head(told: Evaluation) -> str:

@@ -99,6 +99,17 @@ def test_rewards_of_0_alone_have_no_value_and_equal_ones_no_interval():
         assert math.isnan(interval.low)
 
 
+def test_equal_rewards_make_no_difference_of_rounding_errors():
+    """0.7 summed over 800 rows and over weights gives values that differ in the last bits."""
+    weights = np.random.default_rng(0).choice([0, 5.0], size=800, p=[0.8, 0.2])
+    sums = totals.sums(_rows(np.repeat(np.arange(40), 20), weights, np.full(800, 0.7)), _LAYOUT)
+    logged, snips = _LAYOUT.ratio(estimators.Logged()), _LAYOUT.ratio(estimators.Snips())
+    difference = totals.interval(sums, snips, logged)
+    assert difference.mean == 0
+    assert math.isnan(difference.low)
+    assert totals.interval(sums, _LAYOUT.ratio(estimators.Ips()), logged).low < 0  # Weights alone vary.
+
+
 @pytest.mark.parametrize("shift", [1e7, 1e10])
 @pytest.mark.parametrize("estimator", [estimators.Logged(), estimators.Snips()])
 def test_a_large_mean_changes_no_interval(log, shift, estimator):

@@ -137,6 +137,9 @@ def test_independent_seeds_are_reported_and_may_contradict():
     assert "No independent seeds" not in told
     swapped = {SOFTMAX: confirmed[GREEDY], GREEDY: confirmed[SOFTMAX]}
     assert "They do not confirm the gain." in sentences.exploration(_context(_found(_better(), confirmed=swapped)))
+    wide = {GREEDY: confirmed[GREEDY], SOFTMAX: _arm(SOFTMAX, {3000: 0.9, 3001: 0.2, 3002: 0.9, 3003: 0.6})}
+    told = sentences.exploration(_context(_found(_better(), confirmed=wide)))
+    assert "They do not confirm the gain." in told  # The interval includes 0.
 
 
 def test_an_inconclusive_difference_names_no_winner():

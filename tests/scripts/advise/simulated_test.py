@@ -1,9 +1,13 @@
 """A simulator that its log contradicts answers nothing."""
 
+import math
+
 import numpy as np
 import pytest
 
+from bandits.evaluation import simulator
 from data.errors import UsageError
+from optimization.study import intervals
 from scripts.advise import arms, command, simulated
 from scripts.grid import binaries
 
@@ -59,6 +63,14 @@ def test_a_simulator_that_its_log_supports_is_named_first(tmp_path):
     assert second == "Held-out clients of the log do not contradict it:"
     assert logging.startswith("- logging policy: ")
     assert uniform.startswith("- uniform policy: ")
+
+
+def test_a_log_without_reward_cannot_check_its_simulator():
+    nothing = intervals.Interval(math.nan, math.nan, math.nan, 8)
+    score = simulator.Score("logging policy", nothing, nothing, intervals.Interval(0.0, math.nan, math.nan, 8))
+    _, second, logging, *_ = simulated.in_words([score]).split("\n")
+    assert second == "Held-out clients of the log cannot check it:"
+    assert logging == "- logging policy: cannot be compared, as all rewards are equal"
 
 
 def test_other_data_has_no_simulator():

@@ -86,6 +86,29 @@ def test_a_table_by_weights_alone(tmp_path, capsys):
     assert "prefers-color-scheme:dark" in page
 
 
+@pytest.mark.parametrize(
+    ("paid", "flags", "why"),
+    [
+        ({"red": 0, "blue": 0}, (), "no logged reward differs from 0"),
+        ({"red": 1, "blue": 0}, (), "no logged action that the policy plays earned a reward"),
+        ({"red": 1, "blue": 1}, ("--estimators=clipped_ips",), "--estimators names none of ips, snips and dr"),
+        (
+            {"red": 1, "blue": 1},
+            ("--action_names=green", "--policy=constant:green"),
+            "plays none of the logged actions",
+        ),
+    ],
+)
+def test_without_a_headline_the_reason_is_printed(tmp_path, capsys, paid, flags, why):
+    table = _table(tmp_path / "log.csv")
+    table.assign(paid=table.shown.map(paid)).to_csv(tmp_path / "log.csv", index=False)
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--nomodel", "--draws=0", "--policy=constant:blue", *flags)
+    assert _evaluated(tmp_path / "out", *flags)["headline"] is None
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Headline")]
+    assert line.startswith("Headline: none, because ")
+    assert line.endswith(f"{why}.")
+
+
 def test_one_column_of_probabilities_is_of_the_logged_action(tmp_path):
     table = _table(tmp_path / "log.csv")
     found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played", "--draws=0")
@@ -145,7 +168,14 @@ def test_without_rewards_or_weights_nothing_can_be_estimated(tmp_path, capsys, c
     assert found["headline"] is None
     printed = capsys.readouterr().out
     assert printed.count("cannot be estimated") == len(missing)
-    assert "Headline: none." in printed
+    assert "Headline: none, because " in printed
+
+
+def test_with_one_dominant_client_intervals_are_called_unreliable(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv")
+    pd.concat([table, *[table[table.who == "user 3"]] * 90]).to_csv(tmp_path / "log.csv", index=False)
+    _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played")
+    assert "of 30, below 2: one client dominates, and the 95% intervals are unreliable." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("draws", "words"), [(200, "intervals are the bootstrap's"), (0, "leave out --draws=0")])
