@@ -1,15 +1,14 @@
 """Flags of the main experiment, and every check that needs no data and no TensorFlow."""
 
-import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from bandits import logged_flags, registry, reset_flags, schedule_flags, task_defaults, world_flags
-from bandits.options import BanditOptions, InitialTraining
+from bandits import initial_flags, logged_flags, registry, reset_flags, schedule_flags, task_defaults, world_flags
+from bandits.options import BanditOptions
 from data.errors import UsageError
 from data.tasks import registry as tasks
-from optimization.options import Aggregation, Cohorts, ServerOptimizer
+from optimization.options import Cohorts
 from optimization.posterior import algorithm_flags
 from optimization.posterior import options as posterior_options
 from optimization.study import (
@@ -34,8 +33,6 @@ Where a default is missing here, it is the task's own; config.json in the run's 
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
-PRETRAINED = ("init", "init_shift")  # Scenarios with an initial training.
-_UNTRAINED = ("scratch", world_flags.SCENARIO)
 _PUBLISHED_FIRST_CLIP_NORM = 1.0  # That of TFF's robust aggregator.
 
 # Algorithms of run_posterior that are none of their own here, or cannot be.
@@ -72,7 +69,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.choice(
         "scenario",
         "scratch",
-        ["scratch", *PRETRAINED, world_flags.SCENARIO],
+        ["scratch", *initial_flags.PRETRAINED, world_flags.SCENARIO],
         "start from random weights; from a model pre-trained with full feedback on a few clients; from such a model "
         "whose rewards then change; or from random weights where rewards change while the bandits play",
     )
@@ -99,7 +96,9 @@ def define(flags: cli.FlagSet) -> None:
         False,
         "count the initial model's training as free: its clients need no protection, and it adds no noise",
     )
-    flags.belong("dist_shift_type", "population_client_selection", "initial_model_path", scenario=_UNTRAINED)
+    flags.belong(
+        "dist_shift_type", "population_client_selection", "initial_model_path", scenario=initial_flags.UNTRAINED
+    )
 
     flags.group("Bandit")
     flags.integer("bandits_deploy_freq", None, "rounds between deployments of the trained model", low=1)
@@ -218,28 +217,7 @@ def define(flags: cli.FlagSet) -> None:
     algorithm_flags.define_kernels(flags, "model_aggregation")
     algorithm_flags.define_chains(flags, "model_aggregation")
 
-    flags.group("Initial training", scenario=PRETRAINED)
-    flags.integer(
-        "init_clients",
-        None,
-        "clients that it uses: the first ones; the bandits get the others (default: the task's; of a table a fifth)",
-        low=1,
-    )
-    flags.integer("init_rounds", None, "its rounds", low=1)
-    flags.choice(
-        "init_server_optimizer",
-        None,
-        list(server_flags.HYPERPARAMETERS),
-        "its server optimizer; the paper does not state it, and SGD in EMNIST's presets is our guess",
-    )
-    flags.number("init_server_learning_rate", None, "its server learning rate")
-    flags.number("init_client_learning_rate", None, "its client learning rate")
-    flags.switch(
-        "init_adaptive_clipping",
-        None,
-        "adaptive clipping of its updates; false for no clipping (default: the same aggregation as the bandits)",
-    )
-    flags.belong("init_adaptive_clipping", aggregator_type=("mean", "none"))
+    initial_flags.define(flags)
 
     task_flags.define_data(flags)
     logged_flags.define(flags)
@@ -262,11 +240,11 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
     settings = settings.settled()
-    has_initial = settings.scenario in PRETRAINED or bool(settings.initial_model_path)
+    has_initial = settings.scenario in initial_flags.PRETRAINED or bool(settings.initial_model_path)
     settings = settings.filled(task_defaults.of(settings.task_type, has_initial=has_initial))
     settings = world_flags.with_rounds(settings)
     reset_flags.check_length(settings)
-    if settings.scenario not in PRETRAINED:
+    if settings.scenario not in initial_flags.PRETRAINED:
         unread = earlier_flags.without_initial_training(settings)
         # A training by hand can have the rewards of an initial one.
         settings = settings.replace(**unread | {"init_labels": settings.init_labels})
@@ -350,17 +328,8 @@ def _resolve_model_aggregation(settings: cli.Settings, bandit: registry.BanditEn
 
 def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     """Refuses flags that were given but have no effect with the others."""
-    if settings.bandits_type == "init" and settings.scenario in _UNTRAINED and not settings.initial_model_path:
-        raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")
-    has_initial = settings.scenario in PRETRAINED or settings.initial_model_path
-    if settings.initial_model_is_public and not has_initial:
-        raise UsageError(
-            "--initial_model_is_public needs an initial model: give --scenario=init (or init_shift) or "
-            "--initial_model_path."
-        )
-    if "init_labels" in settings.given and settings.scenario != "init_shift" and settings.dist_shift_type != "init":
-        raise UsageError("--init_labels has an effect only with --scenario=init_shift or --dist_shift_type=init.")
-    if not bandit.trains and settings.scenario in _UNTRAINED:
+    initial_flags.check(settings)
+    if not bandit.trains and settings.scenario in initial_flags.UNTRAINED:
         for name in sorted(settings.given & (aggregation_flags.OF_TRAINING | {"loss"})):
             raise UsageError(
                 f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains: nothing is "
@@ -386,7 +355,7 @@ def options(settings: cli.Settings) -> BanditOptions:
     if moved := schedule_flags.schedule(settings):
         exploration = exploration.moved_by(*moved)
     is_published = settings.variant == "reference_code"
-    has_initial, shifts = settings.scenario in PRETRAINED, settings.scenario == "init_shift"
+    shifts = settings.scenario == "init_shift"
     rewards = settings.dist_shift_type or ("bandits" if shifts else "exact")
     return BanditOptions(
         seed=settings.seed,
@@ -398,7 +367,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         half_sum=settings.loss == "half_sum",
         sigmoid=settings.cross_entropy == "sigmoid",
         published_weights=settings.bandits_epsilon if settings.importance_weights == "published_code" else None,
-        initial=_initial(settings, "init" if shifts else "exact") if has_initial else None,
+        initial=initial_flags.options(settings),
         initial_model_path=settings.initial_model_path,
         is_initial_model_public=settings.initial_model_is_public,
         population=settings.population_client_selection,
@@ -429,25 +398,3 @@ def options(settings: cli.Settings) -> BanditOptions:
         rounds_per_checkpoint=settings.rounds_per_checkpoint,
         replay_rows=settings.replay_rows,
     )
-
-
-def _initial(settings: cli.Settings, rewards: str) -> InitialTraining:
-    return InitialTraining(
-        bandit=registry.BANDITS["supervised_mse"],
-        num_clients=settings.init_clients,
-        rewards=rewards,
-        total_rounds=settings.init_rounds,
-        server_optimizer=ServerOptimizer(settings.init_server_optimizer, settings.init_server_learning_rate),
-        client_learning_rate=settings.init_client_learning_rate,
-        aggregation=_initial_aggregation(settings),
-    )
-
-
-def _initial_aggregation(settings: cli.Settings) -> Aggregation:
-    clips = settings.init_adaptive_clipping
-    if clips:
-        settings = aggregation_flags.resolve(settings.replace(adaptive_clipping=True))
-    aggregation = aggregation_flags.options(settings)
-    if settings.initial_model_is_public:
-        aggregation = dataclasses.replace(aggregation, noise_multiplier=0.0)
-    return dataclasses.replace(aggregation, clip_norm=None, unclip_quantile=None) if clips is False else aggregation

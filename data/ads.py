@@ -1,13 +1,12 @@
 """Impressions of ads: which of several ads a user would click, from a table or drawn with given rates."""
 
-import os
 import pathlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from data import clients, keys, table_file
+from data import clients, files, keys, table_file
 from data.errors import UsageError
 
 TABLE = "Ads_CTR_Optimisation.csv"
@@ -50,11 +49,14 @@ def find_table(data_file: str | None) -> str:
     """
     if data_file:
         return data_file
-    folder = os.environ.get("FEDBANDITS_DATA_DIR")
+    folder = files.folder_of_environment()
     path = pathlib.Path(folder or ".") / TABLE
     if not folder or not path.is_file():
         where = f"{folder} (FEDBANDITS_DATA_DIR) holds no {TABLE}" if folder else "No ad table is named"
-        raise UsageError(f"{where}: give its path by --data_file, or click rates by --rates=0.1,0.2.")
+        raise UsageError(
+            f"{where}: give its path by --data_file or its folder by FEDBANDITS_DATA_DIR, or click rates by "
+            "--rates=0.1,0.2."
+        )
     return str(path)
 
 

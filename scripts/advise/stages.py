@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import flags, metrics, reset_flags
+from bandits import initial_flags, metrics, reset_flags
 from data.errors import UsageError
 from optimization.study import intervals
 from optimization.study.metrics import Metric
@@ -232,7 +232,7 @@ def refused_noise(base: Sequence[str]) -> str:
         settings = binaries.resolve(arms.BINARY, (*base, f"--bandits_type={GREEDY}", *privacy.flags_of(1.0, 0.1)))
     except UsageError as error:
         return f"noise needs --aggregator_type=dpsgd, with one clip norm, which these flags exclude: {error}"
-    if settings.scenario in flags.PRETRAINED or settings.initial_model_path:
+    if settings.scenario in initial_flags.PRETRAINED or settings.initial_model_path:
         return "initial training spends privacy, too (scripts.privacy_budget and docs/privacy.md compose both)"
     if settings.availability or settings.drop_out:
         return "clients who may be absent are no Poisson sample, so sampling amplifies no privacy (docs/worlds.md)"

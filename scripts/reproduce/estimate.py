@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bandits import flags, studies
+from bandits import initial_flags, studies
 from data.errors import UsageError
 from data.tasks import registry
 from optimization.study.metrics import SECONDS
@@ -180,7 +180,7 @@ def _is_downloaded(settings: Mapping[str, Any]) -> bool:
 
 def init_rounds(settings: Mapping[str, Any]) -> int:
     """Returns the rounds of a run's initial training, which count as its others; most scenarios have none."""
-    return settings[_INIT_ROUNDS] if settings.get("scenario") in flags.PRETRAINED else 0
+    return settings[_INIT_ROUNDS] if settings.get("scenario") in initial_flags.PRETRAINED else 0
 
 
 def _words(run: Run, different: Sequence[str]) -> str:

@@ -74,9 +74,9 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
       data_dir: Value of `--data_dir`, which must hold the files.
 
     Raises:
-      UsageError: If data is not there and `--data_dir` is given, or no figure's data is.
+      UsageError: If data is not there and `--data_dir` is given, or no figure's data is. It names all figures.
     """
-    errors: dict[str, UsageError] = {}
+    missing: dict[str, list[str]] = {}  # Figures by message.
     for figure in figures:
         study = studies.load(studies.STUDIES[figure.binary])
         some = {run.settings.get("task_type"): run for run in map(figure.first_run, figure.arms)}
@@ -86,11 +86,12 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
         try:
             frame.checked(study, planned, warns=False)  # Each run prints its own.
         except UsageError as error:
-            errors[figure.name] = UsageError(f"--figure={figure.name}: {error}")
-            if data_dir or len(errors) == len(figures):
-                raise errors[figure.name] from error
-    for told in errors.values():
-        print(f"Warning: {told}", file=sys.stderr)
+            missing.setdefault(str(error), []).append(figure.name)
+    lines = [f"--figure={','.join(names)}: {message}" for message, names in missing.items()]
+    if lines and (data_dir or sum(map(len, missing.values())) == len(figures)):
+        raise UsageError("\n".join(lines))
+    for line in lines:
+        print(f"Warning: {line}", file=sys.stderr)
 
 
 def play(

@@ -374,6 +374,9 @@ def test_data_that_is_not_there_is_one_message_before_anything_is_run(play, tmp_
     with pytest.raises(UsageError, match=r"--figure=f1: There is no toy\.sqlite"):
         play(_figure())
     assert not list(tmp_path.glob("r/runs/*"))
+    figures = [dataclasses.replace(_figure(), name=name) for name in ("a", "b")]
+    with pytest.raises(UsageError, match=r"^--figure=a,b: There is no toy\.sqlite\.$"):
+        reproduce.playing.check_data(figures, tmp_path, None)
 
 
 def test_data_dir_is_the_environment_s_folder_of_all_runs(play, tmp_path, monkeypatch):

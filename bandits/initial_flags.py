@@ -1,0 +1,81 @@
+"""Flags of the initial model: its training with full feedback before the bandits, and what it counts as."""
+
+import dataclasses
+
+from bandits import registry, world_flags
+from bandits.options import InitialTraining
+from data.errors import UsageError
+from optimization.options import Aggregation, ServerOptimizer
+from optimization.study import aggregation_flags, cli, server_flags
+
+PRETRAINED = ("init", "init_shift")  # Scenarios with an initial training.
+UNTRAINED = ("scratch", world_flags.SCENARIO)
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the flags of the initial training."""
+    flags.group("Initial training", scenario=PRETRAINED)
+    flags.integer(
+        "init_clients",
+        None,
+        "clients that it uses: the first ones; the bandits get the others (default: the task's; of a table a fifth)",
+        low=1,
+    )
+    flags.integer("init_rounds", None, "its rounds", low=1)
+    flags.choice(
+        "init_server_optimizer",
+        None,
+        list(server_flags.HYPERPARAMETERS),
+        "its server optimizer; the paper does not state it, and SGD in EMNIST's presets is our guess",
+    )
+    flags.number("init_server_learning_rate", None, "its server learning rate")
+    flags.number("init_client_learning_rate", None, "its client learning rate")
+    flags.switch(
+        "init_adaptive_clipping",
+        None,
+        "adaptive clipping of its updates; false for no clipping (default: the same aggregation as the bandits)",
+    )
+    flags.belong("init_adaptive_clipping", aggregator_type=("mean", "none"))
+
+
+def check(settings: cli.Settings) -> None:
+    """Refuses flags that need an initial model, or its rewards, where there is none.
+
+    Raises:
+      UsageError: If one was given.
+    """
+    has_initial = settings.scenario in PRETRAINED or settings.initial_model_path
+    if settings.bandits_type == "init" and not has_initial:
+        raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")
+    if settings.initial_model_is_public and not has_initial:
+        raise UsageError(
+            "--initial_model_is_public needs an initial model: give --scenario=init (or init_shift) or "
+            "--initial_model_path."
+        )
+    if "init_labels" in settings.given and settings.scenario != "init_shift" and settings.dist_shift_type != "init":
+        raise UsageError("--init_labels has an effect only with --scenario=init_shift or --dist_shift_type=init.")
+
+
+def options(settings: cli.Settings) -> InitialTraining | None:
+    """Returns the initial training; None where there is none."""
+    if settings.scenario not in PRETRAINED:
+        return None
+    return InitialTraining(
+        bandit=registry.BANDITS["supervised_mse"],
+        num_clients=settings.init_clients,
+        rewards="init" if settings.scenario == "init_shift" else "exact",
+        total_rounds=settings.init_rounds,
+        server_optimizer=ServerOptimizer(settings.init_server_optimizer, settings.init_server_learning_rate),
+        client_learning_rate=settings.init_client_learning_rate,
+        aggregation=_aggregation(settings),
+    )
+
+
+def _aggregation(settings: cli.Settings) -> Aggregation:
+    clips = settings.init_adaptive_clipping
+    if clips:
+        settings = aggregation_flags.resolve(settings.replace(adaptive_clipping=True))
+    aggregation = aggregation_flags.options(settings)
+    if settings.initial_model_is_public:
+        aggregation = dataclasses.replace(aggregation, noise_multiplier=0.0)
+    return dataclasses.replace(aggregation, clip_norm=None, unclip_quantile=None) if clips is False else aggregation
