@@ -325,8 +325,9 @@ def _summary(some: Sequence[_Played]) -> str:
         for (paper, kind), own in scoreboard.by_data(lines).items()
     ]
     start = (
-        "The scoreboard counts listed claims and numbers once each: at the paper's scale if that was run, else at the "
-        "small scale,\nwhich takes minutes a figure. Kinds of data are counted apart. Their sum would mean nothing: "
+        "The scoreboard counts listed claims and numbers once each, or once a reading where the paper allows two:\n"
+        "at the paper's scale if that was run, else at the small scale, which takes minutes a figure. "
+        "Kinds of data are counted apart. Their sum would mean nothing: "
         "results on stand-in data are no reproduction.\n\n"
         "```sh\n./scripts/python -m scripts.reproduce --figure=all --scale=small --repeat=8 "
         "--records=docs/evidence\n```\n"

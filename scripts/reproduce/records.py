@@ -60,7 +60,8 @@ def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
         for index, (seed, table, folder) in enumerate(zip(one.seeds, one.tables, one.folders, strict=True)):
             content = runs.read_json(folder / "config.json") if (folder / "config.json").exists() else {}
             row = {"arm": arm.label, "seed": seed} | {name: values[index] for name, values in numbers.items()}
-            row |= {f"{_PICKED}{flag}": value for flag, value in one.searched.items()} | edges
+            row |= {f"{_PICKED}{flag}": value for flag, value in one.searched.items()}
+            row |= edges
             row |= {_DIVERGED: int(seed in one.diverged)} if any(some.diverged for some in found.values()) else {}
             row |= _of_run(runs.read(folder), bounded) if bounded else {}
             row["rounds"] = int(table["round_num"].iloc[-1])

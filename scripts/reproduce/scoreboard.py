@@ -254,7 +254,10 @@ def notes() -> Mapping[str, str]:
             "of it (our tolerance) or half a unit of its last digit; it disagrees if it lies outside of the range of "
             "95% of means of new seeds. An epsilon is computed, and agrees within the same bounds"
         ),
-        f"{SAME}, {OPPOSITE}": "the same result on stand-in data, which neither confirm nor refute the paper",
+        f"{SAME}, {OPPOSITE}": (
+            "the same result on stand-in data, which neither confirm nor refute the paper. For a question of this "
+            "project, the direction is that of the sentence"
+        ),
         INCONCLUSIVE: "neither; more seeds may decide. One seed never does, nor a configuration with a diverged run",
         PREMISE: (
             "the claim is about models that learned, or about tuned rates, and ours are not: neither configuration "
