@@ -293,8 +293,8 @@ def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_p
             assert "### Interquartile mean over tasks" not in page.made(tmp_path)
     made = page.made(tmp_path)
     assert (
-        "### Interquartile mean over tasks: score\n\nf1, often; f2, seldom. Normalized scores are 0 at the uniform policy"
-        in made
+        "### Interquartile mean over tasks: score\n\n"
+        "f1, often; f2, seldom. Normalized scores are 0 at the uniform policy" in made
     )
     assert "| near | 5 | 0.6 (the same in every seed) |" in made
 
