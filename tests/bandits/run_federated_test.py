@@ -231,8 +231,8 @@ def test_an_initial_model_that_does_not_beat_the_best_fixed_action_is_warned_of_
 def test_a_deployment_period_that_no_round_comes_after_is_warned_of(rounds, capsys):
     run_federated.STUDY.check(*opened(f"--total_rounds={rounds}", "--bandits_deploy_freq=4"))
     assert capsys.readouterr().err == (
-        f"Warning: --bandits_deploy_freq=4 deploys no trained model before the last of {rounds} rounds: clients act with "
-        "the first model in all of them.\n"
+        f"Warning: --bandits_deploy_freq=4 deploys no trained model before the last of {rounds} rounds: clients act "
+        "with the first model in all of them.\n"
     )
     run_federated.STUDY.check(*opened("--total_rounds=5", "--bandits_deploy_freq=4"))
     assert capsys.readouterr().err == ""
