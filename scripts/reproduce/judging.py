@@ -8,13 +8,7 @@ does not determine a run, the test is Welch's (`scripts.verdicts`). A tolerance 
 words such as "similar", relative to the mean that is compared with. A configuration of which a run diverged decides
 nothing, nor do two that both never reach what is counted.
 
-A claim is tested only where its premises hold, else its status is `premise not met`:
-
-- A claim about a strong initial model needs a model that beats the best fixed action (`Claim.premises`).
-- A comparison with Greedy needs one of the two to beat the best fixed action: below it, both are failures.
-- Where the worse of two was searched, its best point lies on no edge of its grid: beyond it, it could be the better.
-
-"Beats" means with the whole 95% interval. Where the best fixed action is unknown, so is the premise: `inconclusive`.
+A claim is tested only where its premises hold (`premises`), else its status is `premise not met`.
 
 At a true difference of zero, an interval lies wholly on one side in 2.5% of experiments. Claims are many and not
 adjusted for each other: `Verdict.chance` bounds how often each errs, and their sum bounds the errors of a scoreboard.
@@ -31,14 +25,15 @@ import functools
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from optimization.study import intervals
 from optimization.study.intervals import Interval
-from scripts.reproduce.plan import PAPER_DATA, STAND_IN, Accounted, Arm, Claim, Figure, Measure
+from scripts.reproduce import premises
+from scripts.reproduce.plan import PAPER_DATA, STAND_IN, Accounted, Claim, Figure, Measure
+from scripts.reproduce.premises import Known, Premise
 from scripts.reproduce.results import Value, number
 from scripts.verdicts import comparison, of_runs, words
-from scripts.verdicts.comparison import Comparison
 
 AGREES, DISAGREES = "agrees", "disagrees"  # Of the paper's data.
 SAME, OPPOSITE = "same direction", "opposite direction"  # Of a stand-in.
@@ -50,10 +45,6 @@ HOLDS, FAILS = (AGREES, SAME), (DISAGREES, OPPOSITE)
 OURS = "our tolerance"
 NEAR = 0.05  # Of a published number: within this part of it, ours is the same.
 _TAIL = (1 - intervals.CONFIDENCE) / 2
-_CERTAIN_PAIRS = 6  # Equal differences of so many seeds have p < 5% by the sign-flip test.
-_GREEDY = "Greedy"  # The label of the strategy that does not explore.
-
-Known = Mapping[tuple[str, str], Value]  # By arm and measure.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,14 +77,6 @@ class _MissingError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Premise:
-    """Whether a comparison may be judged: `holds` is None where that is unknown, and `why` says what is wrong."""
-
-    holds: bool | None = True
-    why: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
 class _Statement:
     """One statement about an interval that a claim needs.
 
@@ -109,7 +92,7 @@ class _Statement:
     why: str
     seeds: int
     margin: float = math.inf
-    premise: _Premise = _Premise()
+    premise: Premise = premises.MET
 
     @property
     def outcome(self) -> str:
@@ -132,14 +115,14 @@ def _check(claim: Claim, figure: Figure, known: Known) -> Verdict:
         return Verdict(claim, NOT_RUN, f"needs {claim.needs}", 0, 0.0)
     try:
         rows = _KINDS[claim.kind](claim, figure, known)
-        premises = [_learned(_values(operand, figure, known)) for operand in claim.premises]
+        needed = [premises.learned(_values(operand, figure, known)) for operand in claim.premises]
     except _MissingError as missing:
         return Verdict(claim, NOT_RUN, f"no {missing}", 0, 0.0)
     shown = _all([_any(row) for row in rows])
     why, seeds = shown.why, min(one.seeds for row in rows for one in row)
     if claim.kind == "between" and not figure.has_paper_settings:
         return Verdict(claim, NOT_COMPARABLE, why, seeds, 0.0)
-    if premise := next((one for one in (*premises, shown.premise) if not one.holds), None):
+    if premise := next((one for one in (*needed, shown.premise) if not one.holds), None):
         status, word = (PREMISE, PREMISE) if premise.holds is False else (INCONCLUSIVE, "premise unknown")
         return Verdict(claim, status, f"{why}; {word}: {premise.why}", seeds, 0.0)
     if shown.holds is None:
@@ -159,65 +142,6 @@ def _all(some: Sequence[_Statement]) -> _Statement:
     """Returns the statement that decides, as all are needed: the weakest of those with the deciding outcome."""
     outcome = min((one.outcome for one in some), key=(_FALSE, PREMISE, INCONCLUSIVE, _TRUE).index)
     return min((one for one in some if one.outcome == outcome), key=lambda one: one.margin)
-
-
-def _learned(alternatives: Sequence[Value]) -> _Premise:
-    """Returns the premise that one of some configurations beats the best fixed action with its whole interval."""
-    compared = [(value, value.stand.constant if value.stand else None) for value in alternatives]
-    if any(constant and _beats(constant) for _, constant in compared):
-        return _Premise()
-    unknown = [value.arm for value, constant in compared if constant is None]
-    if unknown:
-        return _Premise(None, f"the best fixed action of {' and '.join(unknown)} is not recorded")
-    if not all(constant and constant.is_judged for _, constant in compared):
-        return _Premise(None, "one seed, or a run that diverged, against the best fixed action")
-    verb = f"{compared[0][0].arm} does not beat" if len(compared) == 1 else "neither beats"
-    fixed = dict.fromkeys(number(constant.reference_mean) for _, constant in compared if constant)
-    return _Premise(False, f"{verb} the best fixed action, {words.listed([*fixed])}")
-
-
-def _beats(constant: Comparison) -> bool:
-    if not constant.is_judged or not constant.is_better:
-        return False
-    if math.isfinite(constant.low):
-        return not constant.low <= 0 <= constant.high
-    return constant.pairs >= _CERTAIN_PAIRS
-
-
-def _tuned(loser: Value, figure: Figure, known: Known) -> _Premise:
-    """Returns the premise that the worse of two, if it was searched, has its best point on no edge of its grid."""
-    found = edges(figure, known.values(), loser.arm)
-    why = f"the best point of {loser.arm} lies on the edge of its grid ({', '.join(found)})"
-    return _Premise(False, why) if found else _Premise()
-
-
-def edges(figure: Figure, rows: Iterable[Value], label: str) -> list[str]:
-    """Returns the flags that a configuration's search has on an edge of its grid, with their values.
-
-    The grid is the one that ran. Where records do not say whether a pick was on its edge, it is the declared one.
-    """
-    arm = _arm(figure, label)
-    picked = {row.measure: row for row in rows if row.is_picked and row.arm == label}
-    declared = arm.edges({flag: row.mean for flag, row in picked.items()}) if arm else []
-    on_edge = {flag: flag in declared if row.is_edge is None else row.is_edge for flag, row in picked.items()}
-    return [f"{flag.replace('_', ' ')} {number(picked[flag].mean)}" for flag, is_edge in on_edge.items() if is_edge]
-
-
-def _arm(figure: Figure, label: str) -> Arm | None:
-    return next((arm for arm in figure.arms if arm.label == label), None)
-
-
-def _premise(
-    one: Value, other: Value, difference: Interval, measure: Measure, figure: Figure, known: Known
-) -> _Premise:
-    """Returns the premise of a comparison of two configurations; see the module's docstring."""
-    arms = [_arm(figure, value.arm) for value in (one, other)]
-    if any(arm and _GREEDY in arm.label.replace(",", "").split() for arm in arms) and one.arm != other.arm:
-        learned = _learned([one, other])
-        if not learned.holds:
-            return learned
-    is_first_worse = difference.mean > 0 if measure.smallest else difference.mean < 0
-    return _tuned(one if is_first_worse else other, figure, known)
 
 
 def compare(value: Value, figure: Figure) -> tuple[str, str]:
@@ -279,7 +203,7 @@ def _difference(one: Value, other: Value) -> Interval:
     never = [seed for seed, value in one.by_seed.items() if math.isinf(value) and value == other.by_seed.get(seed)]
     if one.diverged or other.diverged or never:
         return Interval(found.difference, -math.inf, math.inf, found.pairs)
-    if found.deviation == 0 and found.is_judged and found.pairs >= _CERTAIN_PAIRS:
+    if found.deviation == 0 and found.is_judged and found.pairs >= premises.CERTAIN_PAIRS:
         return Interval(found.difference, found.difference, found.difference, found.pairs)
     if not found.is_judged or not math.isfinite(found.low):
         return Interval(found.difference, -math.inf, math.inf, found.pairs)
@@ -344,7 +268,7 @@ def computed(one: Accounted) -> tuple[str, str]:
 
 
 def _better(
-    one: Value, other: Value, measure: Measure, within: float | None = None, premise: _Premise = _Premise()
+    one: Value, other: Value, measure: Measure, within: float | None = None, premise: Premise = premises.MET
 ) -> _Statement:
     """Returns whether one value is better than another; with a tolerance, whether it is not worse by more than that."""
     difference = _difference(one, other)
@@ -372,7 +296,7 @@ def _pairs(operands, others, figure, known, within=None):
         measure = measure_of(figure, operand)
 
         def compared(one: Value, second: Value, measure: Measure = measure) -> _Statement:
-            premise = _premise(one, second, _difference(one, second), measure, figure, known)
+            premise = premises.of_comparison(one, second, _difference(one, second), measure, figure, known)
             return _better(one, second, measure, within, premise)
 
         firsts, seconds = _values(operand, figure, known), _values(other, figure, known)
@@ -402,7 +326,7 @@ def _near(one: Value, other: Value, share: float, figure: Figure, known: Known) 
         holds = False
     margin = within - max(-difference.low, difference.high)
     why = f"{_described(one, other, difference)}; within {number(within)} is close ({OURS})"
-    premise = _premise(one, other, difference, _measure(figure, one.measure), figure, known)
+    premise = premises.of_comparison(one, other, difference, _measure(figure, one.measure), figure, known)
     return _Statement(holds, why, difference.size, margin, premise)
 
 
@@ -430,8 +354,8 @@ def _larger_lead(claim, figure, known):
     one, other, third, fourth = (_values(group[0], figure, known)[0] for group in claim.operands)
     measure = measure_of(figure, claim.operands[0][0])
     pairs = (one, other), (third, fourth)
-    premises = [_premise(*pair, _difference(*pair), measure, figure, known) for pair in pairs]
-    premise = next((premise for premise in premises if not premise.holds), _Premise())
+    needed = [premises.of_comparison(*pair, _difference(*pair), measure, figure, known) for pair in pairs]
+    premise = next((one for one in needed if not one.holds), premises.MET)
     return [[_better(_lead(one, other), _lead(third, fourth), measure, premise=premise)]]
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from scripts.reproduce import judging, results, texts
+from scripts.reproduce import judging, premises, results, texts
 from scripts.reproduce.judging import (
     AGREES,
     DISAGREES,
@@ -197,7 +197,7 @@ def edges(figure: Figure, rows: Sequence[Value]) -> str:
     """Returns which best points of searches lie on an edge of the grid, as text; empty for none."""
     found = []
     for arm in figure.arms:
-        flags = judging.edges(figure, rows, arm.label)
+        flags = premises.edges(figure, rows, arm.label)
         found += [f"{arm.label} ({', '.join(flags)})"] * bool(flags)
     return f"Best points on an edge of the grid: {', '.join(found)}." if found else ""
 
