@@ -235,9 +235,9 @@ def program(settings: cli.Settings) -> int:
         if settings.executor == "slurm_script":
             return write_script(grid, some, folder, cores)
         if settings.executor == "local":
-            left = [run for run in some if results.finished_rounds(folder / "runs" / run.name) < run.rounds]
-            if left:
-                check_shared(left)
+            new = [run for run in some if not (folder / "runs" / run.name).exists()]
+            if new:
+                check_shared(new)
         return play(settings, grid, some, folder, cores)
 
 
