@@ -28,6 +28,7 @@ _COSTLY = (
     "client_epochs_per_round",
     "client_selection",
     "clients_per_round",
+    "decision_rule",
     "max_examples_per_client",
     "model",
     "model_aggregation",
@@ -126,7 +127,7 @@ def in_words(kinds: Sequence[tuple[Kind, str, float | str]], workers: int) -> Es
         time = duration(sum(seconds for _, seconds in known) / at_once)
         beside = f", {at_once} runs at a time" if at_once > 1 else ""
         left_out = f", without the lines above whose time is unknown ({unknown})" if unknown else ""
-        lines.append(f"In all {time}{beside}{left_out}; compiling and evaluation are extra.")
+        lines.append(f"In all {time}{beside}{left_out}; starting runs, compiling and evaluation are extra.")
     return Estimate("\n".join(lines), not unknown)
 
 

@@ -52,14 +52,14 @@ def test_the_time_of_all_is_that_of_their_rounds():
     assert found.text.splitlines() == [
         "a: 2 runs, 100 rounds of 36 s: 1.0 hours",
         "b: 2 runs, 10 rounds of 360 s: 1.0 hours",
-        "In all 1.0 hours, 2 runs at a time; compiling and evaluation are extra.",
+        "In all 1.0 hours, 2 runs at a time; starting runs, compiling and evaluation are extra.",
     ]
 
 
 def test_a_single_run_takes_its_whole_time_with_any_number_of_workers():
     (run,) = building.build([], sweeps=()).runs()
     found = estimate.in_words([(estimate.Kind(run, 100, runs=1), "a", 36.0)], workers=2)
-    assert found.text.splitlines()[-1] == "In all 1.0 hours; compiling and evaluation are extra."
+    assert found.text.splitlines()[-1] == "In all 1.0 hours; starting runs, compiling and evaluation are extra."
 
 
 def test_an_unknown_time_is_not_counted_as_none():
