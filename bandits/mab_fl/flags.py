@@ -117,7 +117,7 @@ class MabFlOptions:
       client_learning_rate: Learning rate of SGD.
       target_weight: Weight of the target in every average; None for by training rows.
       early_stopping: Whether a run ends when the spline of the target's own validation AUC falls.
-      early_stopping_patience: In so many rounds in a row.
+      early_stopping_patience: Consecutive rounds in which it must fall.
       tuning_rounds: Rounds after the last, in which the target tunes the best model by itself.
       rounds_per_checkpoint: Rounds between checkpoints.
     """

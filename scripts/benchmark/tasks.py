@@ -10,7 +10,7 @@ _MOST_WORDS = 256  # Of a post, as the published presets have it.
 
 
 def emnist(population: int) -> tasks.Task:
-    """Returns EMNIST's task on so many clients, of 197.5 examples on average, as the data set's."""
+    """Returns EMNIST's task on a number of clients with 197.5 examples on average, as in the data set."""
     generated, _ = random_data.emnist("chars", population)
     return tasks.Task(
         clients=generated,
@@ -44,7 +44,7 @@ def fashion_mnist(population: int) -> tasks.Task:
 
 
 def stackoverflow(population: int) -> tasks.Task:
-    """Returns Stack Overflow's task on so many clients, of 100 or more posts of 5 to 130 words."""
+    """Returns Stack Overflow's task on a number of clients with 100 or more posts of 5 to 130 words."""
     generated, _ = random_data.stackoverflow(WORDS, TAGS, _MOST_WORDS, population)
     return tasks.Task(
         clients=generated,

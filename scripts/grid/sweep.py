@@ -141,7 +141,7 @@ class Sweep:
 
         Args:
           some: The runs of all points.
-          factor: One of so many points goes on.
+          factor: Points of which one goes on.
           at_once: Runs that are played at the same time.
           least: Fewest rounds by which a point is given up.
         """

@@ -41,7 +41,7 @@ class Halving:
     """Successive halving of the points of a search, see `scripts.grid.halving`.
 
     Attributes:
-      factor: One of so many points goes on.
+      factor: Points of which one goes on.
       at_once: Runs at the same time.
     """
 

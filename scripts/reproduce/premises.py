@@ -17,7 +17,7 @@ from scripts.reproduce.results import Value, number
 from scripts.verdicts import words
 from scripts.verdicts.comparison import Comparison
 
-CERTAIN_PAIRS = 6  # Equal differences of so many seeds have p < 5% by the sign-flip test.
+CERTAIN_PAIRS = 6  # From this many seeds on, equal differences have p < 5% by the sign-flip test.
 _GREEDY = "Greedy"  # The label of the strategy that does not explore.
 
 Known = Mapping[tuple[str, str], Value]  # By arm and measure.

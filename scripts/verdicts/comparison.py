@@ -117,7 +117,7 @@ class Comparison:
 
     @functools.cached_property
     def detectable(self) -> float:
-        """The minimum detectable difference of so many seeds; see `power.detectable`."""
+        """The minimum detectable difference at this number of seeds; see `power.detectable`."""
         own, others = self.seeds
         deviation = self.deviation if self.is_judged else math.nan
         unpaired = None if self.kind == PAIRED else (self.reference_deviation / math.sqrt(others or 1), others)
