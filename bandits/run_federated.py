@@ -16,8 +16,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bandits import constant_actions, flags, guarantees, interactions, logged_flags, metrics, registry, schedule_flags
-from bandits.evaluation import simulator
+from bandits import (
+    constant_actions,
+    flags,
+    guarantees,
+    interactions,
+    logged_flags,
+    metrics,
+    registry,
+    schedule_flags,
+    simulator,
+)
 from bandits.options import BanditOptions, Phase, acted_in, phases
 from data import tasks
 from data.errors import UsageError

@@ -11,8 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import logged_flags, registry, schedule_flags, studies
-from bandits.evaluation import simulator
+from bandits import logged_flags, registry, schedule_flags, simulator, studies
 from data import table_report, tasks
 from data.errors import UsageError
 from optimization.study import cli, frame, presets, run_folder

@@ -4,7 +4,7 @@ import math
 import shlex
 from collections.abc import Sequence
 
-from bandits.evaluation.simulator import Score
+from bandits.simulator import Score
 from data.errors import UsageError
 from optimization.study import cli
 from scripts.advise import amounts

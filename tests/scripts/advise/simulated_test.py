@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from bandits.evaluation import simulator
+from bandits import simulator
 from data.errors import UsageError
 from optimization.study import intervals
 from scripts.advise import arms, command, simulated
