@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bandits import fairness, inference, losses, metrics, policies, posterior_process, process, replay, shared_process
+from bandits import inference, losses, metrics, policies, posterior_process, process, replay, shared_process
 from bandits.options import BanditOptions, Phase
 from bandits.worlds import resets
 from data import clients, keys, tasks
@@ -325,8 +325,8 @@ class BanditRounds(runner.Rounds):
         return {
             metrics.ACCURACY: right / count if has_right else np.nan,
             metrics.HELD_OUT_REWARD: reward / count,
-            metrics.WORST_TENTH: fairness.worst_tenth(rewards),
-            metrics.JAIN_INDEX: fairness.jain_index(rewards),
+            metrics.WORST_TENTH: metrics.worst_tenth(rewards),
+            metrics.JAIN_INDEX: metrics.jain_index(rewards),
         }
 
     def best_fixed_reward(self, state: Progress) -> float:

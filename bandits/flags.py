@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from bandits import initial_flags, logged_flags, registry, reset_flags, schedule_flags, task_defaults, world_flags
+from bandits import initial_flags, logged_flags, registry, schedule_flags, task_defaults, world_flags
 from bandits.options import BanditOptions
 from data.errors import UsageError
 from data.tasks import registry as tasks
@@ -222,7 +222,6 @@ def define(flags: cli.FlagSet) -> None:
     task_flags.define_data(flags)
     logged_flags.define(flags)
     world_flags.define(flags)
-    reset_flags.define(flags)
 
     flags.group("Evaluation")
     flags.integer("rounds_per_eval", None, "rounds between evaluations on held-out data; 0 for only the last")
@@ -236,14 +235,13 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    settings = reset_flags.resolve(logged_flags.resolve(world_flags.resolve(settings)))
+    settings = logged_flags.resolve(world_flags.resolve(settings))
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
     settings = settings.settled()
     has_initial = settings.scenario in initial_flags.PRETRAINED or bool(settings.initial_model_path)
     settings = settings.filled(task_defaults.of(settings.task_type, has_initial=has_initial))
     settings = world_flags.with_rounds(settings)
-    reset_flags.check_length(settings)
     if settings.scenario not in initial_flags.PRETRAINED:
         unread = earlier_flags.without_initial_training(settings)
         # A training by hand can have the rewards of an initial one.
@@ -376,7 +374,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         has_shift=shifts or bool(settings.dist_shift_type),
         drift=world_flags.drift_of(settings),
         delay=world_flags.delay_of(settings),
-        reset=reset_flags.reset_of(settings),
+        reset=world_flags.reset_of(settings),
         total_rounds=settings.total_rounds,
         cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, availability_flags.options(settings)),
         selection=selector_flags.options(settings),

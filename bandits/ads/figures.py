@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from bandits.ads import metrics
 from data.errors import UsageError
 from optimization.study import cli, files, intervals
-from optimization.study.metrics import by_todays_names
 
 if TYPE_CHECKING:
     import os
@@ -38,9 +37,7 @@ def read(path: pathlib.Path) -> "pd.DataFrame":
     """Returns the table of a `metrics.csv`."""
     import pandas as pd
 
-    table = pd.read_csv(path)
-    table.columns = by_todays_names(table.columns, metrics.COLUMNS)
-    return table
+    return pd.read_csv(path)
 
 
 def summary(tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":

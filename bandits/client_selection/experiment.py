@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bandits import metrics as fairness
 from bandits.client_selection import flags, metrics
 from data import clients, keys, tasks
 from optimization import client_work, models, supervised, training
@@ -109,8 +110,8 @@ class SelectionRounds(training.TrainingRounds):
         ids, losses = self.client_losses(state.server.weights)
         return {
             metrics.GLOBAL_LOSS: float(np.average(losses, weights=self.sizes[ids])),
-            metrics.JAIN_INDEX: metrics.jain_index(losses),
-            metrics.WORST_DECILE_LOSS: metrics.worst_decile(losses),
+            metrics.JAIN_INDEX: fairness.jain_index(losses, of_zeros=1.0),
+            metrics.WORST_DECILE_LOSS: fairness.worst_tenth(losses, largest=True),
             metrics.MEDIAN_LOSS: float(np.median(losses)),
             metrics.ACCURACY: float(self._measured(state.server.weights, self._held_out)[1].mean()),
         }

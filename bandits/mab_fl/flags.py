@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from bandits import registry, rule_flags
+from bandits import registry
 from bandits.mab_fl import rewards, studies
 from data import silos
 from data.errors import UsageError
@@ -74,8 +74,8 @@ def _small_c(entry: registry.PolicyEntry) -> registry.PolicyEntry:
     return dataclasses.replace(entry, parameters=parameters)
 
 
-RULES = {name: _small_c(entry) for name, entry in rule_flags.RULES.items()} | {
-    name: registry.PolicyEntry(rule_flags.RULES["greedy"].target, help=told) for name, told in BASELINES.items()
+RULES = {name: _small_c(entry) for name, entry in registry.RULES.items()} | {
+    name: registry.PolicyEntry(registry.RULES["greedy"].target, help=told) for name, told in BASELINES.items()
 }
 
 
@@ -165,7 +165,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.text("target", None, "participant to personalise for (default: worker_2 of the generator, else the first)")
 
     flags.group("Decisions")
-    rule_flags.define(flags, RULES, "ucb")
+    registry.define_rules(flags, RULES, "ucb")
     flags.text("fixed_combination", None, "the combination, such as 0110")
     flags.choice(
         "combinations",
@@ -198,7 +198,7 @@ def define(flags: cli.FlagSet) -> None:
         },
         "when Extreme Explore measures its averages",
     )
-    flags.belong("evaluation", decision_rule=tuple(rule_flags.EXTREME))
+    flags.belong("evaluation", decision_rule=tuple(registry.EXTREME))
     flags.integer("explore_every", 0, "every so many rounds, try all combinations; 0 for never")
     flags.number("explore_probability", 0.0, "probability that any other round tries all combinations", high=1.0)
     flags.number(
@@ -215,7 +215,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.path("warm_start", None, "folder of an earlier run whose mean rewards are the rule's first estimates")
     choosing = [name for name in RULES if name not in BASELINES]
     flags.belong("combinations", "propose", "warm_start", decision_rule=choosing)
-    one_by_one = [name for name in choosing if name not in rule_flags.EXTREME]
+    one_by_one = [name for name in choosing if name not in registry.EXTREME]
     flags.belong("explore_every", "explore_probability", decision_rule=one_by_one)
     flags.belong("fixed_combination", decision_rule=(FIXED,))
     flags.belong("combinations", propose=("none",))
@@ -271,7 +271,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    is_binary = settings.decision_rule in rule_flags.BINARY
+    is_binary = settings.decision_rule in registry.BINARY
     settings = task_flags.with_found_table(settings)
     settings = settings.filled({"reward": "binary" if is_binary else "increment"}).settled()
     if settings.decision_rule == FIXED and not settings.fixed_combination:
@@ -325,9 +325,9 @@ def options(settings: cli.Settings) -> MabFlOptions:
     derived = {
         "setting": (settings.preset or "").partition("/")[2],
         "silos": _silo_options(settings),
-        "rule": RULES[rule].chosen(rule_flags.values(settings, RULES)),
-        "tries_all": bool(rule in rule_flags.EXTREME or settings.explore_every or settings.explore_probability),
-        "delays_rewards": rule in rule_flags.EXTREME and settings.evaluation == "delayed",
+        "rule": RULES[rule].chosen(registry.rule_values(settings, RULES)),
+        "tries_all": bool(rule in registry.EXTREME or settings.explore_every or settings.explore_probability),
+        "delays_rewards": rule in registry.EXTREME and settings.evaluation == "delayed",
         "choices": rule if rule in BASELINES else choices,
         "reward": rewards.Reward(settings.reward, settings.threshold),
         "earlier": _earlier(settings),

@@ -156,9 +156,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         return experiment.MabFlRounds(run.options, run.data, target, find_choices(run.options, run.data, target))
 
     def loggers(self, rounds: "experiment.MabFlRounds") -> "Sequence[MakeLogger]":
-        from bandits.mab_fl import estimates
-
-        return [lambda folder, columns, first: estimates.EstimatesFile(rounds, folder, first)]
+        return [lambda folder, columns, first: metrics.EstimatesFile(rounds, folder, first)]
 
     def label(self, options: MabFlOptions) -> str:
         return options.setting or options.decision_rule

@@ -117,9 +117,9 @@ def test_resplit_splits_the_data_anew_for_each_seed(tmp_path):
 
 
 def test_an_early_stopped_run_is_finished_and_its_folder_says_so(tmp_path, monkeypatch):
-    from bandits.mab_fl import splines
+    from bandits.mab_fl import rewards
 
-    monkeypatch.setattr(splines, "is_falling", lambda history: len(history) == 3)
+    monkeypatch.setattr(rewards, "is_falling", lambda history: len(history) == 3)
     for _ in range(2):  # The second time, nothing is left to do.
         assert play(tmp_path, *STOPS_AT_ONCE, "--tuning_rounds=1", "--rounds_per_checkpoint=0") == 0
         assert list(table(tmp_path)["round_num"]) == [1, 2, 3, 4]
@@ -129,9 +129,9 @@ def test_an_early_stopped_run_is_finished_and_its_folder_says_so(tmp_path, monke
 
 
 def test_an_early_stopped_run_does_not_go_on_when_it_is_made_longer(tmp_path, monkeypatch):
-    from bandits.mab_fl import splines
+    from bandits.mab_fl import rewards
 
-    monkeypatch.setattr(splines, "is_falling", lambda history: len(history) == 3)
+    monkeypatch.setattr(rewards, "is_falling", lambda history: len(history) == 3)
     for total_rounds in (6, 7):
         assert play(tmp_path, *STOPS_AT_ONCE, f"--total_rounds={total_rounds}") == 0
         assert list(table(tmp_path)["round_num"]) == [1, 2, 3]
