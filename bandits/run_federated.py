@@ -109,7 +109,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         acted = acted_in(np.arange(1, rounds + 1), options.deploy_every) if options.keeps_cache else None
         told = options.drift.warning(rounds, acted), options.delay.warning(options.deploy_every)
         warnings += filter(None, [*told, options.reset.warning(rounds, options.importance_weighting)])
-        schedule_flags.check(options, phases(options, task)[-1], task.num_actions)
+        schedule_flags.check(phases(options, task)[-1], task.num_actions)
         mu = dict(options.policy.parameters).get("mu")
         if mu is not None and mu < task.num_actions - 1:
             warnings.append(
@@ -154,7 +154,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             shown = [interactions.IN_WORDS] if logs else []
             before = None if is_last and options.is_initial_model_public else trained
             trained = guarantees.of_phase(options.task, task, phase, dimension, before, shown)
-            rounds = experiment.BanditRounds(options, task, phase, trained.mechanism, weights)
+            rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights)
             loggers = [interactions.logger(task, rounds.replay)] if rounds.replay else []
             outcome = frame.play(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
             _tell(options, task, phase, trained, folder, rounds, outcome)

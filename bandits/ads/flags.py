@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Mapping
 
 from bandits import registry
+from bandits.options import named
 from bandits.registry import Chosen, PolicyEntry
 from data import ads
 from data.errors import UsageError
@@ -166,15 +167,12 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 def options(settings: cli.Settings) -> AdsOptions:
     """Returns what resolved flags mean."""
-    return AdsOptions(
-        seed=settings.seed,
-        decision_rule=settings.decision_rule,
+    return named(
+        AdsOptions,
+        settings,
         rule=RULES[settings.decision_rule].chosen(registry.rule_values(settings, RULES)),
         tries_all_first=settings.decision_rule in _TRIES_ALL_FIRST,
         exploration_weight=settings.exploration_weight or 0.0,
-        total_rounds=settings.total_rounds,
-        local_pulls=settings.local_pulls,
-        pulls_per_impression=settings.pulls_per_impression,
         num_clients=settings.clients,
         cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, availability_flags.options(settings)),
         aggregation=Aggregation(
@@ -184,8 +182,6 @@ def options(settings: cli.Settings) -> AdsOptions:
             noise_multiplier=settings.noise_multiplier or 0.0,
             noise_seed=settings.seed if settings.insecure_seeded_noise else None,
         ),
-        data_file=settings.data_file,
         rates=tuple(ads.parse_rates(settings.rates)) if settings.rates else (),
         impressions_per_client=settings.impressions_per_client or 0,
-        rounds_per_checkpoint=settings.rounds_per_checkpoint,
     )

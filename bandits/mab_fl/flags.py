@@ -12,6 +12,7 @@ from typing import Any
 
 from bandits import registry
 from bandits.mab_fl import rewards, studies
+from bandits.options import named
 from data import silos
 from data.errors import UsageError
 from optimization.study import cli, task_flags
@@ -333,8 +334,7 @@ def options(settings: cli.Settings) -> MabFlOptions:
         "earlier": _earlier(settings),
         "epochs_by_round": _epochs_by_round(settings.epochs_by_round),
     }
-    names = [field.name for field in dataclasses.fields(MabFlOptions) if field.name not in derived]
-    return MabFlOptions(**{name: settings[name] for name in names}, **derived)
+    return named(MabFlOptions, settings, **derived)
 
 
 def check_earlier(options: MabFlOptions, choices: Collection[str]) -> None:

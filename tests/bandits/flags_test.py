@@ -577,7 +577,9 @@ def test_a_table_gives_a_fifth_of_its_clients_to_the_initial_training():
         (3, "0-4", [3, 1]),
     ):
         initial = dataclasses.replace(chosen.initial, num_clients=clients)
-        planned = options.phases(dataclasses.replace(chosen, initial=initial, population=population), task)
+        planned = options.phases(
+            dataclasses.replace(chosen, initial=initial, population_client_selection=population), task
+        )
         assert [len(phase.population) for phase in planned] == expected
 
 
