@@ -16,7 +16,7 @@ from bandits import fairness, inference, losses, metrics, policies, posterior_pr
 from bandits.options import BanditOptions, Phase
 from bandits.worlds import resets
 from data import clients, keys, tasks
-from optimization import aggregators, client_work, cohorts, models, server, task_model
+from optimization import aggregators, client_work, cohorts, models, server
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
 from optimization.selection import availability, selected
@@ -98,7 +98,7 @@ def build_process(
     chosen: BanditOptions, task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism
 ) -> process.BanditProcess:
     """Returns the process of one phase."""
-    bandit, model = phase.bandit, task_model.build(task)
+    bandit, model = phase.bandit, models.of_task(task)
     local_sgd = client_work.LocalSgd(phase.client_learning_rate, chosen.client_batch_size, chosen.client_epochs)
     aggregator = None
     if bandit.trains:
@@ -113,8 +113,8 @@ def build_process(
         aggregator=aggregator,
         server_optimizer=server.build(phase.server_optimizer),
         deploy_every=phase.deploy_every,
-        feature_spec=task_model.feature_spec(task),
-        label_spec=task_model.label_spec(task),
+        feature_spec=models.feature_spec(task),
+        label_spec=models.label_spec(task),
         max_delay=chosen.max_delay,
         cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
         feedback=_FEEDBACK.get(chosen.task.learn_from, "acting"),

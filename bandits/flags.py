@@ -15,7 +15,6 @@ from optimization.study import (
     aggregation_flags,
     availability_flags,
     cli,
-    earlier_flags,
     selector_flags,
     server_flags,
     task_flags,
@@ -245,7 +244,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     settings = world_flags.with_rounds(settings)
     reset_flags.check_length(settings)
     if settings.scenario not in initial_flags.PRETRAINED:
-        unread = earlier_flags.without_initial_training(settings)
+        unread = dict.fromkeys(name for name in settings if name.startswith("init_"))
         # A training by hand can have the rewards of an initial one.
         settings = settings.replace(**unread | {"init_labels": settings.init_labels})
     settings = _resolve_model_aggregation(settings, bandit)

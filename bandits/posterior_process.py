@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 
 from bandits import process
 from optimization import models
-from optimization.posterior import algorithms, options, server_chain, vectors
+from optimization.posterior import algorithms, options, server_chain
 from optimization.posterior import process as posterior_process
 
 
@@ -56,7 +56,7 @@ class CollectedRounds:
         delta = np.full_like(before, 0 if len(updates.examples) else np.nan)
         if updates.examples.any():
             delta = self._aggregate(before, updates.with_examples(), None).delta  # type: ignore[arg-type]
-        step = self._server_round(state, vectors.unflatten(tf.constant(delta), self._shapes))
+        step = self._server_round(state, models.unflatten(tf.constant(delta), self._shapes))
         metrics = process.RoundMetrics(**self._sums(summed), update_norm=step[4], deployed=step[5], aggregator=())
         return process.BanditState._make((*step[:4], state.aggregator)), metrics
 

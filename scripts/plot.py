@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits import metrics, studies
+from data import files
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 from optimization.study.curves import BANDS
 from scripts import runs
 from scripts.verdicts import of_runs

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from data import files
 from data.errors import UsageError
-from optimization import cohorts, options
+from optimization import options
 from optimization.privacy import calibration, mechanisms, sensitivities
-from optimization.study import aggregation_flags, cli, files, run_folder
+from optimization.study import aggregation_flags, cli, run_folder
 from scripts import runs
 
 _USAGE = """
@@ -84,7 +85,7 @@ def define() -> cli.FlagSet:
         flags.integer(name, None, f"the same as --{_ALIASES[name]}", low=1)
     flags.integer("restart_frequency", None, "the same as --dpftrl_restart_rounds; 0 for a single tree")
     flags.number("delta", None, "the same as --target_delta", high=1, above=True, below=True)
-    for name, choices in (("mechanism", aggregation_flags.TYPES), ("sampling", cohorts.SAMPLINGS)):
+    for name, choices in (("mechanism", aggregation_flags.TYPES), ("sampling", mechanisms.SAMPLINGS)):
         flags.choice(name, None, list(choices), f"the same as --{_ALIASES[name]}")
     return flags
 

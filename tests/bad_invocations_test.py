@@ -23,6 +23,7 @@ import pytest
 from bandits import studies
 from data.errors import Failure, UsageError
 from optimization.runtime import worker_process
+from optimization.study import run_folder
 
 ARCHIVES = {
     "unipen62_writers.npz": {
@@ -90,7 +91,10 @@ WRONG_ARRAYS = {
 }
 ROWS = "".join(f"c{row % 6},{row},{row / 2},{row % 3}\n" for row in range(30))
 POST = json.dumps({"site": "s", "user": "s/1", "title": "a title", "body": "word", "tags": ["x", "y"]}) + "\n"
-CONFIG, METRICS = '{"flags": {"seed": 0}, "command": ["x"]}', "round_num,a\n1,0.5\n2,0.6\n"
+CONFIG, METRICS = (
+    f'{{"format": {run_folder.FORMAT}, "flags": {{"seed": 0}}, "command": "x"}}',
+    "round_num,a\n1,0.5\n2,0.6\n",
+)
 COUNTS = {"stackoverflow.word_count": "the 5\nfox 3\n", "stackoverflow.tag_count": '{"a": 3, "b": 1}'}
 WARM = "combination,mean_reward\n0110,"
 WARM_FLAGS = '"reward": "increment", "threshold": null, "compare_with": "target"'

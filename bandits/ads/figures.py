@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bandits.ads import metrics
+from data import files
 from data.errors import UsageError
-from optimization.study import cli, files, intervals
-from optimization.study.metrics import by_todays_names
+from optimization.study import cli, intervals
 
 if TYPE_CHECKING:
     import os
@@ -39,7 +39,6 @@ def read(path: pathlib.Path) -> "pd.DataFrame":
     import pandas as pd
 
     table = pd.read_csv(path)
-    table.columns = by_todays_names(table.columns, metrics.COLUMNS)
     return table
 
 

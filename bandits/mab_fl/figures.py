@@ -10,9 +10,8 @@ import pandas as pd
 import scipy.stats
 
 from bandits.mab_fl import estimates, metrics, splines, studies
+from data import files
 from optimization.study import curves as curve_statistics
-from optimization.study import files
-from optimization.study.metrics import by_todays_names
 
 _NORMAL_95 = 1.96
 _STATIONARY = "stationary"
@@ -26,7 +25,6 @@ def _read(folder: pathlib.Path) -> pd.DataFrame:
     reward of each combination after the round, where the run has `estimates.csv`.
     """
     rounds = pd.read_csv(folder / "metrics.csv")
-    rounds.columns = by_todays_names(rounds.columns, metrics.COLUMNS)
     rounds["combination"] = rounds[metrics.ACTION].map(_learned(folder)["combination"]).fillna("tuning")
     if (path := folder / estimates.FILE).exists():
         rounds = rounds.join(pd.read_csv(path).set_index("round_num").add_prefix(_ESTIMATE), on="round_num")

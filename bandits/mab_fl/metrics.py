@@ -7,7 +7,6 @@ TUNING = -1
 ACTION = Metric(
     "bandits/action",
     f"Row of combinations.csv that became the global model; {TUNING} in the target's own rounds",
-    formerly="action",
 )
 ESTIMATED_BEST = Metric(
     "bandits/estimated_best",
@@ -20,45 +19,33 @@ CORRUPTED = Metric(
     better="down",
     share=True,
 )
-TRIED = Metric("bandits/tried", "Combinations that were averaged and measured", formerly="tried")
-LOCAL_AUC = Metric(
-    "eval/local_auc", "Validation, the target's own model after training", better="up", formerly="local_auc"
-)
-GLOBAL_AUC = Metric(
-    "eval/global_auc", "Validation, the global model after averaging", better="up", formerly="global_auc"
-)
+TRIED = Metric("bandits/tried", "Combinations that were averaged and measured")
+LOCAL_AUC = Metric("eval/local_auc", "Validation, the target's own model after training", better="up")
+GLOBAL_AUC = Metric("eval/global_auc", "Validation, the global model after averaging", better="up")
 OVER_TARGET = Metric(
     "eval/increase_over_target",
     "The global model's AUC minus the target's own",
     better="up",
-    formerly="increase_over_target",
 )
 OVER_PREVIOUS = Metric(
     "eval/increase_over_previous",
     "The global model's AUC minus that of the round before",
     better="up",
-    formerly="increase_over_previous",
 )
 THRESHOLD = Metric("bandits/threshold", "Increase above which the reward was 1")
-REWARD = Metric("bandits/reward", "Reward of the action", better="up", formerly="reward")
-BEST_AUC = Metric(
-    "eval/best_auc", "Validation, the best global model so far", better="up", told=True, share=True, formerly="best_auc"
-)
+REWARD = Metric("bandits/reward", "Reward of the action", better="up")
+BEST_AUC = Metric("eval/best_auc", "Validation, the best global model so far", better="up", told=True, share=True)
 NONFINITE = Metric(
     "train/nonfinite_participants",
     "Participants whose training diverged",
     diverged=True,
-    formerly="nonfinite_workers",
 )
 COMMUNICATIONS = Metric(
     "communication/exchanges",
     "Exchanges between server and participants so far",
     better="down",
-    formerly="communications",
 )
-TEST_AUC = Metric(
-    "eval/test_auc", "Test, the global model", better="up", evaluated=True, told=True, share=True, formerly="test_auc"
-)
+TEST_AUC = Metric("eval/test_auc", "Test, the global model", better="up", evaluated=True, told=True, share=True)
 BEST_TEST_AUC = Metric(
     "eval/best_test_auc",
     "Test, the global model with the highest validation AUC so far",

@@ -14,7 +14,7 @@ import numpy as np
 
 from optimization import client_work, models
 from optimization.client_work import ClientWork
-from optimization.posterior import ensembles, mean_shift, options, process, samplers, server_chain, vectors
+from optimization.posterior import ensembles, mean_shift, options, process, samplers, server_chain
 
 NO_DEVIATION = np.zeros(0, np.float32)
 
@@ -173,4 +173,4 @@ def _fedkp(posterior: options.Posterior) -> Aggregate:
 
 def flat(weights: models.Weights) -> np.ndarray:
     """Returns the weights as one float32 vector."""
-    return vectors.flatten(weights).numpy()
+    return models.flatten(weights).numpy()

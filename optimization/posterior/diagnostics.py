@@ -10,8 +10,8 @@ import matplotlib.figure
 import numpy as np
 import scipy.stats
 
+from data import files
 from optimization.posterior import bandwidths, cohort, kernels, mean_shift
-from optimization.study import files
 
 _CHUNK = 1 << 12  # Parameters worked on at once.
 _LILLIEFORS_CLIENTS = 4  # With which its table begins.

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from optimization import models as models_lib
-from optimization.posterior import cohort, vectors
+from optimization.posterior import cohort
 
 _CHUNK = 1 << 12  # Parameters worked on at once.
 
@@ -68,7 +68,7 @@ def predict(model: models_lib.Model, ensemble: Iterable[np.ndarray], features, b
 
     @tf.function(autograph=False)
     def probabilities(vector, batch):
-        return tf.nn.softmax(model.forward(vectors.unflatten(vector, model.shapes), batch))
+        return tf.nn.softmax(model.forward(models_lib.unflatten(vector, model.shapes), batch))
 
     batches = list(tf.data.Dataset.from_tensor_slices(features).batch(batch_size))
     total: np.ndarray = np.zeros((), np.float32)
@@ -117,7 +117,7 @@ class Distillation:
           float32 [parameters], the average of the models at the ends of the cycles; the last model if no cycle ended.
         """
         features, targets = tf.nest.map_structure(tf.constant, (features, targets))
-        variables = [tf.Variable(weight) for weight in vectors.unflatten(tf.constant(start), model.shapes)]
+        variables = [tf.Variable(weight) for weight in models_lib.unflatten(tf.constant(start), model.shapes)]
 
         @tf.function(autograph=False)
         def step(rows, learning_rate):
@@ -140,8 +140,8 @@ class Distillation:
                 position += 1
                 if position % self.cycle == 0:
                     num_averaged += 1
-                    average += (vectors.flatten(variables).numpy() - average) / num_averaged
-        return average if num_averaged else vectors.flatten(variables).numpy()
+                    average += (models_lib.flatten(variables).numpy() - average) / num_averaged
+        return average if num_averaged else models_lib.flatten(variables).numpy()
 
 
 def fedbe(

@@ -17,10 +17,11 @@ import tensorflow as tf
 
 from data import clients, keys, partition
 from data.errors import UsageError
-from optimization import client_work, cohorts, models, supervised, task_model, training
+from optimization import client_work, cohorts, models, supervised
 from optimization.options import Cohorts
-from optimization.posterior import algorithms, bandwidths, diagnostics, ensembles, flags, metrics, process, vectors
+from optimization.posterior import algorithms, bandwidths, diagnostics, ensembles, flags, metrics, process
 from optimization.posterior.server_data import ServedTask
+from optimization.study import training
 from optimization.study.metrics import mean
 
 
@@ -57,7 +58,7 @@ class PosteriorRounds(training.TrainingRounds):
         sgd = client_work.LocalSgd(
             options.learning_rate, options.batch_size, epochs=options.epochs, momentum=options.momentum
         )
-        self._algorithm = algorithms.build(options.posterior, sgd, task_model.build(task), task.server_features)
+        self._algorithm = algorithms.build(options.posterior, sgd, models.of_task(task), task.server_features)
         super().__init__(options, task, self._algorithm.client_work, first_client=options.server_clients)
         self.weighs_examples = options.selection.weighting("num_examples") == "num_examples"
         self._definition = self.definition(self.work, options.cohort_size)
@@ -205,7 +206,7 @@ class PosteriorRounds(training.TrainingRounds):
         generator = keys.generator(self._options.seed, keys.Purpose.EVALUATION, round_num, 0)
         posterior = ensembles.GaussianPosterior(algorithms.flat(weights), deviation, 0)
         samples = posterior.samples(self._options.posterior.posterior_samples, generator)
-        return [vectors.unflatten(tf.constant(sample), self._model.shapes) for sample in samples]
+        return [models.unflatten(tf.constant(sample), self._model.shapes) for sample in samples]
 
     def _measured(self, ensemble: Sequence[models.Weights], examples: clients.Examples) -> list[float]:
         """Returns the `metrics.MEASURES` of an ensemble's mean probabilities."""

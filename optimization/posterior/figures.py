@@ -6,8 +6,8 @@ import pathlib
 import matplotlib.figure
 import pandas as pd
 
+from data import files
 from optimization.posterior import metrics
-from optimization.study import files
 
 
 def draw_run(metrics_path: pathlib.Path, output: str | os.PathLike, title: str) -> None:

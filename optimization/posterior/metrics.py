@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimization.study import training_metrics
+from optimization.study import metrics
 from optimization.study.metrics import Better, Metric
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LOSS = training_metrics.LOSS
-UPDATE_NORM = training_metrics.UPDATE_NORM
-EXAMPLES = training_metrics.EXAMPLES
-EMPTY_CLIENTS = training_metrics.EMPTY_CLIENTS
-NONFINITE_CLIENTS = training_metrics.NONFINITE_CLIENTS
+LOSS = metrics.LOSS
+UPDATE_NORM = metrics.UPDATE_NORM
+EXAMPLES = metrics.EXAMPLES
+EMPTY_CLIENTS = metrics.EMPTY_CLIENTS
+NONFINITE_CLIENTS = metrics.NONFINITE_CLIENTS
 SHARE_MOVED = Metric(
     "train/share_moved", "Share of parameters that mean shift moved away from the clients' mean", share=True
 )

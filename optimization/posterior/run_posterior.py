@@ -8,12 +8,13 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
+from data import files
 from data.errors import UsageError
 from data.tasks import registry
 from optimization.posterior import flags, metrics, server_data
 from optimization.posterior.flags import PosteriorOptions
 from optimization.posterior.server_data import ServedTask
-from optimization.study import cli, files, frame, selector_flags
+from optimization.study import cli, frame, selector_flags
 
 if TYPE_CHECKING:
     from optimization.posterior import experiment

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from optimization import client_work, models
-from optimization.posterior import covariance, vectors
+from optimization.posterior import covariance
 
 _NOISE = -1  # Folded into a client's key; the shuffles fold in epochs from 0 on.
 
@@ -70,7 +70,7 @@ class ChainSgd:
             sample_steps = tf.maximum(self.steps_per_sample or epoch_steps, 1)
             num_samples = tf.maximum(num_steps // sample_steps, 1)
             samples.assign(tf.zeros([num_samples, size]))
-            start = vectors.flatten(weights)
+            start = models.flatten(weights)
             noise_key = tf.random.experimental.stateless_fold_in(key, _NOISE)
 
             def add_noise(gradients: list, position: tf.Tensor) -> list:
@@ -79,20 +79,20 @@ class ChainSgd:
                 # Divided by the step size, which multiplies it again.
                 scale = tf.sqrt(2 * (1 - self.momentum) / (self.learning_rate * tf.cast(num_examples, tf.float32)))
                 step_key = tf.random.experimental.stateless_fold_in(noise_key, position)
-                noise = vectors.unflatten(scale * tf.random.stateless_normal([size], step_key), model.shapes)
+                noise = models.unflatten(scale * tf.random.stateless_normal([size], step_key), model.shapes)
                 return [tf.convert_to_tensor(gradient) + one for gradient, one in zip(gradients, noise, strict=True)]
 
             def add_to_sample(variables: list[tf.Variable], position: tf.Tensor) -> None:
                 sample = tf.minimum(position // sample_steps, num_samples - 1)
                 last = num_steps - (num_samples - 1) * sample_steps  # Steps of the last sample.
                 count = tf.cast(tf.where(sample == num_samples - 1, last, sample_steps), tf.float32)
-                update = (vectors.flatten(variables) - start) / count
+                update = (models.flatten(variables) - start) / count
                 tf.raw_ops.ResourceScatterAdd(resource=samples.handle, indices=sample, updates=update)
 
             # A client without examples makes no step, and its one sample is the model it was given.
             deltas, loss_sum, deviation = walk(weights, examples, key, change=add_noise, visit=add_to_sample)
             # A plain read copies a variable that was changed row by row.
-            return Chain(samples.read_value_no_copy(), vectors.flatten(deltas), loss_sum, deviation)
+            return Chain(samples.read_value_no_copy(), models.flatten(deltas), loss_sum, deviation)
 
         return run
 
@@ -116,7 +116,7 @@ def _update(delta: tf.Tensor, chain: Chain, shapes) -> client_work.ClientUpdate:
     is_finite = client_work.has_finite_norm([delta])
     delta = tf.where(is_finite, delta, 0.0)
     return client_work.ClientUpdate(
-        delta=vectors.unflatten(delta, shapes),
+        delta=models.unflatten(delta, shapes),
         loss_sum=chain.loss_sum,
         is_finite=is_finite,
         loss_deviation=chain.loss_deviation,

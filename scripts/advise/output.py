@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bandits import metrics
-from optimization.study import cli, files, run_folder
+from data import files
+from optimization.study import cli, run_folder
 from scripts import runs
 from scripts.advise import amounts, arms, costs, findings, sentences, simulated
 from scripts.advise import plan as planning

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bandits import studies
+from data import files
 from data.errors import Failure, UsageError
-from optimization.study import cli, files, run_folder
+from optimization.study import cli, run_folder
 from optimization.study.metrics import SECONDS, Metric
 from scripts import runs
 from scripts.advise import arms

@@ -10,8 +10,9 @@ import pathlib
 import statistics
 import time
 
+from data import files
 from data.errors import UsageError
-from optimization.study import cli, files, frame
+from optimization.study import cli, frame
 from scripts.benchmark import measuring, tasks
 
 _USAGE = """

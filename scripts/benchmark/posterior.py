@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from data import files
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 from scripts.benchmark import measuring
 
 _USAGE = """

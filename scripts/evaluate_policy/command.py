@@ -8,9 +8,9 @@ import numpy as np
 
 from bandits import interactions, registry
 from bandits.evaluation import bootstrap, target_policies, terms, totals
-from data import interaction_log, log_checks, log_table, table_file
+from data import files, interaction_log, log_checks, log_table, table_file
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 from scripts.evaluate_policy import (
     anytime,
     bound_flags,

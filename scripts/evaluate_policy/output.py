@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandits.evaluation.confidence_sequence import ConfidenceSequence
+from data import files
 from data.errors import UsageError
 from data.log_checks import Finding
-from optimization.study import cli, files
+from optimization.study import cli
 from optimization.study.intervals import Interval
 from scripts.evaluate_policy import estimates
 from scripts.evaluate_policy.estimates import LABELS, Estimate

@@ -7,9 +7,10 @@ import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from data import files
 from data.errors import UsageError
 from optimization.privacy import mechanisms
-from optimization.study import divergence, files, run_folder
+from optimization.study import divergence, run_folder
 from scripts import runs
 from scripts.grid import plan, player
 from scripts.report import arms

@@ -6,8 +6,9 @@ The page holds all it needs, Plotly's library too, and loads nothing from a netw
 import pathlib
 import sys
 
+from data import files
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 from scripts import runs
 from scripts.report import dynamic_regret, grouping, over_tasks, page, tables
 

@@ -9,8 +9,9 @@ import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from data import files
 from data.errors import UsageError
-from optimization.study import divergence, files
+from optimization.study import divergence
 from scripts import runs
 from scripts.report import arms, dynamic_regret, grouping, over_tasks, plots, seeds, tables
 from scripts.report.arms import Part

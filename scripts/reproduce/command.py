@@ -12,9 +12,10 @@ import tempfile
 from collections.abc import Sequence
 
 from bandits import studies
+from data import files
 from data import files as data_files
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 from scripts import runs
 from scripts.grid import command as grid
 from scripts.grid import players

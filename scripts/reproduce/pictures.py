@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from optimization.study import files
+from data import files
 from scripts import runs
 from scripts.reproduce.judging import Verdict
 from scripts.reproduce.plan import Arm, Figure

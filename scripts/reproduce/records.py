@@ -12,8 +12,8 @@ import platform
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from data import files
 from data.errors import UsageError
-from optimization.study import files
 from optimization.study.metrics import Metric
 from optimization.study.results import Run
 from scripts import runs

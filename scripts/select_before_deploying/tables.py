@@ -4,7 +4,8 @@ import math
 import pathlib
 from typing import TYPE_CHECKING
 
-from optimization.study import files, intervals
+from data import files
+from optimization.study import intervals
 from scripts.evaluate_policy.estimates import LABELS
 
 if TYPE_CHECKING:

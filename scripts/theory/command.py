@@ -8,7 +8,8 @@ import string
 import time
 from typing import TYPE_CHECKING
 
-from optimization.study import cli, files
+from data import files
+from optimization.study import cli
 
 if TYPE_CHECKING:
     from scripts.theory.findings import Curve

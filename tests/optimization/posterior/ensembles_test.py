@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from optimization import models
-from optimization.posterior import ensembles, vectors
+from optimization.posterior import ensembles
 
 LINEAR = models.mlp(2, (), 3)  # 6 weights and 3 biases.
 
@@ -126,7 +126,7 @@ def test_fedbe_comes_close_to_the_ensembles_predictions():
 
 def test_vectors_and_weights_convert_into_each_other():
     weights = models.mlp(2, (4,), 3).initial_weights(0)
-    vector = vectors.flatten(weights)
-    for weight, again in zip(weights, vectors.unflatten(vector, models.mlp(2, (4,), 3).shapes), strict=True):
+    vector = models.flatten(weights)
+    for weight, again in zip(weights, models.unflatten(vector, models.mlp(2, (4,), 3).shapes), strict=True):
         np.testing.assert_array_equal(weight, again)
     assert isinstance(vector, tf.Tensor)

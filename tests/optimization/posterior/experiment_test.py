@@ -12,7 +12,7 @@ import tensorflow_federated as tff
 from data import clients, tasks
 from data.errors import UsageError
 from optimization import models
-from optimization.posterior import algorithm_flags, algorithms, experiment, flags, metrics, server_data, vectors
+from optimization.posterior import algorithm_flags, algorithms, experiment, flags, metrics, server_data
 from optimization.posterior.run_posterior import STUDY
 from optimization.study import compiled, frame
 
@@ -133,7 +133,7 @@ def test_fedavg_equals_tffs(tff_worker, tmp_path):
     state = process.initialize()
     for _ in range(2):
         state = process.next(state, data).state
-    expected = vectors.flatten([tf.constant(weight) for weight in process.get_model_weights(state).trainable])
+    expected = models.flatten([tf.constant(weight) for weight in process.get_model_weights(state).trainable])
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 

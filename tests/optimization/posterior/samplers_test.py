@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from optimization import client_work, models
-from optimization.posterior import covariance, samplers, vectors
+from optimization.posterior import covariance, samplers
 
 KEY = tf.constant([3, 4])
 MODEL = models.mlp(3, (4,), 2)
@@ -57,7 +57,7 @@ def test_steps_with_momentum_equal_keras():
         with tf.GradientTape() as tape:
             loss = _squared_error(MODEL.forward(variables, examples["features"]), examples)
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-    expected = vectors.flatten(variables) - vectors.flatten(weights)
+    expected = models.flatten(variables) - models.flatten(weights)
     np.testing.assert_allclose(_chain(batch_size=11, momentum=0.9).last, expected, atol=1e-6)
 
 
@@ -79,13 +79,13 @@ def test_the_last_sample_takes_the_steps_left_over(steps_per_sample, ends):
 
 def test_fedpa_sends_the_samples_mean_times_their_inverse_covariance():
     chain = _chain()
-    found = vectors.flatten(samplers.fedpa_update(chain, MODEL.shapes, 0.1).delta)
+    found = models.flatten(samplers.fedpa_update(chain, MODEL.shapes, 0.1).delta)
     np.testing.assert_allclose(found, covariance.inverse_times_mean(chain.samples, 0.1), atol=1e-7)
 
 
 def test_fedpa_without_shrinkage_sends_the_samples_mean():
     chain = _chain()
-    found = vectors.flatten(samplers.fedpa_update(chain, MODEL.shapes, 0.0).delta)
+    found = models.flatten(samplers.fedpa_update(chain, MODEL.shapes, 0.0).delta)
     np.testing.assert_allclose(found, chain.samples.numpy().mean(axis=0), atol=1e-7)
 
 
@@ -97,13 +97,13 @@ def test_a_client_without_examples_sends_no_change():
         samplers.fedpa_update(chain, MODEL.shapes, 0.1),
     ):
         assert update.is_finite
-        assert not vectors.flatten(update.delta).numpy().any()
+        assert not models.flatten(update.delta).numpy().any()
 
 
 def test_a_diverged_client_sends_no_change_and_says_so():
     update = samplers.fedpa_update(_chain(learning_rate=1e20), MODEL.shapes, 0.1)
     assert not update.is_finite
-    assert not vectors.flatten(update.delta).numpy().any()
+    assert not models.flatten(update.delta).numpy().any()
 
 
 @pytest.mark.parametrize("size", [1e25, 2.2e19])
@@ -113,7 +113,7 @@ def test_an_update_whose_norm_is_beyond_numbers_counts_as_diverged(size):
     chain = samplers.Chain(sizes, sizes[0], tf.constant(0.0), tf.constant(0.0))
     for update in (samplers.sgd_update(chain, MODEL.shapes), samplers.sgld_update(chain, MODEL.shapes)):
         clipped, _ = tf.clip_by_global_norm(update.delta, 1.0)
-        assert np.isfinite(vectors.flatten(clipped).numpy()).all()
+        assert np.isfinite(models.flatten(clipped).numpy()).all()
         assert not update.is_finite
 
 
@@ -144,7 +144,7 @@ def test_the_langevin_chain_has_the_posteriors_mean_and_variance(momentum):
 
 def test_sgld_sends_the_chains_average():
     chain = _chain(langevin=True)
-    found = vectors.flatten(samplers.sgld_update(chain, MODEL.shapes).delta)
+    found = models.flatten(samplers.sgld_update(chain, MODEL.shapes).delta)
     every = _chain(langevin=True, steps_per_sample=1).samples.numpy()
     np.testing.assert_allclose(found, every.mean(axis=0), atol=1e-6)
 

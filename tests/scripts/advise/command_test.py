@@ -11,8 +11,9 @@ import time
 
 import pytest
 
+from data import files
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 from scripts.advise import arms, command, plan, sentences, session, stages
 from scripts.grid import binaries, players
 

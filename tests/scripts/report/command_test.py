@@ -13,6 +13,7 @@ import pytest
 from bandits import metrics, studies
 from data.errors import UsageError
 from optimization.privacy import mechanisms
+from optimization.study import run_folder
 from scripts.report import command, page
 
 _CHROMIUM = pathlib.Path("/usr/bin/chromium")
@@ -32,7 +33,11 @@ def _run(folder, rewards, **flags):
     table["other/metric"] = np.square(rewards)
     table["seconds"] = 0.5
     table.to_csv(folder / "metrics.csv", index=False)
-    config = {"flags": {"common": 1, "experiment_name": folder.name, **flags}, "command": ["run", f"--x={folder.name}"]}
+    config = {
+        "format": run_folder.FORMAT,
+        "flags": {"common": 1, "experiment_name": folder.name, **flags},
+        "command": f"run --x={folder.name}",
+    }
     (folder / "config.json").write_text(json.dumps(config))
 
 
@@ -394,8 +399,16 @@ def test_an_unreadable_run_is_named_and_the_others_reported(two_runs, capsys):
         ("bounds.json", {"participating": 3}, "bounds.json is damaged: it holds no numbers by name."),
         ("bounds.json", {"participating": {"chance": "x"}}, "bounds.json is damaged: it holds no numbers by name."),
         ("client_rewards.json", {"clients": ["a"]}, "client_rewards.json is damaged: it holds no reward for each"),
-        ("config.json", {"flags": {"seed": "x"}, "command": ["run"]}, "config.json is damaged: see its flag seed."),
-        ("config.json", {"flags": {"task_type": []}, "command": ["run"]}, "damaged: see its flag task_type."),
+        (
+            "config.json",
+            {"format": run_folder.FORMAT, "flags": {"seed": "x"}, "command": "run"},
+            "config.json is damaged: see its flag seed.",
+        ),
+        (
+            "config.json",
+            {"format": run_folder.FORMAT, "flags": {"task_type": []}, "command": "run"},
+            "damaged: see its flag task_type.",
+        ),
     ],
 )
 def test_a_run_with_a_damaged_file_is_named_and_the_others_reported(two_runs, capsys, name, content, told):
