@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.special
@@ -17,7 +17,7 @@ import tensorflow as tf
 from data import keys, tasks, text
 
 Weights = tuple[np.ndarray, ...]
-FeatureSpec = tf.TensorSpec | text.Bags
+FeatureSpec: TypeAlias = tf.TensorSpec | text.Bags
 
 
 def _uniform(draw: np.random.Generator, ends: int, shape: Sequence[int]) -> np.ndarray:
@@ -352,7 +352,13 @@ def of_task(task: tasks.Task) -> Model:
 
 
 _BUILDERS: Mapping[str, Callable[..., Model]] = {
-    build.__name__: build for build in (mlp, linear_l2, cnn, cnn_small, cnn_dropout, resnet18, bag_of_words)
+    "mlp": mlp,
+    "linear_l2": linear_l2,
+    "cnn": cnn,
+    "cnn_small": cnn_small,
+    "cnn_dropout": cnn_dropout,
+    "resnet18": resnet18,
+    "bag_of_words": bag_of_words,
 }
 
 

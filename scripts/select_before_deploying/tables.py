@@ -4,9 +4,9 @@ import math
 import pathlib
 from typing import TYPE_CHECKING
 
+from bandits.evaluation.estimates import LABELS
 from data import files
 from optimization.study import intervals
-from scripts.evaluate_policy.estimates import LABELS
 
 if TYPE_CHECKING:
     import pandas as pd
