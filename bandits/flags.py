@@ -10,15 +10,8 @@ from data.errors import UsageError
 from data.tasks import registry as tasks
 from optimization.options import Cohorts
 from optimization.posterior import algorithm_flags
-from optimization.posterior import options as posterior_options
-from optimization.study import (
-    aggregation_flags,
-    availability_flags,
-    cli,
-    selector_flags,
-    server_flags,
-    task_flags,
-)
+from optimization.posterior import algorithm_flags as posterior_options
+from optimization.study import aggregation_flags, availability_flags, cli, selector_flags, task_flags, training_flags
 
 USAGE = """
 Federated contextual bandits: clients act with a deployed model, train on what they saw, and the server averages.
@@ -210,7 +203,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.number("client_learning_rate", None, "its learning rate")
 
     flags.group("Server")
-    server_flags.define(flags, "adam")
+    training_flags.define_server(flags, "adam")
     aggregation_flags.define(flags)
     flags.choice("model_aggregation", "mean", _MODEL_AGGREGATIONS, "how the clients' models become one")
     algorithm_flags.define_kernels(flags, "model_aggregation")
@@ -388,7 +381,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         client_batch_size=settings.client_batch_size,
         client_epochs=settings.client_epochs_per_round,
         client_learning_rate=settings.client_learning_rate,
-        server_optimizer=server_flags.options(settings),
+        server_optimizer=training_flags.server_optimizer(settings),
         aggregation=aggregation_flags.options(settings),
         posterior=posterior(settings),
         eval_batch_size=settings.eval_batch_size,

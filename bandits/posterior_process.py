@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 
 from bandits import process
 from optimization import models
-from optimization.posterior import algorithms, options, server_chain
+from optimization.posterior import algorithm_flags, algorithms, server_chain
 from optimization.posterior import process as posterior_process
 
 
@@ -106,7 +106,7 @@ class ChainRounds:
 
 
 def build(
-    posterior: options.Posterior, definition: process.BanditProcess, initial_weights: models.Weights, seed: int
+    posterior: algorithm_flags.Posterior, definition: process.BanditProcess, initial_weights: models.Weights, seed: int
 ) -> Callable[[int], Any]:
     """Returns the function round number, from 1 -> process of that round.
 

@@ -1,12 +1,46 @@
 """The algorithms by name and the flags of some of them, for every binary that aggregates so; needs no TensorFlow."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from data.errors import UsageError
-from optimization.posterior import bandwidths, kernels, mean_shift, server_chain
-from optimization.posterior import options as options_lib
+from optimization.posterior import algorithm_flags as options_lib
+from optimization.posterior import kernels, mean_shift, server_chain
+from optimization.posterior.mean_shift import MeanShift
 from optimization.study import cli
+
+_CLIMB = MeanShift()
+
+
+@dataclasses.dataclass(frozen=True)
+class Posterior:
+    """An algorithm of `ALGORITHMS` with its hyperparameters; each reads its own.
+
+    Attributes:
+      name: The algorithm.
+      burn_in_rounds: First rounds, in which clients train as in FedAvg; of SGLD, those that its average leaves out.
+      steps_per_sample: Steps whose models a chain's sample averages, K; 0 for those of an epoch.
+      shrinkage: Of FedPA's covariance; with 0 it is the identity.
+      langevin_deviation: Of SGLD's noise at the server, one of `server_chain.DEVIATIONS`.
+      mean_shift: FedKP's climb to a mode.
+      kernel_weights: Weight of a client's kernel, and of its model, `uniform` or `num_examples`.
+      kernel_bandwidths: With `num_examples`, a client's bandwidth is inversely proportional to its number of examples.
+      posterior_samples: Models sampled, for predictions (FedAG) or to distil (FedBE).
+      distillation_epochs: Passes of FedBE over the server's examples.
+    """
+
+    name: str
+    burn_in_rounds: int = 0
+    steps_per_sample: int = 0
+    shrinkage: float = 0.1
+    langevin_deviation: str = server_chain.SQRT_2_RATE
+    mean_shift: MeanShift = _CLIMB
+    kernel_weights: str = "uniform"
+    kernel_bandwidths: str = "uniform"
+    posterior_samples: int = 10
+    distillation_epochs: int = 20
+
 
 ALGORITHMS = {
     "fedavg": "mean model, weighted by examples (Algorithm 1)",
@@ -29,7 +63,7 @@ def define_kernels(flags: cli.FlagSet, flag: str) -> None:
     """Defines the group of flags of the `KERNELS`, one of which `flag` can name."""
     flags.group("FedKP and FedKPPA", **{flag: KERNELS})
     flags.choice("kernel", "epanechnikov", list(kernels.KERNELS), "kernel of the density")
-    flags.choice("bandwidth", "silverman", [*bandwidths.RULES, bandwidths.NEAREST], "rule of a parameter's bandwidth")
+    flags.choice("bandwidth", "silverman", [*kernels.RULES, kernels.NEAREST], "rule of a parameter's bandwidth")
     flags.number("bandwidth_scale", 1.0, "factor of the bandwidth", above=True)
     flags.choice(
         "kernel_weights", "uniform", ["uniform", "num_examples"], "weight of a client's kernel, and of its model"

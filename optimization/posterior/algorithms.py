@@ -14,7 +14,7 @@ import numpy as np
 
 from optimization import client_work, models
 from optimization.client_work import ClientWork
-from optimization.posterior import ensembles, mean_shift, options, process, samplers, server_chain
+from optimization.posterior import algorithm_flags, ensembles, mean_shift, process, samplers, server_chain
 
 NO_DEVIATION = np.zeros(0, np.float32)
 
@@ -92,7 +92,7 @@ class Algorithm:
 
 
 def build(
-    posterior: options.Posterior, sgd: client_work.LocalSgd, model: models.Model, server_features=None
+    posterior: algorithm_flags.Posterior, sgd: client_work.LocalSgd, model: models.Model, server_features=None
 ) -> Algorithm:
     """Returns an algorithm.
 
@@ -135,12 +135,12 @@ def _fedag(weights: np.ndarray, updates: process.CohortUpdates, generator: np.ra
     return ServerUpdate(posterior.mean, posterior.deviation)
 
 
-def distillation_of(posterior: options.Posterior) -> ensembles.Distillation:
+def distillation_of(posterior: algorithm_flags.Posterior) -> ensembles.Distillation:
     """Returns how FedBE distils its ensemble."""
     return ensembles.Distillation(epochs=posterior.distillation_epochs)
 
 
-def _fedbe(posterior: options.Posterior, model: models.Model, server_features) -> Aggregate:
+def _fedbe(posterior: algorithm_flags.Posterior, model: models.Model, server_features) -> Aggregate:
     distillation = distillation_of(posterior)
 
     def aggregate(weights, updates, generator) -> ServerUpdate:
@@ -154,7 +154,7 @@ def _fedbe(posterior: options.Posterior, model: models.Model, server_features) -
     return aggregate
 
 
-def _fedkp(posterior: options.Posterior) -> Aggregate:
+def _fedkp(posterior: algorithm_flags.Posterior) -> Aggregate:
     shift = posterior.mean_shift
     shifted = shift.fedkp if posterior.name == "fedkp" else shift.fedkp_cluster_mean
 

@@ -19,8 +19,8 @@ from data import clients, keys, partition
 from data.errors import UsageError
 from optimization import client_work, cohorts, models, supervised
 from optimization.options import Cohorts
-from optimization.posterior import algorithms, bandwidths, diagnostics, ensembles, flags, metrics, process
-from optimization.posterior.server_data import ServedTask
+from optimization.posterior import algorithms, diagnostics, ensembles, flags, kernels, metrics, process
+from optimization.posterior.run_posterior import ServedTask
 from optimization.study import training
 from optimization.study.metrics import mean
 
@@ -237,7 +237,7 @@ class PosteriorRounds(training.TrainingRounds):
         posterior = self._options.posterior
         diagnostics.draw_normality({"": {posterior.name: normality}}, self._folder / f"{stem}_normality.png")
         shift = posterior.mean_shift
-        if shift.bandwidth == bandwidths.NEAREST:  # It has no one density.
+        if shift.bandwidth == kernels.NEAREST:  # It has no one density.
             shift = dataclasses.replace(shift, bandwidth="silverman")
         diagnostics.draw_densities(trained, self._drawn, shift, self._folder / f"{stem}_densities.png")
         counts = np.array([np.bincount(one.labels, minlength=self._task.num_actions) for one in examples])

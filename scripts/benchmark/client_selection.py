@@ -53,7 +53,7 @@ def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
     import numpy as np
 
     from bandits.client_selection import run_client_selection
-    from optimization.selection.selector import LocalLosses
+    from optimization.selection.selectors import LocalLosses
     from optimization.study import selector_flags
 
     study = run_client_selection.STUDY

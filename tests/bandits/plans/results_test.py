@@ -10,7 +10,7 @@ import pytest
 from bandits import metrics
 from bandits.plans import plan, player, results
 from data.errors import UsageError
-from optimization.privacy import mechanisms, tuning
+from optimization.privacy import ledger, mechanisms
 from optimization.study import cli, run_folder
 
 FLAGS = {"client_learning_rate": 0.1, "seed": 0, "total_rounds": 10}
@@ -175,7 +175,7 @@ def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
         (tmp_path / outcome.run.name).mkdir(parents=True)
         (tmp_path / outcome.run.name / "privacy.json").write_text(json.dumps(mechanism.report(5)))
     told = results.privacy_told(outcomes, tmp_path)
-    assert told == f"{tuning.describe([(mechanism, 5)] * 2)} Not counted: 1 runs without a privacy.json."
+    assert told == f"{ledger.describe([(mechanism, 5)] * 2)} Not counted: 1 runs without a privacy.json."
     assert f"The 2 runs together spend epsilon {mechanism.epsilon(10):.3g} by RDP" in told
 
 

@@ -3,13 +3,13 @@
 import pytest
 
 from optimization import client_work, models
-from optimization.posterior import algorithms, options
+from optimization.posterior import algorithm_flags, algorithms
 
 SGD = client_work.LocalSgd(0.1, 4, epochs=2, momentum=0.5)
 
 
 def build(name: str, **values) -> algorithms.Algorithm:
-    return algorithms.build(options.Posterior(name, **values), SGD, models.mlp(4, (), 3))
+    return algorithms.build(algorithm_flags.Posterior(name, **values), SGD, models.mlp(4, (), 3))
 
 
 @pytest.mark.parametrize("name", ["fedpa", "fedkppa", "client_sgld"])

@@ -7,7 +7,7 @@ import pytest
 import scipy.special
 from sklearn import cluster
 
-from optimization.posterior import bandwidths, kernels, mean_shift
+from optimization.posterior import kernels, mean_shift
 
 KERNELS = sorted(kernels.KERNELS)
 ALGORITHMS = ["fedkp", "fedkp_cluster_mean"]
@@ -24,7 +24,7 @@ def _models(num_clients: int = 21, seed: int = 0) -> np.ndarray:
 
 
 def _widths(models: np.ndarray) -> np.ndarray:
-    return bandwidths.silverman(models.T.astype(np.float64), kernels.EPANECHNIKOV)
+    return kernels.silverman(models.T.astype(np.float64), kernels.EPANECHNIKOV)
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_the_gaussian_is_its_own_slope():
 def test_one_step_is_the_mean_of_the_samples_within_one_bandwidth():
     # Scott's bandwidth of these is 2.15, so that 0 sees 0, 1 and 2.
     models = np.array([[0.0], [1.0], [2.0], [6.0]], np.float32)
-    width = 2.0 / bandwidths.scott(models.T.astype(np.float64), kernels.EPANECHNIKOV)[0]
+    width = 2.0 / kernels.scott(models.T.astype(np.float64), kernels.EPANECHNIKOV)[0]
     shift = mean_shift.MeanShift(bandwidth="scott", scale=width, t_max=1, step_weights="profile")
     # From 0: 1; from 1: 1; from 2: 1; from 6: 6. A sample at exactly one bandwidth counts.
     np.testing.assert_allclose(shift.fedkp_cluster_mean(models).model, [(1 + 1 + 1 + 6) / 4])
@@ -173,7 +173,7 @@ def test_one_step_is_the_mean_of_the_samples_within_one_bandwidth():
 
 def test_a_gaussian_step_weighs_by_the_kernel():
     models = np.array([[0.0], [1.0], [3.0]], np.float32)
-    width = 1 / bandwidths.scott(models.T.astype(np.float64), kernels.GAUSSIAN)[0]
+    width = 1 / kernels.scott(models.T.astype(np.float64), kernels.GAUSSIAN)[0]
     found = mean_shift.MeanShift(kernels.GAUSSIAN, "scott", scale=width, t_max=1).fedkp(models).model
     pulls = np.exp(-0.5 * (models[:, 0] - 4 / 3) ** 2)
     np.testing.assert_allclose(found, pulls @ models / pulls.sum(), rtol=1e-6)
@@ -184,7 +184,7 @@ def test_a_gaussian_step_far_from_all_clients_equals_scipys_softmax(scale):
     # Two clumps, 3 and 2 clients: at the smaller scales the mean lies 20 and 1000 bandwidths from the nearest client.
     models = np.array([[0.0], [0.01], [0.02], [1.0], [1.01]], np.float32)
     samples = models[:, 0].astype(np.float64)
-    width = scale * bandwidths.silverman(samples[np.newaxis], kernels.GAUSSIAN)[0]
+    width = scale * kernels.silverman(samples[np.newaxis], kernels.GAUSSIAN)[0]
     point = samples.mean()
     expected = scipy.special.softmax(-0.5 * ((samples - point) / width) ** 2) @ samples
     found = mean_shift.MeanShift(kernels.GAUSSIAN, scale=scale, t_max=1, tolerance=0).fedkp(models)
@@ -224,7 +224,7 @@ def test_with_one_mode_both_algorithms_give_it(kernel):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("bandwidth", [*bandwidths.RULES, bandwidths.NEAREST])
+@pytest.mark.parametrize("bandwidth", [*kernels.RULES, kernels.NEAREST])
 def test_identical_clients_and_single_clients_keep_their_model(algorithm, kernel, bandwidth):
     model = np.array([0.1, -3e-5, 0.0, 7e4], np.float32)
     for models in (np.tile(model, (6, 1)), model[np.newaxis]):
@@ -286,9 +286,9 @@ def test_the_nearest_bandwidth_is_taken_anew_at_each_step():
     models = np.array([[0.0], [0.2], [0.3], [0.5], [1.0], [9.0], [9.5]], np.float32)
     samples, point = models[:, 0].astype(np.float64), models.mean(dtype=np.float64)
     for _ in range(3):
-        width = 8 * bandwidths.nearest((samples - point)[np.newaxis], kernels.EPANECHNIKOV)[0]
+        width = 8 * kernels.nearest((samples - point)[np.newaxis], kernels.EPANECHNIKOV)[0]
         point = samples[np.abs(samples - point) <= width].mean()
-    shift = mean_shift.MeanShift(bandwidth=bandwidths.NEAREST, scale=8, t_max=3, step_weights="profile")
+    shift = mean_shift.MeanShift(bandwidth=kernels.NEAREST, scale=8, t_max=3, step_weights="profile")
     found = shift.fedkp(models).model
     np.testing.assert_allclose(found, [point], rtol=1e-6)
 

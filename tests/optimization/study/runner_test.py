@@ -166,7 +166,7 @@ def test_metrics_can_be_read_while_the_run_goes_on(folder):
 def test_metrics_also_go_to_tensorboard(folder):
     _run(Toy(), folder, total=2, every=0)
     found = {}
-    for path in folder.path.glob("runner.out.tfevents.*"):
+    for path in folder.path.glob("events.out.tfevents.*"):
         for record in tf.data.TFRecordDataset(str(path)):
             event = tf.compat.v1.Event.FromString(record.numpy())
             for value in event.summary.value:
@@ -308,7 +308,7 @@ def test_a_restart_plays_all_rounds_again_and_keeps_the_old_files(folder, whole)
     _assert_as_whole(outcome, folder, whole)
     aside = folder.path / "before_restart_1"
     assert (aside / "metrics.csv").read_text() == "torn"
-    assert len(list(aside.glob("runner.out.tfevents.*"))) == 1
+    assert len(list(aside.glob("events.out.tfevents.*"))) == 1
 
 
 def test_metrics_and_events_are_on_the_disk_before_their_checkpoint(folder, monkeypatch):
