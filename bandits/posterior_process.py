@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 
 from bandits import process
 from optimization import models
-from optimization.posterior import algorithm_flags, algorithms, server_chain
+from optimization.posterior import algorithm_flags, algorithms
 from optimization.posterior import process as posterior_process
 
 
@@ -84,7 +84,7 @@ class _ChainState(NamedTuple):
 class ChainRounds:
     """Rounds after which the server moves its chain: clients train its newest state, and act with its average."""
 
-    def __init__(self, rounds: Any, chain: server_chain.ServerChain, seed: int):
+    def __init__(self, rounds: Any, chain: algorithms.ServerChain, seed: int):
         """Wraps the rounds of the mean; `seed` is the run's."""
         self._rounds, self._chain, self._seed = rounds, chain, seed
 

@@ -6,7 +6,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,7 @@ from data.errors import UsageError
 from data.tasks import registry
 from optimization.posterior import flags, metrics
 from optimization.posterior.flags import PosteriorOptions
-from optimization.study import cli, frame, selector_flags
+from optimization.study import frame, selector_flags
 
 if TYPE_CHECKING:
     from optimization.posterior import experiment
@@ -81,17 +81,10 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
     rounds_per_checkpoint = 25
     name_help = "posterior_TASK_ALGORITHM or PRESET_ALGORITHM"
 
-    def define(self, flag_set: cli.FlagSet) -> None:
-        flags.define(flag_set)
-
-    def resolve(self, settings: cli.Settings) -> cli.Settings:
-        return flags.resolve(settings)
-
-    def options(self, settings: cli.Settings) -> PosteriorOptions:
-        return flags.options(settings)
-
-    def notes(self, settings: cli.Settings) -> Sequence[str]:
-        return flags.notes(settings)
+    define = staticmethod(flags.define)
+    resolve = staticmethod(flags.resolve)
+    options = staticmethod(flags.options)
+    notes = staticmethod(flags.notes)
 
     def length(self, options: PosteriorOptions) -> frame.Length:
         return frame.Length(options.total_rounds, 0, options.rounds_per_checkpoint)
@@ -141,7 +134,7 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
         if outcome.signum:
             return
         rounds = pd.read_csv(folder.metrics_path)
-        results = metrics.results(rounds, options.thresholds)
+        results = tables.results(rounds, options.thresholds)
         files.replace(folder.path / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
         print(f"{told}: {outcome.round_num} rounds; running means of {metrics.WINDOW} rounds:")
         print(results.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))

@@ -13,7 +13,7 @@ from absl import flags
 from data.errors import UsageError
 from optimization.study.settings import Owner, Parameter, Settings
 
-_MOST = 3
+_MOST_NAMES = 3
 _ALIKE = 0.95  # A letter of twenty.
 
 
@@ -30,18 +30,18 @@ def near_names(word: str, known: Iterable[str]) -> list[str]:
     known, wanted = list(known), _parts(word)
     if not wanted:
         return []
-    if alike := difflib.get_close_matches(word, known, n=_MOST, cutoff=_ALIKE):
+    if alike := difflib.get_close_matches(word, known, n=_MOST_NAMES, cutoff=_ALIKE):
         return alike
     whole = [name for name in known if set(wanted) <= set(_parts(name))]
     begun = [name for name in known if all(any(map(_begins(part), _parts(name))) for part in wanted)]
     initials = [name for name in known if len(word) > 1 and word.lower() in "".join(one[0] for one in _parts(name))]
     found = sorted(whole or begun or initials, key=lambda name: len(_parts(name)))
-    return found or difflib.get_close_matches(word, known, n=_MOST)
+    return found or difflib.get_close_matches(word, known, n=_MOST_NAMES)
 
 
 def did_you_mean(names: Iterable[str], otherwise: str) -> str:
     """Returns the question whether the first of some names were meant; what to do `otherwise` if there are none."""
-    first = list(names)[:_MOST]
+    first = list(names)[:_MOST_NAMES]
     return f"did you mean {' or '.join(filter(None, (', '.join(first[:-1]), first[-1])))}?" if first else otherwise
 
 
