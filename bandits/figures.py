@@ -7,7 +7,7 @@ import matplotlib.figure
 import pandas as pd
 
 from bandits import metrics
-from optimization.study import files
+from data import files
 
 
 def draw_run(metrics_path: pathlib.Path, output: str | os.PathLike, title: str) -> None:

@@ -17,10 +17,10 @@ import numpy as np
 
 from bandits import flags as bandit_flags
 from bandits.options import BanditOptions
-from data import clients, interaction_log, log_checks, tasks
+from data import clients, files, interaction_log, log_checks, tasks
 from data.errors import UsageError
 from data.tasks import registry
-from optimization.study import cli, earlier_flags, files, loggers, run_folder
+from optimization.study import cli, loggers, run_folder
 
 if TYPE_CHECKING:
     from bandits.replay import Replay
@@ -279,7 +279,7 @@ def _each_once(log: interaction_log.InteractionLog, *, keeps_cache: bool) -> int
 def _options(folder: pathlib.Path) -> BanditOptions:
     try:
         recorded = json.loads((folder / "config.json").read_text())["flags"]
-        return bandit_flags.options(cli.Settings(earlier_flags.in_todays_words(recorded), frozenset()))
+        return bandit_flags.options(cli.Settings(recorded, frozenset()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{folder / 'config.json'} is not readable as that of a run of run_federated.") from error
 

@@ -15,7 +15,7 @@ from data import tasks
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
 from optimization import options
-from optimization.posterior import options as posterior_options
+from optimization.posterior import algorithm_flags as posterior_options
 from optimization.selection import selected
 
 _Options = TypeVar("_Options")

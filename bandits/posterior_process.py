@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 
 from bandits import process
 from optimization import models
-from optimization.posterior import algorithms, options, server_chain, vectors
+from optimization.posterior import algorithm_flags, algorithms
 from optimization.posterior import process as posterior_process
 
 
@@ -56,7 +56,7 @@ class CollectedRounds:
         delta = np.full_like(before, 0 if len(updates.examples) else np.nan)
         if updates.examples.any():
             delta = self._aggregate(before, updates.with_examples(), None).delta  # type: ignore[arg-type]
-        step = self._server_round(state, vectors.unflatten(tf.constant(delta), self._shapes))
+        step = self._server_round(state, models.unflatten(tf.constant(delta), self._shapes))
         metrics = process.RoundMetrics(**self._sums(summed), update_norm=step[4], deployed=step[5], aggregator=())
         return process.BanditState._make((*step[:4], state.aggregator)), metrics
 
@@ -84,7 +84,7 @@ class _ChainState(NamedTuple):
 class ChainRounds:
     """Rounds after which the server moves its chain: clients train its newest state, and act with its average."""
 
-    def __init__(self, rounds: Any, chain: server_chain.ServerChain, seed: int):
+    def __init__(self, rounds: Any, chain: algorithms.ServerChain, seed: int):
         """Wraps the rounds of the mean; `seed` is the run's."""
         self._rounds, self._chain, self._seed = rounds, chain, seed
 
@@ -106,7 +106,7 @@ class ChainRounds:
 
 
 def build(
-    posterior: options.Posterior, definition: process.BanditProcess, initial_weights: models.Weights, seed: int
+    posterior: algorithm_flags.Posterior, definition: process.BanditProcess, initial_weights: models.Weights, seed: int
 ) -> Callable[[int], Any]:
     """Returns the function round number, from 1 -> process of that round.
 

@@ -9,10 +9,8 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from bandits import studies
 from data.errors import Failure, UsageError
 from optimization.study import cli
-from optimization.study.metrics import formers
 from scripts import version_runs, version_speed
 
 if TYPE_CHECKING:
@@ -28,12 +26,7 @@ Plays an older checkout and this one on this machine, and compares tables, weigh
 What was played stays in --output, and is not played again unless the sources have changed. Exit status 1: not the same.
 """
 _SHOWN = 3  # Differences of a setting.
-# Metrics that have another name since, by the older one.
-RENAMED: dict[str, str] = {
-    former: name
-    for module in studies.STUDIES.values()
-    for former, name in formers(studies.load(module).columns).items()
-}
+RENAMED: dict[str, str] = {}  # Metrics that have another name since, by the older one.
 
 
 def define() -> cli.FlagSet:

@@ -13,8 +13,9 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 
+from data import files
 from data.errors import Failure
-from optimization.study import files, interruption
+from optimization.study import interruption
 
 _SOURCES = ("bandits", "data", "optimization")
 

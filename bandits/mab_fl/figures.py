@@ -10,8 +10,8 @@ import pandas as pd
 import scipy.stats
 
 from bandits.mab_fl import metrics, rewards, studies
+from data import files
 from optimization.study import curves as curve_statistics
-from optimization.study import files
 
 _NORMAL_95 = 1.96
 _STATIONARY = "stationary"

@@ -10,8 +10,9 @@ import pathlib
 import statistics
 import time
 
+from data import files
 from data.errors import UsageError
-from optimization.study import cli, files, frame
+from optimization.study import cli, frame
 from scripts.benchmark import measuring, tasks
 
 _USAGE = """
@@ -52,7 +53,7 @@ def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
     import numpy as np
 
     from bandits.client_selection import run_client_selection
-    from optimization.selection.selector import LocalLosses
+    from optimization.selection.selectors import LocalLosses
     from optimization.study import selector_flags
 
     study = run_client_selection.STUDY

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from data import files
 from data.errors import UsageError
 from optimization import options
 from optimization.runtime import worker_process
-from optimization.study import aggregation_flags, cli, files, frame
+from optimization.study import aggregation_flags, cli, frame
 from scripts.benchmark import measuring, tasks
 
 if TYPE_CHECKING:

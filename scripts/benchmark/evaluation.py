@@ -9,8 +9,9 @@ import tempfile
 import time
 from typing import Any
 
+from data import files
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 from scripts.benchmark import measuring
 
 _USAGE = """

@@ -8,8 +8,9 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
+from data import files
 from data.errors import UsageError
-from optimization.study import aggregation_flags, cli, files, frame
+from optimization.study import aggregation_flags, cli, frame
 from scripts.benchmark import measuring
 
 if TYPE_CHECKING:

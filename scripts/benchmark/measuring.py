@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from optimization.study import cli, files
+from data import files
+from optimization.study import cli
 
 
 def define_output(flags: cli.FlagSet, default: str) -> None:

@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from data import files
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 from scripts.benchmark import measuring
 
 _USAGE = """
@@ -134,13 +135,13 @@ def _aggregate(settings: cli.Settings):
 def _rounds(settings: cli.Settings, cohorts: Iterable[int]) -> dict[str, Any]:
     """Measures a round of FedKP, or FedKPPA, of each cohort."""
     from optimization import client_work, models
-    from optimization.posterior import algorithms, samplers
+    from optimization.posterior import samplers
 
     shape, outputs = ((28, 28, 1), 10) if settings.round_model == "cnn" else ((32, 32, 3), 100)
     model = models.cnn(outputs) if settings.round_model == "cnn" else models.resnet18(shape, outputs)
     work: client_work.ClientWork = client_work.LocalSgd(0.01, _EXAMPLES, epochs=1)
     if settings.samples:
-        work = algorithms.ChainWork(samplers.ChainSgd(0.01, _EXAMPLES, settings.samples), shrinkage=0.01)
+        work = samplers.ChainSgd(client_work.LocalSgd(0.01, _EXAMPLES, settings.samples), shrinkage=0.01)
     aggregate = _aggregate(settings)
     measured = [measure_round(model, work, clients, shape, outputs, aggregate) for clients in cohorts]
     return {f"{settings.round_model} {found['clients']} clients": found for found in measured}
