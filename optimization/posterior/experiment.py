@@ -246,7 +246,7 @@ def _counts(updates: process.CohortUpdates, update: algorithms.ServerUpdate) -> 
         client_deviations=updates.deviations,
         empty_clients=(updates.examples == 0).sum(),
         nonfinite_clients=updates.nonfinite.sum(),
-        update_norm=np.linalg.norm(update.delta),
+        update_norm=float(np.linalg.norm(update.delta)),
         aggregator=(),
     )
 
