@@ -38,9 +38,9 @@ def measure(settings: cli.Settings) -> dict[str, Any]:
 def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
     """Returns each selector's median milliseconds of `candidates` and `select` together, after losses were observed."""
     import numpy as np
-    from optimization.selection.selector import LocalLosses
 
     from bandits.client_selection import run_client_selection
+    from optimization.selection.selectors import LocalLosses
     from optimization.study import selector_flags
 
     study = run_client_selection.STUDY
