@@ -10,7 +10,7 @@ from bandits.advice.amounts import capital, effect
 from bandits.advice.context import Context
 from bandits.advice.findings import Arm
 from bandits.advice.stages import Advice, mean
-from bandits.results import landmarks
+from bandits.results import baselines
 from bandits.results.comparison import Comparison
 
 NO_NOISE = "no noise"
@@ -68,10 +68,10 @@ def _clipping(found: Advice, unnoised: Arm) -> str:
     return f" Fixed clipping and Poisson cohorts change it by {effect(one)}."
 
 
-def _cost(target: str, one: Comparison, stands: Mapping[str, landmarks.Stand]) -> str:
+def _cost(target: str, one: Comparison, stands: Mapping[str, baselines.Standing]) -> str:
     """Returns the difference that an epsilon makes."""
     stand = stands[one.arm]
-    is_lost = one.is_judged and stand.chance and not stand.beats_chance and findings.beats(stands, NO_NOISE)
+    is_lost = one.is_judged and stand.uniform and not stand.beats_uniform and findings.beats(stands, NO_NOISE)
     lost = ", and no significant gain over the uniform policy is left" if is_lost else ""
     doubt = "" if one.is_judged else f", not tested: {amounts.not_judged(one)}"
     return f"{target}: {effect(one)}{doubt}{lost}"

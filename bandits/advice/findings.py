@@ -12,7 +12,7 @@ from bandits.advice import arms
 from bandits.advice.plan import CEILING, CHANCE, GREEDY
 from bandits.plans import plan, results
 from bandits.plans.results import Outcome
-from bandits.results import comparison, landmarks, of_runs, runs, tuning
+from bandits.results import baselines, comparison, runs
 from data.errors import UsageError
 from optimization.study import intervals
 from optimization.study.metrics import Metric
@@ -85,7 +85,7 @@ def read(arm: Arm, outcomes: Mapping[str, Outcome], folder: pathlib.Path, measur
             arm.clip_norms[seed] = float(table[metrics.CLIP_NORM].iloc[-1])
 
 
-def bounds(folder: pathlib.Path) -> tuple[landmarks.Landmark | None, landmarks.Landmark | None]:
+def bounds(folder: pathlib.Path) -> tuple[baselines.Landmark | None, baselines.Landmark | None]:
     """Returns what uniformly random actions and the best constant action earn, as the runs below a folder record it.
 
     Each is None if it is not known, and by seed where each seed has data of its own.
@@ -95,7 +95,10 @@ def bounds(folder: pathlib.Path) -> tuple[landmarks.Landmark | None, landmarks.L
         with contextlib.suppress(UsageError):  # Of one that failed.
             if path.name not in found:
                 found[path.name] = runs.read(path)
-    chance, constant = (of_runs.bound(list(found.values()), REWARD, one) for one in (of_runs.CHANCE, of_runs.CONSTANT))
+    chance, constant = (
+        baselines.recorded(list(found.values()), REWARD, one)
+        for one in (baselines.RECORDED_UNIFORM, baselines.RECORDED_FIXED)
+    )
     return chance, constant
 
 
@@ -123,7 +126,7 @@ def search(points: Sequence[results.Point], most: int, folder: pathlib.Path, met
     means = [
         intervals.of_mean([_after(one, rounds, folder, metric) for one in point.outcomes]).mean for point in points
     ]
-    best = {drawn: tuning.expected_best(means, drawn) for drawn in range(1, min(most, len(points)) + 1)}
+    best = {drawn: comparison.expected_best(means, drawn) for drawn in range(1, min(most, len(points)) + 1)}
     return {"points": rows, "expected_best": {"rounds": rounds, "of_points": best}}
 
 
@@ -150,9 +153,9 @@ def models(found: Mapping[str, Arm]) -> dict[str, comparison.Comparison]:
     return compared({name: arm.model for name, arm in found.items() if arm.model}, GREEDY)
 
 
-def stands(values: comparison.Values, chance: landmarks.Landmark | None) -> dict[str, landmarks.Stand]:
+def stands(values: comparison.Values, chance: baselines.Landmark | None) -> dict[str, baselines.Standing]:
     """Returns where arms stand above chance; where that is by seed, it is by other seeds than theirs."""
-    return landmarks.stand(values, chance=chance, unpaired=list(values) if isinstance(chance, Mapping) else [])
+    return baselines.compare(values, uniform=chance, unpaired=list(values) if isinstance(chance, Mapping) else [])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +176,7 @@ class Verdict:
     """
 
     against_greedy: Mapping[str, comparison.Comparison]
-    stands: Mapping[str, landmarks.Stand]
+    stands: Mapping[str, baselines.Standing]
     best: str | None
     recommended: str | None
     pays: bool
@@ -196,7 +199,7 @@ def verdict(found: Mapping[str, Arm], chance: Any, constant: Any) -> Verdict:
     values = {name: arm.reward for name, arm in strategies.items()}
     against = compared(values, GREEDY)
     ceiling = found[CEILING].reward if CEILING in found and found[CEILING].reward else None
-    stands = landmarks.stand(values, chance=chance, constant=constant, ceiling=ceiling)
+    stands = baselines.compare(values, uniform=chance, fixed=constant, full_feedback=ceiling)
     sound = [name for name, arm in strategies.items() if not arm.diverged]
     greedy, exploring = [name for name in sound if name == GREEDY], [name for name in sound if name != GREEDY]
     leads = {name: (True, intervals.of_mean(list(values[name].values())).mean) for name in exploring}
@@ -219,12 +222,12 @@ def verdict(found: Mapping[str, Arm], chance: Any, constant: Any) -> Verdict:
     return Verdict(against, stands, best, recommended, pays, costs, all_diverged=not sound)
 
 
-def beats(stands: Mapping[str, landmarks.Stand], name: str | None) -> bool:
+def beats(stands: Mapping[str, baselines.Standing], name: str | None) -> bool:
     """Returns whether a strategy is told above chance, or chance is not known."""
-    return name is not None and name in stands and stands[name].beats_chance is not False
+    return name is not None and name in stands and stands[name].beats_uniform is not False
 
 
-def _beats_constant(stands: Mapping[str, landmarks.Stand], name: str) -> bool:
+def _beats_constant(stands: Mapping[str, baselines.Standing], name: str) -> bool:
     """Returns whether a strategy is told above the best constant action, or that is not known."""
     one = stands[name].constant if name in stands else None
     return one is None or not one.is_judged or one.wins

@@ -15,7 +15,7 @@ from bandits.advice.context import Context
 from bandits.advice.findings import Arm
 from bandits.advice.plan import CEILING, CHANCE, GREEDY
 from bandits.advice.stages import Advice, mean
-from bandits.results import landmarks, words
+from bandits.results import baselines, words
 from bandits.results.comparison import Comparison, Sampled
 
 TITLES: Mapping[str, str] = {
@@ -204,9 +204,9 @@ def _baselines(found: Advice) -> list[str]:
         known.append(f"full-feedback baseline {amounts.estimate(mean(found.arms[CEILING].reward))}")
     told = ["\n" + "\n".join(["Average rewards:", *(f"- {one}" for one in known)]) + "\n"]
     stand = found.verdict.stands.get(name)
-    if stand and math.isfinite(stand.share):
+    if stand and math.isfinite(stand.score):
         told.append(
-            f"Normalized score of {arms.NAMES[name]}: {stand.share:.2f} (0 = uniform policy, 1 = full feedback)."
+            f"Normalized score of {arms.NAMES[name]}: {stand.score:.2f} (0 = uniform policy, 1 = full feedback)."
         )
     return told + (_ceiling(found) if has_ceiling else [])
 
@@ -219,7 +219,7 @@ def _ceiling(found: Advice) -> list[str]:
     told = []
     if above:
         told.append(f"{capital(words.listed(above))} earned more than the full-feedback baseline on average.")
-    constant = landmarks.stand({CEILING: own}, constant=found.constant)[CEILING].constant
+    constant = baselines.compare({CEILING: own}, fixed=found.constant)[CEILING].fixed
     if constant and constant.loses:
         told.append(
             "Even full feedback earns significantly less than the best fixed action: the model is deployed too late, "
@@ -228,9 +228,9 @@ def _ceiling(found: Advice) -> list[str]:
     return told
 
 
-def _landmark(value: landmarks.Landmark) -> str:
+def _landmark(value: baselines.Landmark) -> str:
     """Returns a baseline's mean; of a sample of the clients with its interval."""
-    one = landmarks.interval(value)
+    one = baselines.interval(value)
     if isinstance(value, Sampled):
         return f"{amounts.estimate(one)}, over a sample of {value.clients:,} clients"
     return amounts.estimate(one)
@@ -305,7 +305,7 @@ def _no_strategy(found: Advice) -> str:
     if found.verdict.all_diverged:
         return "None: every strategy diverged, or failed. Give lower learning rates as flags."
     told = "None: no strategy earns significantly more than the uniform policy, so their order may be luck."
-    against = {one: stand.constant for one, stand in found.verdict.stands.items() if stand.constant}
+    against = {one: stand.fixed for one, stand in found.verdict.stands.items() if stand.fixed}
     below = [arms.NAMES[one] for one, other in against.items() if other.loses]
     if not below:
         return told

@@ -13,7 +13,7 @@ from bandits.papers import judging, records, results, scoreboard, standing, text
 from bandits.papers.plan import Arm, Figure
 from bandits.papers.results import Value, number
 from bandits.papers.scoreboard import Line
-from bandits.results import comparison, landmarks, tasks, words
+from bandits.results import baselines, comparison, over_tasks, words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,19 +134,19 @@ def _over_tasks(own: Sequence[_Played]) -> list[str]:
         scales, lacking = [list(itertools.chain(*found)) for found in zip(*map(_scales, some), strict=True)]
         scales, others = _of_common_arms(scales)
         lacking += others
-        found = tasks.over(scales, "down" if smallest else "up")
+        found = over_tasks.over(scales, "down" if smallest else "up")
         if found is None or not found.scores:
             continue
         parts.append(f"### Interquartile mean over tasks: {name.replace('_', ' ')}\n")
-        parts.append(f"{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n")
-        rows = [(arm, str(found.seeds[arm]), words.interval(score)) for arm, score in found.scores.items()]
+        parts.append(f"{'; '.join(found.tasks)}. {over_tasks.WHAT_IT_IS}\n")
+        rows = [(arm, str(found.seeds[arm]), score.text()) for arm, score in found.scores.items()]
         parts.append(_table(("", "seeds of each task", "normalized score"), rows))
         if left_out := [*lacking, *found.left_out]:
             parts.append(f"Left out: {'; '.join(left_out)}.\n")
     return parts
 
 
-def _of_common_arms(scales: Sequence[tasks.Scale]) -> tuple[list[tasks.Scale], list[str]]:
+def _of_common_arms(scales: Sequence[over_tasks.Scale]) -> tuple[list[over_tasks.Scale], list[str]]:
     """Returns the tasks that have the arm which most of them have, and in words those that do not."""
     by_task: dict[str, set[str]] = {}
     for scale in scales:
@@ -157,7 +157,7 @@ def _of_common_arms(scales: Sequence[tasks.Scale]) -> tuple[list[tasks.Scale], l
     return [scale for scale in scales if most in by_task[scale.task]], others
 
 
-def _scales(one: _Played) -> tuple[list[tasks.Scale], list[str]]:
+def _scales(one: _Played) -> tuple[list[over_tasks.Scale], list[str]]:
     """Returns a figure's arms between chance and the ceiling of their kind, and which have none, in words.
 
     A label's words after the first, where all of a kind share them, name the task: strategies are what is compared.
@@ -185,7 +185,7 @@ def _scales(one: _Played) -> tuple[list[tasks.Scale], list[str]]:
             again += [arm.label for arm in arms]
             continue
         counted |= set(by_name)
-        scales.append(tasks.Scale(name, by_name, values[standing.CHANCE], ceilings[kind]))
+        scales.append(over_tasks.Scale(name, by_name, values[standing.CHANCE], ceilings[kind]))
     left_out = [
         f"{task}: {', '.join(lacking)}: no full-feedback baseline with their deployment period and environment was run"
     ] * bool(lacking)
@@ -244,7 +244,7 @@ def _numbers(one: _Played) -> str:
     for arm in figure.arms:
         if (arm.label, names[0]) not in known:
             continue
-        cells = [words.interval(known[arm.label, name].interval) for name in names]
+        cells = [known[arm.label, name].interval.text() for name in names]
         other = _reference(figure, arm)
         for name in names if figure.reference else ():
             second = known.get((other, name)) if other else None
@@ -254,7 +254,7 @@ def _numbers(one: _Played) -> str:
         rows.append((standing.shown(arm), *cells))
     constants = standing.constants(one.rows)
     for earned, labels in constants.items():
-        name = landmarks.CONSTANT + f", of {'; '.join(labels)}" * (len(constants) > 1)
+        name = baselines.FIXED + f", of {'; '.join(labels)}" * (len(constants) > 1)
         rows.append((name, earned, *[""] * (len(head) - 2 + len(picked))))
     return _table([*head, *(flag.replace("_", " ") for flag in picked)], rows)
 
@@ -366,7 +366,7 @@ def _text(name: str, some: Sequence[_Played]) -> str:
             constants = standing.constants(one.rows)
             best = [f"{earned} of {', '.join(labels)}" for earned, labels in constants.items()]
             fixed = "; ".join(best if len(best) > 1 else constants)
-            known = f" ({landmarks.CONSTANT}: {fixed})" if fixed else ""
+            known = f" ({baselines.FIXED}: {fixed})" if fixed else ""
             parts.append(f"Compared with bounds{known}: {'; '.join(scores)}.\n")
     missing = [one for one in some if one.table is None]
     if missing:
@@ -395,7 +395,7 @@ def _not_compared(one: _Played) -> list[str]:
     for arm in figure.arms:
         found = [known.get((arm.label, name)) for name in names]
         if any(found):
-            rows.append([arm.label, *(words.interval(value.interval) if value else "" for value in found)])
+            rows.append([arm.label, *(value.interval.text() if value else "" for value in found)])
     head = ["not compared with the paper (mean, 95% interval)", *(name.replace("_", " ") for name in names)]
     return [_table(head, rows)]
 

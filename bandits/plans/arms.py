@@ -10,13 +10,14 @@ from bandits import studies
 from bandits.plans import results
 from bandits.plans.plan import Run
 from bandits.plans.results import Outcome
-from bandits.results import arms, grouping, landmarks, runs
+from bandits.results import baselines, configurations, runs
 from data.errors import UsageError
+from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
 
 @dataclasses.dataclass(frozen=True)
-class Arm(arms.Arm):
+class Arm(configurations.ConfigurationResults):
     """The seeds of a point.
 
     Attributes:
@@ -39,13 +40,13 @@ class Arm(arms.Arm):
         """Returns what the grid ranked, by seed: values after the rounds that were asked for."""
         return {one.run.seed: one.value for one in self.outcomes}
 
-    def estimate(self, column: str) -> arms.Estimate | None:
+    def estimate(self, column: str) -> Interval | None:
         """Returns the mean of what the grid ranked; None where no seed has a number."""
-        return arms.estimate([value for value in self.values(column).values() if math.isfinite(value)])
+        return configurations.estimate([value for value in self.values(column).values() if math.isfinite(value)])
 
 
 @dataclasses.dataclass(frozen=True)
-class Arms(arms.Part):
+class Arms(configurations.Part):
     """Points of a grid.
 
     Attributes:
@@ -64,7 +65,7 @@ class Arms(arms.Part):
     def stands_by_point(self) -> dict[str, str]:
         """Returns in words where points stand between chance and ceiling; nothing where no seeds judge any."""
         told = {arm.point: arm.role or self.place(arm) for arm in self.arms}
-        is_judged = any(not arm.role and self.place(arm) not in ("", landmarks.ONE_SEED) for arm in self.arms)
+        is_judged = any(not arm.role and self.place(arm) not in ("", baselines.ONE_SEED) for arm in self.arms)
         return told if is_judged else {}
 
     def not_above_chance(self) -> set[str]:
@@ -73,11 +74,13 @@ class Arms(arms.Part):
 
     def beside(self, wanted: str | None) -> "Arms":
         """Returns the arms that have the data, rewards, rounds and cohorts of a reference; see `Part.compared`."""
-        references: Sequence[arms.Arm] = self.named(wanted or arms.GREEDY)
+        references: Sequence[configurations.ConfigurationResults] = self.named(wanted or configurations.GREEDY)
         if not (references or wanted):
             references = [arm for arm in self.arms if not arm.role][:1]
-        alike = [arms.environment(one.flags) for one in references]
-        return dataclasses.replace(self, arms=tuple(arm for arm in self.arms if arms.environment(arm.flags) in alike))
+        alike = [configurations.environment(one.flags) for one in references]
+        return dataclasses.replace(
+            self, arms=tuple(arm for arm in self.arms if configurations.environment(arm.flags) in alike)
+        )
 
 
 def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> Arms:
@@ -95,7 +98,7 @@ def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Me
     for name, outcomes in points.items():
         found = tuple(runs.read(folder / one.run.name) for one in outcomes if one.rounds)
         if found:
-            made.append(Arm(name, found, grouping.role(found[0]), outcomes=tuple(outcomes)))
+            made.append(Arm(name, found, configurations.role(found[0]), outcomes=tuple(outcomes)))
     study = studies.load(made[0].outcomes[0].run.module) if made else None
     return Arms("", study, tuple(made), metric=ranked_by)
 

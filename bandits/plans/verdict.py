@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from bandits.plans import arms, results
 from bandits.plans.arms import Arm, Arms
 from bandits.plans.results import Outcome, Point
-from bandits.results import arms as report_arms
-from bandits.results import of_runs, tuning, words
-from bandits.results.significance import Better
+from bandits.results import baselines, comparison, configurations, dynamic_regret, words
+from bandits.results.comparison import Better
+from optimization.study import intervals
 
 _ROUNDS = "total_rounds"  # Points are ranked by them before all else.
 _MARKS = {
-    of_runs.CHANCE: "chance earns",
-    of_runs.CONSTANT: "the best constant action",
-    report_arms.CEILING: "the ceiling",
+    baselines.RECORDED_UNIFORM: "chance earns",
+    baselines.RECORDED_FIXED: "the best constant action",
+    configurations.FULL_FEEDBACK: "the ceiling",
 }
 
 
@@ -62,7 +62,7 @@ def _expected(ranked: Mapping[str, Sequence[Point]], better: Better) -> str:
     lines = []
     for name, points in ranked.items():
         values = [point.mean for point in points]
-        found = [(budget, tuning.expected_best(values, budget, better=better)) for budget in budgets]
+        found = [(budget, comparison.expected_best(values, budget, better=better)) for budget in budgets]
         told = ", ".join(f"{value:.4f} of {budget}" for budget, value in found if math.isfinite(value))
         lines.append(f"  {arms.short(name)}: {told or '-'} ({len(points)} points)")
     return "\n".join(["Expected best of points drawn at random, the same number of each configuration:", *lines])
@@ -72,7 +72,7 @@ def _reported(reported: Mapping[str, Sequence[Outcome]]) -> str:
     seeds = [one.run.seed for one in next(iter(reported.values()))]
     lines = [f"The best point of each configuration with fresh seeds, {seeds[0]} to {seeds[-1]}:"]
     for name, outcomes in reported.items():
-        found = words.interval(words.of_values([one.value for one in outcomes]))
+        found = intervals.of_finite([one.value for one in outcomes]).text()
         lines.append(f"  {arms.short(name)}: {found}; {results.label(outcomes[0].run.point)}")
     return "\n".join(lines)
 
@@ -87,7 +87,7 @@ def _compared(best: Arms, reference: str | None) -> list[str]:
     if found and not any(one.is_judged for *_, one in found):
         lines.append(words.ONE_SEED)
     elif found:
-        if not (reference or best.named(report_arms.GREEDY)):
+        if not (reference or best.named(configurations.GREEDY)):
             lines.append(f"Compared with {found[0][1].name}, the first: there is no greedy arm, and no --reference.")
         lines += [words.of(one) for *_, one in found]
         lines.append(words.family(one for *_, one in found))
@@ -101,7 +101,7 @@ def _seeds(told: Arms, *, has_intervals: bool) -> str:
     """Returns what differs between seeds, and what intervals are over; nothing of single seeds."""
     if all(len(arm.runs) < 2 for arm in told.arms):
         return ""
-    varied = report_arms.what_seeds_vary([run for arm in told.arms for run in arm.runs])
+    varied = configurations.what_seeds_vary([run for arm in told.arms for run in arm.runs])
     return " ".join([varied, *[words.what_intervals_are_over()] * has_intervals])
 
 
@@ -110,7 +110,7 @@ def _firsts(told: Arms) -> list[str]:
     groups: dict[str, list[Arm]] = {}
     for arm in told.arms:
         if not arm.role:
-            groups.setdefault(str(report_arms.environment(arm.flags, _ROUNDS)), []).append(arm)
+            groups.setdefault(str(configurations.environment(arm.flags, _ROUNDS)), []).append(arm)
     lines = [_first(told, max(some, key=lambda arm: _goodness(arm, told))) for some in groups.values()]
     if len(groups) > 1:
         lines.insert(0, "Values of other data, rewards or cohorts are not compared: each has a first of its own.")
@@ -120,24 +120,22 @@ def _firsts(told: Arms) -> list[str]:
 def _first(told: Arms, leader: Arm) -> str:
     """Returns whether it is told from chance, and what that, the best constant action and the ceiling earn."""
     stand = told.stands[leader]
-    if stand.chance is None:
+    if stand.uniform is None:
         return ""
     marks = told.marks(leader)
     what = ", ".join(f"{name} {marks[one]:.4g}" for one, name in _MARKS.items() if one in marks)
-    if report_arms.CEILING not in marks:
+    if configurations.FULL_FEEDBACK not in marks:
         what += _without_ceiling(leader)
-    if stand.beats_chance:
+    if stand.beats_uniform:
         return f"First: {leader.label}, {stand.word} ({what})."
     return f"No winner: {leader.label} is first, but {_reason(stand.word)} ({what})."
 
 
 def _without_ceiling(arm: Arm) -> str:
     """Returns what is to say of an arm that has none; empty where there can be none."""
-    from bandits.results import ceiling_command
-
     if "bandits_type" not in arm.flags:
         return ""
-    return f"; no ceiling of its data, rewards and rounds: add bandits_type={ceiling_command.CEILING} to --sweep"
+    return f"; no ceiling of its data, rewards and rounds: add bandits_type={dynamic_regret.FULL_FEEDBACK} to --sweep"
 
 
 def _reason(word: str) -> str:

@@ -2,10 +2,7 @@
 
 import math
 
-import pytest
-
 from bandits.results import comparison, words
-from optimization.study.intervals import Interval
 
 GREEDY = dict(enumerate([0.50, 0.52, 0.48, 0.55, 0.51, 0.49]))
 SOFTMAX = dict(enumerate([0.58, 0.57, 0.57, 0.61, 0.60, 0.52]))
@@ -94,24 +91,3 @@ def test_the_test_is_named():
         "for 2 arms."
     )
     assert words.family([_one({0: 0.6}, {0: 0.5})]) == ""
-
-
-@pytest.mark.parametrize(
-    ("mean", "low", "high", "text"),
-    [
-        (0.5, 0.4, 0.6, "0.50 (0.40 to 0.60)"),
-        (2.0, 1.7516, 2.2484, "2.00 (1.75 to 2.25)"),  # A width of 0.50, rounded to two digits.
-        (1234.5, 1100.2, 1351.0, "1230 (1100 to 1350)"),
-        (0.000123456, 0.000121, 0.000126, "0.0001235 (0.0001210 to 0.0001260)"),
-        (0.5, math.nan, math.nan, "0.5"),
-        (math.inf, math.nan, math.nan, "infinite"),
-        (0.25, 0.25, 0.25, "0.25 (the same in every seed)"),
-    ],
-)
-def test_an_interval_has_two_digits_of_its_width_and_the_mean_as_many_decimals(mean, low, high, text):
-    assert words.interval(Interval(mean, low, high, 3)) == text
-
-
-def test_a_signed_interval_keeps_the_side_of_an_end_that_rounds_to_zero():
-    assert words.interval(Interval(0.2, 0.004, 0.4, 3), signed=True) == "+0.20 (+0.00 to +0.40)"
-    assert words.interval(Interval(0.2, -0.004, 0.4, 3), signed=True) == "+0.20 (-0.00 to +0.40)"
