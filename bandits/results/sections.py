@@ -63,7 +63,7 @@ def results(part: Part, looks: Sequence[Mapping[str, Any]], *, has_regret: bool 
         if has_regret:
             cells.append(interval(regret(part, arm), digits[columns[0]] if columns else 0))
         rows.append(cells + [_privacy(arm)] * has_epsilon + [_rounds(arm)])
-    return tables.html(heads, rows, "results")
+    return tables.html(heads, rows, "results", _SCALES)
 
 
 def regret(part: Part, arm: ConfigurationResults) -> Interval | None:
