@@ -280,7 +280,9 @@ def _arms(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Co
         tried = sweeps.get(label, sweeps.get(_EVERY_ARM))
         found_by = grid if tried is None else None
         arms.append(Configuration(label, words, _arguments(flags, table), tuple(_sweeps(tried or {})), found_by))
-    others = [Configuration(label, (label,), _arguments([flags], table), is_drawn=False) for label, flags in compared.items()]
+    others = [
+        Configuration(label, (label,), _arguments([flags], table), is_drawn=False) for label, flags in compared.items()
+    ]
     return (*arms, *others)
 
 

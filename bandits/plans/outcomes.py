@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bandits.plans import executors, plan
 from bandits.results import arms, runs
+from data import files
 from data.errors import UsageError
 from optimization.privacy import mechanisms
 from optimization.study import divergence, run_folder

@@ -1,4 +1,4 @@
-"""Which runs are planned: configurations, grids of command lines and published ones, points with their keys and folders.
+"""Which runs are planned: configurations, grids of command lines, published grids, and points with their folders.
 
 A point is one choice of all flags but the seed.
 """

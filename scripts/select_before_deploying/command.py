@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from bandits import studies
 from bandits.plans import executors, sweep
-from bandits.plans.plan import Run
 from bandits.plans.outcomes import FAILED
+from bandits.plans.plan import Run
 from data.errors import Failure, UsageError
 from optimization.study import cli
 from scripts.select_before_deploying import evaluating, plan, tables

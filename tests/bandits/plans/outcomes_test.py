@@ -156,7 +156,7 @@ def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_
         ["rank", "client_learning_rate", "score", "rounds"],
         ["1", "0.7", "3.0000", "10"],
     ]
-    assert lines[3] == "... and 1 more, see outcomes.csv"
+    assert lines[3] == "... and 1 more, see results.csv"
 
 
 def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first(tmp_path):
