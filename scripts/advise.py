@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import binaries, logged_flags, registry, schedule_flags, simulator, studies
+from bandits import logged_flags, registry, schedule_flags, simulator, studies
 from bandits.advice import arms, output, privacy, session, simulated, stages
 from bandits.advice import plan as planning
 from bandits.advice.plan import Plan
@@ -105,7 +105,7 @@ def base_flags(given: Sequence[str]) -> tuple[str, ...]:
     Raises:
       UsageError: If one is the advice's to set, or unknown.
     """
-    settings = binaries.parse(arms.BINARY, given)
+    settings = studies.parse(arms.BINARY, given)
     parameters = [f"bandits_{name}" for entry in registry.POLICIES.values() for name in entry.parameters]
     for name in (*_OWN, *parameters, *schedule_flags.NAMES):
         if name in settings.given:
@@ -114,7 +114,7 @@ def base_flags(given: Sequence[str]) -> tuple[str, ...]:
     base = list(given)
     if "task_type" not in settings.given and settings.data_file:
         base.append("--task_type=tabular")
-    return binaries.without_file(arms.BINARY, base)
+    return studies.without_file(arms.BINARY, base)
 
 
 def _check_noise(settings: cli.Settings) -> None:
@@ -225,7 +225,7 @@ def program(settings: cli.Settings) -> int:
     base = base_flags(settings.run_flags)
     names = arms.check(base)
     base = arms.in_one_world(base)
-    resolved = binaries.resolve(arms.BINARY, (*base, f"--bandits_type={planning.GREEDY}"))
+    resolved = studies.resolve(arms.BINARY, (*base, f"--bandits_type={planning.GREEDY}"))
     folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or folder_name(resolved))
     print(f"{folder.name}: folder {cli.shown_path(str(folder))}", file=sys.stderr, flush=True)
     session.check_no_run(folder)
@@ -234,7 +234,7 @@ def program(settings: cli.Settings) -> int:
         print(line, file=sys.stderr)
     simulated.check(data.scores, arms.BINARY, base)
     where = privacy.deployment(settings, data.clients, data.cohort, data.statistics)
-    fixed = sorted(binaries.parse(arms.BINARY, base).given & {*arms.RATES})
+    fixed = sorted(studies.parse(arms.BINARY, base).given & {*arms.RATES})
     identity = {f"--{name}": value for name, value in _identity(resolved).items()} | {
         **({"what is not searched": ", ".join(fixed)} if fixed else {}),
         "the data's checksum": data.checksum,
@@ -253,7 +253,7 @@ def program(settings: cli.Settings) -> int:
             print(output.told(advice, folder))
             return 0
         # Models are compared as they are in the end.
-        evaluations = () if "rounds_per_eval" in binaries.parse(arms.BINARY, base).given else ("--rounds_per_eval=0",)
+        evaluations = () if "rounds_per_eval" in studies.parse(arms.BINARY, base).given else ("--rounds_per_eval=0",)
         cores = max(1, len(os.sched_getaffinity(0)) // settings.workers)
         threads = () if resolved.max_concurrent_threads else (f"--max_concurrent_threads={cores}",)
         every = (*base, *evaluations, *threads)

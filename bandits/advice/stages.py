@@ -226,10 +226,10 @@ def mean(values: Mapping[int, float]) -> intervals.Interval:
 
 def refused_noise(base: Sequence[str]) -> str:
     """Returns why the flags of all runs do not go with noise, in words; empty if they do."""
-    from bandits import binaries
+    from bandits import studies
 
     try:
-        settings = binaries.resolve(arms.BINARY, (*base, f"--bandits_type={GREEDY}", *privacy.flags_of(1.0, 0.1)))
+        settings = studies.resolve(arms.BINARY, (*base, f"--bandits_type={GREEDY}", *privacy.flags_of(1.0, 0.1)))
     except UsageError as error:
         return f"noise needs --aggregator_type=dpsgd, with one clip norm, which these flags exclude: {error}"
     if settings.scenario in initial_flags.PRETRAINED or settings.initial_model_path:

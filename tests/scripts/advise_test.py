@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from bandits import binaries
+from bandits import studies
 from bandits.advice import arms, plan, sentences, session, stages
 from bandits.plans import estimate, executors
 from data import files
@@ -60,25 +60,25 @@ def test_values_that_add_no_noise_are_passed_on(flags):
     ],
 )
 def test_the_folder_is_named_by_the_data(arguments, name):
-    settings = binaries.parse(arms.BINARY, arguments)
+    settings = studies.parse(arms.BINARY, arguments)
     assert command.folder_name(settings) == name
 
 
 def test_the_data_says_what_its_searches_need():
-    resolved = binaries.resolve(arms.BINARY, ("--task_type=tabular", *TABLE, "--bandits_type=greedy"))
+    resolved = studies.resolve(arms.BINARY, ("--task_type=tabular", *TABLE, "--bandits_type=greedy"))
     data = command.open_data(resolved)
     assert (data.clients, data.cohort, data.num_actions, data.reward_width) == (20, 20, 3, 1.0)
     assert data.is_labelled
     assert (data.held_out, data.rows) == ("held out for evaluation: 5 of 25 clients", data.report["training_rows"])
     assert data.unit.startswith("one value of column 'cellar' with all its rows, not the people behind single rows: 20")
-    few = command.open_data(binaries.resolve(arms.BINARY, ("--task_type=digits", "--bandits_type=greedy")))
+    few = command.open_data(studies.resolve(arms.BINARY, ("--task_type=digits", "--bandits_type=greedy")))
     assert (few.cohort, few.rows, few.unit) == (20, 0, "one client with all its data, not a single example")
 
 
 def test_labels_measure_no_model_where_rewards_change():
     flags = ("--task_type=digits", "--bandits_type=greedy")
     for others, is_labelled in (((), True), (("--scenario=drift",), False), (("--scenario=init_shift",), False)):
-        assert command.open_data(binaries.resolve(arms.BINARY, (*flags, *others))).is_labelled is is_labelled
+        assert command.open_data(studies.resolve(arms.BINARY, (*flags, *others))).is_labelled is is_labelled
 
 
 @pytest.mark.parametrize("absent", ["--availability=diurnal", "--drop_out=0.1"])
@@ -95,7 +95,7 @@ def test_no_noise_is_advised_where_losses_reset_the_training():
 
 def test_deployments_are_ten_times_more_often_unless_they_follow_every_round():
     def often(*flags):
-        settings = binaries.resolve(arms.BINARY, ("--task_type=digits", "--bandits_type=greedy", *flags))
+        settings = studies.resolve(arms.BINARY, ("--task_type=digits", "--bandits_type=greedy", *flags))
         return command.full_plan(settings, ["greedy", "softmax"], 25, 3).often
 
     assert [often(f"--bandits_deploy_freq={every}") for every in (1, 5, 10, 50)] == [0, 1, 1, 5]
@@ -286,7 +286,7 @@ def test_an_advice_is_played_continued_after_a_kill_and_told_again(tmp_path, cap
     assert page.index("Does exploration pay?") < page.index("<h3>Results</h3>")
     assert words.startswith("```sh\n./scripts/python -m scripts.advise --data_file=sklearn_wine.csv")
     if advice["command"]:
-        played = binaries.resolve(arms.BINARY, advice["command"].partition(f"{arms.BINARY} ")[2].split())
+        played = studies.resolve(arms.BINARY, advice["command"].partition(f"{arms.BINARY} ")[2].split())
         assert played.experiment_name == f"{folder.name}_recommended"
         assert f"{arms.NAMES[advice['recommended']]}, epsilon 8" in page
     assert "<h3>Comparisons</h3>" not in page  # One test decides, and it is above.

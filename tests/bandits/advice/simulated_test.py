@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from bandits import binaries, simulator
+from bandits import simulator, studies
 from bandits.advice import arms, simulated
 from data.errors import UsageError
 from optimization.study import intervals
@@ -35,7 +35,7 @@ def _write(path, probability):
 
 def _scores(path):
     flags = ("--task_type=logged", f"--data_file={path}", *COLUMNS)
-    return flags, command.open_data(binaries.resolve(arms.BINARY, (*flags, "--bandits_type=greedy"))).scores
+    return flags, command.open_data(studies.resolve(arms.BINARY, (*flags, "--bandits_type=greedy"))).scores
 
 
 def test_a_simulator_that_dr_refutes_is_refused_with_what_the_log_supports(tmp_path):
@@ -50,7 +50,7 @@ def test_a_simulator_that_dr_refutes_is_refused_with_what_the_log_supports(tmp_p
     told = str(caught.value)
     assert "uniform policy: 0.56 simulated, 0.30 doubly robust, difference +0.26 (95% CI +0.18 to +0.34)" in told
     offline = told.partition("offline training:")[2].partition("\n")[0]
-    resolved = binaries.resolve(arms.BINARY, offline.partition(f"{arms.BINARY} ")[2].split())
+    resolved = studies.resolve(arms.BINARY, offline.partition(f"{arms.BINARY} ")[2].split())
     assert resolved.learn_from == "dr"
 
 
