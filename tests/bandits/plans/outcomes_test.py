@@ -197,7 +197,7 @@ def test_the_heat_map_shows_the_best_over_other_flags(tmp_path):
     ]
     (points,) = outcomes.rank(grid, smallest=False).values()
     axes = ("server_learning_rate", "client_learning_rate")
-    cells = {place: point.mean for place, point in outcomes.cells(points, axes).items()}
+    cells = outcomes.cells(points, axes).set_index(list(axes))["mean"].to_dict()
     assert cells == {(1.0, 1.0): 11.5, (1.0, 2.0): 12.5, (2.0, 1.0): 21.5}
     path = tmp_path / "heat_map.png"
     outcomes.heat_map(points, axes, path, metric="score", title="", smallest=False)
