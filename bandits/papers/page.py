@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _PAPERS_DATA = "The paper's data."
-_HEAD, _EARLIER = (pathlib.Path(__file__).with_name(name) for name in ("page_head.md", "page_earlier.md"))
+_HEAD = pathlib.Path(__file__).with_name("page_head.md")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ def made(folder: pathlib.Path) -> str:
     for one in of_texts:
         by_text.setdefault(one.figure.text, []).append(one)
     parts += [_text(name, some) for name, some in by_text.items()]
-    return "\n".join([*parts, _EARLIER.read_text(encoding="utf-8")])
+    return "\n".join(parts)
 
 
 def strays(folder: pathlib.Path) -> list[str]:
