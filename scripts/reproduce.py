@@ -9,7 +9,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-import dataclasses
 import os
 import pathlib
 import sys
@@ -17,12 +16,11 @@ import tempfile
 from collections.abc import Sequence
 
 from bandits import studies
-from bandits.papers import estimate, judging, page, pictures, playing, records, results, scoreboard, texts
+from bandits.papers import estimate, page, pictures, playing, records, results, scoreboard, texts
 from bandits.papers.plan import FIRST_TUNING_SEED, Figure
 from bandits.papers.results import Found
 from bandits.plans import players
 from bandits.plans.plan import Run
-from bandits.results import runs
 from data import files
 from data import files as data_files
 from data.errors import UsageError
@@ -97,7 +95,7 @@ def report(
     kept: pathlib.Path | None = None,
     *,
     is_part: bool = False,
-) -> list[scoreboard.Line]:
+) -> Sequence[scoreboard.Line]:
     """Writes and prints what a figure's runs gave.
 
     Args:
@@ -115,8 +113,6 @@ def report(
       UsageError: If a run lacks what is measured.
       Failure: If the folder cannot be written.
     """
-    import pandas as pd
-
     with files.told(folder):
         folder.mkdir(parents=True, exist_ok=True)
     print(f"\n{figure.name}: {figure.about}. {figure.text}")
@@ -126,89 +122,29 @@ def report(
     table = records.of(figure, found) if found else None
     if is_part:
         table = records.joined(figure, table, path)
+    judged = scoreboard.Judged.of(figure, table)
     if table is None:
         print("No run is finished: nothing is drawn.")
-        return scoreboard.lines(figure, [])
+        return judged.lines
     for each in {_records_path(figure, folder, None), path}:
         records.write(table, each)
-    rows = records.values(figure, table)
-    verdicts = judging.check(figure, rows)
-    print(scoreboard.text(figure, rows, verdicts))
+    print(scoreboard.text(judged))
     stem = str(folder / figure.name)
-    values = scoreboard.values_table(figure, rows).assign(data_kind=figure.data_kind, data=figure.data or "the paper's")
-    files.replace(pathlib.Path(f"{stem}.csv"), values.to_csv(index=False, float_format="%.6g").encode())
-    claims = [(one.claim.place, one.claim.says, one.status, figure.data_kind, one.why, one.seeds) for one in verdicts]
-    computed = scoreboard.accounted(figure)
-    claims += [(one.place, one.says, one.status, one.data_kind, one.ours, one.seeds) for one in computed]
-    checked = pd.DataFrame(claims, columns=["source", "claim", "verdict", "data_kind", "ours", "seeds"])
-    files.replace(pathlib.Path(f"{stem}_claims.csv"), checked.to_csv(index=False).encode())
-    own = ""
+    for tail, content in (("", scoreboard.values_table(judged)), ("_claims", scoreboard.claims_table(judged))):
+        files.replace(pathlib.Path(f"{stem}{tail}.csv"), content.to_csv(index=False, float_format="%.6g").encode())
+    of_study: list[str] = []
     if not is_part:  # Of the others there are no curves.
-        pictures.draw(figure, found, rows, verdicts, [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")])
-        own = _own_figures(figure, found, folder)
+        pictures.draw(judged, found, [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")])
+        of_study = pictures.draw_of_study(figure, found, folder)
     print(f"Written to {folder}: {', '.join(path.name for path in sorted(folder.iterdir()) if path.is_file())}")
-    if own:
-        print(f"The study's own figures beside: {own}")
-    return scoreboard.lines(figure, rows)
+    if of_study:
+        print(f"The study's own figures beside: {', '.join(of_study)}")
+    return judged.lines
 
 
 def _records_path(figure: Figure, folder: pathlib.Path, kept: pathlib.Path | None) -> pathlib.Path:
     """Returns the file of a figure's records, of which those of arms that are not played are taken."""
     return records.path_of(figure, kept) if kept else folder / f"{figure.name}_records.csv"
-
-
-def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> str:
-    """Draws the pictures that the figure's binary has for it."""
-    note = results.data_note(figure)
-    title = f"{note}\n{figure.text}" if note else figure.text
-    if figure.own_figures == "client_losses":
-        from bandits.client_selection import figures
-
-        names = {"selector": "client_selection", "cohort": "clients_per_round", "seed": "seed"}
-        told = {}
-        for path in (path for one in found.values() for path in one.folders):
-            flags = runs.read(path).flags
-            told[path] = {name: flags[flag] for name, flag in names.items()}
-        path = folder / f"{figure.name}_clients.png"
-        figures.draw_client_losses(figures.read(told)[1], path, title)
-        return path.name
-    if figure.own_figures == "normality":
-        return _draw_normality(figure, found, folder / f"{figure.name}_normality.png", title)
-    if figure.own_figures == "study" and figure.study:
-        from bandits.mab_fl import studies as mab_fl
-        from bandits.mab_fl.figures import draw_study
-        from bandits.mab_fl.flags import varied
-
-        study = mab_fl.load()[figure.study]
-        if note:
-            words = f"\n{note}"
-            drawn = [dict(one) | ({"title": one["title"] + words} if "title" in one else {}) for one in study.figures]
-            study = dataclasses.replace(study, figures=drawn)
-        settings = {one.name: one for one in study.settings}
-        drawn_runs = {
-            path: varied(settings[label], runs.read(path).flags) for label, one in found.items() for path in one.folders
-        }
-        draw_study(study, drawn_runs, folder)
-        return ", ".join(one["file"] for one in study.figures)
-    return ""
-
-
-def _draw_normality(figure: Figure, found: dict[str, Found], path: pathlib.Path, title: str) -> str:
-    """Draws the overlaid densities of the statistics of normality, all seeds together, a row of pictures an alpha."""
-    from optimization.posterior import diagnostics
-
-    names = list(dict.fromkeys(one.column.partition(":")[0] for one in figure.measures))
-    panels: dict[str, dict[str, diagnostics.Normality]] = {}
-    for arm in (arm for arm in figure.arms if arm.label in found):
-        for name in names:
-            round_words = pathlib.Path(name).stem.removeprefix("diagnosis_").replace("_", " ")
-            words = [*arm.words, *([round_words] if len(names) > 1 else ())]
-            panel = next(word for word in words if word.startswith("alpha=")) if len(words) > 1 else ""
-            label = ", ".join(word for word in words if word != panel)
-            paths = [folder / name for folder in found[arm.label].folders]
-            panels.setdefault(panel, {})[label] = diagnostics.read_normality(paths)
-    diagnostics.draw_normality(panels, path, title)
-    return path.name
 
 
 def program(settings: cli.Settings) -> int:
