@@ -9,14 +9,15 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import functools
 import os
 import pathlib
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from bandits import studies
-from bandits.papers import estimate, page, pictures, playing, records, results, scoreboard, texts
+from bandits.papers import estimate, page, pictures, playing, records, results, scoreboard, selection, texts
 from bandits.papers.plan import FIRST_TUNING_SEED, Figure
 from bandits.papers.results import Found
 from bandits.plans import players
@@ -47,7 +48,8 @@ def define() -> cli.FlagSet:
     flags.text(
         "figure",
         None,
-        "names, separated by commas; 1 means 1a to 1d; all: the texts' own; flagship: this project's",
+        "names, separated by commas; 1 means 1a to 1d; all: the texts' own; flagship: this project's; "
+        f"or {selection.NAME}",
     )
     flags.choice("text", None, texts.names(), "all figures and tables of one text, instead of --figure")
     flags.belong("text", figure=False)
@@ -151,7 +153,7 @@ def program(settings: cli.Settings) -> int:
     """Reproduces the chosen figures; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     if settings.list:
         _alone(settings, "list", "--list prints names, and ends")
-        print(texts.listing())
+        print(f"{texts.listing()}\n{selection.NAME:<24}{selection.ABOUT}")
         return 0
     settings = settings.settled()
     if settings.page:
@@ -166,17 +168,16 @@ def program(settings: cli.Settings) -> int:
     if settings.estimate and settings.executor == "slurm_script":
         raise UsageError("--estimate plays a few rounds, and --executor=slurm_script plays nothing: leave one out.")
     with data_files.data_folder(settings.data_dir):
-        return _checked(settings)
+        return _of_selection(settings) if settings.figure == selection.NAME else _of_figures(settings)
 
 
-def _checked(settings: cli.Settings) -> int:
-    """Checks what is chosen of figures, and reproduces it; returns the exit status."""
+def _of_figures(settings: cli.Settings) -> int:
+    """Reproduces figures; returns the exit status."""
     if settings.text:
         whole = chosen = texts.of_text(settings.text, settings.scale)
     else:
         whole = chosen = texts.choose(settings.figure, settings.scale)
-    if settings.arms is not None:
-        labels = [label.strip() for label in settings.arms.split(";")]
+    if (labels := _labels(settings)) is not None:
         chosen = [texts.only(figure, labels) for figure in whole]
     _check_seeds(settings.repeat, chosen)
     if settings.figure == texts.ALL and settings.scale == texts.SMALL:
@@ -184,10 +185,6 @@ def _checked(settings: cli.Settings) -> int:
             print(f"--figure={name} has no --scale={texts.SMALL}: {why}")
     if warning := scoreboard.one_seed(chosen, settings.repeat):
         print(warning, flush=True)
-    cores = len(os.sched_getaffinity(0))
-    if settings.executor != "slurm_script" and not settings.ray_address:
-        cores = max(1, cores // settings.workers)
-    folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}")
     searched = [(figure, arm) for figure in chosen for arm in figure.arms if arm.is_searched]
     if settings.early_stop and not searched:
         raise UsageError(
@@ -197,24 +194,112 @@ def _checked(settings: cli.Settings) -> int:
         figure.check()
     for figure, arm in searched if settings.early_stop else ():
         figure.first_run(arm).at_rounds(1)
+    folder, base = _folder(settings), _base(settings)
+    kept = pathlib.Path(settings.records) if settings.records else None
+    runs_here = settings.executor == "local" and not settings.estimate and not settings.report_only
+    if settings.executor != "slurm_script" and (settings.data_dir or runs_here):
+        playing.check_data(chosen, folder / "runs", settings.data_dir)
+    if settings.executor != "slurm_script" and not settings.estimate:
+        _check_records(whole, chosen, folder, kept)
+    halving = playing.Halving(_REDUCTION, settings.workers) if settings.early_stop else None
+
+    def planned() -> list[tuple[Run, int]]:
+        return [one for each in chosen for one in each.planned(settings.repeat or each.repeat, base, folder / "runs")]
+
+    def left() -> list[Run]:
+        played = [playing.play(each, settings.repeat or each.repeat, base, folder / "runs", None) for each in chosen]
+        return [run for one in played for run in one.left]
+
+    def reproduce(team: players.Team | None) -> int:
+        failed, lines = [], []
+        for figure, part in zip(whole, chosen, strict=True):
+            played = playing.play(part, settings.repeat or figure.repeat, base, folder / "runs", team, halving)
+            failed += [f"{figure.name}: {error}" for error in played.errors]
+            try:
+                is_part = len(part.arms) < len(figure.arms)
+                lines += report(figure, played.found, folder / figure.name, kept, is_part=is_part)
+            except UsageError as error:
+                failed.append(f"{figure.name}: {error}")
+            if played.left:
+                print(f"{len(played.left)} runs of {figure.name} are not finished.")
+        files.replace(folder / "scoreboard.csv", scoreboard.table(lines).to_csv(index=False).encode())
+        print(f"\nScoreboard, in {folder / 'scoreboard.csv'}:\n{scoreboard.summary(lines)}")
+        if failed:
+            print(f"\n{len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
+        return 1 if failed else 0
+
+    return _run(settings, chosen[0].binary, planned, left, reproduce)
+
+
+def _of_selection(settings: cli.Settings) -> int:
+    """Reproduces the figure of selection by logs; returns the exit status."""
+    if settings.scale != texts.PAPER or settings.early_stop:
+        flag = "early_stop" if settings.early_stop else "scale"
+        raise UsageError(f"--figure={selection.NAME} has one scale, and no search: leave --{flag} out.")
+    repeat = settings.repeat or selection.REPEAT
+    if not 2 <= repeat <= selection.CANDIDATE_SEED:
+        raise UsageError(f"--repeat={repeat}: {selection.NAME} takes 2 to {selection.CANDIDATE_SEED} logs of a task.")
+    folder = _folder(settings)
+    plan = (selection.choose(_labels(settings)), repeat, _base(settings), folder.resolve() / "runs")
+    selection.check(*plan)
+    outputs = [folder / selection.NAME]
+    if settings.records:
+        outputs.append(pathlib.Path(settings.records) / "selection")
+        _check_folder(pathlib.Path(settings.records), outputs[-1])
+
+    def reproduce(team: players.Team | None) -> int:
+        if team:
+            selection.run(*plan, team)
+        if left := selection.left(*plan):
+            print(f"{len(left)} runs of {selection.NAME} are not finished: nothing is reported.")
+            return 1
+        selection.report(*plan, outputs)
+        return 0
+
+    planned, left = functools.partial(selection.planned, *plan), functools.partial(selection.left, *plan)
+    return _run(settings, selection.BINARY, planned, left, reproduce)
+
+
+def _run(
+    settings: cli.Settings,
+    binary: str,
+    planned: Callable[[], Sequence[tuple[Run, int]]],
+    left: Callable[[], Sequence[Run]],
+    reproduce: Callable[[players.Team | None], int],
+) -> int:
+    """Runs, estimates or lists what is planned, as the flags say; returns the exit status."""
     if settings.report_only:
-        _check_records(settings, whole, chosen, folder)
-        return _reproduce(settings, whole, chosen, folder, cores, None)
-    with grid.claim(folder, studies.STUDIES[chosen[0].binary]):
+        return reproduce(None)
+    folder, cores = _folder(settings), _cores(settings)
+    with grid.claim(folder, studies.STUDIES[binary]):
         if settings.executor == "slurm_script":
-            return _write_script(settings, chosen, folder, cores)
-        if settings.data_dir or (settings.executor == "local" and not settings.estimate):
-            playing.check_data(chosen, folder / "runs", settings.data_dir)
+            return _write_script(left(), folder, cores)
         team = players.build(settings, cores)
         with players.playing(team, folder):
-            if not settings.estimate:
-                _check_records(settings, whole, chosen, folder)
             if settings.estimate or settings.scale == texts.PAPER:
-                time = estimate.of(chosen, settings.repeat, _base(cores), folder, team, settings.workers)
+                time = estimate.of(planned(), folder, team, settings.workers)
                 print(time.text, flush=True)
             if settings.estimate:
                 return 0 if time.is_whole else 1
-            return _reproduce(settings, whole, chosen, folder, cores, team)
+            return reproduce(team)
+
+
+def _folder(settings: cli.Settings) -> pathlib.Path:
+    return pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}")
+
+
+def _labels(settings: cli.Settings) -> list[str] | None:
+    return None if settings.arms is None else [label.strip() for label in settings.arms.split(";")]
+
+
+def _cores(settings: cli.Settings) -> int:
+    cores = len(os.sched_getaffinity(0))
+    shares = settings.executor != "slurm_script" and not settings.ray_address
+    return max(1, cores // settings.workers) if shares else cores
+
+
+def _base(settings: cli.Settings) -> tuple[str, ...]:
+    return (f"--max_concurrent_threads={_cores(settings)}",)
 
 
 def _alone(settings: cli.Settings, flag: str, why: str) -> None:
@@ -228,26 +313,27 @@ def _alone(settings: cli.Settings, flag: str, why: str) -> None:
 
 
 def _check_records(
-    settings: cli.Settings, whole: Sequence[Figure], chosen: Sequence[Figure], output: pathlib.Path
+    whole: Sequence[Figure], chosen: Sequence[Figure], output: pathlib.Path, kept: pathlib.Path | None
 ) -> None:
     """Makes the records' folder, so that it is known to be there when all has been played.
 
     Raises:
       UsageError: If it cannot be written, or what is there cannot be joined with records of the arms that are chosen.
     """
-    kept = pathlib.Path(settings.records) if settings.records else None
     for figure, part in zip(whole, chosen, strict=True):
         if len(part.arms) < len(figure.arms):
             path = _records_path(figure, output / figure.name, kept)
             records.check_others(figure, {arm.label for arm in part.arms}, path)
-    if not kept:
-        return
-    folder = records.path_of(chosen[0], kept).parent  # One scale has one folder.
+    if kept:
+        _check_folder(kept, records.path_of(chosen[0], kept).parent)  # One scale has one folder.
+
+
+def _check_folder(kept: pathlib.Path, folder: pathlib.Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise UsageError(f"--records={settings.records} cannot be written ({error.strerror}).") from error
+        raise UsageError(f"--records={kept} cannot be written ({error.strerror}).") from error
 
 
 def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
@@ -266,50 +352,14 @@ def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
         )
 
 
-def _base(cores: int) -> tuple[str, ...]:
-    return (f"--max_concurrent_threads={cores}",)
-
-
-def _reproduce(
-    settings: cli.Settings,
-    whole: Sequence[Figure],
-    chosen: Sequence[Figure],
-    folder: pathlib.Path,
-    cores: int,
-    team: players.Team | None,
-) -> int:
-    """Plays what is chosen of figures, and reports them; returns the exit status."""
-    failed, lines = [], []
-    kept = pathlib.Path(settings.records) if settings.records else None
-    halving = playing.Halving(_REDUCTION, settings.workers) if settings.early_stop else None
-    for figure, part in zip(whole, chosen, strict=True):
-        played = playing.play(part, settings.repeat or figure.repeat, _base(cores), folder / "runs", team, halving)
-        failed += [f"{figure.name}: {error}" for error in played.errors]
-        try:
-            is_part = len(part.arms) < len(figure.arms)
-            lines += report(figure, played.found, folder / figure.name, kept, is_part=is_part)
-        except UsageError as error:
-            failed.append(f"{figure.name}: {error}")
-        if played.left:
-            print(f"{len(played.left)} runs of {figure.name} are not finished.")
-    files.replace(folder / "scoreboard.csv", scoreboard.table(lines).to_csv(index=False).encode())
-    print(f"\nScoreboard, in {folder / 'scoreboard.csv'}:\n{scoreboard.summary(lines)}")
-    if failed:
-        print(f"\n{len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
-    return 1 if failed else 0
-
-
-def _write_script(settings: cli.Settings, chosen: Sequence[Figure], folder: pathlib.Path, cores: int) -> int:
+def _write_script(left: Iterable[Run], folder: pathlib.Path, cores: int) -> int:
     """Writes the job array of what can be played now; returns the exit status."""
-    left: dict[str, Run] = {}
-    for figure in chosen:
-        played = playing.play(figure, settings.repeat or figure.repeat, _base(cores), folder / "runs", None)
-        left |= {run.name: run for run in played.left}
-    if not left:
+    jobs = list({run.name: run.job(folder / "runs") for run in left}.values())
+    if not jobs:
         print("All runs are finished: --report_only, without --executor, reports them.")
         return 0
-    script = players.write_slurm_script(folder, [run.job(folder / "runs") for run in left.values()], cores)
-    print(f"{len(left)} runs in {script}. When they are done, the same command writes those that a search has picked.")
+    script = players.write_slurm_script(folder, jobs, cores)
+    print(f"{len(jobs)} runs in {script}. When they are done, the same command writes those that a search has picked.")
     print("How long they take: --estimate, without --executor, measures a round of each task here.")
     return 0
 

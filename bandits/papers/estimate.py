@@ -6,11 +6,10 @@ No data has to be downloaded: a data set that is not on this machine is measured
 import dataclasses
 import pathlib
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bandits import binaries, initial_flags, studies
-from bandits.papers.plan import Figure
 from bandits.plans import players
 from bandits.plans import results as grid_results
 from bandits.plans.plan import Run
@@ -64,35 +63,18 @@ class Estimate:
     is_whole: bool
 
 
-def of(
-    figures: Sequence[Figure],
-    repeat: int | None,
-    base: Sequence[str],
-    folder: pathlib.Path,
-    team: players.Team,
-    workers: int,
-) -> Estimate:
-    """Runs a few rounds of each kind of run, and returns how long what is left of figures takes.
-
-    Args:
-      figures: The figures.
-      repeat: Seeds; None for each figure's own.
-      base: Flags that all runs share.
-      folder: The output's folder; measured rounds lie in `estimate` below it, and are run once.
-      team: Who runs them.
-      workers: Runs at the same time.
-    """
+def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, team: players.Team, workers: int) -> Estimate:
+    """Runs a few rounds of each kind of run, and returns how long what is left of a plan takes."""
     kinds: dict[tuple, Kind] = {}
     seen: set[str] = set()
-    for figure in figures:
-        for run, times in _all_runs(figure, repeat or figure.repeat, base, folder / "runs"):
-            if run.name in seen:
-                continue
-            seen.add(run.name)
-            kind = kinds.setdefault((run.module, *map(run.settings.get, _COSTLY)), Kind(run))
-            if grid_results.finished_rounds(folder / "runs" / run.name) < run.rounds:
-                kind.runs += times
-                kind.rounds += times * (run.rounds + init_rounds(run.settings))
+    for run, times in planned:
+        if run.name in seen:
+            continue
+        seen.add(run.name)
+        kind = kinds.setdefault((run.module, *map(run.settings.get, _COSTLY)), Kind(run))
+        if grid_results.finished_rounds(folder / "runs" / run.name) < run.rounds:
+            kind.runs += times
+            kind.rounds += times * (run.rounds + init_rounds(run.settings))
     kinds = {key: kind for key, kind in kinds.items() if kind.runs}
     if not kinds:
         return Estimate("All runs are finished.", True)
@@ -129,15 +111,6 @@ def in_words(kinds: Sequence[tuple[Kind, str, float | str]], workers: int) -> Es
         left_out = f", without the lines above whose time is unknown ({unknown})" if unknown else ""
         lines.append(f"In all {time}{beside}{left_out}; starting runs, compiling and evaluation are extra.")
     return Estimate("\n".join(lines), not unknown)
-
-
-def _all_runs(figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path) -> Iterator[tuple[Run, int]]:
-    """Yields (run, how often it counts): a search's points, and as often as seeds one for what it will pick."""
-    for arm in figure.arms:
-        some = figure.runs_of(arm, repeat, base, folder)
-        yield from ((run, 1) for run in some)
-        if arm.is_searched:
-            yield some[0].with_seed(0), repeat
 
 
 def _measure(some: Sequence[Run], folder: pathlib.Path, team: players.Team) -> dict[str, float | str]:

@@ -5,7 +5,7 @@ Nothing here reads data or imports TensorFlow; `texts` reads figures from files.
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bandits.plans import building
 from bandits.plans import plan as grid_plan
@@ -245,6 +245,14 @@ class Figure:
     def runs_of(self, arm: Arm, repeat: int, base: Sequence[str], folder: pathlib.Path) -> list[grid_plan.Run]:
         """Returns the runs of one arm; see `runs`."""
         return self._runs(arm, range(repeat), base, folder)
+
+    def planned(self, repeat: int, base: Sequence[str], folder: pathlib.Path) -> Iterator[tuple[grid_plan.Run, int]]:
+        """Yields (run, how often it counts): a search's points, and as often as seeds one for what it will pick."""
+        for arm in self.arms:
+            some = self.runs_of(arm, repeat, base, folder)
+            yield from ((run, 1) for run in some)
+            if arm.is_searched:
+                yield some[0].with_seed(0), repeat
 
     def rounds_of(self, arm: Arm) -> int:
         """Returns how many rounds a run of an arm has."""
