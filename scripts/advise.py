@@ -20,7 +20,7 @@ from bandits import binaries, logged_flags, registry, schedule_flags, simulator,
 from bandits.advice import arms, output, privacy, session, simulated, stages
 from bandits.advice import plan as planning
 from bandits.advice.plan import Plan
-from bandits.plans import players
+from bandits.plans import executors
 from bandits.plans.plan import as_text
 from bandits.results import runs
 from data import table_report, tasks
@@ -262,9 +262,9 @@ def program(settings: cli.Settings) -> int:
         if no_noise:
             print(f"Runs with noise are left out: {no_noise.rstrip('.')}.", file=sys.stderr)
         full = full_plan(resolved, names, max(one.size for one in spaces.values()), 0 if no_noise else len(epsilons))
-        team = players.Local(settings.workers)
-        playing = session.Session(folder, state, full, every, team, settings.workers)
-        with players.playing(team, folder):
+        executor = executors.Local(settings.workers)
+        playing = session.Session(folder, state, full, every, executor, settings.workers)
+        with executors.running(executor, folder):
             try:
                 playing.measure(spaces)
                 made = stages.Stages(

@@ -10,23 +10,21 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import functools
-import os
 import pathlib
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 
 from bandits import studies
-from bandits.papers import estimate, page, pictures, playing, records, results, scoreboard, selection, texts
+from bandits.papers import page, pictures, playing, records, results, scoreboard, selection, texts
 from bandits.papers.plan import FIRST_TUNING_SEED, Figure
 from bandits.papers.results import Found
-from bandits.plans import players
+from bandits.plans import estimate, executors, sweep
 from bandits.plans.plan import Run
 from data import files
 from data import files as data_files
 from data.errors import UsageError
 from optimization.study import cli
-from scripts import grid
 
 _REDUCTION = 2  # One of so many points of a search goes on, with --early_stop.
 _USAGE = """
@@ -80,7 +78,7 @@ def define() -> cli.FlagSet:
     )
     flags.switch("report_only", False, "play nothing: report what is finished, also while another process plays")
 
-    players.define(flags, slurm_script="write a job array for Slurm, and run nothing")
+    executors.define(flags, slurm_script="write a job array for Slurm, and run nothing")
 
     flags.group("Output")
     flags.path("records", None, "folder in which a small file of numbers a figure is kept, such as docs/evidence")
@@ -210,10 +208,10 @@ def _of_figures(settings: cli.Settings) -> int:
         played = [playing.play(each, settings.repeat or each.repeat, base, folder / "runs", None) for each in chosen]
         return [run for one in played for run in one.left]
 
-    def reproduce(team: players.Team | None) -> int:
+    def reproduce(executor: executors.Executor | None) -> int:
         failed, lines = [], []
         for figure, part in zip(whole, chosen, strict=True):
-            played = playing.play(part, settings.repeat or figure.repeat, base, folder / "runs", team, halving)
+            played = playing.play(part, settings.repeat or figure.repeat, base, folder / "runs", executor, halving)
             failed += [f"{figure.name}: {error}" for error in played.errors]
             try:
                 is_part = len(part.arms) < len(figure.arms)
@@ -247,9 +245,9 @@ def _of_selection(settings: cli.Settings) -> int:
         outputs.append(pathlib.Path(settings.records) / "selection")
         _check_folder(pathlib.Path(settings.records), outputs[-1])
 
-    def reproduce(team: players.Team | None) -> int:
-        if team:
-            selection.run(*plan, team)
+    def reproduce(executor: executors.Executor | None) -> int:
+        if executor:
+            selection.run(*plan, executor)
         if left := selection.left(*plan):
             print(f"{len(left)} runs of {selection.NAME} are not finished: nothing is reported.")
             return 1
@@ -265,23 +263,23 @@ def _run(
     binary: str,
     planned: Callable[[], Sequence[tuple[Run, int]]],
     left: Callable[[], Sequence[Run]],
-    reproduce: Callable[[players.Team | None], int],
+    reproduce: Callable[[executors.Executor | None], int],
 ) -> int:
     """Runs, estimates or lists what is planned, as the flags say; returns the exit status."""
     if settings.report_only:
         return reproduce(None)
-    folder, cores = _folder(settings), _cores(settings)
-    with grid.claim(folder, studies.STUDIES[binary]):
+    folder, cores = _folder(settings), executors.cores_of_run(settings)
+    with sweep.claim(folder, studies.STUDIES[binary]):
         if settings.executor == "slurm_script":
             return _write_script(left(), folder, cores)
-        team = players.build(settings, cores)
-        with players.playing(team, folder):
+        executor = executors.build(settings, cores)
+        with executors.running(executor, folder):
             if settings.estimate or settings.scale == texts.PAPER:
-                time = estimate.of(planned(), folder, team, settings.workers)
+                time = estimate.of(planned(), folder, executor, settings.workers)
                 print(time.text, flush=True)
             if settings.estimate:
                 return 0 if time.is_whole else 1
-            return reproduce(team)
+            return reproduce(executor)
 
 
 def _folder(settings: cli.Settings) -> pathlib.Path:
@@ -292,14 +290,8 @@ def _labels(settings: cli.Settings) -> list[str] | None:
     return None if settings.arms is None else [label.strip() for label in settings.arms.split(";")]
 
 
-def _cores(settings: cli.Settings) -> int:
-    cores = len(os.sched_getaffinity(0))
-    shares = settings.executor != "slurm_script" and not settings.ray_address
-    return max(1, cores // settings.workers) if shares else cores
-
-
 def _base(settings: cli.Settings) -> tuple[str, ...]:
-    return (f"--max_concurrent_threads={_cores(settings)}",)
+    return (f"--max_concurrent_threads={executors.cores_of_run(settings)}",)
 
 
 def _alone(settings: cli.Settings, flag: str, why: str) -> None:
@@ -358,7 +350,7 @@ def _write_script(left: Iterable[Run], folder: pathlib.Path, cores: int) -> int:
     if not jobs:
         print("All runs are finished: --report_only, without --executor, reports them.")
         return 0
-    script = players.write_slurm_script(folder, jobs, cores)
+    script = executors.write_slurm_script(folder, jobs, cores)
     print(f"{len(jobs)} runs in {script}. When they are done, the same command writes those that a search has picked.")
     print("How long they take: --estimate, without --executor, measures a round of each task here.")
     return 0

@@ -10,8 +10,8 @@ from typing import Any
 from bandits import metrics
 from bandits.advice import arms
 from bandits.advice.plan import CEILING, CHANCE, GREEDY
-from bandits.plans import plan, results
-from bandits.plans.results import Outcome
+from bandits.plans import plan
+from bandits.plans.outcomes import DIVERGED, FAILED, Outcome, Point, has_diverged, read_value
 from bandits.results import comparison, landmarks, of_runs, runs, tuning
 from data.errors import UsageError
 from optimization.study import intervals
@@ -67,10 +67,10 @@ def read(arm: Arm, outcomes: Mapping[str, Outcome], folder: pathlib.Path, measur
       measured: What a model is measured by.
     """
     for outcome in outcomes.values():
-        if outcome.status == results.FAILED:
+        if outcome.status == FAILED:
             continue
         table, seed = runs.read_metrics(folder / outcome.run.name, outcome.run.rounds), outcome.run.seed
-        is_lost = outcome.status == results.DIVERGED
+        is_lost = outcome.status == DIVERGED
         tenth = max(1, len(table) // 10)
         if not is_lost and metrics.EXAMPLES in table:
             arm.decisions[seed] = float(table[metrics.EXAMPLES].sum())
@@ -99,7 +99,7 @@ def bounds(folder: pathlib.Path) -> tuple[landmarks.Landmark | None, landmarks.L
     return chance, constant
 
 
-def search(points: Sequence[results.Point], most: int, folder: pathlib.Path, metric: Metric) -> dict[str, Any]:
+def search(points: Sequence[Point], most: int, folder: pathlib.Path, metric: Metric) -> dict[str, Any]:
     """Returns what a search found: its points, the best first, and what the best of so many are expected to give.
 
     The latter is told after the first rung, the one that all points have played.
@@ -132,7 +132,7 @@ def _after(outcome: Outcome, rounds: int, folder: pathlib.Path, metric: Metric) 
     if outcome.rounds <= rounds:
         return outcome.value
     path = folder / outcome.run.name
-    return math.nan if results.has_diverged(path, rounds) else results.read_value(path, metric, rounds)
+    return math.nan if has_diverged(path, rounds) else read_value(path, metric, rounds)
 
 
 def edges(space: arms.Space, point: arms.Point) -> list[str]:

@@ -15,17 +15,19 @@ from typing import Any
 from bandits import studies
 from bandits.advice import arms
 from bandits.advice import plan as planning
-from bandits.advice.plan import Pace, Plan
-from bandits.advice.progress import Progress
-from bandits.plans import players, results
+from bandits.advice.plan import Plan
+from bandits.plans import outcomes
+from bandits.plans.estimate import Pace, round_seconds
+from bandits.plans.executors import Executor
+from bandits.plans.outcomes import Outcome
 from bandits.plans.plan import Run
-from bandits.plans.results import Outcome
+from bandits.plans.progress import Stages
 from bandits.plans.sweep import Sweep
 from bandits.results import runs
 from data import files
 from data.errors import Failure, UsageError
 from optimization.study import cli, run_folder
-from optimization.study.metrics import SECONDS, Metric
+from optimization.study.metrics import Metric
 
 PLAN_FILE, ADVICE_FILE = "plan.json", "advice.json"
 _MEASURED_ROUNDS = 6
@@ -152,7 +154,7 @@ class Session:
         state: State,
         full: Plan,
         base: Sequence[str],
-        team: players.Team,
+        executor: Executor,
         workers: int,
     ):
         """Plays nothing yet.
@@ -162,15 +164,15 @@ class Session:
           state: What was decided before.
           full: The plan with nothing left out.
           base: Flags of all runs.
-          team: Who plays them.
+          executor: What executes them.
           workers: Runs at the same time.
         """
         self.folder, self.state, self.full, self.base = folder, state, full, tuple(base)
-        self._team, self._workers = team, workers
+        self._executor, self._workers = executor, workers
         self.plan = full
         self.failed: dict[str, str] = {}
         self._began: tuple[float, float] | None = None
-        self._progress = Progress(folder, state.save)
+        self._progress = Stages(folder, state.save)
         pace = state.values["pace"]
         self._pace = Pace(**pace) if pace else None
 
@@ -207,14 +209,13 @@ class Session:
         """Plays runs up to a round; returns the seconds that it took, and those of a round."""
         some = [run.at_rounds(rounds) for run in some]
         start = time.monotonic()
-        outcomes = self.play("search", some)
+        played = self.play("search", some)
         took = time.monotonic() - start
         found = []
-        for outcome in outcomes.values():
-            if outcome.status == results.FAILED:
+        for outcome in played.values():
+            if outcome.status == outcomes.FAILED:
                 raise Failure(f"No run can be executed: {outcome.error} ({self.folder / 'search' / outcome.run.name})")
-            table = runs.read_metrics(self.folder / "search" / outcome.run.name, rounds)
-            found.append(float(table[SECONDS].iloc[-_MEASURED_ROUNDS:].median()))
+            found.append(round_seconds(self.folder / "search" / outcome.run.name, rounds))
         return took, sum(found) / len(found)
 
     @property
@@ -301,27 +302,27 @@ class Session:
     def play(self, where: str, some: Iterable[Run]) -> dict[str, Outcome]:
         """Plays runs to their ends in a folder below the advice's; returns what became of them, by their names."""
         sweep = self._sweep(where, studies.load(arms.BINARY).ranked_by)
-        sweep.play(list(some))
+        sweep.run(list(some))
         return self._ended(where, sweep)
 
-    def halve(self, where: str, some: Sequence[Run], metric: Metric) -> list[results.Point]:
+    def halve(self, where: str, some: Sequence[Run], metric: Metric) -> list[outcomes.Point]:
         """Plays a search; returns its points, the best first."""
         sweep = self._sweep(where, metric)
         seeds = len({run.seed for run in some})
         if len(some) == seeds:
-            sweep.play(some)
+            sweep.run(some)
         else:
-            sweep.play_halving(some, planning.FACTOR, max(self._workers, seeds), self.plan.least)
+            sweep.run_halving(some, planning.FACTOR, max(self._workers, seeds), self.plan.least)
         self._ended(where, sweep)
         return [point for points in sweep.ranked().values() for point in points]
 
     def _sweep(self, where: str, metric: Metric) -> Sweep:
         self._progress.sweep(where)
-        return Sweep(self.folder / where, self._team, metric, smallest=False, watch=self._progress)
+        return Sweep(self.folder / where, self._executor, metric, smallest=False, progress=self._progress)
 
     def _ended(self, where: str, sweep: Sweep) -> dict[str, Outcome]:
         for name, outcome in sweep.outcomes.items():
-            if outcome.status == results.FAILED:
+            if outcome.status == outcomes.FAILED:
                 self.failed[f"{where}/{name}"] = outcome.error
         return sweep.outcomes
 

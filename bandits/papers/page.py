@@ -8,9 +8,10 @@ import string
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from bandits.papers import judging, records, results, scoreboard, standing, texts
-from bandits.papers.plan import Arm, Figure
+from bandits.papers.plan import Figure
 from bandits.papers.results import number
 from bandits.papers.scoreboard import Judged
+from bandits.plans.plan import Configuration
 from bandits.results import comparison, landmarks, tasks, words
 
 _PAPERS_DATA = "The paper's data."
@@ -125,7 +126,7 @@ def _scales(one: Judged) -> tuple[list[tasks.Scale], list[str]]:
     first = one.figure.measures[0]
     values = {row.arm: row.sound for row in one.rows if row.measure == first.name}
     ceilings = standing.ceilings(one.figure, values)
-    together: dict[Hashable, list[Arm]] = {}
+    together: dict[Hashable, list[Configuration]] = {}
     if standing.CHANCE not in values or not ceilings:
         return [], []
     for arm in one.figure.arms:
@@ -260,7 +261,7 @@ def _tests(one: Judged) -> list[str]:
     return [_table(head, rows)]
 
 
-def _reference(figure: Figure, arm: Arm) -> str:
+def _reference(figure: Figure, arm: Configuration) -> str:
     """Returns the arm that an arm is compared with, which has the reference on its axis; empty if there is none."""
     drawn = [other for other in figure.arms if other.is_drawn]
     axis = next((other.words.index(figure.reference) for other in drawn if figure.reference in other.words), None)

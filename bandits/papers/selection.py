@@ -18,9 +18,9 @@ from bandits import studies
 from bandits.evaluation import reward_model
 from bandits.evaluation.bounds import Bounds
 from bandits.evaluation.estimates import LABELS
-from bandits.plans import building, players
-from bandits.plans.plan import Run, as_text
-from bandits.plans.results import FAILED, finished_rounds
+from bandits.plans.executors import Executor
+from bandits.plans.outcomes import FAILED, finished_rounds
+from bandits.plans.plan import Configuration, Run, as_text
 from bandits.plans.sweep import Sweep
 from data.errors import Failure, UsageError
 from data import files
@@ -133,9 +133,9 @@ class Study:
     def _runs(
         self, more: str, sweep: Sequence[str], seeds: Sequence[int], base: Sequence[str], folder: pathlib.Path
     ) -> list[Run]:
+        arguments = (*self.flags.split(), *more.split())
         try:
-            grid = building.build((*self.flags.split(), *more.split(), *base), sweeps=sweep, binary=BINARY)
-            return dataclasses.replace(grid, seeds=tuple(seeds)).in_folder(folder).runs()
+            return Configuration(self.name, (self.name,), arguments, tuple(sweep)).runs(BINARY, seeds, base, folder)
         except UsageError as error:
             raise UsageError(f"{self.where}: {error}") from error
 
@@ -210,17 +210,17 @@ def left(some: Iterable[Study], repeat: int, base: Sequence[str], folder: pathli
     return found
 
 
-def run(some: Sequence[Study], repeat: int, base: Sequence[str], folder: pathlib.Path, team: players.Team) -> None:
+def run(some: Sequence[Study], repeat: int, base: Sequence[str], folder: pathlib.Path, executor: Executor) -> None:
     """Runs what is missing, the initial models first.
 
     Raises:
       Failure: If one fails; it names its folder.
     """
     metric = studies.load(studies.STUDIES[BINARY]).ranked_by
-    sweep = Sweep(folder, team, metric, smallest=metric.better == "down")
+    sweep = Sweep(folder, executor, metric, smallest=metric.better == "down")
     with contextlib.closing(sweep):
         for stage in zip(*(study.stages(repeat, base, folder) for study in some), strict=True):
-            sweep.play([run for runs in stage for run in runs])
+            sweep.run([run for runs in stage for run in runs])
             for outcome in sweep.outcomes.values():
                 if outcome.status == FAILED:
                     raise Failure(f"{folder / outcome.run.name}: {outcome.error}")

@@ -13,7 +13,7 @@ import pytest
 
 from bandits import binaries
 from bandits.advice import arms, plan, sentences, session, stages
-from bandits.plans import players
+from bandits.plans import estimate, executors
 from data import files
 from data.errors import UsageError
 from optimization.study import cli
@@ -165,8 +165,8 @@ def test_a_plan_that_is_no_json_object_is_refused_likewise(tmp_path, content):
 
 def test_noise_that_will_not_be_played_leaves_its_time_to_what_is_left(tmp_path):
     made, _ = _session(tmp_path, 20.0)
-    made.state.values["pace"] = dataclasses.asdict(plan.Pace(0.01, 1.0, 1.0, 2))
-    made = session.Session(tmp_path, made.state, made.full, made.base, players.Local(2), 2)
+    made.state.values["pace"] = dataclasses.asdict(estimate.Pace(0.01, 1.0, 1.0, 2))
+    made = session.Session(tmp_path, made.state, made.full, made.base, executors.Local(2), 2)
     made.begin(plan.SEARCH, "")
     before = made.begin(plan.COMPARE, "")
     made.leave_out_noise()
@@ -177,7 +177,7 @@ def test_noise_that_will_not_be_played_leaves_its_time_to_what_is_left(tmp_path)
 
 def test_with_other_minutes_the_pace_that_was_measured_and_the_time_it_took_are_kept(tmp_path):
     state = session.State(tmp_path, {}, 5.0)
-    state.values["pace"] = dataclasses.asdict(plan.Pace(0.1, 2.0, 3.0, 2))
+    state.values["pace"] = dataclasses.asdict(estimate.Pace(0.1, 2.0, 3.0, 2))
     state.values["spent"] = 60.0
     files.replace(tmp_path / session.PLAN_FILE, json.dumps(state.values).encode())
     again = session.State(tmp_path, {}, 9.0)
@@ -187,7 +187,7 @@ def test_with_other_minutes_the_pace_that_was_measured_and_the_time_it_took_are_
 
 def _session(tmp_path, minutes=5.0) -> tuple[session.Session, dict[str, arms.Space]]:
     base, full = ("--task_type=digits",), plan.Plan(rounds=100, deploy_every=10, often=1)
-    made = session.Session(tmp_path, session.State(tmp_path, {}, minutes), full, base, players.Local(2), 2)
+    made = session.Session(tmp_path, session.State(tmp_path, {}, minutes), full, base, executors.Local(2), 2)
     return made, arms.spaces(base, full.strategies, 10)
 
 
@@ -209,7 +209,7 @@ def test_what_a_killed_measurement_played_is_not_measured_again(tmp_path, monkey
 @pytest.mark.parametrize(("minutes", "factor"), [(30.0, 0.5), (40.0, 1.0)])
 def test_what_other_minutes_played_is_no_higher_pace(tmp_path, monkeypatch, minutes, factor):
     state = session.State(tmp_path, {}, 30.0)
-    state.values |= {"pace": dataclasses.asdict(plan.Pace(0.1, 2.0, 3.0, 2)), "spent": 60.0}
+    state.values |= {"pace": dataclasses.asdict(estimate.Pace(0.1, 2.0, 3.0, 2)), "spent": 60.0}
     files.replace(tmp_path / session.PLAN_FILE, json.dumps(state.values).encode())
     made, _ = _session(tmp_path, minutes)
     made.begin(plan.SEARCH, "Searching")
