@@ -66,13 +66,13 @@ class Study:
     initial: str
     deployed: str
     logged: str
-    sweep: tuple[str, ...]
-    temperatures: tuple[float, ...]
+    sweep: Sequence[str]
+    temperatures: Sequence[float]
     reward_model: str
     largest_weight: float
     max_rows_per_client: int
-    epsilons: tuple[float, ...]
-    populations: tuple[int, ...]
+    epsilons: Sequence[float]
+    populations: Sequence[int]
 
     @property
     def bounds(self) -> Bounds:
@@ -146,13 +146,10 @@ def label(run: Run, temperature: float) -> str:
     return ", ".join([*rates, f"temperature {temperature:g}"]).replace("_", " ")
 
 
-def load() -> dict[str, Study]:
+def published() -> dict[str, Study]:
     """Returns the studies of the published settings by task."""
     tables = tomllib.loads(_SETTINGS.read_text(encoding="utf-8"))
-    lists = ("sweep", "temperatures", "epsilons", "populations")
-    return {
-        task: Study(name=task, **table | {name: tuple(table[name]) for name in lists}) for task, table in tables.items()
-    }
+    return {task: Study(name=task, **table) for task, table in tables.items()}
 
 
 def choose(tasks: Sequence[str] | None) -> list[Study]:
@@ -161,7 +158,7 @@ def choose(tasks: Sequence[str] | None) -> list[Study]:
     Raises:
       UsageError: If one is not known.
     """
-    known = load()
+    known = published()
     for name in tasks or ():
         if name not in known:
             raise cli.unknown("arms", name, known, f"it is one of {', '.join(known)}.")
