@@ -11,7 +11,6 @@ import math
 import pathlib
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -302,8 +301,8 @@ class Published:
 def published() -> dict[str, Published]:
     """Returns the published grids by name."""
     found = {}
-    for path in sorted(_PUBLISHED.glob("*.toml")):
-        for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
+    for _, _, tables in presets.tables(_PUBLISHED):
+        for name, table in tables.items():
             blocks = [
                 {flag: value if isinstance(value, list) else [value] for flag, value in configuration.items()}
                 | table["sweep"]
