@@ -10,6 +10,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import contextlib
+import dataclasses
 import functools
 import os
 import pathlib
@@ -141,7 +142,7 @@ def program(settings: cli.Settings) -> int:
         cores = given.max_concurrent_threads or cores
     elif executors.shares_cores(settings) and not given.get("tff_workers"):
         cores = executors.cores_of_run(settings)
-        grid = grid.with_base(f"--max_concurrent_threads={cores}")
+        grid = dataclasses.replace(grid, base=(*grid.base, f"--max_concurrent_threads={cores}"))
     some = grid.runs()
     grid.fresh_seeds(settings.reporting_repeat)
     if settings.expand_edges and not any(name in grid.expandable for name in grid.swept):
