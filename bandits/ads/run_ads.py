@@ -15,7 +15,7 @@ from bandits.ads import flags, metrics
 from bandits.ads.flags import AdsOptions
 from data import ads, files
 from data.errors import UsageError
-from optimization.study import cli, frame, run_folder
+from optimization.study import frame, run_folder
 
 if TYPE_CHECKING:
     from bandits.ads import experiment
@@ -26,6 +26,7 @@ _MOST_CLICKS = 10**9
 class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
     """Federated MAB: epsilon-greedy and other decision rules on devices, value differentials averaged."""
 
+    flags = flags
     usage = flags.USAGE
     presets = flags.PRESETS
     shown_in_presets = ("decision_rule", "client_weighting")
@@ -35,15 +36,6 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
     ranked_by = metrics.column("federated", metrics.TOTAL_REWARD)
     rounds_per_checkpoint = 10
     name_help = "ads_PRESET or ads_RULE"
-
-    def define(self, flag_set: cli.FlagSet) -> None:
-        flags.define(flag_set)
-
-    def resolve(self, settings: cli.Settings) -> cli.Settings:
-        return flags.resolve(settings)
-
-    def options(self, settings: cli.Settings) -> AdsOptions:
-        return flags.options(settings)
 
     def length(self, options: AdsOptions) -> frame.Length:
         return frame.Length(options.total_rounds, 0, options.rounds_per_checkpoint)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
     """Cho et al. 2020: federated training whose clients are chosen at random or by their losses."""
 
+    flags = flags
     usage = flags.USAGE
     presets = flags.PRESETS
     shown_in_presets = ("client_selection", "clients_per_round", "repeat")
@@ -36,17 +37,8 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
     rounds_per_checkpoint = 100
     name_help = "client_selection_TASK_SELECTOR"
 
-    def define(self, flag_set: cli.FlagSet) -> None:
-        flags.define(flag_set)
-
     def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
         return flags.variants(settings)
-
-    def resolve(self, settings: cli.Settings) -> cli.Settings:
-        return flags.resolve(settings)
-
-    def options(self, settings: cli.Settings) -> SelectionOptions:
-        return flags.options(settings)
 
     def length(self, options: SelectionOptions) -> frame.Length:
         return frame.Length(options.total_rounds, options.rounds_per_eval, options.rounds_per_checkpoint)

@@ -85,6 +85,7 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
 class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     """MAB-FL: a bandit chooses whom a target participant is averaged with. A preset is a study of many settings."""
 
+    flags = flags
     usage = flags.USAGE
     presets = studies.PRESETS
     shown_in_presets = ()
@@ -94,9 +95,6 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     ranked_by = metrics.BEST_AUC
     rounds_per_checkpoint = 5
     name_help = "the preset's, or mab_fl_TASK_RULE"
-
-    def define(self, flag_set: cli.FlagSet) -> None:
-        flags.define(flag_set)
 
     def presets_text(self) -> str:
         return studies.text()
@@ -110,12 +108,6 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
             (one.name, whole.with_defaults(one.values).replace(preset=f"{settings.preset}/{one.name}"))
             for one in chosen
         ]
-
-    def resolve(self, settings: cli.Settings) -> cli.Settings:
-        return flags.resolve(settings)
-
-    def options(self, settings: cli.Settings) -> MabFlOptions:
-        return flags.options(settings)
 
     def length(self, options: MabFlOptions) -> frame.Length:
         return frame.Length(options.total_rounds + options.tuning_rounds, 1, options.rounds_per_checkpoint)

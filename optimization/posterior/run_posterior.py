@@ -6,7 +6,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,7 @@ from data.errors import UsageError
 from data.tasks import registry
 from optimization.posterior import flags, metrics
 from optimization.posterior.flags import PosteriorOptions
-from optimization.study import frame, selector_flags
+from optimization.study import cli, frame, selector_flags
 
 if TYPE_CHECKING:
     from optimization.posterior import experiment
@@ -64,6 +64,7 @@ def _server_features(options: PosteriorOptions, task: tasks.Task) -> clients.Fea
 class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
     """Johansson and Gullbrandson 2022: the server makes a posterior's mean, or mode, of a cohort's models."""
 
+    flags = flags
     usage = flags.USAGE
     presets = flags.PRESETS
     shown_in_presets = (
@@ -81,10 +82,8 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
     rounds_per_checkpoint = 25
     name_help = "posterior_TASK_ALGORITHM or PRESET_ALGORITHM"
 
-    define = staticmethod(flags.define)
-    resolve = staticmethod(flags.resolve)
-    options = staticmethod(flags.options)
-    notes = staticmethod(flags.notes)
+    def notes(self, settings: cli.Settings) -> Sequence[str]:
+        return flags.notes(settings)
 
     def length(self, options: PosteriorOptions) -> frame.Length:
         return frame.Length(options.total_rounds, 0, options.rounds_per_checkpoint)

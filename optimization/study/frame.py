@@ -12,6 +12,7 @@ import io
 import os
 import pathlib
 import sys
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -96,6 +97,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     """What a study says of itself. Nothing of it but `play` and what comes after may import TensorFlow.
 
     Attributes:
+      flags: Its module of flags, with `define`, `resolve` and `options`.
       usage: First lines of `--help`.
       presets: Folder of its published settings.
       shown_in_presets: Flags that `--list_presets` shows.
@@ -107,6 +109,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
       name_help: What `--experiment_name` is by default.
     """
 
+    flags: types.ModuleType
     usage: str
     presets: pathlib.Path
     shown_in_presets: Sequence[str]
@@ -117,21 +120,21 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     rounds_per_checkpoint: int | None
     name_help: str
 
-    @abc.abstractmethod
     def define(self, flags: cli.FlagSet) -> None:
         """Defines the study's own flags, the first of them in the group "What is studied"."""
+        self.flags.define(flags)
 
-    @abc.abstractmethod
     def resolve(self, settings: cli.Settings) -> cli.Settings:
         """Returns one run's flags, all filled in and checked; reads no file, and changes nothing a second time.
 
         Raises:
           UsageError: On a flag without effect, or values that do not go together.
         """
+        return self.flags.resolve(settings)
 
-    @abc.abstractmethod
     def options(self, settings: cli.Settings) -> OptionsT:
         """Returns what resolved flags mean: frozen dataclasses, in which flags have no names any more."""
+        return self.flags.options(settings)
 
     def notes(self, settings: cli.Settings) -> Sequence[str]:
         """Returns what a command prints of one run's resolved flags before it starts, such as changed defaults."""
