@@ -1,4 +1,8 @@
-"""Metrics of a bandit run."""
+"""Metrics of a bandit run, and measures of how equally clients fare."""
+
+import math
+
+import numpy as np
 
 from optimization.study import metrics
 from optimization.study.metrics import Metric, declared
@@ -53,3 +57,31 @@ JAIN_INDEX = Metric(
 )
 
 COLUMNS = declared(vars())
+
+
+def worst_tenth(values: np.ndarray, *, largest: bool = False) -> float:
+    """Returns the mean of the least tenth of clients' values, rounded up to whole clients; not a number of none.
+
+    Args:
+      values: float [clients], such as rewards.
+      largest: Whether the largest are the worst, as of losses.
+    """
+    ordered, count = np.sort(np.asarray(values, float)), math.ceil(len(values) / 10)
+    return float((ordered[-count:] if largest else ordered[:count]).mean()) if len(ordered) else math.nan
+
+
+def jain_index(values: np.ndarray, *, of_zeros: float = math.nan) -> float:
+    """Returns Jain's index, (sum x)^2 / (n sum x^2): 1 where all fare alike, 1 / n where one client has it all.
+
+    Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination", 1984, equation 1; of losses, Cho et
+    al. 2020, equation 3. Not a number of none, nor where a value is negative, of which it says nothing.
+
+    Args:
+      values: float [clients], such as rewards.
+      of_zeros: The index where all values are 0.
+    """
+    values = np.asarray(values, float)
+    if not len(values) or values.min() < 0:
+        return math.nan
+    squares = len(values) * float(np.sum(values**2))
+    return float(values.sum()) ** 2 / squares if squares else of_zeros

@@ -16,8 +16,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bandits import constant_actions, flags, guarantees, interactions, logged_flags, metrics, registry, schedule_flags
-from bandits.evaluation import simulator
+from bandits import (
+    constant_actions,
+    flags,
+    guarantees,
+    interactions,
+    logged_flags,
+    metrics,
+    registry,
+    schedule_flags,
+    simulator,
+)
 from bandits.options import BanditOptions, Phase, acted_in, phases
 from data import tasks
 from data.errors import UsageError
@@ -92,7 +101,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         acted = acted_in(np.arange(1, rounds + 1), options.deploy_every) if options.keeps_cache else None
         told = options.drift.warning(rounds, acted), options.delay.warning(options.deploy_every)
         warnings += filter(None, [*told, options.reset.warning(rounds, options.importance_weighting)])
-        schedule_flags.check(options, phases(options, task)[-1], task.num_actions)
+        schedule_flags.check(phases(options, task)[-1], task.num_actions)
         mu = dict(options.policy.parameters).get("mu")
         if mu is not None and mu < task.num_actions - 1:
             warnings.append(
@@ -137,7 +146,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             shown = [interactions.IN_WORDS] if logs else []
             before = None if is_last and options.is_initial_model_public else trained
             trained = guarantees.of_phase(options.task, task, phase, dimension, before, shown)
-            rounds = experiment.BanditRounds(options, task, phase, trained.mechanism, weights)
+            rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights)
             loggers = [interactions.logger(task, rounds.replay)] if rounds.replay else []
             outcome = frame.play(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
             _tell(options, task, phase, trained, folder, rounds, outcome)

@@ -38,8 +38,7 @@ def read(path: pathlib.Path) -> "pd.DataFrame":
     """Returns the table of a `metrics.csv`."""
     import pandas as pd
 
-    table = pd.read_csv(path)
-    return table
+    return pd.read_csv(path)
 
 
 def summary(tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":

@@ -4,7 +4,8 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping
 
-from bandits import rule_flags
+from bandits import registry
+from bandits.options import named
 from bandits.registry import Chosen, PolicyEntry
 from data import ads
 from data.errors import UsageError
@@ -25,20 +26,20 @@ runs a centralised bandit on the same impressions.
 
 _OWN_RULES = {
     "gradient_epsilon": PolicyEntry(
-        "bandits.ads.rules:GradientEpsilon",
-        dict(rule_flags.RULES["epsilon_greedy"].parameters)
+        "bandits.ads.process:GradientEpsilon",
+        dict(registry.RULES["epsilon_greedy"].parameters)
         | {"epsilon_step": Parameter(0.02, "step of epsilon down the gap between the best and the mean value")},
         "epsilon-greedy whose epsilon is learned, which can only fall, and averaged too",
     ),
     "federated_ucb": PolicyEntry(
-        "bandits.ads.rules:FederatedUcb",
-        rule_flags.RULES["ucb"].parameters,
+        "bandits.ads.process:FederatedUcb",
+        registry.RULES["ucb"].parameters,
         "upper confidence bound whose interval is averaged too",
     ),
 }
 # An impression shows one ad, so rules that execute every action each time have no place here.
 RULES: Mapping[str, PolicyEntry] = {
-    name: entry for name, entry in rule_flags.RULES.items() if name not in rule_flags.EXTREME
+    name: entry for name, entry in registry.RULES.items() if name not in registry.EXTREME
 } | _OWN_RULES
 # What a client knows of its executions starts anew with each round, and these rules with it.
 _TRIES_ALL_FIRST = frozenset({"ucb", "discounted_ucb"})
@@ -87,7 +88,7 @@ class AdsOptions:
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
-    rule_flags.define(flags, RULES, "epsilon_greedy")
+    registry.define_rules(flags, RULES, "epsilon_greedy")
     flags.choice(
         "client_weighting",
         "uniform",
@@ -166,15 +167,12 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 def options(settings: cli.Settings) -> AdsOptions:
     """Returns what resolved flags mean."""
-    return AdsOptions(
-        seed=settings.seed,
-        decision_rule=settings.decision_rule,
-        rule=RULES[settings.decision_rule].chosen(rule_flags.values(settings, RULES)),
+    return named(
+        AdsOptions,
+        settings,
+        rule=RULES[settings.decision_rule].chosen(registry.rule_values(settings, RULES)),
         tries_all_first=settings.decision_rule in _TRIES_ALL_FIRST,
         exploration_weight=settings.exploration_weight or 0.0,
-        total_rounds=settings.total_rounds,
-        local_pulls=settings.local_pulls,
-        pulls_per_impression=settings.pulls_per_impression,
         num_clients=settings.clients,
         cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, availability_flags.options(settings)),
         aggregation=Aggregation(
@@ -184,8 +182,6 @@ def options(settings: cli.Settings) -> AdsOptions:
             noise_multiplier=settings.noise_multiplier or 0.0,
             noise_seed=settings.seed if settings.insecure_seeded_noise else None,
         ),
-        data_file=settings.data_file,
         rates=tuple(ads.parse_rates(settings.rates)) if settings.rates else (),
         impressions_per_client=settings.impressions_per_client or 0,
-        rounds_per_checkpoint=settings.rounds_per_checkpoint,
     )

@@ -1,6 +1,4 @@
-"""Metrics of a client-selection run, and what is measured of all clients' losses."""
-
-import numpy as np
+"""Metrics of a client-selection run."""
 
 from optimization.study import metrics
 from optimization.study.metrics import Metric, declared
@@ -36,20 +34,3 @@ MEDIAN_LOSS = Metric("eval/median_loss", "Median of the clients' training losses
 ACCURACY = Metric("eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, told=True, share=True)
 
 COLUMNS = declared(vars())
-
-
-def jain_index(losses: np.ndarray) -> float:
-    """Returns Jain's fairness index of the clients' losses, in [1 / clients, 1] (Cho et al. 2020, equation 3).
-
-    Args:
-      losses: float [clients], at least 0. All zero, they are equal: 1.
-    """
-    losses = np.asarray(losses, np.float64)
-    squares = len(losses) * np.square(losses).sum()
-    return float(np.square(losses.sum()) / squares) if squares else 1.0
-
-
-def worst_decile(losses: np.ndarray) -> float:
-    """Returns the mean of the largest tenth of the losses, rounded up."""
-    count = -(-len(losses) // 10)
-    return float(np.sort(losses)[-count:].mean())

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from bandits.mab_fl import estimates, metrics, splines, studies
+from bandits.mab_fl import metrics, rewards, studies
 from data import files
 from optimization.study import curves as curve_statistics
 
@@ -25,8 +25,8 @@ def _read(folder: pathlib.Path) -> pd.DataFrame:
     reward of each combination after the round, where the run has `estimates.csv`.
     """
     rounds = pd.read_csv(folder / "metrics.csv")
-    rounds["combination"] = rounds[metrics.ACTION].map(_learned(folder)["combination"]).fillna("tuning")
-    if (path := folder / estimates.FILE).exists():
+    rounds["combination"] = rounds[metrics.ACTION].map(_learned(folder)["combination"])
+    if (path := folder / metrics.ESTIMATES_FILE).exists():
         rounds = rounds.join(pd.read_csv(path).set_index("round_num").add_prefix(_ESTIMATE), on="round_num")
     return rounds
 
@@ -217,11 +217,11 @@ def _panel_word(flag: str, value: float | str) -> str:
 def _plot_spline(axes: Any, curve: pd.Series, **style: Any) -> None:
     """Draws the spline of a curve over rounds; the curve itself where it has too few points for one."""
     curve = curve.dropna()
-    if len(curve) < splines.MIN_POINTS:
+    if len(curve) < rewards.MIN_POINTS:
         axes.plot(curve.index, curve, **style)
         return
     at = np.linspace(0, len(curve) - 1, 200)
-    axes.plot(at + curve.index[0], splines.smooth(curve.to_numpy())(at), **style)
+    axes.plot(at + curve.index[0], rewards.smooth(curve.to_numpy())(at), **style)
 
 
 def actions(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence[str]) -> None:
@@ -230,7 +230,7 @@ def actions(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequen
     figure = matplotlib.figure.Figure(figsize=(8, 7), layout="constrained")
     curve, raster = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     mean = chosen.groupby("round_num")[metrics.TEST_AUC].mean()
-    curve.plot(mean.index, splines.smooth(mean.to_numpy())(np.arange(len(mean))), color="black")
+    curve.plot(mean.index, rewards.smooth(mean.to_numpy())(np.arange(len(mean))), color="black")
     _mark_combinations(curve, chosen)
     for index, (_, group) in enumerate(chosen.groupby("combination")):
         raster.plot(group["round_num"], group["seed"], "s", color=f"C{index}", markersize=9)

@@ -134,9 +134,8 @@ class _Benchmark:
             f"--client_learning_rate={client_learning_rate}",
         ]
         settings = frame.flag_set(run_federated.STUDY).parse(["benchmark", *arguments])
-        self._chosen = flags.options(flags.resolve(settings))
         self._make_task, self._task = make_task, make_task(population)
-        (self._phase,) = phases(self._chosen, self._task)
+        (self._phase,) = phases(flags.options(flags.resolve(settings)), self._task)
         self.population(population)
 
     def population(self, population: int) -> None:
@@ -144,12 +143,12 @@ class _Benchmark:
         self._task = self._make_task(population)
         self._phase = dataclasses.replace(self._phase, population=range(population))
 
-    def _described(self, cohort: int, **private: Any) -> tuple[Any, Any, Any, Any]:
-        """Returns what describes rounds to `experiment`: options, task, phase and mechanism."""
+    def _described(self, cohort: int, **private: Any) -> tuple[Any, Any, Any]:
+        """Returns what describes rounds to `experiment`: task, phase and mechanism."""
         aggregation = dataclasses.replace(self._phase.aggregation, **private)
         phase = dataclasses.replace(self._phase, cohorts=options.Cohorts(cohort), aggregation=aggregation)
         mechanism = aggregation_flags.mechanism(aggregation, phase.cohorts, len(phase.population), 1)
-        return self._chosen, self._task, phase, mechanism
+        return self._task, phase, mechanism
 
     def definition(self, cohort: int) -> "BanditProcess":
         """Returns what defines rounds of so many clients."""

@@ -79,7 +79,7 @@ def _rounds(settings: cli.Settings) -> "BanditRounds":
     task = run_federated.STUDY.open(chosen)
     *_, phase = options.phases(chosen, task)
     mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1)
-    return experiment.BanditRounds(chosen, task, phase, mechanism, None)
+    return experiment.BanditRounds(task, phase, mechanism, None)
 
 
 def _measured(runs: "dict[str, BanditRounds]", warmup: int, rounds: int) -> dict[str, Any]:

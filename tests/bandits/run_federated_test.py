@@ -279,7 +279,7 @@ def test_runs_that_differ_in_their_schedule_alone_share_their_rounds(tmp_path):
         chosen = flags.options(settings)
         phase = bandit_options.phases(chosen, task)[-1]
         mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1)
-        return shared_process.key(task, phase, experiment.build_process(chosen, task, phase, mechanism))
+        return shared_process.key(task, phase, experiment.build_process(task, phase, mechanism))
 
     scales = [key("--bandits_type=squarecb", f"--bandits_gamma={scale}") for scale in (1, 10)]
     assert scales[0] == scales[1] != key("--bandits_type=falcon", "--bandits_mu=10")
@@ -346,7 +346,7 @@ def definitions(*arguments: str):
     chosen, task = opened(*arguments)
     phases = bandit_options.phases(chosen, task)
     mechanism = aggregation_flags.mechanism(phases[0].aggregation, options.Cohorts(4), 60, 1)
-    return [experiment.build_process(chosen, task, phase, mechanism) for phase in phases]
+    return [experiment.build_process(task, phase, mechanism) for phase in phases]
 
 
 def test_the_initial_trainings_server_optimizer_takes_no_hyperparameter_of_the_bandits():
@@ -387,7 +387,7 @@ def test_examples_above_the_cap_are_drawn_anew_whenever_a_client_acts(tff_worker
     chosen, task = opened("--max_examples_per_client=5", *arguments)
     (phase,) = bandit_options.phases(chosen, task)
     mechanism = aggregation_flags.mechanism(phase.aggregation, options.Cohorts(4), 60, 1)
-    rounds = experiment.BanditRounds(chosen, task, phase, mechanism, None)
+    rounds = experiment.BanditRounds(task, phase, mechanism, None)
     seen = [rounds.inputs(np.array([3]), round_num)[0].features for round_num in (1, 2, 3, 4)]
     assert {len(features) for features in seen} == {5}
     # Deployed every two rounds.

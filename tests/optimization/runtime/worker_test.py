@@ -92,7 +92,7 @@ def play():
     mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, 60, 1)
 
     def played():
-        study = experiment.BanditRounds(chosen, task, phase, mechanism, None)
+        study = experiment.BanditRounds(task, phase, mechanism, None)
         state, rows = study.initial_state(), []
         for round_num in range(1, 4):
             state, row = study.play_round(state, round_num)

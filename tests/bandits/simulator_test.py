@@ -1,9 +1,9 @@
-"""Tests of bandits.evaluation.simulator."""
+"""Tests of bandits.simulator."""
 
 import numpy as np
 import pytest
 
-from bandits.evaluation import simulator
+from bandits import simulator
 from data import interaction_log, log_regression, logged_clients
 
 

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from bandits.evaluation import estimators, terms, totals
 from data import clients, logged_clients
 from optimization.study import intervals
 
-_ROWS, _DRAWN_LOGGED, _LOGGED, _DRAWN_UNIFORM, _UNIFORM = range(5)
+_ROUNDING = 1e-13  # Where all clients agree, rounding errors leave a spread of this many times the values.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,39 +53,43 @@ def _told(interval: intervals.Interval, sign: str = "") -> str:
 
 def score(held_out: logged_clients.LoggedClients) -> list[Score]:
     """Returns the simulator's scores on the log's held-out clients: of the logging policy, and of uniform actions."""
-    parts = []
+    rows, sums = [], []
     for client in range(len(held_out)):
         log, drawn, predicted = held_out.rows(client), held_out.drawn(client), held_out.predicted(client)
-        uniform = np.full(predicted.shape, 1 / predicted.shape[1])
-        owner = np.full(len(log), client)
-        told = terms.of_rows(owner, log.actions, log.rewards, log.propensities, uniform, predicted)
-        columns = (
-            np.ones(len(log)),
-            drawn[np.arange(len(log)), log.actions],
-            log.rewards,
-            drawn.mean(axis=1),
-            estimators.DoublyRobust().numerator(told),
-        )
-        parts.append(totals.of_clients(owner, columns))
-
-    def ratio(column: int) -> totals.Ratio:
-        return totals.Ratio(column, _ROWS)
-
-    compared = (_DRAWN_LOGGED, _LOGGED, _DRAWN_UNIFORM, _UNIFORM)
-    sums = totals.summed(np.concatenate(parts), tuple(map(ratio, compared)))
-
+        logged = np.arange(len(log)), log.actions
+        weights = 1 / (predicted.shape[1] * np.asarray(log.propensities, float))
+        doubly_robust = predicted.mean(axis=1) + weights * (log.rewards - predicted[logged])
+        values = (drawn[logged], log.rewards, drawn.mean(axis=1), doubly_robust)
+        rows.append(len(log))
+        sums.append([np.sum(value, dtype=float) for value in values])
+    counts, (drawn_logged, of_log, drawn_uniform, of_uniform) = np.array(rows), np.transpose(sums)
+    compared = {"logging policy": (drawn_logged, of_log), "uniformly random actions": (drawn_uniform, of_uniform)}
     return [
-        Score(
-            policy,
-            totals.interval(sums, ratio(drawn)),
-            totals.interval(sums, ratio(logged)),
-            totals.interval(sums, ratio(drawn), minus=ratio(logged)),
-        )
-        for policy, drawn, logged in (
-            ("logging policy", _DRAWN_LOGGED, _LOGGED),
-            ("uniformly random actions", _DRAWN_UNIFORM, _UNIFORM),
-        )
+        Score(policy, _mean(drawn, counts), _mean(logged, counts), _mean(drawn, counts, minus=logged))
+        for policy, (drawn, logged) in compared.items()
     ]
+
+
+def _mean(sums: np.ndarray, rows: np.ndarray, minus: np.ndarray | None = None) -> intervals.Interval:
+    """Returns the mean over all rows, or the difference of two, with a 95% interval over clients.
+
+    The interval is the delta method's for a ratio (Cochran, Sampling Techniques, 1977, chapter 6). A mean in which all
+    clients agree has none, nor has a difference that is 0 for all; and a mean of 0 without any spread is not a number:
+    no row earned anything.
+
+    Args:
+      sums: float64 [clients], over each client's rows.
+      rows: int [clients], how many these are.
+      minus: What is taken from `sums`, likewise.
+    """
+    total, differences = rows.sum(), sums if minus is None else sums - minus
+    mean = float(differences.sum() / total)
+    influences = (differences - mean * rows) / total
+    found = intervals.of_mean(mean + len(rows) * influences)._replace(mean=mean)
+    rounding = _ROUNDING * (abs(sums.sum()) + (0 if minus is None else abs(minus.sum()))) / total
+    if np.sqrt(np.sum(influences**2)) > rounding or (minus is not None and abs(mean) > rounding):
+        return found
+    return intervals.Interval((mean or math.nan) if minus is None else 0.0, math.nan, math.nan, len(rows))
 
 
 _last: list[tuple[Any, list[Score]]] = []  # Of the task at hand, which seeds share.
