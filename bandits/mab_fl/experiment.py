@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import decision_rules
-from bandits.mab_fl import combinations, flags, metrics, model, process
+from bandits.mab_fl import combinations, flags, metrics, model, process, rewards
 from data import clients, keys, silos
 from optimization import client_work, models
 from optimization.study import compiled, runner
