@@ -9,7 +9,7 @@ import math
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bandits.ads import flags, metrics
 from bandits.ads.flags import AdsOptions
@@ -19,6 +19,7 @@ from optimization.study import frame, run_folder
 
 if TYPE_CHECKING:
     from bandits.ads import experiment
+    from optimization.study import runner
 
 _MOST_CLICKS = 10**9
 
@@ -75,13 +76,13 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
     def label(self, options: AdsOptions) -> str:
         return options.decision_rule
 
-    def finish(self, run: frame.Run, played: frame.Played) -> None:
+    def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
         from bandits.ads import figures
 
         folder, rule = run.folder, run.options.decision_rule
-        spent = played.rounds.mechanism.report(played.outcome.round_num)
+        spent = rounds.mechanism.report(outcome.round_num)
         folder.write_json(run_folder.PRIVACY_FILE, spent)
-        if played.outcome.signum:
+        if outcome.signum:
             return
         table = figures.read(folder.metrics_path)
         figures.draw({rule: [table]}, folder.path / "ads.png", run.data.rates.max())

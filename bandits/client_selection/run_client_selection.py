@@ -9,7 +9,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bandits.client_selection import flags, metrics
 from bandits.client_selection.flags import SelectionOptions
@@ -21,6 +21,7 @@ from optimization.study import cli, frame, selector_flags
 
 if TYPE_CHECKING:
     from bandits.client_selection import experiment
+    from optimization.study import runner
 
 
 class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
@@ -66,9 +67,9 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
     def label(self, options: SelectionOptions) -> str:
         return f"{options.selection.name}, m = {options.cohort_size}, seed {options.seed}"
 
-    def finish(self, run: frame.Run, played: frame.Played) -> None:
-        if not played.outcome.signum:
-            files.replace(run.folder.path / "clients.csv", played.rounds.clients_csv(played.outcome.state))
+    def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
+        if not outcome.signum:
+            files.replace(run.folder.path / "clients.csv", rounds.clients_csv(outcome.state))
 
     def report(self, runs: Sequence[frame.Run]) -> None:
         from bandits.client_selection import figures

@@ -19,6 +19,7 @@ from optimization.study import cli, frame
 
 if TYPE_CHECKING:
     from bandits.mab_fl import experiment
+    from optimization.study import runner
     from optimization.study.loggers import MakeLogger
 
 
@@ -147,15 +148,15 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     def label(self, options: MabFlOptions) -> str:
         return options.setting or options.decision_rule
 
-    def finish(self, run: frame.Run, played: frame.Played) -> None:
-        if played.outcome.signum:
+    def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
+        if outcome.signum:
             return
         from bandits.mab_fl import figures
 
         folder, options = run.folder.path, run.options
-        files.replace(folder / "combinations.csv", played.rounds.combinations_csv(played.outcome.state))
+        files.replace(folder / "combinations.csv", rounds.combinations_csv(outcome.state))
         if not options.setting:
-            target = run.data.names[played.rounds.target]
+            target = run.data.names[rounds.target]
             figures.draw_run(folder, f"{options.silos.task_type}, target {target}")
         row = figures.result(folder)
         print(

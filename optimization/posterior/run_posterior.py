@@ -7,7 +7,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import dataclasses
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,10 +16,11 @@ from data.errors import UsageError
 from data.tasks import registry
 from optimization.posterior import flags, metrics
 from optimization.posterior.flags import PosteriorOptions
-from optimization.study import cli, frame, selector_flags
+from optimization.study import cli, frame, results, selector_flags
 
 if TYPE_CHECKING:
     from optimization.posterior import experiment
+    from optimization.study import runner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,24 +121,22 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
     def label(self, options: PosteriorOptions) -> str:
         return options.posterior.name
 
-    def finish(self, run: frame.Run, played: frame.Played) -> None:
-        import pandas as pd
-
+    def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
         from optimization.posterior import tables
 
-        options, folder, outcome = run.options, run.folder, played.outcome
+        options, folder = run.options, run.folder
         told = f"{options.posterior.name}, seed {options.seed}"
-        if outcome.round_num:
-            title = f"{options.task.task_type}: {told}"
-            tables.draw_run(folder.metrics_path, folder.path / "accuracy.png", title)
+        if not outcome.round_num:
+            return
+        table = results.read_metrics(folder.path)
+        tables.draw_run(table, folder.path / "accuracy.png", f"{options.task.task_type}: {told}")
         if outcome.signum:
             return
-        rounds = pd.read_csv(folder.metrics_path)
-        results = tables.results(rounds, options.thresholds)
-        files.replace(folder.path / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
+        lines = tables.results(table, options.thresholds)
+        files.replace(folder.path / "results.csv", lines.to_csv(index=False, float_format="%.6g").encode())
         print(f"{told}: {outcome.round_num} rounds; running means of {metrics.WINDOW} rounds:")
-        print(results.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
-        if (moved := rounds[metrics.SHARE_MOVED].mean()) == moved:
+        print(lines.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        if (moved := table[metrics.SHARE_MOVED].mean()) == moved:
             print(
                 f"Mean shift moved {moved:.1%} of the parameters (mean over rounds); the others keep the clients' mean."
             )

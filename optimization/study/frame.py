@@ -67,32 +67,6 @@ class Run(Generic[OptionsT, DataT]):
     folder: run_folder.RunFolder
 
 
-@dataclasses.dataclass(frozen=True)
-class Stopped:
-    """How a command ended early.
-
-    Attributes:
-      run: The run that was stopped.
-      signum: The signal that stopped it.
-    """
-
-    run: Run
-    signum: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Played:
-    """How a run's rounds ended.
-
-    Attributes:
-      rounds: What was played, as the study's own class.
-      outcome: How far.
-    """
-
-    rounds: Any
-    outcome: "runner.Outcome"
-
-
 class Study(abc.ABC, Generic[OptionsT, DataT]):
     """What a study says of itself. Nothing of it but `play` and what comes after may import TensorFlow.
 
@@ -222,12 +196,11 @@ class PlainStudy(Study[OptionsT, DataT]):
         rounds = self.rounds(run)
         label, loggers = self.label(run.options), self.loggers(rounds)
         outcome = play(self, rounds, run.folder, self.length(run.options), label=label, loggers=loggers)
-        played = Played(rounds, outcome)
-        self.finish(run, played)
-        return played.outcome.signum
+        self.finish(run, rounds, outcome)
+        return outcome.signum
 
-    def finish(self, run: Run[OptionsT, DataT], played: Played) -> None:
-        """Writes and prints what a run gave, also of one that was stopped."""
+    def finish(self, run: Run[OptionsT, DataT], rounds: Any, outcome: "runner.Outcome") -> None:
+        """Writes and prints what a run gave, also of one that was stopped; `rounds` are of the study's own class."""
 
 
 def flag_set(study: Study) -> cli.FlagSet:
@@ -365,8 +338,9 @@ def program(study: Study, settings: cli.Settings) -> int:
     runs = open_all(study, settings)
     if stopped := play_all(study, settings, runs):
         again = run_folder.continuing(settings)
-        print(f"Stopped; what was done is saved. {again} {stopped.run.folder.path}.", file=sys.stderr)
-        return 128 + stopped.signum
+        run, signum = stopped
+        print(f"Stopped; what was done is saved. {again} {run.folder.path}.", file=sys.stderr)
+        return 128 + signum
     return 0
 
 
@@ -385,8 +359,11 @@ def open_all(study: Study, settings: cli.Settings, command: str | None = None) -
     return runs
 
 
-def play_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> Stopped | None:
-    """Plays, or continues, all runs of a command, and writes what they gave; returns the one that was stopped, if any.
+def play_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> tuple[Run, int] | None:
+    """Plays, or continues, all runs of a command, and writes what they gave.
+
+    Returns:
+      The run that was stopped, and the signal that stopped it; None if all are finished.
 
     Raises:
       Failure: If it cannot be done; what was done before is saved.
@@ -394,7 +371,7 @@ def play_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> Stopp
     study.start_worker(settings)
     for run in runs:
         if signum := study.play(run):
-            return Stopped(run, signum)
+            return run, signum
     study.report(runs)
     return None
 
