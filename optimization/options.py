@@ -14,10 +14,10 @@ from optimization.selection.selected import Selection
 _Options = TypeVar("_Options")
 
 
-def named(kind: Callable[..., _Options], settings: Mapping[str, Any], **others: Any) -> _Options:
+def named(kind: Callable[..., _Options], values: Mapping[str, Any], **others: Any) -> _Options:
     """Returns options of a dataclass, whose fields are flags of the same names, but for `others`."""
     names = [field.name for field in dataclasses.fields(kind) if field.name not in others]  # type: ignore[arg-type]
-    return kind(**{name: settings[name] for name in names}, **others)
+    return kind(**{name: values[name] for name in names}, **others)
 
 
 @dataclasses.dataclass(frozen=True)
