@@ -1,4 +1,4 @@
-"""Tables 5.1 and 5.2 of Johansson and Gullbrandson 2022, from the `metrics.csv` of some runs."""
+"""Tables 5.1 and 5.2 of Johansson and Gullbrandson 2022, from the `metrics.csv` of some runs; and a run's figure."""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Flags of supervised training by cohorts, for the studies that train so; defaults are the studies' own."""
+"""Flags of the server optimizer and of supervised training by cohorts. Nothing here imports TFF."""
 
 from collections.abc import Mapping
 from typing import Any
