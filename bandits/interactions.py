@@ -17,10 +17,10 @@ import numpy as np
 
 from bandits import flags as bandit_flags
 from bandits.options import BanditOptions
-from data import clients, interaction_log, log_checks, tasks
+from data import clients, interaction_log, tasks
 from data.errors import UsageError
 from data.tasks import registry
-from optimization.study import cli, earlier_flags, files, loggers, run_folder
+from optimization.study import cli, files, loggers, run_folder
 
 if TYPE_CHECKING:
     from bandits.replay import Replay
@@ -230,13 +230,6 @@ def is_part(path: str | os.PathLike) -> bool:
     return bool(_PART.fullmatch(part.name)) and part.parent.name == run_folder.INTERACTIONS
 
 
-def read(
-    folder: str | os.PathLike, *, with_contexts: bool = True, each_once: bool = True
-) -> interaction_log.InteractionLog:
-    """Returns the log of a run; see `read_run`."""
-    return read_run(folder, with_contexts=with_contexts, each_once=each_once).log
-
-
 def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once: bool = True) -> LoggedRun:
     """Reads the log of a run, finished or not: of its rounds up to the last checkpoint.
 
@@ -262,11 +255,6 @@ def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once
     return found.with_contexts() if with_contexts else found
 
 
-def check_random(log: interaction_log.InteractionLog, path: str | os.PathLike) -> None:
-    """Refuses the log of a deterministic policy, such as greedy; see `log_checks.check_random`."""
-    log_checks.check_random(log.propensities, str(path))
-
-
 def _each_once(log: interaction_log.InteractionLog, *, keeps_cache: bool) -> interaction_log.InteractionLog:
     when = log.periods if keeps_cache else log.rounds
     keys = np.stack([log.clients, np.asarray(when), np.asarray(log.rows)], axis=1)
@@ -279,7 +267,7 @@ def _each_once(log: interaction_log.InteractionLog, *, keeps_cache: bool) -> int
 def _options(folder: pathlib.Path) -> BanditOptions:
     try:
         recorded = json.loads((folder / "config.json").read_text())["flags"]
-        return bandit_flags.options(cli.Settings(earlier_flags.in_todays_words(recorded), frozenset()))
+        return bandit_flags.options(cli.Settings(recorded, frozenset()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{folder / 'config.json'} is not readable as that of a run of run_federated.") from error
 
