@@ -78,7 +78,7 @@ def draw(tables: "Mapping[str, Sequence[pd.DataFrame]]", output: "str | os.PathL
 
     picture, grid = figures.panels(1, len(_LABELS), (14, 4.8))
     panels, (first, seeds) = grid[0], next(iter(tables.items()))
-    lines = [(name, "federated", seeds, {}) for name, seeds in tables.items()]
+    lines: list = [(name, "federated", seeds, {}) for name, seeds in tables.items()]
     lines.append((f"{first}, centralised", "centralised", seeds, {"linestyle": "--", "color": "black"}))
     for axes, (metric, label) in zip(panels, _LABELS.items(), strict=True):
         for name, learner, seeds, style in lines:

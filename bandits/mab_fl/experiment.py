@@ -232,9 +232,9 @@ class MabFlRounds(runner.Rounds):
             estimates = np.asarray(self._rule.estimates(progress.rule))[tried]
             scores = estimates if self._options.delays_rewards else reward.astype(np.float32)
             chosen = int(decision_rules.best_action(scores, own_key))
-            rewards = np.zeros(len(self.choices))
-            rewards[tried] = reward
-            rule = self._rule.update_all(progress.rule, rewards, progress.is_kept)
+            of_all = np.zeros(len(self.choices))
+            of_all[tried] = reward
+            rule = self._rule.update_all(progress.rule, of_all, progress.is_kept)
         else:
             rule = self._rule.update(progress.rule, tried[0], reward[0])
 
