@@ -16,7 +16,7 @@ from bandits import inference, losses, metrics, phase_process, process, replay
 from bandits.options import Phase
 from bandits.worlds import resets
 from data import clients, keys, tasks
-from optimization import aggregators, client_work, cohorts, models, server, task_model
+from optimization import aggregators, client_work, cohorts, models, server
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
 from optimization.selection import availability, selected
@@ -96,7 +96,7 @@ def build_loss(phase: Phase, num_actions: int) -> losses.BanditLoss | losses.Sup
 
 def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> process.BanditProcess:
     """Returns the process of one phase."""
-    bandit, model = phase.bandit, task_model.build(task)
+    bandit, model = phase.bandit, models.of_task(task)
     local_sgd = client_work.LocalSgd(phase.client_learning_rate, phase.client_batch_size, phase.client_epochs)
     aggregator = None
     if bandit.trains:
@@ -111,8 +111,8 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
         aggregator=aggregator,
         server_optimizer=server.build(phase.server_optimizer),
         deploy_every=phase.deploy_every,
-        feature_spec=task_model.feature_spec(task),
-        label_spec=task_model.label_spec(task),
+        feature_spec=models.feature_spec(task),
+        label_spec=models.label_spec(task),
         max_delay=phase.max_delay,
         cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
         feedback=_FEEDBACK.get(phase.task.learn_from, "acting"),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bandits import metrics
-from optimization.study import files
+from data import files
 
 _MOST_MARKED = 40  # Deployments; more would hide the curves.
 

@@ -10,15 +10,7 @@ from data.errors import UsageError
 from data.tasks import registry as tasks
 from optimization.options import Cohorts
 from optimization.posterior import algorithm_flags
-from optimization.study import (
-    aggregation_flags,
-    availability_flags,
-    cli,
-    earlier_flags,
-    selector_flags,
-    server_flags,
-    task_flags,
-)
+from optimization.study import aggregation_flags, availability_flags, cli, selector_flags, task_flags, training_flags
 
 USAGE = """
 Federated contextual bandits: clients act with a deployed model, train on what they saw, and the server averages.
@@ -210,7 +202,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.number("client_learning_rate", None, "its learning rate")
 
     flags.group("Server")
-    server_flags.define(flags, "adam")
+    training_flags.define_server(flags, "adam")
     aggregation_flags.define(flags)
     flags.choice("model_aggregation", "mean", _MODEL_AGGREGATIONS, "how the clients' models become one")
     algorithm_flags.define_kernels(flags, "model_aggregation")
@@ -242,7 +234,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     settings = settings.filled(task_defaults.of(settings.task_type, has_initial=has_initial))
     settings = world_flags.with_rounds(settings)
     if settings.scenario not in initial_flags.PRETRAINED:
-        unread = earlier_flags.without_initial_training(settings)
+        unread = dict.fromkeys(name for name in settings if name.startswith("init_"))
         # A training by hand can have the rewards of an initial one.
         settings = settings.replace(**unread | {"init_labels": settings.init_labels})
     settings = _resolve_model_aggregation(settings, bandit)
@@ -369,7 +361,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         redraws_examples=bool(settings.redraw_examples),
         logs_interactions=bool(settings.log_interactions),
         client_epochs=settings.client_epochs_per_round,
-        server_optimizer=server_flags.options(settings),
+        server_optimizer=training_flags.server_optimizer(settings),
         aggregation=aggregation_flags.options(settings),
         posterior=algorithm_flags.options(settings, "model_aggregation") if is_posterior else None,
     )

@@ -17,10 +17,10 @@ import numpy as np
 
 from bandits import flags as bandit_flags
 from bandits.options import BanditOptions
-from data import clients, interaction_log, tasks
+from data import clients, files, interaction_log, tasks
 from data.errors import UsageError
 from data.tasks import registry
-from optimization.study import cli, files, loggers, run_folder
+from optimization.study import cli, loggers, run_folder
 
 if TYPE_CHECKING:
     from bandits.replay import Replay

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from optimization.study import training_metrics
+from optimization.study import metrics
 from optimization.study.metrics import Metric, declared
 
 ROUND_REWARD = Metric(
@@ -23,17 +23,17 @@ ROUND_PROBABILITY = Metric(
     "bandits/round_prob", "Exploration: probability of the chosen actions", drawn=True, deployed=True
 )
 DEPLOYED = Metric("bandits/deployed", "Whether the round ended with a deployment", marks=True)
-LOSS = training_metrics.LOSS
+LOSS = metrics.LOSS
 RESET = Metric("train/reset", "Whether the round began with a reset")
-UPDATE_NORM = training_metrics.UPDATE_NORM
+UPDATE_NORM = metrics.UPDATE_NORM
 CLIP_NORM = Metric("train/clip_norm", "Clip norm", drawn=True)
 CLIPPED_CLIENTS = Metric("train/clipped_clients", "Clients whose update was clipped")
 # By --accountant (with pld at evaluations only); infinite where nothing is guaranteed. With dpsgd and cohorts of a
 # fixed size it holds if they were Poisson samples: privacy.json has the proven figure beside it.
 EPSILON = Metric("privacy/epsilon", "Privacy: epsilon spent", better="down", drawn=True)
-EXAMPLES = training_metrics.EXAMPLES
-EMPTY_CLIENTS = training_metrics.EMPTY_CLIENTS
-NONFINITE_CLIENTS = training_metrics.NONFINITE_CLIENTS
+EXAMPLES = metrics.EXAMPLES
+EMPTY_CLIENTS = metrics.EMPTY_CLIENTS
+NONFINITE_CLIENTS = metrics.NONFINITE_CLIENTS
 ACCURACY = Metric("eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, told=True, share=True)
 HELD_OUT_REWARD = Metric(
     "eval/reward",

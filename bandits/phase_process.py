@@ -23,7 +23,7 @@ from bandits import process
 from bandits.options import Phase
 from data import download, tasks
 from optimization import models
-from optimization.posterior import algorithms, server_chain, vectors
+from optimization.posterior import algorithms
 from optimization.posterior import process as posterior_process
 from optimization.runtime import kept_rounds
 from optimization.study import compiled
@@ -97,7 +97,7 @@ class CollectedRounds:
         delta = np.full_like(before, 0 if len(updates.examples) else np.nan)
         if updates.examples.any():
             delta = self._aggregate(before, updates.with_examples(), None).delta  # type: ignore[arg-type]
-        step = self._server_round(state, vectors.unflatten(tf.constant(delta), self._shapes))
+        step = self._server_round(state, models.unflatten(tf.constant(delta), self._shapes))
         metrics = process.RoundMetrics(**self._sums(summed), update_norm=step[4], deployed=step[5], aggregator=())
         return process.BanditState._make((*step[:4], state.aggregator)), metrics
 
@@ -125,7 +125,7 @@ class _ChainState(NamedTuple):
 class ChainRounds:
     """Rounds after which the server moves its chain: clients train its newest state, and act with its average."""
 
-    def __init__(self, rounds: Any, chain: server_chain.ServerChain, seed: int):
+    def __init__(self, rounds: Any, chain: algorithms.ServerChain, seed: int):
         """Wraps the rounds of the mean; `seed` is the run's."""
         self._rounds, self._chain, self._seed = rounds, chain, seed
 

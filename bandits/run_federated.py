@@ -32,7 +32,7 @@ from data import tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
-from optimization.study import aggregation_flags, cli, frame, metrics_file, run_folder, selector_flags
+from optimization.study import aggregation_flags, cli, frame, loggers, run_folder, selector_flags
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,13 +128,13 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
 
     def play(self, run: frame.Run) -> int | None:
         from bandits import experiment
-        from optimization import task_model
+        from optimization import models
 
         options, task = run.options, run.data
         run.folder.write_json(run_folder.BOUNDS_FILE, constant_actions.as_json(constant_actions.of_run(options, task)))
         if logged_flags.is_simulated(options.task):
             run.folder.write_json(run_folder.SIMULATOR_FILE, simulator.as_json(simulator.once(task.held_out)[0]))
-        shapes = task_model.build(task).shapes
+        shapes = models.of_task(task).shapes
         dimension = sum(math.prod(shape) for shape in shapes.values())
         path = options.initial_model_path
         weights = run_folder.load_model(path, shapes) if path else None
@@ -251,7 +251,7 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
     begun_anew = list(table["round_num"][table[metrics.RESET] == 1])
     if phase.reset.what != "none":
         rounds = ", in rounds " if len(begun_anew) > 1 else ", in round " if len(begun_anew) else ""
-        held_out += f". Resets: {len(begun_anew)}{rounds}{metrics_file.spans(begun_anew)}"
+        held_out += f". Resets: {len(begun_anew)}{rounds}{loggers.spans(begun_anew)}"
     warning = _clipping_warning(table, max(map(abs, task.reward_range(phase.rewards))), phase.cohorts.size)
     return (
         f"{phase.label}: {int(last['round_num'])} rounds, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "

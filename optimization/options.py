@@ -31,7 +31,7 @@ class Cohorts:
 
     Attributes:
       size: Clients of a round; under Poisson sampling the expected number.
-      sampling: One of `cohorts.SAMPLINGS`.
+      sampling: One of `mechanisms.SAMPLINGS`.
       availability: Who of them comes.
     """
 
@@ -102,3 +102,23 @@ class Training:
     eval_batch_size: int
     max_validation_samples: int
     rounds_per_checkpoint: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Length:
+    """How long a run is, and what comes between its rounds.
+
+    Attributes:
+      total_rounds: Rounds in all, those of earlier starts included.
+      rounds_per_eval: Rounds between evaluations; 0 for only the last.
+      rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
+    """
+
+    total_rounds: int
+    rounds_per_eval: int
+    rounds_per_checkpoint: int
+
+    def ends_in_evaluation(self, round_num: int) -> bool:
+        """Returns whether a round does."""
+        every = self.rounds_per_eval
+        return round_num == self.total_rounds or bool(every and round_num % every == 0)

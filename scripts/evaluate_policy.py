@@ -25,9 +25,9 @@ from bandits.evaluation import (
     terms,
     totals,
 )
-from data import interaction_log, log_checks, log_table, table_file
+from data import files, interaction_log, log_checks, log_table, table_file
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 
 _USAGE = """
 Says what a policy would have earned on a log of another one, with intervals over clients.

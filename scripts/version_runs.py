@@ -13,15 +13,16 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 
+from data import files
 from data.errors import Failure
-from optimization.study import files, interruption
+from optimization.study import interruption
 
 _SOURCES = ("bandits", "data", "optimization")
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is played, as compare_versions.toml says."""
+    """What is run, as compare_versions.toml says."""
 
     name: str
     binary: str
@@ -53,17 +54,20 @@ class Side:
         """Returns the command line of a program."""
         return [str(self.checkout / "scripts" / "python"), "-m", binary, *flags]
 
-    def play(self, setting: Setting, begun_by: "Side | None" = None) -> pathlib.Path:
-        """Plays a setting, or the second half of what another side has begun; returns the folder of its runs.
+    def run(self, setting: Setting, is_resumed: bool = False) -> pathlib.Path:
+        """Runs a setting; returns the folder of its runs.
+
+        Args:
+          setting: What is run.
+          is_resumed: Whether it stops at half of its rounds and goes on.
 
         Raises:
           Failure: If it ends in an error.
         """
-        half = (begun_by or self)._play(setting, "half", setting.rounds // 2) if setting.is_resumed else None
-        name = f"begun_by_{begun_by.folder.name}" if begun_by else "whole"
-        return self._play(setting, name, setting.rounds, half)
+        half = self._run(setting, "half", setting.rounds // 2) if is_resumed else None
+        return self._run(setting, "resumed" if is_resumed else "whole", setting.rounds, half)
 
-    def _play(self, setting: Setting, name: str, rounds: int, begun: pathlib.Path | None = None) -> pathlib.Path:
+    def _run(self, setting: Setting, name: str, rounds: int, begun: pathlib.Path | None = None) -> pathlib.Path:
         root, data = self.folder / setting.name, self.folder.parent / "data"
         folder, done = root / name, root / f"{name}_done.txt"
         what = f"{setting.binary} {setting.flags} {rounds}"
@@ -75,7 +79,8 @@ class Side:
             shutil.copytree(begun, folder)
         _make_posts(data / "stackexchange_posts.jsonl")
         where = (f"--root_output_dir={root}", f"--experiment_name={name}", "--seed=3", f"--total_rounds={rounds}")
-        flags = setting.flags.replace("{data}", str(data)).split()
+        tables = self.checkout / "data" / "examples"
+        flags = setting.flags.replace("{data}", str(data)).replace("{tables}", str(tables)).split()
         run(self.command(setting.binary, *flags, *where), root / f"{name}_log.txt")
         files.replace(done, what.encode())
         return folder

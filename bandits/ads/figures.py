@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bandits.ads import metrics
+from data import files
 from data.errors import UsageError
-from optimization.study import cli, files, intervals
+from optimization.study import cli, intervals
 
 if TYPE_CHECKING:
     import os

@@ -9,8 +9,8 @@ from bandits.options import named
 from bandits.registry import Chosen, PolicyEntry
 from data import ads
 from data.errors import UsageError
-from optimization import cohorts
 from optimization.options import Aggregation, Cohorts
+from optimization.privacy import mechanisms
 from optimization.selection import availability
 from optimization.study import availability_flags, cli, task_flags
 from optimization.study.settings import Parameter
@@ -104,7 +104,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.integer("pulls_per_impression", 1, "how many of them in a row are of the same impression", low=1)
     flags.integer("clients", 100, "clients, to whom the impressions are dealt", low=1)
     flags.integer("clients_per_round", None, "clients that a round asks (default: all)", low=1)
-    flags.choice("cohort_sampling", "fixed", cohorts.SAMPLINGS, "how a round's clients are drawn")
+    flags.choice("cohort_sampling", "fixed", mechanisms.SAMPLINGS, "how a round's clients are drawn")
 
     flags.group("Devices that are not always connected")
     availability_flags.define(flags, has_labels=False)

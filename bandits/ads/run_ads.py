@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from bandits.ads import flags, metrics
 from bandits.ads.flags import AdsOptions
-from data import ads
+from data import ads, files
 from data.errors import UsageError
-from optimization.study import cli, files, frame, run_folder
+from optimization.study import cli, frame, run_folder
 
 if TYPE_CHECKING:
     from bandits.ads import experiment

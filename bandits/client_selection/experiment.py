@@ -16,7 +16,8 @@ import tensorflow as tf
 from bandits import metrics as fairness
 from bandits.client_selection import flags, metrics
 from data import clients, keys, tasks
-from optimization import client_work, models, supervised, training
+from optimization import client_work, models, supervised
+from optimization.study import training
 from optimization.study.metrics import mean
 
 MOST_EVALUATED = 1000  # Clients whose losses are evaluated, a seeded choice.

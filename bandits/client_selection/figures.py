@@ -9,7 +9,7 @@ import pandas as pd
 
 from bandits import figures
 from bandits.client_selection import metrics
-from optimization.study import files
+from data import files
 
 # Jain's index at the end, by selector and cohort size: Cho et al. 2020, Table I.
 PUBLISHED_JAIN = {

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from data.errors import UsageError
 from data.tasks import registry
 from optimization.options import Training
-from optimization.study import cli, presets, selector_flags, server_flags, task_flags, training_flags
+from optimization.study import cli, presets, selector_flags, task_flags, training_flags
 
 USAGE = """
 Which clients should train? Federated training whose clients are chosen at random or by their losses.
@@ -64,7 +64,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.belong("learning_rate_factor", learning_rate_drops=True)
     flags.choice("client_weighting", "uniform", ["uniform", "num_examples"], "weight of a client in the mean")
     takes_mean = "its learning rate; sgd with 1 takes the mean model"
-    server_flags.define(flags, "sgd", learning_rate=1.0, learning_rate_help=takes_mean, above=True)
+    training_flags.define_server(flags, "sgd", learning_rate=1.0, learning_rate_help=takes_mean, above=True)
     flags.integer("max_examples_per_client", None, "cap on a client's examples, a seeded choice; 0 for none")
 
     flags.group("Evaluation")

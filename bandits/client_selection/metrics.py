@@ -1,13 +1,13 @@
 """Metrics of a client-selection run."""
 
-from optimization.study import training_metrics
+from optimization.study import metrics
 from optimization.study.metrics import Metric, declared
 
-LOSS = training_metrics.LOSS
-UPDATE_NORM = training_metrics.UPDATE_NORM
+LOSS = metrics.LOSS
+UPDATE_NORM = metrics.UPDATE_NORM
 LEARNING_RATE = Metric("train/learning_rate", "Learning rate of the clients")
-EMPTY_CLIENTS = training_metrics.EMPTY_CLIENTS
-NONFINITE_CLIENTS = training_metrics.NONFINITE_CLIENTS
+EMPTY_CLIENTS = metrics.EMPTY_CLIENTS
+NONFINITE_CLIENTS = metrics.NONFINITE_CLIENTS
 MODEL_TRANSFERS = Metric(
     "communication/model_transfers", "Models sent to clients, those for polls too, and updates sent back", better="down"
 )

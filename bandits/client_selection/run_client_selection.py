@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from bandits.client_selection import flags, metrics
 from bandits.client_selection.flags import SelectionOptions
-from data import tasks
+from data import files, tasks
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
-from optimization.study import cli, files, frame, selector_flags
+from optimization.study import cli, frame, selector_flags
 
 if TYPE_CHECKING:
     from bandits.client_selection import experiment

@@ -7,10 +7,9 @@ import tensorflow as tf
 
 from bandits import experiment, interactions, losses, policies
 from bandits.options import Phase, phases
-from data import clients, text
+from data import clients, files, text
 from data.errors import UsageError
-from optimization import models, task_model
-from optimization.study import files
+from optimization import models
 
 _BATCH = 4096
 
@@ -88,7 +87,7 @@ def of_periods(run: interactions.LoggedRun) -> np.ndarray:
     if log.contexts is None:
         raise ValueError("The log was read without contexts.")
     *_, phase = phases(run.options, run.task)
-    model = task_model.build(run.task)
+    model = models.of_task(run.task)
     loss = experiment.build_loss(phase, run.task.num_actions)
     found = np.zeros((len(log), run.task.num_actions))
     acted = np.asarray(log.models)

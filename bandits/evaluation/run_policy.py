@@ -105,9 +105,9 @@ def of_contexts(
     """
     from bandits import experiment
     from bandits.evaluation import run_policies
-    from optimization import task_model
+    from optimization import models
 
-    model = task_model.build(task)
+    model = models.of_task(task)
     weights = tuple(run_folder.load_model(folder, model.shapes))
     phase = dataclasses.replace(phases(chosen, task)[-1], policy=policy)
     loss = experiment.build_loss(phase, task.num_actions)

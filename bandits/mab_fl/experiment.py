@@ -15,7 +15,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import decision_rules
-from bandits.mab_fl import combinations, flags, metrics, model, process
+from bandits.mab_fl import combinations, flags, metrics, model, process, rewards
 from data import clients, keys, silos
 from optimization import client_work, models
 from optimization.study import compiled, runner
@@ -232,9 +232,9 @@ class MabFlRounds(runner.Rounds):
             estimates = np.asarray(self._rule.estimates(progress.rule))[tried]
             scores = estimates if self._options.delays_rewards else reward.astype(np.float32)
             chosen = int(decision_rules.best_action(scores, own_key))
-            of_all = np.zeros(len(self.choices))
-            of_all[tried] = reward
-            rule = self._rule.update_all(progress.rule, of_all, progress.is_kept)
+            by_choice = np.zeros(len(self.choices))
+            by_choice[tried] = reward
+            rule = self._rule.update_all(progress.rule, by_choice, progress.is_kept)
         else:
             rule = self._rule.update(progress.rule, tried[0], reward[0])
 

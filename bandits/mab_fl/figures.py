@@ -11,8 +11,8 @@ import scipy.stats
 
 from bandits import figures
 from bandits.mab_fl import metrics, rewards, studies
+from data import files
 from optimization.study import curves as curve_statistics
-from optimization.study import files
 
 _STATIONARY = "stationary"
 _ESTIMATE = "estimate/"  # Before the code of a combination.

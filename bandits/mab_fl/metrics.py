@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from optimization.study import metrics_file, run_folder
+from optimization.study import loggers, run_folder
 from optimization.study.metrics import Metric, declared
 
 if TYPE_CHECKING:
@@ -61,16 +61,14 @@ BEST_TEST_AUC = Metric(
 COLUMNS = declared(vars())
 
 
-class EstimatesFile(metrics_file.MetricsFile):
+class EstimatesFile(loggers.CsvFile):
     """Logger of `estimates.csv`: each combination's estimated reward after every round (Figures 24, 26 and 28)."""
 
     def __init__(self, rounds: "experiment.MabFlRounds", folder: run_folder.RunFolder, first_round: int):
-        """Opens the file; rounds that an earlier program played, which wrote none, stay empty."""
+        """Opens the file for the rounds after `first_round`."""
         self._rounds = rounds
         columns = ["round_num", *rounds.choices]
-        super().__init__(
-            folder.path / ESTIMATES_FILE, columns, first_round, lambda missing: {one: {} for one in missing}
-        )
+        super().__init__(folder.path / ESTIMATES_FILE, columns, first_round)
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Appends the estimates after the round of this row."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from bandits.mab_fl import combinations, flags, metrics, studies
 from bandits.mab_fl.flags import MabFlOptions
-from data import silos
+from data import files, silos
 from data.errors import UsageError
-from optimization.study import cli, files, frame
+from optimization.study import cli, frame
 
 if TYPE_CHECKING:
     from bandits.mab_fl import experiment

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization import cohorts
 from optimization import options as options_lib
 from optimization.privacy import mechanisms, sensitivities
 from optimization.study import cli
@@ -83,7 +82,7 @@ def define(flags: cli.FlagSet, aggregator_type: str = "mean") -> None:
     flags.choice(
         "cohort_sampling",
         "fixed",
-        cohorts.SAMPLINGS,
+        mechanisms.SAMPLINGS,
         "how a round's clients are drawn; with --aggregator_type=dpsgd, epsilon assumes poisson, and with dpftrl and "
         "mf_dpftrl cyclic makes it small. Where a guarantee rests on them (dpsgd, ddp; not cyclic), they are secret: "
         "not drawn from --seed, and so not paired between runs of one seed",

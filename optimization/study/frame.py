@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from data import table_report
 from data.errors import UsageError
+from optimization.options import Length
 from optimization.study import cli, divergence, presets, run_folder, worker_flags
-from optimization.study.length import Length
 from optimization.study.metrics import Metric
 
 if TYPE_CHECKING:
@@ -416,7 +416,7 @@ def play(
     if outcome.signum is None and (weights := rounds.model(outcome.state)):
         folder.save_model(list(weights), list(weights.values()))
     if outcome.round_num:
-        table = results.read_metrics(folder.path, [study.columns])
+        table = results.read_metrics(folder.path)
         if told := divergence.told(table, study.columns):
             print(f"Warning: {told}", file=sys.stderr)
     return outcome

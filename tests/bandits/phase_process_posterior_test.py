@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 
 from bandits import flags, losses, phase_process, policies, process, run_federated
 from optimization import client_work, models
-from optimization.posterior import kernels, mean_shift, vectors
+from optimization.posterior import kernels, mean_shift
 from optimization.study import frame
 
 MODEL = models.mlp(4, (), 3)
@@ -84,14 +84,14 @@ def test_with_a_wide_bandwidth_rounds_are_those_of_the_mean(tff_worker, name):
 def test_the_step_is_the_mode_of_the_clients_deltas(tff_worker):
     with tf.init_scope():
         run = definition().client_round()
-    deltas = [vectors.flatten(run((INITIAL, INITIAL), INITIAL, client).delta) for client in cohort()]
+    deltas = [models.flatten(run((INITIAL, INITIAL), INITIAL, client).delta) for client in cohort()]
     expected = mean_shift.MeanShift(kernels.GAUSSIAN, scale=0.3).fedkp_cluster_mean(np.array(deltas)).model
     sgd = tff.learning.optimizers.build_sgdm(1.0)
     modes = rounds(
         "--model_aggregation=fedkp_cluster_mean", "--kernel=gaussian", "--bandwidth_scale=0.3", server_optimizer=sgd
     )
     state, _ = play(modes, [cohort()[::-1]])
-    assert_same(vectors.flatten(state.weights) - vectors.flatten(INITIAL), expected)
+    assert_same(models.flatten(state.weights) - models.flatten(INITIAL), expected)
 
 
 @pytest.mark.parametrize("name", ["fedpa", "client_sgld", "fedkppa"])
@@ -115,13 +115,13 @@ def test_clients_of_sgld_train_the_chain_and_act_with_its_average(tff_worker):
         before = state._replace(weights=state.optimizer.weights, optimizer=state.optimizer.optimizer)
         plain, _ = mean.next(before, cohort())
         state, metrics = chain(round_num).next(state, cohort())
-        noise = vectors.flatten(state.optimizer.weights) - vectors.flatten(plain.weights)
+        noise = models.flatten(state.optimizer.weights) - models.flatten(plain.weights)
         assert 0.4 < np.std(noise) / np.sqrt(2 * 0.1) < 1.6
-        states.append(vectors.flatten(state.optimizer.weights))
-        served = vectors.flatten(state.weights)
+        states.append(models.flatten(state.optimizer.weights))
+        served = models.flatten(state.weights)
         np.testing.assert_allclose(served, np.mean(states[min(1, round_num - 1) :], axis=0), atol=1e-6)
         if metrics.deployed:
-            np.testing.assert_array_equal(vectors.flatten(state.deployed[0]), served)
+            np.testing.assert_array_equal(models.flatten(state.deployed[0]), served)
 
 
 def test_a_diverged_client_is_a_zero_update_and_an_empty_one_none(tff_worker):

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from bandits import options as bandit_options
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
-from optimization import options, task_model
+from optimization import models, options
 from optimization.study import aggregation_flags, frame, results
 
 pytestmark = pytest.mark.slow
@@ -69,7 +68,7 @@ def test_an_evaluation_compares_clients_by_the_reward_of_the_greedy_policy(finis
     run = results.read(finished / "run", [metrics.COLUMNS])
     found, task = run.client_rewards, registry.load(TaskOptions("digits"))
     weights = list(run.weights.values())
-    model = task_model.build(task)
+    model = models.of_task(task)
     expected = []
     for name in found["clients"]:
         examples = task.clients.load(task.clients.client_ids.index(name))
@@ -87,19 +86,6 @@ def test_a_run_says_what_chance_and_a_constant_action_earn(finished):
     bounds = results.read(finished / "run", [metrics.COLUMNS]).bounds
     assert bounds["participating"]["chance"] == pytest.approx(0.1)
     assert bounds.keys() == {"participating", "held_out"}
-
-
-def test_a_run_from_before_clients_were_compared_goes_on(finished, tmp_path):
-    """Its table has not the new columns: it is neither torn nor read from float32 events."""
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / "run" / "metrics.csv"
-    before = pd.read_csv(path, dtype=str, keep_default_na=False).drop(columns=[metrics.WORST_TENTH, metrics.JAIN_INDEX])
-    before.to_csv(path, index=False)
-    assert play(tmp_path, "--rounds_per_checkpoint=1", "--total_rounds=6") == 0
-    after = pd.read_csv(path, dtype=str, keep_default_na=False)
-    pd.testing.assert_frame_equal(after[before.columns][:5], before)
-    assert after[metrics.WORST_TENTH].ne("").tolist() == [False] * 5 + [True]
-    assert "recovered_rounds" not in json.loads((path.parent / "config.json").read_text())
 
 
 def test_the_same_seed_gives_the_same_run(finished, tmp_path):

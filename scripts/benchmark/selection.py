@@ -6,45 +6,33 @@ rounds played in turn, so that a machine whose speed drifts slows both alike.
 
 import concurrent.futures
 import os
-import pathlib
 import statistics
 import time
+from typing import Any
 
 from data.errors import UsageError
-from optimization.study import cli, files, frame
-from scripts.benchmark import measuring, tasks
-
-_USAGE = """
-Benchmarks client selection on this machine.
-
-  client_selection_benchmark
-  client_selection_benchmark --rounds=100 --population=10000000
-"""
+from optimization.study import cli, frame
+from scripts.benchmark import measuring
 
 
-def define() -> cli.FlagSet:
-    """Returns the flags of `client_selection_benchmark`."""
-    numbers = {
-        "rounds": (30, "measured rounds", 3),
-        "population": (1_000_000, "clients to select from", 1),
-        "cohort": (64, "clients to select", 1),
-    }
-    return measuring.flag_set(_USAGE, "client_selection_benchmark.json", numbers)
+def measure(settings: cli.Settings) -> dict[str, Any]:
+    """Measures selectors, and rounds with them.
 
-
-def program(settings: cli.Settings) -> None:
-    """Runs the benchmark."""
-    files.check_output("output", pathlib.Path(settings.output))
+    Raises:
+      UsageError: If the cohort is larger than the population.
+    """
     if settings.cohort > settings.population:
         raise UsageError(f"--cohort={settings.cohort} clients cannot be chosen from {settings.population}.")
-    results = {"selection_milliseconds": _selection(settings.population, settings.cohort, settings.rounds)}
+    selection = _selection(settings.population, settings.cohort, settings.rounds)
 
     from optimization.runtime import worker
 
     worker.start()
-    results["synthetic"] = _synthetic(settings.rounds)
-    results["fashion_mnist"] = _fashion_mnist(settings.rounds)
-    measuring.tell(results, settings.output)
+    return {
+        "selection_milliseconds": selection,
+        "synthetic": _synthetic(settings.rounds),
+        "fashion_mnist": _fashion_mnist(settings.rounds),
+    }
 
 
 def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
@@ -52,7 +40,7 @@ def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
     import numpy as np
 
     from bandits.client_selection import run_client_selection
-    from optimization.selection.selector import LocalLosses
+    from optimization.selection.selectors import LocalLosses
     from optimization.study import selector_flags
 
     study = run_client_selection.STUDY
@@ -116,7 +104,7 @@ def _fashion_mnist(rounds: int) -> dict[str, float]:
     from optimization import supervised
 
     cores = len(os.sched_getaffinity(0))
-    task = tasks.fashion_mnist(3)
+    task = measuring.fashion_mnist(3)
     inputs = [
         supervised.ClientInput(
             examples.features,

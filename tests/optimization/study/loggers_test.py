@@ -1,4 +1,4 @@
-"""Tests of optimization.study.metrics_file."""
+"""Tests of optimization.study.loggers."""
 
 import csv
 import errno
@@ -6,12 +6,10 @@ import os
 import pathlib
 import re
 
-import numpy as np
 import pytest
 
 from data.errors import Failure
-from optimization.study import metrics_file
-from optimization.study.metrics import Metric
+from optimization.study import loggers
 
 COLUMNS = ["round_num", "loss", "reward"]
 
@@ -21,8 +19,8 @@ def path(tmp_path):
     return tmp_path / "metrics.csv"
 
 
-def _metrics_file(path: pathlib.Path, last_round: int, **recover) -> metrics_file.MetricsFile:
-    return metrics_file.MetricsFile(path, COLUMNS, last_round, **recover)
+def _metrics_file(path: pathlib.Path, last_round: int) -> loggers.CsvFile:
+    return loggers.CsvFile(path, COLUMNS, last_round)
 
 
 def _rounds(path: pathlib.Path) -> list[str]:
@@ -117,43 +115,10 @@ def test_rows_that_are_missing_are_named_and_the_file_is_left_as_it_is(three_row
     with pytest.raises(Failure) as caught:
         _metrics_file(three_rows, 3)
     assert str(caught.value) == (
-        f"{three_rows} lacks the rows of the rounds {lost}, which are not among the TensorBoard events beside it "
-        "either. Put a copy of one of them back; or give --restart, which starts over and moves the old files aside."
+        f"{three_rows} lacks the rows of rounds {lost}: put back a copy, or give --restart, which starts over and "
+        "moves the old files aside."
     )
     assert three_rows.read_bytes() == before
-
-
-@pytest.mark.parametrize(("damage", "lost"), TORN.values(), ids=TORN)
-def test_rows_that_are_missing_are_recovered(three_rows, damage, lost):
-    whole = three_rows.read_bytes()
-    _damaged(three_rows, damage)
-    asked = []
-
-    def recover(rounds):
-        asked.append(metrics_file.spans(rounds))
-        return {number: {"loss": np.float32(number / 4)} for number in rounds}
-
-    _metrics_file(three_rows, 3, recover=recover).close()
-    assert (asked, three_rows.read_bytes()) == ([lost], whole)
-
-
-def test_a_deleted_file_is_recovered(path):
-    found = {1: {"loss": np.float32(0.1), "reward": np.float32(3)}, 2: {"loss": np.float32(2), "reward": np.float32(4)}}
-    _metrics_file(path, 2, recover=lambda rounds: found).close()
-    # Only whole numbers: a column of counts.
-    assert path.read_text() == "round_num,loss,reward\n1,0.1,3\n2,2.0,4\n"
-
-
-def test_rows_that_are_left_say_whether_a_column_holds_counts(path):
-    path.write_text("round_num,loss,reward\n1,1.0,5\n")
-    _metrics_file(path, 2, recover=lambda rounds: {2: {"loss": np.float32(2), "reward": np.float32(7)}}).close()
-    assert path.read_text() == "round_num,loss,reward\n1,1.0,5\n2,2.0,7\n"
-
-
-def test_what_is_not_finite_is_recovered(path):
-    found = {1: {"loss": np.float32("inf"), "reward": np.float32("nan")}}
-    _metrics_file(path, 1, recover=lambda rounds: found).close()
-    assert path.read_text() == "round_num,loss,reward\n1,inf,nan\n"
 
 
 def test_a_full_disk_is_named_and_keeps_the_rows_before(three_rows, monkeypatch):
@@ -173,32 +138,13 @@ def test_a_full_disk_is_named_and_keeps_the_rows_before(three_rows, monkeypatch)
 
 @pytest.mark.parametrize(("numbers", "text"), [([], ""), ([4], "4"), ([1, 2, 3, 5, 7, 8], "1-3, 5, 7-8")])
 def test_numbers_are_told_in_spans(numbers, text):
-    assert metrics_file.spans(numbers) == text
-
-
-def test_a_table_of_an_earlier_program_goes_on_by_todays_names(tmp_path):
-    columns = ["round_num", Metric("eval/auc", "AUC", formerly="auc"), "loss"]
-    path = tmp_path / "metrics.csv"
-    path.write_text("round_num,auc,loss\n1,0.5,2\n2,0.75,1\n")
-    metrics = metrics_file.MetricsFile(path, columns, 1)
-    metrics.write({"round_num": 2, "eval/auc": 0.625, "loss": 1})
-    metrics.close()
-    assert path.read_text() == "round_num,eval/auc,loss\n1,0.5,2\n2,0.625,1\n"
-
-
-def test_a_table_from_before_a_column_was_measured_goes_on_and_is_not_torn(path):
-    """Its rows stay as they are, digit for digit; the new column is empty there."""
-    path.write_text("round_num,reward\n1,0.123456789012345\n2,0.5\n")
-    metrics = _metrics_file(path, 2)
-    metrics.write({"round_num": 3, "loss": 0.75, "reward": 1.0})
-    metrics.close()
-    assert path.read_text() == "round_num,loss,reward\n1,,0.123456789012345\n2,,0.5\n3,0.75,1.0\n"
+    assert loggers.spans(numbers) == text
 
 
 @pytest.mark.parametrize(
-    "header", ["reward,round_num", "round_num,reward,loss", "round_num,reward,speed", "loss,reward"]
+    "header", ["round_num,reward", "round_num,reward,loss", "round_num,loss,speed", "round_num,loss,reward,speed"]
 )
-def test_a_table_of_other_columns_is_not_taken_for_an_earlier_one(path, header):
+def test_a_table_of_other_columns_is_refused(path, header):
     path.write_text(f"{header}\n{','.join('1' * len(header.split(',')))}\n")
-    with pytest.raises(Failure, match="lacks the rows of the rounds 1,"):
+    with pytest.raises(Failure, match="lacks the rows of rounds 1:"):
         _metrics_file(path, 1)

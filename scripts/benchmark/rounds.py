@@ -2,12 +2,11 @@
 
 For EMNIST: time against the machine's own matrix-multiply rate, memory, growth with cohort and population, and parts
 of a round. For Stack Overflow: time, memory, bytes moved, and the sparse model against the dense one. Data is made
-in the data sets' shapes, so that no file is needed. Prints a table and writes JSON.
+in the data sets' shapes, so that no file is needed.
 """
 
 import dataclasses
 import itertools
-import pathlib
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -16,51 +15,33 @@ from typing import TYPE_CHECKING, Any
 from data.errors import UsageError
 from optimization import options
 from optimization.runtime import worker_process
-from optimization.study import aggregation_flags, cli, files, frame
-from scripts.benchmark import measuring, tasks
+from optimization.study import aggregation_flags, cli, frame
+from scripts.benchmark import measuring
 
 if TYPE_CHECKING:
     from bandits.process import BanditProcess
 
-_USAGE = """
-Benchmarks federated bandit rounds on this machine: EMNIST's CNN, 197.5 random examples a client, batches of 16.
-
-  benchmark                             # cohort 64, then cohorts 8 and 512, then a population of 300,000
-  benchmark --rounds=200 --cohorts=64 --populations=3400
-  benchmark --task=stackoverflow --rounds=500   # 10,000 words, 50 tags, at most 256 posts a client, of 5 to 130 words
-"""
 _MATMUL_SIZE = 2048
 _CAPS = {"emnist_chars": 0, "stackoverflow_tag": 256}  # As the published settings have it.
 _FIRST_LAYER_FLOPS = 2 * 28 * 28 * 25 * 32  # Its input's gradient is not needed.
 
 
-def define() -> cli.FlagSet:
-    """Returns the flags of `benchmark`."""
-    flags = cli.FlagSet(_USAGE)
-    flags.group("Flags")
-    flags.choice("task", "emnist", ["emnist", "stackoverflow"], "whose rounds are measured")
-    flags.integer("rounds", 10, "measured rounds of the first cohort size; the others take a third", low=3)
-    flags.text("cohorts", "64,8,512", "clients per round, separated by commas; the first is measured in depth")
-    flags.text("populations", "3400,300000", "clients to sample from, separated by commas")
-    flags.integer("max_concurrent_threads", 0, "clients computed at the same time; 0 for as many as cores")
-    measuring.define_output(flags, "benchmark.json")
-    return flags
+def measure(settings: cli.Settings) -> dict[str, Any]:
+    """Measures rounds of the task.
 
-
-def program(settings: cli.Settings) -> None:
-    """Runs the benchmark."""
-    files.check_output("output", pathlib.Path(settings.output))
+    Raises:
+      UsageError: If a cohort is larger than a population.
+    """
     cohorts = cli.whole_numbers("cohorts", settings.cohorts)
     populations = cli.whole_numbers("populations", settings.populations)
     if max(cohorts) > min(populations):
         raise UsageError(f"--cohorts: {max(cohorts)} clients cannot be drawn from {min(populations)}.")
-    measure = _emnist if settings.task == "emnist" else _stackoverflow
-    measuring.tell(measure(settings, cohorts, populations), settings.output)
+    return (_emnist if settings.task == "emnist" else _stackoverflow)(settings, cohorts, populations)
 
 
 def _emnist(settings: cli.Settings, cohorts: Sequence[int], populations: Sequence[int]) -> dict[str, Any]:
     """Measures rounds of EMNIST's shapes: in depth, with privacy, of other cohorts, and from other populations."""
-    bench = _Benchmark(settings.max_concurrent_threads, populations[0], "emnist_chars", tasks.emnist, 0.1)
+    bench = _Benchmark(settings.max_concurrent_threads, populations[0], "emnist_chars", measuring.emnist, 0.1)
     main = bench.depth(cohorts[0], settings.rounds)
     few = max(3, settings.rounds // 3)
     private = bench.rounds(cohorts[0], few, kind="dpsgd", unclip_quantile=None, noise_multiplier=0.1)
@@ -82,13 +63,15 @@ def _stackoverflow(settings: cli.Settings, cohorts: Sequence[int], populations: 
     import numpy as np
     import tensorflow as tf
 
-    bench = _Benchmark(settings.max_concurrent_threads, populations[0], "stackoverflow_tag", tasks.stackoverflow, 1.0)
+    bench = _Benchmark(
+        settings.max_concurrent_threads, populations[0], "stackoverflow_tag", measuring.stackoverflow, 1.0
+    )
     found = bench.rounds(cohorts[0], settings.rounds)
 
     def dense(weights, features):
         rows = tf.repeat(tf.range(tf.shape(features["ids"])[0]), tf.shape(features["ids"])[1])
         where = tf.stack([rows, tf.reshape(features["ids"], [-1])], axis=1)
-        shape = tf.stack([tf.shape(features["ids"])[0], tasks.WORDS])
+        shape = tf.stack([tf.shape(features["ids"])[0], measuring.WORDS])
         return tf.scatter_nd(where, tf.reshape(features["values"], [-1]), shape) @ weights[0] + weights[1]
 
     definition = bench.definition(cohorts[0])
@@ -99,7 +82,7 @@ def _stackoverflow(settings: cli.Settings, cohorts: Sequence[int], populations: 
     ways = {"dense_seconds_per_round": lambda: process.next(state, inputs)}
     sent = sum(np.asarray(leaf).nbytes for leaf in tf.nest.flatten(inputs))
     # The clients on their way there; on its way back the state: the model, the deployed one, and Adam's two moments.
-    moved = sent + 4 * (tasks.WORDS + 1) * tasks.TAGS * 4
+    moved = sent + 4 * (measuring.WORDS + 1) * measuring.TAGS * 4
     slow = measuring.seconds_in_turns(ways, min(5, settings.rounds))
     return {"stackoverflow": found | slow | {"megabytes_moved": round(moved / 1e6, 1)}}
 

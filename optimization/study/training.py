@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from data import clients, keys, tasks
-from optimization import models, options, server, supervised, task_model
+from optimization import models, options, server, supervised
 from optimization.selection.selected import Choice, SelectedCohorts
 from optimization.study import compiled, runner
 
@@ -46,8 +46,8 @@ class TrainingRounds(runner.Rounds):
         """
         self._training, self._task, self._first, self.work = training, task, first_client, work
         self._clients = clients.CappedClients(task.clients, training.max_examples_per_client, training.seed)
-        self._model, self._client_weighting = task_model.build(task), client_weighting
-        self._specs = task_model.feature_spec(task), task_model.label_spec(task)
+        self._model, self._client_weighting = models.of_task(task), client_weighting
+        self._specs = models.feature_spec(task), models.label_spec(task)
         shape = repr((task.model, task.model_arguments, self._specs))
         self._key = shape, training.server_optimizer, client_weighting
 
