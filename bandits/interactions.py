@@ -230,6 +230,13 @@ def is_part(path: str | os.PathLike) -> bool:
     return bool(_PART.fullmatch(part.name)) and part.parent.name == run_folder.INTERACTIONS
 
 
+def read(
+    folder: str | os.PathLike, *, with_contexts: bool = True, each_once: bool = True
+) -> interaction_log.InteractionLog:
+    """Returns the log of a run; see `read_run`."""
+    return read_run(folder, with_contexts=with_contexts, each_once=each_once).log
+
+
 def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once: bool = True) -> LoggedRun:
     """Reads the log of a run, finished or not: of its rounds up to the last checkpoint.
 

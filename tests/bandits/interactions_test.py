@@ -31,7 +31,7 @@ def play(folder: pathlib.Path, *arguments: str) -> pathlib.Path:
 
 def check_agrees(run: pathlib.Path) -> interaction_log.InteractionLog:
     """Asserts that a log's sums are those of the rounds; returns it as the rounds count it."""
-    log = interactions.read_run(run, with_contexts=False, each_once=False).log
+    log = interactions.read(run, with_contexts=False, each_once=False)
     rows = pd.read_csv(run / "metrics.csv").set_index("round_num")
     for round_num, row in rows.iterrows():
         here = log.rounds == round_num
@@ -68,7 +68,7 @@ def test_sums_of_the_log_are_those_of_the_rounds(finished):
 
 
 def test_contexts_labels_and_rewards_are_those_of_the_clients_examples(finished):
-    log, task = interactions.read_run(finished).log, registry.load(TaskOptions("digits"))
+    log, task = interactions.read(finished), registry.load(TaskOptions("digits"))
     examples = [task.clients.load(task.clients.client_ids.index(name)) for name in log.client_ids]
     labels = np.array([examples[client].labels[row] for client, row in zip(log.clients, log.rows, strict=True)])
     np.testing.assert_array_equal(log.rewards, log.actions == labels)
@@ -97,7 +97,7 @@ def test_a_longer_run_and_other_checkpoints_give_the_same_log(finished, tmp_path
     play(tmp_path, "--total_rounds=3", "--rounds_per_checkpoint=0")
     run = play(tmp_path, "--rounds_per_checkpoint=0")
     assert list(_parts(run)) == ["rounds_00000001_00000003.parquet", "rounds_00000004_00000005.parquet"]
-    _assert_same(interactions.read_run(run).log, interactions.read_run(finished).log)
+    _assert_same(interactions.read(run), interactions.read(finished))
 
 
 def test_without_the_flag_nothing_is_written_and_nothing_else_changes(finished, tmp_path):
@@ -158,14 +158,14 @@ def test_each_period_has_its_models_mean_reward(finished):
 def test_a_kept_cache_is_an_interaction_once_a_period(tmp_path):
     run = play(tmp_path, "--cache=persistent", "--population_client_selection=0-5")
     every = check_agrees(run)
-    once = interactions.read_run(run).log
+    once = interactions.read(run)
     keys = list(zip(every.clients, every.periods, every.rows, strict=True))
     assert len(once) == len(set(keys)) < len(keys)
     assert once.report["repeated_rows"] == len(every) - len(once)
 
 
 def test_lagging_clients_act_with_earlier_models(tmp_path):
-    log = interactions.read_run(play(tmp_path, "--bandits_deploy_delay=1", "--bandits_deploy_freq=1")).log
+    log = interactions.read(play(tmp_path, "--bandits_deploy_delay=1", "--bandits_deploy_freq=1"))
     assert set((log.periods - log.models).tolist()) == {0, 1}
     assert (log.models[log.periods == 0] == 0).all()
 

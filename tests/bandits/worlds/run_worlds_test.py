@@ -142,7 +142,7 @@ def test_a_reward_counts_from_the_round_of_its_arrival_on(tmp_path):
     everyone = ("--population_client_selection=0-4", "--bandits_type=uniform", "--log_interactions")
     run = play(tmp_path, *LATE, "--delay_rounds=2", *everyone)
     kept = play(tmp_path / "kept", "--cache=persistent", *everyone)
-    log, every = (interactions.read_run(one, with_contexts=False, each_once=False).log for one in (run, kept))
+    log, every = (interactions.read(one, with_contexts=False, each_once=False) for one in (run, kept))
     assert log.client_ids == every.client_ids
     for round_num in range(1, 7):
         period, waited = divmod(round_num - 1, 3)
@@ -169,7 +169,7 @@ def test_a_continued_run_meets_the_same_clients(tmp_path):
     play(tmp_path, *changes, "--total_rounds=4")
     continued = play(tmp_path, *changes)
     assert_same(continued, whole)
-    log = interactions.read_run(whole, with_contexts=False, each_once=False).log
+    log = interactions.read(whole, with_contexts=False, each_once=False)
     assert log.report["rounds_that_differ"] == []
     task = registry.load(TaskOptions("digits"))
     found = availability.Availability("diurnal", 4, 0.1, 0.9, 4, by_labels=True, drop_out=0.3)
