@@ -278,7 +278,7 @@ def _log(
     if is_runs:
         if interactions.is_logged(settings.log):
             found = interactions.read_run(settings.log, with_contexts=False)
-            interactions.check_random(found.log, settings.log)  # Before its task is read.
+            log_checks.check_random(found.log.propensities, settings.log)  # Before its task is read.
             found = found.with_contexts() if with_contexts else found
             return found.log, found
         log = interaction_log.read(settings.log)
