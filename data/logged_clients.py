@@ -15,7 +15,6 @@ from data.errors import UsageError
 
 SIMULATOR, DOUBLY_ROBUST = "simulator", "doubly_robust"
 LOG_COLUMNS = 3  # Action, reward and propensity.
-_MIN_CLIENTS = 5  # With fewer, whole clients are too much to hold out.
 _UNIFORM_TOLERANCE = 0.01  # Relative: a propensity may be written with few digits.
 
 
@@ -49,38 +48,6 @@ class Rewards:
             return (generator.random(predicted.shape) < predicted).astype(np.float64)
         missed = self.residuals[generator.integers(len(self.residuals), size=predicted.shape)]
         return np.clip(predicted + missed, self.low, self.high)
-
-
-def split(log: interaction_log.InteractionLog, fraction: float = 0.2) -> tuple[np.ndarray, str]:
-    """Holds out clients, or rows of each where there are fewer than 5 clients; no run's seed changes which.
-
-    Returns:
-      bool [rows], whether a row is held out, and this in words.
-
-    Raises:
-      UsageError: If the log has one client, or none can be held out.
-    """
-    count = len(log.client_ids)
-    if count < 2:
-        raise UsageError(
-            f"The log has one client, {log.client_ids[0]!r}: --client_column must name a column that tells clients "
-            "apart, or deal the rows to N clients by rows:N."
-            if count
-            else "The log has no row."
-        )
-    if count >= _MIN_CLIENTS:
-        number = max(1, round(fraction * count))
-        chosen = keys.generator(0, keys.Purpose.HELD_OUT, 0).permutation(count)[:number]
-        return np.isin(log.clients, chosen), f"{number} of {count} clients"
-    is_held_out = np.zeros(len(log), bool)
-    for client in range(count):
-        rows = np.flatnonzero(log.clients == client)
-        number = min(max(1, round(fraction * len(rows))), len(rows) - 1)
-        chosen = keys.generator(0, keys.Purpose.HELD_OUT, client).choice(len(rows), number, replace=False)
-        is_held_out[rows[chosen]] = True
-    if not is_held_out.any() or len(np.unique(log.clients[~is_held_out])) < 2:
-        raise UsageError("The log has too few rows of too few clients to hold any out.")
-    return is_held_out, f"{fraction:.0%} of each client's rows, because there are fewer than {_MIN_CLIENTS} clients"
 
 
 def halves(num_clients: int) -> np.ndarray:

@@ -1,8 +1,6 @@
 """The user's own table: `tabular`."""
 
-import dataclasses
-
-from data import clients, statistics, table_roles, tabular, tasks
+from data import clients, schema, statistics, tabular, tasks
 from data.errors import UsageError
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
@@ -26,13 +24,8 @@ def load(options: TaskOptions) -> tasks.Task:
         raise UsageError(f"--model={model} takes images; a table takes {' or '.join(_HIDDEN)}.")
     if options.reward_columns and options.init_labels is not None:
         raise UsageError("--init_labels has no effect with --reward_columns: a table of rewards has no labels.")
-    names = {field.name: getattr(options, field.name) for field in dataclasses.fields(table_roles.Wanted)}
-    table = tabular.load(
-        options.data_file,
-        table_roles.Wanted(**names),
-        missing_values=options.missing_values,
-        known=statistics.read_table(options.public_statistics),
-    )
+    known = statistics.read_table(options.public_statistics)
+    table = tabular.load(options.data_file, schema.of_options(options), known=known)
     num_actions = len(table.action_names)
     phases = {"exact": rewards.exact(num_actions)}
     if table.label_counts:
