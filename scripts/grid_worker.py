@@ -1,4 +1,4 @@
-"""Plays runs of grids, for processes and job arrays: `python -m scripts.grid_worker`; see `scripts.grid.player`."""
+"""Plays runs of grids, for processes and job arrays: `python -m scripts.grid_worker`; see `bandits.plans.player`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
@@ -7,7 +7,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import sys
 
-from scripts.grid import player
+from bandits.plans import player
 
 if __name__ == "__main__":
     sys.exit(player.main())

@@ -16,11 +16,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits import metrics, studies
+from bandits.results import of_runs, runs
 from data.errors import UsageError
 from optimization.study import cli, files
 from optimization.study.curves import BANDS
-from scripts import runs
-from scripts.verdicts import of_runs
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from bandits import studies
+from bandits.papers import estimate, page, texts
 from optimization.study import cli
-from scripts.reproduce import estimate, page, texts
 from scripts.select_before_deploying import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]

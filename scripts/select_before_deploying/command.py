@@ -10,13 +10,13 @@ import sys
 from collections.abc import Sequence
 
 from bandits import studies
+from bandits.plans import players
+from bandits.plans.plan import Run
+from bandits.plans.results import FAILED
+from bandits.plans.sweep import Sweep
 from data.errors import Failure, UsageError
 from optimization.study import cli
-from scripts.grid import command as grid
-from scripts.grid import players
-from scripts.grid.plan import Run
-from scripts.grid.results import FAILED
-from scripts.grid.sweep import Sweep
+from scripts import grid
 from scripts.select_before_deploying import evaluating, plan, tables
 from scripts.select_before_deploying.plan import Study
 

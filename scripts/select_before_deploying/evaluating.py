@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scripts import runs
-from scripts.evaluate_policy import reward_model
-from scripts.grid.plan import Run
-from scripts.reproduce import records
+from bandits.evaluation import reward_model
+from bandits.papers import records
+from bandits.plans.plan import Run
+from bandits.results import runs
 from scripts.select_before_deploying import plan, scores, tables
 from scripts.select_before_deploying.plan import Study
 

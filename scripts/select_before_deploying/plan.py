@@ -8,12 +8,12 @@ import pathlib
 import tomllib
 from collections.abc import Mapping, Sequence
 
+from bandits.evaluation import reward_model
 from bandits.evaluation.bounds import Bounds
+from bandits.plans import building
+from bandits.plans.plan import Run, as_text
 from data.errors import UsageError
 from optimization.study import cli
-from scripts.evaluate_policy import reward_model
-from scripts.grid import building
-from scripts.grid.plan import Run, as_text
 
 BINARY = "run_federated"
 CANDIDATE_SEED = 100  # Of the initial model, too: no log has it.

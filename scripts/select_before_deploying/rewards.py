@@ -8,13 +8,12 @@ import numpy as np
 
 from bandits import inference, interactions
 from bandits import registry as bandits
-from bandits.evaluation import terms
+from bandits.evaluation import run_policy, terms
 from bandits.options import phases
 from data import interaction_log, tasks
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
-from scripts.evaluate_policy import run_policy
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,10 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from bandits.evaluation import bounds, estimators, private, private_sums, totals
+from bandits.evaluation import bounds, estimates, estimators, private, private_sums, totals
 from bandits.evaluation.terms import Terms
 from data import keys
-from scripts.evaluate_policy import estimates
 from scripts.select_before_deploying.plan import Study
 
 _PRIVATE = (estimators.Ips(), estimators.Snips())  # Others need a model, which would be a release of its own.

@@ -4,8 +4,8 @@ import math
 import pathlib
 from typing import TYPE_CHECKING
 
+from bandits.evaluation.estimates import LABELS
 from optimization.study import files, intervals
-from scripts.evaluate_policy.estimates import LABELS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -37,7 +37,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
     [
         (f"{ROOT}/bandits/run_federated.py", "bandits.run_federated"),
         (f"{ROOT}/optimization/posterior/run_posterior.py", "optimization.posterior.run_posterior"),
-        (f"{ROOT}/scripts/grid/__main__.py", "scripts.grid"),
+        (f"{ROOT}/scripts/grid.py", "scripts.grid"),
     ],
 )
 def test_a_command_runs_as_it_stands_from_the_repositorys_root(monkeypatch, program, module):

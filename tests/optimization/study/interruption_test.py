@@ -139,8 +139,7 @@ def test_what_was_printed_before_a_signal_is_not_lost():
 
 def test_importing_a_program_leaves_the_handlers_alone():
     code = (
-        "import signal; from bandits import run_federated; from scripts import grid_worker; "
-        "from scripts.grid import __main__; "
+        "import signal; from bandits import run_federated; from scripts import grid, grid_worker; "
         "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler; "
         "assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL"
     )

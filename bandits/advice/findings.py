@@ -1,0 +1,250 @@
+"""What the runs of a recommendation gave: numbers by configuration and seed, as `advice.json` has it."""
+
+import contextlib
+import dataclasses
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bandits import metrics
+from bandits.advice import arms
+from bandits.advice.plan import CEILING, CHANCE, GREEDY
+from bandits.plans import plan, results
+from bandits.plans.results import Outcome
+from bandits.results import comparison, landmarks, of_runs, runs, tuning
+from data.errors import UsageError
+from optimization.study import intervals
+from optimization.study.metrics import Metric
+
+REWARD = metrics.AVERAGE_REWARD
+PLANNED, OFTEN = "as planned", "more often"
+_COMPUTED = ["detectable", "seeds_needed"]  # Of a comparison, beside its fields.
+
+
+@dataclasses.dataclass
+class Arm:
+    """A strategy at the point that its search chose, and what its runs gave.
+
+    Attributes:
+      name: Its `--bandits_type`.
+      point: Flags that were searched.
+      reward: Average reward of all rounds, by seed; not a number of a seed that diverged.
+      recent: Reward of the last tenth of the rounds, likewise.
+      model: What the trained model's greedy policy reaches on held-out data, likewise; without seeds of which it was
+        not measured, as a run went on beyond the rounds that count.
+      worst_tenth: Mean reward of the worst tenth of clients under that policy, likewise.
+      jain_index: Jain's index of the clients' rewards, likewise.
+      clip_norms: Clip norm of the last round, likewise.
+      decisions: Decisions of a whole run, by seed.
+      notes: What is to say of it, in words.
+    """
+
+    name: str
+    point: arms.Point
+    reward: dict[int, float] = dataclasses.field(default_factory=dict)
+    recent: dict[int, float] = dataclasses.field(default_factory=dict)
+    model: dict[int, float] = dataclasses.field(default_factory=dict)
+    worst_tenth: dict[int, float] = dataclasses.field(default_factory=dict)
+    jain_index: dict[int, float] = dataclasses.field(default_factory=dict)
+    clip_norms: dict[int, float] = dataclasses.field(default_factory=dict)
+    decisions: dict[int, float] = dataclasses.field(default_factory=dict)
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def diverged(self) -> list[int]:
+        """Seeds that diverged."""
+        return [seed for seed, value in self.reward.items() if math.isnan(value)]
+
+
+def read(arm: Arm, outcomes: Mapping[str, Outcome], folder: pathlib.Path, measured: Metric) -> None:
+    """Adds what an arm's runs gave.
+
+    Args:
+      arm: The arm.
+      outcomes: What became of its runs; those that failed are left out.
+      folder: Folder of the runs.
+      measured: What a model is measured by.
+    """
+    for outcome in outcomes.values():
+        if outcome.status == results.FAILED:
+            continue
+        table, seed = runs.read_metrics(folder / outcome.run.name, outcome.run.rounds), outcome.run.seed
+        is_lost = outcome.status == results.DIVERGED
+        tenth = max(1, len(table) // 10)
+        if not is_lost and metrics.EXAMPLES in table:
+            arm.decisions[seed] = float(table[metrics.EXAMPLES].sum())
+        arm.reward[seed] = math.nan if is_lost else outcome.value
+        arm.recent[seed] = math.nan if is_lost else float(table[metrics.ROUND_REWARD].iloc[-tenth:].mean())
+        evaluated = {measured: arm.model, metrics.WORST_TENTH: arm.worst_tenth, metrics.JAIN_INDEX: arm.jain_index}
+        for column, by_seed in evaluated.items():
+            value = float(table[column].iloc[-1]) if column in table else math.nan
+            if is_lost or math.isfinite(value):
+                by_seed[seed] = math.nan if is_lost else value
+        if metrics.CLIP_NORM in table:
+            arm.clip_norms[seed] = float(table[metrics.CLIP_NORM].iloc[-1])
+
+
+def bounds(folder: pathlib.Path) -> tuple[landmarks.Landmark | None, landmarks.Landmark | None]:
+    """Returns what uniformly random actions and the best constant action earn, as the runs below a folder record it.
+
+    Each is None if it is not known, and by seed where each seed has data of its own.
+    """
+    found: dict[str, runs.Run] = {}
+    for path in sorted(folder.glob("*/seed_*")):
+        with contextlib.suppress(UsageError):  # Of one that failed.
+            if path.name not in found:
+                found[path.name] = runs.read(path)
+    chance, constant = (of_runs.bound(list(found.values()), REWARD, one) for one in (of_runs.CHANCE, of_runs.CONSTANT))
+    return chance, constant
+
+
+def search(points: Sequence[results.Point], most: int, folder: pathlib.Path, metric: Metric) -> dict[str, Any]:
+    """Returns what a search found: its points, the best first, and what the best of so many are expected to give.
+
+    The latter is told after the first rung, the one that all points have played.
+
+    Args:
+      points: As `Session.halve` returns them.
+      most: Points of the smallest search: up to so many are drawn.
+      folder: Folder of the search's runs.
+      metric: What ranks them.
+    """
+    rows = [
+        {
+            "flags": dict(arms.point_of(point.outcomes[0].run)),
+            "rounds": point.rounds,
+            "values": {one.run.seed: one.value for one in point.outcomes},
+            "status": ", ".join(dict.fromkeys(one.status for one in point.outcomes)),
+        }
+        for point in points
+    ]
+    rounds = min((point.rounds for point in points if point.rounds), default=0)
+    means = [
+        intervals.of_mean([_after(one, rounds, folder, metric) for one in point.outcomes]).mean for point in points
+    ]
+    best = {drawn: tuning.expected_best(means, drawn) for drawn in range(1, min(most, len(points)) + 1)}
+    return {"points": rows, "expected_best": {"rounds": rounds, "of_points": best}}
+
+
+def _after(outcome: Outcome, rounds: int, folder: pathlib.Path, metric: Metric) -> float:
+    """Returns a run's metric after so many of its rounds; not a number if it had diverged, or failed."""
+    if outcome.rounds <= rounds:
+        return outcome.value
+    path = folder / outcome.run.name
+    return math.nan if results.has_diverged(path, rounds) else results.read_value(path, metric, rounds)
+
+
+def edges(space: arms.Space, point: arms.Point) -> list[str]:
+    """Returns the flags of which a point has the least or largest value of those that searches draw from."""
+    return [flag for flag, value in point if plan.is_edge([*map(float, space.values[flag])], float(value))]
+
+
+def compared(values: comparison.Values, reference: str) -> dict[str, comparison.Comparison]:
+    """Returns arms against a reference, each paired by seed; empty without the reference."""
+    return comparison.compare(values, reference) if reference in values and len(values) > 1 else {}
+
+
+def models(found: Mapping[str, Arm]) -> dict[str, comparison.Comparison]:
+    """Returns the models of arms on held-out data, against greedy's."""
+    return compared({name: arm.model for name, arm in found.items() if arm.model}, GREEDY)
+
+
+def stands(values: comparison.Values, chance: landmarks.Landmark | None) -> dict[str, landmarks.Stand]:
+    """Returns where arms stand above chance; where that is by seed, it is by other seeds than theirs."""
+    return landmarks.stand(values, chance=chance, unpaired=list(values) if isinstance(chance, Mapping) else [])
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Which strategy, and whether exploration pays.
+
+    Attributes:
+      against_greedy: Each strategy that explores against greedy.
+      stands: Where each strategy stands.
+      best: The recommended strategy, if it explores; else the one that explores with the highest mean, None where all
+        diverged or none was played.
+      recommended: What to deploy, of those told above chance: the best of those told above greedy; if there is none,
+        greedy, or the best of the others where it is told above the best constant action and greedy is not, or greedy
+        is not told above chance. None where none is.
+      pays: Whether exploration is told above greedy, and above chance.
+      costs: Whether all of exploration that was judged is told below it.
+      all_diverged: Whether nothing was judged, as every strategy diverged or failed.
+    """
+
+    against_greedy: Mapping[str, comparison.Comparison]
+    stands: Mapping[str, landmarks.Stand]
+    best: str | None
+    recommended: str | None
+    pays: bool
+    costs: bool
+    all_diverged: bool = False
+
+
+NO_VERDICT = Verdict({}, {}, None, None, False, False)
+
+
+def verdict(found: Mapping[str, Arm], chance: Any, constant: Any) -> Verdict:
+    """Judges the arms of the comparison.
+
+    Args:
+      found: The arms by `--bandits_type`.
+      chance: What uniformly random actions earn; None if it is not known.
+      constant: What the best constant action earns; likewise.
+    """
+    strategies = {name: arm for name, arm in found.items() if name not in (CHANCE, CEILING) and arm.reward}
+    values = {name: arm.reward for name, arm in strategies.items()}
+    against = compared(values, GREEDY)
+    ceiling = found[CEILING].reward if CEILING in found and found[CEILING].reward else None
+    stands = landmarks.stand(values, chance=chance, constant=constant, ceiling=ceiling)
+    sound = [name for name, arm in strategies.items() if not arm.diverged]
+    greedy, exploring = [name for name in sound if name == GREEDY], [name for name in sound if name != GREEDY]
+    leads = {name: (True, intervals.of_mean(list(values[name].values())).mean) for name in exploring}
+    if greedy and against:  # Of seeds that each shares with greedy, where some run failed.
+        leads = {name: (against[name].is_judged, against[name].difference) for name in exploring}
+    winners = [name for name in exploring if name in against and against[name].wins and beats(stands, name)]
+    pays = bool(winners)
+    tiers = [winners]
+    if not pays:
+        equal = [name for name in exploring if name not in against or not against[name].loses]
+        tiers = [[name for name in some if _beats_constant(stands, name)] for some in (greedy, equal)]
+        tiers += [greedy, equal]
+    trusted = ([name for name in some if beats(stands, name)] for some in tiers)
+    first = next(filter(None, trusted), [])
+    recommended = max(first, key=lambda name: leads.get(name, (False, 0.0))) if first else None
+    others = winners or exploring
+    best = recommended if recommended in exploring else max(others, key=leads.__getitem__) if others else None
+    judged = [one for one in against.values() if one.is_judged]
+    costs = bool(judged) and all(one.loses for one in judged)
+    return Verdict(against, stands, best, recommended, pays, costs, all_diverged=not sound)
+
+
+def beats(stands: Mapping[str, landmarks.Stand], name: str | None) -> bool:
+    """Returns whether a strategy is told above chance, or chance is not known."""
+    return name is not None and name in stands and stands[name].beats_chance is not False
+
+
+def _beats_constant(stands: Mapping[str, landmarks.Stand], name: str) -> bool:
+    """Returns whether a strategy is told above the best constant action, or that is not known."""
+    one = stands[name].constant if name in stands else None
+    return one is None or not one.is_judged or one.wins
+
+
+def plain(value: Any) -> Any:
+    """Returns a value as JSON takes it: what is not a finite number is null.
+
+    A comparison also has the smallest difference that its seeds would find, and the seeds that the one seen would need.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        names += _COMPUTED if isinstance(value, comparison.Comparison) else []
+        return plain({name: getattr(value, name) for name in names})
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, pathlib.PurePath):
+        return str(value)
+    return value

@@ -1,0 +1,312 @@
+"""What a recommendation runs, how long that takes, and what is left out where time is short."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bandits.plans import halving
+from bandits.results import words
+
+GREEDY, CHANCE, CEILING = "greedy", "uniform", "supervised_mse"
+# The first explores least: what is left out of time is dropped from the end.
+STRATEGIES = (GREEDY, "epsilon_greedy_unweight", "softmax", "falcon")
+SEARCH, COMPARE, CONFIRM, FREQUENT, NOISE = "search", "compare", "confirm", "frequent", "noise"
+# What users ask comes first: whether exploration pays, with which strategy, at what privacy.
+STAGES = (SEARCH, COMPARE, CONFIRM, NOISE, FREQUENT)
+FACTOR = 2
+MEASURED = 2  # Strategies by which the pace is measured.
+_LEAST_DEPLOYMENTS = 2
+_SPARE = 1.1  # What takes longer than it was measured to.
+
+
+class Work(NamedTuple):
+    """What is played.
+
+    Attributes:
+      points: Points, each of which is compiled once by each worker.
+      runs: Runs; those that a search goes on with are counted again.
+      rounds: Their rounds together.
+    """
+
+    points: int
+    runs: int
+    rounds: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """How fast this machine plays, with as many runs at a time as there are workers.
+
+    Attributes:
+      round_seconds: A round.
+      run_seconds: What a run takes beside its rounds: its start, and the evaluation at its end.
+      point_seconds: What the first run of a point takes more than others, as its rounds are compiled.
+      workers: Runs at the same time.
+    """
+
+    round_seconds: float
+    run_seconds: float
+    point_seconds: float
+    workers: int
+
+    def seconds(self, work: Work) -> float:
+        """Returns how long some work takes."""
+        runs = work.runs * self.run_seconds + work.rounds * self.round_seconds
+        return _SPARE * (work.points * self.point_seconds + runs / self.workers)
+
+    def scaled(self, factor: float) -> "Pace":
+        """Returns a pace at which all takes so many times as long."""
+        names = ("round_seconds", "run_seconds", "point_seconds")
+        return dataclasses.replace(self, **{name: factor * getattr(self, name) for name in names})
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is played.
+
+    Attributes:
+      rounds: Rounds of a run.
+      deploy_every: Rounds between deployments, as planned.
+      often: Rounds between deployments when they are ten times more often; 0 where they cannot be.
+      strategies: Values of `--bandits_type`, greedy first.
+      has_ceiling: Whether the supervised ceiling is played.
+      has_uniform: Whether a model is trained on uniform exploration.
+      points: Points of each search; 1 for no search.
+      tuning_seeds: Seeds of each point of a search.
+      seeds: Seeds on which finalists are compared.
+      more_seeds: Seeds of the best one and greedy that did not pick it.
+      frequent_seeds: Seeds of what is deployed more often.
+      frequent_all: Whether that is each strategy, or the recommended one and greedy alone.
+      epsilons: How many epsilons are played.
+      noise_seeds: Seeds of each.
+    """
+
+    rounds: int
+    deploy_every: int
+    often: int
+    strategies: tuple[str, ...] = STRATEGIES
+    has_ceiling: bool = True
+    has_uniform: bool = True
+    points: int = 16
+    tuning_seeds: int = 2
+    seeds: int = 8
+    more_seeds: int = 4
+    frequent_seeds: int = 8
+    frequent_all: bool = True
+    epsilons: int = 3
+    noise_seeds: int = 4
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """What is searched and compared: strategies, and what stands beside them."""
+        return (*self.strategies, *[CHANCE] * self.has_uniform, *[CEILING] * self.has_ceiling)
+
+    @property
+    def rungs(self) -> list[int]:
+        """Rounds of each rung of a search: before a few deployments, all strategies act alike."""
+        return halving.rungs(self.rounds, self.points, FACTOR, self.least)
+
+    @property
+    def least(self) -> int:
+        """Rounds before which no point is given up."""
+        return max(_LEAST_DEPLOYMENTS * self.deploy_every, 1)
+
+    def work(self, stage: str) -> Work:
+        """Returns what a stage plays."""
+        if stage == SEARCH:
+            return self._search()
+        points, seeds = {
+            COMPARE: (len(self.arms), self.seeds),
+            CONFIRM: (2, self.more_seeds),
+            FREQUENT: (
+                len(self.strategies) if self.frequent_all else 2,
+                min(self.frequent_seeds, self.seeds) if self.often else 0,
+            ),
+            NOISE: (self.epsilons + 1, self.noise_seeds if self.epsilons else 0),  # One is clipped alone.
+        }[stage]
+        # Searches have compiled what is compared, and the measurement the defaults of two strategies.
+        compiled = points if stage == CONFIRM or self.points > 1 else min(points, MEASURED)
+        new = points if stage in (FREQUENT, NOISE) else points - compiled
+        runs = points * seeds
+        if stage == FREQUENT and seeds:
+            runs += 2 * self.more_seeds  # The best and greedy on what did not pick it, too.
+        return Work(new if seeds else 0, runs, runs * self.rounds)
+
+    def _search(self) -> Work:
+        if self.points < 2:
+            return Work(0, 0, 0)
+        runs, rounds, before = 0, 0, 0
+        for place, rung in enumerate(self.rungs):
+            count = max(1, self.points // FACTOR**place) * self.tuning_seeds * len(self.arms)
+            runs, rounds, before = runs + count, rounds + count * (rung - before), rung
+        return Work(self.points * len(self.arms), runs, rounds)
+
+    def seconds(self, pace: Pace, stages: Sequence[str] = STAGES) -> float:
+        """Returns how long some stages take."""
+        return sum(pace.seconds(self.work(stage)) for stage in stages)
+
+
+_FEWER_STRATEGIES: Mapping[str, Any] = {"strategies": STRATEGIES[:3]}
+# What goes first where time is short: answers that nobody asked for (another deployment period, a model trained by the
+# uniform policy), then precision, then privacy and the search; greedy and one that explores are compared to the last.
+_LADDER: tuple[Mapping[str, Any], ...] = (
+    {"frequent_all": False},
+    {"points": 8},
+    {"frequent_seeds": 4},
+    {"epsilons": 2},
+    {"frequent_seeds": 0},
+    {"points": 4},
+    {"has_uniform": False},
+    {"noise_seeds": 3},
+    {"tuning_seeds": 1},
+    {"seeds": 6},
+    {"epsilons": 1},
+    {"more_seeds": 2},
+    {"seeds": 4},
+    {"points": 2},
+    {"has_ceiling": False},
+    {"more_seeds": 0},
+    {"epsilons": 0},
+    {"points": 1},
+    {"seeds": 3},
+    _FEWER_STRATEGIES,
+    {"strategies": STRATEGIES[:2]},
+    {"seeds": 2},
+)
+STAGE_OF = {
+    "points": SEARCH,
+    "tuning_seeds": SEARCH,
+    "strategies": SEARCH,
+    "has_uniform": SEARCH,
+    "has_ceiling": SEARCH,
+    "rounds": SEARCH,
+    "seeds": COMPARE,
+    "more_seeds": CONFIRM,
+    "frequent_seeds": FREQUENT,
+    "frequent_all": FREQUENT,
+    "epsilons": NOISE,
+    "noise_seeds": NOISE,
+}
+
+
+def fitted(full: Plan, pace: Pace, seconds: float, left: Sequence[str] = STAGES) -> Plan:
+    """Returns the plan whose stages that are left take at most so long, with as little left out as that needs.
+
+    Args:
+      full: The plan with nothing left out, but for what stages that are not left have played.
+      pace: How fast this machine plays.
+      seconds: Time that is left.
+      left: The stages that are not played yet; what others played stays.
+
+    Returns:
+      The plan. Where not even the smallest one fits, runs have fewer rounds; but no fewer than take as long as what
+      is beside them, such as the start of a run, and so the plan can take longer.
+    """
+    plan = full
+    for step in _LADDER:
+        if plan.seconds(pace, left) <= seconds:
+            return plan
+        plan = _without(plan, {name: value for name, value in step.items() if STAGE_OF[name] in left})
+    if plan.seconds(pace, left) <= seconds or SEARCH not in left:
+        return plan
+    work = plan.work(COMPARE)
+    beside = work.points * pace.point_seconds + work.runs * pace.run_seconds / pace.workers
+    a_round = work.runs * pace.round_seconds / pace.workers
+    # Rounds that take less time than what is beside them would be cut for nothing.
+    rounds = max((seconds / _SPARE - beside) / a_round, beside / a_round, 1)
+    return dataclasses.replace(plan, rounds=min(plan.rounds, math.floor(rounds)))
+
+
+def _without(plan: Plan, step: Mapping[str, Any]) -> Plan:
+    return dataclasses.replace(plan, **{name: _less(plan, name, value) for name, value in step.items()})
+
+
+def _less(plan: Plan, name: str, value: Any) -> Any:
+    now = getattr(plan, name)
+    return tuple(one for one in now if one in value) if isinstance(value, tuple) else min(now, value)
+
+
+def minutes_of_all(full: Plan, pace: Pace) -> int:
+    """Returns the minutes that the full plan needs, with one to start and to write pages."""
+    return math.ceil(full.seconds(pace) / 60) + 1
+
+
+def described(plan: Plan, pace: Pace, stages: Sequence[str] = STAGES) -> list[str]:
+    """Returns a line a stage: what it plays, and how long that takes."""
+    seeds = "seed" if plan.tuning_seeds == 1 else "seeds"
+    often = len(plan.strategies) if plan.frequent_all else 2
+    stage_words = {
+        SEARCH: f"{len(plan.arms)} searches of {plan.points} hyperparameter settings, {plan.tuning_seeds} {seeds}",
+        COMPARE: f"{len(plan.arms)} configurations, {plan.seeds} seeds",
+        CONFIRM: f"the best and greedy, {plan.more_seeds} independent seeds",
+        FREQUENT: f"{often} configurations deployed {every(plan.often)}, {min(plan.frequent_seeds, plan.seeds)} seeds"
+        + f"; the best and greedy, {plan.more_seeds} independent seeds" * bool(plan.more_seeds),
+        NOISE: f"{plan.epsilons} epsilon{'s' * (plan.epsilons != 1)}, {plan.noise_seeds} seeds",
+    }
+    lines = []
+    for stage in stages:
+        told = stage_words[stage] if plan.work(stage).runs else "left out"
+        lines.append(f"  {stage:<9} {minutes(plan.seconds(pace, [stage])):>8}  {told}")
+    return lines
+
+
+def every(rounds: int) -> str:
+    """Returns how often something is done in words."""
+    return "every round" if rounds == 1 else f"every {rounds:,} rounds"
+
+
+def at_a_time(workers: int) -> str:
+    """Returns how many runs are played at the same time in words."""
+    return f"{workers} run{'s' * (workers != 1)} at a time"
+
+
+def minutes(seconds: float) -> str:
+    """Returns a time in words."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
+
+
+def left_out(full: Plan, plan: Plan, names: Mapping[str, str]) -> list[str]:
+    """Returns what a plan leaves out of the full one, in words.
+
+    Args:
+      full: The plan with nothing left out.
+      plan: The plan.
+      names: Strategies by `--bandits_type`.
+    """
+    told = []
+    if plan.rounds < full.rounds:
+        told.append(f"rounds after the first {plan.rounds:,} of {full.rounds:,}")
+    if missing := [names[one] for one in full.strategies if one not in plan.strategies]:
+        told.append(words.listed(missing))
+    if plan.seeds < full.seeds:
+        told.append(f"seeds beyond {plan.seeds} of {full.seeds} in the comparison")
+    if plan.has_ceiling < full.has_ceiling:
+        told.append("the full-feedback baseline")
+    if plan.has_uniform < full.has_uniform:
+        told.append("a model trained by the uniform policy")
+    if plan.points == 1 < full.points:
+        told.append("the hyperparameter search (all settings are defaults)")
+    elif plan.points < full.points:
+        told.append(f"hyperparameter settings beyond {plan.points} of {full.points} in each search")
+    if plan.tuning_seeds < full.tuning_seeds and plan.points > 1:
+        told.append("a second tuning seed")
+    if plan.more_seeds < full.more_seeds:
+        told.append(
+            f"independent seeds beyond {plan.more_seeds} of {full.more_seeds}"
+            if plan.more_seeds
+            else "independent seeds to confirm the best strategy"
+        )
+    if full.often and not plan.frequent_seeds:
+        told.append("more frequent deployment")
+    elif full.often and plan.frequent_seeds < full.frequent_seeds:
+        told.append(f"seeds beyond {plan.frequent_seeds} of {full.frequent_seeds} for more frequent deployment")
+    if full.often and plan.frequent_seeds and plan.frequent_all < full.frequent_all and len(plan.strategies) > 2:
+        told.append("more frequent deployment of the other strategies")
+    if full.epsilons and not plan.epsilons:
+        told.append("privacy: every run with noise")
+    elif plan.epsilons < full.epsilons:
+        told.append(f"privacy: {full.epsilons - plan.epsilons} of {full.epsilons} epsilons")
+    if plan.noise_seeds < full.noise_seeds and plan.epsilons:
+        told.append(f"seeds beyond {plan.noise_seeds} of {full.noise_seeds} with noise")
+    return told

@@ -1,0 +1,91 @@
+"""The interval that holds at every look of a log: which rows are one look, and the sequence."""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from bandits.evaluation import bound_flags, confidence_sequence, target_policies
+from bandits.evaluation.terms import Terms
+from data import interaction_log
+from data.errors import UsageError
+from optimization.study import cli, earlier_flags
+
+COHORTS = "cohorts"  # How a run drew them, in the report of a log that is saved apart from it.
+
+
+def flags_of_log(path: str) -> Mapping[str, Any]:
+    """Returns the flags of the run that wrote a log, by its folder or a part of it; none where that is not known."""
+    given = pathlib.Path(path)
+    for folder in (given, *list(given.parents)[:2]):
+        try:
+            found = json.loads((folder / "config.json").read_text())["flags"]
+            return earlier_flags.in_todays_words(found)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return {}
+
+
+def cohorts(path: str) -> dict[str, Any]:
+    """Returns the flags of the run that wrote a log which say whether its looks are fresh samples of one value."""
+    told = flags_of_log(path)
+    return {name: told[name] for name in confidence_sequence.RUN_FLAGS if name in told}
+
+
+def is_own_model(log: str, target: target_policies.Target) -> bool:
+    """Returns whether a policy is the model of the very run that wrote a log, given as its folder or a part of it."""
+    path = pathlib.Path(log).resolve()
+    return target.kind == "run" and pathlib.Path(target.name).resolve() in (path, *path.parents)
+
+
+def check(settings: cli.Settings, target: target_policies.Target, *, is_runs: bool) -> None:
+    """Refuses a log whose looks are not known, or whose cohorts no interval goes with, before it is read.
+
+    Args:
+      settings: The flags.
+      target: The policy, which may not have learned from the log.
+      is_runs: Whether a run wrote the log.
+
+    Raises:
+      UsageError: If it refuses.
+    """
+    if not settings.anytime:
+        return
+    if target.kind == "logged":
+        raise UsageError(
+            "--anytime: --policy=logged is the policy that acted, which may have learned from the log and so has no "
+            "single value: leave out --anytime, or name a policy that was fixed without this log."
+        )
+    if is_runs:
+        if is_own_model(settings.log, target):
+            raise UsageError(
+                f"--anytime: the model of --policy=run:{cli.shown_path(target.name)} was trained on this log, and the "
+                "interval holds for policies that were fixed without it: leave out --anytime, or take another log."
+            )
+        confidence_sequence.unit(flags_of_log(settings.log))
+    elif not (settings.round_column or settings.period_column):
+        raise UsageError("--anytime needs the round of each row: name its column with --round_column.")
+
+
+def sequence(
+    settings: cli.Settings, log: interaction_log.InteractionLog, rows: Terms, *, is_runs: bool
+) -> tuple[confidence_sequence.ConfidenceSequence, list[str]]:
+    """Returns the sequence of a log, and what is said of it.
+
+    Args:
+      settings: The flags.
+      log: The log.
+      rows: Its terms.
+      is_runs: Whether a run wrote it.
+
+    Raises:
+      UsageError: If the log has no rounds, does not keep its bounds, or has cohorts that no interval goes with.
+    """
+    limits = bound_flags.bounds(settings)
+    of_table = "periods" if settings.period_column else "rounds"
+    told = log.report.get(COHORTS) or flags_of_log(settings.log)
+    unit = confidence_sequence.unit(told) if is_runs else of_table
+    when = log.periods if unit == "periods" else log.rounds
+    looks, observed = confidence_sequence.observations(rows, when, limits, log.client_ids, settings.seed)
+    found = confidence_sequence.sequence(looks, observed)
+    return found, bound_flags.anytime_sentences(found, limits)

@@ -1,0 +1,201 @@
+"""A private evaluation: what is asked and may be asked, its one release, and what is told of it and nothing else."""
+
+import csv
+import dataclasses
+import hashlib
+import html
+import io
+import json
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bandits.evaluation import bound_flags, estimates, estimators, output, private, reward_model, target_policies, terms
+from data import interaction_log
+from data.errors import UsageError
+from optimization.privacy import ledger, mechanisms
+from optimization.study import cli, files, run_folder
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+_DEFAULT = ("ips", "snips")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is fixed before the log is read.
+
+    Attributes:
+      options: What the flags of private values mean.
+      estimators: With their parameters.
+      models: What was trained on the same clients before: a run's model.
+    """
+
+    options: bound_flags.Private
+    estimators: tuple[estimators.Estimator, ...]
+    models: tuple[ledger.Spent, ...]
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether a reward model is trained."""
+        return any(one.needs_model for one in self.estimators)
+
+
+def plan(settings: cli.Settings, target: target_policies.Target) -> Plan | None:
+    """Returns what the flags ask for; None without `--private`.
+
+    Raises:
+      UsageError: If something would not be private, or has no effect.
+    """
+    options = bound_flags.private_options(settings, pathlib.Path(settings.log))
+    if options is None:
+        return None
+    names = estimates.names(settings.estimators)
+    if names is None:
+        names = (*_DEFAULT, *["dr"] * (settings.model_noise_multiplier is not None))
+    fixed = {name: settings[flag] for flag, name in estimates.FIXED.items()}
+    asked = tuple(_estimator(name, fixed) for name in names)
+    needing = [one.name for one in asked if one.needs_model]
+    noise = settings.model_noise_multiplier
+    if noise is None:
+        private.check_models(asked, ())
+    elif not needing:
+        raise UsageError(
+            "--model_noise_multiplier trains a reward model, and no estimator of --estimators reads one: leave it out, "
+            "or add dr."
+        )
+    for flag, name in estimates.FIXED.items():
+        if settings[flag] is not None and name not in names:
+            raise UsageError(f"--{flag} has no effect: with --private, {name} must be named by --estimators.")
+    models: tuple[ledger.Spent, ...] = ()
+    if target.kind != "run":
+        if "policy_is_public" in settings.given:
+            raise UsageError("--policy_is_public has an effect only with --policy=run:FOLDER.")
+    elif not settings.policy_is_public:
+        models = (of_run(target.name),)
+        private.check_models((), models)
+    return Plan(options, asked, models)
+
+
+def _estimator(name: str, fixed: dict[str, float | None]) -> estimators.Estimator:
+    first, *others = estimates.paths(True, fixed)[name] if name != "logged" else (estimators.Logged(),)
+    if others:
+        flag = next(flag for flag, known in estimates.FIXED.items() if known == name)
+        raise UsageError(
+            f"--private: {name} needs --{flag}. SLOPE would choose it by the log, which is a release of its own."
+        )
+    return first
+
+
+def of_run(folder: str) -> ledger.Spent:
+    """Returns what the training of a run's model has spent, by the model itself, wherever its folder is."""
+    digest = hashlib.sha256(run_folder.find_model(folder).read_bytes()).hexdigest()[:12]
+    what = f"the model {digest} of run {pathlib.Path(folder).name}"
+    return ledger.Spent(what, *mechanisms.load(pathlib.Path(folder) / "privacy.json"))
+
+
+def evaluate(
+    settings: cli.Settings, chosen: Plan, target: str, log: interaction_log.InteractionLog, probabilities: np.ndarray
+) -> None:
+    """Makes the release, prints it and writes it; nothing else of the log is told.
+
+    Args:
+      settings: The flags.
+      chosen: What was fixed beforehand.
+      target: The policy, in words.
+      log: The log.
+      probabilities: float64 [rows, actions], or [rows] of the logged actions: what the policy plays.
+
+    Raises:
+      UsageError: If the log does not keep its bounds, or the budget is spent.
+    """
+    rows = terms.of_rows(log.clients, log.actions, log.rewards, log.propensities, probabilities)
+
+    def fit(bounded: Mapping[str, terms.Terms], kept: np.ndarray) -> dict[str, terms.Terms]:
+        used = np.flatnonzero(kept)  # A row of each client at least, so that clients keep their numbers.
+        counted = dataclasses.replace(log.take(used), rewards=bounded[target].rewards)
+        predictions = reward_model.predictions(settings, counted)
+        actions, rewards, propensities = counted.actions, counted.rewards, counted.propensities
+        told = terms.of_rows(counted.clients, actions, rewards, propensities, probabilities[used], predictions)
+        return {target: bounded[target]._replace(direct=told.direct, predicted=told.predicted)}
+
+    values, report = bound_flags.private_values(
+        chosen.options,
+        {target: rows},
+        chosen.estimators,
+        log.client_ids,
+        settings.seed,
+        chosen.models,
+        [reward_model.spent(settings, log)] if chosen.needs_model else (),
+        fit if chosen.needs_model else None,
+    )
+    head = f"{target} on {cli.shown_path(settings.log)}, under differential privacy"
+    said = bound_flags.private_sentences(values, report, chosen.options)
+    print("\n".join([head, "", *said]))
+    folder = pathlib.Path(settings.output_dir)
+    _write(folder, head, said, values, report)
+    print(f"\nWritten to {cli.shown_path(str(folder))}: {', '.join(output.FILES)}")
+
+
+def _row(value: private.Value) -> dict[str, Any]:
+    low, high = value.bias
+    return {
+        "policy": value.candidate,
+        "estimator": value.estimator.name,
+        "value": value.interval.mean,
+        "low": math.nan if value.is_biased else value.interval.low,
+        "high": math.nan if value.is_biased else value.interval.high,
+        "noise": value.noise,
+        "bias_low": low,
+        "bias_high": high,
+    }
+
+
+def _write(
+    folder: pathlib.Path, head: str, said: Sequence[str], values: Sequence[private.Value], report: dict[str, Any]
+) -> None:
+    """Writes the files that any evaluation writes, each whole: an earlier one's leave nothing behind."""
+    with files.told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    rows = [_row(value) for value in values]
+    table = io.StringIO()
+    writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    told = {
+        "private": True,
+        "estimates": [{name: _finite(value) for name, value in row.items()} for row in rows],
+        "privacy": report,
+        "sentences": said,
+    }
+    document = output.document(
+        f"<p>{html.escape(head)}</p>"
+        + "".join(f"<p>{html.escape(sentence)}</p>" for sentence in said)
+        + output.image(_picture(values), "Private values with intervals")
+    )
+    contents = (table.getvalue(), json.dumps(told, indent=2) + "\n", document)
+    for name, content in zip(output.FILES, contents, strict=True):
+        files.replace(folder / name, content.encode())
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _picture(values: Sequence[private.Value]) -> "matplotlib.figure.Figure":
+    from matplotlib import figure
+
+    drawn = figure.Figure(figsize=(10, 1.5 + 0.5 * len(values)), layout="constrained")
+    axes = drawn.subplots()
+    for place, value in enumerate(values):
+        axes.plot([value.interval.mean], [place], "o", color="tab:blue")
+        if not value.is_biased:
+            axes.plot([value.interval.low, value.interval.high], [place, place], color="tab:blue")
+    axes.set_yticks(range(len(values)), [estimates.LABELS[value.estimator.name] for value in values])
+    axes.invert_yaxis()
+    axes.set_xlabel("mean reward of an interaction, with 95% intervals over clients and noise")
+    return drawn

@@ -1,0 +1,127 @@
+"""A run's policy: what its folder says of it, and what it plays on logged contexts."""
+
+import dataclasses
+import pathlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bandits import flags, interactions, registry, run_federated
+from bandits.options import BanditOptions, phases
+from bandits.results import runs
+from data import clients, interaction_log, statistics, tasks, text
+from data.errors import UsageError
+from data.tasks import registry as tasks_registry
+from optimization.study import cli, frame, run_folder
+
+if TYPE_CHECKING:
+    from data.statistics import OfTable
+
+
+def options(folder: str) -> BanditOptions:
+    """Returns what a run's flags mean.
+
+    Raises:
+      UsageError: If the folder is no run of run_federated, or has no model yet.
+    """
+    try:
+        run = runs.read(pathlib.Path(folder))
+    except UsageError as error:
+        raise UsageError(f"--policy=run:{folder} is no run's folder: {error}") from error
+    if "bandits_type" not in run.flags:
+        raise UsageError(f"--policy=run:{folder} is no run of run_federated.")
+    run_folder.find_model(folder)
+    settings = frame.flag_set(run_federated.STUDY).parse(["evaluate_policy"])
+    return flags.options(settings.replace(**{name: run.flags[name] for name in settings if name in run.flags}))
+
+
+def exploration(settings: cli.Settings, own: BanditOptions) -> registry.Chosen:
+    """Returns the exploration that `--bandits_type` and its parameters name; without it, the run's own."""
+    if not settings.bandits_type:
+        return own.policy
+    entry = registry.POLICIES[settings.bandits_type]
+    return entry.chosen({name: settings[f"bandits_{name}"] for name in entry.parameters})
+
+
+def known_statistics(folder: str) -> "OfTable | None":
+    """Returns the statistics by which a run encodes a table's columns; None if it recorded none."""
+    path = pathlib.Path(folder) / "statistics.json"
+    return statistics.read_table(str(path)) if path.is_file() else None
+
+
+def contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str) -> clients.Features:
+    """Returns the log's contexts as a run's model takes them; those of a log without any are read from the task.
+
+    Raises:
+      UsageError: If the log has neither contexts nor rows of the task's clients.
+    """
+    if log.contexts is not None:
+        return log.contexts
+    place = {name: index for index, name in enumerate(task.clients.client_ids)}
+    if log.rows is None or not set(log.client_ids) <= place.keys():
+        raise UsageError(f"--policy=run:{folder}: the log has no contexts, and its clients are not those of the run.")
+    parts = []
+    for client, name in enumerate(log.client_ids):
+        rows = log.rows[log.clients == client]
+        parts.append(task.normalise(task.clients.load(place[name]).take(rows).features))
+    bags = [part for part in parts if isinstance(part, text.Bags)]
+    return text.joined(bags) if bags else np.concatenate(parts)
+
+
+def probabilities(
+    log: interaction_log.InteractionLog, folder: str, chosen: BanditOptions, policy: registry.Chosen
+) -> np.ndarray:
+    """Returns what the run's final model plays with an exploration, float64 [rows, actions]; imports TensorFlow.
+
+    Of a schedule it is the value of the deployment that would come next.
+
+    Raises:
+      UsageError: If the log's contexts or actions are not the model's.
+    """
+    task = tasks_registry.load(chosen.task)
+    if task.num_actions != len(log.action_names):
+        raise UsageError(
+            f"--policy=run:{folder} chooses among {task.num_actions} actions, and the log has {len(log.action_names)}: "
+            "--action_names names those that were never played."
+        )
+    return of_contexts(task, contexts(log, task, folder), len(log), folder, chosen, policy)
+
+
+def of_contexts(
+    task: tasks.Task, found: clients.Features, count: int, folder: str, chosen: BanditOptions, policy: registry.Chosen
+) -> np.ndarray:
+    """Returns what the run's final model plays with an exploration, as `probabilities` of contexts instead of a log.
+
+    Args:
+      task: The run's.
+      found: So many contexts, as its model takes them.
+      count: How many.
+      folder: The run's.
+      chosen: What its flags mean.
+      policy: The exploration.
+
+    Raises:
+      UsageError: If contexts are not as the model takes them.
+    """
+    from bandits import experiment
+    from bandits.evaluation import run_policies
+    from optimization import task_model
+
+    model = task_model.build(task)
+    weights = tuple(run_folder.load_model(folder, model.shapes))
+    phase = phases(chosen, task)[-1]
+    loss = experiment.build_loss(chosen, phase, task.num_actions)
+    explored = dataclasses.replace(chosen, policy=policy)
+    acting = run_policies.of_period(explored, phase, task.num_actions, phase.periods)
+    return run_policies.probabilities(model, weights, loss, acting, found, count)
+
+
+def of_periods(run: interactions.LoggedRun) -> np.ndarray:
+    """Returns what the run that wrote the log played, float64 [rows, actions]; imports TensorFlow.
+
+    Raises:
+      UsageError: If a period's model is not there.
+    """
+    from bandits.evaluation import run_policies
+
+    return run_policies.of_periods(run)

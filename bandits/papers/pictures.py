@@ -1,0 +1,139 @@
+"""Draws a figure's runs: curves, ours beside the published numbers, and what became of the text's claims."""
+
+import math
+import pathlib
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bandits.papers.judging import Verdict
+from bandits.papers.plan import Arm, Figure
+from bandits.papers.results import Found, Value, data_note
+from bandits.results import of_runs, runs
+from optimization.study import files
+
+_PANEL = (4.6, 3.2)  # Inches.
+_MOST_COLUMNS = 4
+_MOST_TICKS = 6
+_SPREAD = 20  # Ratio of values from which on their axis is logarithmic.
+_RATE = "_rate"
+_TITLE_WIDTH, _NOTE_WIDTH = 50, 90  # Letters across a panel.
+
+
+def draw(
+    figure: Figure,
+    found: Mapping[str, Found],
+    rows: Sequence[Value],
+    verdicts: Sequence[Verdict],
+    outputs: Sequence[pathlib.Path],
+) -> None:
+    """Draws the curves, ours beside the published values, and the verdicts.
+
+    Args:
+      figure: The figure.
+      found: What each arm gave.
+      rows: Its numbers.
+      verdicts: On its claims.
+      outputs: Pictures to write.
+    """
+    import matplotlib
+    from matplotlib import figure as figures
+
+    arms = [arm for arm in figure.arms if arm.is_drawn and arm.label in found]
+    has_columns = [column for column in figure.curves if any(column in one.tables[0] for one in found.values())]
+    panels = [(column, second) for column in has_columns for second in _seconds(arms)]
+    folders = {arm.label: found[arm.label].folders for arm in arms}
+    at_chance = {
+        column: of_runs.chance_notes(folders, runs.declared().get(column, column), runs.read) for column in has_columns
+    }
+    compared = [name for name in dict.fromkeys(row.measure for row in rows) if _is_compared(figure, rows, name)]
+    across = len(_seconds(arms)) if len(_seconds(arms)) > 1 else 2 if panels else 3
+    across = min(across, _MOST_COLUMNS, max(1, len(panels), len(compared)))
+    down, rest = -(-len(panels) // across), -(-len(compared) // across)
+    labels = max(1, len({row.arm for row in rows}))
+    heights = [_PANEL[1]] * down + [max(1.6, 0.9 + 0.2 * labels)] * rest
+    notes = [
+        line
+        for one in verdicts
+        for line in textwrap.wrap(_note(figure, one), _NOTE_WIDTH * across, subsequent_indent="   ")
+    ]
+    with matplotlib.rc_context({"font.size": 9, "lines.linewidth": 1.3}):
+        size = (_PANEL[0] * across + 0.5, sum(heights) + 0.9 + 0.15 * len(notes))
+        picture = figures.Figure(figsize=size, layout="constrained")
+        picture.suptitle(_title(figure, across), fontsize=11)
+        axes = picture.subplots(len(heights), across, squeeze=False, gridspec_kw={"height_ratios": heights}).ravel()
+        for plot, (column, second) in zip(axes, panels, strict=False):
+            own = [arm for arm in arms if second in ("", arm.words[-1])]
+            _draw_curves(plot, own, arms, found, column, second, at_chance[column])
+        for plot, name in zip(axes[down * across :], compared, strict=False):
+            _draw_values(plot, [row for row in rows if row.measure == name], name)
+        used = {*range(len(panels)), *range(down * across, down * across + len(compared))}
+        for index, plot in enumerate(axes):
+            if index not in used:
+                plot.remove()
+        if notes:
+            picture.supxlabel("\n".join(notes), fontsize=7, x=0.01, ha="left")
+        for output in outputs:
+            files.save_picture(picture, output, dpi=150)
+
+
+def _title(figure: Figure, across: int) -> str:
+    parts = [f"{figure.about}. {figure.text}", *filter(None, [data_note(figure)])]
+    return "\n".join(textwrap.fill(part, _TITLE_WIDTH * across, break_on_hyphens=False) for part in parts)
+
+
+def _note(figure: Figure, verdict: Verdict) -> str:
+    return f"{verdict.status} ({figure.data_kind}): {verdict.claim.says} ({verdict.claim.place})"
+
+
+def _is_compared(figure: Figure, rows: Sequence[Value], name: str) -> bool:
+    """Returns whether a measure has a panel: the text states it, or there are no curves that would show it."""
+    own = [row for row in rows if row.measure == name]
+    return any(row.published or row.is_picked for row in own) or not figure.curves
+
+
+def _seconds(arms: Sequence[Arm]) -> list[str]:
+    """Returns the labels of the last axis, each of which has a panel; one empty word if there is a single axis."""
+    if not arms or len(arms[0].words) == 1:
+        return [""]
+    return list(dict.fromkeys(arm.words[-1] for arm in arms))
+
+
+def _draw_curves(
+    plot, own: Sequence[Arm], arms: Sequence[Arm], found, column: str, second: str, at_chance: Mapping[str, str]
+) -> None:
+    firsts = list(dict.fromkeys(arm.words[0] for arm in arms))
+    for arm in own:
+        name = arm.words[0] + at_chance.get(arm.label, "")
+        runs.draw(plot, found[arm.label].tables, column, name, firsts.index(arm.words[0]))
+    plot.set(xlabel="round", ylabel=column, title=second)
+    plot.grid(alpha=0.3)
+    plot.legend(fontsize=6 if len(own) > 8 else 7)
+
+
+def _draw_values(plot, own: Sequence[Value], name: str) -> None:
+    places = range(len(own))
+    ours = [row.mean if math.isfinite(row.mean) else math.nan for row in own]
+    halves = [row.interval.high - row.interval.mean for row in own]
+    halves = [half if math.isfinite(half) else 0.0 for half in halves]
+    theirs = [row.published.value if row.published else math.nan for row in own]
+    plot.errorbar(
+        ours, places, xerr=halves, fmt="o", color=runs.COLOURS[0], label="ours, 95% interval", capsize=2, markersize=5
+    )
+    if np.isfinite(theirs).any():
+        plot.plot(theirs, places, "D", color=runs.COLOURS[1], label="published", fillstyle="none", markersize=7)
+    finite = [value for value in (*ours, *theirs) if math.isfinite(value)]
+    if finite and min(finite) > 0 and (max(finite) > _SPREAD * min(finite) or name.endswith(_RATE)):
+        plot.set_xscale("log")
+        shown = sorted(set(finite))
+        if len(shown) <= _MOST_TICKS:
+            plot.set_xticks(shown, [f"{value:g}" for value in shown])
+            plot.minorticks_off()
+    else:
+        plot.locator_params(axis="x", nbins=_MOST_TICKS)
+    plot.set_yticks(list(places), [row.arm for row in own], fontsize=7)
+    plot.set_ylim(len(own) - 0.5, -0.5)
+    plot.set(xlabel=name.replace("_", " "))
+    plot.grid(alpha=0.3)
+    plot.legend(fontsize=7)

@@ -1,0 +1,268 @@
+"""The listed claims and numbers of the papers beside this project's results: tables for files, terminal and pages."""
+
+import collections
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bandits.papers import judging, premises, results, texts
+from bandits.papers.judging import (
+    AGREES,
+    DISAGREES,
+    FAILS,
+    HOLDS,
+    INCONCLUSIVE,
+    NOT_COMPARABLE,
+    NOT_RUN,
+    OPPOSITE,
+    PREMISE,
+    SAME,
+    STATUSES,
+    Verdict,
+)
+from bandits.papers.plan import DATA_KINDS, PAPER_DATA, STAND_IN, Figure
+from bandits.papers.results import Value, number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CLAIM, NUMBER = "claim", "number"
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A claim or number of a paper.
+
+    Attributes:
+      figure: The figure or table that it belongs to.
+      kind: `CLAIM` or `NUMBER`.
+      says: The claim, or the configuration and measure of the number.
+      place: Section of the paper.
+      published: The number; empty for a claim.
+      ours: Our numbers with their intervals.
+      seeds: Number of seeds of ours.
+      status: One of `judging.STATUSES`.
+      chance: As `Verdict.chance`; a number's interval errs in 5%.
+      data_kind: One of `plan.DATA_KINDS`.
+      means: What that means for a practitioner; empty where nothing is declared.
+      data: Its data, if they are not the figure's.
+      command: The command for it, if it is not the figure's.
+    """
+
+    figure: Figure
+    kind: str
+    says: str
+    place: str
+    published: str
+    ours: str
+    seeds: int
+    status: str
+    chance: float
+    data_kind: str
+    means: str = ""
+    data: str = ""
+    command: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """The status with the kind of data that it is about; a claim that is not run has no data."""
+        if self.status == NOT_RUN:
+            return self.status
+        is_shortened = self.figure.scale == texts.SMALL and self.data_kind == self.figure.data_kind != STAND_IN
+        # An epsilon is of the paper's settings at every scale.
+        return f"{self.status} ({self.data_kind}{', small scale' if is_shortened and not self.data else ''})"
+
+
+def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
+    """Returns a line for each claim and number of a figure; `rows` are the results."""
+    found = [_claim(figure, verdict) for verdict in judging.check(figure, rows)]
+    known = {(row.arm, row.measure): row for row in rows}
+    kind = figure.data_kind
+    for one in figure.published:
+        says = f"{one.arm}: {one.measure.replace('_', ' ')}"
+        row = known.get((one.arm, one.measure))
+        if row is None:
+            found.append(Line(figure, NUMBER, says, one.place, number(one.value), "", 0, NOT_RUN, 0.0, kind))
+            continue
+        status, why = judging.compare(row, figure)
+        ours = judging.value_words(row, figure) + judging.stand_note(row) + (f"; {why}" if why else "")
+        if row.is_picked:
+            count = len(figure.tuning_seeds)
+            ours += f"; selected on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
+        chance = 1 - results.intervals.CONFIDENCE if status in (*HOLDS, *FAILS) else 0.0
+        seeds = len(row.finite)
+        found.append(Line(figure, NUMBER, says, one.place, number(one.value), ours, seeds, status, chance, kind))
+    return found + accounted(figure)
+
+
+def accounted(figure: Figure) -> list[Line]:
+    """Returns the lines of a figure's epsilons, which are computed at the paper's settings, without a run."""
+    found = []
+    for one in figure.accounted:
+        status, ours = judging.computed(one)
+        flags = f"./scripts/python -m scripts.privacy_budget {' '.join(one.arguments)}"
+        line = Line(figure, NUMBER, one.says, one.place, number(one.value), ours, 0, status, 0.0, PAPER_DATA)
+        found.append(dataclasses.replace(line, data="none: computed", command=flags))
+    return found
+
+
+def _claim(figure: Figure, one: Verdict) -> Line:
+    claim = one.claim
+    kind = PAPER_DATA if claim.needs and one.status == NOT_RUN else figure.data_kind
+    return Line(figure, CLAIM, claim.says, claim.place, "", one.why, one.seeds, one.status, one.chance, kind, one.means)
+
+
+def command(figure: Figure, seeds: int | None = None) -> str:
+    """Returns the command that runs a figure."""
+    scale = "" if figure.scale == texts.PAPER else f" --scale={figure.scale}"
+    repeat = f" --repeat={seeds}" if seeds and seeds != figure.repeat else ""
+    return f"./scripts/python -m scripts.reproduce --figure={figure.name}{scale}{repeat}"
+
+
+def table(rows: Iterable[Line]) -> "pd.DataFrame":
+    """Returns lines as `scoreboard.csv` holds them."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        [
+            {
+                "paper": one.figure.text,
+                "figure": one.figure.name,
+                "kind": one.kind,
+                "says": one.says,
+                "source": one.place,
+                "verdict": one.status,
+                "published": one.published,
+                "ours": one.ours,
+                "seeds": one.seeds,
+                "data_kind": one.data_kind,
+                "data": one.data or one.figure.data or "the paper's",
+                "command": one.command or command(one.figure, one.seeds),
+            }
+            for one in rows
+        ]
+    )
+
+
+def counts(rows: Iterable[Line]) -> dict[str, int]:
+    """Returns how many lines have each status, in the order of statuses."""
+    found = collections.Counter(one.status for one in rows)
+    return {status: found[status] for status in STATUSES}
+
+
+def by_data(rows: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
+    """Returns lines by paper and kind of data, which are never added."""
+    found: dict[tuple[str, str], list[Line]] = {}
+    for one in rows:
+        found.setdefault((one.figure.text, one.data_kind), []).append(one)
+    papers = list(dict.fromkeys(paper for paper, _ in found))
+    return {key: found[key] for key in itertools.product(papers, DATA_KINDS) if key in found}
+
+
+def by_chance(rows: Iterable[Line]) -> str:
+    """Returns how many verdicts may be due to chance, as text by kind of data; empty where there is no verdict."""
+    parts = []
+    for kind in DATA_KINDS:
+        decided = [one for one in rows if one.data_kind == kind and one.status in (*HOLDS, *FAILS)]
+        if decided:
+            parts.append(f"{number(sum(one.chance for one in decided))} of {len(decided)} ({kind})")
+    if not parts:
+        return ""
+    return (
+        "Claims are not adjusted for each other. If every true difference were at the limit that its claim sets, this "
+        f"many of the verdicts with a direction would be wrong on average, at most: {', '.join(parts)}."
+    )
+
+
+def summary(rows: Sequence[Line]) -> str:
+    """Returns the scoreboard for the terminal: statuses by paper and kind of data."""
+    found = [
+        f"{paper}, {kind}: {', '.join(f'{count} {word}' for word, count in counts(some).items() if count)}"
+        for (paper, kind), some in by_data(rows).items()
+    ]
+    return "\n".join([*found, *filter(None, [by_chance(rows)])])
+
+
+def one_seed(figures: Iterable[Figure], repeat: int | None) -> str:
+    """Returns a warning that figures of one seed get no verdicts; empty if none is run so."""
+    names = [figure.name for figure in figures if (repeat or figure.repeat) == 1]
+    if not names:
+        return ""
+    return f"One seed: no claim or number of {', '.join(names)} will get a verdict. --repeat=3 runs three."
+
+
+def edges(figure: Figure, rows: Sequence[Value]) -> str:
+    """Returns which best points of searches lie on an edge of the grid, as text; empty for none."""
+    found = []
+    for arm in figure.arms:
+        flags = premises.edges(figure, rows, arm.label)
+        found += [f"{arm.label} ({', '.join(flags)})"] * bool(flags)
+    return f"Best points on an edge of the grid: {', '.join(found)}." if found else ""
+
+
+def values_table(figure: Figure, rows: Sequence[Value]) -> "pd.DataFrame":
+    """Returns a figure's numbers as `NAME.csv` holds them."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "label": [row.arm for row in rows],
+            "measure": [row.measure for row in rows],
+            "ours_mean": [row.mean for row in rows],
+            "ours_low": [row.interval.low for row in rows],
+            "ours_high": [row.interval.high for row in rows],
+            "ours_deviation": [row.deviation for row in rows],
+            "seeds": [len(row.finite) for row in rows],
+            "normalized": [row.stand.word if row.stand else "" for row in rows],
+            "published": [row.published.value if row.published else math.nan for row in rows],
+            "verdict": [judging.compare(row, figure)[0] if row.published else "" for row in rows],
+            "source": [row.published.place if row.published else "" for row in rows],
+        }
+    )
+
+
+def text(figure: Figure, rows: Sequence[Value], verdicts: Sequence[Verdict]) -> str:
+    """Returns a figure's numbers and verdicts for the terminal."""
+    parts = []
+    if rows:
+        columns = ["label", "measure", "seeds", "normalized", "published", "verdict", "source"]
+        shown = values_table(figure, rows)[columns]
+        shown.insert(2, "ours", [judging.value_words(row, figure) for row in rows])
+        shown["published"] = shown["published"].map(lambda value: "" if math.isnan(value) else number(value))
+        heads = {"label": "", "ours": "ours (95% interval)", "normalized": "compared with bounds", "source": "section"}
+        shown = shown.rename(columns=heads)
+        empty = [name for name in ("compared with bounds", "published", "verdict", "section") if not shown[name].any()]
+        parts.append(shown.drop(columns=empty).to_string(index=False))
+    parts += filter(None, [edges(figure, rows)])
+    found = [*(_claim(figure, one) for one in verdicts), *accounted(figure)]
+    width = max((len(one.verdict) for one in found), default=0) + 2
+    parts += [
+        f"{one.verdict:<{width}}{one.place}: {' '.join(filter(None, [one.says, one.published]))} [{one.ours}]"
+        for one in found
+    ]
+    return "\n".join(parts)
+
+
+def notes() -> Mapping[str, str]:
+    """Returns what each status means, for a page."""
+    return {
+        f"{AGREES}, {DISAGREES}": (
+            "on the paper's data, complete or reduced: the whole 95% interval of every difference that the claim needs "
+            "lies on its side, or of one on the other side. A published number agrees if our interval lies within 5% "
+            "of it (our tolerance) or half a unit of its last digit; it disagrees if it lies outside of the range of "
+            "95% of means of new seeds. An epsilon is computed, and agrees within the same bounds"
+        ),
+        f"{SAME}, {OPPOSITE}": (
+            "the same result on stand-in data, which neither confirm nor refute the paper. For a question of this "
+            "project, the direction is that of the sentence"
+        ),
+        INCONCLUSIVE: "neither; more seeds may decide. One seed never does, nor a configuration with a diverged run",
+        PREMISE: (
+            "the claim is about models that learned, or about tuned rates, and ours are not: neither configuration "
+            "beats the best fixed action, or the best point of the worse one lies on an edge of its grid"
+        ),
+        NOT_COMPARABLE: "the paper gives a number for other data or settings than ours",
+        NOT_RUN: "there is no run of it, or it needs data that no stand-in replaces",
+    }

@@ -1,0 +1,382 @@
+"""The figures and tables that can be reproduced: TOML files in `published/`, each those of one text."""
+
+import dataclasses
+import itertools
+import pathlib
+import re
+import string
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bandits import studies
+from bandits.papers.plan import (
+    DATA_KINDS,
+    FIRST_TUNING_SEED,
+    PAPER,
+    SMALL,
+    Accounted,
+    Arm,
+    Claim,
+    Figure,
+    Measure,
+    Published,
+)
+from bandits.plans import plan as grid_plan
+from data.errors import UsageError
+from optimization.study import cli, presets
+
+SCALES = {
+    PAPER: "the text's data, rounds and seeds: days on one machine",
+    SMALL: "stand-in data and few rounds: minutes; shows that all works, not what the text found",
+}
+ALL, OWN = "all", "flagship"
+OWN_FIGURES = ("", "client_losses", "normality", "study")
+_FOLDER = pathlib.Path(__file__).parent / "published"
+_TEXT = "text"
+_EVERY_ARM = "*"
+_INIT = "Init"  # The row of the initial training, which all rows of its table share.
+_KEYS = {
+    *(
+        "about",
+        "accounted",
+        "also",
+        "arms",
+        "binary",
+        "claims",
+        "compared",
+        "curves",
+        "data",
+        "data_kind",
+        "flags",
+        "grid",
+        "left_open",
+        "measures",
+        "not_judged",
+        "no_small",
+        "own",
+        "own_figures",
+    ),
+    *(
+        "published",
+        "published_seeds",
+        "reference",
+        "repeat",
+        "searched",
+        "small",
+        "small_data_kind",
+        "study",
+        "sweeps",
+        "tuning_seeds",
+        "words",
+    ),
+}
+_SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
+_PARTIAL = ("order", "close")  # Kinds that say the same of fewer arms.
+_CLAIM_KINDS = (
+    "order",
+    "close",
+    "apart",
+    "near_best",
+    "not_worse",
+    "larger_lead",
+    "between",
+    "steady",
+    "beats_best_fixed",
+)
+_CLAIM_KEYS = {
+    *_CLAIM_KINDS,
+    *("for_each", "high", "low", "means", "needs", "our_range", "place", "premises", "says", "within"),
+}
+_MEANINGS = {"holds", "fails", "inconclusive"}
+
+
+def names() -> list[str]:
+    """Returns the values of `--text`: the names of the files."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def load(scale: str, text: str = "*") -> dict[str, Figure]:
+    """Returns all figures by name, in the order of the texts' files; those of this project have one scale, `paper`.
+
+    Args:
+      scale: A key of `SCALES`.
+      text: One of `names()`, for the figures of one file.
+
+    Raises:
+      ValueError: If a file is not sound; it names the figure.
+    """
+    found = {}
+    for path in sorted(_FOLDER.glob(f"{text}.toml")):
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        shared = tables.pop(_TEXT)
+        title = shared.pop("title")
+        if scale == SMALL and shared.get("own"):
+            continue
+        for name, table in tables.items():
+            if scale == SMALL and "no_small" in table:
+                continue
+            try:
+                found[name] = _read(name, title, shared | table, scale)
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(f"{path.name}, {name}: {error!r}") from error
+    return found
+
+
+def without_small() -> dict[str, str]:
+    """Returns why a paper's figure has no small scale, by name of the figure."""
+    found: dict[str, str] = {}
+    for path in sorted(_FOLDER.glob("*.toml")):
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        found |= {name: table["no_small"] for name, table in tables.items() if "no_small" in table}
+    return found
+
+
+def choose(names: str, scale: str) -> list[Figure]:
+    """Returns the figures of `--figure`.
+
+    Args:
+      names: Names separated by commas; one without its letter means all panels, as `1` means `1a` to `1d`. Or `all`
+        of the texts, or `flagship`, this project's.
+      scale: A key of `SCALES`.
+
+    Raises:
+      UsageError: If one is not known; it names those that are near.
+    """
+    known = load(scale)
+    if names in (ALL, OWN):
+        chosen = [figure for figure in known.values() if figure.own == (names == OWN)]
+        if not chosen:
+            raise UsageError(f"--figure={OWN} has one scale: --scale={PAPER}.")
+        return chosen
+    by_name = known | {other: figure for figure in known.values() for other in figure.also}
+    found: dict[str, Figure] = {}
+    for name in names.split(","):
+        if scale == SMALL and name in (lacking := without_small()):
+            raise UsageError(f"--figure={name} has no --scale={SMALL}: {lacking[name]}")
+        panels = [name] if name in by_name else [one for one in known if _whole(one) == name]
+        if not panels:
+            raise cli.unknown("figure", name, by_name, "--list prints their names.")
+        found |= {by_name[one].name: by_name[one] for one in panels}
+    return list(found.values())
+
+
+def of_text(text: str, scale: str) -> list[Figure]:
+    """Returns all figures of `--text`, one of `names()`.
+
+    Raises:
+      UsageError: If it has none at this scale.
+    """
+    if not (found := load(scale, text)):
+        raise UsageError(f"--text={text} has one scale: --scale={PAPER}.")
+    return list(found.values())
+
+
+def _whole(name: str) -> str:
+    """Returns the name of the figure whose panel this is; an empty one if it is no panel."""
+    return name[:-1] if re.fullmatch(r"\d+[a-z]", name) else ""
+
+
+def only(figure: Figure, labels: Sequence[str]) -> Figure:
+    """Returns a figure of some of its arms.
+
+    Raises:
+      UsageError: If it has no such arm; it names those that are near.
+    """
+    known = [arm.label for arm in figure.arms]
+    for label in labels:
+        if label not in known:
+            raise cli.unknown("arms", label, known, f"{figure.name} has {'; '.join(known)}.")
+    return dataclasses.replace(figure, arms=tuple(arm for arm in figure.arms if arm.label in labels))
+
+
+def listing() -> str:
+    """Returns all figures as text, a line each, below the name of their text."""
+    lines = []
+    for text in names():
+        figures = load(PAPER, text)
+        lines.append(f"--text={text}")
+        for figure in figures.values():
+            others = f" (also {', '.join(figure.also)})" if figure.also else ""
+            lines.append(f"{figure.name:<24}{figure.text}, {figure.about}{others}")
+        wholes = list(dict.fromkeys(filter(None, map(_whole, figures))))
+        lines += [f"{', '.join(wholes):<24}all panels of the figure"] if wholes else []
+    return "\n".join(lines)
+
+
+def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
+    small = table.get("small", {})
+    for where, keys, known in (("", table, _KEYS), ("small.", small, _SMALL_KEYS)):
+        if unknown := set(keys) - known:
+            raise ValueError(f"unknown {where}{', '.join(sorted(unknown))}")
+    if table.get("own_figures", "") not in OWN_FIGURES:
+        raise ValueError(f"own_figures must be one of {', '.join(OWN_FIGURES)}")
+    if ("small" in table) == bool(table.get("own") or "no_small" in table):
+        raise ValueError("it needs a small scale, or no_small, which says why it has none")
+    is_small = scale == SMALL
+    data_kind = small.get("data_kind", table.get("small_data_kind")) if is_small else table.get("data_kind")
+    if data_kind not in DATA_KINDS:
+        raise ValueError(f"data_kind is {data_kind}: it must be one of {', '.join(DATA_KINDS)}")
+    at = small.get("at", {}) if is_small else {}
+    measures = tuple(
+        Measure(one, **({key: value for key, value in values.items()} | ({"at": at[one]} if one in at else {})))
+        for one, values in table["measures"].items()
+    )
+    arms = _arms(table, small if is_small else None)
+    claims = [one for claim in table.get("claims", ()) for one in _claims(claim)]
+    return Figure(
+        name=name,
+        text=text,
+        about=table["about"],
+        also=tuple(table.get("also", ())),
+        binary=table["binary"],
+        arms=arms,
+        repeat=small["repeat"] if is_small else table["repeat"],
+        published_seeds=table.get("published_seeds", table["repeat"]),
+        tuning_seeds=tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + table.get("tuning_seeds", 1))),
+        measures=measures,
+        curves=tuple(table.get("curves", ())),
+        published=(*_published(table, measures[0].name), *_preset_values(table)),
+        accounted=tuple(
+            Accounted(one["says"], one["place"], one["value"], _unit([one["value"]]), tuple(one["flags"].split()))
+            for one in table.get("accounted", ())
+        ),
+        claims=tuple(one if not is_small else _asked(one, arms) for one in claims),
+        own_figures=table.get("own_figures") or None,
+        study=table.get("study"),
+        data_kind=data_kind,
+        data=f"{small['data']}; settings of the small scale" if is_small else table.get("data"),
+        left_open=tuple(table.get("left_open", ())),
+        scale=scale,
+        own=table.get("own", False),
+        reference=table.get("reference"),
+    )
+
+
+def _arms(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Arm, ...]:
+    axes: list[Mapping[str, str]] = table.get("arms", [])
+    if "study" in table:
+        from bandits.mab_fl import studies as mab_fl
+
+        names = [one.name for one in mab_fl.load()[table["study"]].settings]
+        axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in names}]
+    sweeps, grid = table.get("sweeps", {}), table.get("grid")
+    compared = table.get("compared", {})
+    own: Mapping[str, str] = {}
+    least = ""
+    if small is not None:
+        axes = small.get("arms", axes)
+        only = set(small.get("only", ()))
+        axes = [{label: axis[label] for label in axis if not only & set(axis) or label in only} for axis in axes]
+        compared = {label: f"{compared[label]} {flags}" for label, flags in small.get("compared", {}).items()}
+        sweeps, grid, own = small.get("sweeps", {}), None, small.get("own", {})
+        least = small["flags"]
+    arms = []
+    for words in itertools.product(*axes):
+        label = ", ".join(words)
+        # Of two values of a flag the later one counts: an arm's, and at small scale that of the scale.
+        flags = [table.get("flags", ""), *(axis[word] for axis, word in zip(axes, words, strict=True)), least]
+        flags += [own[word] for word in words if word in own]
+        tried = sweeps.get(label, sweeps.get(_EVERY_ARM))
+        found_by = grid if tried is None else None
+        arms.append(Arm(label, words, _arguments(flags, table), tuple(_sweeps(tried or {})), found_by))
+    others = [Arm(label, (label,), _arguments([flags], table), is_drawn=False) for label, flags in compared.items()]
+    return (*arms, *others)
+
+
+def _arguments(flags: Sequence[str], table: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(string.Template(" ".join(flags)).substitute(table.get("words", {})).split())
+
+
+def _sweeps(values: Mapping[str, Iterable[Any]]) -> list[str]:
+    return [f"{flag}={';'.join(map(grid_plan.as_text, tried))}" for flag, tried in values.items()]
+
+
+def _published(table: Mapping[str, Any], measure: str) -> Iterable[Published]:
+    """Yields the text's numbers. A list of them runs over the second axis; not a number stands for a dash."""
+    for block in table.get("published", ()):
+        lists = {label: value if isinstance(value, list) else [value] for label, value in block["values"].items()}
+        unit = _unit([number for numbers in lists.values() for number in numbers])
+        for label, numbers in lists.items():
+            labels = [label]
+            if isinstance(block["values"][label], list):
+                labels = [f"{label}, {word}" for word in table["arms"][1]]
+            for one, number in zip(labels, numbers, strict=True):
+                if number == number:
+                    yield Published(
+                        one,
+                        block.get("measure", measure),
+                        float(number),
+                        block["place"],
+                        unit,
+                        block.get("other_settings", False) or label in table.get("not_judged", ()),
+                    )
+
+
+def _unit(numbers: Iterable[float]) -> float:
+    return 10.0 ** -max(map(_decimals, numbers))
+
+
+def _decimals(number: float) -> int:
+    return len(f"{number}".partition(".")[2]) if isinstance(number, float) and number == number else 0
+
+
+def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
+    """Yields the values of searched flags that the arms' presets have: presets are the rows of published tables."""
+    if "searched" not in table:
+        return
+    known = presets.load(studies.load(studies.STUDIES[table["binary"]]).presets)
+    place = table["about"].partition(":")[0]
+    for label, flags in table["arms"][0].items():
+        preset = known.get("".join(re.findall(r"--preset=(\S+)", flags)))
+        if preset is None:
+            continue
+        for flag in table["searched"]:
+            if flag in preset.values and not (label != _INIT and flag.startswith("init_")):
+                yield Published(label, flag, float(preset.values[flag]), place)
+
+
+def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
+    """Yields a claim, or one for each label of the second axis."""
+    means = claim.get("means", {})
+    if unknown := (set(claim) - _CLAIM_KEYS) | (set(means) - _MEANINGS):
+        raise ValueError(f"a claim has an unknown {', '.join(sorted(unknown))}")
+    kinds = [kind for kind in _CLAIM_KINDS if kind in claim]
+    if len(kinds) > 1 or not (kinds or "needs" in claim):
+        raise ValueError(f"the claim {claim['says']} must have one kind, or say what it needs")
+    kind = kinds[0] if kinds else ""
+    values = claim[kind] if kind else []
+    groups = [values] if isinstance(values, str) else values
+    groups = [(group,) if isinstance(group, str) else tuple(group) for group in groups]
+    others: dict[str, Any] = {key: float(claim[key]) for key in ("within", "low", "high") if key in claim}
+    others |= {key: claim[key] for key in ("needs", "our_range") if key in claim}
+    for each in claim.get("for_each", [""]):
+        operands = tuple(tuple(_with_word(operand, each) for operand in group) for group in groups)
+        premises = tuple(_with_word(operand, each) for operand in claim.get("premises", ()))
+        says = f"{claim['says']} ({each})" if each else claim["says"]
+        yield Claim(says, claim["place"], kind, operands, **others, premises=premises, means=means)
+
+
+def _asked(claim: Claim, arms: Sequence[Arm]) -> Claim:
+    """Returns a claim of those of its operands that a smaller scale has; whole, where it cannot be asked of them."""
+    labels = {arm.label for arm in arms}
+    left = [tuple(operand for operand in group if _arms_of(operand) <= labels) for group in claim.operands]
+    groups = tuple(group for group in left if group)
+    if not left:
+        return claim
+    is_whole = all(group in claim.operands for group in groups)
+    is_asked = len(groups) > 1 and is_whole if len(left) > 1 else len(left[0]) > 1
+    if claim.kind not in _PARTIAL or not is_asked or groups == claim.operands:
+        return claim
+    return dataclasses.replace(claim, says=f"{claim.says} (some of the arms)", operands=groups)
+
+
+def _arms_of(operand: str) -> set[str]:
+    return set(operand.partition(" @ ")[0].split(" | "))
+
+
+def _with_word(operand: str, word: str) -> str:
+    if not word:
+        return operand
+    names, at, measure = operand.partition(" @ ")
+    return " | ".join(f"{name}, {word}" for name in names.split(" | ")) + at + measure

@@ -1,0 +1,173 @@
+"""The curves of a report, as its page draws them with Plotly: which there are, in which groups, and their points."""
+
+import base64
+import html
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bandits import metrics
+from bandits.results import runs
+from bandits.results.arms import Part
+from optimization.study.metrics import SECONDS, Metric
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOWN = 12  # Arms that are drawn at first; more would hide each other.
+DASHES = {"solid": "", "dash": "9 4", "dashdot": "9 3 2 3", "dot": "2 3"}  # Plotly's names, and SVG's.
+_DASHES = tuple(DASHES)
+_GREY = "#777777"  # Of chance and ceiling.
+_CURVE_POINTS = 1000
+_PAGE_POINTS = 750_000  # 4 MB of base64.
+# Groups of columns by their prefixes, in the order of the page; those of results stand before them, unfolded.
+_GROUPS = {
+    "bandits": "Exploration",
+    "privacy": "Privacy",
+    "eval": "Evaluation",
+    "running": "Evaluation",
+    "cohort": "Evaluation",
+    "train": "Training and clip norms",
+    "communication": "Communication",
+    SECONDS: "Seconds",
+}
+_OTHERS = "Other columns"
+
+
+def styles(part: Part) -> list[dict[str, Any]]:
+    """Returns how each arm's curves look; `name` is escaped, because Plotly reads markup in it."""
+    # Where not all are drawn at first, those that are look different; else no look depends on results.
+    order = part.arms if len(part.arms) <= SHOWN else part.ranked()
+    plain = referring = 0
+    found = {}
+    ranks = {id(arm): rank for rank, arm in enumerate(part.ranked())}
+    for place, arm in enumerate(order):
+        if arm.role:
+            colour, dash = _GREY, _DASHES[1:][referring % len(_DASHES[1:])]
+            referring += 1
+        else:
+            colour = runs.COLOURS[plain % len(runs.COLOURS)]
+            dash = _DASHES[plain // len(runs.COLOURS) % len(_DASHES)]
+            plain += 1
+        label = arm.name + part.is_at_chance(arm)
+        look = {"label": label, "name": html.escape(label), "colour": colour, "dash": dash, "line": DASHES[dash]}
+        is_shown = place < SHOWN or (bool(arm.role) and referring <= SHOWN)
+        found[id(arm)] = look | {"rank": ranks[id(arm)], "shown": is_shown}
+    return [found[id(arm)] for arm in part.arms]
+
+
+def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns the plots of all metrics that have something to show, in groups, and what is to say of them in words.
+
+    Args:
+      part: What is drawn.
+      lines: Lines of the whole page, which share the points that it may hold.
+    """
+    limit = max(2, min(_CURVE_POINTS, _PAGE_POINTS // max(lines, 1)))
+    results = part.columns
+    found: dict[str, list[dict[str, Any]]] = {"Results": []}
+    found |= {title: [] for title in (*_GROUPS.values(), _OTHERS)}
+    left_out, is_thinned = [], False
+    for column in [*results, *(column for column in _present(part) if column not in results)]:
+        bands = {
+            index: runs.band(tables, column)
+            for index, arm in enumerate(part.arms)
+            if (tables := [run.metrics for run in arm.runs if column in run.metrics])
+        }
+        bands = {index: band for index, band in bands.items() if not band.empty}
+        if note := _not_drawn(column, bands.values()):
+            left_out.append(note)
+            continue
+        thinned = {index: _thin(band, limit) for index, band in bands.items()}
+        is_thinned |= any(len(thinned[index]) < len(band) for index, band in bands.items())
+        seeds = {index: sum(column in run.metrics for run in part.arms[index].runs) for index in bands}
+        panel = {
+            "column": column,
+            "title": capital(column.about) if isinstance(column, Metric) else column,
+            "caption": _caption(seeds.values()),
+            "curves": [{"arm": index, **_curve(band, seeds[index] > 1)} for index, band in thinned.items()],
+            "range": _range(bands.values()),
+        }
+        prefix = column.partition("/")[0]
+        found["Results" if column in results else _GROUPS.get(prefix, _OTHERS)].append(panel)
+    left_out += [f"{column} is {other} at each evaluation" for column, other in part.equal.items()]
+    notes = [f"Not drawn: {'; '.join(left_out)}."] if left_out else []
+    if is_thinned:
+        notes.append(f"Of curves with more than {limit:,} rounds, every k-th round is drawn.")
+    return [{"title": title, "panels": panels} for title, panels in found.items() if panels], notes
+
+
+def lines(parts: Iterable[Part]) -> int:
+    """Returns how many lines the curves of a page have: three of an arm with a band."""
+    return sum(len(_present(part)) * sum(3 if len(arm.runs) > 1 else 1 for arm in part.arms) for part in parts)
+
+
+def capital(words: str) -> str:
+    """Returns words as a title."""
+    return words[:1].upper() + words[1:]
+
+
+def _present(part: Part) -> list[str]:
+    """Returns all columns but the round's and those that mark rounds; first those that are declared as drawn."""
+    columns = dict.fromkeys(column for arm in part.arms for run in arm.runs for column in run.metrics)
+    own = part.study.columns if part.study else ()
+    marks = {metric for metric in own if metric.marks}
+    known: dict[str, Metric] = dict(runs.declared()) | dict(zip(own, own, strict=True))
+    return sorted(
+        (known.get(column, column) for column in columns if column not in {"round_num", *marks, *part.equal}),
+        key=lambda column: not (isinstance(column, Metric) and column.drawn),
+    )
+
+
+def _not_drawn(column: str, bands: "Iterable[pd.DataFrame]") -> str:
+    """Returns why a column has nothing to show; empty if it has."""
+    values = {value for band in bands for edge in ("low", "high") for value in band[edge].unique()[:2]}
+    if not values:
+        return f"{column} is never finite{': nothing is guaranteed' * (column == metrics.EPSILON)}"
+    if len(values) == 1 and not (isinstance(column, Metric) and column.drawn):
+        return f"{column} is always {values.pop():g}"
+    return ""
+
+
+def _range(bands: "Iterable[pd.DataFrame]") -> list[float] | None:
+    """Returns the ends of the vertical axis where all values are one; else None, and Plotly finds them."""
+    values = {float(value) for band in bands for edge in ("low", "high") for value in band[edge].unique()[:2]}
+    if len(values) > 1:
+        return None
+    (value,) = values
+    margin = abs(value) / 10 or 1.0
+    return [value - margin, value + margin]
+
+
+def _caption(seeds: Iterable[int]) -> str:
+    """Returns what lines and bands of a plot are, in words."""
+    seeds = set(seeds)
+    several = sorted(seeds - {1})
+    if not several:
+        return "one seed"
+    words = f"{several[0]}" if len(several) == 1 else f"{several[0]} to {several[-1]}"
+    return f"line: mean, band: range over {words} seeds{'; without a band: one seed' if 1 in seeds else ''}"
+
+
+def _thin(band: "pd.DataFrame", limit: int) -> "pd.DataFrame":
+    """Returns every k-th row, the last one included, so that at most `limit` remain."""
+    step = -(-len(band) // limit)
+    return band.iloc[(len(band) - 1) % step :: step]
+
+
+def _curve(band: "pd.DataFrame", is_band: bool) -> dict[str, Any]:
+    """Returns a curve's part of Plotly's traces."""
+    import numpy as np
+
+    rounds = band.index.to_numpy()
+    steps = np.unique(np.diff(rounds))
+    place: dict[str, Any] = {"x": _packed(rounds, "i4")}
+    if len(steps) <= 1:
+        place = {"x0": int(rounds[0]), "dx": int(steps[0]) if len(steps) else 1}
+    edges: Sequence[str] = ("mean", "low", "high") if is_band else ("mean",)
+    return {"points": len(band), **place, **{edge: _packed(band[edge].to_numpy(), "f4") for edge in edges}}
+
+
+def _packed(values, dtype: str) -> dict[str, str]:
+    """Returns numbers as Plotly's typed arrays."""
+    content = base64.b64encode(values.astype(f"<{dtype}").tobytes())
+    return {"dtype": dtype, "bdata": content.decode("ascii")}

@@ -1,0 +1,138 @@
+"""Verdicts in words, the same in the terminal, on pages and in advice."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from bandits.results import power
+from bandits.results.comparison import UNPAIRED, Comparison
+from optimization.study import intervals
+from optimization.study.intervals import Interval
+
+ONE_SEED = "One seed tells nothing of how sure a difference is: play several, --repeat=8."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns names as a sentence has them: commas between them, and before the last one an `and`."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def of(one: Comparison) -> str:
+    """Returns what a comparison says, in a line."""
+    if math.isnan(one.difference):
+        return _line(one, ["no difference is known"])
+    told = [f"{one.difference:+.4g}"]
+    if math.isfinite(one.low):
+        told.append(f"(95% interval {one.low:+.4g} to {one.high:+.4g})")
+    own, others = one.seeds
+    words = [" ".join(told), f"{own} and {others} seeds, unpaired" if one.kind == UNPAIRED else seeds(one.pairs)]
+    if math.isfinite(one.adjusted_p):
+        words.append(f"p {p_value(one.p)}, by Holm {p_value(one.adjusted_p)}")
+    if math.isfinite(one.sign_flip_adjusted_p):
+        words.append(f"by flipped signs {p_value(one.sign_flip_p)}, by Holm {p_value(one.sign_flip_adjusted_p)}")
+    words.append(f"better in {one.superiority:.0%} of pairs")
+    return _line(one, words)
+
+
+def _line(one: Comparison, words: Sequence[str]) -> str:
+    notes = f" [{'; '.join(one.notes)}]" if one.notes else ""
+    return f"{one.arm}: {'; '.join(words)}: {verdict(one)}{notes}"
+
+
+def verdict(one: Comparison) -> str:
+    """Returns the verdict and its side, such as "better than greedy" or "not told apart from greedy"."""
+    if one.is_told_apart:
+        return f"{'better' if one.is_better else 'worse'} than {one.reference}"
+    return f"{one.word} from {one.reference}"
+
+
+def found_by(one: Comparison) -> str:
+    """Returns what so many seeds would find, and how many the difference seen would need; empty where unknown."""
+    if math.isnan(one.detectable):
+        return ""
+    own, others = one.seeds
+    is_unpaired = one.kind == UNPAIRED
+    many = f"{own} and {others}" if is_unpaired else one.pairs
+    told = f"These {many} seeds would find a difference of {one.detectable:.2g} in four of five trials"
+    if not (needed := seeds_needed(one)):
+        return f"{told}."
+    return f"{told}; the one seen, {abs(one.difference):.2g}, would need {needed}{' of each' * is_unpaired}."
+
+
+def seeds_needed(one: Comparison) -> str:
+    """Returns how many seeds the difference seen would need; empty where it is told apart, or that is unknown."""
+    if one.is_told_apart or math.isnan(one.seeds_needed):
+        return ""
+    return f"about {one.seeds_needed:,}" if math.isfinite(one.seeds_needed) else f"more than {power.MOST_SEEDS:,}"
+
+
+def seeds(count: int) -> str:
+    """Returns a number of seeds as text."""
+    return f"{count} seed{'s' * (count != 1)}"
+
+
+def p_value(p: float) -> str:
+    """Returns a p value as text; never a rounded 0."""
+    if math.isnan(p):
+        return "-"
+    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
+
+
+def interval(found: Interval, *, signed: bool = False) -> str:
+    """Returns a mean and its interval as text: two significant digits of the width, and a mean of the same decimals."""
+    sign = "+" if signed else ""
+    if not (math.isfinite(found.low) and math.isfinite(found.high)):
+        return f"{found.mean:{sign}.3g}" if math.isfinite(found.mean) else "-" if math.isnan(found.mean) else "infinite"
+    width = found.high - found.low
+    if not width:
+        return f"{found.mean:{sign}.3g} (the same in every seed)"
+    digits = 1 - math.floor(math.log10(width))
+    mean, low, high = (f"{round(end, digits):{sign}.{max(digits, 0)}f}" for end in (found.mean, found.low, found.high))
+    return f"{mean} ({low} to {high})"
+
+
+def of_values(values: Sequence[float]) -> Interval:
+    """Returns the mean and interval of an arm's values; those that are not finite have diverged, and leave none."""
+    if all(map(math.isfinite, values)):
+        return intervals.of_mean(values)
+    return Interval(math.nan, math.nan, math.nan, len(values))
+
+
+def what_seeds_vary(*, partition: bool = False, initial_model: bool = True, noise: bool = False) -> str:
+    """Returns what differs between seeds.
+
+    Args:
+      partition: Whether the clients' shares of the data do (`--resplit`).
+      initial_model: Whether the model's first weights do; not those that were read from a file.
+      noise: Whether noise for privacy is drawn.
+    """
+    varied = ["the cohorts", *["the first weights"] * initial_model, "the clients' draws"]
+    varied += [*["the noise"] * noise, *["which client holds which examples"] * partition]
+    return f"Seeds vary {', '.join(varied[:-1])} and {varied[-1]}."
+
+
+def what_intervals_are_over(clients: str = "") -> str:
+    """Returns what the intervals say, and what they do not.
+
+    Args:
+      clients: Whose, if an interval over evaluated clients stands beside them: `held-out` or `participating`.
+    """
+    told = "Intervals over seeds say what other seeds would give on this data, not what other clients would"
+    if not clients:
+        return f"{told}."
+    return (
+        f"{told}; that over {clients} clients, of the greedy policy at the last evaluation, says what other clients "
+        "would earn with these seeds' models."
+    )
+
+
+def family(comparisons: Iterable[Comparison]) -> str:
+    """Returns how arms were told apart; empty where none was judged."""
+    judged = [one for one in comparisons if one.is_judged]
+    if not judged:
+        return ""
+    tests = " and ".join(
+        ["a paired t test"] * any(one.kind != UNPAIRED for one in judged)
+        + ["Welch's for arms that seeds do not determine"] * any(one.kind == UNPAIRED for one in judged)
+    )
+    many = f", adjusted by Holm for {len(judged)} arms" if len(judged) > 1 else ""
+    return f"Told apart: p below 5% by {tests}{many}."

@@ -1,0 +1,211 @@
+"""How fast the greedy part learns: the exact inequality, rates in n, I, K and epsilon, and bounds with constants."""
+
+import numpy as np
+
+from bandits import policies, schedules
+from bandits.theory import bounds, regret, simulation, slopes, worlds
+from bandits.theory.findings import SEEDS, Curve, Found, Scale, over_seeds, slope, table, told
+from optimization.study import intervals
+
+DELTA = 0.05
+_EDGE = 0.5  # The gap at the edge of what samples can tell, in units of sqrt(K ln |F| / (epsilon n I)).
+
+
+def exact_property(scale: Scale) -> Found:
+    """Looks for a model and a log that violate the inequality behind eq. 8; and shows its middle term with noisy r."""
+    generator = scale.draws_of(1)
+    tried = violated = 0
+    closest = 0.0
+    for _ in range(100 if scale.quick else 500):
+        contexts, actions = generator.integers(1, 5), generator.integers(2, 8)
+        rewards = generator.random((contexts, actions)) ** generator.choice([0.2, 1, 5])
+        world = worlds.one_client(rewards, rewards[:, None], generator.dirichlet(np.ones(contexts)))
+        epsilon = float(generator.uniform(0.01, 1))
+        noise = generator.normal(size=(200, contexts, actions)) * 10 ** generator.uniform(-3, 0, (200, 1, 1))
+        predicted = np.float32(np.clip(rewards + noise, 0, 1)).astype(float)
+        logged = regret.probabilities(policies.EpsilonGreedy(epsilon), generator.permuted(predicted, axis=2))
+        ratios = regret.of_greedy(world, predicted) / regret.bound_by_error(world, predicted, logged, epsilon)
+        tried, violated = tried + len(ratios), violated + int((ratios > 1).sum())
+        closest = max(closest, float(ratios.max()))
+    # Two actions half a gap off each, towards each other, where the log favours a third.
+    gap, epsilon = 0.25, 0.125
+    tight = worlds.one_client(np.array([[0.5, 0.5 + gap, 0.0]]), np.array([[[0.5, 0.5 + gap, 0.0]]]))
+    log = np.array([[epsilon / 3, epsilon / 3, 1 - 2 * epsilon / 3]])
+    wrong = np.array([[[0.5 + gap / 2, 0.5 + gap / 2 - 2**-20, 0.0]]])
+    touching = float((regret.of_greedy(tight, wrong) / regret.bound_by_error(tight, wrong, log, epsilon))[0])
+    return Found(
+        {
+            "tried": f"{tried:,}",
+            "violated": str(violated),
+            "closest": f"{closest:.3f}",
+            "touching": f"{touching:.4f}",
+        }
+        | _middle_term()
+    )
+
+
+def _middle_term() -> dict[str, str]:
+    """Returns the table of eq. 8's three terms in a world of two nearly equal actions."""
+    rewards, epsilon = np.array([[0.50, 0.49]]), 0.1
+    world = worlds.one_client(rewards, rewards[:, None])
+    predicted = np.array([[[0.49, 0.50]]])
+    logged = regret.probabilities(policies.EpsilonGreedy(epsilon), predicted)
+    terms = {
+        "regret, E[f\\*(pi\\*) - f\\*(pi)]": regret.of_greedy(world, predicted),
+        "middle term with f\\* in the place of r": regret.squared_difference(world, predicted, noisy=False),
+        "middle term as it stands, with rewards 0 or 1": regret.squared_difference(world, predicted, noisy=True),
+        "right side, sqrt((2K/epsilon) E(f - f\\*)^2)": regret.bound_by_error(world, predicted, logged, epsilon),
+    }
+    return {"middle": table(["term", "value"], [[name, f"{value[0]:.4f}"] for name, value in terms.items()])}
+
+
+def _edge_of_knowledge(
+    actions: int, epsilon: float, samples: int, periods: int, runs: int, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, worlds.FiniteWorld]:
+    """Plays a world whose gap is what n I samples can just tell; returns regret and error after I periods."""
+    world = worlds.hidden_best(actions, _EDGE * np.sqrt(actions * np.log(actions) / (epsilon * samples * periods)))
+    played = simulation.play(
+        world,
+        lambda period: policies.EpsilonGreedy(epsilon),
+        simulation.exact_oracle(world),
+        world.candidates[:, 0],
+        simulation.Sampling(samples),
+        periods,
+        runs,
+        generator,
+    )
+    return played.after[-1], played.error[-1], world
+
+
+_GRIDS = {
+    "n, samples of a period": [(5, 0.2, 2**power, 1) for power in range(10, 18)],
+    "I, periods": [(5, 0.2, 2000, 2**power) for power in range(6)],
+    "K, actions": [(4 * 2**power, 0.2, 2**16, 1) for power in range(5)],
+    "epsilon": [(5, 0.05 * 2**power, 2**16, 1) for power in range(5)],
+}
+_VARIED = {"n, samples of a period": 2, "I, periods": 3, "K, actions": 0, "epsilon": 1}
+
+
+def shrinking_gaps(scale: Scale) -> Found:
+    """Measures the greedy part's regret where the gap is always at the edge of what the samples can tell."""
+    generator, runs = scale.draws_of(2), SEEDS * 400
+    measured = {name: [_edge_of_knowledge(*one, runs, generator) for one in grid] for name, grid in _GRIDS.items()}
+    constant = max(
+        bounds.measured_constant(errors, schedules.complexity(world.log_class_size, DELTA, periods), n * periods, DELTA)
+        for name, grid in _GRIDS.items()
+        for (_, _, n, periods), (_, errors, world) in zip(grid, measured[name], strict=True)
+    )
+    rows, curves, worst = [], [], 0.0
+    for name, grid in _GRIDS.items():
+        regrets = np.array([slopes.by_seed(found, SEEDS) for found, _, _ in measured[name]])
+        limits = np.array(
+            [
+                bounds.greedy_regret(
+                    actions,
+                    epsilon,
+                    bounds.error(
+                        schedules.complexity(world.log_class_size, DELTA, periods), n * periods, constant=constant
+                    ),
+                )
+                for (actions, epsilon, n, periods), (_, _, world) in zip(grid, measured[name], strict=True)
+            ]
+        )
+        places = np.array([one[_VARIED[name]] for one in grid], float)
+        worst = max(worst, float((regrets.mean(axis=1) / limits).max()))
+        rows.append(
+            [
+                name,
+                f"{places[0]:g} to {places[-1]:g}",
+                slope(slopes.loglog(places, regrets.T)),
+                f"{slopes.loglog(places, np.tile(limits, (2, 1))).mean:.2f}",
+                " to ".join(told(intervals.of_mean(regrets[at].tolist())) for at in (0, -1)),
+            ]
+        )
+        if name.startswith("n,"):
+            panel = "greedy part's regret against samples"
+            curves = [
+                Curve(panel, "gaps shrink with n", places, regrets.mean(axis=1)),
+                Curve(panel, "bound (8), its constant measured", places, limits, is_bound=True),
+            ]
+    head = ["against", "from, to", "slope measured", "slope of (8)", "regret"]
+    words = {"rates": table(head, rows), "constant": f"{constant:.2f}", "largest_share": f"{worst:.2f}"}
+    return Found(words, curves)
+
+
+def other_gaps(scale: Scale) -> Found:
+    """Measures regret where gaps do not shrink with n: linear rewards, and finite classes with a hard gap."""
+    generator, periods = scale.draws_of(3), [4, 8, 16, 32, 64]
+    samples = 500
+    linear = simulation.play_linear(
+        worlds.fan(3), 0.5, samples, periods[-1], periods, scale.runs(3), generator, evaluated=8000
+    )
+    linear = slopes.by_seed(linear, SEEDS).T
+    places = samples * np.array(periods, float)
+    sizes = np.arange(400, 1601, 200)
+    world = worlds.hidden_best(3, 0.15)
+    hard = []
+    for size in sizes:
+        played = simulation.play(
+            world,
+            lambda period: policies.EpsilonGreedy(0.2),
+            simulation.exact_oracle(world),
+            world.candidates[:, 0],
+            simulation.Sampling(int(size)),
+            1,
+            max(scale.runs(5000), 1000 * SEEDS),  # Fewer can be without a mistake, whose logarithm is minus infinity.
+            generator,
+        )
+        hard.append(slopes.by_seed(played.after[-1], SEEDS))
+    rate = slopes.semilog(sizes.astype(float), np.array(hard).T)
+    halves = np.log(2) / -rate.mean
+    straight = np.corrcoef(sizes, np.log(np.mean(hard, axis=1)))[0, 1] ** 2
+    rows = [[f"{size:,}", told(over_seeds(found))] for size, found in zip(sizes, hard, strict=True)]
+    panel = "greedy part's regret against samples"
+    return Found(
+        {
+            "linear_slope": slope(slopes.loglog(places, linear)),
+            "linear_from": f"{places[0]:,.0f}",
+            "linear_to": f"{places[-1]:,.0f}",
+            "hard": table(["n", "regret"], rows),
+            "hard_half": f"{halves:.0f}",
+            "hard_rate": f"{1000 * rate.mean:.2f} [{1000 * rate.low:.2f}, {1000 * rate.high:.2f}]",
+            "hard_straight": f"{straight:.3f}",
+        },
+        [
+            Curve(panel, "linear rewards", places, linear.mean(axis=0)),
+            Curve(panel, "a hard gap", sizes.astype(float), np.mean(hard, axis=1)),
+        ],
+    )
+
+
+def bounds_beside(scale: Scale) -> Found:
+    """Sets (7) and (8) beside what is measured after each of many periods."""
+    generator, epsilon, samples, periods = scale.draws_of(4), 0.2, 1000, 64
+    world = worlds.spread_gaps(10, 5, 0.4)
+    played = simulation.play(
+        world,
+        lambda period: policies.EpsilonGreedy(epsilon),
+        simulation.exact_oracle(world),
+        world.candidates[:, 0],
+        simulation.Sampling(samples),
+        periods,
+        scale.runs(20),
+        generator,
+    )
+    shown = [1, 2, 4, 8, 16, 32, 64]
+    terms = {one: schedules.complexity(world.log_class_size, DELTA, one) for one in shown}
+    constant = max(bounds.measured_constant(played.error[one - 1], terms[one], samples * one, DELTA) for one in shown)
+    rows = []
+    for one in shown:
+        limit = bounds.error(terms[one], samples * one, constant=constant)
+        rows.append(
+            [
+                str(one),
+                told(over_seeds(played.error[one - 1]), 2),
+                f"{limit:.2g}",
+                told(over_seeds(played.after[one - 1]), 2),
+                f"{bounds.greedy_regret(world.num_actions, epsilon, limit):.2g}",
+            ]
+        )
+    head = ["i", "error measured", "(7)", "regret measured", "(8)"]
+    return Found({"beside": table(head, rows), "beside_constant": f"{constant:.2f}"})

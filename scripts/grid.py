@@ -1,0 +1,295 @@
+"""Plays a grid of runs of any experiment binary and ranks them; see `--help`.
+
+Flags of all runs are checked before anything slow is imported. A run lies in a folder that is named by its flags: it is
+played once, continued where it was interrupted, and found again by every grid that holds it.
+"""
+
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization.study import interruption
+
+    interruption.install()
+
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+
+from bandits import binaries, studies
+from bandits.plans import arms, building, plan, players, results, verdict
+from bandits.plans.plan import Run
+from bandits.plans.sweep import Sweep, check_shared
+from bandits.results import runs
+from data.errors import UsageError
+from optimization.study import cli, files, run_folder
+from optimization.study.metrics import Metric
+
+_USAGE = """
+Plays a grid of runs and ranks them: the cross product of the values to sweep, or a published grid.
+
+  grid --sweep=server_learning_rate=0.005,0.01,0.02 --sweep=client_learning_rate=0.05,0.1 --repeat=3
+  grid --grid=appendix_a2_emnist --preset=emnist_scratch_softmax --expand_edges
+  grid --binary=run_ads --sweep=decision_rule=greedy,ucb --rates=0.05,0.1,0.2
+
+All other flags are passed on to every run; `run_federated --help` lists them. The same command continues a grid.
+"""
+_SHOWN = 10  # Points of a configuration, in the terminal.
+_LARGEST_SEED = 2**32 - 1
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `grid`; those of its runs are passed on."""
+    flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
+    flags.group("What is run")
+    flags.choice("binary", None, list(studies.STUDIES), "experiment (default: run_federated, or the grid's)")
+    flags.texts("sweep", "flag=value,value: values to try of a run's flag; may be given for several flags")
+    known = "; ".join(f"{name}, {grid.about}" for name, grid in building.published().items())
+    flags.text("grid", None, f"a published grid: {known}. Flags and sweeps given beside it win")
+    flags.integer("repeat", 1, "runs of every point, with consecutive seeds", low=1)
+
+    flags.group("What is searched")
+    flags.text("metric", None, "column of metrics.csv whose value after the last round ranks (default: the binary's)")
+    flags.switch("lower_is_better", None, "whether the smallest value of --metric is the best (default: as declared)")
+    flags.belong("lower_is_better", metric=True)
+    flags.switch("expand_edges", False, "add values where the best point of a configuration lies on an edge, and again")
+    flags.integer("expand_steps", 5, "most values that this adds to one side", low=1)
+    flags.belong("expand_steps", expand_edges=True)
+    flags.integer(
+        "reporting_repeat",
+        0,
+        "fresh seeds with which the best point of each configuration is played again: the value from the seeds that "
+        "picked it is too good; 0 for none",
+    )
+    flags.text(
+        "reference",
+        None,
+        "configuration that the others are compared with: its words, as 'greedy adam', or strategy (default: greedy, "
+        "or without one the first)",
+    )
+    flags.belong("reference", executor=("local", "ray"))
+    flags.choice(
+        "early_stop",
+        None,
+        {"asha": "asynchronous successive halving: the best part of the points go on to more rounds"},
+        "give up points early",
+    )
+    flags.integer("reduction_factor", 2, "one of so many points goes on", low=2)
+    flags.belong("reduction_factor", early_stop=("asha",))
+
+    players.define(flags, slurm_script="write a job array for Slurm, and run nothing")
+
+    flags.group("Output")
+    flags.path("root_output_dir", "runs", "folder of all grids")
+    flags.path(
+        "report",
+        None,
+        "page about the runs to keep up to date while the grid is played: an .html file, as scripts.report writes",
+    )
+    flags.belong("report", executor=("local", "ray"))
+    flags.folder("experiment_name", "name of this grid's folder (default: grid_, and the grid, preset or binary)")
+    return flags
+
+
+def resolve(settings: cli.Settings) -> cli.Settings:
+    """Returns the grid's own flags.
+
+    Raises:
+      UsageError: On flags that do not go together.
+    """
+    settings = settings.settled()
+    if settings.executor == "slurm_script" and (settings.expand_edges or settings.early_stop):
+        raise UsageError(
+            "--executor=slurm_script writes all runs beforehand: --expand_edges and --early_stop decide by results."
+        )
+    if settings.executor == "slurm_script" and settings.reporting_repeat:
+        raise UsageError(
+            "--executor=slurm_script writes all runs beforehand: which --reporting_repeat plays depends on results."
+        )
+    if settings.report:
+        files.check_output("report", pathlib.Path(settings.report), (".html",))
+    return settings
+
+
+def report(
+    sweep: Sweep,
+    swept: Sequence[str],
+    folder: pathlib.Path,
+    reported: Mapping[str, Sequence[results.Outcome]],
+    reference: str | None = None,
+) -> int:
+    """Writes and prints what the runs gave, those of fresh seeds, and comparisons; returns the exit status."""
+    outcomes = list(sweep.outcomes.values())
+    ranked = sweep.ranked()
+    table = results.table(outcomes, swept, sweep.metric, folder / "runs")
+    files.replace(folder / "results.csv", table.to_csv(index=False).encode())
+    as_arms = functools.partial(arms.of, folder=folder / "runs", metric=sweep.metric, smallest=sweep.smallest)
+    points = as_arms({point.name: point.outcomes for several in ranked.values() for point in several})
+    best = as_arms({arms.short(name): reported.get(name) or several[0].outcomes for name, several in ranked.items()})
+    stands = points.stands_by_point()
+    print(results.text(ranked, swept, sweep.metric, smallest=sweep.smallest, shown=_SHOWN, stands=stands))
+    if told := verdict.text(points, best, ranked, reported, reference):
+        print(f"\n{told}\n")
+    written = ["results.csv"]
+    if axes := results.learning_rates(swept):
+        for configuration, several in ranked.items():
+            words = "_".join(word.partition("=")[2] for word in configuration.split())
+            name = f"heat_map{f'_{words}' if words else ''}.png".replace("/", "_")
+            title = (configuration or folder.name).replace("_", " ")
+            if other := set(several[0].outcomes[0].run.numbers) - set(axes):
+                title += f"; best over {', '.join(sorted(other))}".replace("_", " ")
+            results.heat_map(
+                several,
+                axes,
+                folder / name,
+                metric=sweep.metric,
+                title=title,
+                smallest=sweep.smallest,
+                marked=points.not_above_chance(),
+            )
+            written.append(name)
+    if told := results.privacy_told(outcomes, folder / "runs"):
+        print(told)
+    print(f"Results in {folder}: {', '.join(written)}; each run's folder in {folder / 'runs'}")
+    failed = [outcome for outcome in outcomes if outcome.status == results.FAILED]
+    if failed:
+        print(f"{len(failed)} of {len(outcomes)} runs failed:", file=sys.stderr)
+        for outcome in failed:
+            print(f"  {folder / 'runs' / outcome.run.name}: {outcome.error}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def claim(folder: pathlib.Path, binary: str, blocks: Sequence[plan.Axes] = ()):
+    """Makes a grid's folder, and returns its lock, which is held while it is open.
+
+    Raises:
+      UsageError: If it cannot be written, another grid is running in it, or it is of another format.
+    """
+    about = folder / "grid.json"
+    if about.exists():
+        run_folder.check_format(folder, runs.read_json(about), "grid")
+    with run_folder.claiming(folder, "grid") as lock:
+        (folder / "runs").mkdir(exist_ok=True)
+    content = {
+        "format": run_folder.FORMAT,
+        "binary": binary,
+        "blocks": blocks,
+        "command": cli.command_line(),
+    }
+    files.replace(about, json.dumps(content, indent=2).encode() + b"\n")
+    return lock
+
+
+def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
+    """Returns the metric that ranks, and whether less of it is better.
+
+    Raises:
+      UsageError: On a metric that the binary does not have; it names those that it has.
+    """
+    columns = studies.load(binary).columns
+    name = settings.metric or studies.load(binary).ranked_by
+    metric = next((metric for metric in columns if name in (metric, metric.formerly)), None)
+    if metric is None:
+        raise UsageError(f"--metric={name} is no column of {binary}: {', '.join(columns)}.")
+    return metric, metric.better == "down" if settings.lower_is_better is None else settings.lower_is_better
+
+
+def program(settings: cli.Settings) -> int:
+    """Plays the grid; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
+    settings = resolve(settings)
+    grid = building.build(
+        settings.run_flags,
+        sweeps=settings.sweep,
+        repeat=settings.repeat,
+        binary=settings.binary,
+        grid=settings.grid,
+    )
+    if not settings.sweep and not settings.grid:
+        raise UsageError("--sweep is missing: give a flag and the values to try, as client_learning_rate=0.1,1.")
+    ranked_by(settings, grid.binary)
+    given = binaries.parse(grid.binary, settings.run_flags)
+    cores = len(os.sched_getaffinity(0))
+    if "max_concurrent_threads" in given.given:
+        cores = given.max_concurrent_threads or cores
+    elif settings.executor != "slurm_script" and not settings.ray_address and not given.get("tff_workers"):
+        cores = max(1, cores // settings.workers)
+        grid = grid.with_base(f"--max_concurrent_threads={cores}")
+    some = grid.runs()
+    fresh_seeds(grid, settings.reporting_repeat)
+    if settings.expand_edges and not any(name in grid.expandable for name in grid.swept):
+        raise UsageError("--expand_edges has no effect: no number is swept that could have other values.")
+    if settings.reference:
+        arms.check_reference(settings.reference, some, has_fresh_seeds=bool(settings.reporting_repeat))
+    if settings.early_stop:
+        if "total_rounds" in grid.swept:
+            raise UsageError("--early_stop=asha sets --total_rounds itself: leave it out of --sweep.")
+        for run in some:
+            run.at_rounds(1)
+    name = settings.experiment_name or f"grid_{settings.grid or given.get('preset') or settings.binary or 'runs'}"
+    folder = pathlib.Path(settings.root_output_dir) / name
+    with claim(folder, grid.binary, grid.blocks):
+        points = len({run.point for run in some})
+        print(
+            f"{folder.name}: {len(some)} runs of {points} points; folder {cli.shown_path(str(folder))}",
+            file=sys.stderr,
+            flush=True,
+        )
+        grid = grid.in_folder(folder / "runs")
+        some = grid.renamed(some)
+        if settings.executor == "slurm_script":
+            return write_script(grid, some, folder, cores)
+        if settings.executor == "local":
+            new = [run for run in some if not (folder / "runs" / run.name).exists()]
+            if new:
+                check_shared(new)
+        return play(settings, grid, some, folder, cores)
+
+
+def fresh_seeds(grid: plan.Grid, count: int) -> range:
+    """Returns so many seeds after those that a grid searches with.
+
+    Raises:
+      UsageError: If there are no such seeds.
+    """
+    first = max(grid.seeds) + 1
+    if count and first + count - 1 > _LARGEST_SEED:
+        raise UsageError(f"--reporting_repeat={count} needs seeds above {_LARGEST_SEED}, the largest.")
+    return range(first, first + count)
+
+
+def write_script(grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
+    """Writes the job array of what is not finished; returns the exit status."""
+    left = [run for run in some if results.finished_rounds(folder / "runs" / run.name) < run.rounds]
+    if not left:
+        print(f"All {len(some)} runs are finished: --executor=local ranks them.")
+        return 0
+    script = players.write_slurm_script(folder, [run.job(folder / "runs") for run in left], cores)
+    print(f"{len(left)} runs in {script}. When they are done, the same command with --executor=local ranks them.")
+    return 0
+
+
+def play(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
+    """Plays the runs and reports; returns the exit status."""
+    team = players.build(settings, cores)
+    metric, smallest = ranked_by(settings, grid.binary)
+    write_page = None
+    if settings.report:
+        from bandits.results import page
+
+        write_page = functools.partial(page.write, [folder / "runs"], pathlib.Path(settings.report), folder.name)
+    sweep = Sweep(folder / "runs", team, metric, smallest=smallest, write_page=write_page)
+    with players.playing(team, folder), contextlib.closing(sweep):
+        if settings.early_stop:
+            sweep.play_halving(some, settings.reduction_factor, settings.workers)
+        else:
+            sweep.play(some)
+        if settings.expand_edges:
+            sweep.expand(grid, settings.expand_steps)
+        reported = sweep.replay(fresh_seeds(grid, settings.reporting_repeat))
+        sweep.write_last_page()
+    return report(sweep, grid.swept, folder, reported if settings.reporting_repeat else {}, settings.reference)
+
+
+if __name__ == "__main__":
+    cli.main(define(), program)

@@ -1,0 +1,83 @@
+"""Writes a page about runs, of any experiment binary, to read in a browser: `python -m scripts.report RUN_FOLDER...`.
+
+The page holds all it needs, Plotly's library too, and loads nothing from a network.
+"""
+
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization.study import interruption
+
+    interruption.install()
+
+import pathlib
+import sys
+
+from bandits.results import dynamic_regret_page as dynamic_regret
+from bandits.results import grouping, over_tasks, page, runs, tables
+from data.errors import UsageError
+from optimization.study import cli, files
+
+_USAGE = """
+Writes one HTML page about runs: their results, curves and commands.
+
+  report runs/digits_scratch_softmax runs/digits_scratch_greedy --output=report.html
+
+Each argument is a run's folder, or a folder that holds runs at any depth, such as a grid's.
+"""
+
+
+def define() -> cli.FlagSet:
+    """Returns the flags of `report`."""
+    flags = cli.FlagSet(_USAGE, positional="folders")
+    flags.group("Flags")
+    flags.text("runs", None, "more folders, separated by commas")
+    flags.path("output", "report.html", "page to write")
+    flags.text("title", "Runs", "title")
+    flags.text(
+        "reference",
+        None,
+        "configuration that the others are compared with: its name on the page, or its strategy (default: greedy, or "
+        "without it the first configuration)",
+    )
+    flags.switch(
+        "regret",
+        False,
+        "also show the regret to the full-feedback baseline; in a non-stationary environment, to the baseline of each "
+        "environment, too",
+    )
+    return flags
+
+
+def program(settings: cli.Settings) -> int:
+    """Reads the runs, writes the page and returns the exit status: 1 if a run could not be read."""
+    named = runs.named(settings)
+    output = pathlib.Path(settings.output)
+    files.check_output("output", output, (".html",))
+    found = page.read(named)
+    if not found.runs:
+        raise UsageError(" ".join([*found.problems, *found.waiting]))
+    files.replace(output, page.page(found, settings.title, settings.reference, has_regret=settings.regret).encode())
+    parts = grouping.parts(found.runs)
+    if settings.regret:
+        dynamic, missing = (
+            dynamic_regret.lines(parts),
+            [line for part in parts for line in dynamic_regret.missing(part)],
+        )
+        if not dynamic and not missing and not any(tables.regret(part, arm) for part in parts for arm in part.arms):
+            print(
+                "No configuration has a full-feedback baseline: run the same with --bandits_type=supervised_mse.",
+                file=sys.stderr,
+            )
+        for line in missing:
+            print(line, file=sys.stderr)
+        for line in dynamic:
+            print(line)
+    for problem in found.problems:
+        print(f"Left out: {problem}", file=sys.stderr)
+    for line in over_tasks.lines(parts):
+        print(line)
+    print(output)
+    return 1 if found.problems else 0
+
+
+if __name__ == "__main__":
+    cli.main(define(), program)

@@ -1,0 +1,123 @@
+"""What is read of runs."""
+
+import json
+import math
+
+import pytest
+
+from bandits import metrics
+from bandits.advice import arms, findings
+from bandits.advice.findings import Arm
+from bandits.plans import results
+
+_POINT = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
+
+
+def _read(folder, rounds: int, status: str = results.FINISHED) -> Arm:
+    """Reads a run of four rounds, evaluated after the second and the last, as one of so many rounds."""
+    (run,) = arms.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", _POINT, 2000, 1)
+    (folder / run.name).mkdir(parents=True)
+    names = ["round_num", metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ACCURACY, metrics.CLIP_NORM]
+    names.append(metrics.WORST_TENTH)
+    rows = [
+        names,
+        [1, 0.1, 0.1, "", 1, ""],
+        [2, 0.3, 0.2, 0.5, 2, 0.25],
+        [3, 0.5, 0.3, "", 3, ""],
+        [4, 0.7, 0.4, 0.9, 4, 0.75],
+    ]
+    (folder / run.name / "metrics.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+    arm = Arm("greedy", _POINT)
+    outcome = results.Outcome(run, status, rounds, 0.1 * rounds)
+    findings.read(arm, {run.name: outcome}, folder, metrics.ACCURACY)
+    return arm
+
+
+def test_a_run_gives_its_rewards_its_model_and_its_clip_norm(tmp_path):
+    arm = _read(tmp_path, 4)
+    assert (arm.reward, arm.recent, arm.model, arm.clip_norms) == ({2000: 0.4}, {2000: 0.7}, {2000: 0.9}, {2000: 4.0})
+    assert (arm.worst_tenth, arm.jain_index) == ({2000: 0.75}, {})
+
+
+@pytest.mark.parametrize(("rounds", "model"), [(3, {}), (2, {2000: 0.5})])
+def test_of_a_run_that_went_on_the_model_is_that_of_the_rounds_that_count_or_unknown(tmp_path, rounds, model):
+    arm = _read(tmp_path, rounds)
+    assert arm.model == model
+    assert arm.clip_norms == {2000: float(rounds)}
+
+
+def _bounded(folder, seed, **bounds):
+    path = folder / "greedy-1" / f"seed_{seed}"
+    path.mkdir(parents=True)
+    (path / "metrics.csv").write_text(f"round_num,{metrics.AVERAGE_REWARD}\n1,0.5\n")
+    (path / "config.json").write_text(json.dumps({"flags": {"seed": seed}, "command": ["run"]}))
+    (path / "bounds.json").write_text(json.dumps({"participating": bounds}))
+
+
+def test_bounds_are_of_each_seeds_own_data_where_seeds_have_any(tmp_path):
+    for seed, constant in ((2000, 0.25), (2001, 0.5)):
+        _bounded(tmp_path, seed, chance=0.1, constant=constant, clients=9, population=9)
+    assert findings.bounds(tmp_path) == (0.1, {2000: 0.25, 2001: 0.5})
+
+
+def test_a_run_that_diverged_gives_no_numbers(tmp_path):
+    arm = _read(tmp_path, 3, results.DIVERGED)
+    assert arm.diverged == [2000]
+    assert math.isnan(arm.model[2000])
+
+
+def test_a_search_tells_the_expected_best_after_its_first_rung(tmp_path):
+    points = []
+    for rate, rounds, rewards in (("0.1", 2, (0.25, 0.75)), ("0.2", 1, (0.5,)), ("0.3", 1, (0.0,))):
+        point = (("server_learning_rate", "0.01"), ("client_learning_rate", rate))
+        (run,) = arms.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", point, 1000, 1)
+        (tmp_path / run.name).mkdir(parents=True)
+        rows = "".join(f"{place},{value}\n" for place, value in enumerate(rewards, 1))
+        (tmp_path / run.name / "metrics.csv").write_text(f"round_num,{metrics.AVERAGE_REWARD}\n{rows}")
+        (tmp_path / run.name / "config.json").write_text(json.dumps({"flags": {"seed": 1000}, "command": ["run"]}))
+        points.append(results.Point((results.Outcome(run, results.FINISHED, rounds, rewards[-1]),), rewards[-1]))
+    found = findings.search(points, 3, tmp_path, metrics.AVERAGE_REWARD)["expected_best"]
+    # Of 0, 0.25 and 0.5 the mean; of pairs 0.25, 0.5 and 0.5; the best.
+    assert found == {"rounds": 1, "of_points": {1: pytest.approx(0.25), 2: pytest.approx(1.25 / 3), 3: 0.5}}
+
+
+def test_a_comparison_says_in_json_what_its_seeds_would_find_and_how_many_it_would_need():
+    values = {"greedy": {0: 0.5, 1: 0.5, 2: 0.5}, "softmax": {0: 0.6, 1: 0.5, 2: 0.7}}
+    (one,) = findings.compared(values, "greedy").values()
+    found = findings.plain({"softmax": one})["softmax"]
+    assert found["detectable"] == one.detectable > 0.1
+    assert found["seeds_needed"] == one.seeds_needed > 3
+    assert found["difference"] == pytest.approx(0.1)
+
+
+def _verdict(values, chance, constant):
+    found = {name: Arm(name, _POINT, dict(enumerate(rewards))) for name, rewards in values.items()}
+    return findings.verdict(found, chance, constant)
+
+
+def test_of_strategies_not_told_from_greedy_one_that_is_told_above_chance_is_recommended():
+    values = {"greedy": (0.2, 0.34, 0.19, 0.27), "softmax": (0.25, 0.6, 0.22, 0.45), "falcon": (0.3, 0.31, 0.3, 0.305)}
+    found = _verdict(values, 0.2, None)
+    assert (found.pays, found.recommended, found.best) == (False, "falcon", "falcon")
+
+
+def test_greedy_gives_way_to_what_is_told_above_the_best_constant_action():
+    values = {"greedy": (0.6, 0.9, 0.5, 0.8), "falcon": (0.82, 0.83, 0.81, 0.82)}
+    assert _verdict(values, 0.1, 0.63).recommended == "falcon"
+    assert _verdict(values, 0.1, 0.3).recommended == "greedy"
+    assert _verdict(values, 0.1, 0.9).recommended == "greedy"
+
+
+def test_without_greedy_to_compare_with_the_best_by_mean_is_recommended():
+    values = {"greedy": (math.nan,) * 4, "softmax": (0.5, 0.51, 0.52, 0.5), "falcon": (0.8, 0.81, 0.82, 0.8)}
+    assert _verdict(values, 0.1, None).recommended == "falcon"
+
+
+def test_what_is_told_above_greedy_but_not_above_chance_does_not_hide_who_is():
+    softmax = {0: 0.6, 1: 0.9, 2: 0.3}
+    greedy = {seed: softmax.get(seed, 0.6) - 0.1 + 0.0001 * seed for seed in range(8)}
+    found = {name: Arm(name, _POINT, reward) for name, reward in (("greedy", greedy), ("softmax", softmax))}
+    told = findings.verdict(found, 0.1, None)
+    assert told.against_greedy["softmax"].wins
+    assert not told.stands["softmax"].beats_chance
+    assert (told.pays, told.recommended) == (False, "greedy")

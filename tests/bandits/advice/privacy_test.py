@@ -1,0 +1,102 @@
+"""The noise that runs with few clients add, and what is guaranteed where many would take part."""
+
+import dp_accounting
+import pytest
+from dp_accounting import rdp
+
+from bandits.advice import privacy
+from data.errors import UsageError
+from optimization.study import cli
+
+
+def _settings(*arguments: str) -> cli.Settings:
+    flags = cli.FlagSet("x")
+    privacy.define(flags)
+    return flags.parse(["x", *arguments])
+
+
+def _epsilon(z: float, share: float, rounds: int, delta: float) -> float:
+    """By the accounting library alone."""
+    event = dp_accounting.PoissonSampledDpEvent(share, dp_accounting.GaussianDpEvent(z))
+    return rdp.RdpAccountant().compose(event, rounds).get_epsilon(delta)
+
+
+def test_a_run_adds_the_noise_on_the_mean_that_the_deployment_would_and_that_one_is_accounted():
+    where = privacy.deployment(_settings("--population=342477", "--target_delta=1e-6"), 60, 20, ())
+    assert (where.population, where.cohort) == (342477, 1000)
+    found = privacy.noise(where, 150, 20, 3.0)
+    z = found["noise_multiplier"]
+    assert found["run_noise_multiplier"] / 20 == pytest.approx(z / 1000, rel=1e-5)
+    assert found["guarantee"]["epsilon"] == pytest.approx(_epsilon(z, 1000 / 342477, 150, 1e-6), rel=0.01)
+    assert 2.97 < found["guarantee"]["epsilon"] <= 3.0
+    assert found["guarantee"]["rounds"] == 150
+    assert not found["guarantee"]["guarantees"][0]["sampling_assumed"]
+
+
+def test_without_a_population_the_guarantee_is_for_the_clients_of_the_data():
+    where = privacy.deployment(_settings(), 60, 20, ("the means of 3 columns",))
+    found = privacy.noise(where, 150, 20, 10.0)
+    assert (where.population, where.cohort, where.is_table) == (60, 20, True)
+    assert found["run_noise_multiplier"] == found["noise_multiplier"]
+    assert "too small to hide in" in " ".join(found["guarantee"]["warnings"])
+    assert "the means of 3 columns" in " ".join(found["guarantee"]["epsilon_assumes"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "clients", "reason"),
+    [
+        ((), 19, "with 19 clients delta is 0.039, above 0.001. No epsilon is a meaningful guarantee"),
+        ((), 534, ""),
+        (("--population=40000",), 19, ""),
+        (("--target_delta=0.0001",), 19, ""),
+    ],
+)
+def test_no_cost_is_reported_where_delta_makes_epsilon_meaningless(arguments, clients, reason):
+    where = privacy.deployment(_settings(*arguments), clients, 5, ())
+    assert privacy.no_guarantee(where).startswith(reason)
+    assert bool(privacy.no_guarantee(where)) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cohort"),
+    [
+        (("--population=5000",), 50),
+        (("--population=1500",), 20),
+        (("--population=10000000",), 1000),
+        (("--population=5000", "--population_clients_per_round=700"), 700),
+    ],
+)
+def test_the_cohort_of_a_deployment(arguments, cohort):
+    assert privacy.deployment(_settings(*arguments), 60, 20, ()).cohort == cohort
+
+
+def test_a_population_holds_its_sample():
+    with pytest.raises(UsageError, match="--population=50 is less than the 60 clients of the data"):
+        privacy.deployment(_settings("--population=50"), 60, 20, ())
+
+
+def test_a_round_there_has_no_fewer_clients_than_one_of_the_runs():
+    with pytest.raises(UsageError, match="--population_clients_per_round=19 is less than the 20 clients of a round"):
+        privacy.deployment(_settings("--population=5000", "--population_clients_per_round=19"), 60, 20, ())
+
+
+def test_an_epsilon_out_of_reach_is_told():
+    where = privacy.Deployment(60, 20, True, delta=0.5)
+    assert "Epsilon 1e+06 needs no search" in privacy.noise(where, 1, 20, 1e6)["error"]
+
+
+@pytest.mark.parametrize("text", ["", "1,,2", "0", "-1", "a", "inf"])
+def test_epsilons_are_numbers_above_0(text):
+    settings = _settings().replace(target_epsilons=text)
+    with pytest.raises(UsageError, match="--target_epsilons"):
+        privacy.epsilons(settings)
+
+
+def test_epsilons_are_played_in_the_order_given():
+    assert privacy.epsilons(_settings("--target_epsilons=8,2,8")) == (8.0, 2.0)
+    assert privacy.epsilons(_settings()) == (3.0, 10.0, 1.0)
+
+
+def test_runs_under_noise_are_seeded_and_say_so():
+    assert "--insecure_seeded_noise" in privacy.flags_of(0.5, 0.1)
+    assert "--insecure_seeded_noise" not in privacy.flags_of(0.0, 0.1)

@@ -1,0 +1,104 @@
+"""Flags of private and anytime values: what is refused, and what is said."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bandits.evaluation import bound_flags, bounds, confidence_sequence, estimators, terms
+from data.errors import UsageError
+from optimization.study import cli
+
+_PRIVATE = ("--private", "--largest_weight=4", "--max_rows_per_client=5", "--noise_multiplier=0.5")
+
+
+def _settings(*arguments):
+    flags = cli.FlagSet("")
+    bound_flags.define(flags)
+    return flags.parse(["evaluate_policy", *arguments]).settled()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--private",), "--private needs --largest_weight: a bound that is fixed before the log is read"),
+        (("--anytime", "--largest_weight=4"), "--anytime needs --max_rows_per_client"),
+        (_PRIVATE[:3], "--private needs one of --noise_multiplier and --target_epsilon"),
+        ((*_PRIVATE, "--target_epsilon=1"), "--private needs one of --noise_multiplier and --target_epsilon"),
+        ((*_PRIVATE, "--anytime"), "leave one out"),
+        (("--clip_rewards",), "--clip_rewards has an effect only with --private or --anytime"),
+        (("--noise_multiplier=1",), "--noise_multiplier"),
+        ((*_PRIVATE, "--looks=3"), "--looks"),
+        (("--largest_weight=0.5", "--private"), "--largest_weight=0.5"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(tmp_path, arguments, words):
+    with pytest.raises(UsageError) as error:
+        bound_flags.private_options(_settings(*arguments), tmp_path / "log.csv")
+    assert words in str(error.value)
+
+
+def test_flags_mean_options(tmp_path):
+    assert bound_flags.private_options(_settings(), tmp_path / "log.csv") is None
+    chosen = bound_flags.private_options(_settings(*_PRIVATE, "--target_delta=1e-4"), tmp_path / "log.csv")
+    assert chosen.bounds == bounds.Bounds(4.0, 5)
+    assert (chosen.noise_multiplier, chosen.delta, chosen.looks) == (0.5, 1e-4, 1)
+    assert chosen.ledger == tmp_path / "log.csv.privacy.jsonl"
+
+
+def _log(clients=400):
+    generator = np.random.default_rng(0)
+    names = np.repeat(np.arange(clients, dtype=np.int32), 7)
+    rewards = (generator.random(len(names)) < 0.4).astype(float)
+    zeros = np.zeros(len(names))
+    return {
+        name: terms.Terms(names, generator.choice([0.5, 1.5], len(names)), rewards, zeros, zeros) for name in ("a", "b")
+    }, [f"client {number}" for number in range(clients)]
+
+
+def test_a_look_is_paid_told_and_remembered(tmp_path):
+    chosen = bound_flags.private_options(_settings(*_PRIVATE), tmp_path / "log.csv")
+    candidates, client_ids = _log()
+    for look in (1, 2):
+        values, report = bound_flags.private_values(
+            chosen, candidates, [estimators.Ips(), estimators.Snips()], client_ids, seed=0
+        )
+        assert len(chosen.ledger.read_text().splitlines()) == look
+        assert report["looks"] == look
+    assert [(one.candidate, one.estimator.name) for one in values] == [
+        ("a", "ips"), ("a", "snips"), ("b", "ips"), ("b", "snips"),
+    ]  # fmt: skip
+    assert all(abs(one.interval.mean - 0.4) < 0.1 for one in values)
+    json.dumps(report)
+    told = bound_flags.private_sentences(values, report, chosen)
+    assert told[1].startswith("a, ips: 0.")
+    assert "for 2 looks on these clients together" in told[5]
+    assert "at delta 0.00137" in told[5]  # 400^-1.1.
+    assert "outside every guarantee (--log_interactions)" in told[6]
+    assert "the number of clients, and the names and number of the actions, are public" in told[7]
+
+
+def test_a_larger_sample_than_there_are_clients_is_refused(tmp_path):
+    chosen = bound_flags.private_options(_settings(*_PRIVATE, "--clients_per_look=500"), tmp_path / "log.csv")
+    with pytest.raises(
+        UsageError, match="--clients_per_look=500: cohort is 500, not between 1 and the population of 400"
+    ):
+        bound_flags.private_values(chosen, *(_log()[0], [estimators.Ips()], _log()[1]), seed=0)
+    assert not chosen.ledger.exists()
+
+
+def _sequence(low, high):
+    one = np.array([5])
+    return confidence_sequence.ConfidenceSequence(one, np.array([0.5]), np.array([low]), np.array([high]))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (0.3, 0.6, "Anytime: 0.3 to 0.6 after 1 looks"),
+        (0.0, 0.99, "it says nothing yet"),
+        (0.7, 0.2, "no value is left"),
+    ],
+)
+def test_a_sequence_is_told(low, high, words):
+    assert words in " ".join(bound_flags.anytime_sentences(_sequence(low, high), bounds.Bounds(4.0, 5)))

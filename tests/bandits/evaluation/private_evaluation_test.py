@@ -1,0 +1,347 @@
+"""scripts.evaluate_policy with --private and --anytime, as programs: what is told, and what is not."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bandits import run_federated
+from bandits.evaluation import anytime, bounds, confidence_sequence, private, private_evaluation, reward_model, terms
+from data import interaction_log
+from data.errors import UsageError
+from optimization.privacy import ledger, mechanisms
+from optimization.study import frame
+from scripts import evaluate_policy as command
+
+_COLUMNS = (
+    "--client_column=who", "--action_column=shown", "--reward_column=paid", "--propensity_column=p",
+    "--round_column=when",
+)  # fmt: skip
+_PRIVATE = ("--private", "--largest_weight=3", "--max_rows_per_client=12")
+_ALL = "--estimators=logged,ips,snips,clipped_ips,dm,dr,switch_dr,dros"
+_FILES = ("estimates.csv", "evaluation.json", "evaluation.html")
+
+
+def _table(path, clients=150, rows=12, seed=0):
+    generator = np.random.default_rng(seed)
+    count = clients * rows
+    shown = generator.random(count) < 0.25
+    warm = generator.integers(2, size=count)
+    frame = pd.DataFrame(
+        {
+            "who": np.repeat([f"user {number}" for number in range(clients)], rows),
+            "when": np.tile(np.arange(1, rows + 1), clients),
+            "shown": np.where(shown, "blue", "red"),
+            "paid": (generator.random(count) < np.where(shown, 0.3 + 0.5 * warm, 0.4)).astype(int),
+            "p": np.where(shown, 0.25, 0.75),
+            "warm": warm,
+        }
+    )
+    frame.to_csv(path, index=False)
+    return frame
+
+
+def _play(folder, *flags):
+    log = folder / "log.csv"
+    shutil.rmtree(folder / "out", ignore_errors=True)  # An earlier evaluation is never overwritten.
+    command.program(
+        command.define().parse(
+            ["evaluate_policy", f"--log={log}", f"--output_dir={folder}/out", *_COLUMNS, "--policy=uniform", *flags]
+        )
+    )
+    return json.loads((folder / "out" / "evaluation.json").read_text())
+
+
+def _values(found):
+    return {row["estimator"]: row["value"] for row in found["estimates"]}
+
+
+def test_with_hardly_any_noise_values_are_exact(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv")
+    flags = ("--noise_multiplier=1e-8", "--clip_norm=1000", "--clip=1.5")
+    found = _play(tmp_path, *_PRIVATE, *flags, "--estimators=logged,ips,snips,clipped_ips")
+    weights = 0.5 / table.p
+    assert _values(found) == pytest.approx(
+        {
+            "logged": table.paid.mean(),
+            "ips": (weights * table.paid).mean(),
+            "snips": (weights * table.paid).sum() / weights.sum(),
+            "clipped_ips": (weights.clip(upper=1.5) * table.paid).mean(),
+        },
+        rel=1e-5,
+    )
+    (clipped,) = [row for row in found["estimates"] if row["estimator"] == "clipped_ips"]
+    assert clipped["low"] is clipped["high"] is None  # Its own clip's bias is unknown.
+    assert found["privacy"]["epsilon"] > 1e9  # No noise, no guarantee, and it says so.
+    printed = capsys.readouterr().out
+    assert found["privacy"]["summary"] in printed
+    assert f"uniform, clipped_ips: {_values(found)['clipped_ips']:.4g} (biased, bias unknown; noise" in printed
+
+
+def test_a_look_at_a_folder_that_holds_an_evaluation_is_refused_before_it_is_paid_for(tmp_path):
+    _table(tmp_path / "log.csv")
+    _play(tmp_path, *_PRIVATE, "--noise_multiplier=1")
+    book = (tmp_path / "log.csv.privacy.jsonl").read_text()
+    flags = ("--policy=uniform", *_PRIVATE, "--noise_multiplier=1", f"--output_dir={tmp_path}/out")
+    with pytest.raises(UsageError, match="out holds an earlier evaluation, which is not overwritten"):
+        command.program(command.define().parse(["evaluate_policy", f"--log={tmp_path}/log.csv", *_COLUMNS, *flags]))
+    assert (tmp_path / "log.csv.privacy.jsonl").read_text() == book
+
+
+def test_of_two_logs_with_the_same_noised_sum_the_same_is_told(tmp_path, capsys, monkeypatch):
+    """So nothing else of a log leaves: not its rows, overlap, checks, clients, choices nor plots."""
+    vectors = []
+    monkeypatch.setattr(private, "release", lambda *given: vectors.append(given[0]) or np.full(given[1].size, 0.3))
+    told = []
+    flags = ("--noise_multiplier=1", "--ignore_columns=warm")
+    _table(tmp_path / "log.csv")
+    for seed, rows in ((0, 12), (1, 7)):
+        _table(tmp_path / "log.csv", rows=rows, seed=seed)
+        (tmp_path / "log.csv.privacy.jsonl").unlink(missing_ok=True)
+        capsys.readouterr()
+        _play(tmp_path, *_PRIVATE, *flags)
+        told.append([capsys.readouterr(), *((tmp_path / "out" / name).read_bytes() for name in _FILES)])
+    assert vectors[0].shape == vectors[1].shape
+    assert (vectors[0] != vectors[1]).any()
+    assert told[0] == told[1]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == set(_FILES)
+
+
+def test_what_is_told_has_noise_and_no_words_of_rows(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv")
+    found = _play(tmp_path, *_PRIVATE, "--noise_multiplier=1")
+    weights = 0.5 / table.p
+    exact = [(weights * table.paid).mean(), (weights * table.paid).sum() / weights.sum(), table.paid.mean()]
+    page = (tmp_path / "out" / "evaluation.html").read_text()
+    assert page.count("<img") == 1
+    text = page.split("base64,")[0] + page.split('">')[-1]
+    everything = "".join(
+        [capsys.readouterr().out, text, *((tmp_path / "out" / name).read_text() for name in _FILES[:2])]
+    )
+    size = weights.sum() ** 2 / (weights**2).sum()
+    for number in (*exact, size, weights.mean(), (1 / table.p).mean()):
+        for written in (f"{number:.8g}", f"{number:.6g}"):
+            assert len(written) < 8 or written not in everything  # Fewer digits are in any number by chance.
+    for words in ("1,800", "user ", "verlap", "ffective", "ootstrap", "SLOPE", "mean weight", "argest weight"):
+        assert words not in everything
+    assert set(found) == {"private", "estimates", "privacy", "sentences"}
+    for row in found["estimates"]:
+        assert row["low"] < row["value"] < row["high"]
+        assert row["noise"] > 0
+
+
+@pytest.mark.slow
+def test_a_private_model_is_composed_once_a_look_and_its_values_are_right(tmp_path, monkeypatch):
+    _table(tmp_path / "log.csv", clients=200)
+    model = (
+        "--model_noise_multiplier=0.5", "--model_clip_norm=1", "--model_rounds=20", "--model_clients_per_round=20",
+        "--model_client_learning_rate=0.3", "--model_server_learning_rate=0.1",
+    )  # fmt: skip
+    budget = ("--target_epsilon=60", "--looks=2", "--clip=2", "--tau=2", "--shrinkage=4")
+    found = [_play(tmp_path, *_PRIVATE, *model, *budget, _ALL) for _ in range(2)]
+    assert len(set(found[1]["privacy"]["models"])) == 2
+    assert found[1]["privacy"]["looks"] == 2
+    assert found[0]["privacy"]["epsilon"] < found[1]["privacy"]["epsilon"] <= 60 * (1 + 1e-9)
+    assert found[1]["privacy"]["epsilon"] > 59
+    book = [json.loads(line) for line in (tmp_path / "log.csv.privacy.jsonl").read_text().splitlines()]
+    assert [one["mechanism"]["noise_multiplier"] for one in book][::2] == [0.5, 0.5]
+    assert found[0]["privacy"]["apart_from"] == ["means, deviations and categories of the log's columns"]
+    truth = 0.5 * (0.3 + 0.25) + 0.5 * 0.4
+    for row in found[0]["estimates"]:
+        if row["estimator"] in ("dr", "ips", "snips"):
+            assert row["low"] < truth < row["high"], row
+    monkeypatch.setattr(reward_model, "predictions", lambda *_: pytest.fail("A model was fitted that is not paid for."))
+    with pytest.raises(UsageError, match="--target_epsilon=60 does not allow this look"):
+        _play(tmp_path, *_PRIVATE, *model, *budget, _ALL)
+
+
+_NOISE = (*_PRIVATE, "--noise_multiplier=1")
+
+
+def _run(folder, **changes):
+    own = mechanisms.Mechanism("dpsgd", 1.0, population=150, cohort=15, sampling="poisson")
+    own = mechanisms.dataclasses.replace(own, **changes)
+    (folder / "model").mkdir(parents=True)
+    (folder / "model" / "weights.npz").write_bytes(b"weights")
+    (folder / "privacy.json").write_text(json.dumps(own.report(10)))
+    return own
+
+
+def _plan(folder, *flags):
+    (folder / "log.csv").touch()
+    given = ["evaluate_policy", f"--log={folder}/log.csv", f"--policy=run:{folder}/run", *_NOISE, *flags]
+    settings = command.define().parse(given)
+    return private_evaluation.plan(settings, command.target_policies.parse(settings.policy))
+
+
+def test_a_runs_model_counts_with_what_it_spent(tmp_path):
+    own = _run(tmp_path / "run")
+    (found,) = _plan(tmp_path).models
+    assert (found.mechanism, found.rounds) == (own, 10)
+    assert _plan(tmp_path).models == (found,)  # The same at every look.
+    (tmp_path / "run" / "model" / "weights.npz").write_bytes(b"others")
+    assert _plan(tmp_path).models[0].what != found.what
+    assert _plan(tmp_path, "--policy_is_public").models == ()
+    whole, rounds = ledger.composed([found, ledger.Spent("look", private.mechanism(150, 1.0))])
+    assert "apart from" not in private.Paid(whole, rounds, 1, ()).report()["summary"]
+    assert whole.epsilon(rounds) > own.epsilon(10)
+
+
+def test_what_the_guarantee_leaves_out_is_told(tmp_path):
+    left = "means of the log's columns"
+    _run(tmp_path / "run", apart_from=(left,))
+    whole, rounds = ledger.composed([*_plan(tmp_path).models, ledger.Spent("look", private.mechanism(150, 1.0))])
+    told = private.Paid(whole, rounds, 1, ()).report()
+    assert told["apart_from"] == [left]
+    assert f"apart from {left}, for 1 look" in told["summary"]
+
+
+def _of_run(folder, *flags):
+    shutil.rmtree(folder / "out", ignore_errors=True)
+    given = ["evaluate_policy", f"--log={folder}/run", f"--output_dir={folder}/out", *flags]
+    command.program(command.define().parse(given))
+    return json.loads((folder / "out" / "evaluation.json").read_text())
+
+
+@pytest.mark.slow
+def test_a_private_runs_policy_is_evaluated_on_its_own_log(tmp_path):
+    flags = [
+        "--task_type=digits", "--total_rounds=4", "--bandits_deploy_freq=2", "--log_interactions",
+        "--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=1", "--cohort_sampling=poisson",
+        f"--root_output_dir={tmp_path}", "--experiment_name=run",
+    ]  # fmt: skip
+    frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", *flags]))
+    own = (f"--policy=run:{tmp_path}/run", "--largest_weight=5", "--max_rows_per_client=40")
+    found = _of_run(tmp_path, *own, "--private", "--noise_multiplier=2")["privacy"]
+    run = json.loads((tmp_path / "run" / "privacy.json").read_text())
+    assert found["epsilon"] > run["epsilon"]
+    (told,) = found["models"]
+    assert told.endswith(" of run run")
+    alone = _of_run(
+        tmp_path, "--policy=uniform", *own[1:], "--private", "--noise_multiplier=2", f"--privacy_ledger={tmp_path}/b"
+    )["privacy"]
+    assert alone["epsilon"] < found["epsilon"]
+    assert alone["models"] == []
+    with pytest.raises(UsageError, match="was trained on this log, and the interval holds for policies that were"):
+        _of_run(tmp_path, *own, "--anytime")
+    looks = _of_run(tmp_path, "--policy=uniform", *own[1:], "--anytime", "--nomodel", "--draws=0")["anytime"]["looks"]
+    assert looks == [1, 2, 3, 4]
+
+
+def test_a_run_without_a_guarantee_is_refused(tmp_path):
+    _run(tmp_path / "run", noise_multiplier=0.0)
+    with pytest.raises(UsageError, match=r"has no guarantee, because there is no noise: .*\(--policy_is_public\)"):
+        _plan(tmp_path)
+    (tmp_path / "run" / "privacy.json").unlink()
+    with pytest.raises(UsageError, match=r"because what it spent is not known"):
+        _plan(tmp_path)
+    assert _plan(tmp_path, "--policy_is_public").models == ()
+
+
+def test_the_sequence_of_a_table_is_told_drawn_and_written(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv")
+    limits = ("--largest_weight=3", "--max_rows_per_client=1")
+    found = _play(tmp_path, "--anytime", *limits, "--nomodel", "--draws=0")["anytime"]
+    zeros = np.zeros(len(table))
+    clients = table.who.str[5:].to_numpy(np.int32)
+    rows = terms.Terms(clients, 0.5 / table.p.to_numpy(), table.paid.to_numpy(float), zeros, zeros)
+    names = [f"user {number}" for number in range(150)]
+    expected = confidence_sequence.sequence(
+        *confidence_sequence.observations(rows, table.when.to_numpy(), bounds.Bounds(3.0, 1), names, 0)
+    )
+    for name, values in expected._asdict().items():
+        assert found[name] == pytest.approx(values.tolist()), name
+    assert found["looks"] == list(range(1, 13))
+    assert found["sentences"][0] in capsys.readouterr().out
+    page = (tmp_path / "out" / "evaluation.html").read_text()
+    assert page.count("<img") == 2
+    assert "The interval after each look" in page
+
+
+def test_a_tables_looks_can_be_periods(tmp_path):
+    _table(tmp_path / "log.csv").assign(period=lambda table: table.when // 5).to_csv(tmp_path / "log.csv", index=False)
+    flags = ("--period_column=period", "--anytime", "--largest_weight=3", "--max_rows_per_client=5", "--nomodel")
+    assert _play(tmp_path, *flags, "--draws=0")["anytime"]["looks"] == [0, 1, 2]
+
+
+def _own_log(folder, flags):
+    (folder / "interactions").mkdir(parents=True)
+    generator = np.random.default_rng(0)
+    log = interaction_log.ordered(
+        ["a", "b", "c"],
+        np.repeat([0, 1, 2], 8),
+        None,
+        ["0", "1"],
+        {
+            "actions": generator.integers(2, size=24),
+            "rewards": generator.random(24),
+            "propensities": np.full(24, 0.5),
+            "rounds": np.tile(np.arange(1, 9), 3),
+            "periods": np.tile(np.repeat([0, 1], 4), 3),
+            "rows": np.tile(np.arange(8), 3),
+        },
+    )
+    (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated"]))
+    interaction_log.write(log, folder / "interactions" / "rounds_1_8.parquet")
+    (folder / "config.json").write_text(json.dumps({"flags": dict(settings) | flags}))
+
+
+def _anytime(folder):
+    log = f"--log={folder}"
+    flags = ("--anytime", "--largest_weight=1", "--max_rows_per_client=4", "--nomodel", "--draws=0")
+    given = ["evaluate_policy", log, "--policy=uniform", *flags, f"--output_dir={folder}/out"]
+    command.program(command.define().parse(given))
+    return json.loads((folder / "out" / "evaluation.json").read_text())["anytime"]["looks"]
+
+
+def test_looks_are_as_the_run_that_wrote_the_log_draws_cohorts(tmp_path):
+    _own_log(tmp_path / "a", {"cache": "per_round"})
+    assert _anytime(tmp_path / "a") == list(range(1, 9))
+    _own_log(tmp_path / "b", {"cache": "persistent"})
+    assert _anytime(tmp_path / "b") == [0, 1]
+    _own_log(tmp_path / "c", {"cohort_sampling": "cyclic"})
+    with pytest.raises(UsageError, match="--cohort_sampling=cyclic of the run that wrote the log takes them by turns"):
+        _anytime(tmp_path / "c")
+    _own_log(tmp_path / "d", {"client_selection": "oort"})
+    with pytest.raises(UsageError, match="--client_selection=oort of the run that wrote the log chooses clients"):
+        _anytime(tmp_path / "d")
+
+
+def test_a_log_that_is_saved_apart_from_its_run_knows_how_cohorts_were_drawn(tmp_path):
+    saved = tmp_path / "elsewhere" / "log.parquet"
+    saved.parent.mkdir()
+    bounded = ("--policy=uniform", "--anytime", "--largest_weight=1", "--max_rows_per_client=4", "--nomodel")
+    log = interaction_log.read(_with_cohorts(tmp_path / "run", saved, "persistent"))
+    assert log.report["cohorts"]["cache"] == "persistent"
+    given = ["evaluate_policy", f"--log={saved}", *bounded, "--draws=0", f"--output_dir={tmp_path}/out"]
+    command.program(command.define().parse(given))
+    assert json.loads((tmp_path / "out" / "evaluation.json").read_text())["anytime"]["looks"] == [0, 1]
+    shutil.rmtree(tmp_path / "out")
+    for number, (name, value) in enumerate(
+        {
+            "client_selection": "oort",
+            "cohort_sampling": "cyclic",
+            "reward_drift": "linear",
+            "reward_delay": "uniform",
+            "availability": "diurnal",
+            "drop_out": 0.1,
+        }.items()
+    ):
+        _with_cohorts(tmp_path / f"other_{number}", saved, "persistent", **{name: value})
+        with pytest.raises(UsageError, match=f"--{name}={value} of the run that wrote the log"):
+            command.program(command.define().parse(given))
+
+
+def _with_cohorts(folder, saved, cache, **flags):
+    _own_log(folder, {"cache": cache, **flags})
+    log = interaction_log.read(folder / "interactions" / "rounds_1_8.parquet")
+    cohorts = anytime.cohorts(str(folder))
+    interaction_log.write(interaction_log.dataclasses.replace(log, report={anytime.COHORTS: cohorts}), saved)
+    return saved
+
+
+def test_estimators_are_those_asked_for(tmp_path):
+    _table(tmp_path / "log.csv")
+    assert list(_values(_play(tmp_path, "--estimators=snips", "--draws=0"))) == ["logged", "snips"]

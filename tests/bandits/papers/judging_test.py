@@ -1,0 +1,449 @@
+"""Tests of bandits.papers.judging, with numbers made by hand."""
+
+import dataclasses
+import math
+
+import pytest
+
+from bandits.papers import judging, texts
+from bandits.papers.judging import AGREES, DISAGREES, INCONCLUSIVE, NOT_COMPARABLE, NOT_RUN, OPPOSITE, PREMISE, SAME
+from bandits.papers.plan import PAPER, PAPER_DATA, REDUCED, SMALL, STAND_IN, Arm, Claim, Figure, Measure, Published
+from bandits.papers.results import Value
+from bandits.results import landmarks
+
+T_2 = 4.302652729749464  # Student's t at 97.5% with 2 degrees of freedom.
+SCORE, LOSS = Measure("score", "score"), Measure("loss", "loss", smallest=True)
+
+
+def _figure(*claims: Claim, arms="abc", data_kind: str = PAPER_DATA, scale: str = PAPER) -> Figure:
+    return Figure(
+        name="f1",
+        text="Nobody 2020",
+        about="Figure 1",
+        also=(),
+        binary="run_federated",
+        arms=tuple(arm if isinstance(arm, Arm) else Arm(arm, (arm,), ()) for arm in arms),
+        repeat=3,
+        published_seeds=1,
+        tuning_seeds=(100,),
+        measures=(SCORE, LOSS),
+        curves=(),
+        published=(),
+        accounted=(),
+        claims=claims,
+        own_figures=None,
+        study=None,
+        data_kind=data_kind,
+        data=None,
+        left_open=(),
+        scale=scale,
+        own=False,
+        reference=None,
+    )
+
+
+def _value(arm: str, *seeds: float, measure: str = "score", rounds: int = 9) -> Value:
+    return Value(arm, measure, dict(enumerate(seeds)), rounds)
+
+
+def _judge(claim: Claim, *rows: Value, **changes) -> judging.Verdict:
+    (verdict,) = judging.check(_figure(claim, **changes), rows)
+    return verdict
+
+
+ORDER = Claim("a is better", "section 1", "order", (("a",), ("b",)))
+
+
+@pytest.mark.parametrize(
+    ("ours", "status"),
+    [
+        ((3.9, 4.0, 4.1), AGREES),  # Differences 1.9, 2.0, 2.1: 2 ± 0.25.
+        ((3.0, 4.0, 5.0), INCONCLUSIVE),  # 1, 2, 3: 2 ± 2.48, which reaches 0, though each seed has the right sign.
+        ((0.1, 0.0, -0.1), DISAGREES),  # -1.9, -2.0, -2.1.
+        ((4.0,), INCONCLUSIVE),  # One seed.
+        ((4.0, math.nan, 4.1), INCONCLUSIVE),  # One has diverged.
+    ],
+)
+def test_an_order_is_told_by_the_interval_of_the_paired_differences(ours, status):
+    assert _judge(ORDER, _value("a", *ours), _value("b", 2.0, 2.0, 2.0)).status == status
+
+
+def test_nothing_is_told_of_an_arm_of_which_a_run_diverged():
+    ours, lost = _value("a", 3.9, 4.0, 4.1), dataclasses.replace(_value("b", 2.0, 2.0, 2.0), diverged=frozenset({1}))
+    verdict = _judge(ORDER, ours, lost)
+    assert verdict.status == INCONCLUSIVE
+    assert verdict.why.endswith("; b diverged in 1 of 3 seeds")
+    for claim in (
+        Claim("", "", "close", (("a", "b"),), within=9.0),
+        Claim("", "", "between", (("b",),), low=1.0, high=3.0),
+        Claim("", "", "steady", (("b",),), within=9.0),
+    ):
+        assert _judge(claim, ours, lost).status == INCONCLUSIVE
+    stated = dataclasses.replace(lost, published=Published("b", "score", 2.0, "Table 1"))
+    assert judging.compare(stated, _figure()) == (INCONCLUSIVE, "b diverged in 1 of 3 seeds")
+
+
+def test_two_that_never_get_there_are_not_alike():
+    never = [math.inf] * 8
+    for claim in (ORDER, Claim("", "", "close", (("a", "b"),), within=1.0)):
+        assert _judge(claim, _value("a", *never), _value("b", *never)).status == INCONCLUSIVE
+
+
+def test_the_interval_is_told_beside_the_means():
+    verdict = _judge(ORDER, _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0))
+    half = T_2 * 0.1 / math.sqrt(3)
+    assert half == pytest.approx(0.2484, abs=1e-4)
+    assert verdict.why == "a 4, b 2: +2.00 (+1.75 to +2.25)"
+    assert (verdict.seeds, verdict.chance) == (3, pytest.approx(0.025))
+
+
+def test_a_larger_lead_is_a_difference_of_differences_of_equal_seeds():
+    claim = Claim("", "", "larger_lead", (("a",), ("b",), ("c",), ("d",)))
+    leads = _value("a", 3.9, 24.0, 14.1, 9.0), _value("b", 2.0, 22.0, 12.0)  # 1.9, 2.0, 2.1
+    others = _value("c", 7.0, 1.0, 3.0), _value("d", 6.0, 0.0, 2.0, 5.0)  # 1, 1, 1
+    verdict = _judge(claim, *leads, *others, arms="abcd")
+    assert (verdict.status, verdict.seeds) == (AGREES, 3)
+    assert verdict.why == "a minus b 2, c minus d 1: +1.00 (+0.75 to +1.25)"
+    assert (
+        _judge(dataclasses.replace(claim, operands=(("c",), ("d",), ("a",), ("b",))), *leads, *others).status
+        == DISAGREES
+    )
+    lost = dataclasses.replace(others[1], diverged=frozenset({2}))
+    assert _judge(claim, *leads, others[0], lost).status == INCONCLUSIVE
+
+
+def test_differences_are_of_equal_seeds():
+    # Seeds differ by far more than arms do; each pair by 0.5 ± 0.1.
+    verdict = _judge(ORDER, _value("a", 10.5, 20.6, 30.4), _value("b", 10.0, 20.0, 30.0, 77.0))
+    assert (verdict.status, verdict.seeds) == (AGREES, 3)
+
+
+@pytest.mark.parametrize(("count", "status"), [(5, INCONCLUSIVE), (6, AGREES)])
+def test_the_same_difference_in_every_seed_is_told_from_six_seeds_on(count, status):
+    assert _judge(ORDER, _value("a", *[2.0] * count), _value("b", *[1.0] * count)).status == status
+
+
+def test_equal_arms_have_no_order():
+    assert _judge(ORDER, _value("a", *[2.0] * 8), _value("b", *[2.0] * 8)).status == DISAGREES
+
+
+def test_less_is_better_where_the_measure_says_so():
+    claim = Claim("a has less loss", "", "order", (("a @ loss",), ("b @ loss",)))
+    rows = _value("a", 1.0, 1.1, 0.9, measure="loss"), _value("b", 3.0, 3.0, 3.0, measure="loss")
+    assert _judge(claim, *rows).status == AGREES
+    assert _judge(Claim("", "", "order", (("b @ loss",), ("a @ loss",))), *rows).status == DISAGREES
+
+
+def test_of_several_needed_differences_one_that_is_open_leaves_all_open_and_a_wrong_one_decides():
+    claim = Claim("", "", "order", (("a", "b"), ("c",)))
+    a, c = _value("a", 3.9, 4.0, 4.1), _value("c", 2.0, 2.0, 2.0)
+    assert _judge(claim, a, _value("b", 2.9, 3.0, 3.1), c).status == AGREES
+    assert _judge(claim, a, _value("b", 0.0, 3.0, 9.0), c).status == INCONCLUSIVE
+    wrong = _judge(claim, a, _value("b", 0.9, 1.0, 1.1), c)
+    assert (wrong.status, wrong.chance) == (DISAGREES, pytest.approx(0.05))
+    assert wrong.why.startswith("b 1, c 2: -1")
+
+
+def test_the_better_of_two_needs_one_of_them():
+    claim = Claim("", "", "order", (("b | a",), ("c",)))
+    rows = _value("a", 3.9, 4.0, 4.1), _value("b", 0.9, 1.0, 1.1), _value("c", 2.0, 2.0, 2.0)
+    assert _judge(claim, *rows).status == AGREES
+    assert _judge(claim, *rows).chance == pytest.approx(0.05)  # Each of two could have been it by chance.
+    assert _judge(Claim("", "", "order", (("c",), ("b | a",))), *rows).status == DISAGREES
+
+
+def test_the_alternative_that_decides_is_the_one_shown():
+    claim = Claim("", "", "order", (("b | a",), ("c",)))
+    verdict = _judge(claim, _value("a", 2.9, 3.0, 3.1), _value("b", 0.9, 1.0, 1.1), _value("c", 4.0, 4.0, 4.0))
+    assert verdict.status == DISAGREES
+    assert verdict.why.startswith("a 3, c 4: -1")
+
+
+def test_an_inconclusive_alternative_is_shown_before_a_worse_one_with_a_narrow_interval():
+    # a is far worse in the end of its interval, but it is the one that leaves the claim open; b is clearly below c.
+    claim = Claim("", "", "order", (("b | a",), ("c",)))
+    verdict = _judge(claim, _value("a", 0.0, 3.0, 9.0), _value("b", 1.9, 1.9, 2.0), _value("c", 2.0, 2.1, 2.2))
+    assert verdict.status == INCONCLUSIVE
+    assert verdict.why.startswith("a 4, c 2.1: ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "higher", "lower"),
+    [(PAPER_DATA, AGREES, DISAGREES), (REDUCED, AGREES, DISAGREES), (STAND_IN, SAME, OPPOSITE)],
+)
+def test_a_stand_in_has_a_direction_and_neither_agrees_nor_disagrees(kind, higher, lower):
+    rows = _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0)
+    assert _judge(ORDER, *rows, data_kind=kind).status == higher
+    assert _judge(Claim("", "", "order", (("b",), ("a",))), *rows, data_kind=kind).status == lower
+    assert _judge(ORDER, _value("a", 4.0), _value("b", 2.0), data_kind=kind).status == INCONCLUSIVE
+
+
+def _stood(arm: str, *seeds: float, constant: float | None = 1.0) -> Value:
+    """Returns a value of an arm with the best fixed action of its runs."""
+    values = dict(enumerate(seeds))
+    stand = landmarks.stand({arm: values}, chance=0.1, constant=constant)[arm]
+    return Value(arm, "score", values, 9, stand=stand)
+
+
+EXPLORES = Claim("exploration helps", "", "order", (("a",), ("Greedy",)))
+
+
+@pytest.mark.parametrize(
+    ("explorer", "greedy", "status"),
+    [
+        ((0.79, 0.80, 0.81), (0.5, 0.5, 0.51), PREMISE),  # Both below 1, though one is clearly better.
+        ((1.79, 1.80, 1.81), (0.5, 0.5, 0.51), AGREES),  # One beats it.
+        ((0.79, 0.80, 0.81), (1.5, 1.5, 1.51), DISAGREES),  # Greedy does.
+        ((0.9, 1.2, 1.4), (0.5, 0.5, 0.51), PREMISE),  # Above 1 by its mean, and not with its interval.
+    ],
+)
+def test_an_edge_over_greedy_needs_one_that_beats_the_best_fixed_action(explorer, greedy, status):
+    rows = _stood("a", *explorer), _stood("Greedy", *greedy)
+    verdict = _judge(EXPLORES, *rows, arms=("a", "Greedy"))
+    assert verdict.status == status
+    reason = "; premise not met: neither beats the best fixed action, 1"
+    assert verdict.why.endswith(reason) == (status == PREMISE)
+
+
+def test_a_claim_fails_where_one_comparison_fails_whatever_the_others_premises():
+    claim = Claim("", "", "order", (("a", "b"), ("Greedy",)))
+    rows = [_stood("a", 0.4, 0.41, 0.42), _stood("b", 0.5, 0.51, 0.52), _stood("Greedy", 0.7, 0.71, 0.72)]
+    assert _judge(claim, *rows, arms=("a", "b", "Greedy")).status == PREMISE
+    rows[2] = _stood("Greedy", 1.7, 1.72, 1.75)
+    assert _judge(claim, *rows, arms=("a", "b", "Greedy")).status == DISAGREES
+
+
+def test_where_the_best_fixed_action_is_unknown_so_is_the_premise():
+    rows = _stood("a", 1.79, 1.80, 1.81, constant=None), _stood("Greedy", 0.5, 0.5, 0.51, constant=None)
+    verdict = _judge(EXPLORES, *rows, arms=("a", "Greedy"))
+    assert verdict.status == INCONCLUSIVE
+    assert verdict.why.endswith("; premise unknown: the best fixed action of a and Greedy is not recorded")
+    assert _judge(ORDER, _stood("a", 0.4, 0.41, 0.43), _stood("b", 0.2, 0.21, 0.22)).status == AGREES  # It has none.
+
+
+def test_a_claim_about_a_strong_initial_model_needs_one():
+    claim = dataclasses.replace(ORDER, premises=("c",))
+    rows = _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0)
+    assert _judge(claim, *rows, _stood("c", 1.1, 1.11, 1.12)).status == AGREES
+    weak = _judge(claim, *rows, _stood("c", 0.9, 0.91, 0.92))
+    assert (weak.status, weak.why.partition("; ")[2]) == (
+        PREMISE,
+        "premise not met: c does not beat the best fixed action, 1",
+    )
+    assert _judge(claim, *rows).status == NOT_RUN
+
+
+@pytest.mark.parametrize(("rate", "status"), [(0.5, PREMISE), (2.0, AGREES), (8.0, PREMISE)])
+def test_a_searched_loser_on_an_edge_of_its_grid_decides_nothing(rate, status):
+    arms = (Arm("a", ("a",), ()), Arm("b", ("b",), (), sweeps=("rate=0.5;2;8",)))
+    rows = _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0)
+    picked = Value("b", "rate", {0: rate}, 9, is_picked=True)
+    verdict = _judge(ORDER, *rows, picked, arms=arms)
+    assert verdict.status == status
+    reason = f"; premise not met: the best point of b lies on the edge of its grid (rate {rate:g})"
+    assert verdict.why.endswith(reason) == (status == PREMISE)
+    winner = _value("b", 9.0, 9.0, 9.0)
+    assert _judge(ORDER, rows[0], winner, picked, arms=arms).status == DISAGREES  # Beyond the edge it could only gain.
+
+
+@pytest.mark.parametrize(("is_edge", "status"), [(True, PREMISE), (False, AGREES)])
+def test_the_grid_that_ran_decides_where_records_say_so(is_edge, status):
+    arms = (Arm("a", ("a",), ()), Arm("b", ("b",), (), sweeps=("rate=0.5;2;8",)))
+    picked = Value("b", "rate", {0: 2.0}, 9, is_picked=True, is_edge=is_edge)  # Inside of the declared grid.
+    rows = _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0)
+    assert _judge(ORDER, *rows, picked, arms=arms).status == status
+
+
+def test_what_needs_the_paper_s_data_is_not_run_on_a_stand_in():
+    rows = _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0)
+    claim = dataclasses.replace(ORDER, needs="EMNIST")
+    assert _judge(claim, *rows).status == AGREES
+    stood = _judge(claim, *rows, data_kind=STAND_IN)
+    assert (stood.status, stood.why) == (NOT_RUN, "needs EMNIST")
+    assert _judge(Claim("", "", "", (), needs="several searches"), *rows).status == NOT_RUN
+
+
+def test_what_differs_is_the_contrary_of_what_is_close():
+    rows = _value("a", 2.9, 3.0, 3.1), _value("b", 2.0, 2.0, 2.0)
+    for within, status in ((0.1, AGREES), (0.5, INCONCLUSIVE), (0.9, DISAGREES)):
+        assert _judge(Claim("", "", "apart", (("a", "b"),), within=within), *rows).status == status
+
+
+def test_what_is_never_reached_counts_as_reached_after_the_last_round():
+    late = Measure("rounds", "score", "rounds to 1", smallest=True)
+    figure = _figure(Claim("", "", "order", (("a @ rounds",), ("b @ rounds",))))
+    figure = judging.dataclasses.replace(figure, measures=(late,))
+    never = _value("b", math.inf, math.inf, 9.0, measure="rounds")
+    (verdict,) = judging.check(figure, [_value("a", 1.0, 2.0, 1.0, measure="rounds"), never])
+    # Differences -9, -8, -8.
+    assert (verdict.status, verdict.why) == (AGREES, "a 1.33, b infinite: -8.3 (-9.8 to -6.9)")
+
+
+def test_of_what_not_all_seeds_reach_it_is_told_how_many_do():
+    late = Measure("rounds", "score", "rounds to 1", smallest=True)
+    figure = judging.dataclasses.replace(_figure(), measures=(late, LOSS))
+    assert judging.value_words(_value("a", 3.0, math.inf, 5.0, measure="rounds"), figure) == "reached by 2 of 3 seeds"
+    assert judging.value_words(_value("a", 3.0, 3.0, 3.0, measure="rounds"), figure) == "3 (the same in every seed)"
+    assert judging.value_words(_value("a", math.inf, math.inf, measure="loss"), figure) == "infinite"
+
+
+def test_an_arm_that_is_not_told_above_the_best_constant_action_is_called_so():
+    ours = {0: 0.5, 1: 0.51, 2: 0.52}
+    for constant, note in ((0.9, " (below the best fixed action)"), (0.2, "")):
+        stand = landmarks.stand({"a": ours}, chance=0.1, constant=constant)["a"]
+        assert judging.stand_note(Value("a", "score", ours, stand=stand)) == note
+    stand = landmarks.stand({"a": ours}, chance=0.9, constant=0.95)["a"]
+    assert judging.stand_note(Value("a", "score", ours, stand=stand)).startswith(" (below the uniform policy")
+
+
+@pytest.mark.parametrize(
+    ("within", "ours", "status"),
+    [(0.15, (2.1, 2.0, 1.9), AGREES), (0.1, (2.1, 2.0, 1.9), INCONCLUSIVE), (0.15, (3.1, 3.0, 2.9), DISAGREES)],
+)
+def test_similar_needs_the_whole_interval_within_the_tolerance(within, ours, status):
+    claim = Claim("", "", "close", (("a", "b"),), within=within)
+    assert _judge(claim, _value("a", *ours), _value("b", 2.0, 2.0, 2.0)).status == status  # 0 or 1, ± 0.25, of 2.
+
+
+@pytest.mark.parametrize(("within", "status"), [(0.3, AGREES), (0.2, INCONCLUSIVE), (0.0, DISAGREES)])
+def test_not_worse_is_told_against_the_tolerance(within, status):
+    claim = Claim("", "", "not_worse", (("a",), ("b",)), within=within)
+    # -0.3 ± 0.25, of 2.
+    verdict = _judge(claim, _value("a", 1.6, 1.7, 1.8), _value("b", 2.0, 2.0, 2.0))
+    assert verdict.status == status
+    tolerance = f"; up to {round(100 * within)}% less is close (our tolerance)" if within else ""
+    assert verdict.why == f"a 1.7, b 2: -0.30 (-0.55 to -0.05){tolerance}"
+
+
+def test_a_tolerance_of_what_is_never_reached_is_finite():
+    claim = Claim("", "", "not_worse", (("a",), ("b",)), within=0.5)
+    assert _judge(claim, _value("a", *[1.0] * 8), _value("b", *[math.inf] * 8)).status == DISAGREES
+
+
+def test_near_the_best_is_not_worse_than_any_other_arm():
+    claim = Claim("", "", "near_best", (("a",),), within=0.5)
+    a, b = _value("a", 2.1, 2.0, 1.9), _value("b", 2.0, 2.0, 2.0)
+    assert _judge(claim, a, b, arms="ab").status == AGREES
+    assert _judge(claim, a, b, _value("c", 9.0, 9.0, 9.0)).status == DISAGREES
+    assert _judge(claim, a, b).status == NOT_RUN  # Without c nobody knows.
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "status"), [(1.7, 2.3, AGREES), (1.9, 2.3, INCONCLUSIVE), (2.3, 3.0, DISAGREES)]
+)
+def test_a_stated_range_holds_the_whole_interval(low, high, status):
+    claim = Claim("", "", "between", (("a",),), low=low, high=high)
+    assert _judge(claim, _value("a", 1.9, 2.0, 2.1)).status == status
+    assert _judge(claim, _value("a", 1.9, 2.0, 2.1), data_kind=STAND_IN).status == NOT_COMPARABLE
+
+
+def test_a_stated_range_may_have_no_end():
+    claim = Claim("", "", "between", (("a",),), low=0.9, high=math.inf)
+    found = _judge(claim, _value("a", 1.0, 1.0, 1.0))
+    assert (found.status, found.why) == (AGREES, "a 1: 1 (the same in every seed); stated 0.9 or more")
+
+
+def test_a_stated_distance_has_no_sign():
+    claim = Claim("", "", "between", (("a",), ("b",)), low=1.7, high=2.3)
+    rows = _value("a", 1.9, 2.0, 2.1), _value("b", 4.0, 4.0, 4.0)
+    assert _judge(claim, *rows).status == AGREES
+    assert _judge(claim, *rows).why == "a 2, b 4: apart by 2.00 (1.75 to 2.25); stated 1.7 to 2.3"
+
+
+@pytest.mark.parametrize(("within", "status"), [(0.35, AGREES), (0.05, INCONCLUSIVE), (0.025, DISAGREES)])
+def test_steady_seeds_are_told_by_the_interval_of_their_deviation(within, status):
+    claim = Claim("", "", "steady", (("a",),), within=within)
+    # Of 2. By chi squared with 2 degrees of freedom, 0.1 lies in 0.0521 to 0.628: 7.378 and 0.0506 at 97.5% and 2.5%.
+    verdict = _judge(claim, _value("a", 1.9, 2.0, 2.1))
+    assert verdict.status == status
+    assert "0.10 (0.05 to 0.63)" in verdict.why
+    assert _judge(claim, _value("a", 1.9)).status == INCONCLUSIVE
+
+
+def test_what_is_close_to_another_group_need_not_be_close_within_its_own():
+    rows = [_value(arm, score, score, score) for arm, score in (("a", 0.95), ("b", 1.05), ("c", 1.0))]
+    rows = [dataclasses.replace(row, by_seed={seed: row.mean for seed in range(6)}) for row in rows]
+    assert _judge(Claim("", "", "close", (("a", "b"), ("c",)), within=0.06), *rows).status == AGREES
+    assert _judge(Claim("", "", "close", (("a", "b", "c"),), within=0.06), *rows).status == DISAGREES
+
+
+def test_a_claim_without_its_arms_is_not_played():
+    verdict = _judge(ORDER, _value("a", 1.0, 2.0))
+    assert (verdict.status, verdict.why, verdict.chance) == (NOT_RUN, "no score of b", 0.0)
+
+
+def _compared(published: float, *seeds: float, unit: float = 0.01, **changes) -> str:
+    value = judging.dataclasses.replace(
+        _value("a", *seeds), published=Published("a", "score", published, "Table 1", unit)
+    )
+    return judging.compare(value, _figure(**changes))[0]
+
+
+@pytest.mark.parametrize(
+    ("published", "ours", "status"),
+    [
+        (2.0, (2.01, 2.02, 2.03), AGREES),  # 2.02 ± 0.025, within 5%: 1.9 to 2.1.
+        (2.0, (1.5, 2.0, 2.5), INCONCLUSIVE),  # 2 ± 1.24: it could be anything near.
+        (3.0, (1.5, 2.0, 2.5), INCONCLUSIVE),  # Another single seed: 2 ± 1.24 sqrt(1 + 3) = 2 ± 2.48.
+        (5.0, (1.5, 2.0, 2.5), DISAGREES),
+        (5.0, (2.0,), INCONCLUSIVE),
+    ],
+)
+def test_a_number_agrees_by_our_interval_and_disagrees_by_what_other_seeds_would_give(published, ours, status):
+    assert _compared(published, *ours) == status
+
+
+def test_the_last_digit_of_a_published_number_is_no_difference():
+    assert _compared(0.02, 0.0222, 0.0223, 0.0224, unit=0.01) == AGREES  # Written 0.02: 0.015 to 0.025.
+    assert _compared(0.02, 0.0222, 0.0223, 0.0224, unit=0.001) == DISAGREES
+
+
+def test_a_number_of_other_data_is_not_judged():
+    assert _compared(2.0, 2.0, 2.0, 2.0, data_kind=STAND_IN) == NOT_COMPARABLE
+
+
+def test_a_number_of_other_settings_is_not_judged():
+    published = Published("a", "score", 2.0, "Table 1", 0.01, other_settings=True)
+    value = judging.dataclasses.replace(_value("a", 2.0, 2.0, 2.0), published=published)
+    assert judging.compare(value, _figure()) == (NOT_COMPARABLE, "")
+
+
+def test_a_number_of_the_paper_s_data_at_fewer_rounds_is_not_comparable():
+    assert _compared(2.0, 2.0, 2.0, 2.0, scale=SMALL) == NOT_COMPARABLE
+    assert _compared(2.0, 2.0, 2.0, 2.0, data_kind=REDUCED) == NOT_COMPARABLE
+
+
+def test_a_text_that_does_not_say_how_many_seeds_it_has_counts_as_one():
+    known = texts.load(texts.PAPER)["ucb_cs_table1"]
+    assert (known.repeat, known.published_seeds) == (10, 1)
+
+
+def test_what_a_search_picked_has_no_interval():
+    value = Value("a", "rate", {0: 0.1}, 9, Published("a", "rate", 0.1, "Table 1"), is_picked=True)
+    assert judging.compare(value, _figure()) == (INCONCLUSIVE, "a search's best point has no interval")
+
+
+@pytest.mark.parametrize(
+    ("ours", "status"),
+    [
+        ((3.9, 4.0, 4.1), AGREES),  # Above the best fixed action's 3 by 1 ± 0.25.
+        ((2.0, 4.0, 6.0), INCONCLUSIVE),
+        ((1.9, 2.0, 2.1), DISAGREES),
+        ((4.0,), INCONCLUSIVE),
+    ],
+)
+def test_an_arm_is_compared_with_the_best_fixed_action_that_its_runs_recorded(ours, status):
+    row = _value("a", *ours)
+    row = dataclasses.replace(row, stand=landmarks.stand({"a": row.finite}, constant=3.0)["a"])
+    verdict = _judge(Claim("", "", "beats_best_fixed", (("a",),)), row)
+    assert verdict.status == status
+    assert verdict.why.startswith(f"a {row.mean:.3g}, best fixed action 3: ")
+
+
+def test_no_best_fixed_action_is_made_up():
+    verdict = _judge(Claim("", "", "beats_best_fixed", (("a",),)), _value("a", 3.9, 4.0, 4.1))
+    assert (verdict.status, verdict.why) == (NOT_RUN, "no best fixed action beside a")
+
+
+if __name__ == "__main__":
+    pytest.main([__file__])

@@ -1,0 +1,467 @@
+"""Tests of bandits.papers.page, and of the records and the scoreboard of which it is made."""
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import pytest
+
+from bandits.papers import page, records, scoreboard, standing, texts
+from bandits.papers.plan import Accounted, Arm, Claim, Figure, Measure, Published
+from bandits.papers.results import Found, Value
+from data.errors import UsageError
+
+
+def _figure(**changes) -> Figure:
+    values = {
+        "name": "f1",
+        "text": "Nobody 2020",
+        "about": "Figure 1: a toy",
+        "also": (),
+        "binary": "run_federated",
+        "arms": (Arm("near", ("near",), ()), Arm("far", ("far",), ())),
+        "repeat": 3,
+        "published_seeds": 1,
+        "tuning_seeds": (100,),
+        "measures": (Measure("score", "score"),),
+        "curves": (),
+        "published": (Published("near", "score", 4.0, "Table 1", 1.0), Published("far", "rate", 0.2, "Table 1")),
+        "accounted": (),
+        "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",)), means={"holds": "Go near."}),),
+        "own_figures": None,
+        "study": None,
+        "data_kind": "paper's data",
+        "data": None,
+        "left_open": ("seeds",),
+        "scale": "paper",
+        "own": False,
+        "reference": "far",
+    }
+    return Figure(**(values | changes))
+
+
+def _table(**changes) -> pd.DataFrame:
+    """Returns records of three seeds; near minus far is 1.9, 2 and 2.1."""
+    rows = [("near", seed, score) for seed, score in enumerate((3.9, 4.0, 4.1))] + [("far", n, 2.0) for n in range(3)]
+    table = pd.DataFrame(rows, columns=["arm", "seed", "score"])
+    table["picked:rate"] = [None] * 3 + [0.1] * 3
+    return table.assign(**({"rounds": 9, "data": "d1", "commit": "c1", "machine": "m1"} | changes))
+
+
+def _write(figure: Figure, scores: Mapping[str, Sequence[float]], folder: pathlib.Path) -> None:
+    """Writes the records of arms, a score a seed."""
+    rows = [(arm, seed, score) for arm, some in scores.items() for seed, score in enumerate(some)]
+    table = pd.DataFrame(rows, columns=["arm", "seed", "score"]).assign(rounds=9, data="d", commit="c", machine="m")
+    records.write(table, records.path_of(figure, folder))
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """Has the page know these figures alone, at both scales."""
+
+    def use(*figures: Figure) -> None:
+        def load(scale: str) -> dict[str, Figure]:
+            found = {one.name: dataclasses.replace(one, scale=scale) for one in figures}
+            return {name: one for name, one in found.items() if scale == texts.PAPER or not one.own}
+
+        monkeypatch.setattr(texts, "load", load)
+
+    return use
+
+
+def test_records_are_a_row_a_run(tmp_path):
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        folder.mkdir()
+        about = {"data_checksum": "d1", "git_commit": "0123456789abcdef"}
+        (folder / "config.json").write_text(json.dumps(about))
+    tables = [pd.DataFrame({"round_num": [1, 2], "score": [0.0, score]}) for score in (0.25, 0.5)]
+    table = records.of(_figure(), {"far": Found(folders, tables, {"rate": 0.1}, [0, 7])})
+    assert list(table) == ["arm", "seed", "score", "picked:rate", "rounds", "data", "commit", "machine"]
+    assert table.iloc[1, :7].tolist() == ["far", 7, 0.5, 0.1, 2, "d1", "0123456789ab"]
+    records.write(table, tmp_path / "small" / "f1.csv")
+    again = records.read(tmp_path / "small" / "f1.csv")
+    pd.testing.assert_frame_equal(again, table, check_dtype=False)
+
+
+@pytest.mark.parametrize(("rate", "is_edge"), [(0.1, True), (0.2, False)])
+def test_records_keep_whether_a_pick_was_on_an_edge_of_the_grid_that_ran(tmp_path, rate, is_edge):
+    far = Arm("far", ("far",), (), sweeps=("rate=0.1;0.2;0.5",))
+    tables = [pd.DataFrame({"round_num": [1], "score": [0.25]})]
+    table = records.of(_figure(arms=(far,)), {"far": Found([tmp_path], tables, {"rate": rate}, [0])})
+    records.write(table, tmp_path / "f1.csv")
+    wider = _figure(arms=(dataclasses.replace(far, sweeps=("rate=0.01;0.1;0.2",)),))  # Declared later.
+    _, picked = records.values(wider, records.read(tmp_path / "f1.csv"))
+    assert (picked.mean, picked.is_edge) == (rate, is_edge)
+
+
+def test_a_run_that_diverged_is_recorded_as_one(tmp_path):
+    tables = [pd.DataFrame({"round_num": [1], "score": [score]}) for score in (0.25, 0.5)]
+    found = {"far": Found([tmp_path] * 2, tables, {}, [0, 7], frozenset({7}))}
+    table = records.of(_figure(), found)
+    assert table["diverged"].tolist() == [0, 1]
+    records.write(table, tmp_path / "f1.csv")
+    far, *_ = records.values(_figure(), records.read(tmp_path / "f1.csv"))
+    assert (far.diverged, far.mean) == (frozenset({7}), 0.375)
+
+
+def test_values_stand_beside_the_published_ones():
+    near, far, rate = records.values(_figure(), _table())
+    assert (near.arm, near.mean, near.by_seed, near.published.value) == ("near", 4.0, {0: 3.9, 1: 4.0, 2: 4.1}, 4.0)
+    assert (far.mean, far.published) == (2.0, None)
+    assert (rate.measure, rate.mean, rate.is_picked, rate.published.value) == ("rate", 0.1, True, 0.2)
+
+
+def test_records_hold_what_chance_and_the_best_constant_action_earn(tmp_path):
+    figure = _figure(measures=(Measure("reward", "bandits/average_rewards"),), published=())
+    folders = []
+    for seed, noise in enumerate((0.0, 0.5)):
+        folders.append(tmp_path / f"seed_{seed}")
+        folders[-1].mkdir()
+        about = {"flags": {"seed": seed, "noise_multiplier": noise}, "command": "run"}
+        (folders[-1] / "config.json").write_text(json.dumps(about))
+        bounds = {"participating": {"chance": 0.1, "constant": 0.3, "clients": 9, "population": 9}}
+        (folders[-1] / "bounds.json").write_text(json.dumps(bounds))
+        (folders[-1] / "metrics.csv").write_text("round_num,bandits/average_rewards\n1,0.5\n")
+    tables = [pd.DataFrame({"round_num": [1], "bandits/average_rewards": [reward]}) for reward in (0.2, 0.21)]
+    table = records.of(figure, {"far": Found(folders, tables, {}, [0, 1])})
+    assert table[["chance", "constant"]].to_numpy().tolist() == [[0.1, 0.3]] * 2
+    assert table["unpaired"].isna().tolist() == [True, False]
+    (far,) = records.values(figure, table)
+    assert far.is_unpaired
+    assert far.stand.word == "above the uniform policy, below the best fixed action"
+    bounds["participating"] |= {"chance_error": 0.05, "population": 99}
+    for folder in folders:
+        (folder / "bounds.json").write_text(json.dumps(bounds))
+    table = records.of(figure, {"far": Found(folders, tables, {}, [0, 1])})
+    assert table[["chance_error", "sampled_clients"]].to_numpy().tolist() == [[0.05, 9]] * 2
+    (far,) = records.values(figure, table)
+    assert far.stand.word == "not significantly different from the uniform policy"  # 0.205 and 0.1, of nine clients.
+
+
+def test_an_arm_at_chance_is_called_so():
+    table = _table(chance=1.0).assign(score=[3.9, 4.0, 4.1, 0.9, 1.1, 1.05])
+    near, far, _ = records.values(_figure(), table)
+    assert (near.stand.word, far.stand.word) == (
+        "above the uniform policy",
+        "not significantly different from the uniform policy",
+    )
+    claim, _, _ = scoreboard.lines(_figure(), [near, far])
+    assert claim.ours.startswith("near 4, far 1.02 (not significantly different from the uniform policy): +2.98 (")
+    assert "above the uniform policy" in scoreboard.text(_figure(), [near, far], [])
+
+
+def test_what_a_seed_does_not_determine_is_unpaired():
+    figure = _figure(published=())
+    # Seeds move both arms alike: pairs tell what two lots of three numbers do not.
+    table = _table().assign(score=[10.5, 20.6, 30.4, 10.0, 20.0, 30.0])
+    (paired,) = scoreboard.lines(figure, records.values(figure, table))
+    (unpaired,) = scoreboard.lines(figure, records.values(figure, table.assign(unpaired=1)))
+    assert (paired.status, unpaired.status) == ("agrees", "inconclusive")
+
+
+def test_an_infinite_number_and_none_are_kept_apart(tmp_path):
+    records.write(_table(score=[float("inf"), None, 1.0, 1.0, 1.0, 1.0]), tmp_path / "f1.csv")
+    near, *_ = records.values(_figure(), records.read(tmp_path / "f1.csv"))
+    assert near.by_seed[0] == float("inf")
+    assert near.finite[0] == 10.0
+    assert near.by_seed[1] != near.by_seed[1]
+
+
+def test_a_file_without_records_is_named(tmp_path):
+    (tmp_path / "f1.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(UsageError, match=r"f1\.csv holds no records: it has no column arm"):
+        records.read(tmp_path / "f1.csv")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "it has no row"),
+        ("near,,1,,9,d,c,m", "its column seed has other things than numbers"),
+        ("near,0,abc,,9,d,c,m", "its column score has other things than numbers"),
+    ],
+)
+def test_damaged_records_are_named(tmp_path, line, message):
+    (tmp_path / "f1.csv").write_text(f"arm,seed,score,picked:rate,rounds,data,commit,machine\n{line}\n")
+    with pytest.raises(UsageError, match=rf"f1\.csv holds no records: {message}"):
+        records.read(tmp_path / "f1.csv")
+
+
+def test_records_that_are_not_on_the_page_are_told(tmp_path, known):
+    known(_figure())
+    records.write(_table().replace("near", "old").drop(columns="score"), tmp_path / "paper" / "f1.csv")
+    records.write(_table(), tmp_path / "small" / "f9.csv")
+    assert "| near is better | section 2 |  | no score of " in page.made(tmp_path)
+    assert page.strays(tmp_path) == [
+        "paper/f1.csv: f1 has no arm old",
+        "paper/f1.csv: there is no score",
+        "small/f9.csv is of no figure",
+    ]
+
+
+def test_an_epsilon_is_computed_without_a_run():
+    flags = "--noise_multiplier=0.3 --population=342477 --clients_per_round=64 --total_rounds=1600 --target_delta=1e-6"
+    command = f"scripts.privacy_budget {flags}"
+    accounted = [Accounted("with noise", "section 5.3", value, 0.1, tuple(flags.split())) for value in (15.8, 12.9)]
+    for one, status in zip(accounted, ("agrees", "disagrees"), strict=True):
+        line = scoreboard.lines(_figure(claims=(), published=(), accounted=(one,)), [])[0]
+        assert (line.status, line.ours) == (status, f"15.8, computed by RDP, one client added or removed: {command}")
+
+
+def test_lines_are_every_claim_and_number():
+    figure = _figure()
+    claim, number, rate = scoreboard.lines(figure, records.values(figure, _table()))
+    assert (claim.kind, claim.status, claim.means) == ("claim", "agrees", "Go near.")
+    assert claim.ours == "near 4, far 2: +2.00 (+1.75 to +2.25)"
+    assert (number.says, number.published, number.status) == ("near: score", "4", "agrees")
+    assert number.ours == "4.00 (3.75 to 4.25); within 0.5 (our tolerance)"
+    assert (rate.status, rate.seeds) == ("inconclusive", 0)
+    missing = scoreboard.lines(figure, [])
+    assert {one.status for one in missing} == {"not run"}
+
+
+def test_the_scoreboard_says_how_many_words_may_be_chance_s():
+    lines = scoreboard.lines(_figure(), records.values(_figure(), _table()))
+    # A claim at 2.5% and a number at 5%.
+    assert scoreboard.by_chance(lines).endswith("wrong on average, at most: 0.075 of 2 (paper's data).")
+    assert scoreboard.summary(lines).startswith("Nobody 2020, paper's data: 2 agrees, 1 inconclusive\n")
+    assert scoreboard.by_chance(scoreboard.lines(_figure(), [])) == ""
+
+
+def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, known):
+    figure = _figure(own=True, published=())
+    known(figure, _figure(own=True, name="f2", about="Figure 2: another"))
+    records.write(_table(), records.path_of(figure, tmp_path / "evidence"))
+    made = page.made(tmp_path / "evidence")
+    assert (
+        "| near | 4.00 (3.75 to 4.25) | +2.00 (+1.75 to +2.25) |  |\n| far | 2 (the same in every seed) |  | 0.1 |"
+        in made
+    )
+    # Student's t of 2 / (0.1 / sqrt(3)) with 2 degrees of freedom; three seeds have no test by signs.
+    assert "| near | better than far | 0.00083 | - | 100% | " in made
+    assert (
+        "| near is better (section 2) | **agrees (paper's data)** | near 4, far 2: +2.00 (+1.75 to +2.25) | Go near. |"
+        in made
+    )
+    assert "The paper's data. 3 seeds (0 to 2), 9 rounds; recorded on m1; run at c1." in made
+    assert "./scripts/python -m scripts.reproduce --figure=f1\n" in made
+    assert "### Not run yet\n\n- Figure 2: another" in made
+
+
+@pytest.mark.parametrize(("tried", "is_told"), [("0.1;0.2;0.5", True), ("0.01;0.1;0.5", False), ("0.1;0.2", False)])
+def test_a_pick_at_the_edge_of_three_or_more_is_told(tmp_path, known, tried, is_told):
+    arms = (Arm("near", ("near",), ()), Arm("far", ("far",), (), sweeps=(f"rate={tried}",)))
+    figure = _figure(arms=arms)
+    known(figure)
+    records.write(_table(), records.path_of(figure, tmp_path / "evidence"))
+    told = "Best points on an edge of the grid: far (rate 0.1)."
+    assert (f"**{told.replace(':', ':**')}\n" in page.made(tmp_path / "evidence")) == is_told
+    assert (told in scoreboard.text(figure, records.values(figure, _table()), [])) == is_told
+
+
+def test_an_own_figure_says_where_arms_stand_and_compares_along_the_reference_s_axis(tmp_path, known):
+    arms = tuple(Arm(f"near, {word}", ("near", word), ()) for word in ("stays", "goes"))
+    landmarks = tuple(Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling"))
+    figure = _figure(own=True, published=(), claims=(), arms=(*arms, *landmarks), reference="stays")
+    known(figure)
+    scores = {
+        "near, stays": (4.9, 5.0, 5.1),
+        "near, goes": (6.9, 7.0, 7.1),
+        "chance": (0.0,) * 3,
+        "ceiling": (10.0,) * 3,
+    }
+    _write(figure, scores, tmp_path)
+    made = page.made(tmp_path)
+    assert "|  | score | score minus stays | compared with bounds |" in made
+    assert "| near, stays | 5.00 (4.75 to 5.25) |  | at a normalized score of 0.50 |" in made
+    assert "| near, goes | 7.00 (6.75 to 7.25) | +2 | at a normalized score of 0.70 |" in made
+
+
+def test_a_text_s_figure_with_a_ceiling_says_where_its_arms_stand(tmp_path, known):
+    landmarks = [Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
+    figure = _figure(arms=(Arm("near", ("near",), ()), *landmarks))
+    known(figure)
+    scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
+    _write(figure, scores, tmp_path)
+    assert "\nCompared with bounds: near at a normalized score of 0.50.\n" in page.made(tmp_path)
+
+
+def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_path, known):
+    # On both tasks 0 to 10, and near at 4 and 8.
+    landmarks = [Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
+    figures = []
+    for name, where in (("f1", "often"), ("f2", "seldom")):
+        arms = (Arm(f"near, {where}", ("near", where), ()), *landmarks)
+        figures.append(_figure(own=True, name=name, about=f"{name}: a task", arms=arms, claims=()))
+    known(*figures)
+    for figure, near in zip(figures, (4.0, 8.0), strict=True):
+        scores = {figure.arms[0].label: near, "chance": 0.0, "ceiling": 10.0}
+        _write(figure, {arm: (score,) * 5 for arm, score in scores.items()}, tmp_path)
+        if figure.name == "f1":
+            assert "### Interquartile mean over tasks" not in page.made(tmp_path)
+    made = page.made(tmp_path)
+    assert (
+        "### Interquartile mean over tasks: score\n\n"
+        "f1, often; f2, seldom. Normalized scores are 0 at the uniform policy" in made
+    )
+    assert "| near | 5 | 0.6 (the same in every seed) |" in made
+
+
+@pytest.mark.parametrize(
+    ("often", "seldom"),
+    [("--bandits_deploy_freq=5", "--bandits_deploy_freq=50"), ("--reward_drift=abrupt", "--bandits_type=greedy")],
+)
+def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often_in_that_world(tmp_path, known, often, seldom):
+    # Of what is deployed often, near earns more than the ceiling that is deployed seldom, and half of its own.
+    arms = tuple(
+        Arm(label, (label,), (flag,))
+        for label, flag in (("near", often), ("far", seldom), ("chance", seldom), ("ceiling", seldom))
+    )
+    own = Arm("ceiling, often", ("ceiling, often",), (often,))
+    figures = [
+        _figure(own=True, name=name, about=f"{name}: a task", arms=(*arms, own), claims=()) for name in ("f1", "f2")
+    ]
+    known(*figures)
+    scores = {"near": 12.0, "far": 5.0, "chance": 0.0, "ceiling": 10.0, "ceiling, often": 24.0}
+
+    def write(*labels: str) -> None:
+        for figure in figures:
+            _write(figure, {arm: (scores[arm],) * 5 for arm in labels}, tmp_path)
+
+    write(*scores)
+    made = page.made(tmp_path)
+    assert "| near | 5 | 0.5 (the same in every seed) |\n| far | 5 | 0.5 (the same in every seed) |" in made
+    write("near", "far", "chance", "ceiling")
+    made = page.made(tmp_path)
+    assert "| far | 5 | 0.5 (the same in every seed) |" in made
+    assert (
+        "Left out: f1: near: no full-feedback baseline with their deployment period and environment was run; f2: near: "
+        in made
+    )
+    write("near", "chance", "ceiling")
+    assert "### Interquartile mean over tasks" not in page.made(tmp_path)
+
+
+def test_a_task_without_the_arm_that_most_have_is_left_out_of_scores_over_tasks(tmp_path, known):
+    landmarks = [Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
+    figures = [
+        _figure(own=True, name=name, about=f"{name}: a task", arms=(Arm(arm, (arm,), ()), *landmarks), claims=())
+        for name, arm in (("f1", "near"), ("f2", "adam"), ("f3", "near"))
+    ]
+    known(*figures)
+    for figure in figures:
+        scores = {figure.arms[0].label: 4.0, "chance": 0.0, "ceiling": 10.0}
+        _write(figure, {arm: (score,) * 5 for arm, score in scores.items()}, tmp_path)
+    made = page.made(tmp_path)
+    assert "### Interquartile mean over tasks: score\n\nf1; f3. " in made
+    assert "| near | 5 | 0.4 (the same in every seed) |\n" in made
+    assert "Left out: f2: it has no configuration near." in made
+
+
+@pytest.mark.parametrize(
+    ("flag", "word"),
+    [
+        ("--max_examples_per_client=9", ""),
+        ("--bandits_deploy_freq=5", "above the uniform policy"),
+        ("--client_selection=pow_d", ""),
+        ("--reward_drift=abrupt", "above the uniform policy"),
+        ("--server_learning_rate=0.02", "at a normalized score of 0.50"),
+    ],
+)
+def test_an_arm_stands_between_landmarks_of_its_own_clients_and_world(flag, word):
+    landmarks = [Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
+    figure = _figure(arms=(Arm("near", ("near",), (flag,)), *landmarks))
+    scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
+    rows = [Value(arm, "score", dict(enumerate(some))) for arm, some in scores.items()]
+    stands = standing.stands(figure, rows, {})
+    assert (stands["near"].word if "near" in stands else "") == word
+
+
+@pytest.mark.parametrize(
+    ("flags", "rounds", "constant"),
+    [
+        ("--reward_drift=abrupt", 5, 2.0),
+        ("", 6, 3.0),
+        ("--reward_drift=abrupt", 6, None),
+        ("--reward_drift=abrupt --drift_every=2", 5, None),
+        ("--reward_drift=linear", 2, None),
+        ("--max_examples_per_client=9", 5, 3.0),
+        ("--reward_drift=abrupt --cache=persistent", 5, None),
+        ("--reward_drift=abrupt --drift_world=1", 6, 3.0),
+    ],
+)
+def test_in_the_last_rounds_the_best_constant_action_is_chance_s_where_they_are_of_one_world(flags, rounds, constant):
+    arms = [Arm(name, (name,), ("--total_rounds=10", *own.split())) for name, own in (("near", flags), ("chance", ""))]
+    figure = _figure(arms=tuple(arms), measures=(Measure("score", "bandits/round_rewards", f"last {rounds}"),))
+    rows = [Value(arm.label, "score", {0: 4.0, 1: 4.5}) for arm in arms]
+    near = standing.stands(figure, rows, {"near": (1.0, 3.0), "chance": (1.0, 2.0)})["near"]
+    assert (near.constant.reference_mean if near.constant else None) == constant
+    assert near.chance.reference_mean == 1.0  # What is computed counts before what was drawn, 4.25.
+
+
+def test_a_page_s_table_ends_with_the_best_constant_action(tmp_path, known):
+    figure = _figure(own=True, measures=(Measure("score", "bandits/average_rewards"),))
+    known(figure)
+    records.write(_table(constant=1.25), records.path_of(figure, tmp_path))
+    assert "| the best fixed action | 1.25 |  |  |  |\n" in page.made(tmp_path)
+
+
+def test_a_page_s_command_plays_the_seeds_that_it_shows(tmp_path, known):
+    figure = _figure()
+    known(figure)
+    records.write(_table().assign(seed=[0, 1, 7] * 2), records.path_of(figure, tmp_path))
+    assert "--figure=f1 --repeat=8\n" in page.made(tmp_path)
+
+
+def test_a_page_tells_what_is_missing_of_a_figure(tmp_path, known):
+    figure = _figure(own=True)
+    known(figure)
+    records.write(_table().iloc[:4], records.path_of(figure, tmp_path))
+    assert "**Fewer seeds so far:** far (1)." in page.made(tmp_path)
+    records.write(_table().iloc[:3], records.path_of(figure, tmp_path))
+    made = page.made(tmp_path)
+    assert "**Not run yet:** far." in made
+    assert "2 claims more: not run." in made
+
+
+def test_a_page_counts_the_texts_words_and_names_what_was_not_played(tmp_path, known):
+    figure = _figure()
+    known(figure, _figure(name="f2"))
+    records.write(_table(), records.path_of(dataclasses.replace(figure, scale="small"), tmp_path))
+    made = page.made(tmp_path)
+    # Without the paper's settings a number is not comparable.
+    assert "| Nobody 2020 | paper's data | 1 | 0 | 0 | 0 | 0 | 0 | 2 | 3 |\n" in made
+    assert "**agrees (paper's data, small scale)** |" in made
+    assert "--figure=f1 --scale=small\n" in made
+    records.write(_table(), records.path_of(figure, tmp_path))
+    again = page.made(tmp_path)
+    assert "--figure=f1 --scale=small\n" not in again  # All of it was run at the paper's scale.
+    assert "| Nobody 2020 | paper's data | 2 | 0 | 0 | 0 | 1 | 0 | 0 | 3 |\n" in again
+    assert (
+        "| near: score | Table 1 | 4 | 4.00 (3.75 to 4.25); within 0.5 (our tolerance) | 3 "
+        "| **agrees (paper's data)** |\n" in again
+    )
+    assert "Not run: f2." in made
+
+
+def test_a_page_shows_measures_that_no_claim_and_no_number_names(tmp_path, known):
+    measures = (Measure("score", "score"), Measure("share", "share"), Measure("never", "never"))
+    figure = _figure(measures=measures, published=())
+    known(figure)
+    table = _table().assign(share=[0.4, 0.5, 0.6] + [0.25] * 3, never=float("inf"))
+    records.write(table, records.path_of(figure, tmp_path))
+    head = "| not compared with the paper (mean, 95% interval) | share |\n| --- | --- |\n"
+    rows = "| near | 0.50 (0.25 to 0.75) |\n| far | 0.25 (the same in every seed) |\n"
+    assert head + rows in page.made(tmp_path)
+    known(_figure(published=()))
+    assert "| not compared with the paper" not in page.made(tmp_path)  # Its only measure is the claim's.
+    records.write(table[table["arm"] == "near"], records.path_of(figure, tmp_path))
+    made = page.made(tmp_path)  # The claim is not run, but what was run is shown.
+    assert "| not compared with the paper (mean, 95% interval) | score |\n| --- | --- |\n| near | 4.00 (3.75" in made
+
+
+if __name__ == "__main__":
+    pytest.main([__file__])

@@ -1,0 +1,297 @@
+"""Tests of bandits.plans.plan, and of the grids that bandits.plans.building makes."""
+
+import itertools
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bandits import binaries
+from bandits.plans import building, plan
+from data.errors import UsageError
+
+RATES = "server_learning_rate=0.001,0.002,0.005"
+
+
+def _build(*rest, sweeps=(), **arguments):
+    return building.build(rest, sweeps=sweeps, **arguments)
+
+
+def _points(grid):
+    return [run.point for run in grid.runs()]
+
+
+def test_the_grid_is_the_cross_product_with_consecutive_seeds():
+    grid = _build("--seed=7", sweeps=[RATES, "client_learning_rate=0.05,0.1", "bandits_type=greedy,softmax"], repeat=3)
+    names = ("server_learning_rate", "client_learning_rate", "bandits_type", "seed")
+    found = [tuple(run.settings[name] for name in names) for run in grid.runs()]
+    wanted = itertools.product([0.001, 0.002, 0.005], [0.05, 0.1], ["greedy", "softmax"], [7, 8, 9])
+    assert sorted(found) == sorted(wanted)
+    assert len({run.name for run in grid.runs()}) == 36
+    assert {run.configuration for run in grid.runs()} == {"bandits_type=greedy", "bandits_type=softmax"}
+
+
+def test_seeds_of_a_point_share_its_folder():
+    first, second = _build(sweeps=["seed=3,11"]).runs()
+    assert (first.point, first.seed, second.seed) == (second.point, 3, 11)
+    assert second.name == f"{second.point}/seed_11"
+
+
+def test_seeds_share_a_point_where_the_clients_are_made_anew_for_each():
+    grid = _build("--resplit", binary="run_client_selection", repeat=2)
+    assert len({run.point for run in grid.runs()}) == 1
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        ["--bandits_type=softmax", "--clients_per_round=10"],
+        ["--clients_per_round", "10", "--noadaptive_clipping", "--adaptive_clipping"],
+        ["--clients_per_round=10", "--bandits_temperature=0.050"],
+        ["--clients_per_round=10", "--max_concurrent_threads=1", "--rounds_per_checkpoint=3"],
+        ["--clients_per_round=10", "--total_rounds=7"],
+    ],
+)
+def test_a_key_says_what_is_computed_not_how_that_was_said(same):
+    assert _points(_build(*same)) == _points(_build("--clients_per_round=10"))
+
+
+def test_other_flags_give_other_keys():
+    points = _points(_build()) + _points(_build("--clients_per_round=10")) + _points(_build("--cache=persistent"))
+    assert len(set(points)) == 3
+
+
+def test_a_preset_and_its_flags_given_by_hand_have_one_key():
+    by_hand = [
+        *("--task_type=emnist_chars", "--scenario=scratch", "--bandits_type=softmax", "--bandits_temperature=0.05"),
+        *("--server_learning_rate=0.002", "--client_learning_rate=0.1", "--bandits_deploy_freq=200"),
+    ]
+    assert _points(_build("--preset=emnist_scratch_softmax")) == _points(_build(*reversed(by_hand)))
+
+
+def test_keys_are_the_same_in_another_process():
+    code = (
+        "from scripts.grid import building; grid = building.build(['--cache=persistent', '--seed=1'], "
+        f"sweeps=['{RATES}']); print([run.point for run in grid.runs()])"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "5"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == str(_points(_build("--seed=2", "--cache=persistent", sweeps=[RATES])))
+
+
+def test_a_point_that_another_grid_has_named_keeps_its_folder(tmp_path):
+    grid = _build("--cache=persistent", sweeps=["clients_per_round=5,10"])
+    names = _points(grid)
+    for name in [*names, "notes"]:
+        (tmp_path / name).mkdir()
+    other = _build("--clients_per_round=10", sweeps=["cache=round,persistent"])
+    assert _points(other.in_folder(tmp_path))[1:] == names[1:]
+    assert _points(other)[1] != names[1]
+
+
+def test_rounds_belong_to_the_key_only_where_they_are_swept():
+    assert len(set(_points(_build(sweeps=["total_rounds=5,10"])))) == 2
+
+
+def test_values_that_hold_commas_are_separated_by_semicolons():
+    grid = _build(binary="run_ads", sweeps=["rates=0.1,0.2;0.3,0.4"])
+    assert [run.settings.rates for run in grid.runs()] == ["0.1,0.2", "0.3,0.4"]
+
+
+@pytest.mark.parametrize(
+    ("rest", "arguments", "message"),
+    [
+        (["--rounds=5"], {}, "--rounds is not known"),
+        ([], {"sweeps": ["speed=5"]}, "--speed is not known"),
+        ([], {"sweeps": ["client_learning_rate=0.1,-1"]}, "--client_learning_rate=-1.0: -1 is not a number"),
+        (
+            [],
+            {"sweeps": ["bandits_type=softmax,greedy", "bandits_temperature=0.1"]},
+            "--bandits_temperature belongs to --bandits_type=softmax or softmax_ce, not to greedy. .run --",
+        ),
+        ([], {"sweeps": ["client_learning_rate"]}, "--sweep=client_learning_rate must be flag=value,value"),
+        ([], {"sweeps": ["client_learning_rate=0.1,,1"]}, "must be flag=value,value"),
+        ([], {"sweeps": ["seed=1", "seed=2"]}, "--sweep=seed is given twice"),
+        ([], {"sweeps": ["seed=1"], "repeat": 2}, "--repeat has no effect with --sweep=seed"),
+        ([], {"sweeps": ["seed=one"]}, "--sweep=seed=one: a seed is a whole number"),
+        (["--clients_per_round=5"], {"sweeps": ["clients_per_round=5,6"]}, "is given, and swept"),
+        ([], {"sweeps": ["client_learning_rate=0.1,0.10"]}, "=0.1 and --client_learning_rate=0.10 are the same run"),
+        ([], {"sweeps": ["rounds_per_checkpoint=5,6"]}, "--rounds_per_checkpoint=5 and .* are the same run"),
+        ([], {"sweeps": ["experiment_name=a,b"]}, "the grid sets this flag of its runs itself"),
+        (["--restart"], {}, "--restart starts single runs over: give it with the command that config.json"),
+        (["--list_presets"], {}, "--list_presets is a flag of bandits.run_federated"),
+        ([], {"grid": "appendix_a2_emnits"}, "--grid=appendix_a2_emnits is not known: did you mean appendix_a2_emnist"),
+        ([], {"grid": "appendix_a2_so", "binary": "run_ads"}, "is a grid of --binary=run_federated, not run_ads"),
+        (["--bandits_type=uniform"], {"grid": "appendix_a2_so"}, "has no values to try"),
+        (["--client_selection=rand,ucb_cs"], {"binary": "run_client_selection"}, "play 2 runs: name one, and --sweep"),
+        (["--preset=table3"], {"binary": "run_mab_fl"}, r"play \d+ runs"),
+    ],
+)
+def test_bad_usage_is_refused(rest, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        _build(*rest, **arguments).runs()
+
+
+# Appendix A.1 and A.2, copied here once more by hand.
+APPENDIX = {
+    "appendix_a2_emnist": (
+        {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05},
+        {0.01, 0.02, 0.05, 0.1, 0.2, 0.5},
+        {12, 124, 1240},
+    ),
+    "appendix_a2_so": (
+        {0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05},
+        {0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5},
+        {10, 100, 1000},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", APPENDIX)
+def test_a_published_grid_holds_all_combinations_for_each_algorithm(name):
+    servers, clients, mus = APPENDIX[name]
+    exploration = {
+        "greedy": {()},
+        "epsilon_greedy_unweight": set(itertools.product([0.05, 0.1])),
+        "softmax": set(itertools.product([0.02, 0.05, 0.1])),
+        "falcon": set(itertools.product(mus, [1000, 5000])),
+    }
+    parameters = {
+        "greedy": [],
+        "epsilon_greedy_unweight": ["bandits_epsilon"],
+        "softmax": ["bandits_temperature"],
+        "falcon": ["bandits_mu", "bandits_gamma"],
+    }
+    grid = _build(grid=name)
+    found = set()
+    for block in grid.blocks:
+        (bandit,) = block["bandits_type"]
+        axes = [block[flag] for flag in ("server_learning_rate", "client_learning_rate", *parameters[bandit])]
+        found |= {(bandit, *map(float, values)) for values in itertools.product(*axes)}
+    wanted = {
+        (bandit, server, client, *map(float, values))
+        for bandit, choices in exploration.items()
+        for server, client, values in itertools.product(servers, clients, choices)
+    }
+    assert found == wanted
+    settings = binaries.resolve(grid.binary, (*grid.base, "--bandits_type=greedy"))
+    fixed = (64, 16, 1, "adam", 256 if name.endswith("so") else 0)
+    names = ("clients_per_round", "client_batch_size", "client_epochs_per_round", "server_optimizer")
+    assert (*(settings[flag] for flag in names), settings.max_examples_per_client) == fixed
+
+
+def test_flags_given_beside_a_published_grid_win_and_a_preset_chooses_its_algorithm():
+    grid = _build(
+        *("--preset=emnist_init_shift_falcon", "--bandits_gamma=5000", "--clients_per_round=10"),
+        sweeps=["client_learning_rate=0.3"],
+        grid="appendix_a2_emnist",
+    )
+    runs = grid.runs()
+    assert len(runs) == 7 * 3
+    assert {run.settings.client_learning_rate for run in runs} == {0.3}
+    assert {(run.settings.scenario, run.settings.clients_per_round) for run in runs} == {("init_shift", 10)}
+
+
+# Rows "Init (supervised)" of Tables 2 to 4 and 6 to 8.
+@pytest.mark.parametrize(
+    ("name", "scenario", "initial"),
+    [
+        ("appendix_a2_emnist", "scratch", (None, None)),
+        ("appendix_a2_emnist", "init", (0.5, 0.5)),
+        ("appendix_a2_emnist", "init_shift", (0.5, 0.5)),
+        ("appendix_a2_so", "init", (0.05, 0.2)),
+        ("appendix_a2_so", "init_shift", (0.05, 0.05)),
+    ],
+)
+def test_a_published_grid_has_the_initial_rates_of_its_scenarios_table(name, scenario, initial):
+    grid = _build(f"--scenario={scenario}", grid=name)
+    settings = binaries.resolve(grid.binary, (*grid.base, "--bandits_type=greedy"))
+    assert (settings.init_server_learning_rate, settings.init_client_learning_rate) == initial
+
+
+@pytest.mark.parametrize(
+    ("values", "best", "beyond"),
+    [
+        ([0.1, 0.2, 0.5], 0.5, 1.0),
+        ([0.5, 0.1, 0.2], 0.1, 0.05),
+        ([0.1, 0.2, 0.5], 0.2, None),
+        ([0.0005, 0.001], 0.0005, 0.0002),
+        ([1.0, 3.0, 9.0], 9.0, 27.0),
+        ([1.0, 3.0, 9.0], 1.0, 0.3333),
+        ([0.0, 0.1], 0.0, None),
+    ],
+)
+def test_the_value_beyond_an_edge(values, best, beyond):
+    assert plan.beyond(values, best) == beyond
+
+
+def test_a_grid_is_widened_by_whole_rows_of_the_configuration_whose_best_lies_on_an_edge():
+    grid = _build(sweeps=[RATES, "client_learning_rate=0.05,0.1,0.2", "bandits_type=greedy,softmax"])
+    (best,) = (
+        run
+        for run in grid.runs()
+        if run.settings.bandits_type == "greedy"
+        and (run.settings.server_learning_rate, run.settings.client_learning_rate) == (0.005, 0.1)
+    )
+    wider, added = grid.widened(best, most=1)
+    assert added == ["--server_learning_rate=0.01"]
+    new = [run.settings for run in wider.runs()][: 12 + 9]
+    assert len(wider.runs()) == 12 + 9
+    assert {(one.bandits_type, one.client_learning_rate) for one in new if one.server_learning_rate == 0.01} == {
+        ("greedy", 0.05),
+        ("greedy", 0.1),
+        ("greedy", 0.2),
+    }
+    (best,) = (
+        run
+        for run in wider.runs()
+        if (run.settings.server_learning_rate, run.settings.client_learning_rate) == (0.01, 0.1)
+    )
+    assert wider.widened(best, most=1) == (wider, [])
+    assert wider.widened(best, most=2)[1] == ["--server_learning_rate=0.02"]
+
+
+def test_a_value_that_the_binary_does_not_take_is_not_added():
+    grid = _build("--bandits_type=epsilon_greedy", sweeps=["bandits_epsilon=0.5,1"])
+    wider, added = grid.widened(grid.runs()[-1], most=5)
+    assert (wider.blocks, added) == (grid.blocks, [])
+
+
+def test_numbers_of_a_whole_kind_are_not_added_to():
+    grid = _build(sweeps=["clients_per_round=5,10"])
+    assert grid.expandable == ()
+
+
+def test_fewer_rounds_are_refused_where_they_would_not_be_the_first_of_the_whole_run():
+    grid = _build("--algorithm=fedpa", "--total_rounds=40", binary="run_posterior")
+    with pytest.raises(UsageError, match="--early_stop needs --burn_in_rounds: its default depends on --total_rounds"):
+        grid.runs()[0].at_rounds(10)
+    grid = _build("--total_rounds=40", binary="run_posterior", sweeps=["client_learning_rate=0.1,0.2"])
+    run = grid.runs()[1]
+    shorter = run.at_rounds(10)
+    assert (shorter.name, shorter.settings.total_rounds) == (run.name, 10)
+
+
+def test_runs_hold_the_flags_of_a_config_and_sweeps_win(tmp_path):
+    config = tmp_path / "my.toml"
+    config.write_text('bandits_type = "softmax"\nbandits_temperature = 0.25\ntotal_rounds = 7\nseed = 3\n')
+    by_file = _build("--config", str(config), "--total_rounds=8", sweeps=["bandits_temperature=0.1,0.2"]).runs()
+    config.write_text("")
+    flags = ["--bandits_type=softmax", "--seed=3", "--total_rounds=8"]
+    by_flags = _build(*flags, sweeps=["bandits_temperature=0.1,0.2"]).runs()
+    assert [run.name for run in by_file] == [run.name for run in by_flags]
+    assert by_file[0].arguments == (
+        "--bandits_type=softmax",
+        "--total_rounds=8",
+        "--bandits_temperature=0.1",
+        "--seed=3",
+    )
+
+
+def test_a_swept_choice_leaves_out_what_belongs_to_the_configs(tmp_path):
+    config = tmp_path / "my.toml"
+    config.write_text("bandits_temperature = 0.25\n")
+    softmax, greedy = _build(f"--config={config}", sweeps=["bandits_type=softmax,greedy"]).runs()
+    assert softmax.arguments == ("--bandits_temperature=0.25", "--bandits_type=softmax", "--seed=0")
+    assert greedy.arguments == ("--bandits_type=greedy", "--seed=0")

@@ -1,0 +1,298 @@
+"""Tests of bandits.plans.verdict."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from bandits import metrics
+from bandits.plans import arms, plan, results, verdict
+from bandits.results import words
+from data.errors import UsageError
+from optimization.study import cli
+
+BOUNDS = {"participating": {"chance": 0.1, "constant": 0.3}}
+
+
+def _outcomes(folder, point, values, configuration="", first=0, bounds=BOUNDS, **flags):
+    """Returns the outcomes of a point's seeds, and writes their folders."""
+    found = []
+    for seed, value in enumerate(values, first):
+        settings = cli.Settings({"seed": seed, "total_rounds": 1, **flags}, frozenset())
+        run = plan.Run("bandits.run_federated", f"{point}-0123456789ab", seed, configuration, (), (), settings)
+        path = folder / run.name
+        path.mkdir(parents=True)
+        pd.DataFrame({"round_num": [1], metrics.AVERAGE_REWARD: [value]}).to_csv(path / "metrics.csv", index=False)
+        (path / "config.json").write_text(json.dumps({"flags": {"seed": seed, **flags}, "command": "run"}))
+        if bounds:
+            (path / "bounds.json").write_text(json.dumps(bounds))
+        found.append(results.Outcome(run, results.FINISHED, 1, value))
+    return found
+
+
+def _text(folder, outcomes, reported=None, reference=None):
+    ranked = results.rank(outcomes, smallest=False)
+    points, best = (
+        arms.of(found, folder, metrics.AVERAGE_REWARD, smallest=False)
+        for found in (
+            {point.name: point.outcomes for several in ranked.values() for point in several},
+            {arms.short(name): (reported or {}).get(name, several[0].outcomes) for name, several in ranked.items()},
+        )
+    )
+    return verdict.text(points, best, ranked, reported or {}, reference).splitlines()
+
+
+def test_a_grid_at_chance_has_no_winner(tmp_path):
+    points = [[0.11, 0.10, 0.12], [0.09, 0.10, 0.11], [0.10, 0.08, 0.11]]
+    found = [one for rate, values in enumerate(points) for one in _outcomes(tmp_path, f"rate={rate}", values)]
+    assert _text(tmp_path, found)[-1] == (
+        "No winner: rate=0 is first, but it is not significantly different from the uniform policy "
+        "(chance earns 0.1, the best constant action 0.3)."
+    )
+
+
+def test_one_seed_announces_no_winner(tmp_path):
+    found = [*_outcomes(tmp_path, "rate=1", [0.9]), *_outcomes(tmp_path, "rate=2", [0.2])]
+    assert _text(tmp_path, found)[-1].startswith(
+        "No winner: rate=1 is first, but it was played with one seed: not judged (chance earns 0.1"
+    )
+
+
+def test_the_first_is_told_where_the_seeds_tell_it_from_chance(tmp_path):
+    found = [*_outcomes(tmp_path, "rate=1", [0.5, 0.51, 0.52]), *_outcomes(tmp_path, "rate=2", [0.2, 0.3, 0.1])]
+    assert _text(tmp_path, found)[-1].startswith("First: rate=1, above the uniform policy (chance earns 0.1, the best")
+
+
+def test_where_chance_is_not_known_nothing_is_said_of_it(tmp_path):
+    found = [one for rate in (1, 2) for one in _outcomes(tmp_path, f"rate={rate}", [0.5, 0.6], bounds=None)]
+    assert not any("chance" in line for line in _text(tmp_path, found))
+
+
+def test_the_expected_best_of_as_many_points_of_each_configuration(tmp_path):
+    found = [
+        one
+        for bandit, values in (("softmax", [0.5, 0.7, 0.9, 0.3]), ("greedy", [0.6, 0.4]))
+        for place, value in enumerate(values)
+        for one in _outcomes(tmp_path, f"{bandit}{place}", [value], f"bandits_type={bandit}")
+    ]
+    # Of two of four: (0.9 * 3 + 0.7 * 2 + 0.5) / 6.
+    assert _text(tmp_path, found)[:3] == [
+        "Expected best of points drawn at random, the same number of each configuration:",
+        "  softmax: 0.6000 of 1, 0.7667 of 2 (4 points)",
+        "  greedy: 0.5000 of 1, 0.6000 of 2 (2 points)",
+    ]
+
+
+def test_points_that_were_stopped_early_have_no_expected_best(tmp_path):
+    found = [*_outcomes(tmp_path, "rate=1", [0.5]), *_outcomes(tmp_path, "rate=2", [0.4])]
+    assert any("Expected best" in line for line in _text(tmp_path, found))
+    found[0].rounds = 8
+    assert not any("Expected best" in line for line in _text(tmp_path, found))
+
+
+def test_values_of_the_seeds_that_picked_are_not_compared(tmp_path):
+    found = [
+        one
+        for bandit, values in (("softmax", [0.5, 0.7]), ("greedy", [0.2, 0.1]))
+        for place, value in enumerate(values)
+        for one in _outcomes(tmp_path, f"{bandit}{place}", [value, value + 0.01], f"bandits_type={bandit}")
+    ]
+    told = "\n".join(_text(tmp_path, found))
+    assert "These values come from the seeds that picked the points, and are too good by that" in told
+    assert "greedy:" in told
+    assert "Told apart" not in told
+
+
+def test_those_of_fresh_seeds_are(tmp_path):
+    found = [
+        one
+        for bandit, values in (("softmax", [0.5, 0.9]), ("greedy", [0.2, 0.1]))
+        for place, value in enumerate(values)
+        for one in _outcomes(tmp_path, f"{bandit}{place}", [value], f"bandits_type={bandit}")
+    ]
+    fresh = {
+        "bandits_type=softmax": _outcomes(tmp_path, "softmax1", [0.52, 0.55, 0.50], "bandits_type=softmax", first=1),
+        "bandits_type=greedy": _outcomes(tmp_path, "greedy0", [0.21, 0.22, 0.20], "bandits_type=greedy", first=1),
+    }
+    told = _text(tmp_path, found, fresh)
+    assert told[3:6] == [
+        "The best point of each configuration with fresh seeds, 1 to 3:",
+        "  softmax: 0.52 (0.46 to 0.59); softmax1",
+        "  greedy: 0.210 (0.185 to 0.235); greedy0",
+    ]
+    assert told[6].startswith("softmax: +0.3133 (95% interval ")
+    assert told[6].endswith(": better than greedy")
+    assert told[-1].startswith("First: softmax, above the uniform policy (")
+
+
+def test_words_alone_pick_nothing_and_are_compared(tmp_path):
+    found = [
+        *_outcomes(tmp_path, "softmax", [0.52, 0.55, 0.50], "bandits_type=softmax"),
+        *_outcomes(tmp_path, "greedy", [0.21, 0.22, 0.20], "bandits_type=greedy"),
+        *_outcomes(tmp_path, "dp", [0.21, 0.25, 0.20], "bandits_type=falcon", noise_multiplier=1.0),
+    ]
+    told = _text(tmp_path, found)
+    assert told[0].endswith("better than greedy")
+    assert "3 and 3 seeds, unpaired" in told[1]
+    assert not any("Expected best" in line or "picked" in line for line in told)
+
+
+def test_fresh_seeds_rank_no_point(tmp_path):
+    (tuning,) = _outcomes(tmp_path, "a", [0.5])
+    (fresh,) = _outcomes(tmp_path, "a", [0.9], first=1)
+    fresh.reports = True
+    ((point,),) = results.rank([tuning, fresh], smallest=False).values()
+    assert point.mean == 0.5
+    table = results.table([tuning, fresh], [], metrics.AVERAGE_REWARD, tmp_path)
+    assert table["used_for"].tolist() == ["tuning", "reporting"]
+    assert "used_for" not in results.table([tuning], [], metrics.AVERAGE_REWARD, tmp_path)
+
+
+def _configurations(folder, rewards, **flags):
+    """Returns the outcomes of configurations by their words, a seed each reward."""
+    return [
+        one
+        for words, values in rewards.items()
+        for one in _outcomes(
+            folder,
+            words.replace(" ", ","),
+            values,
+            words,
+            **dict(word.split("=") for word in words.split()),
+            **flags,
+        )
+    ]
+
+
+def test_the_first_stands_between_chance_and_a_ceiling_that_was_swept_and_is_none_itself(tmp_path):
+    values = {"softmax": [0.49, 0.5, 0.51], "greedy": [0.2, 0.3, 0.25], "supervised_mse": [0.9, 0.89, 0.91]}
+    told = _text(tmp_path, _configurations(tmp_path, {f"bandits_type={name}": one for name, one in values.items()}))
+    assert told[-1] == (
+        "First: bandits_type=softmax, at a normalized score of 0.50 (chance earns 0.1, the best constant "
+        "action 0.3, the ceiling 0.9)."
+    )
+    assert [line.partition(":")[0] for line in told if "greedy" in line] == ["softmax"]
+
+
+@pytest.mark.parametrize("scenario", ["scratch", "init_shift"])
+def test_where_no_ceiling_was_played_it_is_said_how_one_could_be(tmp_path, scenario):
+    found = _configurations(tmp_path, {"bandits_type=softmax": [0.49, 0.5, 0.51]}, scenario=scenario)
+    note = "no ceiling of its data, rewards and rounds: add bandits_type=supervised_mse to --sweep)."
+    assert _text(tmp_path, found)[-1].endswith(note)
+
+
+def test_of_one_seed_no_place_is_told_and_of_more_each_point_s(tmp_path):
+    values = {"bandits_type=softmax": [0.49, 0.5, 0.51], "bandits_type=init": [0.1, 0.11, 0.09]}
+    found = _configurations(tmp_path, values | {"bandits_type=supervised_mse": [0.9, 0.89, 0.91]})
+    ranked = results.rank(found, smallest=False)
+    points = {point.name: point.outcomes for several in ranked.values() for point in several}
+    some = arms.of(points, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
+    words = {results.label(point): word for point, word in some.stands_by_point().items()}
+    assert words == {
+        "bandits_type=softmax": "at a normalized score of 0.50",
+        "bandits_type=init": "not significantly different from the uniform policy",
+        "bandits_type=supervised_mse": "ceiling",
+    }
+    assert [results.label(point) for point in some.not_above_chance()] == ["bandits_type=init"]
+    ones = {name: outcomes[:1] for name, outcomes in points.items()}
+    single = arms.of(ones, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
+    assert (single.stands_by_point(), single.not_above_chance()) == ({}, set())
+
+
+def test_with_two_words_each_is_compared_with_greedy_of_the_same_other_word(tmp_path):
+    rewards = {("softmax", 1): 0.5, ("greedy", 1): 0.2, ("softmax", 5): 0.4, ("greedy", 5): 0.1}
+    found = _configurations(
+        tmp_path,
+        {
+            f"bandits_type={bandit} bandits_deploy_freq={freq}": [reward, reward + 0.01, reward + place / 1000]
+            for place, ((bandit, freq), reward) in enumerate(rewards.items())
+        },
+    )
+    ends = [line.rpartition(": ")[2] for line in _text(tmp_path, found) if line.startswith("softmax")]
+    assert [end.partition(" [")[0] for end in ends] == ["better than greedy 1", "better than greedy 5"]
+    told = _text(tmp_path, found, reference="softmax 5")
+    assert [line.partition(":")[0] for line in told if " than softmax 5" in line] == [
+        "softmax 1",
+        "greedy 1",
+        "greedy 5",
+    ]
+
+
+def test_without_greedy_it_is_said_that_the_first_is_the_reference(tmp_path):
+    found = _configurations(tmp_path, {"bandits_type=softmax": [0.5, 0.52], "bandits_type=falcon": [0.6, 0.63]})
+    assert _text(tmp_path, found)[0] == "Compared with softmax, the first: there is no greedy arm, and no --reference."
+    named = _text(tmp_path, found, reference="falcon")
+    assert named[0].startswith("softmax: ")
+    assert " falcon" in named[0].rpartition(": ")[2]
+
+
+@pytest.mark.parametrize("reference", [None, "greedy digits"])
+def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
+    found = _configurations(
+        tmp_path,
+        {
+            "bandits_type=greedy task_type=digits": [0.2, 0.22, 0.21],
+            "bandits_type=softmax task_type=digits": [0.5, 0.52, 0.51],
+            "bandits_type=softmax task_type=mnist": [0.8, 0.83, 0.81],
+        },
+    )
+    told = _text(tmp_path, found, reference=reference)
+    assert told[0].startswith("softmax digits: +0.3")
+    assert "adjusted by Holm" not in told[1]  # One arm is compared.
+    assert told[2] == "Not compared, of other data, rewards, rounds or cohorts: softmax mnist."
+    assert told[-3] == "Values of other data, rewards or cohorts are not compared: each has a first of its own."
+    assert [line.partition(", above")[0] for line in told[-2:]] == [
+        "First: bandits_type=softmax,task_type=digits",
+        "First: bandits_type=softmax,task_type=mnist",
+    ]
+    ranking = results.text(results.rank(found, smallest=False), ["bandits_type"], "reward", smallest=False, shown=9)
+    assert [line.split()[:2] for line in ranking.splitlines() if line and line.split()[0] != "rank"] == [
+        ["task_type=digits"],
+        ["1", "softmax"],
+        ["2", "greedy"],
+        ["bandits_type=softmax", "task_type=mnist"],
+        ["1", "0.8133"],
+    ]
+
+
+def test_what_seeds_vary_is_said_as_a_report_says_it(tmp_path):
+    values = {"bandits_type=softmax": [0.5, 0.52], "bandits_type=greedy": [0.6, 0.63]}
+    (line,) = [line for line in _text(tmp_path, _configurations(tmp_path, values, resplit=True)) if "Seeds" in line]
+    assert line.startswith(words.what_seeds_vary(partition=True))
+    assert line.endswith(words.what_intervals_are_over())
+    alone = _configurations(tmp_path / "one", {"bandits_type=softmax": [0.5], "bandits_type=greedy": [0.6]})
+    assert not any("Seeds" in line for line in _text(tmp_path / "one", alone))
+
+
+def _runs(*configurations):
+    settings = [dict(word.split("=") for word in one.split()) for one in configurations]
+    return [
+        plan.Run("bandits.run_federated", f"p{place}", 0, one, (), (), cli.Settings(found, frozenset()))
+        for place, (one, found) in enumerate(zip(configurations, settings, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "configurations", "message"),
+    [
+        ("ucb", ["bandits_type=softmax", "bandits_type=falcon"], "--reference=ucb is no arm of these runs: softmax, "),
+        ("softmax", ["bandits_type=softmax"], "--reference has no effect: --sweep has one combination of words"),
+        ("greedy", ["bandits_type=greedy"] * 2 + ["bandits_type=falcon"], "has no effect without --reporting_repeat"),
+    ],
+)
+def test_a_reference_that_compares_nothing_is_refused(wanted, configurations, message):
+    with pytest.raises(UsageError, match=message):
+        arms.check_reference(wanted, _runs(*configurations), has_fresh_seeds=False)
+
+
+def test_a_reference_is_an_arm_s_words_or_a_strategy():
+    some = _runs("bandits_type=softmax task_type=digits", "bandits_type=greedy task_type=digits")
+    for wanted in ("greedy", "softmax digits"):
+        arms.check_reference(wanted, some, has_fresh_seeds=False)
+
+
+@pytest.mark.parametrize("configuration", ["", "bandits_type=softmax"])
+def test_a_grid_whose_runs_all_failed_says_nothing(tmp_path, configuration):
+    settings = cli.Settings({"seed": 0, "total_rounds": 1}, frozenset())
+    run = plan.Run("bandits.run_federated", "a-0123456789ab", 0, configuration, (), (), settings)
+    assert _text(tmp_path, [results.Outcome(run, results.FAILED)]) == []

@@ -1,0 +1,225 @@
+"""Tests of bandits.results.comparison."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandits.results import comparison
+
+GREEDY = [0.50, 0.52, 0.48, 0.55, 0.51, 0.49, 0.53, 0.50]
+SOFTMAX = [0.58, 0.57, 0.57, 0.61, 0.60, 0.52, 0.62, 0.55]
+FALCON = [0.51, 0.50, 0.50, 0.55, 0.52, 0.50, 0.51, 0.52]
+NAN = math.nan
+
+
+def _seeds(numbers):
+    return dict(enumerate(numbers))
+
+
+VALUES = {"greedy": _seeds(GREEDY), "softmax": _seeds(SOFTMAX), "falcon": _seeds(FALCON)}
+
+
+def _one(first, second, **settings):
+    return comparison.compare({"arm": _seeds(first), "reference": _seeds(second)}, "reference", **settings)["arm"]
+
+
+def test_a_reference_of_a_sample_is_compared_by_welchs_test_as_scipy_has_it():
+    sampled = comparison.Sampled(0.5, 0.02, 50)
+    one = comparison.against({"arm": _seeds(SOFTMAX)}, "chance", sampled)["arm"]
+    own = np.mean(SOFTMAX), np.std(SOFTMAX, ddof=1), 8
+    expected = stats.ttest_ind_from_stats(*own, 0.5, 0.02 * 50**0.5, 50, equal_var=False)
+    assert one.p == pytest.approx(expected.pvalue, rel=1e-10)
+    assert (one.low + one.high) / 2 == pytest.approx(one.difference)
+    assert one.low > 0
+    exact = comparison.against({"arm": _seeds(SOFTMAX)}, "chance", 0.5)["arm"]
+    assert one.p > exact.p
+    assert math.isnan(one.sign_flip_p)
+    assert "chance is of 50 clients, a sample" in one.notes
+
+
+def test_against_a_sample_of_clients_power_is_that_of_the_same_test():
+    one = comparison.against({"arm": _seeds(SOFTMAX)}, "chance", comparison.Sampled(0.5, 0.02, 50))["arm"]
+    own, other = np.var(SOFTMAX, ddof=1) / 8, 0.02**2
+    freedom = (own + other) ** 2 / (own**2 / 7 + other**2 / 49)
+    least, shift = stats.t.ppf(0.975, freedom), one.detectable / math.sqrt(own + other)
+    found = stats.nct.sf(least, freedom, shift) + stats.nct.cdf(-least, freedom, shift)
+    assert found == pytest.approx(0.8, abs=0.002)  # It takes Welch's degrees of freedom for known.
+    near = comparison.against({"arm": _seeds(SOFTMAX)}, "chance", comparison.Sampled(0.57, 0.02, 50))["arm"]
+    assert (near.word, near.seeds_needed) == ("not significantly different", math.inf)
+
+
+def test_a_paired_difference_equals_scipy():
+    found = comparison.compare(VALUES, "greedy")
+    assert list(found) == ["softmax", "falcon"]
+    for arm, numbers in (("softmax", SOFTMAX), ("falcon", FALCON)):
+        differences = np.subtract(numbers, GREEDY)
+        ends = stats.t.interval(0.95, 7, loc=differences.mean(), scale=stats.sem(differences))
+        one = found[arm]
+        assert (one.kind, one.pairs) == ("paired", 8)
+        np.testing.assert_allclose([one.difference, one.low, one.high], [differences.mean(), *ends], rtol=1e-10)
+        np.testing.assert_allclose(one.p, stats.ttest_rel(numbers, GREEDY).pvalue, rtol=1e-10)
+    assert (found["softmax"].word, found["softmax"].wins) == ("significantly different", True)
+    assert (found["falcon"].word, found["falcon"].wins) == ("not significantly different", False)
+
+
+def test_holm_multiplies_the_smallest_of_two_by_two():
+    found = comparison.compare(VALUES, "greedy")
+    assert found["softmax"].adjusted_p == pytest.approx(2 * found["softmax"].p, rel=1e-12)
+    assert found["falcon"].adjusted_p == pytest.approx(found["falcon"].p, rel=1e-12)
+
+
+def test_an_arm_that_seeds_do_not_determine_is_compared_by_welch():
+    found = comparison.compare(VALUES, "greedy", unpaired=["softmax"])
+    welch = stats.ttest_ind(SOFTMAX, GREEDY, equal_var=False)
+    first, second = np.var(SOFTMAX, ddof=1) / 8, np.var(GREEDY, ddof=1) / 8
+    freedom = (first + second) ** 2 / (first**2 / 7 + second**2 / 7)
+    half = stats.t.ppf(0.975, freedom) * math.sqrt(first + second)
+    one = found["softmax"]
+    assert (one.kind, found["falcon"].kind) == ("unpaired", "paired")
+    assert one.p == pytest.approx(welch.pvalue, rel=1e-10)
+    assert [one.low, one.high] == pytest.approx([one.difference - half, one.difference + half], rel=1e-10)
+    assert math.isnan(one.sign_flip_p)
+
+
+def test_nothing_pairs_with_a_reference_that_seeds_do_not_determine():
+    found = comparison.compare(VALUES, "greedy", unpaired=["greedy"])
+    assert {one.kind for one in found.values()} == {"unpaired"}
+
+
+def test_where_so_many_seeds_and_arms_cannot_reach_5_percent_by_flipped_signs_it_is_said():
+    # 2^(1-6) = 0.03125: enough for one arm, not for two.
+    greedy, softmax = GREEDY[:6], SOFTMAX[:6]
+    alone = _one(softmax, greedy)
+    assert (alone.sign_flip_p, alone.sign_flip_least_p, alone.notes) == (0.03125, 0.03125, ())
+    values = {"greedy": _seeds(greedy), "softmax": _seeds(softmax), "falcon": _seeds(FALCON[:6])}
+    one = comparison.compare(values, "greedy")["softmax"]
+    assert (one.sign_flip_adjusted_p, one.sign_flip_least_p) == (0.0625, 0.0625)
+    assert one.notes == ("the sign-flip test cannot reach 5% with 6 seeds and 2 arms",)
+
+
+def test_arms_without_a_sign_flip_test_make_its_family_no_larger():
+    values = {"greedy": _seeds(GREEDY[:6]), "softmax": _seeds(SOFTMAX[:6]), "falcon": _seeds(FALCON[:6])}
+    found = comparison.compare(values | {"noisy": _seeds(FALCON)}, "greedy", unpaired=["noisy"])
+    assert found["softmax"].level == pytest.approx(0.05 / 3)
+    assert found["softmax"].notes == ("the sign-flip test cannot reach 5% with 6 seeds and 2 arms",)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "notes"), [(24, ()), (25, ("no sign-flip test: it counts all signs of at most 24 seeds",))]
+)
+def test_more_seeds_than_the_sign_flip_test_counts_are_said(seeds, notes):
+    one = _one(np.linspace(0.5, 0.6, seeds), np.linspace(0.4, 0.6, seeds))
+    assert (one.notes, math.isnan(one.sign_flip_p)) == (notes, bool(notes))
+
+
+def test_fewer_than_six_seeds_have_no_sign_flip_test():
+    assert math.isnan(_one(SOFTMAX[:5], GREEDY[:5]).sign_flip_p)
+
+
+def test_superiority_counts_ties_as_one_half():
+    assert _one([1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 4.0, 1.0]).superiority == (0.5 + 1 + 0 + 1) / 4
+    assert _one([1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 4.0, 1.0], better="down").superiority == (0.5 + 0 + 1 + 0) / 4
+
+
+def test_less_is_better_where_it_is_said():
+    assert _one(SOFTMAX, GREEDY).wins
+    one = _one(SOFTMAX, GREEDY, better="down")
+    assert (one.wins, one.loses, one.is_better) == (False, True, False)
+
+
+def test_one_seed_is_not_judged():
+    one = _one([0.6], [0.5])
+    assert one.difference == pytest.approx(0.1)
+    assert all(map(math.isnan, (one.low, one.high, one.p, one.adjusted_p, one.detectable, one.seeds_needed)))
+    assert (one.word, one.is_judged, one.notes) == ("not significantly different", False, ("one seed tells nothing",))
+
+
+def test_equal_arms_are_not_told_apart():
+    one = _one(GREEDY, GREEDY)
+    assert (one.difference, one.p, one.superiority, one.is_better) == (0.0, 1.0, 0.5, None)
+    assert (one.word, one.notes) == ("not significantly different", ("equal in every seed",))
+
+
+@pytest.mark.parametrize("seeds", [1, 8])
+@pytest.mark.parametrize("unpaired", [(), ("arm",)])
+def test_arms_that_differ_by_floating_point_alone_are_equal(seeds, unpaired):
+    one = _one([0.1 * 3] * seeds, [0.3] * seeds, unpaired=unpaired)
+    assert (one.difference, one.superiority, one.is_better) == (0.0, 0.5, None)
+    if seeds > 1:
+        assert (one.p, one.notes) == (1.0, ("equal in every seed",))
+        assert one.sign_flip_p == 1.0 or unpaired
+
+
+@pytest.mark.parametrize(("seeds", "word"), [(4, "not significantly different"), (7, "significantly different")])
+def test_the_same_difference_in_every_seed_is_no_certainty(seeds, word):
+    # 0.1 + 0.2 is not 0.3: what floating point adds is no spread.
+    one = _one([0.3] * (seeds - 1) + [0.4], [0.2] * (seeds - 1) + [0.30000000000000004])
+    assert (one.p, one.word) == (2.0 ** (1 - seeds), word)
+    assert math.isnan(one.low)
+    assert one.notes[0] == "the same difference in every seed: no interval, and p is that of the sign-flip test"
+
+
+def test_unpaired_arms_without_any_spread_are_not_tested():
+    one = _one([0.3, 0.3], [0.2, 0.2], unpaired=["arm"])
+    assert (one.word, one.is_judged, math.isnan(one.p)) == ("not significantly different", False, True)
+    assert one.notes == ("no seed changes anything: no interval, and no test",)
+
+
+def test_an_arm_that_diverged_with_a_seed_is_not_judged():
+    one = _one([*SOFTMAX, NAN], [*GREEDY, 0.5])
+    assert (one.pairs, one.difference) == (8, _one(SOFTMAX, GREEDY).difference)
+    assert (one.word, one.is_judged) == ("not significantly different", False)
+    assert one.notes == ("arm diverged with seed 8: not judged",)
+    assert math.isnan(one.detectable)
+    assert math.isnan(one.seeds_needed)
+
+
+def test_an_arm_that_is_not_judged_counts_in_no_family():
+    found = comparison.compare({**VALUES, "lost": _seeds([*SOFTMAX[:-1], NAN])}, "greedy")
+    assert math.isnan(found["lost"].adjusted_p)
+    without = comparison.compare(VALUES, "greedy")
+    assert all(found[arm].adjusted_p == without[arm].adjusted_p for arm in without)
+    assert found["softmax"].level == 0.025
+
+
+def test_seeds_of_one_arm_alone_are_left_out_and_said():
+    values = {"arm": _seeds(SOFTMAX), "reference": _seeds([*GREEDY, 0.9])}
+    one = comparison.compare(values, "reference")["arm"]
+    assert one.difference == _one(SOFTMAX, GREEDY).difference
+    assert (one.notes, one.wins) == (("seed 8 of reference alone: left out",), True)
+
+
+def test_arms_without_a_seed_in_common_are_not_judged():
+    one = comparison.compare({"arm": {1: 0.5}, "reference": {2: 0.5}}, "reference")["arm"]
+    assert (one.pairs, one.is_judged) == (0, False)
+    assert "no seed in common" in one.notes
+    assert math.isnan(one.difference)
+
+
+@pytest.mark.parametrize("settings", [{"reference": "ucb"}, {"reference": "greedy", "unpaired": ["ucb"]}])
+def test_arms_that_are_not_there_are_refused(settings):
+    with pytest.raises(ValueError, match="There is no arm ucb: there are greedy, softmax, falcon"):
+        comparison.compare(VALUES, **settings)
+
+
+def test_a_number_is_compared_as_one_sample():
+    one = comparison.against({"arm": _seeds(SOFTMAX)}, "chance", 0.5)["arm"]
+    assert one.p == pytest.approx(stats.ttest_1samp(SOFTMAX, 0.5).pvalue, rel=1e-10)
+    assert (one.reference, one.reference_mean, one.notes) == ("chance", 0.5, ())
+
+
+@pytest.mark.parametrize("unpaired", [(), ("arm",)])
+def test_intervals_hold_a_known_difference_as_often_as_they_say(unpaired):
+    """2000 studies: a difference of 0.1 between arms whose seeds share what they vary by, or share nothing."""
+    generator = np.random.default_rng(18)
+    shared = generator.normal(0.5, 0.05, (2000, 5)) if not unpaired else np.full((2000, 5), 0.5)
+    first = shared + 0.1 + generator.normal(0, 0.03, (2000, 5))
+    second = shared + generator.normal(0, 0.06, (2000, 5))
+    held = [
+        one.low <= 0.1 <= one.high
+        for rows in zip(first, second, strict=True)
+        for one in [_one(*rows, unpaired=unpaired)]
+    ]
+    assert 0.93 <= np.mean(held) <= 0.97

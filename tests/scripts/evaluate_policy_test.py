@@ -1,0 +1,329 @@
+"""scripts.evaluate_policy as programs: on tables, on a run's own log, by NumPy and through TFF."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bandits import metrics, run_federated
+from data import interaction_log
+from data.errors import UsageError
+from data.tasks import registry
+from data.tasks.options import TaskOptions
+from optimization.study import frame
+from scripts import evaluate_policy as command
+
+_COLUMNS = ("--client_column=who", "--action_column=shown", "--reward_column=paid", "--propensity_column=p")
+
+
+def _table(path, clients=30, rows=12):
+    generator = np.random.default_rng(0)
+    count = clients * rows
+    shown = generator.random(count) < 0.25
+    warm = generator.integers(2, size=count)
+    frame = pd.DataFrame(
+        {
+            "who": np.repeat([f"user {number}" for number in range(clients)], rows),
+            "shown": np.where(shown, "blue", "red"),
+            "paid": (generator.random(count) < np.where(shown, 0.3 + 0.5 * warm, 0.4)).astype(int),
+            "p": np.where(shown, 0.25, 0.75),
+            "warm": warm,
+            "played": np.where(shown, 0.9, 0.1),
+        }
+    )
+    frame.to_csv(path, index=False)
+    return frame
+
+
+def _evaluated(folder, *flags):
+    command.program(command.define().parse(["evaluate_policy", f"--output_dir={folder}", *flags]))
+    return json.loads((folder / "evaluation.json").read_text())
+
+
+def _estimate(found, name):
+    (row,) = [row for row in found["estimates"] if row["estimator"] == name]
+    return row
+
+
+def _values(found, name="value"):
+    return {row["estimator"]: row[name] for row in found["estimates"]}
+
+
+def test_a_table_by_weights_alone(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv")
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--ignore_columns=played")
+    found = _evaluated(tmp_path / "out", *flags, "--policy=constant:blue", "--nomodel", "--clip=3", "--draws=500")
+    weights = (table.shown == "blue") / table.p
+    values = _values(found)
+    assert list(values) == ["logged", "ips", "snips", "clipped_ips"]
+    assert values["logged"] == pytest.approx(table.paid.mean())
+    assert values["ips"] == pytest.approx((weights * table.paid).mean())
+    assert values["snips"] == pytest.approx((weights * table.paid).sum() / weights.sum())
+    assert values["clipped_ips"] == pytest.approx((weights.clip(upper=3) * table.paid).mean())
+    assert _values(found, "difference")["ips"] == pytest.approx(values["ips"] - values["logged"])
+    assert found["overlap"]["effective_sample_size"] == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+    assert found["overlap"]["largest_weight"] == 4
+    assert found["headline"]["estimator"] == "snips"
+    for row in found["estimates"][:3]:
+        assert row["low"] < row["value"] < row["high"]
+        assert row["bootstrap_low"] == pytest.approx(row["low"], abs=0.15 * (row["high"] - row["low"]))
+    printed = capsys.readouterr().out
+    assert "constant:blue on" in printed
+    assert f"Headline: {values['snips']:.3f} [" in printed
+    clipped = _estimate(found, "clipped_ips")
+    assert clipped["bias"] == "unknown"  # Weights of 4 are clipped to 3.
+    assert all(clipped[name] is None for name in ("low", "high", "difference", "difference_low", "bootstrap_high"))
+    line = next(line for line in printed.splitlines() if line.startswith("clipped IPS (clip=3)"))
+    assert line.split(")", 1)[1].strip() == f"{values['clipped_ips']:.3f} (biased, bias unknown)"
+    assert [row["estimator"] for row in found["estimates"]] == list(
+        pd.read_csv(tmp_path / "out" / "estimates.csv").estimator
+    )
+    page = (tmp_path / "out" / "evaluation.html").read_text()
+    assert "SNIPS" in page
+    assert "data:image/png;base64," in page
+    assert page.count('<div class="wide">') == 2  # What is wider than a phone is scrolled.
+    assert "prefers-color-scheme:dark" in page
+
+
+@pytest.mark.parametrize(
+    ("paid", "flags", "why"),
+    [
+        ({"red": 0, "blue": 0}, (), "no logged reward differs from 0"),
+        ({"red": 1, "blue": 0}, (), "no logged action that the policy plays earned a reward"),
+        ({"red": 1, "blue": 1}, ("--estimators=clipped_ips",), "--estimators names none of ips, snips and dr"),
+        (
+            {"red": 1, "blue": 1},
+            ("--action_names=green", "--policy=constant:green"),
+            "plays none of the logged actions",
+        ),
+    ],
+)
+def test_without_a_headline_the_reason_is_printed(tmp_path, capsys, paid, flags, why):
+    table = _table(tmp_path / "log.csv")
+    table.assign(paid=table.shown.map(paid)).to_csv(tmp_path / "log.csv", index=False)
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--nomodel", "--draws=0", "--policy=constant:blue", *flags)
+    assert _evaluated(tmp_path / "out", *flags)["headline"] is None
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Headline")]
+    assert line.startswith("Headline: none, because ")
+    assert line.endswith(f"{why}.")
+
+
+def test_one_column_of_probabilities_is_of_the_logged_action(tmp_path):
+    table = _table(tmp_path / "log.csv")
+    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played", "--draws=0")
+    assert _values(found)["ips"] == pytest.approx((table.played / table.p * table.paid).mean())
+    assert not found["has_model"]  # A model's value needs each action's.
+
+
+@pytest.mark.slow
+def test_a_model_and_tff_give_all_estimators(tmp_path):
+    _table(tmp_path / "log.csv")
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--ignore_columns=played", "--policy=uniform")
+    quick = ("--model_rounds=40", "--model_server_learning_rate=0.05", "--draws=20", "--tau=1", "--clip=2")
+    names = "--estimators=ips,snips,clipped_ips,dm,dr,switch_dr,dros"
+    found = {sums: _evaluated(tmp_path / sums, *flags, *quick, names, f"--sums={sums}") for sums in ("numpy", "tff")}
+    values = _values(found["numpy"])
+    assert list(values) == ["logged", "ips", "snips", "clipped_ips", "dm", "dr", "switch_dr", "dros"]
+    truth = 0.5 * (0.3 + 0.25) + 0.5 * 0.4
+    assert abs(values["dr"] - truth) < 0.15
+    assert found["numpy"]["headline"]["estimator"] == "dr"
+    biases = {row["estimator"]: row["bias"] for row in found["numpy"]["estimates"]}
+    # Weights are 2 and 2/3: tau binds, the clip does not; SLOPE chose lambda.
+    assert [name for name, bias in biases.items() if bias] == ["dm", "switch_dr", "dros"]
+    assert "by SLOPE" in _estimate(found["numpy"], "dros")["parameter"]
+    for name in ("value", "low", "high", "difference_low", "bootstrap_high"):
+        for estimator, number in _values(found["numpy"], name).items():
+            by_tff = _values(found["tff"], name)[estimator]
+            assert by_tff == (number if number is None else pytest.approx(number, rel=1e-6)), (estimator, name)
+
+
+def test_policies_have_folders_of_their_own_and_no_evaluation_is_overwritten(tmp_path, monkeypatch):
+    _table(tmp_path / "log.csv")
+    monkeypatch.chdir(tmp_path)
+    flags = [f"--log={tmp_path}/log.csv", *_COLUMNS, "--nomodel", "--draws=0"]  # The last two not with --private.
+    for policy in ("uniform", "constant:blue", "column:played"):
+        command.program(command.define().parse(["evaluate_policy", *flags, f"--policy={policy}"]))
+    written = {path.parent.name: path.read_bytes() for path in (tmp_path / "evaluation").glob("*/evaluation.json")}
+    assert set(written) == {"uniform", "constant_blue", "column_played"}
+    private = ("--private", "--largest_weight=5", "--max_rows_per_client=20", "--noise_multiplier=9")
+    command.program(command.define().parse(["evaluate_policy", *flags[:-2], "--policy=uniform", *private]))
+    assert (tmp_path / "evaluation" / "uniform_private" / "evaluation.json").is_file()
+    with pytest.raises(UsageError, match=r"evaluation/uniform holds an earlier evaluation, .*: name another folder"):
+        command.program(command.define().parse(["evaluate_policy", *flags, "--policy=uniform"]))
+    assert (tmp_path / "evaluation" / "uniform" / "evaluation.json").read_bytes() == written["uniform"]
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        ({"paid": 0}, {"logged", "ips", "snips"}),
+        ({"played": 0.0}, {"ips", "snips"}),  # The policy plays none of the logged actions.
+    ],
+)
+def test_without_rewards_or_weights_nothing_can_be_estimated(tmp_path, capsys, change, missing):
+    _table(tmp_path / "log.csv").assign(**change).to_csv(tmp_path / "log.csv", index=False)
+    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played")
+    assert {row["estimator"] for row in found["estimates"] if row["value"] is row["low"] is None} == missing
+    assert found["headline"] is None
+    printed = capsys.readouterr().out
+    assert printed.count("cannot be estimated") == len(missing)
+    assert "Headline: none, because " in printed
+
+
+def test_with_one_dominant_client_intervals_are_called_unreliable(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv")
+    pd.concat([table, *[table[table.who == "user 3"]] * 90]).to_csv(tmp_path / "log.csv", index=False)
+    _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played")
+    assert "of 30, below 2: one client dominates, and the 95% intervals are unreliable." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("draws", "words"), [(200, "intervals are the bootstrap's"), (0, "leave out --draws=0")])
+def test_few_effective_clients_have_the_bootstraps_intervals_and_a_warning(tmp_path, capsys, draws, words):
+    table = _table(tmp_path / "log.csv", clients=60)
+    table[(table.who <= "user 12") | (table.index % 12 == 0)].to_csv(tmp_path / "log.csv", index=False)
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played", f"--draws={draws}")
+    found = _evaluated(tmp_path / "out", *flags)
+    snips = _estimate(found, "snips")
+    assert (snips["low"] == snips["bootstrap_low"]) == bool(draws)
+    assert snips["difference_low"] < snips["difference"] < snips["difference_high"]
+    assert [finding["is_warning"] for finding in found["findings"] if finding["name"] == "few clients"] == [True]
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_runs_model_is_evaluated_with_any_exploration(tmp_path):
+    flags = [
+        "--task_type=digits", "--total_rounds=2", "--bandits_deploy_freq=1", "--bandits_temperature=0.5",
+        f"--root_output_dir={tmp_path}", "--experiment_name=run",
+    ]  # fmt: skip
+    frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", *flags]))
+    task = registry.load(TaskOptions(task_type="digits"))
+    generator = np.random.default_rng(0)
+    parts = [task.clients.load(client) for client in range(20)]
+    labels = np.concatenate([part.labels for part in parts])
+    actions = generator.integers(10, size=len(labels))
+    contexts = np.concatenate([task.normalise(part.features) for part in parts])
+    log = interaction_log.ordered(
+        list(task.clients.client_ids[:20]),
+        np.repeat(range(20), [len(part.labels) for part in parts]),
+        contexts,
+        [str(number) for number in range(10)],
+        {
+            "actions": actions,
+            "rewards": (actions == labels).astype(float),
+            "propensities": np.full(len(labels), 0.1),
+            "rows": np.concatenate([np.arange(len(part.labels)) for part in parts]),
+        },
+    )
+    interaction_log.write(log, tmp_path / "log.parquet")
+    interaction_log.write(interaction_log.dataclasses.replace(log, contexts=None), tmp_path / "bare.parquet")
+    of_run = (f"--policy=run:{tmp_path}/run", "--nomodel", "--draws=0")
+    greedy = _evaluated(tmp_path / "a", f"--log={tmp_path}/log.parquet", *of_run, "--bandits_type=greedy")
+    weights = np.load(tmp_path / "run" / "model" / "weights.npz")
+    hidden = np.maximum(contexts.reshape(len(labels), -1) @ weights["dense_0/kernel"] + weights["dense_0/bias"], 0)
+    best = (hidden @ weights["dense_1/kernel"] + weights["dense_1/bias"]).argmax(axis=1)
+    expected = 10 * ((best == actions) * (actions == labels)).mean()
+    assert expected > 0
+    assert _values(greedy)["ips"] == pytest.approx(expected)
+    own = _evaluated(tmp_path / "b", f"--log={tmp_path}/log.parquet", *of_run)
+    bare = _evaluated(tmp_path / "c", f"--log={tmp_path}/bare.parquet", *of_run)
+    assert _values(own) == _values(bare)
+    assert _values(own)["ips"] != pytest.approx(expected)
+
+
+@pytest.mark.slow
+def test_the_log_of_a_run_gives_its_own_policy_of_each_period_its_mean_reward(tmp_path):
+    flags = [
+        "--task_type=digits", "--total_rounds=5", "--clients_per_round=4", "--bandits_deploy_freq=2",
+        "--bandits_temperature=0.5", "--log_interactions", f"--root_output_dir={tmp_path}", "--experiment_name=run",
+    ]  # fmt: skip
+    frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", *flags]))
+    rows = pd.read_csv(tmp_path / "run" / "metrics.csv")
+    mean = np.average(rows[metrics.ROUND_REWARD], weights=rows[metrics.EXAMPLES])
+    saved = tmp_path / "log.parquet"
+    own = (f"--log={tmp_path}/run", "--policy=logged", "--nomodel", "--draws=0", f"--save_log={saved}")
+    found = _evaluated(tmp_path / "a", *own)
+    assert len(set(_values(found).values())) > 1  # By the models of the periods, not by the propensities again.
+    for name in ("logged", "ips", "snips"):
+        assert _values(found)[name] == pytest.approx(mean, abs=1e-6)
+    assert found["overlap"]["largest_weight"] == pytest.approx(1, abs=1e-4)
+    by_propensities = _evaluated(tmp_path / "b", f"--log={saved}", "--policy=logged", "--draws=0")
+    assert _values(by_propensities)["ips"] == _values(by_propensities)["logged"] == pytest.approx(mean, abs=1e-9)
+    task = registry.load(TaskOptions(task_type="logged", data_file=str(saved)))
+    assert task.report["rows"] == found["rows"]
+    assert task.report["log"]["cohorts"]["client_selection"] == "uniform"
+    findings = _evaluated(tmp_path / "d", f"--log={tmp_path}/run", f"--policy=run:{tmp_path}/run", "--nomodel")
+    (told,) = [finding for finding in findings["findings"] if finding["name"] == "policy"]
+    assert "was trained on this log, where it looks better than it is" in told["text"]
+    with pytest.raises(UsageError, match=r"rounds_\w+.parquet is a part of a run's log: give the run's folder"):
+        _evaluated(tmp_path / "c", f"--log={next((tmp_path / 'run' / 'interactions').iterdir())}", "--policy=logged")
+    with pytest.raises(
+        UsageError, match=r"is a folder, not a file\. If it is a run\'s, scripts\.evaluate_policy --log="
+    ):
+        registry.load(TaskOptions(task_type="logged", data_file=str(tmp_path / "run")))
+
+
+@pytest.mark.slow
+def test_a_greedy_runs_log_is_refused(tmp_path):
+    flags = [
+        "--task_type=digits", "--total_rounds=1", "--bandits_type=greedy", "--log_interactions",
+        f"--root_output_dir={tmp_path}", "--experiment_name=run",
+    ]  # fmt: skip
+    frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", *flags]))
+    with pytest.raises(UsageError, match="are 1: its policy is deterministic, as greedy play"):
+        _evaluated(tmp_path / "out", f"--log={tmp_path}/run", "--policy=uniform")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"p": 0.0}, "--propensity_column=p: 0 .* is not above 0"),
+        ({"p": 1.0}, "All propensities of .* are 1: its policy is deterministic"),
+        ({"paid": np.nan}, "--reward_column: a missing value in column 'paid'"),
+        ({"who": "me"}, "--client_column=who has one value only"),
+    ],
+)
+def test_bad_logs_are_named(tmp_path, change, message):
+    _table(tmp_path / "log.csv").assign(**change).to_csv(tmp_path / "bad.csv", index=False)
+    flags = ("--policy=uniform", "--ignore_columns=played", f"--log={tmp_path}/bad.csv")
+    with pytest.raises(UsageError, match=message):
+        _evaluated(tmp_path / "out", *flags, *_COLUMNS)
+
+
+def test_an_unknown_action_is_named(tmp_path):
+    _table(tmp_path / "log.csv")
+    with pytest.raises(
+        UsageError, match="names the action 'green', which the log has not: its 2 actions are 'blue', 'red'"
+    ):
+        _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=constant:green")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--save_log={0}/estimates.csv",), "--save_log: .*estimates.csv holds the log that is read"),
+        (("--save_log={0}/link.csv",), "--save_log: .*link.csv holds the log that is read"),
+        (("--save_log={0}/interactions/rounds_00000001_00000002.parquet",), "holds the log that is read"),
+        (("--output_dir={0}",), "--output_dir: .*estimates.csv is the log that is read: name another folder"),
+    ],
+)
+def test_the_log_itself_is_never_overwritten(tmp_path, flags, words):
+    _table(tmp_path / "estimates.csv")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "estimates.csv")
+    (tmp_path / "interactions").mkdir()
+    before = (tmp_path / "estimates.csv").read_bytes()
+    given = [flag.format(tmp_path) for flag in flags]
+    with pytest.raises(UsageError, match=words):
+        _evaluated(tmp_path / "out", f"--log={tmp_path}/estimates.csv", *_COLUMNS, "--policy=uniform", *given)
+    assert (tmp_path / "estimates.csv").read_bytes() == before
+
+
+def test_rows_that_were_left_out_are_told(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv")
+    table.loc[:2, "shown"] = None
+    table.to_csv(tmp_path / "log.csv", index=False)
+    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=uniform", "--nomodel")
+    assert found["rows"] == len(table) - 3
+    assert found["findings"][0]["name"] == "dropped rows"
+    assert "Warning: Rows were left out: 3 without action." in capsys.readouterr().out

@@ -1,0 +1,389 @@
+"""Tests of scripts.grid, with an experiment that needs no TensorFlow, and at the end with one that does."""
+
+import contextlib
+import importlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import psutil
+import pytest
+
+from bandits import studies
+from bandits.results import runs
+from data.errors import UsageError
+from scripts import grid
+from tests.scripts import toy_binary
+
+pytestmark = pytest.mark.slow
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOY = "tests.scripts.toy_binary"
+_MAIN = """
+import sys
+from optimization.study import cli
+from bandits import studies
+from scripts.grid import command
+studies.STUDIES["toy"] = "tests.scripts.toy_binary"
+cli.main(command.define(), command.program)
+"""
+
+
+@pytest.fixture
+def play(tmp_path, monkeypatch):
+    """Plays a grid of the toy in this process and returns its exit status."""
+    monkeypatch.setitem(studies.STUDIES, "toy", TOY)
+
+    def start(*arguments: str) -> int:
+        own = ("--binary=toy", f"--root_output_dir={tmp_path}", "--experiment_name=g", "--workers=1")
+        return grid.program(grid.define().parse(["grid", *own, *arguments]))
+
+    return start
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Starts a grid of the toy, or of `main`, in a process of its own."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments: str, main: tuple[str, ...] = ("-c", _MAIN), binary: str = "toy") -> subprocess.Popen:
+            own = (f"--binary={binary}", f"--root_output_dir={tmp_path}", "--experiment_name=g")
+            environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            process = subprocess.Popen(
+                [sys.executable, *main, *own, *arguments],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+def _results(tmp_path, columns=("rate", "seed", "status", "score", "rounds")):
+    table = pd.read_csv(tmp_path / "g" / "results.csv")
+    return [tuple(row) for row in table[list(columns)].itertuples(index=False)]
+
+
+def _wait_for(condition, seconds=300):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_every_point_and_seed_is_played_once_and_ranked(play, tmp_path, capfd):
+    assert play("--sweep=rate=0.01,0.1", "--repeat=2") == 0
+    out = capfd.readouterr().out.splitlines()
+    assert [line.split() for line in out[:3]] == [
+        ["rank", "rate", "score", "lowest", "highest", "seeds", "rounds"],
+        ["1", "0.1", "4.0005", "4.0000", "4.0010", "2", "4"],
+        ["2", "0.01", "3.0005", "3.0000", "3.0010", "2", "4"],
+    ]
+    rows = [(0.01, 0, 3.0), (0.01, 1, 3.001), (0.1, 0, 4.0), (0.1, 1, 4.001)]
+    assert _results(tmp_path) == [(rate, seed, "finished", pytest.approx(score), 4) for rate, seed, score in rows]
+    logs = {path: path.stat().st_mtime_ns for path in tmp_path.glob("g/runs/*/*/log.txt")}
+    assert len(logs) == 4
+
+    # A wider grid, told in another order: what is finished is not played again.
+    assert play("--peak=0.1", "--repeat=2", "--sweep=rate=1,0.1,0.01") == 0
+    assert len(list(tmp_path.glob("g/runs/*/*/log.txt"))) == 6
+    assert {path: path.stat().st_mtime_ns for path in logs} == logs
+
+
+def test_the_best_of_each_configuration_is_played_again_with_fresh_seeds(play, tmp_path, capfd):
+    assert play("--sweep=rate=0.01,0.1", "--sweep=kind=plain,odd", "--repeat=2", "--reporting_repeat=3") == 0
+    out = capfd.readouterr().out
+    assert "The best point of each configuration with fresh seeds, 2 to 4:\n" in out
+    assert "odd: +0; 3 seeds" in out
+    assert "score  lowest" in out  # The ranking is that of the tuning seeds.
+    table = pd.read_csv(tmp_path / "g" / "results.csv")
+    fresh = table[table["used_for"] == "reporting"]
+    assert sorted(fresh["seed"]) == [2, 2, 3, 3, 4, 4]
+    assert set(fresh["rate"]) == {0.1}
+    assert set(table.loc[table["used_for"] == "tuning", "seed"]) == {0, 1}
+
+
+def test_a_page_about_the_runs_is_kept_up_to_date(play, tmp_path):
+    assert play("--sweep=rate=0.01,0.1", f"--report={tmp_path / 'page.html'}") == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "<title>g</title>" in page
+    assert page.count("rate=0.01") >= 1
+
+
+def test_a_longer_grid_continues_the_runs_of_a_shorter_one(play, tmp_path):
+    play("--sweep=rate=0.1,1")
+    assert play("--sweep=rate=0.1,1", "--total_rounds=6") == 0
+    assert _results(tmp_path, ("score", "rounds"))[0] == (6.0, 6)
+    logs = [path.read_text() for path in tmp_path.glob("g/runs/*/*/log.txt")]
+    assert all("Continuing after round 4" in log for log in logs)
+
+
+def test_workers_share_the_cores_unless_threads_are_given(play, tmp_path):
+    play("--sweep=rate=0.1")
+    play("--sweep=rate=0.2", "--max_concurrent_threads=7")
+    (first,), (second,) = (tmp_path.glob(f"g/runs/rate={rate}-*/*/metrics.csv") for rate in (0.1, 0.2))
+    assert set(pd.read_csv(first)["threads"]) == {len(os.sched_getaffinity(0))}
+    assert set(pd.read_csv(second)["threads"]) == {7}
+
+
+def test_a_failed_run_is_retried_twice_and_told_at_the_end_without_stopping_the_others(play, tmp_path, capfd):
+    assert play("--sweep=rate=0.01,0.1", "--fails_at=0.01") == 1
+    err = capfd.readouterr().err
+    assert "1 of 2 runs failed:\n" in err
+    assert "/seed_0: ValueError: this rate fails\n" in err
+    assert _results(tmp_path, ("rate", "status")) == [(0.01, "failed"), (0.1, "finished")]
+    (log,) = tmp_path.glob("g/runs/rate=0.01-*/seed_0/log.txt")
+    assert log.read_text().count("Traceback") == 3
+
+
+def test_a_run_that_diverged_ranks_last_and_is_no_failure(play, capfd):
+    assert play("--sweep=rate=0.1,10", "--diverges_at=0.1") == 0
+    assert [line.split()[:2] for line in capfd.readouterr().out.splitlines()[1:3]] == [["1", "10"], ["2", "0.1"]]
+
+
+def test_edges_expand_until_the_best_lies_inside(play, tmp_path, capfd):
+    assert play("--sweep=rate=1,10", "--expand_edges") == 0
+    assert [row[0] for row in _results(tmp_path)] == [1, 10, 0.5, 0.2, 0.1, 0.05]
+    assert capfd.readouterr().err.count("The best lies on an edge; added: ") == 4
+
+
+def test_edges_expand_for_each_word_by_itself_and_no_further_than_allowed(play, tmp_path):
+    assert play("--sweep=rate=1,2", "--sweep=kind=plain,odd", "--peak=0.01", "--expand_edges", "--expand_steps=1") == 0
+    rows = _results(tmp_path, ("kind", "rate"))
+    assert sorted(rows) == [(kind, rate) for kind in ("odd", "plain") for rate in (0.5, 1, 2)]
+
+
+def test_halving_gives_the_best_all_rounds_and_repeats_itself(play, tmp_path):
+    arguments = ("--sweep=rate=10,1,0.1,0.01", "--total_rounds=8", "--early_stop=asha")
+    assert play(*arguments) == 0
+    rows = _results(tmp_path, ("rate", "status", "rounds", "total_rounds"))
+    # One worker, by hand: 1 is the better of the first two; 0.1 the best of the last three and of the second rung.
+    assert rows == [
+        (10, "stopped early", 2, 2),
+        (1, "stopped early", 4, 4),
+        (0.1, "finished", 8, 8),
+        (0.01, "stopped early", 2, 2),
+    ]
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("g/runs/*/*/log.txt")}
+    assert play(*arguments) == 0
+    assert _results(tmp_path, ("rate", "status", "rounds", "total_rounds")) == rows
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_a_heat_map_is_drawn_for_each_word(play, tmp_path):
+    rates = [f"--sweep={side}_learning_rate=0.1,0.2" for side in ("server", "client")]
+    assert play(*rates, "--sweep=kind=plain,odd") == 0
+    for name in ("heat_map_plain.png", "heat_map_odd.png"):
+        assert (tmp_path / "g" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_damaged_folder_is_named_and_the_others_are_played(play, tmp_path, capfd):
+    play("--sweep=rate=0.1,1,10")
+    (first,), (second,) = (tmp_path.glob(f"g/runs/rate={rate}-*/seed_0") for rate in (0.1, 1))
+    (first / "config.json").write_text("{")
+    (second / "metrics.csv").write_text("round_num,score\n4,much\n")
+    capfd.readouterr()
+    assert play("--sweep=rate=0.1,1,10,100") == 1
+    err = capfd.readouterr().err
+    assert f"  {first}: {first}/config.json is not readable" in err
+    assert f"  {second}: {second}/metrics.csv is damaged: see its column score." in err
+    assert [row[1] for row in _results(tmp_path, ("rate", "status"))] == ["failed", "failed", "finished", "finished"]
+
+
+@pytest.mark.parametrize("content", ['{"format": 1}', '{"format": 3}', "{}"])
+def test_a_grid_of_another_format_is_refused_left_as_it_is_and_reported(play, tmp_path, content):
+    play("--sweep=rate=0.1")
+    grid_json = tmp_path / "g" / "grid.json"
+    grid_json.write_text(content)
+    (config,) = tmp_path.glob("g/runs/*/*/config.json")
+    config.write_text(json.dumps({**json.loads(config.read_text()), "format": 1, "command": ["run", "--x=a b"]}))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    before = [(path.stat().st_mtime_ns, path.read_bytes()) for path in files]
+    with pytest.raises(
+        UsageError, match=r"g holds a grid of format \d, and this version .* continues those of format 2"
+    ):
+        play("--sweep=rate=0.1")
+    assert [(path.stat().st_mtime_ns, path.read_bytes()) for path in files] == before
+    assert runs.read(config.parent).command == "run '--x=a b'"
+
+
+def test_results_hold_the_command_of_each_run(play, tmp_path):
+    play("--sweep=rate=0.1")
+    ((command,),) = _results(tmp_path, ("command",))
+    assert "./scripts/python -m tests.scripts.toy_binary --max_concurrent_threads=" in command
+    assert f" --rate=0.1 --seed=0 --root_output_dir={tmp_path}/g/runs --experiment_name=rate=0.1-" in command
+
+
+def test_a_worker_killed_in_mid_run_changes_no_number(play, tmp_path, capfd):
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    assert play("--sweep=rate=0.01,0.1", "--repeat=2", f"--dies_in={marks}") == 0
+    assert len(list(marks.iterdir())) == 4
+    assert "Its process ended (signal 9)" in capfd.readouterr().err
+    disturbed = _results(tmp_path)
+    play("--sweep=rate=0.01,0.1", "--repeat=2")
+    assert _results(tmp_path) == disturbed
+
+
+def test_a_second_grid_in_one_folder_is_refused_and_a_killed_one_leaves_nothing_and_is_continued(command, tmp_path):
+    arguments = ("--sweep=rate=0.01,0.1", f"--waits_for={tmp_path}/go", "--total_rounds=8")
+    first = command(*arguments)
+    _wait_for(lambda: len(list(tmp_path.glob("g/runs/*/*/checkpoints/round_*2.npz"))) == 2)
+    workers = psutil.Process(first.pid).children(recursive=True)
+    assert len(workers) == 2
+    second = command(*arguments)
+    assert second.communicate() == (
+        "",
+        f"Usage error: Another grid is running in {tmp_path}/g: wait for it, or choose another --experiment_name.\n",
+    )
+    assert second.returncode == 2
+
+    first.kill()
+    assert psutil.wait_procs(workers, timeout=300)[1] == []
+    (tmp_path / "go").touch()
+    again = command(*arguments)
+    assert again.wait(300) == 0
+    assert "Continuing after round 2" in next(tmp_path.glob("g/runs/rate=0.1-*/*/log.txt")).read_text()
+    assert [row[2:] for row in _results(tmp_path)] == [("finished", pytest.approx(7.0), 8), ("finished", 8.0, 8)]
+
+
+@pytest.mark.parametrize(
+    ("executor", "signum", "status"),
+    [("local", signal.SIGINT, 130), ("local", signal.SIGTERM, 143), ("ray", signal.SIGTERM, 143)],
+)
+def test_a_signal_stops_the_runs_and_leaves_no_process(command, tmp_path, executor, signum, status):
+    process = command("--sweep=rate=0.01,0.1,1", f"--waits_for={tmp_path}/never", f"--executor={executor}")
+    _wait_for(lambda: len(list(tmp_path.glob("g/runs/*/*/checkpoints/round_*2.npz"))) == 2)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signum)
+    out, err = process.communicate(timeout=300)
+    assert (process.returncode, out) == (status, ""), err
+    assert err.splitlines()[-1] == f"Stopped; what was done is saved. The same command continues {tmp_path}/g."
+    assert psutil.wait_procs(workers, timeout=300)[1] == []
+    assert not list(tmp_path.glob("g/runs/rate=1-*"))
+
+
+def test_slurm_gets_what_is_not_finished(play, tmp_path, capfd):
+    play("--sweep=rate=0.1")
+    arguments = ("--sweep=rate=0.1,1", "--repeat=2", "--executor=slurm_script")
+    settings = ["--binary=toy", f"--root_output_dir={tmp_path}", "--experiment_name=g", *arguments]
+    assert grid.program(grid.define().parse(["grid", *settings])) == 0
+    lines = (tmp_path / "g" / "commands.txt").read_text().splitlines()
+    assert len(lines) == 3
+    assert "max_concurrent_threads" not in lines[0]
+    assert f"3 runs in {tmp_path}/g/slurm.sh" in capfd.readouterr().out
+
+
+def _refuse(monkeypatch, is_bad):
+    def check(study, options, data):
+        if is_bad(options):
+            raise UsageError("--clients_per_round=900 is more than the task's 60 clients.")
+
+    monkeypatch.setattr(toy_binary.ToyStudy, "check", check)
+
+
+def test_what_all_runs_share_is_refused_once_before_any_is_run(play, tmp_path, monkeypatch):
+    _refuse(monkeypatch, lambda options: True)
+    with pytest.raises(UsageError, match="--clients_per_round=900 is more than"):
+        play("--sweep=rate=0.1,1")
+    assert not list(tmp_path.glob("g/runs/*"))
+
+
+def test_what_one_run_alone_is_refused_for_stops_no_other(play, tmp_path, monkeypatch):
+    _refuse(monkeypatch, lambda options: options.seed == 0)
+    assert play("--sweep=seed=0,1") == 0  # The runs' own processes check as they always do.
+    assert sorted(row[1] for row in _results(tmp_path)) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sweep=rate=0.1", "--reduction_factor=3"], "--reduction_factor belongs to --early_stop=asha"),
+        (["--sweep=rate=0.1", "--expand_steps=3"], "--expand_steps belongs to --expand_edges"),
+        (["--sweep=kind=odd", "--expand_edges"], "--expand_edges has no effect: no number is swept"),
+        (["--lower_is_better"], "--lower_is_better belongs to --metric"),
+        (["--ray_address=auto"], "--ray_address belongs to --executor=ray"),
+        (["--executor=slurm_script"], "--workers belongs to --executor=local or ray, not to slurm_script"),
+        (["--executor=ray", "--ray_address=auto"], "--workers does not go with --ray_address"),
+        (["--early_stop=asha", "--sweep=rate=0.1"], "--early_stop needs --burn_in_rounds"),
+        (["--early_stop=asha", "--sweep=total_rounds=1,2"], "--early_stop=asha sets --total_rounds itself"),
+        (["--sweep=kind=plain,odd", "--fails_at=1"], "--fails_at has no effect with --kind=odd. .run --kind=odd"),
+        (["--colour=red"], "--colour is not known"),
+    ],
+)
+def test_bad_usage_is_refused_before_anything_is_written(play, tmp_path, monkeypatch, arguments, message):
+    if "burn_in" in message:
+        toy = importlib.import_module(TOY).ToyStudy
+        resolve = toy.resolve
+        monkeypatch.setattr(
+            toy, "resolve", lambda *given: resolve(*given).replace(burn_in_rounds=given[1].total_rounds // 2)
+        )
+    with pytest.raises(UsageError, match=message):
+        play(*arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_metric_that_the_binary_does_not_have_is_refused():
+    arguments = ["--binary=run_ads", "--rates=0.1,0.2", "--sweep=local_pulls=5,10", "--metric=reward"]
+    with pytest.raises(UsageError, match=r"--metric=reward is no column of bandits\.ads\.run_ads: federated/average"):
+        grid.program(grid.define().parse(["grid", *arguments]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), ("federated/total_reward", False)),
+        (("--metric=federated/regret",), ("federated/regret", True)),
+        (("--metric=federated_regret", "--nolower_is_better"), ("federated/regret", False)),
+    ],
+)
+def test_a_metric_ranks_as_its_study_declares_it_unless_told_otherwise(arguments, expected):
+    settings = grid.define().parse(["grid", *arguments])
+    assert grid.ranked_by(settings, "bandits.ads.run_ads") == expected
+
+
+def test_bad_flags_are_answered_before_tensorflow(tmp_path):
+    for package in ("tensorflow", "tensorflow_federated"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("raise ImportError('too early')\n")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    arguments = ["--sweep=bandits_type=softmax,greedy", "--bandits_temperature=0.1", f"--root_output_dir={tmp_path}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.grid", *arguments], env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "Usage error: --bandits_temperature belongs to --bandits_type=softmax or softmax_ce, not to greedy. "
+        "(run --bandits_type=greedy)\n"
+    )
+
+
+def test_an_experiment_killed_in_mid_run_ends_with_the_numbers_of_its_own_binary(command, tmp_path, tff_worker):
+    flags = ("--rates=0.05,0.1,0.4", "--clients=20", "--local_pulls=1", "--total_rounds=100")
+    arguments = (*flags, "--sweep=decision_rule=greedy", "--workers=1")
+    process = command(*arguments, main=("-m", "scripts.grid"), binary="run_ads")
+    _wait_for(lambda: list(tmp_path.glob("g/runs/*/*/checkpoints/round_*0.npz")))
+    (worker,) = psutil.Process(process.pid).children()
+    worker.kill()
+    err = process.communicate(timeout=300)[1]
+    assert process.returncode == 0, err
+    assert "Its process ended (signal 9)" in err
+    (folder,) = tmp_path.glob("g/runs/decision_rule=greedy-*/seed_0")
+    assert "Continuing after round" in (folder / "log.txt").read_text()
+
+    directly = [*flags, "--decision_rule=greedy", f"--root_output_dir={tmp_path}", "--experiment_name=directly"]
+    module = "bandits.ads.run_ads"
+    assert studies.program(module, studies.flag_set(module).parse(["run_ads", *directly])) == 0
+    paths = (tmp_path / "directly" / "metrics.csv", folder / "metrics.csv")
+    wanted, found = (pd.read_csv(path).drop(columns="seconds") for path in paths)
+    pd.testing.assert_frame_equal(found, wanted, check_exact=True)
+    total = wanted["federated/total_reward"].iloc[-1]
+    assert _results(tmp_path, ("status", "federated/total_reward")) == [("finished", total)]

@@ -1,0 +1,569 @@
+"""Tests of scripts.report."""
+
+import base64
+import io
+import json
+import pathlib
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bandits import metrics, studies
+from bandits.results import page
+from data.errors import UsageError
+from optimization.privacy import mechanisms
+from scripts import report as command
+
+_CHROMIUM = pathlib.Path("/usr/bin/chromium")
+_CHROMEDRIVER = pathlib.Path("/usr/bin/chromedriver")
+_OPTIONS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+
+
+def _run(folder, rewards, **flags):
+    folder.mkdir(parents=True)
+    table = pd.DataFrame({"round_num": range(1, len(rewards) + 1), metrics.ROUND_REWARD: rewards})
+    table[metrics.AVERAGE_REWARD] = table[metrics.ROUND_REWARD].expanding().mean()
+    table[metrics.EPSILON] = float("inf")
+    table["other/constant"] = 4
+    table["other/metric"] = np.square(rewards)
+    table["seconds"] = 0.5
+    table.to_csv(folder / "metrics.csv", index=False)
+    config = {"flags": {"common": 1, "experiment_name": folder.name, **flags}, "command": ["run", f"--x={folder.name}"]}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def _report(tmp_path, *arguments) -> tuple[int, str]:
+    output = tmp_path / "report.html"
+    status = command.program(command.define().parse(["report", *map(str, arguments), f"--output={output}"]))
+    return status, output.read_text()
+
+
+def _data(page) -> list[dict]:
+    return json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+
+
+def _panels(page) -> dict[str, dict]:
+    """Returns the panels of the first part by their columns."""
+    return {panel["column"]: panel for group in _data(page)[0]["groups"] for panel in group["panels"]}
+
+
+def _tables(page) -> list[list[list[str]]]:
+    """Returns the texts of all tables' cells."""
+    tables = []
+    for table in re.findall(r"<table.*?</table>", page, re.DOTALL):
+        rows = [re.findall(r"<t[hd]\b.*?>(.*?)</t[hd]>", row, re.DOTALL) for row in table.split("<tr>")[1:]]
+        tables.append([[re.sub(r"<.*?>", " ", cell).strip() for cell in row] for row in rows])
+    return tables
+
+
+def _numbers(packed) -> list[float]:
+    return np.frombuffer(base64.b64decode(packed["bdata"]), packed["dtype"]).tolist()
+
+
+@pytest.fixture
+def two_runs(tmp_path):
+    _run(tmp_path / "one", [0.5, 0.75], learning_rate=0.1, seed=0)
+    _run(tmp_path / "many" / "seed_0", [0.0, 0.5], learning_rate=0.05, seed=0)
+    _run(tmp_path / "many" / "seed_1", [1.0, 0.75], learning_rate=0.05, seed=1)
+    return tmp_path
+
+
+def test_results_come_first_an_arm_a_row_the_best_first(two_runs):
+    status, page = _report(two_runs, two_runs / "one", f"--runs={two_runs / 'many'}")
+    head, first, second = _tables(page)[0]
+    assert status == 0
+    assert head == [
+        "Configuration",
+        "Seeds",
+        "Round reward, last round",
+        "Interval",
+        "Running average reward",
+        "Rounds",
+    ]
+    assert first == ["lr 0.1", "one seed", "0.7500", "", "0.6250", "2"]
+    half = 12.7062047 * 0.125  # Student's t of one degree of freedom, and the error of the mean.
+    assert second[:3] == ["lr 0.05", "2", f"0.6250  {0.625 - half:.4f} to {0.625 + half:.4f}"]
+    assert page.index('class="results"') < page.index('class="legend"') < page.index("<summary>Commands")
+
+
+def test_curves_are_means_and_ranges_over_seeds_and_say_so(two_runs):
+    _, page = _report(two_runs, two_runs / "one", two_runs / "many")
+    (part,) = _data(page)
+    assert [arm["label"] for arm in part["arms"]] == ["lr 0.1", "lr 0.05"]
+    assert [(group["title"], [panel["column"] for panel in group["panels"]]) for group in part["groups"]] == [
+        ("Results", [metrics.ROUND_REWARD, metrics.AVERAGE_REWARD]),
+        ("Seconds", ["seconds"]),
+        ("Other columns", ["other/metric"]),
+    ]
+    panel = _panels(page)[metrics.ROUND_REWARD]
+    one, many = panel["curves"]
+    assert _numbers(one["mean"]) == [0.5, 0.75]
+    assert "low" not in one
+    assert [_numbers(many[edge]) for edge in ("mean", "low", "high")] == [[0.5, 0.625], [0.0, 0.5], [1.0, 0.75]]
+    assert panel["caption"] == "line: mean, band: range over 2 seeds; without a band: one seed"
+    assert "Not drawn: privacy/epsilon is never finite: nothing is guaranteed; other/constant is always 4." in page
+
+
+def test_equal_results_are_drawn_once_a_single_evaluation_near_its_value_and_the_legend_follows_the_table(two_runs):
+    for folder, accuracy in (("one", 0.25), ("many/seed_0", 0.25), ("many/seed_1", 0.25)):
+        path = two_runs / folder / "metrics.csv"
+        found = {metrics.ACCURACY: [np.nan, accuracy], metrics.HELD_OUT_REWARD: [np.nan, accuracy]}
+        pd.read_csv(path).assign(**found).to_csv(path, index=False)
+    _, page = _report(two_runs, two_runs / "many", two_runs / "one")
+    panels = _panels(page)
+    assert metrics.ACCURACY not in panels
+    assert f"{metrics.ACCURACY} is {metrics.HELD_OUT_REWARD} at each evaluation." in page
+    assert panels[metrics.HELD_OUT_REWARD]["range"] == pytest.approx([0.225, 0.275])
+    assert panels[metrics.ROUND_REWARD]["range"] is None
+    assert [(arm["label"], arm["rank"]) for arm in _data(page)[0]["arms"]] == [("lr 0.05", 1), ("lr 0.1", 0)]
+
+
+def test_chance_and_ceiling_are_marked(tmp_path):
+    for bandit, reward in (("uniform", 0.1), ("softmax", 0.6), ("supervised_mse", 0.9)):
+        for seed in (0, 1):
+            _run(tmp_path / bandit / f"seed_{seed}", [reward + seed * reward / 100], bandits_type=bandit, seed=seed)
+    _, page = _report(tmp_path, tmp_path)
+    table = _tables(page)[0]
+    assert table[0][3] == "From uniform policy to full feedback"
+    assert [row[0] for row in table[1:]] == ["supervised_ mse   full feedback", "softmax", "uniform   uniform policy"]
+    assert [row[3].split("  ")[-1] for row in table[1:]] == ["", "at a normalized score of 0.62", ""]
+
+
+def test_regret_to_the_ceiling_is_told_where_asked(tmp_path, capsys):
+    for bandit, rewards in (("softmax", (0.6, 0.8)), ("supervised_mse", (0.9, 1.0))):
+        for seed, reward in enumerate(rewards):
+            _run(tmp_path / bandit / f"seed_{seed}", [reward], bandits_type=bandit, seed=seed)
+    _, page = _report(tmp_path, tmp_path, "--regret")
+    (head, ceiling, softmax), place = _tables(page)[0], -2
+    assert head[place] == "Regret to full feedback"
+    assert (ceiling[place], softmax[place]) == ("–", "0.2500  -0.3853 to 0.8853")  # 0.3 and 0.2, paired.
+    assert "can be negative" in page
+    _, page = _report(tmp_path, tmp_path)
+    assert "Regret" not in page
+    # A ceiling that was trained, too, can be passed: by 0.1 and 0.3.
+    for seed, reward in enumerate((1.0, 1.3)):
+        _run(tmp_path / "better" / f"seed_{seed}", [reward], bandits_type="falcon", seed=seed)
+    _, page = _report(tmp_path, tmp_path, "--regret")
+    assert {row[place].partition("  ")[0] for row in _tables(page)[0][1:]} == {"–", "0.250", "-0.200"}
+    _report(tmp_path, tmp_path / "softmax", "--regret")
+    assert "No configuration has a full-feedback baseline" in capsys.readouterr().err
+
+
+def test_dynamic_regret_is_told_where_rewards_change(tmp_path, capsys):
+    drift = dict.fromkeys(("drift_every", "drift_rounds", "drift_period", "drift_overlap", "drift_world"))
+    drift |= {"scenario": "drift", "reward_drift": "abrupt", "drift_start": 2, "world_seed": 0, "total_rounds": 2}
+    _run(tmp_path / "softmax", [0.5, 0.25], bandits_type="softmax", **drift)
+    for world, reward in enumerate((1.0, 0.75)):
+        supervised = drift | {"bandits_type": "supervised_mse", "drift_world": world}
+        _run(tmp_path / f"world_{world}", [0.0, reward], **supervised)
+    status, page = _report(tmp_path, tmp_path, "--regret")
+    told = capsys.readouterr()
+    assert (status, told.err) == (0, "")
+    assert "dynamic regret to 2 full-feedback baselines" in told.out
+    assert "total 1, per round 0.5" in told.out
+    assert "<h3>Dynamic regret to 2 full-feedback baselines</h3>" in page
+    _, page = _report(tmp_path, tmp_path)
+    assert "ynamic regret" not in page + capsys.readouterr().out
+    _report(tmp_path, tmp_path / "softmax", "--regret")
+    assert "needs the full-feedback baseline of world 0 and world 1: run the same with" in capsys.readouterr().err
+
+
+def _compared(tmp_path, *arguments, clients: int = 21) -> tuple[list[list[str]], str]:
+    """Returns the table of comparisons of three arms of six seeds, each evaluated on so many clients, and the page."""
+    noise = np.random.default_rng(0).normal(0, 0.01, 6)
+    for bandit, reward in (("greedy", 0.5), ("softmax", 0.6), ("falcon", 0.5)):
+        for seed in range(6):
+            folder = tmp_path / bandit / f"seed_{seed}"
+            _run(folder, [reward + noise[seed] + noise[seed - len(bandit) % 6] / 10], bandits_type=bandit, seed=seed)
+            evaluated = {
+                "held_out": False,
+                "clients": [str(client) for client in range(clients)],
+                "rewards": [reward + client / 50 for client in range(clients)],
+            }
+            (folder / "client_rewards.json").write_text(json.dumps(evaluated))
+    _, page = _report(tmp_path, tmp_path, *arguments)
+    return _tables(page)[1], page
+
+
+def test_arms_are_compared_with_greedy_and_the_words_say_what_the_intervals_are_over(tmp_path):
+    (head, falcon, softmax), page = _compared(tmp_path)
+    assert head[:4] == ["Configuration", "Compared with", "Seeds", "Difference"]
+    assert (softmax[:3], falcon[:3]) == (["softmax", "greedy", "6"], ["falcon", "greedy", "6"])
+    assert softmax[3].startswith("+0.1")
+    assert softmax[6] == "100%"
+    assert softmax[-2] == "+0.1000  +0.1000 to +0.1000"  # Over clients, each of which fares better by as much.
+    assert softmax[-1].startswith("better than greedy")
+    assert softmax[-1].endswith("the sign-flip test cannot reach 5% with 6 seeds and 2 arms")
+    assert falcon[-1].startswith("not significantly different from greedy")
+    assert "adjusted by Holm for 2 arms." in page
+    assert "not what other clients would; that over participating clients, of the greedy policy" in page
+
+
+def test_over_few_clients_no_interval_is_told(tmp_path):
+    (_, _, softmax), page = _compared(tmp_path, clients=3)
+    assert softmax[-2] == "+0.1000  3 clients: too few for an interval"
+    assert "what other clients would earn" not in page
+
+
+def test_the_reference_can_be_named(tmp_path):
+    (_, *rows), _ = _compared(tmp_path, "--reference=falcon")
+    assert [row[:2] for row in rows] == [["greedy", "falcon"], ["softmax", "falcon"]]
+
+
+def test_a_reference_that_is_not_there_is_refused(two_runs):
+    with pytest.raises(UsageError, match=r"--reference=ucb is no configuration of these runs: lr 0\.05, lr 0\.1"):
+        _report(two_runs, two_runs / "many", two_runs / "one", "--reference=ucb")
+
+
+def test_single_seeds_are_not_compared_and_it_is_said(two_runs):
+    _, page = _report(two_runs, two_runs / "one", two_runs / "many")
+    assert "One seed tells nothing of how sure a difference is" in page
+    assert "Compared with" not in page
+
+
+def test_an_arm_at_chance_is_called_so_in_table_and_picture(tmp_path):
+    for seed, reward in enumerate([0.09, 0.11, 0.105]):
+        folder = tmp_path / "softmax" / f"seed_{seed}"
+        _run(folder, [reward], bandits_type="softmax", seed=seed)
+        (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.12}}))
+        _run(tmp_path / "greedy" / f"seed_{seed}", [reward + 0.5], bandits_type="greedy", seed=seed)
+    _, page = _report(tmp_path, tmp_path)
+    assert [arm["label"] for arm in _data(page)[0]["arms"]] == [
+        "greedy",
+        "softmax (not significantly different from the uniform policy)",
+    ]
+    assert _tables(page)[0][2][3].endswith("not significantly different from the uniform policy")
+    assert "reward and the best fixed action’s are computed from labels and rewards" in page
+
+
+def _two_tasks(tmp_path, ceiling=0.9):
+    """Writes runs of two tasks, each with chance, a ceiling and softmax; returns their folder."""
+    for task, chance, best in (("digits", 0.1, 0.9), ("unipen62", 0.02, ceiling)):
+        for seed, more in enumerate((-0.002, -0.001, 0.0, 0.001, 0.002)):
+            values = {"uniform": chance, "supervised_mse": best, "softmax": (chance + best) / 2}
+            for bandit, mean in values.items():
+                folder = tmp_path / "all" / task / bandit / f"seed_{seed}"
+                _run(folder, [mean + more], bandits_type=bandit, task_type=task, seed=seed)
+    return tmp_path / "all"
+
+
+def test_arms_of_several_tasks_have_a_section_and_lines_over_tasks(tmp_path, capsys):
+    _, page = _report(tmp_path, _two_tasks(tmp_path))
+    assert "<h2>Over tasks</h2>" in page
+    head, row = _tables(page)[0]
+    assert head == ["Configuration", "Seeds of each task", "Normalized score"]
+    assert row[:2] == ["softmax", "5"]
+    assert row[2].startswith("0.500")
+    assert "run_federated: digits; run_federated: unipen62. Metric: round reward" in page
+    told = capsys.readouterr().out
+    assert "Over 2 tasks (run_federated: digits; run_federated: unipen62)." in told
+    assert "  softmax  0.5" in told
+
+
+def test_a_task_without_a_scale_is_named_and_one_task_has_no_section(tmp_path, capsys):
+    _, page = _report(tmp_path, _two_tasks(tmp_path, ceiling=0.0205))
+    assert "Inconclusive: run_federated: unipen62: " in page
+    assert "No interquartile mean over tasks: run_federated: unipen62: " in capsys.readouterr().out
+    assert "Over tasks" not in _report(tmp_path, tmp_path / "all" / "digits")[1]
+
+
+def test_an_interval_that_goes_on_beyond_the_scale_ends_in_arrows(tmp_path):
+    for name, rewards in (("narrow", [0.3, 0.31]), ("wide", [0.0, 1.0])):
+        for seed, reward in enumerate(rewards):
+            _run(tmp_path / name / f"seed_{seed}", [reward], clip_norm=len(name), seed=seed)
+    _, page = _report(tmp_path, tmp_path)
+    wide, narrow = re.findall(r'<td class="scale".*?</td>', page)
+    assert (wide.count("<path"), narrow.count("<path")) == (2, 0)
+
+
+def test_rounds_that_are_marked_are_no_curve(two_runs):
+    table = pd.read_csv(two_runs / "one" / "metrics.csv").assign(**{metrics.DEPLOYED: [0, 1]})
+    table.to_csv(two_runs / "one" / "metrics.csv", index=False)
+    _, page = _report(two_runs, two_runs / "one")
+    assert metrics.DEPLOYED not in _panels(page)
+    assert metrics.ROUND_REWARD in _panels(page)
+
+
+def test_the_results_say_what_an_epsilon_assumes_and_what_is_proven(two_runs):
+    mechanism = mechanisms.Mechanism("dpsgd", 1.0, population=500, cohort=20, delta=1e-5)
+    spent = mechanism.report(40)
+    (two_runs / "one" / "privacy.json").write_text(json.dumps(spent))
+    _, page = _report(two_runs, two_runs / "one")
+    head, cells = _tables(page)[0]
+    proven = spent["guarantees"][1]["epsilon_pld"]
+    assert dict(zip(head, cells, strict=True))["Epsilon"].split("  ") == [
+        f"{spent['epsilon']:.4g}",
+        "delta 1e-05",
+        "assumes Poisson sampling, though cohorts have a fixed size",
+        f"proven: {proven:.4g}",
+    ]
+
+
+def test_flags_that_differ_single_runs_data_and_commands_come_last(two_runs):
+    config = json.loads((two_runs / "one" / "config.json").read_text())
+    described = [{"name": "age", "use": "feature"}, {"name": "y", "use": "label", "kind": "category"}]
+    report = {"dropped": {"<a>": 3}, "columns": described}
+    (two_runs / "one" / "config.json").write_text(json.dumps(config | {"data_report": report}))
+    _, page = _report(two_runs, two_runs / "one", two_runs / "many")
+    _, flags, single, columns = _tables(page)
+    assert flags == [["Configuration", "--learning_rate"], ["lr 0.1", "0.1"], ["lr 0.05", "0.05"]]
+    assert single[3] == ["lr 0.05", "1", "2", "0.7500", "0.8750", "0.5000", "many/seed_1"]
+    assert "<dt>dropped</dt><dd>" in page
+    assert columns == [["name", "use", "kind"], ["age", "feature", "–"], ["y", "label", "category"]]
+    assert "<dt>&lt;a&gt;</dt><dd>3</dd>" in page
+    assert "<dt>lr 0.05</dt><dd><code>run --x=seed_0</code><p>The same with seed 1.</p>" in page
+    assert re.findall(r"<summary>(\w.*?)</summary>", page)[-4:] == [
+        "Flags that differ",
+        "Single runs",
+        "Data",
+        "Commands",
+    ]
+
+
+def test_the_data_of_a_file_and_a_frame_of_one_content_is_told_once(two_runs):
+    for name, form in (("one", {"separator": "comma"}), ("many/seed_0", {})):
+        path = two_runs / name / "config.json"
+        report = {"content": "a", "form": form}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"data_report": report}))
+    _, page = _report(two_runs, two_runs / "one", two_runs / "many" / "seed_0")
+    assert page.count("<dt>content</dt>") == 1
+
+
+def test_metrics_of_any_study_are_shown_as_it_declares_them(two_runs):
+    columns = studies.load("bandits.ads.run_ads").columns
+    table = pd.DataFrame([[1, *range(len(columns))], [2, *range(1, 1 + len(columns))]], columns=["round_num", *columns])
+    table.to_csv(two_runs / "one" / "metrics.csv", index=False)
+    _, page = _report(two_runs, two_runs / "one", two_runs / "many")
+    titles = {panel["column"]: panel["title"] for panel in _panels(page).values()}
+    assert titles["federated/regret"] == "Regret so far, federated"
+    federated = [f"{what}, federated" for what in ("Clicks so far", "Clicks an impression", "Regret so far")]
+    assert _tables(page)[0][0] == ["Configuration", "Seeds", *federated, "Rounds"]
+    assert "<h2>run_ads</h2>" in page
+    assert len(_data(page)) == 2
+
+
+def test_long_curves_are_thinned_to_their_last_round(tmp_path):
+    _run(tmp_path / "long", np.arange(2500) / 2500)
+    _, page = _report(tmp_path, tmp_path / "long")
+    curve = _panels(page)[metrics.ROUND_REWARD]["curves"][0]
+    assert (curve["x0"], curve["dx"], curve["points"]) == (1, 3, 834)
+    assert _numbers(curve["mean"])[-1] == pytest.approx(2499 / 2500)
+    assert "more than 1,000 rounds" in page
+
+
+def test_of_many_arms_the_best_are_drawn_first(tmp_path):
+    for index in range(20):
+        _run(tmp_path / f"run_{index}", [index / 20], clip_norm=index)
+    _, page = _report(tmp_path, tmp_path)
+    assert [arm["label"] for arm in _data(page)[0]["arms"] if not arm["shown"]] == [
+        f"clip norm {index}" for index in (0, 1, 2, 3, 4, 5, 6, 7)
+    ]
+    looks = [(arm["colour"], arm["dash"]) for arm in _data(page)[0]["arms"] if arm["shown"]]
+    assert len(set(looks)) == len(looks) == 12
+    assert "The 12 best and the references are drawn" in page
+
+
+def test_what_comes_from_files_is_escaped(tmp_path):
+    name = "<script>alert(1)<"
+    _run(tmp_path / "evil", [0.5], value="<b>&", kind_type=name)
+    _run(tmp_path / "plain", [0.5], value="$title")
+    _, page = _report(tmp_path, tmp_path / "evil", tmp_path / "plain", "--title=<i>")
+    own = page[page.index("</head>") :]
+    assert name not in own
+    assert "<b>&" not in own
+    assert '<td class="text">$title</td>' in own
+    look = _data(page)[0]["arms"][0]
+    assert (look["label"], look["name"]) == (name, "&lt;script&gt;alert(1)&lt;")
+
+
+def test_an_unreadable_run_is_named_and_the_others_reported(two_runs, capsys):
+    (two_runs / "one" / "config.json").write_text("{")
+    status, page = _report(two_runs, two_runs / "one", two_runs / "many")
+    assert status == 1
+    assert "one/config.json is not readable" in capsys.readouterr().err
+    assert "one/config.json is not readable" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("bounds.json", {"participating": 3}, "bounds.json is damaged: it holds no numbers by name."),
+        ("bounds.json", {"participating": {"chance": "x"}}, "bounds.json is damaged: it holds no numbers by name."),
+        ("client_rewards.json", {"clients": ["a"]}, "client_rewards.json is damaged: it holds no reward for each"),
+        ("config.json", {"flags": {"seed": "x"}, "command": ["run"]}, "config.json is damaged: see its flag seed."),
+        ("config.json", {"flags": {"task_type": []}, "command": ["run"]}, "damaged: see its flag task_type."),
+    ],
+)
+def test_a_run_with_a_damaged_file_is_named_and_the_others_reported(two_runs, capsys, name, content, told):
+    (two_runs / "one" / name).write_text(json.dumps(content))
+    status, page = _report(two_runs, two_runs / "one", two_runs / "many")
+    assert status == 1
+    assert told in capsys.readouterr().err
+    assert "2 runs in 1 configuration" in page
+
+
+def test_runs_without_a_seed_are_reported(two_runs):
+    config = json.loads((two_runs / "one" / "config.json").read_text())
+    config["flags"]["seed"] = None
+    (two_runs / "one" / "config.json").write_text(json.dumps(config))
+    assert _report(two_runs, two_runs)[0] == 0
+
+
+def test_diverged_runs_stand_among_the_problems(two_runs):
+    path = two_runs / "many" / "seed_1" / "metrics.csv"
+    pd.read_csv(path).assign(**{metrics.NONFINITE_CLIENTS: [0, 3]}).to_csv(path, index=False)
+    status, page = _report(two_runs, two_runs / "one", two_runs / "many")
+    assert status == 0
+    (problem,) = re.findall(r'<div class="problems">Diverged runs, not comparable:<ul><li>(.*?)</li></ul></div>', page)
+    assert problem.startswith("lr 0.05 (seed 1): Training diverged: in 1 of 2 rounds, 3 updates in all were not finite")
+
+
+def test_a_run_that_ended_sound_is_not_called_untrustworthy(two_runs):
+    path = two_runs / "many" / "seed_1" / "metrics.csv"
+    pd.read_csv(path).assign(**{metrics.NONFINITE_CLIENTS: [3, 0]}).to_csv(path, index=False)
+    _, page = _report(two_runs, two_runs / "one", two_runs / "many")
+    assert "Some clients diverged:<ul><li>lr 0.05 (seed 1): Training diverged: in 1 of 2 rounds" in page
+    assert "Diverged runs" not in page
+
+
+def test_a_run_that_is_named_twice_counts_once(two_runs, monkeypatch):
+    monkeypatch.chdir(two_runs)
+    (two_runs / "link").symlink_to(two_runs / "many")
+    found = page.read([pathlib.Path("one"), two_runs / "one", pathlib.Path("link"), two_runs])
+    assert [run.folder for run in found.runs] == [two_runs / "one", *(two_runs / "many" / f"seed_{n}" for n in (0, 1))]
+
+
+def test_runs_without_a_finished_round_are_counted(two_runs):
+    (two_runs / "one" / "metrics.csv").write_text("round_num,reward\n")
+    _run(two_runs / "begun", [0.5])
+    (two_runs / "begun" / "metrics.csv").unlink()
+    status, page = _report(two_runs, two_runs)
+    assert status == 0
+    assert "2 runs in 1 configuration · 2 runs without a finished round" in page
+
+
+def test_a_page_can_be_written_before_there_is_a_run(tmp_path):
+    _run(tmp_path / "grid" / "seed_0", [0.5])
+    (tmp_path / "grid" / "seed_0" / "metrics.csv").unlink()
+    assert page.write([tmp_path], tmp_path / "page.html", "Grid") == []
+    text = (tmp_path / "page.html").read_text()
+    assert "0 runs in 0 configurations · 1 run without a finished round" in text
+    assert _data(text) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "No run is named"),
+        (["nowhere"], "nowhere holds no metrics.csv"),
+        (["a", "--output=nowhere/x.html"], "--output: there is no folder .*nowhere"),
+    ],
+)
+def test_bad_usage_is_explained(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        command.program(command.define().parse(["report", *arguments]))
+
+
+@pytest.fixture
+def browser(tmp_path):
+    if not (_CHROMIUM.exists() and _CHROMEDRIVER.exists()):
+        pytest.skip("there is no Chromium")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(_CHROMIUM)
+    for option in [*_OPTIONS.split(), f"--user-data-dir={tmp_path / 'chromium'}"]:
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(executable_path=str(_CHROMEDRIVER)))
+    yield driver
+    driver.quit()
+
+
+@pytest.mark.slow
+def test_the_page_works_in_a_browser(two_runs, browser):
+    """One test for all claims, because a browser takes seconds to start."""
+    from PIL import Image
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    _report(two_runs, two_runs / "one", two_runs / "many")
+
+    def look(width, scheme):
+        """Opens the page on a screen."""
+        screen = {"width": width, "height": 3000, "deviceScaleFactor": 1, "mobile": width < 400}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        browser.get((two_runs / "report.html").as_uri())
+        wait(lambda: script(lines) == 4)
+        assert script("return document.documentElement.scrollWidth") == width
+
+    def wait(condition):
+        WebDriverWait(browser, 60).until(lambda _: condition())
+
+    def pixels() -> np.ndarray:
+        """Returns the plot of the round's reward, as uint8 [height, width, 3]."""
+        found = script(f"return JSON.stringify({plot}.getBoundingClientRect())")
+        clip = {name: json.loads(found)[name] for name in ("x", "y", "width", "height")} | {"scale": 1}
+        picture = browser.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
+        return np.array(Image.open(io.BytesIO(base64.b64decode(picture["data"]))).convert("RGB"))
+
+    def share(colour) -> float:
+        """Returns the share of the plot's pixels that have nearly a colour."""
+        return float(np.mean(np.abs(pixels().astype(int) - colour).max(axis=2) < 40))
+
+    script = browser.execute_script
+    plot = f"document.querySelector('[data-column=\"{metrics.ROUND_REWARD}\"]')"
+    # The run of one seed is a line; the other is one too, with the two edges of its band.
+    lines = f"return {plot}.querySelectorAll('path.js-line').length"
+    blue, orange = (0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)
+    look(1280, "dark")
+    assert share((0x14, 0x17, 0x1A)) > 0.5
+    assert share((0x3B, 0x94, 0xD6)) > 0.001
+    look(390, "light")
+    assert share((255, 255, 255)) > 0.5
+    assert min(share(blue), share(orange)) > 0.001
+
+    one, many = browser.find_elements("css selector", ".legend button")
+    many.click()
+    wait(lambda: script(lines) == 1)
+    assert share(orange) == 0.0
+    assert (one.get_attribute("aria-pressed"), many.get_attribute("aria-pressed")) == ("true", "false")
+    many.click()
+    wait(lambda: script(lines) == 4)
+
+    drawn = "return document.querySelectorAll('.js-plotly-plot').length"
+    assert script(drawn) == 2
+    details = browser.find_elements("css selector", "details.curves")
+    for count, one in enumerate(details, start=3):
+        one.find_element("css selector", "summary").click()
+        wait(lambda count=count: script(drawn) == count)
+    assert len(details) == 2
+
+    names = "return [...document.querySelectorAll('.results tbody tr')].map(row => row.cells[0].textContent)"
+    assert script(names) == ["lr 0.1", "lr 0.05"]
+    mean = browser.find_elements("css selector", ".results th button")[2]
+    script("arguments[0].scrollIntoView()", mean)
+    mean.click()
+    assert script(names) == ["lr 0.05", "lr 0.1"]
+    mean.click()
+    assert script(names) == ["lr 0.1", "lr 0.05"]
+    # What is wider than a phone scrolls, with a bar and with shadows.
+    assert script("const s = document.querySelector('.scroll'); return s.scrollWidth > s.clientWidth")
+
+    # Printed in the dark, it is light, and what was folded is unfolded until it is printed.
+    look(1280, "dark")
+    script("dispatchEvent(new Event('beforeprint'))")
+    assert script(drawn) == 4
+    assert script(f"return {plot}._fullLayout.font.color") == "#3c444c"
+    assert script("return document.querySelectorAll('details.curves[open]').length") == 2
+    script("dispatchEvent(new Event('afterprint'))")
+    assert script("return document.querySelectorAll('details.curves[open]').length") == 0
+    assert script(f"return {plot}._fullLayout.font.color") == "#c9ced3"
+    assert browser.get_log("browser") == []

@@ -1,0 +1,676 @@
+"""Tests of scripts.reproduce and its plan, results and pictures, with an experiment that needs no TensorFlow."""
+
+import dataclasses
+import json
+import math
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import figure as figures
+
+from bandits import metrics, studies
+from bandits.papers import judging, pictures, records, results, texts
+from bandits.papers.judging import DISAGREES, NOT_RUN
+from bandits.papers.plan import PAPER_DATA, Arm, Claim, Figure, Measure, Published
+from bandits.papers.results import Found, Value
+from bandits.plans import building
+from data.errors import Failure, UsageError
+from scripts import reproduce
+from tests.scripts import toy_binary
+
+pytestmark = pytest.mark.slow
+
+TOY = "tests.scripts.toy_binary"
+SCORE = Measure("score", "score")
+LOSS = Measure("loss", "loss", smallest=True)
+
+
+def _figure(**changes) -> Figure:
+    arms = (Arm("near", ("near",), ("--rate=0.1",)), Arm("far", ("far",), ("--rate=1",)))
+    values = {
+        "name": "f1",
+        "text": "Nobody 2020",
+        "about": "Figure 1: a toy",
+        "also": (),
+        "binary": "toy",
+        "arms": arms,
+        "repeat": 2,
+        "measures": (SCORE,),
+        "curves": ("score",),
+        "published": (Published("near", "score", 4.0, "section 1"),),
+        "accounted": (),
+        "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",))),),
+        "own_figures": None,
+        "study": None,
+        "data_kind": "paper's data",
+        "data": None,
+        "left_open": (),
+        "published_seeds": 1,
+        "tuning_seeds": (100, 101),
+        "scale": "paper",
+        "own": False,
+        "reference": None,
+    }
+    return Figure(**(values | changes))
+
+
+def _found(tmp_path, label: str, *seeds: dict) -> Found:
+    """Writes run folders and returns them as an arm's."""
+    folders = [tmp_path / label / f"seed_{index}" for index in range(len(seeds))]
+    for folder, columns in zip(folders, seeds, strict=True):
+        folder.mkdir(parents=True)
+        count = len(next(iter(columns.values())))
+        pd.DataFrame({"round_num": range(1, count + 1)} | columns).to_csv(folder / "metrics.csv", index=False)
+    return Found(folders, [pd.read_csv(folder / "metrics.csv") for folder in folders], {}, range(len(folders)))
+
+
+@pytest.fixture
+def play(tmp_path, monkeypatch):
+    """Reproduces toy figures in this process and returns the exit status."""
+    monkeypatch.setitem(studies.STUDIES, "toy", TOY)
+
+    def start(figure: Figure, *arguments: str) -> int:
+        monkeypatch.setattr(texts, "load", lambda scale: {figure.name: figure})
+        own = (
+            f"--root_output_dir={tmp_path}",
+            "--experiment_name=r",
+            f"--figure={figure.name}",
+            "--scale=small",
+        )
+        if "--executor=slurm_script" not in arguments:
+            own = (*own, "--workers=1")
+        return reproduce.program(reproduce.define().parse(["reproduce", *own, *arguments]))
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        ("last", 0.4),
+        ("last 2", 0.3),
+        ("first", 0.1),
+        ("mean", 0.3),
+        ("max", 0.5),
+        (2, 0.5),
+        (9, math.nan),
+        ("rounds to 0.5", 2.0),
+    ],
+)
+def test_a_measure_is_taken_at_its_round(tmp_path, at, expected):
+    found = _found(tmp_path, "arm", {"score": [0.1, 0.5, 0.2, 0.4]})
+    assert results.measured(Measure("m", "score", at), found) == pytest.approx([expected], nan_ok=True)
+
+
+def test_a_share_is_of_the_rounds_that_have_a_value(tmp_path):
+    found = _found(tmp_path, "arm", {"action": [-1, 1, 0, 1, math.nan, 1]})
+    assert results.measured(Measure("m", "action", "share of 1"), found) == [0.75]
+
+
+def test_a_threshold_that_is_not_reached_is_infinitely_late(tmp_path):
+    found = _found(tmp_path, "arm", {"score": [0.1, 0.5]})
+    assert results.measured(Measure("m", "score", "rounds to 0.6", True), found) == [math.inf]
+
+
+def test_the_deviation_of_residuals_is_each_seed_s_over_rounds(tmp_path):
+    found = _found(tmp_path, "arm", {"auc": [0.5, 0.9]}, {"auc": [0.7, 0.9]})
+    # Residuals -0.1, 0 and 0.1, 0 to a mean that is drawn towards both.
+    assert results.measured(Measure("m", "auc", "deviation"), found) == pytest.approx([0.1, 0.1])
+
+
+def test_mean_square_deviations_are_the_variance_over_seeds(tmp_path):
+    curves = [[0.5, 0.9, 0.2], [0.7, 0.8, 0.4], [0.1, 0.9, 0.9]]
+    found = _found(tmp_path, "arm", *({"auc": curve} for curve in curves))
+    deviations = results.measured(Measure("m", "auc", "deviation"), found)
+    assert np.mean(np.square(deviations)) == pytest.approx(np.var(curves, axis=0, ddof=1).mean())
+
+
+def test_one_seed_has_no_deviation(tmp_path):
+    found = _found(tmp_path, "arm", {"auc": [0.5, 0.9]})
+    assert math.isnan(results.measured(Measure("m", "auc", "deviation"), found)[0])
+
+
+def test_even_seeds_choose_the_peak_at_which_odd_seeds_are_measured(tmp_path):
+    curves = [[0.1, 0.9, 0.2], [0.8, 0.3, 0.1], [0.6, 0.5, 0.2], [0.7, 0.4, 0.1]]
+    found = _found(tmp_path, "arm", *({"auc": curve} for curve in curves))
+    expected = [math.nan, 0.3, math.nan, 0.4]  # Means of the even seeds: 0.35, 0.7, 0.2.
+    assert results.measured(Measure("m", "auc", "chosen peak"), found) == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(("last", "holds"), [(0.2, judging.AGREES), (0.9, judging.DISAGREES)])
+def test_a_fall_after_the_chosen_peak_is_judged_by_the_seeds_that_did_not_choose_it(tmp_path, last, holds):
+    curves = [[0.1, 0.9, last + 0.001 * seed] for seed in range(12)]
+    found = _found(tmp_path, "arm", *({"auc": curve} for curve in curves))
+    measures = (Measure("peak", "auc", "chosen peak"), Measure("end", "auc"))
+    falls = Claim("falls", "here", "order", (("arm @ peak",), ("arm @ end",)))
+    figure = _figure(arms=(Arm("arm", ("arm",), ()),), measures=measures, claims=(falls,))
+    rows = records.values(figure, records.of(figure, {"arm": found}))
+    (verdict,) = judging.check(figure, rows)
+    assert (verdict.status, verdict.seeds) == (holds, 6)
+    assert f"end {last + 0.006:.3g}:" in verdict.why  # The end's mean is that of seeds 1, 3, ..., 11, too.
+
+
+def test_an_array_of_the_run_folder_is_measured_by_its_mean_or_that_of_absolute_values(tmp_path):
+    found = _found(tmp_path, "arm", {"score": [1.0]})
+    np.savez(found.folders[0] / "d.npz", skewness=[-1.0, 3.0, math.nan])
+    assert results.measured(Measure("m", "d.npz:skewness"), found) == [1.0]
+    assert results.measured(Measure("m", "?.npz:|skewness|"), found) == [2.0]
+    with pytest.raises(UsageError, match=r"d\.npz holds no kurtosis"):
+        results.measured(Measure("m", "d.npz:kurtosis"), found)
+
+
+def test_a_column_that_is_not_there_is_named(tmp_path):
+    found = _found(tmp_path, "arm", {"score": [1.0]})
+    with pytest.raises(UsageError, match=r"seed_0/metrics\.csv has no column reward"):
+        results.measured(Measure("m", "reward"), found)
+
+
+@pytest.mark.parametrize("data_kind", ["paper's data", "stand-in"])
+def test_stand_in_data_is_marked_on_the_picture_and_only_there(tmp_path, monkeypatch, data_kind):
+    titles = []
+    suptitle = figures.Figure.suptitle
+    monkeypatch.setattr(
+        figures.Figure, "suptitle", lambda own, text, **kw: (titles.append(text), suptitle(own, text))[1]
+    )
+    figure = _figure(data_kind=data_kind, data="synthetic data")
+    found = {label: _found(tmp_path, label, {"score": [1.0, 2.0]}) for label in ("near", "far")}
+    rows = records.values(figure, records.of(figure, found))
+    outputs = [tmp_path / "f.png", tmp_path / "f.pdf"]
+    pictures.draw(figure, found, rows, judging.check(figure, rows), outputs)
+    assert outputs[0].read_bytes().startswith(b"\x89PNG")
+    assert outputs[1].read_bytes().startswith(b"%PDF")
+    words = titles[0].replace("\n", " ")
+    assert words.startswith("Figure 1: a toy. Nobody 2020")
+    assert ("Stand-in data, not the paper's: synthetic data." in words) == (data_kind == "stand-in")
+
+
+def test_an_arm_that_is_not_told_from_chance_is_called_so_in_the_picture(tmp_path):
+    found = {}
+    for label, rewards in (("near", [0.5, 0.51, 0.53]), ("far", [0.09, 0.11, 0.12])):
+        found[label] = _found(tmp_path, label, *({metrics.ROUND_REWARD: [reward]} for reward in rewards))
+        for seed, folder in enumerate(found[label].folders):
+            (folder / "config.json").write_text(json.dumps({"flags": {"seed": seed}, "command": "run"}))
+            (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.2}}))
+    figure = _figure(curves=(metrics.ROUND_REWARD,), measures=(), published=(), claims=())
+    pictures.draw(figure, found, [], [], [tmp_path / "x.svg"])
+    assert all(
+        f">{name}<" in (tmp_path / "x.svg").read_text()
+        for name in ("near", "far (not significantly different from the uniform policy)")
+    )
+
+
+def test_a_figure_is_played_told_and_written_and_not_played_twice(play, tmp_path, capfd):
+    assert play(_figure(data_kind="stand-in", data="a toy"), "--repeat=6") == 0
+    out = capfd.readouterr().out
+    assert "f1: Figure 1: a toy. Nobody 2020\nStand-in data, not the paper's: a toy.\n" in out
+    assert "same direction (stand-in)  section 2: near is better [near 4, far 3: +1 (the same in every seed)]" in out
+    table = pd.read_csv(tmp_path / "r" / "f1" / "f1.csv")
+    assert table["label"].tolist() == ["near", "far"]
+    assert table["ours_mean"].tolist() == pytest.approx([4.0025, 3.0025])
+    assert table["published"].tolist()[0] == 4.0
+    claims = pd.read_csv(tmp_path / "r" / "f1" / "f1_claims.csv")
+    assert claims[["verdict", "data_kind"]].to_numpy().tolist() == [["same direction", "stand-in"]]
+    board = pd.read_csv(tmp_path / "r" / "scoreboard.csv")
+    assert board[["kind", "verdict"]].to_numpy().tolist() == [["claim", "same direction"], ["number", "not comparable"]]
+    assert {path.name for path in (tmp_path / "r" / "f1").iterdir()} == {
+        "f1.csv",
+        "f1.pdf",
+        "f1.png",
+        "f1_claims.csv",
+        "f1_records.csv",
+    }
+    logs = {path: path.stat().st_mtime_ns for path in tmp_path.glob("r/runs/*/*/log.txt")}
+    assert len(logs) == 12
+    assert play(_figure(), "--repeat=6") == 0
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("r/runs/*/*/log.txt")} == logs
+
+
+def test_what_is_finished_is_reported_while_the_rest_is_left(play, tmp_path, capfd):
+    assert play(_figure(), "--repeat=1") == 0
+    capfd.readouterr()
+    kept = tmp_path / "evidence"
+    assert play(_figure(), "--repeat=2", "--report_only", f"--records={kept}") == 0
+    assert "2 runs of f1 are not finished." in capfd.readouterr().out
+    table = pd.read_csv(kept / "paper" / "f1.csv")
+    assert table[["arm", "seed"]].to_numpy().tolist() == [["near", 0], ["far", 0]]
+
+
+def test_arms_played_alone_join_the_others_records(play, tmp_path, capfd):
+    kept = tmp_path / "evidence"
+    file = kept / "paper" / "f1.csv"
+    assert play(_figure(), "--repeat=2", "--arms=far", f"--records={kept}") == 0
+    assert pd.read_csv(file)["arm"].tolist() == ["far", "far"]
+    earlier = file.read_text().splitlines()[1:]
+    capfd.readouterr()
+    assert play(_figure(), "--repeat=6", "--arms=near; near", f"--records={kept}") == 0
+    table = pd.read_csv(file)
+    assert table["arm"].tolist() == ["near"] * 6 + ["far"] * 2
+    assert file.read_text().splitlines()[7:] == earlier
+    assert "inconclusive (paper's data)  section 2: near is better" in capfd.readouterr().out  # Two seeds of both.
+
+
+def test_arms_that_cannot_join_the_others_are_refused_before_they_are_played(play, tmp_path):
+    kept = tmp_path / "evidence"
+    assert play(_figure(), "--arms=far", f"--records={kept}") == 0
+    near, far = _figure().arms
+    longer = dataclasses.replace(far, arguments=(*far.arguments, "--total_rounds=5"))
+    with pytest.raises(UsageError, match=r"f1\.csv has far of 4 rounds, not 5: play the whole figure\."):
+        play(_figure(arms=(near, longer)), "--arms=near", f"--records={kept}")
+    with pytest.raises(UsageError, match=r"f1\.csv has no loss of far: play the whole figure\."):
+        play(_figure(measures=(SCORE, LOSS)), "--arms=near", f"--records={kept}")
+    with pytest.raises(UsageError, match=r"f1_records\.csv has no loss of far: play the whole figure\."):
+        play(_figure(measures=(SCORE, LOSS)), "--arms=near")
+    assert len([*tmp_path.glob("r/runs/*")]) == 1
+    records.check_others(_figure(measures=(SCORE, LOSS)), {"far"}, kept / "paper" / "f1.csv")  # It has no others.
+
+
+def test_arms_of_other_data_do_not_join(tmp_path):
+    table = pd.DataFrame({"arm": ["far", "far"], "seed": [0, 1], "score": [1.0, 2.0], "rounds": 4, "data": ["a", "b"]})
+    table = table.assign(commit="c", machine="m")
+    records.write(table, tmp_path / "f1.csv")
+    near = table.assign(arm="near")
+    joined = records.joined(_figure(), near, tmp_path / "f1.csv")
+    assert joined["arm"].tolist() == ["near", "near", "far", "far"]
+    with pytest.raises(UsageError, match=r"f1\.csv has arms of other data, not b: play the whole figure\."):
+        records.joined(_figure(), near.assign(data=["b", "b"]), tmp_path / "f1.csv")
+    assert records.joined(_figure(), None, tmp_path / "none.csv") is None
+
+
+def test_arms_alone_leave_the_picture_and_judge_what_is_there(play, tmp_path, capfd):
+    assert play(_figure(), "--repeat=6") == 0
+    drawn = (tmp_path / "r" / "f1" / "f1.png").stat().st_mtime_ns
+    capfd.readouterr()
+    far = Arm("third", ("third",), ("--rate=10",))
+    assert play(_figure(arms=(*_figure().arms, far)), "--repeat=6", "--arms=third", "--report_only") == 0
+    assert "agrees (paper's data)  section 2: near is better" in capfd.readouterr().out
+    assert play(_figure(arms=(*_figure().arms, far)), "--repeat=6", "--arms=third") == 0
+    assert set(pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")["arm"]) == {"near", "far", "third"}
+    assert (tmp_path / "r" / "f1" / "f1.png").stat().st_mtime_ns == drawn
+
+
+def test_an_arm_that_a_figure_does_not_have_is_refused(play):
+    with pytest.raises(UsageError, match=r"^--arms=nea is not known: did you mean near\?$"):
+        play(_figure(), "--arms=nea")
+    with pytest.raises(UsageError, match=r"^--arms= is not known: f1 has near; far\.$"):
+        play(_figure(), "--arms=near;")
+
+
+def test_a_report_of_what_is_finished_names_a_folder_that_cannot_be_written(play, tmp_path):
+    (tmp_path / "r").write_text("a file")
+    with pytest.raises(Failure, match=r"r/f1 cannot be written \(Not a directory\)"):
+        play(_figure(), "--report_only")
+
+
+def test_a_job_array_holds_what_can_be_played_now(play, tmp_path, capfd):
+    arms = (Arm("searched", ("searched",), (), sweeps=("rate=0.01;0.1",)), Arm("far", ("far",), ("--rate=1",)))
+    assert play(_figure(arms=arms, claims=(), published=()), "--executor=slurm_script") == 0
+    assert "6 runs in " in capfd.readouterr().out  # Two points on two tuning seeds; what is picked is not known yet.
+    commands = (tmp_path / "r" / "commands.txt").read_text().splitlines()
+    assert sum("--seed=100" in line for line in commands) == 2
+    assert sum("--rate=1 " in line for line in commands) == 2
+
+
+def test_the_paper_s_scale_says_first_how_long_it_takes(play, tmp_path, capfd):
+    assert play(_figure(), "--scale=paper", "--estimate") == 0
+    out = capfd.readouterr().out
+    assert "toy_binary: 4 runs, 16 rounds of " in out
+    assert "In all " in out
+    assert not (tmp_path / "r" / "f1").exists()
+
+
+def test_an_ordering_that_disagrees_is_no_failure(play, capfd):
+    claim = Claim("far is better", "section 2", "order", (("far",), ("near",)))
+    assert play(_figure(claims=(claim,)), "--repeat=6") == 0
+    assert "disagrees (paper's data)  section 2: far is better" in capfd.readouterr().out
+
+
+def test_a_failed_run_is_told_at_the_end_and_the_others_are_drawn(play, tmp_path, capfd):
+    arms = (Arm("near", ("near",), ("--rate=0.1",)), Arm("far", ("far",), ("--rate=1", "--fails_at=1")))
+    assert play(_figure(arms=arms), "--repeat=1") == 1
+    captured = capfd.readouterr()
+    assert "not run  section 2: near is better [no score of far]" in captured.out
+    assert "One seed: no claim or number of f1 will get a verdict." in captured.out
+    assert "1 failed:" in captured.err
+    assert captured.err.splitlines()[-1].startswith("  f1: far: ValueError: this rate fails (")
+    assert (tmp_path / "r" / "f1" / "f1.png").exists()
+
+
+def test_of_a_search_the_best_point_counts_and_its_values_are_told(play, tmp_path):
+    """The point is picked on the tuning seeds, which give no value."""
+    arms = (Arm("searched", ("searched",), (), sweeps=("rate=0.01;0.1;1",)),)
+    published = (Published("searched", "rate", 0.2, "Table 1"),)
+    figure = _figure(arms=arms, published=published, claims=(), curves=())
+    assert play(figure, "--repeat=1") == 0
+    table = pd.read_csv(tmp_path / "r" / "f1" / "f1.csv").set_index("measure")
+    assert table.loc["score", "ours_mean"] == pytest.approx(4.0)
+    assert (table.loc["rate", "ours_mean"], table.loc["rate", "published"]) == (0.1, 0.2)
+    seeds = {}
+    for folder in tmp_path.glob("r/runs/*/seed_*"):
+        seeds.setdefault(folder.parent.name.partition("-")[0], set()).add(folder.name)
+    tuning = {"seed_100", "seed_101"}
+    assert seeds == {"rate=0.01": tuning, "rate=0.1": {*tuning, "seed_0"}, "rate=1": tuning}
+
+
+def test_points_of_a_search_are_given_up_early_if_asked(play, tmp_path):
+    arms = (Arm("searched", ("searched",), ("--burn_in_rounds=1",), sweeps=("rate=0.001;0.01;0.1;1",)),)
+    figure = _figure(arms=arms, published=(), claims=(), curves=(), tuning_seeds=(100,))
+    assert play(figure, "--repeat=1", "--early_stop=asha") == 0
+    rounds = {
+        path.parent.parent.name.partition("-")[0]: len(pd.read_csv(path))
+        for path in tmp_path.glob("r/runs/*/seed_100/metrics.csv")
+    }
+    assert rounds["rate=0.1"] == 4  # The best, at the toy's peak.
+    assert min(rounds.values()) < 4
+    assert len(list(tmp_path.glob("r/runs/rate=0.1-*/seed_0"))) == 1
+
+
+def test_data_that_is_not_there_is_one_message_before_anything_is_run(play, tmp_path, monkeypatch):
+    def refuse(study, options):
+        raise UsageError("There is no toy.sqlite.")
+
+    monkeypatch.setattr(toy_binary.ToyStudy, "open", refuse)
+    with pytest.raises(UsageError, match=r"--figure=f1: There is no toy\.sqlite"):
+        play(_figure())
+    assert not list(tmp_path.glob("r/runs/*"))
+    figures = [dataclasses.replace(_figure(), name=name) for name in ("a", "b")]
+    with pytest.raises(UsageError, match=r"^--figure=a,b: There is no toy\.sqlite\.$"):
+        reproduce.playing.check_data(figures, tmp_path, None)
+
+
+def test_data_dir_is_the_environment_s_folder_of_all_runs(play, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", "elsewhere")
+    seen = []
+
+    def players(figures, folder, data_dir):
+        seen.append((os.environ["FEDBANDITS_DATA_DIR"], data_dir))
+
+    monkeypatch.setattr(reproduce.playing, "check_data", players)
+    assert play(_figure(), "--repeat=1", f"--data_dir={tmp_path}") == 0
+    assert seen == [(str(tmp_path), str(tmp_path))]
+    assert os.environ["FEDBANDITS_DATA_DIR"] == "elsewhere"
+
+
+def test_a_mistake_in_an_arm_is_told_before_anything_is_played(play, tmp_path):
+    figure = _figure(arms=(Arm("near", ("near",), ("--rat=1",)),))
+    with pytest.raises(UsageError, match="--figure=f1, near: --rat is not known"):
+        play(figure)
+    assert not (tmp_path / "r").exists()
+
+
+def test_two_arms_that_are_the_same_runs_are_refused(monkeypatch):
+    monkeypatch.setitem(studies.STUDIES, "toy", TOY)
+    arms = [Arm(name, (name,), (f"--rate={rate}",)) for name, rate in (("near", "1"), ("far", "2"), ("next", "1.0"))]
+    with pytest.raises(UsageError, match="--figure=f1: near and next are the same runs"):
+        _figure(arms=tuple(arms)).check()
+
+
+def test_the_study_s_own_picture_is_drawn_beside(tmp_path):
+    found = {"near": _found(tmp_path, "near", {"score": [1.0]})}
+    folder = found["near"].folders[0]
+    flags = {"client_selection": "rand", "clients_per_round": 3, "seed": 0}
+    (folder / "config.json").write_text(json.dumps({"flags": flags, "command": ["x"]}))
+    pd.DataFrame({"client": [0, 1], "loss": [0.5, 1.5]}).to_csv(folder / "clients.csv", index=False)
+    reproduce.report(_figure(own_figures="client_losses"), found, tmp_path / "out")
+    assert (tmp_path / "out" / "f1_clients.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_densities_of_normality_are_overlaid_a_row_for_each_alpha(tmp_path, monkeypatch):
+    from optimization.posterior import diagnostics
+
+    arms = tuple(
+        Arm(f"alpha={one}, epochs={two}", (f"alpha={one}", f"epochs={two}"), ()) for one in (1, 2) for two in (3, 4)
+    )
+    found, drawn = {}, {}
+    for index, arm in enumerate(arms):
+        found[arm.label] = _found(tmp_path, f"arm{index}", {"score": [1.0]}, {"score": [1.0]})
+        for folder in found[arm.label].folders:
+            np.savez(folder / "d.npz", **{key: [index, math.nan] for key in diagnostics.Normality._fields})
+    monkeypatch.setattr(diagnostics, "draw_normality", lambda panels, *rest: drawn.update(panels))
+    measure = Measure("p", "d.npz:p_values")
+    reproduce.report(
+        _figure(arms=arms, own_figures="normality", measures=(measure,), published=()), found, tmp_path / "out"
+    )
+    assert {panel: list(curves) for panel, curves in drawn.items()} == {
+        f"alpha={one}": ["epochs=3", "epochs=4"] for one in (1, 2)
+    }
+    np.testing.assert_array_equal(drawn["alpha=2"]["epochs=3"].kurtosis, [2, math.nan] * 2)
+
+
+def test_sglds_numbers_are_not_judged_since_its_noise_has_two_readings():
+    for name in ("fedkp_table5.1", "fedkp_table5.2"):
+        published = texts.load(texts.PAPER)[name].published
+        assert {one.arm.partition(",")[0] for one in published if one.other_settings} == {"SGLD"}
+
+
+def test_names_are_chosen_also_by_a_panel_and_once():
+    assert [one.name for one in texts.choose("4b,1a,4a", texts.SMALL)] == ["4a", "1a"]
+    assert texts.choose("all", texts.SMALL) == list(texts.load("small").values())
+
+
+def test_a_number_names_all_panels_of_a_figure():
+    assert [one.name for one in texts.choose("1", texts.PAPER)] == ["1a", "1b", "1c", "1d"]
+    assert [one.name for one in texts.choose("4,3b,3", texts.PAPER)] == ["4a", "4c", "3b", "3a"]
+
+
+@pytest.mark.parametrize(
+    ("panels", "task"), [("1a,1b,1c,1d,3a,4a,4b", "emnist_chars"), ("2a,2b,2c,2d,3b,4c,4d", "stackoverflow_tag")]
+)
+def test_a_panel_has_the_runs_of_its_own_data_set_alone(panels, task):
+    for figure in texts.choose(panels, texts.PAPER):
+        assert {figure.first_run(arm).settings.task_type for arm in figure.arms} == {task}
+
+
+def test_a_text_is_all_of_its_figures_and_tables():
+    names = [one.name for one in texts.of_text("agarwal2023", texts.PAPER)]
+    assert {"1a", "2d", "3a", "3b", "4a", "4c", "section5.2_optimizer", "table1", "table9"} <= set(names)
+    assert {one.text for one in texts.of_text("agarwal2023", texts.SMALL)} == {"Agarwal, McMahan and Xu 2023"}
+    with pytest.raises(UsageError, match="--text=this_project has one scale: --scale=paper"):
+        texts.of_text("this_project", texts.SMALL)
+
+
+def test_a_figure_without_a_small_scale_says_why():
+    assert "fedkp_table5.2" not in texts.load(texts.SMALL)
+    why = r"^--figure=fedkp_table5\.2 has no --scale=small: On the digits its runs would be those of fedkp_table5\.1"
+    with pytest.raises(UsageError, match=why):
+        texts.choose("1a,fedkp_table5.2", texts.SMALL)
+
+
+def test_one_seed_is_no_default():
+    for scale in texts.SCALES:
+        assert [figure.name for figure in texts.load(scale).values() if figure.repeat == 1] == []
+
+
+def test_all_of_the_texts_and_this_project_s_own_are_apart():
+    own = texts.choose("flagship", texts.PAPER)
+    assert {figure.text for figure in own} == {"this project"}
+    assert own + texts.choose("all", texts.PAPER) == sorted(
+        texts.load(texts.PAPER).values(), key=lambda figure: not figure.own
+    )
+    with pytest.raises(UsageError, match="--figure=flagship has one scale: --scale=paper"):
+        texts.choose("flagship", texts.SMALL)
+
+
+def test_the_unit_of_a_published_number_is_that_of_its_table_s_last_digit():
+    known = {(one.arm, one.measure): one.unit for one in texts.load(texts.PAPER)["mab_fl_table2"].published}
+    assert known["fedavg_epochs_per_round=4", "deviation"] == 0.001  # Written 0.020.
+
+
+def test_an_unknown_figure_is_answered_with_near_names():
+    with pytest.raises(UsageError, match="--figure=tabel1 is not known: did you mean table1, "):
+        texts.choose("1a,tabel1", texts.PAPER)
+    with pytest.raises(UsageError, match="--figure=zzz is not known: --list prints their names"):
+        texts.choose("zzz", texts.PAPER)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--figure names nothing"),
+        (["--page=a.md", "--figure=1a"], "--page is made of all records, and plays nothing: leave --figure out"),
+        (["--page=a.html"], r"--page: a.html is no .md file"),
+        (["--figure=mab_fl_figure14", "--repeat=501"], "--repeat=501 is more than 500 seeds"),
+        (
+            ["--figure=1a", "--report_only", "--records=/dev/null"],
+            r"--records=/dev/null cannot be written \((File exists|Not a directory)\)",
+        ),
+        (["--figure=1a", "--report_only", "--executor=slurm_script"], "--report_only plays nothing"),
+        (["--figure=1a", "--report_only", "--early_stop=asha"], "--report_only plays nothing"),
+        (["--figure=1a", "--text=agarwal2023"], "--text does not go with --figure: leave one out"),
+        (["--figure=1a", "--data_dir=nowhere"], "--data_dir=.*nowhere is no folder"),
+        (["--figure=1a", "--ray_address=x:1"], "--ray_address belongs to --executor=ray"),
+        (
+            ["--figure=1a", "--executor=ray", "--ray_address=x:1", "--workers=3"],
+            "--workers does not go with --ray_address",
+        ),
+    ],
+)
+def test_flags_without_effect_are_refused(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        reproduce.program(reproduce.define().parse(["reproduce", *arguments]))
+
+
+def test_the_list_names_every_figure(capsys):
+    assert reproduce.program(reproduce.define().parse(["reproduce", "--list"])) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split()[0] for line in lines]
+    for name in ("1a", "1d", "2a", "2d", "3a", "3b", "4a", "4c", *(f"table{number}" for number in range(1, 10)), "ads"):
+        assert name in names
+    assert any(line.startswith("mab_fl_table2") and "mab_fl_figure13" in line for line in lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", list(texts.SCALES))
+def test_every_arm_of_every_figure_has_flags_that_its_binary_takes(scale):
+    for figure in texts.load(scale).values():
+        figure.check()
+        assert bool(figure.data) == (scale == "small" or figure.data_kind != PAPER_DATA)
+
+
+@pytest.mark.slow
+def test_no_two_claims_compare_the_same_runs_by_the_same_measure(tmp_path):
+    seen: dict[object, tuple[str, str]] = {}
+    for figure in (figure for scale in texts.SCALES for figure in texts.load(scale).values()):
+        names = {}
+        for arm in figure.arms:
+            names[arm.label] = arm.label if arm.is_searched else figure.runs_of(arm, 1, (), tmp_path)[0].name
+        for claim in (claim for claim in figure.claims if claim.kind in ("order", "not_worse", "larger_lead")):
+            ends = [operand for group in claim.operands for operand in group]
+            if (len(ends) != 2 and claim.kind != "larger_lead") or not all(
+                operand.partition(" @ ")[0] in names for operand in ends
+            ):
+                continue
+            measures = [judging.measure_of(figure, operand) for operand in ends]
+            runs = [names[operand.partition(" @ ")[0]] for operand in ends]
+            key = (*runs, *((measure.column, measure.at) for measure in measures), figure.binary, figure.scale)
+            own = (figure.name, claim.says)
+            assert seen.setdefault(key, own) == own
+
+
+def test_a_smaller_scale_asks_a_claim_of_the_arms_that_it_has():
+    more, *_ = texts.load(texts.SMALL)["fedkp_figureA.2"].claims
+    assert more.operands == (("clients=5, alpha=0.01",), ("clients=50, alpha=0.01",))
+    assert more.says == (
+        "more clients, smaller p-values, which the test's power explains; not judged: that their models are less "
+        "normal (alpha=0.01) (some of the arms)"
+    )
+    rules = next(one for one in texts.load(texts.SMALL)["fedkp_figureC.1"].claims if one.kind == "close")
+    assert len(rules.operands[0]) == 3  # One of them is left: it stays as it is, and is not played.
+
+
+def test_every_published_number_and_claim_is_of_an_arm_and_measure():
+    for figure in texts.load(texts.PAPER).values():
+        labels = {arm.label for arm in figure.arms}
+        measures = {measure.name for measure in figure.measures}
+        for arm in (arm for arm in figure.arms if arm.is_searched):
+            grid = building.build(arm.arguments, sweeps=arm.sweeps, binary=figure.binary, grid=arm.grid)
+            measures.update(grid.swept)
+        assert len(labels) == len(figure.arms)
+        assert {(one.arm in labels, one.measure in measures) for one in figure.published} <= {(True, True)}
+        for claim in figure.claims:
+            for operand in (operand for group in claim.operands for operand in group):
+                names, _, measure = operand.partition(" @ ")
+                assert set(names.split(" | ")) <= labels, (figure.name, operand)
+                assert not measure or measure in measures, (figure.name, operand)
+
+
+def test_numbers_stand_where_the_texts_have_them():
+    known = texts.load(texts.PAPER)
+    published = {
+        name: {(one.arm, one.measure): one.value for one in figure.published} for name, figure in known.items()
+    }
+    assert published["section5.2_optimizer"]["SO Adam", "average_reward"] == 0.81
+    assert published["table1"]["Greedy", "client_learning_rate"] == 0.2
+    assert published["table9"]["SO NM=0.3", "client_learning_rate"] == 2
+    assert published["ucb_cs_table1"]["pow_d, m=2", "jain_index"] == 0.89
+    assert published["mab_fl_table2"]["pair_1100_epochs_per_round=4", "deviation"] == 0.023
+    assert published["fedkp_table5.1"]["FedKPPA, alpha=10", "accuracy_1000"] == 0.864
+    assert published["fedkp_table5.2"]["FedKP_cm, alpha=0.1", "rounds_accuracy_0.4"] == 588
+    assert ("FedPA, alpha=0.01", "rounds_accuracy_0.3") not in published["fedkp_table5.2"]
+
+
+def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
+    """Each text's own figures, taken for ours, agree with its claims."""
+    contradicted, checked = [], 0
+    for figure in texts.load(texts.PAPER).values():
+        # Six seeds that are all alike: their intervals are points.
+        rows = [Value(one.arm, one.measure, dict.fromkeys(range(6), one.value)) for one in figure.published]
+        verdicts = judging.check(figure, rows) if rows else []
+        checked += sum(one.status != NOT_RUN for one in verdicts)
+        contradicted += [(figure.name, one.claim.says, one.why) for one in verdicts if one.status == DISAGREES]
+    assert contradicted == []
+    assert checked > 40
+
+
+def test_the_small_scale_plays_other_runs_than_the_paper_s():
+    paper, small = texts.load("paper")["1a"], texts.load("small")["1a"]
+    assert [arm.label for arm in paper.arms] == [arm.label for arm in small.arms]
+    assert "--task_type=digits" in small.arms[0].arguments
+    assert "--task_type=digits" not in paper.arms[0].arguments
+
+
+def test_a_key_that_a_file_must_not_have_is_named(tmp_path, monkeypatch):
+    (tmp_path / "x.toml").write_text('[text]\ntitle = "T"\nbinary = "run_ads"\n[f]\nabout = "A"\ncurve = 1\n')
+    monkeypatch.setattr(texts, "_FOLDER", tmp_path)
+    with pytest.raises(ValueError, match=r"x\.toml, f: .*unknown curve"):
+        texts.load("paper")
+
+
+@pytest.mark.parametrize(("scale", "expected"), [("paper", ("1", "2", "4")), ("small", ("5", "5", "5"))])
+def test_an_arm_s_value_counts_before_its_figure_s_and_that_of_the_scale_before_both(
+    tmp_path, monkeypatch, scale, expected
+):
+    (tmp_path / "x.toml").write_text("""[text]
+title = "T"
+binary = "run_ads"
+data_kind = "paper's data"
+small_data_kind = "stand-in"
+[f]
+about = "A"
+repeat = 1
+flags = "--rounds=1"
+[f.measures.reward]
+column = "reward"
+[[f.arms]]
+as = ""
+twice = "--rounds=2"
+four = "--rounds=4"
+[f.small]
+repeat = 1
+data = "D"
+flags = "--rounds=5"
+""")
+    monkeypatch.setattr(texts, "_FOLDER", tmp_path)
+    arms = texts.load(scale)["f"].arms
+    assert tuple(arm.arguments[-1].removeprefix("--rounds=") for arm in arms) == expected
+
+
+def test_arms_are_the_product_of_their_axes():
+    figure = texts.load("small")["ucb_cs_figure1"]
+    selectors = ("rand", "pow_d", "rpow_d", "ucb_cs")
+    assert [arm.words for arm in figure.arms] == [(name, cohort) for name in selectors for cohort in ("m=1", "m=3")]
+
+
+if __name__ == "__main__":
+    pytest.main([__file__])

@@ -1,0 +1,69 @@
+import pathlib
+import re
+import string
+
+import pytest
+
+from bandits.theory import delay, findings, rates
+from scripts import theory as command
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def test_the_delays_table_has_the_bounds_that_were_calculated_by_hand():
+    found = delay.bounds_and_regret(findings.Scale(quick=True)).words["delay"]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in found.splitlines()[2:]]
+    assert [row[:3] for row in rows] == [
+        ["1", "1.000", "0.263"],
+        ["2", "0.571", "0.190"],
+        ["10", "0.167", "0.087"],
+        ["100", "0.036", "0.028"],
+    ]
+
+
+def test_where_gaps_shrink_regret_falls_with_the_root_of_the_samples():
+    found = rates.shrinking_gaps(findings.Scale(quick=True)).words["rates"]
+    slope = float(re.search(r"\| n, samples of a period \|[^|]+\| (\S+) \[", found).group(1))
+    assert slope == pytest.approx(-0.5, abs=0.05)
+
+
+def test_equal_seeds_give_equal_words():
+    scale = findings.Scale(quick=True, seed=3)
+    assert rates.bounds_beside(scale) == rates.bounds_beside(scale)
+
+
+def test_numbers_are_told_with_their_intervals():
+    interval = findings.intervals.Interval
+    assert findings.told(interval(0.01234, 0.0119, 0.0128, 20)) == "0.0123 [0.0119, 0.0128]"
+    assert findings.told(interval(0.5, 0.5, 0.5, 20)) == "0.500"
+    assert findings.told(interval(1e-18, -1e-17, 1e-17, 20)) == "0"
+    assert findings.told(interval(1234.5, 1200, 1269, 20)) == "1,234 [1,200, 1,269]"
+    assert findings.told(interval(3.21e-5, 3.1e-5, 3.3e-5, 20), 2) == "3.2e-05 [3.1e-05, 3.3e-05]"
+
+
+def test_the_pages_template_has_no_number_of_a_measurement_in_its_tables():
+    text = (ROOT / "bandits/theory/page.md").read_text()
+    assert "|---" not in text.replace(" ", "")
+    names = {match[1] or match[2] for match in re.findall(r"\$(\$|(\w+)|\{(\w+)\})", text)}
+    assert {"rates", "delay", "half", "inexact", "own"} <= names
+    assert string.Template(text).is_valid()
+
+
+def test_flags_have_defaults_that_print_the_page():
+    settings = command.define().parse(["theory"])
+    assert (settings.quick, settings.seed, settings.page, settings.picture) == (False, 0, None, None)
+
+
+@pytest.mark.slow
+def test_a_quick_look_is_the_whole_page_and_says_what_it_is(tmp_path, capsys):
+    page, picture = tmp_path / "page.md", tmp_path / "picture.png"
+    command.program(command.define().parse(["theory", "--quick", "--seed=1", f"--page={page}", f"--picture={picture}"]))
+    text = page.read_text()
+    headings = [line for line in (ROOT / "bandits/theory/page.md").read_text().splitlines() if line.startswith("#")]
+    assert [line for line in text.splitlines() if line.startswith("#")] == headings
+    assert "$" not in text
+    assert "**This is a quick look**" in text
+    assert "drawn from `--seed=1`" in text
+    assert "(0 violations;" in text
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert len(capsys.readouterr().out.splitlines()) == 13  # A line an experiment.
