@@ -343,6 +343,8 @@ def _separator(path: str, text: str) -> str:
     """Returns the separator that the header has; if several are in it, the one that fits the rows."""
     header = text.lstrip().partition("\n")[0]
     candidates = [separator for separator in SEPARATORS if separator in header]
+    if len(candidates) < 2:
+        return [*candidates, ","][0]
     fitting: dict[str, str] = {}
     split = []
     for separator in candidates:
@@ -353,9 +355,9 @@ def _separator(path: str, text: str) -> str:
             if len({len(record) for record in sample}) == 1:
                 fitting[separator] = f"{SEPARATORS[separator]} ({', '.join(sample[0])})"
     if len(fitting) > 1:
+        ways = " or ".join(fitting.values())
         raise UsageError(
-            f"It cannot be told whether the columns of {path} are separated by {' or '.join(fitting.values())}: save it with "
-            "commas, and quotes around what holds one."
+            f"The columns of {path} may be separated by {ways}: save it with commas, and quotes around what holds one."
         )
     return [*fitting, *split, ","][0]
 
@@ -367,9 +369,10 @@ def _lines(path: str, text: str, separator: str) -> tuple[list[str], np.ndarray]
     lines, wrong, begins = [], [], 1
     try:
         for values in records:
+            is_blank = len(values) < 2 and not "".join(values).strip()
             if not header:
-                header = [name.strip() for name in values] if values and values != [""] else []
-            elif values and values != [""]:
+                header = [] if is_blank else [name.strip() for name in values]
+            elif not is_blank:
                 lines.append(begins)
                 if len(values) != len(header):
                     wrong.append(f"line {begins} has {len(values)}")

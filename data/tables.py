@@ -204,7 +204,7 @@ def _label_names(labels: "pd.Series", schema: Schema, known: list[str] | None) -
 
     flag = f"{'--action_column' if schema.is_log else '--label_column'}={as_flag([labels.name])}"
     present = list(labels.cat.remove_unused_categories().cat.categories)
-    names = columns.ordered(pd.Series([*present, *listed(schema.action_names)], dtype=object)) if not known else known
+    names = known or columns.ordered(pd.Series([*present, *listed(schema.action_names)], dtype=object))
     if len(names) < 2:
         how = "; --action_names=A,B names those that were never chosen" if schema.is_log else ""
         raise UsageError(f"{flag} has one value only, {names[0]!r}: a bandit needs two actions or more{how}.")

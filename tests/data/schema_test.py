@@ -1,4 +1,4 @@
-"""Tests of data.schema: the roles of columns, and logs by their columns' names; tests.data.tabular_test has mistakes."""
+"""Tests of data.schema: the roles of columns, and logs by their columns' names."""
 
 import decimal
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import frames, statistics, table_roles, tabular
+from data import frames, schema, statistics, tabular
 from data.errors import UsageError
 
 # Five clients; with the seed 0, client c is held out. Its values must not be learned from.
@@ -36,10 +36,8 @@ def write(tmp_path):
 
 
 def _load(path, client_column, label_column=None, *, known=None, seed=0, held_out_fraction=0.2, **flags):
-    missing = flags.pop("missing_values", None)
-    wanted = table_roles.Wanted(client_column, label_column, **flags)
-    options = {"missing_values": missing, "known": known, "seed": seed, "held_out_fraction": held_out_fraction}
-    return tabular.load(path, wanted, **options)
+    wanted = schema.Schema(client_column, label_column, **flags)
+    return tabular.load(path, wanted, known=known, seed=seed, held_out_fraction=held_out_fraction)
 
 
 @pytest.fixture
@@ -385,7 +383,7 @@ def test_a_mistake_is_named_with_the_flag(write, arguments, message):
 
 
 BAD_TABLES = {
-    "one_class": ("site,x,y\na,1,0\nb,2,0\n", r"--label_column=y has one class only, '0': a bandit needs two or more"),
+    "one_class": ("site,x,y\na,1,0\nb,2,0\n", r"--label_column=y has one value only, '0': a bandit needs two"),
     "one_client": (
         "site,x,y\na,1,0\na,2,1\n",
         r"--client_column=site has one value only, 'a': .*--client_column=rows:N",
@@ -560,16 +558,22 @@ def test_categories_that_statistics_from_elsewhere_do_not_have_are_refused(write
         _load(path, "site", "y", known=known, category_columns="age")
 
 
-def test_identifiers_are_refused_unless_they_are_asked_for(write):
-    numbered = write(_patients(lambda row, cells: [str(100 + row), *cells[1:]]))
-    with pytest.raises(UsageError, match="Column 'id' numbers the rows, from 100 to 159"):
-        _load(numbered, "site", "y")
-    assert _load(numbered, "site", "y", feature_columns="id").feature_names == ("id",)
-    assert "id" not in _load(numbered, "site", "y", ignore_columns="id").feature_names
-    coded = write(_patients(lambda row, cells: [f"p{row}", *cells[1:]]), "coded.csv")
+def test_text_that_identifies_rows_is_refused_unless_it_is_asked_for(write):
+    coded = write(_patients(lambda row, cells: [f"p{row}", *cells[1:]]))
     with pytest.raises(UsageError, match="Column 'id' is text with 60 distinct values in 60 rows"):
         _load(coded, "site", "y")
     assert len(_load(coded, "site", "y", feature_columns="id").feature_names) == 50
+    assert not any(name.startswith("id") for name in _load(coded, "site", "y", ignore_columns="id").feature_names)
+
+
+def test_numbers_that_count_the_rows_are_numbers(write):
+    numbered = write(_patients(lambda row, cells: [str(100 + row), *cells[1:]]))
+    assert "id" in _load(numbered, "site", "y").feature_names
+
+
+def test_several_client_columns_make_a_client_of_each_combination(write):
+    table = _load(write(CLINICS), "site,color", "target")
+    assert sorted([*table.train.client_ids, *table.held_out.client_ids])[:3] == ["a | green", "a | red", "b | green"]
 
 
 def test_odd_labels_and_many_categories_are_warned_of(write):
@@ -582,19 +586,6 @@ def test_odd_labels_and_many_categories_are_warned_of(write):
         "--category_columns=word says that it is meant so.",
     ]
     assert len(_load(path, "site", "y", category_columns="word").report["warnings"]) == 2
-
-
-def test_rows_are_numbered_also_where_some_are_dropped(write):
-    path = write(_patients(lambda row, cells: [str(row), "" if row == 9 else cells[1], *cells[2:]]))
-    with pytest.raises(UsageError, match="Column 'id' numbers the rows"):
-        _load(path, "site", "y")
-
-
-def test_numbers_of_rows_are_no_rewards_by_all(write):
-    path = write("number,left,right\n" + "".join(f"{row},{row % 2},{row % 3}\n" for row in range(60)))
-    with pytest.raises(UsageError, match="Column 'number' numbers the rows"):
-        _load(path, "rows:5", reward_columns="all")
-    assert _load(path, "rows:5", reward_columns="all", ignore_columns="number").action_names == ("left", "right")
 
 
 def test_a_log_is_refused_unless_the_features_are_named(write):
