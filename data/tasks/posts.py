@@ -19,7 +19,7 @@ def load_stackexchange(options: TaskOptions) -> tasks.Task:
     """
     corpus = stackexchange.load(options.data_dir, **_options(options))
     print(f"Stack Exchange: {stackexchange.describe(corpus.report)}", file=sys.stderr)
-    names = tuple(corpus.tags)
+    names = tuple(corpus.statistics.tags)
     return _task(options, corpus.train, corpus.held_out, corpus.statistics, report=corpus.report, action_names=names)
 
 
