@@ -72,7 +72,7 @@ def load(options: TaskOptions) -> tasks.Task:
             keeps_log=keeps_log,
             seed=options.partition_seed,
             numbers=[position[name] for name in rows.client_ids],
-            checksum=checksum,
+            digest=checksum,
         )
 
     report = {
