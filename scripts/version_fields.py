@@ -9,6 +9,7 @@ import os
 import runpy
 import sys
 from typing import Any
+from unittest import mock
 
 sys.path[0] = os.getcwd()  # The checkout's modules, not those beside this file.
 
@@ -20,7 +21,8 @@ from optimization.study.run_folder import RunFolder  # noqa: E402
 
 def main() -> None:
     """Runs the module that is the first argument, with the other arguments."""
-    flatten, save, flattened = tf.nest.flatten, RunFolder.save_checkpoint, [None]
+    flatten, save = tf.nest.flatten, RunFolder.save_checkpoint
+    flattened: list[Any] = [None]
 
     def remembering(structure: Any, *args: Any, **kwargs: Any) -> list:
         flattened[0] = structure
@@ -31,9 +33,9 @@ def main() -> None:
         (folder.path / "fields.json").write_text(json.dumps(names))
         save(folder, round_num, leaves)
 
-    tf.nest.flatten, RunFolder.save_checkpoint = remembering, naming
     del sys.argv[0]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    with mock.patch.object(tf.nest, "flatten", remembering), mock.patch.object(RunFolder, "save_checkpoint", naming):
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

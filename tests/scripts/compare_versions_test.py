@@ -16,6 +16,7 @@ from data.errors import Failure
 from optimization.study import interruption
 from scripts import compare_versions, version_runs, version_speed
 
+FIELDS = version_runs.__file__.replace("runs", "fields")
 TABLE = "round_num,score,kind,eval/accuracy,seconds\n1,0.5,a,,3.5\n2,0.25,b,0.75,{seconds}\n"
 # Its rounds count up from what it finds; what a round is worth depends on its sources and on the older ones' rounds.
 PROGRAM = """#!{python}
@@ -170,8 +171,8 @@ def test_a_field_that_only_one_version_has_is_named_alone(checkpoints):
 
 def test_fields_are_named_by_the_structure_of_the_state(tmp_path, monkeypatch):
     (tmp_path / "program.py").write_text(SAVES)
-    words = [sys.executable, version_runs.__file__.replace("runs", "fields"), "program", str(tmp_path)]
-    root = str(pathlib.Path(version_runs.__file__).parents[1])
+    words = [sys.executable, FIELDS, "program", str(tmp_path)]
+    root = str(pathlib.Path(FIELDS).parents[1])
     subprocess.run(words, cwd=tmp_path, check=True, env=os.environ | {"PYTHONPATH": root})
     assert json.loads((tmp_path / "fields.json").read_text()) == ["server/weights/0", "server/weights/1", "rounds"]
 
@@ -238,11 +239,11 @@ def test_checkouts_that_do_the_same_are_played_once(compare, tmp_path, capsys):
     assert capsys.readouterr().out == "short: same\nresumed: same\nloose: same\nnamed: same\n"
     old = next((tmp_path / "output").glob("old_*"))
     assert _started(tmp_path, "old") == [
-        f"{version_runs.__file__.replace('runs', 'fields')} binary --flag=1 --data_dir={tmp_path}/output/data --root_output_dir={old}/short --experiment_name=whole "
-        "--seed=3 --total_rounds=3",
-        f"{version_runs.__file__.replace('runs', 'fields')} binary --flag=2 --root_output_dir={old}/resumed --experiment_name=whole --seed=3 --total_rounds=4",
-        f"{version_runs.__file__.replace('runs', 'fields')} binary --flag=3 --root_output_dir={old}/loose --experiment_name=whole --seed=3 --total_rounds=2",
-        f"{version_runs.__file__.replace('runs', 'fields')} binary --flag=4 --root_output_dir={old}/named --experiment_name=whole --seed=3 --total_rounds=2",
+        f"{FIELDS} binary --flag=1 --data_dir={tmp_path}/output/data --root_output_dir={old}/short "
+        "--experiment_name=whole --seed=3 --total_rounds=3",
+        f"{FIELDS} binary --flag=2 --root_output_dir={old}/resumed --experiment_name=whole --seed=3 --total_rounds=4",
+        f"{FIELDS} binary --flag=3 --root_output_dir={old}/loose --experiment_name=whole --seed=3 --total_rounds=2",
+        f"{FIELDS} binary --flag=4 --root_output_dir={old}/named --experiment_name=whole --seed=3 --total_rounds=2",
     ]
     assert len(_started(tmp_path, "new")) == 6
     assert compare("0.5", "0.5") == 0
