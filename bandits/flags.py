@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bandits import initial_flags, logged_flags, registry, schedule_flags, task_defaults, world_flags
-from bandits.options import BanditOptions, named
+from bandits.options import BanditOptions
 from data.errors import UsageError
 from data.tasks import registry as tasks
-from optimization.options import Cohorts
+from optimization.options import Cohorts, named
 from optimization.posterior import algorithm_flags
 from optimization.study import aggregation_flags, availability_flags, cli, selector_flags, task_flags, training_flags
 

@@ -272,11 +272,17 @@ def _each_once(log: interaction_log.InteractionLog, *, keeps_cache: bool) -> int
 
 
 def _options(folder: pathlib.Path) -> BanditOptions:
+    damaged = UsageError(f"{folder / 'config.json'} is not readable as that of a run of run_federated.")
     try:
-        recorded = json.loads((folder / "config.json").read_text())["flags"]
-        return bandit_flags.options(cli.Settings(recorded, frozenset()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{folder / 'config.json'} is not readable as that of a run of run_federated.") from error
+        config = json.loads((folder / "config.json").read_text())
+        recorded = cli.Settings(config["flags"], frozenset())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise damaged from error
+    run_folder.check_format(folder, config)
+    try:
+        return bandit_flags.options(recorded)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise damaged from error
 
 
 def _task(folder: pathlib.Path, options: BanditOptions) -> tasks.Task:

@@ -8,9 +8,9 @@ from typing import Any
 
 from bandits import registry
 from bandits.mab_fl import rewards, studies
-from bandits.options import named
 from data import silos
 from data.errors import UsageError
+from optimization.options import named
 from optimization.study import cli, task_flags
 
 USAGE = """

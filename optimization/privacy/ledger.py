@@ -1,4 +1,4 @@
-"""What several releases about the same clients have spent together, and the file that remembers them.
+"""What several releases, or a search over runs, about the same clients cost together; and the file that remembers them.
 
 A release is written down before its noise is drawn: what stops in between has been paid for, never the other way
 round. Nothing here imports TensorFlow.
