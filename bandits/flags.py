@@ -1,7 +1,7 @@
 """Flags of the main experiment, and every check that needs no data and no TensorFlow."""
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from bandits import initial_flags, logged_flags, registry, schedule_flags, task_defaults, world_flags
@@ -107,7 +107,7 @@ def define(flags: cli.FlagSet) -> None:
         None,
         "weigh each example by 1/propensity, whatever the bandit's default",
     )
-    learners = [name for name, entry in registry.BANDITS.items() if entry.trains and not entry.supervised]
+    learners = _bandits(lambda entry: entry.trains and not entry.supervised)
     flags.belong("importance_weighting", bandits_type=learners)
     flags.choice(
         "importance_weights",
@@ -118,12 +118,8 @@ def define(flags: cli.FlagSet) -> None:
         },
         "importance weight of an example",
     )
-    flags.belong(
-        "importance_weights",
-        bandits_type=[
-            name for name in learners if registry.POLICIES[registry.BANDITS[name].policy].moving == "epsilon"
-        ],
-    )
+    by_epsilon = set(_bandits(lambda entry: registry.POLICIES[entry.policy].moving == "epsilon"))
+    flags.belong("importance_weights", bandits_type=[name for name in learners if name in by_epsilon])
     flags.choice(
         "loss",
         None,
@@ -133,11 +129,8 @@ def define(flags: cli.FlagSet) -> None:
         },
         "squared loss, also of the initial training",
     )
-    flags.belong(
-        "loss",
-        bandits_type=[name for name, entry in registry.BANDITS.items() if not entry.cross_entropy],
-        client_selection=("uniform",),
-    )
+    squared = _bandits(lambda entry: not entry.cross_entropy)
+    flags.belong("loss", bandits_type=squared, client_selection=("uniform",))
     flags.choice(
         "cross_entropy",
         None,
@@ -148,9 +141,7 @@ def define(flags: cli.FlagSet) -> None:
         },
         "cross entropy",
     )
-    flags.belong(
-        "cross_entropy", bandits_type=[name for name, entry in registry.BANDITS.items() if entry.cross_entropy]
-    )
+    flags.belong("cross_entropy", bandits_type=_bandits(lambda entry: entry.cross_entropy))
     flags.choice(
         "ties",
         None,
@@ -160,10 +151,7 @@ def define(flags: cli.FlagSet) -> None:
         },
         "which of several actions that are predicted best is the best",
     )
-    flags.belong(
-        "ties",
-        bandits_type=[name for name, entry in registry.BANDITS.items() if registry.POLICIES[entry.policy].has_best],
-    )
+    flags.belong("ties", bandits_type=_bandits(lambda entry: registry.POLICIES[entry.policy].has_best))
     flags.choice(
         "cache",
         "round",
@@ -178,10 +166,7 @@ def define(flags: cli.FlagSet) -> None:
         "write what clients log, which no guarantee of privacy covers, and each period's deployed model (default: no); "
         "see docs/logs.md",
     )
-    flags.belong(
-        "log_interactions",
-        bandits_type=[name for name, entry in registry.BANDITS.items() if not entry.supervised],
-    )
+    flags.belong("log_interactions", bandits_type=_bandits(lambda entry: not entry.supervised))
 
     flags.group("Rounds and clients")
     flags.integer("total_rounds", None, "rounds of the bandit", low=1)
@@ -218,6 +203,11 @@ def define(flags: cli.FlagSet) -> None:
     flags.integer("rounds_per_eval", None, "rounds between evaluations on held-out data; 0 for only the last")
     flags.integer("eval_batch_size", 512, "examples of an evaluation batch", low=1)
     flags.integer("max_validation_samples", 10000, "most held-out examples; 0 for all")
+
+
+def _bandits(suits: Callable[[registry.BanditEntry], bool]) -> list[str]:
+    """Returns the values of `--bandits_type` with such an entry."""
+    return [name for name, entry in registry.BANDITS.items() if suits(entry)]
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:

@@ -110,7 +110,7 @@ def boxes(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence
     files.save_picture(figure, path, dpi=120)
 
 
-def best(
+def best_curves(
     rounds: pd.DataFrame, path: pathlib.Path, title: str, groups: Mapping[str, Sequence[str]], *, by_cost: bool = False
 ) -> None:
     """Draws the test AUC of each group's best setting: the highest median of the runs' highest test AUC.
@@ -284,8 +284,8 @@ def deviations(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str,
 
 _KINDS: Mapping[str, Callable[..., None]] = {
     "boxes": boxes,
-    "splines": best,
-    "exchanges": functools.partial(best, by_cost=True),
+    "splines": best_curves,
+    "exchanges": functools.partial(best_curves, by_cost=True),
     "grid": grid,
     "actions": actions,
     "curves": curves,
