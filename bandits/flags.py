@@ -10,7 +10,6 @@ from data.errors import UsageError
 from data.tasks import registry as tasks
 from optimization.options import Cohorts, named
 from optimization.posterior import algorithm_flags
-from optimization.posterior import algorithm_flags as posterior_options
 from optimization.study import aggregation_flags, availability_flags, cli, selector_flags, task_flags, training_flags
 
 USAGE = """
@@ -239,7 +238,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         # A training by hand can have the rewards of an initial one.
         settings = settings.replace(**unread | {"init_labels": settings.init_labels})
     settings = _resolve_model_aggregation(settings, bandit)
-    if settings.variant == "reference_code" and _adapts(settings):
+    can_adapt = settings.aggregator_type in ("mean", "none", "secure_sum") and settings.adaptive_clipping is not False
+    if settings.variant == "reference_code" and can_adapt:
         settings = settings.filled({"clip_norm": _PUBLISHED_FIRST_CLIP_NORM})
     settings = aggregation_flags.resolve(settings)
     selector_flags.check_privacy(settings, settings.client_selection, is_private=bool(settings.noise_multiplier))
@@ -272,11 +272,6 @@ def _resolve_importance_weights(settings: cli.Settings, bandit: registry.BanditE
     if settings.importance_weights == "published_code" and not settings.bandits_epsilon:
         raise UsageError("--importance_weights=published_code gives every example weight 0 at --bandits_epsilon=0.")
     return settings
-
-
-def _adapts(settings: cli.Settings) -> bool:
-    """Returns whether updates are clipped to an adaptive norm without noise."""
-    return settings.aggregator_type in ("mean", "none", "secure_sum") and settings.adaptive_clipping is not False
 
 
 def _published(settings: cli.Settings, bandit: registry.BanditEntry) -> dict[str, Any]:
@@ -327,13 +322,6 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
             )
 
 
-def posterior(settings: cli.Settings) -> posterior_options.Posterior | None:
-    """Returns how the clients' models become one; None for the aggregation of their updates."""
-    if settings.model_aggregation == "mean":
-        return None
-    return algorithm_flags.options(settings, "model_aggregation")
-
-
 def options(settings: cli.Settings) -> BanditOptions:
     """Returns what resolved flags mean."""
     bandit = registry.BANDITS[settings.bandits_type]
@@ -344,7 +332,7 @@ def options(settings: cli.Settings) -> BanditOptions:
     exploration = policy.chosen(parameters)
     if moved := schedule_flags.schedule(settings):
         exploration = exploration.moved_by(*moved)
-    is_published = settings.variant == "reference_code"
+    is_published, is_posterior = settings.variant == "reference_code", settings.model_aggregation != "mean"
     shifts = settings.scenario == "init_shift"
     rewards = settings.dist_shift_type or ("bandits" if shifts else "exact")
     return named(
@@ -375,5 +363,5 @@ def options(settings: cli.Settings) -> BanditOptions:
         client_epochs=settings.client_epochs_per_round,
         server_optimizer=training_flags.server_optimizer(settings),
         aggregation=aggregation_flags.options(settings),
-        posterior=posterior(settings),
+        posterior=algorithm_flags.options(settings, "model_aggregation") if is_posterior else None,
     )

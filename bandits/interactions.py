@@ -17,7 +17,7 @@ import numpy as np
 
 from bandits import flags as bandit_flags
 from bandits.options import BanditOptions
-from data import clients, files, interaction_log, log_checks, tasks
+from data import clients, files, interaction_log, tasks
 from data.errors import UsageError
 from data.tasks import registry
 from optimization.study import cli, loggers, run_folder
@@ -260,11 +260,6 @@ def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once
     models = {period: model for model, (period,) in _found(path / run_folder.DEPLOYED_MODELS, _PERIOD)}
     found = LoggedRun(path, options, models, log)
     return found.with_contexts() if with_contexts else found
-
-
-def check_random(log: interaction_log.InteractionLog, path: str | os.PathLike) -> None:
-    """Refuses the log of a deterministic policy, such as greedy; see `log_checks.check_random`."""
-    log_checks.check_random(log.propensities, str(path))
 
 
 def _each_once(log: interaction_log.InteractionLog, *, keeps_cache: bool) -> interaction_log.InteractionLog:

@@ -14,7 +14,7 @@ from data import tasks
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
 from optimization import options
-from optimization.posterior import algorithm_flags as posterior_options
+from optimization.posterior import algorithm_flags
 from optimization.selection import selected
 
 
@@ -118,7 +118,7 @@ class BanditOptions:
     client_learning_rate: float
     server_optimizer: options.ServerOptimizer
     aggregation: options.Aggregation
-    posterior: posterior_options.Posterior | None
+    posterior: algorithm_flags.Posterior | None
     eval_batch_size: int
     max_validation_samples: int
     rounds_per_eval: int

@@ -77,6 +77,8 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
         return options.decision_rule
 
     def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
+        import pandas as pd
+
         from bandits.ads import figures
 
         folder, rule = run.folder, run.options.decision_rule
@@ -84,7 +86,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
         folder.write_json(run_folder.PRIVACY_FILE, spent)
         if outcome.signum:
             return
-        table = figures.read(folder.metrics_path)
+        table = pd.read_csv(folder.metrics_path)
         figures.draw({rule: [table]}, folder.path / "ads.png", run.data.rates.max())
         last = table.iloc[-1]
         for learner in metrics.LEARNERS:
@@ -99,10 +101,12 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
     def report(self, runs: Sequence[frame.Run]) -> None:
         if len(runs) == 1:
             return
+        import pandas as pd
+
         from bandits.ads import figures
 
         folder = pathlib.Path(os.path.commonpath([run.folder.path for run in runs]))
-        table = figures.summary([figures.read(run.folder.metrics_path) for run in runs])
+        table = figures.summary([pd.read_csv(run.folder.metrics_path) for run in runs])
         files.replace(folder / "summary.csv", table.to_csv(index=False, float_format="%.6g").encode())
         print(table.to_string(index=False, float_format="{:.4g}".format))
         print(f"Of all {len(runs)} seeds: {folder / 'summary.csv'}")
