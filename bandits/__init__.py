@@ -3,15 +3,16 @@
 Nothing slow is imported before a run begins.
 """
 
+import importlib
 import os
 from typing import TYPE_CHECKING, Any
-
-from bandits import ads, client_selection, mab_fl
 
 if TYPE_CHECKING:
     from optimization.study import results
 
-__all__ = ("ads", "client_selection", "load", "mab_fl", "run")
+# Imported when they are first named: they import from this package, and it imports nothing from them.
+_STUDIES = ("ads", "client_selection", "mab_fl")
+__all__ = ("load", "run", *_STUDIES)
 
 
 def run(**flags: Any) -> "results.Run | results.Runs":
@@ -28,3 +29,13 @@ def load(folder: str | os.PathLike) -> "results.Run | results.Runs":
     from optimization.study import python
 
     return python.load(folder, studies.columns())
+
+
+def __getattr__(name: str) -> Any:
+    if name in _STUDIES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_STUDIES})

@@ -75,7 +75,7 @@ def of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]:
     cap = options.max_examples_per_client
     drift, last = phase.drift, phase.total_rounds
     rounds = range(1, last + 1) if drift.kind != "none" else ()
-    acted = [phase.acted_in(round_num, keeps_cache=options.keeps_cache) for round_num in rounds]
+    acted = [phase.acted_in(round_num) for round_num in rounds]
     is_uniform = phase.selection.is_uniform and phase.delay.kind == "none"
     is_uniform = is_uniform and not phase.cohorts.availability.may_be_absent
     key = (phase.population, phase.rewards, cap, is_uniform, phase.cohorts, drift, tuple(acted))

@@ -3,7 +3,7 @@
 One interface for a server that decides once a round and for thousands of clients that decide in one TensorFlow
 computation: `init`, `select`, `update` are pure, made of TensorFlow operations, and work eagerly and in graphs, on a
 single state or on a batch of states with leading axes, where each state has its own key. Names and parameter ranges,
-for flags, are in `bandits.rule_flags`, which needs no TensorFlow.
+for flags, are in `bandits.registry`, which needs no TensorFlow.
 
 Sections and equations without another source: Lundahl, "Personalization by Combination", Stockholm University 2021:14.
 """

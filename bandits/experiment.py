@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bandits import fairness, inference, losses, metrics, policies, posterior_process, process, replay, shared_process
-from bandits.options import BanditOptions, Phase
+from bandits import inference, losses, metrics, phase_process, process, replay
+from bandits.options import Phase
 from bandits.worlds import resets
 from data import clients, keys, tasks
-from optimization import aggregators, client_work, cohorts, models, server, task_model
+from optimization import aggregators, client_work, cohorts, models, server
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
 from optimization.selection import availability, selected
@@ -76,48 +76,46 @@ class Progress(NamedTuple):
     losses: Any = ()
 
 
-def build_loss(chosen: BanditOptions, phase: Phase, num_actions: int) -> losses.BanditLoss | losses.SupervisedLoss:
+def build_loss(phase: Phase, num_actions: int) -> losses.BanditLoss | losses.SupervisedLoss:
     """Returns the loss that a phase trains."""
     bandit = phase.bandit
     if bandit.supervised:
-        return losses.SupervisedLoss(bandit.cross_entropy, bandit.cross_entropy and chosen.sigmoid, chosen.half_sum)
-    if chosen.published_weights is not None:  # (epsilon / K) / propensity, at most 1.
-        weights = {"weight_scale": chosen.published_weights / num_actions, "weight_cap": 1.0}
+        return losses.SupervisedLoss(bandit.cross_entropy, bandit.cross_entropy and phase.sigmoid, phase.half_sum)
+    if phase.published_weights is not None:  # (epsilon / K) / propensity, at most 1.
+        weights = {"weight_scale": phase.published_weights / num_actions, "weight_cap": 1.0}
     else:
         weights = {}
     return losses.BanditLoss(
-        chosen.importance_weighting,
+        phase.importance_weighting,
         bandit.cross_entropy,
-        sigmoid=bandit.cross_entropy and chosen.sigmoid,
-        half_sum=chosen.half_sum,
+        sigmoid=bandit.cross_entropy and phase.sigmoid,
+        half_sum=phase.half_sum,
         **weights,
     )
 
 
-def build_process(
-    chosen: BanditOptions, task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism
-) -> process.BanditProcess:
+def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> process.BanditProcess:
     """Returns the process of one phase."""
-    bandit, model = phase.bandit, task_model.build(task)
-    local_sgd = client_work.LocalSgd(phase.client_learning_rate, chosen.client_batch_size, chosen.client_epochs)
+    bandit, model = phase.bandit, models.of_task(task)
+    local_sgd = client_work.LocalSgd(phase.client_learning_rate, phase.client_batch_size, phase.client_epochs)
     aggregator = None
     if bandit.trains:
         aggregator = aggregators.build(phase.aggregation, mechanism, tuple(model.shapes.values()))
     return process.BanditProcess(
         model=model,
-        policy=chosen.policy.build() if bandit == chosen.bandit else policies.Greedy(),
-        moving=chosen.policy.moving if bandit == chosen.bandit else "",
-        loss=build_loss(chosen, phase, task.num_actions),
+        policy=phase.policy.build(),
+        moving=phase.policy.moving,
+        loss=build_loss(phase, task.num_actions),
         reward_matrix=phase.drift.matrices(task.rewards[phase.rewards]),
         local_sgd=local_sgd if bandit.trains else None,
         aggregator=aggregator,
         server_optimizer=server.build(phase.server_optimizer),
         deploy_every=phase.deploy_every,
-        feature_spec=task_model.feature_spec(task),
-        label_spec=task_model.label_spec(task),
-        max_delay=chosen.max_delay,
+        feature_spec=models.feature_spec(task),
+        label_spec=models.label_spec(task),
+        max_delay=phase.max_delay,
         cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
-        feedback=_FEEDBACK.get(chosen.task.learn_from, "acting"),
+        feedback=_FEEDBACK.get(phase.task.learn_from, "acting"),
         is_late=phase.delay.kind != "none",
     )
 
@@ -127,7 +125,6 @@ class BanditRounds(runner.Rounds):
 
     def __init__(
         self,
-        chosen: BanditOptions,
         task: tasks.Task,
         phase: Phase,
         mechanism: mechanisms.Mechanism,
@@ -136,37 +133,32 @@ class BanditRounds(runner.Rounds):
         """Builds the computations; with a client selector, reads every client once, to count its examples.
 
         Args:
-          chosen: What the flags mean.
           task: The task.
           phase: The phase.
           mechanism: What is accounted as the privacy that its rounds spend.
           initial_weights: Model to start from; None draws one.
         """
-        self._chosen, self._task, self._phase, self._mechanism = chosen, task, phase, mechanism
-        self._clients = clients.CappedClients(task.clients, chosen.max_examples_per_client, chosen.seed)
-        self._definition = build_process(chosen, task, phase, mechanism)
+        self._task, self._phase, self._mechanism = task, phase, mechanism
+        self._clients = clients.CappedClients(task.clients, phase.max_examples_per_client, phase.seed)
+        self._definition = build_process(task, phase, mechanism)
         if initial_weights is None:
-            initial_weights = self._definition.model.initial_weights(chosen.seed)
-        self._poll_key = shared_process.key(task, phase, self._definition)
-        if phase.posterior is None:
-            shared = shared_process.build(chosen.task.cache_dir, task, phase, self._definition, initial_weights)
-            self._process_of = lambda round_num: shared
-        else:
-            self._process_of = posterior_process.build(phase.posterior, self._definition, initial_weights, chosen.seed)
+            initial_weights = self._definition.model.initial_weights(phase.seed)
+        self._poll_key = phase_process.key(task, phase, self._definition)
+        self._process_of = phase_process.build(task, phase, self._definition, initial_weights)
         self.client_rewards: dict[str, Any] = {}  # What the last evaluation gave of each client.
         self._watch = resets.Watch(phase.reset)
         self._attendance = None
         if phase.cohorts.availability.may_be_absent:
             present = phase.cohorts.availability
             zones = present.zones(task.clients, len(task.rewards["exact"]), phase.population)
-            self._attendance = availability.Attendance(present, zones, chosen.seed)
+            self._attendance = availability.Attendance(present, zones, phase.seed)
         self._selected = None
         if not phase.selection.is_uniform:
             selector = phase.selection.build(clients.sizes(self._clients, phase.population), phase.cohorts.size)
-            self._selected = selected.SelectedCohorts(selector, chosen.seed)
+            self._selected = selected.SelectedCohorts(selector, phase.seed)
         computing = runtime_rounds.at_hand().computing
         self.replay = None
-        if chosen.logs_interactions and phase.logs:
+        if phase.logs_interactions and phase.logs:
             self.replay = replay.Replay(self._definition, phase.deploy_every)
         self._prepare = cohorts.PreparedAhead(self._written_inputs, phase.total_rounds, computing)
         self._has_secret_cohorts = phase.bandit.trains and mechanism.rests_on_cohorts and not self._selected
@@ -206,7 +198,7 @@ class BanditRounds(runner.Rounds):
         total, rounds = state.reward_total, state.reward_rounds
         if counts.examples:
             total, rounds = total + float(counts.reward_sum) / int(counts.examples), rounds + 1
-        row = _report(counts, float(total), int(rounds), self._chosen.client_epochs)
+        row = _report(counts, float(total), int(rounds), self._phase.client_epochs)
         phase = self._phase
         if phase.reset != resets.NONE:
             row[metrics.RESET] = int(is_reset)
@@ -232,7 +224,7 @@ class BanditRounds(runner.Rounds):
     @property
     def length(self) -> frame.Length:
         """How many rounds the phase has."""
-        every = self._chosen.rounds_per_eval, self._chosen.rounds_per_checkpoint
+        every = self._phase.rounds_per_eval, self._phase.rounds_per_checkpoint
         return frame.Length(self._phase.total_rounds, *every)
 
     def cohort(self, round_num: int, cohort_seed: int | None = None) -> np.ndarray:
@@ -243,7 +235,7 @@ class BanditRounds(runner.Rounds):
           cohort_seed: Seed of the draw; None for the run's. Whatever else is drawn is a client's own, and the same
             whether or not the others take part: it needs no secret.
         """
-        seed = self._chosen.seed if cohort_seed is None else cohort_seed
+        seed = self._phase.seed if cohort_seed is None else cohort_seed
         drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, round_num)
         if self._attendance is None:
             return drawn
@@ -261,14 +253,15 @@ class BanditRounds(runner.Rounds):
 
     def visits(self, positions: np.ndarray, round_num: int) -> list[replay.Visit]:
         """Reads the clients of a cohort, as `inputs` does, and says whose and which examples each input is."""
-        seed, most, phase = self._chosen.seed, self._chosen.max_delay, self._phase
+        phase = self._phase
+        seed, most = phase.seed, phase.max_delay
         period = (round_num - 1) // phase.deploy_every
-        acts_at = period if self._chosen.keeps_cache else round_num
-        acted_in = phase.acted_in(round_num, keeps_cache=self._chosen.keeps_cache)
+        acts_at = period if phase.keeps_cache else round_num
+        acted_in = phase.acted_in(round_num)
         visits = []
         for place, position in enumerate(positions):
             client = phase.population[position]
-            examples, rows = self._clients.drawn(client, acts_at if self._chosen.redraws_examples else None)
+            examples, rows = self._clients.drawn(client, acts_at if phase.redraws_examples else None)
             client_keys = process.ClientKeys(
                 cache=keys.tensorflow_key(seed, keys.Purpose.CACHE, acts_at, client),
                 training=keys.tensorflow_key(seed, keys.Purpose.TRAINING, round_num, client),
@@ -278,7 +271,7 @@ class BanditRounds(runner.Rounds):
                 examples, rows = examples.take(np.array(offered, np.int64)), rows[np.array(offered, np.int64)]
             features = self._task.normalise(examples.features)
             # Who lags behind has the policy of its model's deployment, too.
-            moved = phase.moved(self._chosen, self._task.num_actions, max(0, period - int(lag)))
+            moved = phase.moved(self._task.num_actions, max(0, period - int(lag)))
             world = phase.drift.at(acted_in, client)
             own = np.int32(lag), np.int32(place), np.float32(moved or 0), np.float32(world)
             given = process.ClientInput(features, examples.labels, client_keys, *own)
@@ -295,9 +288,9 @@ class BanditRounds(runner.Rounds):
         In replay it is each round's own part, in the order of the log, so that no row is met twice: a policy would else
         be judged on what it has learned from.
         """
-        if self._chosen.task.learn_from != "replay":
+        if self._phase.task.learn_from != "replay":
             return range(count)
-        most = self._chosen.replay_rows
+        most = self._phase.replay_rows
         return range(count)[(round_num - 1) * most : round_num * most]
 
     def _written_inputs(self, round_num: int, cohort_seed: int | None) -> tuple[list[replay.Visit], list]:
@@ -321,12 +314,12 @@ class BanditRounds(runner.Rounds):
         self.client_rewards = {"held_out": compared is held_out, **compared.means(each)}
         rewards = np.array(self.client_rewards["rewards"])
         # Only labels say which action is right: a reward above 0, in a table or a log, does not.
-        has_right = not self._chosen.task.reward_columns and self._chosen.task.task_type != "logged"
+        has_right = not self._phase.task.reward_columns and self._phase.task.task_type != "logged"
         return {
             metrics.ACCURACY: right / count if has_right else np.nan,
             metrics.HELD_OUT_REWARD: reward / count,
-            metrics.WORST_TENTH: fairness.worst_tenth(rewards),
-            metrics.JAIN_INDEX: fairness.jain_index(rewards),
+            metrics.WORST_TENTH: metrics.worst_tenth(rewards),
+            metrics.JAIN_INDEX: metrics.jain_index(rewards),
         }
 
     def best_fixed_reward(self, state: Progress) -> float:
@@ -342,7 +335,7 @@ class BanditRounds(runner.Rounds):
         """Returns right answers and rewards of the trained model's greedy policy, and float32 [examples] rewards."""
         right, reward, each = 0, 0.0, []
         world = self._world(state)
-        for batch in self._task.batches(examples, self._chosen.eval_batch_size):
+        for batch in self._task.batches(examples, self._phase.eval_batch_size):
             counts = self._greedy_sums(tuple(state.server.weights), world, *batch)
             right += int(counts[0])
             reward += float(counts[1])
@@ -352,15 +345,15 @@ class BanditRounds(runner.Rounds):
     @functools.cached_property
     def _held_out(self) -> "_Evaluated":
         population = self._task.held_out
-        most = self._chosen.max_validation_samples
-        return _Evaluated.of(population, range(len(population)), most, self._chosen.seed)
+        most = self._phase.max_validation_samples
+        return _Evaluated.of(population, range(len(population)), most, self._phase.seed)
 
     @functools.cached_property
     def _compared(self) -> "_Evaluated":
         """The clients whose rewards are compared: those that take part, where the held-out examples are nobody's."""
         if len(self._task.held_out) > 1:
             return self._held_out
-        return _Evaluated.of(self._clients, self._phase.population, _MOST_COMPARED, self._chosen.seed)
+        return _Evaluated.of(self._clients, self._phase.population, _MOST_COMPARED, self._phase.seed)
 
     @functools.cached_property
     def _greedy_sums(self):

@@ -4,22 +4,13 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from bandits import initial_flags, logged_flags, registry, reset_flags, schedule_flags, task_defaults, world_flags
+from bandits import initial_flags, logged_flags, registry, schedule_flags, task_defaults, world_flags
 from bandits.options import BanditOptions
 from data.errors import UsageError
 from data.tasks import registry as tasks
-from optimization.options import Cohorts
+from optimization.options import Cohorts, named
 from optimization.posterior import algorithm_flags
-from optimization.posterior import options as posterior_options
-from optimization.study import (
-    aggregation_flags,
-    availability_flags,
-    cli,
-    earlier_flags,
-    selector_flags,
-    server_flags,
-    task_flags,
-)
+from optimization.study import aggregation_flags, availability_flags, cli, selector_flags, task_flags, training_flags
 
 USAGE = """
 Federated contextual bandits: clients act with a deployed model, train on what they saw, and the server averages.
@@ -211,7 +202,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.number("client_learning_rate", None, "its learning rate")
 
     flags.group("Server")
-    server_flags.define(flags, "adam")
+    training_flags.define_server(flags, "adam")
     aggregation_flags.define(flags)
     flags.choice("model_aggregation", "mean", _MODEL_AGGREGATIONS, "how the clients' models become one")
     algorithm_flags.define_kernels(flags, "model_aggregation")
@@ -222,7 +213,6 @@ def define(flags: cli.FlagSet) -> None:
     task_flags.define_data(flags)
     logged_flags.define(flags)
     world_flags.define(flags)
-    reset_flags.define(flags)
 
     flags.group("Evaluation")
     flags.integer("rounds_per_eval", None, "rounds between evaluations on held-out data; 0 for only the last")
@@ -236,20 +226,20 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    settings = reset_flags.resolve(logged_flags.resolve(world_flags.resolve(settings)))
+    settings = logged_flags.resolve(world_flags.resolve(settings))
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
     settings = settings.settled()
     has_initial = settings.scenario in initial_flags.PRETRAINED or bool(settings.initial_model_path)
     settings = settings.filled(task_defaults.of(settings.task_type, has_initial=has_initial))
     settings = world_flags.with_rounds(settings)
-    reset_flags.check_length(settings)
     if settings.scenario not in initial_flags.PRETRAINED:
-        unread = earlier_flags.without_initial_training(settings)
+        unread = dict.fromkeys(name for name in settings if name.startswith("init_"))
         # A training by hand can have the rewards of an initial one.
         settings = settings.replace(**unread | {"init_labels": settings.init_labels})
     settings = _resolve_model_aggregation(settings, bandit)
-    if settings.variant == "reference_code" and _adapts(settings):
+    can_adapt = settings.aggregator_type in ("mean", "none", "secure_sum") and settings.adaptive_clipping is not False
+    if settings.variant == "reference_code" and can_adapt:
         settings = settings.filled({"clip_norm": _PUBLISHED_FIRST_CLIP_NORM})
     settings = aggregation_flags.resolve(settings)
     selector_flags.check_privacy(settings, settings.client_selection, is_private=bool(settings.noise_multiplier))
@@ -282,11 +272,6 @@ def _resolve_importance_weights(settings: cli.Settings, bandit: registry.BanditE
     if settings.importance_weights == "published_code" and not settings.bandits_epsilon:
         raise UsageError("--importance_weights=published_code gives every example weight 0 at --bandits_epsilon=0.")
     return settings
-
-
-def _adapts(settings: cli.Settings) -> bool:
-    """Returns whether updates are clipped to an adaptive norm without noise."""
-    return settings.aggregator_type in ("mean", "none", "secure_sum") and settings.adaptive_clipping is not False
 
 
 def _published(settings: cli.Settings, bandit: registry.BanditEntry) -> dict[str, Any]:
@@ -337,13 +322,6 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
             )
 
 
-def posterior(settings: cli.Settings) -> posterior_options.Posterior | None:
-    """Returns how the clients' models become one; None for the aggregation of their updates."""
-    if settings.model_aggregation == "mean":
-        return None
-    return algorithm_flags.options(settings, "model_aggregation")
-
-
 def options(settings: cli.Settings) -> BanditOptions:
     """Returns what resolved flags mean."""
     bandit = registry.BANDITS[settings.bandits_type]
@@ -354,47 +332,36 @@ def options(settings: cli.Settings) -> BanditOptions:
     exploration = policy.chosen(parameters)
     if moved := schedule_flags.schedule(settings):
         exploration = exploration.moved_by(*moved)
-    is_published = settings.variant == "reference_code"
+    is_published, is_posterior = settings.variant == "reference_code", settings.model_aggregation != "mean"
     shifts = settings.scenario == "init_shift"
     rewards = settings.dist_shift_type or ("bandits" if shifts else "exact")
-    return BanditOptions(
-        seed=settings.seed,
+    return named(
+        BanditOptions,
+        settings,
         task=task_flags.options(settings),
         name=settings.bandits_type,
         bandit=bandit,
         policy=exploration,
-        importance_weighting=settings.importance_weighting,
         half_sum=settings.loss == "half_sum",
         sigmoid=settings.cross_entropy == "sigmoid",
         published_weights=settings.bandits_epsilon if settings.importance_weights == "published_code" else None,
         initial=initial_flags.options(settings),
-        initial_model_path=settings.initial_model_path,
         is_initial_model_public=settings.initial_model_is_public,
-        population=settings.population_client_selection,
         # What the published program pays a bandit that is never trained.
         rewards="exact" if is_published and not bandit.trains else rewards,
         has_shift=shifts or bool(settings.dist_shift_type),
         drift=world_flags.drift_of(settings),
         delay=world_flags.delay_of(settings),
-        reset=reset_flags.reset_of(settings),
-        total_rounds=settings.total_rounds,
+        reset=world_flags.reset_of(settings),
         cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, availability_flags.options(settings)),
         selection=selector_flags.options(settings),
         deploy_every=settings.bandits_deploy_freq,
         max_delay=settings.bandits_deploy_delay,
         keeps_cache=settings.cache == "persistent",
-        max_examples_per_client=settings.max_examples_per_client,
         redraws_examples=bool(settings.redraw_examples),
         logs_interactions=bool(settings.log_interactions),
-        client_batch_size=settings.client_batch_size,
         client_epochs=settings.client_epochs_per_round,
-        client_learning_rate=settings.client_learning_rate,
-        server_optimizer=server_flags.options(settings),
+        server_optimizer=training_flags.server_optimizer(settings),
         aggregation=aggregation_flags.options(settings),
-        posterior=posterior(settings),
-        eval_batch_size=settings.eval_batch_size,
-        max_validation_samples=settings.max_validation_samples,
-        rounds_per_eval=settings.rounds_per_eval,
-        rounds_per_checkpoint=settings.rounds_per_checkpoint,
-        replay_rows=settings.replay_rows,
+        posterior=algorithm_flags.options(settings, "model_aggregation") if is_posterior else None,
     )

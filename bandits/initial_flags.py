@@ -6,7 +6,7 @@ from bandits import registry, world_flags
 from bandits.options import InitialTraining
 from data.errors import UsageError
 from optimization.options import Aggregation, ServerOptimizer
-from optimization.study import aggregation_flags, cli, server_flags
+from optimization.study import aggregation_flags, cli, training_flags
 
 PRETRAINED = ("init", "init_shift")  # Scenarios with an initial training.
 UNTRAINED = ("scratch", world_flags.SCENARIO)
@@ -25,7 +25,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.choice(
         "init_server_optimizer",
         None,
-        list(server_flags.HYPERPARAMETERS),
+        list(training_flags.HYPERPARAMETERS),
         "its server optimizer; the paper does not state it, and SGD in EMNIST's presets is our guess",
     )
     flags.number("init_server_learning_rate", None, "its server learning rate")

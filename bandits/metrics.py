@@ -1,16 +1,14 @@
-"""Metrics of a bandit run."""
+"""Metrics of a bandit run, and measures of how equally clients fare."""
 
-from optimization.study import training_metrics
+import math
+
+import numpy as np
+
+from optimization.study import metrics
 from optimization.study.metrics import Metric, declared
 
 ROUND_REWARD = Metric(
-    "bandits/round_rewards",
-    "Round reward",
-    better="up",
-    drawn=True,
-    deployed=True,
-    recent=True,
-    bounds="participating",
+    "bandits/round_rewards", "Round reward", better="up", drawn=True, deployed=True, recent=True, bounds="participating"
 )
 AVERAGE_REWARD = Metric(
     "bandits/average_rewards", "Running average reward", better="up", drawn=True, told=True, bounds="participating"
@@ -19,17 +17,17 @@ ROUND_PROBABILITY = Metric(
     "bandits/round_prob", "Exploration: probability of the chosen actions", drawn=True, deployed=True
 )
 DEPLOYED = Metric("bandits/deployed", "Whether the round ended with a deployment", marks=True)
-LOSS = training_metrics.LOSS
+LOSS = metrics.LOSS
 RESET = Metric("train/reset", "Whether the round began with a reset")
-UPDATE_NORM = training_metrics.UPDATE_NORM
+UPDATE_NORM = metrics.UPDATE_NORM
 CLIP_NORM = Metric("train/clip_norm", "Clip norm", drawn=True)
 CLIPPED_CLIENTS = Metric("train/clipped_clients", "Clients whose update was clipped")
 # By --accountant (with pld at evaluations only); infinite where nothing is guaranteed. With dpsgd and cohorts of a
 # fixed size it holds if they were Poisson samples: privacy.json has the proven figure beside it.
 EPSILON = Metric("privacy/epsilon", "Privacy: epsilon spent", better="down", drawn=True)
-EXAMPLES = training_metrics.EXAMPLES
-EMPTY_CLIENTS = training_metrics.EMPTY_CLIENTS
-NONFINITE_CLIENTS = training_metrics.NONFINITE_CLIENTS
+EXAMPLES = metrics.EXAMPLES
+EMPTY_CLIENTS = metrics.EMPTY_CLIENTS
+NONFINITE_CLIENTS = metrics.NONFINITE_CLIENTS
 ACCURACY = Metric("eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, told=True, share=True)
 HELD_OUT_REWARD = Metric(
     "eval/reward",
@@ -53,3 +51,31 @@ JAIN_INDEX = Metric(
 )
 
 COLUMNS = declared(vars())
+
+
+def worst_tenth(values: np.ndarray, *, largest: bool = False) -> float:
+    """Returns the mean of the least tenth of clients' values, rounded up to whole clients; not a number of none.
+
+    Args:
+      values: float [clients], such as rewards.
+      largest: Whether the largest are the worst, as of losses.
+    """
+    ordered, count = np.sort(np.asarray(values, float)), math.ceil(len(values) / 10)
+    return float((ordered[-count:] if largest else ordered[:count]).mean()) if len(ordered) else math.nan
+
+
+def jain_index(values: np.ndarray, *, of_zeros: float = math.nan) -> float:
+    """Returns Jain's index, (sum x)^2 / (n sum x^2): 1 where all fare alike, 1 / n where one client has it all.
+
+    Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination", 1984, equation 1; of losses, Cho et
+    al. 2020, equation 3. Not a number of none, nor where a value is negative, of which it says nothing.
+
+    Args:
+      values: float [clients], such as rewards.
+      of_zeros: The index where all values are 0.
+    """
+    values = np.asarray(values, float)
+    if not len(values) or values.min() < 0:
+        return math.nan
+    squares = len(values) * float(np.sum(values**2))
+    return float(values.sum()) ** 2 / squares if squares else of_zeros

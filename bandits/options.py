@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from bandits import schedules
-from bandits.registry import BanditEntry, Chosen
+from bandits.registry import POLICIES, BanditEntry, Chosen
 from bandits.worlds import delay as delays
 from bandits.worlds import drift as drifts
 from bandits.worlds import resets
@@ -14,7 +14,7 @@ from data import tasks
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
 from optimization import options
-from optimization.posterior import options as posterior_options
+from optimization.posterior import algorithm_flags
 from optimization.selection import selected
 
 
@@ -58,7 +58,7 @@ class BanditOptions:
       initial: The training before the bandits, or None.
       initial_model_path: Folder of the run whose model is the initial one, or None.
       is_initial_model_public: Whether no client of the initial training needs protection.
-      population: `START-END`, the clients that take part; None for all.
+      population_client_selection: `START-END`, the clients that take part; None for all.
       rewards: Key of `Task.rewards` for the bandits.
       has_shift: Whether rewards change between an initial training and the bandits.
       drift: How they change over the bandits' rounds.
@@ -98,7 +98,7 @@ class BanditOptions:
     initial: InitialTraining | None
     initial_model_path: str | None
     is_initial_model_public: bool
-    population: str | None
+    population_client_selection: str | None
     rewards: str
     has_shift: bool
     drift: drifts.Drift
@@ -118,7 +118,7 @@ class BanditOptions:
     client_learning_rate: float
     server_optimizer: options.ServerOptimizer
     aggregation: options.Aggregation
-    posterior: posterior_options.Posterior | None
+    posterior: algorithm_flags.Posterior | None
     eval_batch_size: int
     max_validation_samples: int
     rounds_per_eval: int
@@ -127,43 +127,17 @@ class BanditOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Phase:
-    """What one sequence of rounds does.
+class Phase(BanditOptions):
+    """The options of one sequence of rounds: of the bandits', or of the initial training's.
 
     Attributes:
       label: What it is called.
-      bandit: Policy and loss.
       population: Indices of the clients that take part.
-      rewards: Key of `Task.rewards`.
-      total_rounds: Rounds.
-      cohorts: How clients are drawn, if no selector chooses them.
-      deploy_every: Rounds between deployments.
-      server_optimizer: The server's.
-      client_learning_rate: The clients'.
-      aggregation: How their updates become one.
-      selection: How cohorts are chosen; uniform ones follow `cohorts`.
-      posterior: How a cohort's models become one, where it is no `aggregation`.
-      drift: How rewards change over the rounds.
-      delay: How late they are, if clients keep what they log.
-      reset: What starts again, and when.
       spent_rounds: Where the bandit never trains, the rounds of the earlier training, which alone are accounted.
     """
 
     label: str
-    bandit: BanditEntry
     population: range
-    rewards: str
-    total_rounds: int
-    cohorts: options.Cohorts
-    deploy_every: int
-    server_optimizer: options.ServerOptimizer
-    client_learning_rate: float
-    aggregation: options.Aggregation
-    selection: selected.Selection = selected.UNIFORM
-    posterior: posterior_options.Posterior | None = None
-    drift: drifts.Drift = drifts.NONE
-    delay: delays.Delay = delays.NONE
-    reset: resets.Reset = resets.NONE
     spent_rounds: int = 0
 
     @property
@@ -171,15 +145,14 @@ class Phase:
         """Whether its clients learn from a bandit's log: from the reward of the action that was played alone."""
         return not self.bandit.supervised
 
-    def moved(self, chosen: BanditOptions, num_actions: int, period: int) -> float | None:
+    def moved(self, num_actions: int, period: int) -> float | None:
         """Returns the policy's parameter that a schedule moves, in a deployment period from 0; None for none."""
-        if self.bandit != chosen.bandit or not (schedule := chosen.policy.schedule):
-            return None
-        return schedule.value(period, self.planned(chosen, num_actions))
+        schedule = self.policy.schedule
+        return schedule.value(period, self.planned(num_actions)) if schedule else None
 
-    def planned(self, chosen: BanditOptions, num_actions: int) -> schedules.Planned:
+    def planned(self, num_actions: int) -> schedules.Planned:
         """Returns what is planned of its deployments."""
-        cap = chosen.replay_rows if chosen.task.learn_from == "replay" else chosen.max_examples_per_client
+        cap = self.replay_rows if self.task.learn_from == "replay" else self.max_examples_per_client
         return schedules.Planned(num_actions, self.deploy_every * self.cohorts.size * cap)
 
     @property
@@ -187,14 +160,9 @@ class Phase:
         """How many deployment periods it has."""
         return math.ceil(self.total_rounds / self.deploy_every)
 
-    def acted_in(self, round_num: int, *, keeps_cache: bool) -> int:
-        """Returns the round in which a client of some round acted.
-
-        Args:
-          round_num: The round.
-          keeps_cache: As of `BanditOptions`.
-        """
-        return acted_in(round_num, self.deploy_every) if keeps_cache else round_num
+    def acted_in(self, round_num: int) -> int:
+        """Returns the round in which a client of some round acted."""
+        return acted_in(round_num, self.deploy_every) if self.keeps_cache else round_num
 
     def accounted(self, round_num: int) -> int:
         """Returns the rounds whose privacy is spent after some rounds of this phase."""
@@ -217,7 +185,7 @@ def phases(chosen: BanditOptions, task: tasks.Task) -> list[Phase]:
     Raises:
       UsageError: If the task has too few clients.
     """
-    population = population_range(chosen.population, len(task.clients))
+    population = population_range(chosen.population_client_selection, len(task.clients))
     found = []
     if initial := chosen.initial:
         count = initial.num_clients or max(1, len(population) // 5)
@@ -226,40 +194,25 @@ def phases(chosen: BanditOptions, task: tasks.Task) -> list[Phase]:
             raise UsageError(
                 f"--init_clients={count} leaves none of the task's {len(task.clients)} clients to the bandits."
             )
-        found.append(
-            Phase(
-                label="Initial training",
-                bandit=initial.bandit,
-                population=first,
-                rewards=initial.rewards,
-                total_rounds=initial.total_rounds,
-                cohorts=dataclasses.replace(chosen.cohorts, size=min(chosen.cohorts.size, len(first))),
-                deploy_every=1,
-                server_optimizer=initial.server_optimizer,
-                client_learning_rate=initial.client_learning_rate,
-                aggregation=initial.aggregation,
-            )
+        own = dict(vars(initial))
+        del own["num_clients"]
+        training = dataclasses.replace(
+            chosen,
+            **own,
+            policy=chosen.policy if initial.bandit == chosen.bandit else Chosen(POLICIES["greedy"].target),
+            cohorts=dataclasses.replace(chosen.cohorts, size=min(chosen.cohorts.size, len(first))),
+            deploy_every=1,
+            selection=selected.UNIFORM,
+            posterior=None,
+            drift=drifts.NONE,
+            delay=delays.NONE,
+            reset=resets.NONE,
         )
+        found.append(Phase(**vars(training), label="Initial training", population=first))
     weighting = chosen.selection.weighting(chosen.aggregation.client_weighting)
-    found.append(
-        Phase(
-            label=chosen.name,
-            bandit=chosen.bandit,
-            population=population,
-            rewards=chosen.rewards,
-            total_rounds=chosen.total_rounds,
-            cohorts=chosen.cohorts,
-            deploy_every=chosen.deploy_every,
-            server_optimizer=chosen.server_optimizer,
-            client_learning_rate=chosen.client_learning_rate,
-            aggregation=dataclasses.replace(chosen.aggregation, client_weighting=weighting),
-            selection=chosen.selection,
-            posterior=chosen.posterior,
-            drift=chosen.drift,
-            delay=chosen.delay,
-            reset=chosen.reset,
-        )
-    )
+    aggregation = dataclasses.replace(chosen.aggregation, client_weighting=weighting)
+    bandits = dataclasses.replace(chosen, aggregation=aggregation)
+    found.append(Phase(**vars(bandits), label=chosen.name, population=population))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What can be chosen by name: policies and bandits, and the flags that come with them.
+"""What can be chosen by name: policies, bandits and decision rules, and the flags that come with them.
 
 A new policy is a class in `bandits.policies`, an entry of POLICIES, and one of BANDITS for each loss it goes with.
 Classes are named as text, so that flags are checked before anything slow is imported.
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bandits import schedules
+from optimization.study import cli
 from optimization.study.settings import Parameter
 
 
@@ -34,10 +35,6 @@ class PolicyEntry:
     moving: str = ""
     schedule: str = ""
     exponent: float | None = None
-
-    def build(self, values: Mapping[str, float]):
-        """Returns the policy, from values of its parameters."""
-        return self.chosen(values).build()
 
     def chosen(self, values: Mapping[str, float]) -> "Chosen":
         """Returns the policy that these values of its parameters make, before it is imported."""
@@ -186,7 +183,67 @@ BANDITS = {
 PUBLISHED_NAMES = {"epsilon_greedy_ce_unw": "epsilon_greedy_ce_unweight"}
 
 
+# Decision rules, and the parameters that `--rule_NAME` gives.
+_EPSILON = Parameter(0.1, "probability of an action at random", high=1.0)
+_ALPHA = Parameter(None, "step towards each new reward (default: the sample mean's)", high=1.0, above=True)
+_GAMMA = Parameter(0.75, "weight of a reward relative to that of the next; 1 discounts nothing", high=1.0, above=True)
+_C = Parameter(1.0, "weight of the confidence interval", above=True)
+_INITIAL = Parameter(0.0, "estimate of an action never executed; above all rewards: optimistic start", low=-1e6)
+
+_PRIOR = {
+    "prior_alpha": Parameter(1.0, "prior successes of each action, alpha_0", above=True),
+    "prior_beta": Parameter(1.0, "prior failures of each action, beta_0", above=True),
+}
+
+_GREEDY = {"initial_value": _INITIAL, "alpha": _ALPHA}
+_EXPLORING = {"epsilon": _EPSILON} | _GREEDY
+_MODULE = "bandits.decision_rules"
+RULES: Mapping[str, PolicyEntry] = {
+    "greedy": PolicyEntry(f"{_MODULE}:Greedy", _GREEDY, "the action with the best estimate"),
+    "epsilon_greedy": PolicyEntry(
+        f"{_MODULE}:EpsilonGreedy", _EXPLORING, "greedy, or any action with probability epsilon"
+    ),
+    "epsilon_nongreedy": PolicyEntry(
+        f"{_MODULE}:EpsilonNonGreedy", _EXPLORING, "greedy, or any other action with probability epsilon"
+    ),
+    "ucb": PolicyEntry(f"{_MODULE}:Ucb", {"c": _C, "alpha": _ALPHA}, "upper confidence bound"),
+    "discounted_ucb": PolicyEntry(
+        f"{_MODULE}:Ucb", {"c": _C, "gamma": _GAMMA}, "upper confidence bound of discounted rewards"
+    ),
+    "thompson": PolicyEntry(f"{_MODULE}:Thompson", _PRIOR, "Thompson sampling of binary rewards"),
+    "discounted_thompson": PolicyEntry(
+        f"{_MODULE}:Thompson", {"gamma": _GAMMA} | _PRIOR, "Thompson sampling of discounted binary rewards"
+    ),
+    "extreme_explore": PolicyEntry(f"{_MODULE}:ExtremeExplore", {"alpha": _ALPHA}, "every action every round"),
+    "bayesian_extreme_explore": PolicyEntry(
+        f"{_MODULE}:BayesianExtremeExplore", _PRIOR, "every action every round, Beta posteriors of binary rewards"
+    ),
+}
+# Rules whose rewards must be 0 or 1.
+BINARY = frozenset({"thompson", "discounted_thompson", "bayesian_extreme_explore"})
+# Rules that execute every action in every round.
+EXTREME = frozenset({"extreme_explore", "bayesian_extreme_explore"})
+
+
 def load(target: str) -> Any:
     """Returns the object named `module:attribute`."""
     module, attribute = target.split(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def define_rules(flags: cli.FlagSet, rules: Mapping[str, PolicyEntry], default: str) -> None:
+    """Defines `--decision_rule`, and `--rule_NAME` for every parameter of the rules, in the current group.
+
+    Args:
+      flags: Where to.
+      rules: RULES, or the binary's choice of them and its own.
+      default: Default rule.
+    """
+    choices = {name: entry.help for name, entry in rules.items()}
+    flags.choice("decision_rule", default, choices, "what chooses the actions")
+    flags.parameters("rule_", "decision_rule", {name: entry.parameters for name, entry in rules.items()})
+
+
+def rule_values(settings: cli.Settings, rules: Mapping[str, PolicyEntry]) -> dict[str, float]:
+    """Returns the parameters of the chosen rule, for `rules[settings.decision_rule].build`."""
+    return {name: settings[f"rule_{name}"] for name in rules[settings.decision_rule].parameters}

@@ -16,14 +16,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bandits import constant_actions, flags, guarantees, interactions, logged_flags, metrics, registry, schedule_flags
-from bandits.evaluation import simulator
+from bandits import (
+    constant_actions,
+    flags,
+    guarantees,
+    interactions,
+    logged_flags,
+    metrics,
+    registry,
+    schedule_flags,
+    simulator,
+)
 from bandits.options import BanditOptions, Phase, acted_in, phases
 from data import tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
-from optimization.study import aggregation_flags, cli, frame, metrics_file, run_folder, selector_flags
+from optimization.study import aggregation_flags, frame, loggers, run_folder, selector_flags
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +46,7 @@ _INIT_FOLDER = "init"
 class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     """Agarwal, McMahan and Xu 2023: exploration policies on devices, one reward model, generalized FedAvg."""
 
+    flags = flags
     usage = flags.USAGE
     presets = flags.PRESETS
     shown_in_presets = (
@@ -54,15 +64,6 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     headline = ranked_by = metrics.AVERAGE_REWARD
     rounds_per_checkpoint = None
     name_help = "task_scenario_bandit"
-
-    def define(self, flag_set: cli.FlagSet) -> None:
-        flags.define(flag_set)
-
-    def resolve(self, settings: cli.Settings) -> cli.Settings:
-        return flags.resolve(settings)
-
-    def options(self, settings: cli.Settings) -> BanditOptions:
-        return flags.options(settings)
 
     def data_key(self, options: BanditOptions) -> TaskOptions:
         return options.task
@@ -100,7 +101,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         acted = acted_in(np.arange(1, rounds + 1), options.deploy_every) if options.keeps_cache else None
         told = options.drift.warning(rounds, acted), options.delay.warning(options.deploy_every)
         warnings += filter(None, [*told, options.reset.warning(rounds, options.importance_weighting)])
-        schedule_flags.check(options, phases(options, task)[-1], task.num_actions)
+        schedule_flags.check(phases(options, task)[-1], task.num_actions)
         mu = dict(options.policy.parameters).get("mu")
         if mu is not None and mu < task.num_actions - 1:
             warnings.append(
@@ -119,13 +120,13 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
 
     def play(self, run: frame.Run) -> int | None:
         from bandits import experiment
-        from optimization import task_model
+        from optimization import models
 
         options, task = run.options, run.data
         run.folder.write_json(run_folder.BOUNDS_FILE, constant_actions.as_json(constant_actions.of_run(options, task)))
         if logged_flags.is_simulated(options.task):
             run.folder.write_json(run_folder.SIMULATOR_FILE, simulator.as_json(simulator.once(task.held_out)[0]))
-        shapes = task_model.build(task).shapes
+        shapes = models.of_task(task).shapes
         dimension = sum(math.prod(shape) for shape in shapes.values())
         path = options.initial_model_path
         weights = run_folder.load_model(path, shapes) if path else None
@@ -145,7 +146,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             shown = [interactions.IN_WORDS] if logs else []
             before = None if is_last and options.is_initial_model_public else trained
             trained = guarantees.of_phase(options.task, task, phase, dimension, before, shown)
-            rounds = experiment.BanditRounds(options, task, phase, trained.mechanism, weights)
+            rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights)
             loggers = [interactions.logger(task, rounds.replay)] if rounds.replay else []
             outcome = frame.play(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
             _tell(options, task, phase, trained, folder, rounds, outcome)
@@ -242,7 +243,7 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
     begun_anew = list(table["round_num"][table[metrics.RESET] == 1])
     if phase.reset.what != "none":
         rounds = ", in rounds " if len(begun_anew) > 1 else ", in round " if len(begun_anew) else ""
-        held_out += f". Resets: {len(begun_anew)}{rounds}{metrics_file.spans(begun_anew)}"
+        held_out += f". Resets: {len(begun_anew)}{rounds}{loggers.spans(begun_anew)}"
     warning = _clipping_warning(table, max(map(abs, task.reward_range(phase.rewards))), phase.cohorts.size)
     return (
         f"{phase.label}: {int(last['round_num'])} rounds, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from bandits import registry, schedules
-from bandits.options import BanditOptions, Phase
+from bandits.options import Phase
 from bandits.registry import PolicyEntry
 from bandits.schedules import CONSTANT, COSINE, EPOCHS, LINEAR, POWER
 from data.errors import UsageError
@@ -148,19 +148,19 @@ def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:
     return between(start, settings[_END], settings[_HORIZON]), entry.moving
 
 
-def check(chosen: BanditOptions, phase: Phase, num_actions: int) -> None:
+def check(phase: Phase, num_actions: int) -> None:
     """Refuses a schedule that takes its parameter where it cannot be.
 
     Raises:
       UsageError: With the deployment at which it does.
     """
-    if phase.moved(chosen, num_actions, 0) is None:
+    if phase.moved(num_actions, 0) is None:
         return
-    parameter: Parameter = registry.POLICIES[phase.bandit.policy].parameters[chosen.policy.moving]
+    parameter: Parameter = registry.POLICIES[phase.bandit.policy].parameters[phase.policy.moving]
     for period in (0, phase.periods - 1):  # Between them a schedule does not turn.
-        value = phase.moved(chosen, num_actions, period)
+        value = phase.moved(num_actions, period)
         if wrong := parameter.complaint(value):
             raise UsageError(
-                f"--{_FLAG}: at deployment {period + 1} of {phase.periods} {chosen.policy.moving} would be too far: "
-                f"{wrong}. Choose another --{_EXPONENT} or --bandits_{chosen.policy.moving}."
+                f"--{_FLAG}: at deployment {period + 1} of {phase.periods} {phase.policy.moving} would be too far: "
+                f"{wrong}. Choose another --{_EXPONENT} or --bandits_{phase.policy.moving}."
             )

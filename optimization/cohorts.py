@@ -3,19 +3,13 @@
 import concurrent.futures
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from data import keys
 from optimization import options
-
-SAMPLINGS: Mapping[str, str] = {
-    "fixed": "a fixed number, uniformly without replacement",
-    "poisson": "each client by its own coin: a cohort of random size, as privacy accounting assumes",
-    "cyclic": "a fixed number, by turns in one random order: a client comes back after population / cohort rounds",
-}
 
 
 def draw(cohort: options.Cohorts, population: int, seed: int, round_num: int) -> np.ndarray:

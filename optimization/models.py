@@ -8,16 +8,16 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.special
 import tensorflow as tf
 
-from data import keys, text
+from data import keys, tasks, text
 
 Weights = tuple[np.ndarray, ...]
-FeatureSpec = tf.TensorSpec | text.Bags
+FeatureSpec: TypeAlias = tf.TensorSpec | text.Bags
 
 
 def _uniform(draw: np.random.Generator, ends: int, shape: Sequence[int]) -> np.ndarray:
@@ -344,3 +344,48 @@ def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
         return words, Terms(actions, tf.ones_like(actions, tf.float32))
 
     return Model(shapes, forward, 2 * vocabulary_size * num_outputs, terms=terms)
+
+
+def of_task(task: tasks.Task) -> Model:
+    """Returns a task's model."""
+    return dataclasses.replace(_BUILDERS[task.model](**task.model_arguments), kernels=task.initial_weights)
+
+
+_BUILDERS: Mapping[str, Callable[..., Model]] = {
+    "mlp": mlp,
+    "linear_l2": linear_l2,
+    "cnn": cnn,
+    "cnn_small": cnn_small,
+    "cnn_dropout": cnn_dropout,
+    "resnet18": resnet18,
+    "bag_of_words": bag_of_words,
+}
+
+
+def feature_spec(task: tasks.Task) -> FeatureSpec:
+    """Returns the shape and dtype of several examples' features, first axis None, or those of bags of words."""
+    if isinstance(task.feature_spec, tuple):
+        shape, dtype = task.feature_spec
+        return tf.TensorSpec((None, *shape), dtype)
+    return text.Bags(tf.TensorSpec((None,), tf.int32), tf.TensorSpec((None,)), tf.TensorSpec((None,), tf.int64))
+
+
+def label_spec(task: tasks.Task) -> tf.TensorSpec:
+    """Returns that of their labels."""
+    if not task.multi_label:
+        return tf.TensorSpec((None,), tf.int32)
+    return tf.TensorSpec((None, len(task.rewards["exact"])))
+
+
+def flatten(weights: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns weights as one vector, float32 [parameters]."""
+    return tf.concat([tf.reshape(weight, [-1]) for weight in weights], axis=0)
+
+
+def unflatten(vector: tf.Tensor, shapes: Mapping[str, tuple[int, ...]]) -> tuple[tf.Tensor, ...]:
+    """Returns the weights of a vector float32 [parameters], given `Model.shapes`."""
+    ends = itertools.accumulate(math.prod(shape) for shape in shapes.values())
+    return tuple(
+        tf.reshape(vector[end - math.prod(shape) : end], shape)
+        for shape, end in zip(shapes.values(), ends, strict=True)
+    )

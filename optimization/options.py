@@ -4,10 +4,20 @@ Flags modules make them, everything below takes them. Equal ones, which have equ
 """
 
 import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from data.tasks.options import TaskOptions
 from optimization.selection.availability import ALWAYS, Availability
 from optimization.selection.selected import Selection
+
+_Options = TypeVar("_Options")
+
+
+def named(kind: Callable[..., _Options], values: Mapping[str, Any], **others: Any) -> _Options:
+    """Returns options of a dataclass, whose fields are flags of the same names, but for `others`."""
+    names = [field.name for field in dataclasses.fields(kind) if field.name not in others]  # type: ignore[arg-type]
+    return kind(**{name: values[name] for name in names}, **others)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +41,7 @@ class Cohorts:
 
     Attributes:
       size: Clients of a round; under Poisson sampling the expected number.
-      sampling: One of `cohorts.SAMPLINGS`.
+      sampling: One of `mechanisms.SAMPLINGS`.
       availability: Who of them comes.
     """
 
@@ -102,3 +112,23 @@ class Training:
     eval_batch_size: int
     max_validation_samples: int
     rounds_per_checkpoint: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Length:
+    """How long a run is, and what comes between its rounds.
+
+    Attributes:
+      total_rounds: Rounds in all, those of earlier starts included.
+      rounds_per_eval: Rounds between evaluations; 0 for only the last.
+      rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
+    """
+
+    total_rounds: int
+    rounds_per_eval: int
+    rounds_per_checkpoint: int
+
+    def ends_in_evaluation(self, round_num: int) -> bool:
+        """Returns whether a round does."""
+        every = self.rounds_per_eval
+        return round_num == self.total_rounds or bool(every and round_num % every == 0)

@@ -16,11 +16,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import binaries, logged_flags, registry, schedule_flags, studies
+from bandits import binaries, logged_flags, registry, schedule_flags, simulator, studies
 from bandits.advice import arms, output, privacy, session, simulated, stages
 from bandits.advice import plan as planning
 from bandits.advice.plan import Plan
-from bandits.evaluation import simulator
 from bandits.plans import players
 from bandits.plans.plan import as_text
 from bandits.results import runs

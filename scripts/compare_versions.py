@@ -5,14 +5,13 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import json
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from bandits import studies
 from data.errors import Failure, UsageError
 from optimization.study import cli
-from optimization.study.metrics import formers
 from scripts import version_runs, version_speed
 
 if TYPE_CHECKING:
@@ -21,19 +20,13 @@ if TYPE_CHECKING:
 _USAGE = """
 Plays an older checkout and this one on this machine, and compares tables, weights and checkpoints bit for bit.
 
-  compare_versions --old=../before                          # twelve settings, a few rounds each
+  compare_versions --old=../before                          # all settings, a few rounds each
   compare_versions --old=../before --settings=plain,ads
   compare_versions --old=../before --speed                  # how long rounds, and first rounds, take instead
 
 What was played stays in --output, and is not played again unless the sources have changed. Exit status 1: not the same.
 """
 _SHOWN = 3  # Differences of a setting.
-# Metrics that have another name since, by the older one.
-RENAMED: dict[str, str] = {
-    former: name
-    for module in studies.STUDIES.values()
-    for former, name in formers(studies.load(module).columns).items()
-}
 
 
 def define() -> cli.FlagSet:
@@ -74,13 +67,14 @@ def program(settings: cli.Settings) -> int:
 
 
 def _is_same(setting: version_runs.Setting, old: version_runs.Side, new: version_runs.Side) -> bool:
-    """Plays and compares a setting, and prints a line on it."""
+    """Runs and compares a setting, and prints a line on it."""
     try:
-        before = old.play(setting)
-        differing = list(differences(before, new.play(setting)))
+        after = new.run(setting)
+        differing = list(differences(old.run(setting), after))
         if setting.is_resumed:
-            handed = differences(before, new.play(setting, begun_by=old))
-            differing += [(f"begun by the old one: {where}", size) for where, size in handed if size]
+            differing += [
+                (f"resumed: {where}", size) for where, size in differences(after, new.run(setting, True), True)
+            ]
     except Failure as error:
         print(f"{setting.name}: failed: {error}", flush=True)
         return False
@@ -98,8 +92,14 @@ def _is_same(setting: version_runs.Setting, old: version_runs.Side, new: version
     return not unexpected
 
 
-def differences(old: pathlib.Path, new: pathlib.Path) -> Iterator[tuple[str, float]]:
+def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) -> Iterator[tuple[str, float]]:
     """Compares all tables and archives of two folders of runs.
+
+    Args:
+      old: Folder of runs.
+      new: Another one.
+      is_resumed: Whether the runs in `new` stopped on the way. They then also evaluated and saved there: what only they
+        have, and cells that are empty in `old`, are not compared.
 
     Yields:
       Where they differ, in words, and the largest difference: infinite where it is no number, 0 where a table only has
@@ -108,11 +108,11 @@ def differences(old: pathlib.Path, new: pathlib.Path) -> Iterator[tuple[str, flo
     import numpy as np
     import pandas as pd
 
-    before, after = _values(old, RENAMED), _values(new, RENAMED)
+    before, after = _values(old, version_runs.renamed_fields()), _values(new, {})
     if not before:
         yield "there is nothing to compare", np.inf
     tables = {file for file, _ in before if file.endswith(".csv")}
-    for place in dict.fromkeys((*before, *after)):
+    for place in dict.fromkeys((*before, *(() if is_resumed else after))):
         if place not in before and place[0] in tables:
             yield f"new column {place[1]}", 0.0
             continue
@@ -124,7 +124,7 @@ def differences(old: pathlib.Path, new: pathlib.Path) -> Iterator[tuple[str, flo
             was, now = (f"{values.dtype}{list(values.shape)}" for values in (one, other))
             yield f"{' '.join(place)} was {was}, is {now}", np.inf
             continue
-        is_other = np.ravel((one != other) & ~(pd.isna(one) & pd.isna(other)))
+        is_other = np.ravel((one != other) & ~(pd.isna(one) & (is_resumed | pd.isna(other))))
         if is_other.any():
             rounds, size = before.get((place[0], "round_num"), ()), np.inf
             if one.dtype.kind in "biuf":
@@ -136,19 +136,30 @@ def differences(old: pathlib.Path, new: pathlib.Path) -> Iterator[tuple[str, flo
 
 
 def _values(folder: pathlib.Path, renamed: Mapping[str, str]) -> "dict[tuple[str, str], np.ndarray]":
-    """Returns all columns of tables, but for seconds, and all arrays of archives, by file and name."""
+    """Returns all columns of tables, but for seconds, and all arrays of archives, by file and name.
+
+    Args:
+      folder: Where the files lie.
+      renamed: Other names for fields of checkpoints.
+    """
     import numpy as np
     import pandas as pd
 
     found = {}
-    for path in sorted(folder.rglob("*.csv")):
-        names = renamed if path.name == "metrics.csv" else {}
-        for name, column in pd.read_csv(path, float_precision="round_trip").items():
+    for path in sorted([*folder.rglob("*.csv"), *folder.rglob("*.parquet")]):
+        table = pd.read_csv(path, float_precision="round_trip") if path.suffix == ".csv" else pd.read_parquet(path)
+        for name, column in table.items():
             if "seconds" not in name:
-                found[str(path.relative_to(folder)), names.get(name, name)] = column.to_numpy()
+                found[str(path.relative_to(folder)), name] = column.to_numpy()
     for path in sorted(folder.rglob("*.npz")):
+        fields, names = path.parents[1] / "fields.json", {}
+        if path.parent.name == "checkpoints" and fields.exists():
+            of_leaves = [renamed.get(name, name) for name in json.loads(fields.read_text())]
+            names = {f"leaf_{index:04d}": name for index, name in enumerate(of_leaves)} | {"leaves": None}
         with np.load(path, allow_pickle=False) as archive:
-            found |= {(str(path.relative_to(folder)), name): archive[name] for name in archive.files}
+            for name in archive.files:
+                if (known := names.get(name, name)) is not None:
+                    found[str(path.relative_to(folder)), known] = archive[name]
     return found
 
 

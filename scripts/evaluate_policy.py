@@ -25,9 +25,9 @@ from bandits.evaluation import (
     terms,
     totals,
 )
-from data import interaction_log, log_checks, log_table, schema
+from data import files, interaction_log, log_checks, log_table, schema
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 
 _USAGE = """
 Says what a policy would have earned on a log of another one, with intervals over clients.
@@ -278,7 +278,7 @@ def _log(
     if is_runs:
         if interactions.is_logged(settings.log):
             found = interactions.read_run(settings.log, with_contexts=False)
-            interactions.check_random(found.log, settings.log)  # Before its task is read.
+            log_checks.check_random(found.log.propensities, settings.log)  # Before its task is read.
             found = found.with_contexts() if with_contexts else found
             return found.log, found
         log = interaction_log.read(settings.log)

@@ -22,8 +22,9 @@ from bandits.plans import arms, building, plan, players, results, verdict
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Sweep, check_shared
 from bandits.results import runs
+from data import files
 from data.errors import UsageError
-from optimization.study import cli, files, run_folder
+from optimization.study import cli, run_folder
 from optimization.study.metrics import Metric
 
 _USAGE = """
@@ -189,7 +190,7 @@ def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
     """
     columns = studies.load(binary).columns
     name = settings.metric or studies.load(binary).ranked_by
-    metric = next((metric for metric in columns if name in (metric, metric.formerly)), None)
+    metric = next((metric for metric in columns if name == metric), None)
     if metric is None:
         raise UsageError(f"--metric={name} is no column of {binary}: {', '.join(columns)}.")
     return metric, metric.better == "down" if settings.lower_is_better is None else settings.lower_is_better

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from bandits import metrics, studies
 from bandits.results import of_runs, runs
+from data import files
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 from optimization.study.curves import BANDS
 
 if TYPE_CHECKING:
@@ -105,8 +106,6 @@ def program(settings: cli.Settings) -> None:
             raise UsageError(f"--runs: {folder} holds no metrics.csv; has the run begun?")
     tables = {label: [runs.read_metrics(path) for path in paths] for label, paths in zip(labels, seeds, strict=True)}
     column = settings.metric or (metrics.AVERAGE_REWARD if settings.running_average else _headline(tables))
-    if all(column not in table for group in tables.values() for table in group):
-        column = runs.former_names().get(column, column)
     column = runs.declared().get(column, column)
     words = runs.about(column)
     if settings.smooth > 1:

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bandits.results.budget import build, define
+from data import files
 from data.errors import UsageError
 from optimization.privacy import calibration, mechanisms, sensitivities
-from optimization.study import cli, files
+from optimization.study import cli
 
 _TABLE_FACTORS = (0.25, 0.5, 1, 2, 4)
 _GROWTH_FACTORS = (10, 100)

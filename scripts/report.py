@@ -13,8 +13,9 @@ import sys
 
 from bandits.results import dynamic_regret_page as dynamic_regret
 from bandits.results import grouping, over_tasks, page, runs, tables
+from data import files
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 
 _USAGE = """
 Writes one HTML page about runs: their results, curves and commands.

@@ -23,9 +23,10 @@ from bandits.papers.results import Found
 from bandits.plans import players
 from bandits.plans.plan import Run
 from bandits.results import runs
+from data import files
 from data import files as data_files
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 from scripts import grid
 
 _REDUCTION = 2  # One of so many points of a search goes on, with --early_stop.

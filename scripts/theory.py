@@ -13,7 +13,8 @@ import string
 import time
 from typing import TYPE_CHECKING
 
-from optimization.study import cli, files
+from data import files
+from optimization.study import cli
 
 if TYPE_CHECKING:
     from bandits.theory.findings import Curve

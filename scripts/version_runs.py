@@ -13,20 +13,24 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 
+from data import files
 from data.errors import Failure
-from optimization.study import files, interruption
+from optimization.study import interruption
 
 _SOURCES = ("bandits", "data", "optimization")
+_SETTINGS = pathlib.Path(__file__).with_name("compare_versions.toml")
+_FIELDS = pathlib.Path(__file__).resolve().with_name("version_fields.py")
+_SHARED, _RENAMED = "shared", "renamed_fields"
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is played, as compare_versions.toml says."""
+    """What is run, as compare_versions.toml says; without rounds, a program that only writes to --output_dir."""
 
     name: str
     binary: str
     flags: str
-    rounds: int
+    rounds: int = 0
     is_resumed: bool = False
     tolerance: float = 0.0
     expected: Sequence[str] = ()
@@ -53,17 +57,20 @@ class Side:
         """Returns the command line of a program."""
         return [str(self.checkout / "scripts" / "python"), "-m", binary, *flags]
 
-    def play(self, setting: Setting, begun_by: "Side | None" = None) -> pathlib.Path:
-        """Plays a setting, or the second half of what another side has begun; returns the folder of its runs.
+    def run(self, setting: Setting, is_resumed: bool = False) -> pathlib.Path:
+        """Runs a setting; returns the folder of its runs.
+
+        Args:
+          setting: What is run.
+          is_resumed: Whether it stops at half of its rounds and goes on.
 
         Raises:
           Failure: If it ends in an error.
         """
-        half = (begun_by or self)._play(setting, "half", setting.rounds // 2) if setting.is_resumed else None
-        name = f"begun_by_{begun_by.folder.name}" if begun_by else "whole"
-        return self._play(setting, name, setting.rounds, half)
+        half = self._run(setting, "half", setting.rounds // 2) if is_resumed else None
+        return self._run(setting, "resumed" if is_resumed else "whole", setting.rounds, half)
 
-    def _play(self, setting: Setting, name: str, rounds: int, begun: pathlib.Path | None = None) -> pathlib.Path:
+    def _run(self, setting: Setting, name: str, rounds: int, begun: pathlib.Path | None = None) -> pathlib.Path:
         root, data = self.folder / setting.name, self.folder.parent / "data"
         folder, done = root / name, root / f"{name}_done.txt"
         what = f"{setting.binary} {setting.flags} {rounds}"
@@ -74,21 +81,29 @@ class Side:
         if begun:
             shutil.copytree(begun, folder)
         _make_posts(data / "stackexchange_posts.jsonl")
-        where = (f"--root_output_dir={root}", f"--experiment_name={name}", "--seed=3", f"--total_rounds={rounds}")
-        flags = setting.flags.replace("{data}", str(data)).split()
-        run(self.command(setting.binary, *flags, *where), root / f"{name}_log.txt")
+        where = [f"--root_output_dir={root}", f"--experiment_name={name}", "--seed=3", f"--total_rounds={rounds}"]
+        places = {"data": data, "tables": self.checkout / "data" / "examples", "runs": self.folder}
+        flags = setting.flags.format_map(places).split() + (where if rounds else [f"--output_dir={folder}"])
+        words = [str(self.checkout / "scripts" / "python"), str(_FIELDS), setting.binary, *flags]
+        run(words, root / f"{name}_log.txt")
         files.replace(done, what.encode())
         return folder
 
 
 def settings() -> dict[str, Setting]:
     """Returns all settings by name."""
-    tables = tomllib.loads(pathlib.Path(__file__).with_name("compare_versions.toml").read_text())
-    shared = tables.pop("shared")
+    tables = tomllib.loads(_SETTINGS.read_text())
+    del tables[_RENAMED]
+    shared = tables.pop(_SHARED)
     for table in tables.values():
         for name, flags in shared.items():
             table["flags"] = table["flags"].replace(f"{{{name}}}", flags)
     return {name: Setting(name, **table) for name, table in tables.items()}
+
+
+def renamed_fields() -> dict[str, str]:
+    """Returns the newer name of each field of checkpoints that was renamed, by the older one."""
+    return tomllib.loads(_SETTINGS.read_text())[_RENAMED]
 
 
 def run(words: Sequence[str], log: pathlib.Path, watch: Callable[[subprocess.Popen], None] = lambda _: None) -> None:

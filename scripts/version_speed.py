@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import time
 
-from optimization.study import files
+from data import files
 from scripts import version_runs
 
 _TURNS = 5

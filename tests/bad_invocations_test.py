@@ -23,6 +23,7 @@ import pytest
 from bandits import studies
 from data.errors import Failure, UsageError
 from optimization.runtime import worker_process
+from optimization.study import run_folder
 
 ARCHIVES = {
     "unipen62_writers.npz": {
@@ -90,10 +91,11 @@ WRONG_ARRAYS = {
 }
 ROWS = "".join(f"c{row % 6},{row},{row / 2},{row % 3}\n" for row in range(30))
 POST = json.dumps({"site": "s", "user": "s/1", "title": "a title", "body": "word", "tags": ["x", "y"]}) + "\n"
-CONFIG, METRICS = '{"flags": {"seed": 0}, "command": ["x"]}', "round_num,a\n1,0.5\n2,0.6\n"
+CONFIG, METRICS = (
+    f'{{"format": {run_folder.FORMAT}, "flags": {{"seed": 0}}, "command": "x"}}',
+    "round_num,a\n1,0.5\n2,0.6\n",
+)
 COUNTS = {"stackoverflow.word_count": "the 5\nfox 3\n", "stackoverflow.tag_count": '{"a": 3, "b": 1}'}
-WARM = "combination,mean_reward\n0110,"
-WARM_FLAGS = '"reward": "increment", "threshold": null, "compare_with": "target"'
 
 
 def _leaf(users: list, pixels: list, labels: list) -> str:
@@ -161,6 +163,7 @@ TEXTS = {
     "hospitals/heart_disease_4sites.csv": "site,age\n1,2\n",
     "run/sound/config.json": CONFIG,
     "run/sound/metrics.csv": METRICS,
+    "old_run/config.json": '{"format": 2, "flags": {}, "command": "x"}',
     "run/begun/config.json": CONFIG,
     "run/begun/metrics.csv": "round_num,a\n",
     "run/no_metrics/config.json": CONFIG,
@@ -170,7 +173,7 @@ TEXTS = {
     "run/odd_flags/metrics.csv": METRICS,
     "run/list/config.json": "[1]",
     "run/list/metrics.csv": METRICS,
-    "run/cut/config.json": CONFIG[:20],
+    "run/cut/config.json": CONFIG[:12],
     "run/cut/metrics.csv": METRICS,
     "run/words/config.json": CONFIG,
     "checkout/scripts/python": "",
@@ -207,12 +210,6 @@ TEXTS = {
     "tags/list/stackoverflow.tag_count": "[1, 2]",
     "tags/zero/stackoverflow.tag_count": '{"a": 0, "b": 1.5}',
     **{f"tags/{name}/stackoverflow.sqlite": "no database" for name in ("one", "list", "zero", "no_database")},
-    **{f"warm/{name}/combinations.csv": f"{WARM}0.5\n" for name in ("list", "flags", "other")},
-    "warm/infinite/combinations.csv": f"{WARM}inf\n",
-    "warm/infinite/config.json": f'{{"flags": {{{WARM_FLAGS}}}}}',
-    "warm/list/config.json": "[1]",
-    "warm/flags/config.json": '{"flags": [1]}',
-    "warm/other/config.json": '{"flags": {"reward": "binary", "threshold": 0.1, "compare_with": "target"}}',
 }
 
 

@@ -1,123 +1,71 @@
-"""BUILD files against the imports of the modules that they list. Not for Bazel itself, which hides the BUILD files."""
+"""BUILD files against the tree: a library and a test target for each folder. Bazel does not run these tests."""
 
 import ast
 import pathlib
 import re
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from bandits import studies
+from tests.imports_test import FOLDERS, imported_folders
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-_ROOMS = ("bandits", "data", "optimization", "scripts", "tests")
-_LIKE_LIBRARIES = ("py_library", "py_binary", "py_test", "unit_test")
+# Programs that no user starts: one is a process of its own, one is run by Bazel alone.
+_INTERNAL = {"optimization/runtime/isolation_helper.py", "tests/run_pytest.py"}
 
 
-def _label(package: str, name: str) -> str:
-    if not name.startswith("//"):
-        return f"{package}:{name.removeprefix(':')}"
-    package, _, target = name.removeprefix("//").partition(":")
-    return f"{package}:{target or package.split('/')[-1]}"
+def _folders(*tops: str) -> list[str]:
+    return sorted({path.parent.relative_to(ROOT).as_posix() for top in tops for path in (ROOT / top).rglob("*.py")})
 
 
-def _files(pattern: str) -> list[pathlib.Path]:
-    return [file for room in _ROOMS for file in sorted((ROOT / room).rglob(pattern))]
+def _rules(folder: str) -> list[tuple[str, dict[str, Any]]]:
+    """The calls of a folder's BUILD file, with their arguments; `glob` gives its patterns."""
+    calls = [node.value for node in ast.parse((ROOT / folder / "BUILD").read_text()).body if isinstance(node, ast.Expr)]
+    environment = {"glob": lambda patterns: patterns, "__builtins__": {}}
+    return [
+        (ast.unparse(call.func), {key.arg: eval(ast.unparse(key.value), environment) for key in call.keywords})
+        for call in calls
+        if isinstance(call, ast.Call)
+    ]
 
 
-def _targets() -> dict[str, tuple[set[str], set[str]]]:
-    """Returns the sources and direct dependencies of all targets."""
-    targets = {}
-    for file in _files("BUILD"):
-        package = file.parent.relative_to(ROOT).as_posix()
-
-        def rule(name, srcs=None, deps=(), package=package, **_):
-            sources = [f"{name}.py"] if srcs is None else srcs
-            assert len(set(deps)) == len(deps), f"{package}:{name} names a dependency twice, which Bazel refuses."
-            targets[f"{package}:{name}"] = (
-                {f"{package}/{source}" for source in sources},
-                {_label(package, dep) for dep in deps},
-            )
-
-        def alias(name, actual, package=package):
-            targets[f"{package}:{name}"] = (set(), {_label(package, actual)})
-
-        def nothing(*_, **__):
-            return []
-
-        names = {name: nothing for name in ("load", "package", "exports_files", "filegroup", "glob")}
-        exec(file.read_text(), names | {"alias": alias} | dict.fromkeys(_LIKE_LIBRARIES, rule))
-    return targets
+@pytest.mark.parametrize("folder", _folders(*FOLDERS))
+def test_a_folders_library_names_the_folders_that_it_imports(folder):
+    rules = _rules(folder)
+    (library,) = [rule for kind, rule in rules if kind in ("py_library", "py_binary") and rule["srcs"] == ["*.py"]]
+    assert library["name"] == folder.rpartition("/")[2]
+    named = {label.removeprefix("//") for label in library.get("deps", ())}
+    assert named >= imported_folders(folder)
 
 
-def _imports(path: str) -> Iterator[str]:
-    """Yields the project's files that a module, or a program that a test holds as a text, imports when it runs.
-
-    A text that is a module's name, or `module:Class`, is an import that comes later, as in registries; one that is the
-    name of a file beside the module is a program that it starts.
-    """
-    waiting: list[ast.AST] = [ast.parse((ROOT / path).read_text())]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            continue
-        waiting += ast.iter_child_nodes(node)
-        if isinstance(node, ast.Constant) and path.endswith("_test.py"):
-            waiting += map(ast.parse, re.findall(r"^from [\w.]+ import [\w, ]+$", str(node.value), re.MULTILINE))
-        names = []
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.Constant) and re.fullmatch(r"\w+(\.\w+)+(:\w+)?", str(node.value)):
-            names = [str(node.value).partition(":")[0]]
-            beside = (pathlib.Path(path).parent / str(node.value)).as_posix()
-            yield from [beside] if beside.endswith(".py") and (ROOT / beside).is_file() else []
-        if isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{name}" for name in names]
-            if not all(map(_found, names)):  # Of a package whose modules alone are imported, Bazel makes an empty one.
-                names.append(str(node.module))
-        for name in names:
-            yield from _found(name)
-
-
-def _found(name: str) -> list[str]:
-    """Returns the files of a module."""
-    file = name.replace(".", "/")
-    return [found for found in (f"{file}.py", f"{file}/__init__.py") if (ROOT / found).is_file()]
-
-
-@pytest.fixture(scope="module")
-def targets() -> dict[str, tuple[set[str], set[str]]]:
-    return _targets()
-
-
-def test_every_module_is_in_a_target(targets):
-    sources = set().union(*(sources for sources, _ in targets.values()))
-    modules = [file for file in _files("*.py") if file.name not in ("__init__.py", "conftest.py")]
-    others = {file.relative_to(ROOT).as_posix() for file in modules} - sources
-    assert others == {f"tests/{name}_test.py" for name in ("build_files", "imports", "notebook", "readme")}
-
-
-def test_targets_name_what_their_modules_import(targets):
+def test_every_program_is_a_target():
     missing = []
-    for name, (sources, deps) in targets.items():
-        known = sources.union(*(targets[dep][0] for dep in deps))
-        for source in sources:
-            imported = {file for file in _imports(source) if (ROOT / file).stat().st_size}
-            missing += [f"{name}: {file}" for file in sorted(imported - known)]
+    for folder in _folders(*FOLDERS):
+        binaries = [rule for kind, rule in _rules(folder) if kind == "py_binary"]
+        mains = {rule.get("main", rule["srcs"][0]) for rule in binaries}
+        for path in sorted((ROOT / folder).glob("*.py")):
+            name = f"{folder}/{path.name}"
+            if 'if __name__ == "__main__":' in path.read_text() and name not in _INTERNAL and path.name not in mains:
+                missing.append(name)
     assert missing == []
 
 
-def test_continuous_integration_tests_a_target_of_each_room_and_runs_each_study(targets):
-    text = (ROOT / ".ci/run").read_text()
-    played = {(package, name) for package, name in re.findall(r"//([\w/]+):(\w+)", text)}
-    assert {f"{package}:{name}" for package, name in played} <= targets.keys()
-    rooms = {file.parent.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("*_test.py")}
-    assert {package for package, _ in played if package.startswith("tests")} == rooms
-    assert set(studies.STUDIES) <= {name for _, name in played}
+def test_every_folder_of_tests_has_a_target():
+    for folder in sorted({path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*_test.py")}):
+        if folder != "tests":
+            (rule,) = [rule for kind, rule in _rules(folder) if kind == "folder_tests"]
+            assert rule["name"] == folder.rpartition("/")[2]
 
 
-def test_what_plays_bad_invocations_depends_on_all_programs(targets):
-    _, deps = targets["tests:bad_invocations_test"]
-    named = set(re.findall(r"^\[(\w+)\]$", (ROOT / "tests/bad_invocations.txt").read_text(), re.MULTILINE))
-    assert "bandits:studies" in deps
-    assert named - set(studies.STUDIES) <= {dep.rpartition(":")[2] for dep in deps}
+def test_tests_have_the_whole_project():
+    (runner,) = [rule for _, rule in _rules("tests") if rule.get("name") == "run_pytest"]
+    assert {label.removeprefix("//") for label in runner["deps"]} == {*_folders(*FOLDERS)}
+
+
+def test_continuous_integration_names_targets_that_exist():
+    for package, name in re.findall(r"//([\w/]+):(\w+)", (ROOT / ".ci/run").read_text()):
+        names = {rule["name"] for _, rule in _rules(package) if "name" in rule}
+        assert name.removesuffix("_slow") in names
+    played = set(re.findall(r"play //[\w/]+:(\w+)", (ROOT / ".ci/run").read_text()))
+    assert played == set(studies.STUDIES)

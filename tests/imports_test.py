@@ -1,6 +1,7 @@
-"""Imports go one way, and what is below the flags knows none. Not for Bazel, which hides what is no dep."""
+"""Imports go one way, no two folders import each other, and below the flags nothing knows settings."""
 
 import ast
+import graphlib
 import pathlib
 from collections.abc import Iterator
 
@@ -8,7 +9,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Each may import those before it.
-ROOMS = ("data", "optimization", "bandits", "scripts")
+FOLDERS = ("data", "optimization", "bandits", "scripts")
 # What may know flags and settings: the frame, flags modules, binaries, and what plays them.
 _AT_THE_EDGE = (
     "optimization/study/",
@@ -17,13 +18,14 @@ _AT_THE_EDGE = (
     "bandits/papers/",
     "bandits/plans/",
     "bandits/evaluation/",
+    "bandits/registry.py",
     "bandits/results/",
     "bandits/studies.py",
 )
 
 
-def _modules(room: str) -> list[pathlib.Path]:
-    return sorted((ROOT / room).rglob("*.py"))
+def _modules(folder: str) -> list[pathlib.Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
 
 
 def _imported(path: pathlib.Path) -> Iterator[str]:
@@ -35,12 +37,31 @@ def _imported(path: pathlib.Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_rooms_before_it(room):
-    later = ROOMS[ROOMS.index(room) + 1 :]
+def imported_folders(folder: str) -> set[str]:
+    """Returns the other folders whose code a folder's modules import."""
+    folders = set()
+    for path in (ROOT / folder).glob("*.py"):
+        for name in _imported(path):
+            if name.partition(".")[0] not in FOLDERS or (ROOT / name.replace(".", "/")).is_dir():
+                continue  # A package, of which modules are imported.
+            places = [ROOT / one.replace(".", "/") for one in (name, name.rpartition(".")[0])]
+            files = [file for one in places for file in (one.with_suffix(".py"), one / "__init__.py") if file.is_file()]
+            assert files, f"{path} imports {name}, which does not exist."
+            folders.add(files[0].parent.relative_to(ROOT).as_posix())
+    return folders - {folder}
+
+
+def test_no_two_folders_import_each_other():
+    names = {path.parent.relative_to(ROOT).as_posix() for folder in FOLDERS for path in _modules(folder)}
+    graphlib.TopologicalSorter({name: imported_folders(name) for name in names}).prepare()
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_imports_only_folders_before_it(folder):
+    later = FOLDERS[FOLDERS.index(folder) + 1 :]
     wrong = {
         f"{path.relative_to(ROOT)} imports {name}"
-        for path in _modules(room)
+        for path in _modules(folder)
         for name in _imported(path)
         if name.partition(".")[0] in (*later, "tests")
     }
@@ -53,10 +74,10 @@ def _is_at_the_edge(path: pathlib.Path) -> bool:
     return name.startswith(_AT_THE_EDGE) or path.stem.endswith("flags") or is_binary
 
 
-@pytest.mark.parametrize("room", ROOMS[:3])
-def test_below_the_flags_nothing_takes_settings(room):
+@pytest.mark.parametrize("folder", FOLDERS[:3])
+def test_below_the_flags_nothing_takes_settings(folder):
     wrong = set()
-    for path in _modules(room):
+    for path in _modules(folder):
         if _is_at_the_edge(path):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
@@ -88,9 +109,9 @@ _FOR_OWNERS = {
 }
 
 
-@pytest.mark.parametrize("room", ROOMS[:3])
-def test_nothing_but_programs_ends_the_process_or_answers_signals(room):
-    for path in _modules(room):
+@pytest.mark.parametrize("folder", FOLDERS[:3])
+def test_nothing_but_programs_ends_the_process_or_answers_signals(folder):
+    for path in _modules(folder):
         tree = ast.parse(path.read_text())
         used = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute | ast.Name)}
         used |= {*_imported(path)}

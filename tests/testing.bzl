@@ -1,20 +1,37 @@
-"""The rule of this workspace's tests."""
+"""Rules of this workspace's tests."""
 
-def unit_test(name, deps = [], **kwargs):
-    """Runs the test file <name>.py by pytest, with the options in pyproject.toml.
+def pytest_test(name, srcs, marked = "", deps = [], timeout = "long", **kwargs):
+    """Runs test files by pytest, with the options in pyproject.toml.
 
     Args:
-      name: The file's name without its suffix.
-      deps: What it imports.
+      name: The target's name.
+      srcs: The test files, and what else of their folder they import.
+      marked: pytest's expression of marks; all tests by default.
+      deps: What the tests import beside the project.
+      timeout: Bazel's class of the timeout.
       **kwargs: Other arguments of py_test, such as data.
     """
     native.py_test(
         name = name,
-        srcs = [name + ".py", "//tests:run_pytest.py"] + native.glob(["conftest.py"]),
+        srcs = srcs + ["//tests:run_pytest.py"],
         main = "//tests:run_pytest.py",
-        args = [native.package_name() + "/" + name + ".py"],
+        args = [native.package_name()] + (["-m", "'" + marked + "'"] if marked else []),
         # Keeps the runner's folder off the import path: its subfolder `data` is not the package of that name.
         env = {"PYTHONSAFEPATH": "1"},
-        deps = deps + ["//tests:run_pytest"],
+        deps = ["//tests:run_pytest"] + deps,
+        timeout = timeout,
         **kwargs
     )
+
+def folder_tests(name, slow = False):
+    """Runs the tests of a folder: the fast ones, and, as a target of their own, those marked slow.
+
+    Args:
+      name: The folder's name; `<name>_slow` runs the slow tests.
+      slow: Whether there are slow tests.
+    """
+    srcs = native.glob(["*.py"])
+    toys = ["//tests/scripts:toy_binary"]
+    pytest_test(name, srcs, "not slow" if slow else "", toys)
+    if slow:
+        pytest_test(name + "_slow", srcs, "slow", toys, "eternal")

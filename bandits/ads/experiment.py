@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import decision_rules
-from bandits.ads import flags, metrics, process, rules
+from bandits.ads import flags, metrics, process
 from data import ads, keys
 from optimization import aggregators, cohorts
 from optimization.options import Aggregation
@@ -186,14 +186,14 @@ class AdsRounds(runner.Rounds):
         federated, row = _count(state.federated, reached, executed, rates, "federated")
         executed = np.asarray(central_executed)
         centralised, central_row = _count(state.centralised, int(clicks), executed, rates, "centralised")
-        row |= _learned(rules.server_state(self._rule.init(self._num_actions), server.model), "federated")
+        row |= _learned(process.server_state(self._rule.init(self._num_actions), server.model), "federated")
         central_row |= _learned(central, "centralised")
         spent = {metrics.CLIENTS: len(cohort), metrics.EPSILON: self.mechanism.epsilon(round_num)}
         return Progress(server, federated, central, centralised, state.cohort_seed), row | central_row | spent
 
 
 def _learned(state: Any, learner: str) -> dict[str, float]:
-    values = zip(metrics.LEARNED, rules.learned(state), strict=True)
+    values = zip(metrics.LEARNED, process.learned(state), strict=True)
     return {metrics.column(learner, name): value for name, value in values}
 
 

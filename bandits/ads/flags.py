@@ -4,12 +4,12 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping
 
-from bandits import rule_flags
+from bandits import registry
 from bandits.registry import Chosen, PolicyEntry
 from data import ads
 from data.errors import UsageError
-from optimization import cohorts
-from optimization.options import Aggregation, Cohorts
+from optimization.options import Aggregation, Cohorts, named
+from optimization.privacy import mechanisms
 from optimization.selection import availability
 from optimization.study import availability_flags, cli, task_flags
 from optimization.study.settings import Parameter
@@ -25,20 +25,20 @@ runs a centralised bandit on the same impressions.
 
 _OWN_RULES = {
     "gradient_epsilon": PolicyEntry(
-        "bandits.ads.rules:GradientEpsilon",
-        dict(rule_flags.RULES["epsilon_greedy"].parameters)
+        "bandits.ads.process:GradientEpsilon",
+        dict(registry.RULES["epsilon_greedy"].parameters)
         | {"epsilon_step": Parameter(0.02, "step of epsilon down the gap between the best and the mean value")},
         "epsilon-greedy whose epsilon is learned, which can only fall, and averaged too",
     ),
     "federated_ucb": PolicyEntry(
-        "bandits.ads.rules:FederatedUcb",
-        rule_flags.RULES["ucb"].parameters,
+        "bandits.ads.process:FederatedUcb",
+        registry.RULES["ucb"].parameters,
         "upper confidence bound whose interval is averaged too",
     ),
 }
 # An impression shows one ad, so rules that execute every action each time have no place here.
 RULES: Mapping[str, PolicyEntry] = {
-    name: entry for name, entry in rule_flags.RULES.items() if name not in rule_flags.EXTREME
+    name: entry for name, entry in registry.RULES.items() if name not in registry.EXTREME
 } | _OWN_RULES
 # What a client knows of its executions starts anew with each round, and these rules with it.
 _TRIES_ALL_FIRST = frozenset({"ucb", "discounted_ucb"})
@@ -87,7 +87,7 @@ class AdsOptions:
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
-    rule_flags.define(flags, RULES, "epsilon_greedy")
+    registry.define_rules(flags, RULES, "epsilon_greedy")
     flags.choice(
         "client_weighting",
         "uniform",
@@ -103,7 +103,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.integer("pulls_per_impression", 1, "how many of them in a row are of the same impression", low=1)
     flags.integer("clients", 100, "clients, to whom the impressions are dealt", low=1)
     flags.integer("clients_per_round", None, "clients that a round asks (default: all)", low=1)
-    flags.choice("cohort_sampling", "fixed", cohorts.SAMPLINGS, "how a round's clients are drawn")
+    flags.choice("cohort_sampling", "fixed", mechanisms.SAMPLINGS, "how a round's clients are drawn")
 
     flags.group("Devices that are not always connected")
     availability_flags.define(flags, has_labels=False)
@@ -166,15 +166,12 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 def options(settings: cli.Settings) -> AdsOptions:
     """Returns what resolved flags mean."""
-    return AdsOptions(
-        seed=settings.seed,
-        decision_rule=settings.decision_rule,
-        rule=RULES[settings.decision_rule].chosen(rule_flags.values(settings, RULES)),
+    return named(
+        AdsOptions,
+        settings,
+        rule=RULES[settings.decision_rule].chosen(registry.rule_values(settings, RULES)),
         tries_all_first=settings.decision_rule in _TRIES_ALL_FIRST,
         exploration_weight=settings.exploration_weight or 0.0,
-        total_rounds=settings.total_rounds,
-        local_pulls=settings.local_pulls,
-        pulls_per_impression=settings.pulls_per_impression,
         num_clients=settings.clients,
         cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, availability_flags.options(settings)),
         aggregation=Aggregation(
@@ -184,8 +181,6 @@ def options(settings: cli.Settings) -> AdsOptions:
             noise_multiplier=settings.noise_multiplier or 0.0,
             noise_seed=settings.seed if settings.insecure_seeded_noise else None,
         ),
-        data_file=settings.data_file,
         rates=tuple(ads.parse_rates(settings.rates)) if settings.rates else (),
         impressions_per_client=settings.impressions_per_client or 0,
-        rounds_per_checkpoint=settings.rounds_per_checkpoint,
     )

@@ -28,8 +28,7 @@ def column(learner: str, metric: str) -> Metric:
     """Returns a learner's column."""
     about, better, told = _ABOUT[metric]
     told = told and learner == LEARNERS[0]
-    former = f"{learner}_{metric}" if metric in METRICS else ""
-    return Metric(f"{learner}/{metric}", f"{about}, {learner}", better=better, told=told, formerly=former)
+    return Metric(f"{learner}/{metric}", f"{about}, {learner}", better=better, told=told)
 
 
 COLUMNS = (*(column(learner, metric) for learner in LEARNERS for metric in (*METRICS, *LEARNED)), CLIENTS, EPSILON)

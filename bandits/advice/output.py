@@ -20,7 +20,8 @@ from bandits.advice.privacy import Deployment
 from bandits.advice.session import ADVICE_FILE, Session
 from bandits.advice.stages import Advice, mean
 from bandits.results import runs, words
-from optimization.study import cli, files, run_folder
+from data import files
+from optimization.study import cli, run_folder
 
 _MARKDOWN, _PAGE = "advice.md", "advice.html"
 _ENVIRONMENT = re.compile(r"^(?:\w+=\S+ )+")

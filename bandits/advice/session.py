@@ -22,8 +22,9 @@ from bandits.plans.plan import Run
 from bandits.plans.results import Outcome
 from bandits.plans.sweep import Sweep
 from bandits.results import runs
+from data import files
 from data.errors import Failure, UsageError
-from optimization.study import cli, files, run_folder
+from optimization.study import cli, run_folder
 from optimization.study.metrics import SECONDS, Metric
 
 PLAN_FILE, ADVICE_FILE = "plan.json", "advice.json"

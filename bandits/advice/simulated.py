@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 
 from bandits.advice import amounts
-from bandits.evaluation.simulator import Score
+from bandits.simulator import Score
 from data.errors import UsageError
 from optimization.study import cli
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import initial_flags, metrics, reset_flags
+from bandits import initial_flags, metrics, world_flags
 from bandits.advice import arms, findings, privacy
 from bandits.advice import plan as planning
 from bandits.advice.findings import Arm
@@ -236,7 +236,7 @@ def refused_noise(base: Sequence[str]) -> str:
         return "initial training spends privacy, too (scripts.privacy_budget and docs/privacy.md compose both)"
     if settings.availability or settings.drop_out:
         return "clients who may be absent are no Poisson sample, so sampling amplifies no privacy (docs/worlds.md)"
-    if voids := reset_flags.reset_of(settings).voids:
+    if voids := world_flags.reset_of(settings).voids:
         return voids
     return ""
 

@@ -5,19 +5,22 @@ of `optimization.supervised` -> the selector observes the losses that came back.
 server would know, are evaluated beside that, in TensorFlow alone.
 """
 
-import csv
 import functools
-import io
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import tensorflow as tf
 
+from bandits import metrics as fairness
 from bandits.client_selection import flags, metrics
 from data import clients, keys, tasks
-from optimization import client_work, models, supervised, training
+from optimization import client_work, models, supervised
+from optimization.study import training
 from optimization.study.metrics import mean
+
+MOST_EVALUATED = 1000  # Clients whose losses are evaluated, a seeded choice.
 
 
 class Progress(NamedTuple):
@@ -80,10 +83,9 @@ class SelectionRounds(training.TrainingRounds):
     def _evaluated(self) -> tuple[np.ndarray, clients.Examples]:
         """Indices of the evaluated clients, all with examples, and their examples one after another."""
         ids = np.flatnonzero(self.sizes)
-        most = self._options.max_eval_clients
-        if most and most < len(ids):
+        if len(ids) > MOST_EVALUATED:
             draw = keys.generator(self._options.seed, keys.Purpose.EVALUATION, 0, 0)
-            ids = np.sort(draw.choice(ids, most, replace=False))
+            ids = np.sort(draw.choice(ids, MOST_EVALUATED, replace=False))
         return ids, clients.joined(self._load(ids))
 
     @functools.cached_property
@@ -109,22 +111,19 @@ class SelectionRounds(training.TrainingRounds):
         ids, losses = self.client_losses(state.server.weights)
         return {
             metrics.GLOBAL_LOSS: float(np.average(losses, weights=self.sizes[ids])),
-            metrics.JAIN_INDEX: metrics.jain_index(losses),
-            metrics.WORST_DECILE_LOSS: metrics.worst_decile(losses),
+            metrics.JAIN_INDEX: fairness.jain_index(losses, of_zeros=1.0),
+            metrics.WORST_DECILE_LOSS: fairness.worst_tenth(losses, largest=True),
             metrics.MEDIAN_LOSS: float(np.median(losses)),
             metrics.ACCURACY: float(self._measured(state.server.weights, self._held_out)[1].mean()),
         }
 
     def clients_csv(self, state: Progress) -> bytes:
         """Returns `clients.csv`: examples, selections and, where evaluated, the final model's loss of each client."""
-        losses = dict(zip(*self.client_losses(state.server.weights), strict=True))
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["client", "examples", "selections", "loss"])
-        for index, name in enumerate(self._clients.client_ids):
-            loss = f"{losses[index]:.6g}" if index in losses else ""
-            writer.writerow([name, self.sizes[index], state.selections[index], loss])
-        return file.getvalue().encode()
+        table = pd.DataFrame({"examples": self.sizes, "selections": state.selections})
+        ids, losses = self.client_losses(state.server.weights)
+        table.insert(0, "client", self._clients.client_ids)
+        table["loss"] = pd.Series(losses, ids)
+        return table.to_csv(index=False, float_format="%.6g").encode()
 
 
 def _losses_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from data.errors import UsageError
 from data.tasks import registry
 from optimization.options import Training
-from optimization.study import cli, presets, selector_flags, server_flags, task_flags, training_flags
+from optimization.study import cli, presets, selector_flags, task_flags, training_flags
 
 USAGE = """
 Which clients should train? Federated training whose clients are chosen at random or by their losses.
@@ -34,7 +34,6 @@ class SelectionOptions(Training):
       learning_rate_factor: By this number.
       client_weighting: Weight of a client in the mean, `uniform` or `num_examples`.
       rounds_per_eval: Rounds between evaluations; 0 for only the last.
-      max_eval_clients: Most clients whose losses are evaluated; 0 for all.
     """
 
     steps: int
@@ -42,7 +41,6 @@ class SelectionOptions(Training):
     learning_rate_factor: float
     client_weighting: str
     rounds_per_eval: int
-    max_eval_clients: int
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -66,12 +64,11 @@ def define(flags: cli.FlagSet) -> None:
     flags.belong("learning_rate_factor", learning_rate_drops=True)
     flags.choice("client_weighting", "uniform", ["uniform", "num_examples"], "weight of a client in the mean")
     takes_mean = "its learning rate; sgd with 1 takes the mean model"
-    server_flags.define(flags, "sgd", learning_rate=1.0, learning_rate_help=takes_mean, above=True)
+    training_flags.define_server(flags, "sgd", learning_rate=1.0, learning_rate_help=takes_mean, above=True)
     flags.integer("max_examples_per_client", None, "cap on a client's examples, a seeded choice; 0 for none")
 
     flags.group("Evaluation")
     flags.integer("rounds_per_eval", 5, "rounds between evaluations; 0 for only the last")
-    flags.integer("max_eval_clients", 1000, "most clients whose losses are evaluated, a seeded choice; 0 for all")
     training_flags.define_evaluation(flags, batch_size=4096)
 
     task_flags.define_data(flags)
@@ -123,7 +120,6 @@ def options(settings: cli.Settings) -> SelectionOptions:
         learning_rate_factor=settings.learning_rate_factor,
         client_weighting=settings.client_weighting,
         rounds_per_eval=settings.rounds_per_eval,
-        max_eval_clients=settings.max_eval_clients,
     )
 
 

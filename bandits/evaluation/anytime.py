@@ -9,7 +9,7 @@ from bandits.evaluation import bound_flags, confidence_sequence, target_policies
 from bandits.evaluation.terms import Terms
 from data import interaction_log
 from data.errors import UsageError
-from optimization.study import cli, earlier_flags
+from optimization.study import cli
 
 COHORTS = "cohorts"  # How a run drew them, in the report of a log that is saved apart from it.
 
@@ -19,8 +19,7 @@ def flags_of_log(path: str) -> Mapping[str, Any]:
     given = pathlib.Path(path)
     for folder in (given, *list(given.parents)[:2]):
         try:
-            found = json.loads((folder / "config.json").read_text())["flags"]
-            return earlier_flags.in_todays_words(found)
+            return dict(json.loads((folder / "config.json").read_text())["flags"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
     return {}

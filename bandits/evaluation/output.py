@@ -16,9 +16,10 @@ import numpy as np
 from bandits.evaluation import estimates
 from bandits.evaluation.confidence_sequence import ConfidenceSequence
 from bandits.evaluation.estimates import LABELS, Estimate
+from data import files
 from data.errors import UsageError
 from data.log_checks import Finding
-from optimization.study import cli, files
+from optimization.study import cli
 from optimization.study.intervals import Interval
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandits.evaluation import bound_flags, estimates, estimators, output, private, reward_model, target_policies, terms
-from data import interaction_log
+from data import files, interaction_log
 from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
-from optimization.study import cli, files, run_folder
+from optimization.study import cli, run_folder
 
 if TYPE_CHECKING:
     import matplotlib.figure

@@ -6,11 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 from bandits import experiment, interactions, losses, policies
-from bandits.options import BanditOptions, Phase, phases
-from data import clients, text
+from bandits.options import Phase, phases
+from data import clients, files, text
 from data.errors import UsageError
-from optimization import models, task_model
-from optimization.study import files
+from optimization import models
 
 _BATCH = 4096
 
@@ -65,10 +64,10 @@ def probabilities(
     return rows / rows.sum(axis=1, keepdims=True)  # In float64, they sum to 1 more exactly.
 
 
-def of_period(chosen: BanditOptions, phase: Phase, num_actions: int, period: int) -> policies.Policy:
+def of_period(phase: Phase, num_actions: int, period: int) -> policies.Policy:
     """Returns the policy that a run deploys for a period, counted from 0; a schedule's value as rounds have it."""
-    moved = phase.moved(chosen, num_actions, period)
-    return chosen.policy.build(None if moved is None else tf.constant(moved, tf.float32))
+    moved = phase.moved(num_actions, period)
+    return phase.policy.build(None if moved is None else tf.constant(moved, tf.float32))
 
 
 def of_periods(run: interactions.LoggedRun) -> np.ndarray:
@@ -88,8 +87,8 @@ def of_periods(run: interactions.LoggedRun) -> np.ndarray:
     if log.contexts is None:
         raise ValueError("The log was read without contexts.")
     *_, phase = phases(run.options, run.task)
-    model = task_model.build(run.task)
-    loss = experiment.build_loss(run.options, phase, run.task.num_actions)
+    model = models.of_task(run.task)
+    loss = experiment.build_loss(phase, run.task.num_actions)
     found = np.zeros((len(log), run.task.num_actions))
     acted = np.asarray(log.models)
     for period in np.unique(acted):
@@ -97,7 +96,7 @@ def of_periods(run: interactions.LoggedRun) -> np.ndarray:
             raise UsageError(f"{run.folder} has no model of period {period} any more.")
         kept = files.read_arrays(run.models[period])
         weights = tuple(kept[name] for name in model.shapes)
-        policy = of_period(run.options, phase, run.task.num_actions, int(period))
+        policy = of_period(phase, run.task.num_actions, int(period))
         rows = np.flatnonzero(acted == period)
         contexts = log.take(rows).contexts
         assert contexts is not None

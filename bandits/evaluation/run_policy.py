@@ -105,14 +105,13 @@ def of_contexts(
     """
     from bandits import experiment
     from bandits.evaluation import run_policies
-    from optimization import task_model
+    from optimization import models
 
-    model = task_model.build(task)
+    model = models.of_task(task)
     weights = tuple(run_folder.load_model(folder, model.shapes))
-    phase = phases(chosen, task)[-1]
-    loss = experiment.build_loss(chosen, phase, task.num_actions)
-    explored = dataclasses.replace(chosen, policy=policy)
-    acting = run_policies.of_period(explored, phase, task.num_actions, phase.periods)
+    phase = dataclasses.replace(phases(chosen, task)[-1], policy=policy)
+    loss = experiment.build_loss(phase, task.num_actions)
+    acting = run_policies.of_period(phase, task.num_actions, phase.periods)
     return run_policies.probabilities(model, weights, loss, acting, found, count)
 
 

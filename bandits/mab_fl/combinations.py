@@ -1,4 +1,4 @@
-"""Combinations of participants, and what they cost (Lundahl 2021, section 8.3).
+"""Combinations of participants, what they cost, and which are clearly worse (Lundahl 2021, section 8.3).
 
 A combination is written as a binary code, such as 0110 for the second and third of four participants.
 """
@@ -11,6 +11,7 @@ import numpy as np
 MAX_PARTICIPANTS_FOR_ALL = 8
 MAX_PROPOSALS = 8
 _MAX_OVERLAP = 0.8
+_LEAST_ROUNDS = 3  # Of a t test.
 
 
 def code(members: Collection[int], num_participants: int) -> str:
@@ -112,3 +113,31 @@ def expected_overlap(num_participants: int) -> float:
     """
     others = num_participants - 1
     return others / 4 * (2**others - 2) / (2**others - 1)
+
+
+def clearly_worse(sums: np.ndarray, products: np.ndarray, rounds: int, level: float) -> np.ndarray:
+    """Returns which combinations a paired one-sided t test finds worse than the best one (8.3.2).
+
+    The best has the highest mean reward. All were measured in the same rounds against the same model of the target, so
+    their rewards are paired.
+
+    Args:
+      sums: float64 [combinations], their rewards.
+      products: float64 [combinations, combinations], sums over rounds of the products of two combinations' rewards.
+      rounds: Rounds in which all were measured.
+      level: Level of one test.
+
+    Returns:
+      bool [combinations]; none before round 3, and none whose difference to the best never varies.
+    """
+    if rounds < _LEAST_ROUNDS:
+        return np.zeros(len(sums), bool)
+    import scipy.stats
+
+    best = int(np.argmax(sums))
+    mean = (sums[best] - sums) / rounds
+    squares = products[best, best] + np.diag(products) - 2 * products[best]
+    variance = np.maximum(squares / rounds - mean**2, 0) / (rounds - 1)  # Of the mean difference.
+    varies = variance > 1e-12 * np.maximum(squares / rounds, np.finfo(float).tiny)
+    t = np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=varies)
+    return varies & (scipy.stats.t.sf(t, rounds - 1) < level)

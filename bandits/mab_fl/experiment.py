@@ -4,18 +4,18 @@ One round: the rule chooses a combination -> its participants' inputs -> `proces
 again -> reward -> the rule learns. What is kept beside that: the best model so far, and what was exchanged.
 """
 
-import csv
-import io
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import sklearn.metrics
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import decision_rules
-from bandits.mab_fl import combinations, dropping, explore_rounds, flags, metrics, model, process, splines
+from bandits.mab_fl import combinations, flags, metrics, model, process, rewards
 from data import clients, keys, silos
 from optimization import client_work, models
 from optimization.study import compiled, runner
@@ -66,6 +66,50 @@ class Progress(NamedTuple):
     reward_sums: np.ndarray
     reward_products: np.ndarray
     is_kept: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WithExploreRounds(decision_rules.DecisionRule):
+    """A rule with extra rounds of Extreme Explore (section 8.4).
+
+    Attributes:
+      rule: The rule of all other rounds.
+      every: Every so many rounds is one; 0 for none by schedule.
+      probability: Probability that any other round is one, in [0, 1].
+
+    Raises:
+      ValueError: If `every` is negative or the probability outside [0, 1].
+    """
+
+    rule: decision_rules.DecisionRule
+    every: int = 0
+    probability: float = 0.0
+
+    def __post_init__(self):
+        if self.every < 0:
+            raise ValueError(f"every must be at least 0; got {self.every}.")
+        decision_rules.check_range("probability", self.probability)
+
+    def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> Any:
+        return self.rule.init(num_actions, batch_shape)
+
+    def estimates(self, state: Any) -> tf.Tensor:
+        return self.rule.estimates(state)
+
+    def select(self, state: Any, key: decision_rules.Array) -> tf.Tensor:
+        return self.rule.select(state, key)
+
+    def _learn(self, state: Any, tried: tf.Tensor, rewards: tf.Tensor) -> Any:
+        return self.rule._learn(state, tried, rewards)
+
+    def _checked(self, reward: decision_rules.Array) -> tf.Tensor:
+        return self.rule._checked(reward)
+
+    def explores_all(self, round_num: int, key: decision_rules.Array) -> bool:
+        if self.rule.explores_all(round_num, key) or (self.every and round_num % self.every == 0):
+            return True
+        own_key = tf.random.experimental.stateless_fold_in(key, 1)  # The same key may select the action.
+        return bool(tf.random.stateless_uniform((), own_key) < self.probability)
 
 
 def _built(definition: process.MabFlProcess) -> tff.templates.IterativeProcess:
@@ -123,13 +167,12 @@ class MabFlRounds(runner.Rounds):
         self._classifier = model.BinaryClassifier(test_features.shape[1], hidden)
         self._rule = options.rule.build()
         if options.explore_every or options.explore_probability:
-            self._rule = explore_rounds.WithExploreRounds(
+            self._rule = WithExploreRounds(
                 rule=self._rule, every=options.explore_every, probability=options.explore_probability
             )
         self._num_averaged = 1
         self.estimates = np.zeros(0)
         self.choices = list(choices) or self._proposals()
-        flags.check_earlier(options, self.choices)
         if options.tries_all:
             self._num_averaged = len(self.choices)
 
@@ -146,7 +189,7 @@ class MabFlRounds(runner.Rounds):
         asked = 2 * len(self._names) if self._options.choices == flags.COSINE_CLUSTERS else 0
         return Progress(
             server=self._process(self._options.epochs_per_round).initial_state(weights),
-            rule=_warm(self._rule.init(count), self.choices, dict(self._options.earlier)),
+            rule=self._rule.init(count),
             best_weights=weights,
             best_auc=np.float64(0),
             best_round=np.int64(0),
@@ -164,16 +207,11 @@ class MabFlRounds(runner.Rounds):
         )
 
     def is_finished(self, progress: Progress, round_num: int) -> bool:
-        """Returns whether early stopping, and the tuning after it, have come to an end."""
-        stopped_after = int(progress.stopped_after)
-        return bool(stopped_after) and round_num >= stopped_after + self._options.tuning_rounds
+        """Returns whether early stopping has ended the training."""
+        return bool(progress.stopped_after)
 
     def play_round(self, progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
-        """Plays one round: Algorithm 7, or one of the target's tuning after the last."""
-        trains_until = int(progress.stopped_after) or self._options.total_rounds
-        if round_num > trains_until:
-            return self._tune(progress, round_num, is_first=round_num == trains_until + 1)
-
+        """Plays one round of Algorithm 7."""
         # Step 1: choose, or try all.
         seed = self._options.seed
         key = keys.tensorflow_key(seed, keys.Purpose.DECISION, round_num, 0)
@@ -194,9 +232,9 @@ class MabFlRounds(runner.Rounds):
             estimates = np.asarray(self._rule.estimates(progress.rule))[tried]
             scores = estimates if self._options.delays_rewards else reward.astype(np.float32)
             chosen = int(decision_rules.best_action(scores, own_key))
-            rewards = np.zeros(len(self.choices))
-            rewards[tried] = reward
-            rule = self._rule.update_all(progress.rule, rewards, progress.is_kept)
+            by_choice = np.zeros(len(self.choices))
+            by_choice[tried] = reward
+            rule = self._rule.update_all(progress.rule, by_choice, progress.is_kept)
         else:
             rule = self._rule.update(progress.rule, tried[0], reward[0])
 
@@ -208,7 +246,7 @@ class MabFlRounds(runner.Rounds):
         reward_sums[tried] += reward
         history = _newest(progress.history, np.asarray([measured.local_auc], np.float64))
         is_judged = self._options.early_stopping and np.all(plays > 0)
-        falls = is_judged and splines.is_falling(history[~np.isnan(history)])
+        falls = is_judged and rewards.is_falling(history[~np.isnan(history)])
         falling_rounds = int(progress.falling_rounds) + 1 if falls else 0
         stops = falling_rounds >= self._options.early_stopping_patience
         products, is_kept = self._without_worse(progress, tried, reward, reward_sums)
@@ -248,19 +286,8 @@ class MabFlRounds(runner.Rounds):
         level = self._options.drop_level / (max(len(self.choices) - 1, 1) * self._options.total_rounds)
         rounds = int(progress.plays[tried[0]]) + 1
         sums = reward_sums[tried]
-        kept[tried] = ~dropping.clearly_worse(sums, products[np.ix_(tried, tried)], rounds, level)
+        kept[tried] = ~combinations.clearly_worse(sums, products[np.ix_(tried, tried)], rounds, level)
         return products, kept
-
-    def _tune(self, progress: Progress, round_num: int, *, is_first: bool) -> tuple[Progress, Mapping[str, Any]]:
-        """Plays a round in which the target trains the best model by itself; the rule learns nothing."""
-        server = progress.server
-        if is_first:
-            server = self._process(self._options.epochs_per_round).initial_state(progress.best_weights)
-        alone = combinations.code([self.target], len(self._names))
-        server, measured = self._round(server, [alone], round_num)
-        auc = np.float64(measured.candidate_auc[0])
-        row: dict[str, Any] = {metrics.ACTION: metrics.TUNING, metrics.TRIED: 0}
-        return self._measured(progress, progress._replace(server=server), measured, row, auc, round_num)
 
     def _measured(
         self,
@@ -354,16 +381,16 @@ class MabFlRounds(runner.Rounds):
 
     def combinations_csv(self, progress: Progress) -> bytes:
         """Returns `combinations.csv`: what the rule learned of each combination."""
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["action", "combination", "workers", "plays", "adoptions", "mean_reward", "estimate"])
-        for action, estimate in enumerate(np.asarray(self._rule.estimates(progress.rule))):
-            plays, total = int(progress.plays[action]), progress.reward_sums[action]
-            names = " ".join(self._names[index] for index in combinations.members(self.choices[action]))
-            mean = f"{total / plays:.6g}" if plays else ""
-            counts = [plays, int(progress.adoptions[action])]
-            writer.writerow([action, self.choices[action], names, *counts, mean, f"{estimate:.6g}"])
-        return file.getvalue().encode()
+        table = {
+            "action": range(len(self.choices)),
+            "combination": self.choices,
+            "workers": [" ".join(self._names[index] for index in combinations.members(one)) for one in self.choices],
+            "plays": progress.plays,
+            "adoptions": progress.adoptions,
+            "mean_reward": pd.Series(progress.reward_sums) / np.where(progress.plays, progress.plays, np.nan),
+            "estimate": np.asarray(self._rule.estimates(progress.rule)),
+        }
+        return pd.DataFrame(table).to_csv(index=False, float_format="%.6g").encode()
 
 
 def _only_largest(values: np.ndarray) -> int:
@@ -375,16 +402,3 @@ def _only_largest(values: np.ndarray) -> int:
 def _newest(before: np.ndarray, added: np.ndarray) -> np.ndarray:
     """Returns the newest values, as many as there were."""
     return np.append(before, added)[len(added) :] if len(before) else before
-
-
-def _warm(state: Any, choices: Sequence[str], earlier: Mapping[str, float]) -> Any:
-    """Returns a rule's first state in which the mean of earlier rewards counts as one reward."""
-    for action, combination in enumerate(choices):
-        if combination not in earlier:
-            continue
-        mean = earlier[combination]
-        if isinstance(state, decision_rules.BetaState):
-            state.successes[action], state.failures[action] = mean, 1 - mean
-        else:
-            state.values[action], state.counts[action] = mean, 1
-    return state

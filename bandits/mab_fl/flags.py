@@ -1,19 +1,16 @@
 """Flags of `run_mab_fl`, and every check that needs no data and no TensorFlow."""
 
-import csv
 import dataclasses
 import itertools
-import json
-import math
-import pathlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from bandits import registry, rule_flags
+from bandits import registry
 from bandits.mab_fl import rewards, studies
 from data import silos
 from data.errors import UsageError
+from optimization.options import named
 from optimization.study import cli, task_flags
 
 USAGE = """
@@ -41,18 +38,14 @@ _FRACTIONS = {
     "unipen62": (0.02, 0.2),
     "tabular": (0.2, 0.4),
 }
+_TABLE_FLAGS = ("data_file", "client_column", "label_column", "feature_columns")
+_TABLE_FLAGS += ("ignore_columns", "category_columns", "missing_values")
 _TASK_FLAGS = {
     "num_workers": ("generator", "mnist_writers", "unipen62"),
     "num_rows": ("generator",),
     "positive_labels": ("mnist_writers", "unipen62", "tabular"),
     "data_dir": ("heart_disease", "mnist_writers", "unipen62", "tabular"),
-    "data_file": ("tabular",),
-    "client_column": ("tabular",),
-    "label_column": ("tabular",),
-    "feature_columns": ("tabular",),
-    "ignore_columns": ("tabular",),
-    "category_columns": ("tabular",),
-    "missing_values": ("tabular",),
+    **dict.fromkeys(_TABLE_FLAGS, ("tabular",)),
 }
 _THRESHOLD = 0.025
 _C = 0.05  # Table 3's; increases of the AUC are small.
@@ -74,8 +67,8 @@ def _small_c(entry: registry.PolicyEntry) -> registry.PolicyEntry:
     return dataclasses.replace(entry, parameters=parameters)
 
 
-RULES = {name: _small_c(entry) for name, entry in rule_flags.RULES.items()} | {
-    name: registry.PolicyEntry(rule_flags.RULES["greedy"].target, help=told) for name, told in BASELINES.items()
+RULES = {name: _small_c(entry) for name, entry in registry.RULES.items()} | {
+    name: registry.PolicyEntry(registry.RULES["greedy"].target, help=told) for name, told in BASELINES.items()
 }
 
 
@@ -104,12 +97,10 @@ class MabFlOptions:
       fixed_combination: The combination of FIXED, or None.
       reward: What an increase is worth.
       compare_with: A key of `rewards.BASELINES`.
-      warm_start: Folder of the run that `earlier` comes from, or None.
       drop_level: Bound on the probability that Extreme Explore drops the best combination; None to drop none.
       corrupted_participant: Name of the participant whose training labels are flipped, or None.
       label_flip_rate: Probability that one of them is.
-      earlier: (combination, mean reward) of that run, which are the rule's first estimates.
-      total_rounds: Rounds, without the target's own.
+      total_rounds: Rounds.
       epochs_per_round: Passes of a participant over its training rows in a round.
       epochs_by_round: (round, passes from it on), in the order of the rounds; `epochs_per_round` before the first.
       pretrain_epochs: More of them in round 1.
@@ -118,7 +109,6 @@ class MabFlOptions:
       target_weight: Weight of the target in every average; None for by training rows.
       early_stopping: Whether a run ends when the spline of the target's own validation AUC falls.
       early_stopping_patience: Consecutive rounds in which it must fall.
-      tuning_rounds: Rounds after the last, in which the target tunes the best model by itself.
       rounds_per_checkpoint: Rounds between checkpoints.
     """
 
@@ -136,11 +126,9 @@ class MabFlOptions:
     fixed_combination: str | None
     reward: rewards.Reward
     compare_with: str
-    warm_start: str | None
     drop_level: float | None
     corrupted_participant: str | None
     label_flip_rate: float
-    earlier: tuple[tuple[str, float], ...]
     total_rounds: int
     epochs_per_round: int
     epochs_by_round: tuple[tuple[int, int], ...]
@@ -150,7 +138,6 @@ class MabFlOptions:
     target_weight: float | None
     early_stopping: bool
     early_stopping_patience: int
-    tuning_rounds: int
     rounds_per_checkpoint: int
 
     def epochs_of(self, round_num: int) -> int:
@@ -165,7 +152,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.text("target", None, "participant to personalise for (default: worker_2 of the generator, else the first)")
 
     flags.group("Decisions")
-    rule_flags.define(flags, RULES, "ucb")
+    registry.define_rules(flags, RULES, "ucb")
     flags.text("fixed_combination", None, "the combination, such as 0110")
     flags.choice(
         "combinations",
@@ -198,7 +185,7 @@ def define(flags: cli.FlagSet) -> None:
         },
         "when Extreme Explore measures its averages",
     )
-    flags.belong("evaluation", decision_rule=tuple(rule_flags.EXTREME))
+    flags.belong("evaluation", decision_rule=tuple(registry.EXTREME))
     flags.integer("explore_every", 0, "every so many rounds, try all combinations; 0 for never")
     flags.number("explore_probability", 0.0, "probability that any other round tries all combinations", high=1.0)
     flags.number(
@@ -212,10 +199,9 @@ def define(flags: cli.FlagSet) -> None:
     )
     flags.belong("drop_level", decision_rule=("extreme_explore",))
     flags.belong("drop_level", reward=("increment", "percentage"))
-    flags.path("warm_start", None, "folder of an earlier run whose mean rewards are the rule's first estimates")
     choosing = [name for name in RULES if name not in BASELINES]
-    flags.belong("combinations", "propose", "warm_start", decision_rule=choosing)
-    one_by_one = [name for name in choosing if name not in rule_flags.EXTREME]
+    flags.belong("combinations", "propose", decision_rule=choosing)
+    one_by_one = [name for name in choosing if name not in registry.EXTREME]
     flags.belong("explore_every", "explore_probability", decision_rule=one_by_one)
     flags.belong("fixed_combination", decision_rule=(FIXED,))
     flags.belong("combinations", propose=("none",))
@@ -243,7 +229,6 @@ def define(flags: cli.FlagSet) -> None:
     )
     flags.integer("early_stopping_patience", 5, "rounds in a row in which it must fall", low=1)
     flags.belong("early_stopping_patience", early_stopping=True)
-    flags.integer("tuning_rounds", 0, "rounds after the last in which the target tunes the best model by itself")
 
     flags.group("Data")
     flags.path("data_dir", None, "folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment)")
@@ -271,7 +256,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    is_binary = settings.decision_rule in rule_flags.BINARY
+    is_binary = settings.decision_rule in registry.BINARY
     settings = task_flags.with_found_table(settings)
     settings = settings.filled({"reward": "binary" if is_binary else "increment"}).settled()
     if settings.decision_rule == FIXED and not settings.fixed_combination:
@@ -281,25 +266,22 @@ def resolve(settings: cli.Settings) -> cli.Settings:
             f"--reward={settings.reward} does not fit --decision_rule={settings.decision_rule}, which needs binary "
             "rewards."
         )
-    for name, what in (
-        ("data_file", "the table"),
-        ("client_column", "the participants' column"),
-        ("label_column", "the class"),
-    ):
+    needed = {"data_file": "the table", "client_column": "the participants' column", "label_column": "the class"}
+    for name, what in needed.items():
         if settings.task_type == "tabular" and not settings[name]:
             raise UsageError(f"--task_type=tabular needs --{name}: {what}.")
     _epochs_by_round(settings.epochs_by_round)
     train, validation = _FRACTIONS[settings.task_type]
-    defaults: dict[str, object] = {"train_fraction": train, "validation_fraction": validation}
-    if settings.task_type in _TASK_FLAGS["num_workers"]:
-        defaults["num_workers"] = 4
-    if settings.task_type == "generator":
-        defaults["num_rows"] = 40_000
-    defaults["pretrain_epochs"] = settings.epochs_per_round
-    if settings.reward == "binary":
-        defaults["threshold"] = _THRESHOLD
     preset = (settings.preset or "").replace("/", "_")
-    defaults["experiment_name"] = preset or f"mab_fl_{settings.task_type}_{settings.decision_rule}"
+    defaults = {
+        "train_fraction": train,
+        "validation_fraction": validation,
+        "num_workers": 4 if settings.task_type in _TASK_FLAGS["num_workers"] else None,
+        "num_rows": 40_000 if settings.task_type == "generator" else None,
+        "pretrain_epochs": settings.epochs_per_round,
+        "threshold": _THRESHOLD if settings.reward == "binary" else None,
+        "experiment_name": preset or f"mab_fl_{settings.task_type}_{settings.decision_rule}",
+    }
     settings = settings.filled(defaults)
     if settings.train_fraction + settings.validation_fraction >= 1:
         raise UsageError(
@@ -315,36 +297,20 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def options(settings: cli.Settings) -> MabFlOptions:
-    """Returns what resolved flags mean; reads what `--warm_start` names.
-
-    Raises:
-      UsageError: If that holds no estimates, or those of other rewards.
-    """
+    """Returns what resolved flags mean."""
     rule = settings.decision_rule
     choices = settings.combinations if settings.propose == "none" else settings.propose
     derived = {
         "setting": (settings.preset or "").partition("/")[2],
         "silos": _silo_options(settings),
-        "rule": RULES[rule].chosen(rule_flags.values(settings, RULES)),
-        "tries_all": bool(rule in rule_flags.EXTREME or settings.explore_every or settings.explore_probability),
-        "delays_rewards": rule in rule_flags.EXTREME and settings.evaluation == "delayed",
+        "rule": RULES[rule].chosen(registry.rule_values(settings, RULES)),
+        "tries_all": bool(rule in registry.EXTREME or settings.explore_every or settings.explore_probability),
+        "delays_rewards": rule in registry.EXTREME and settings.evaluation == "delayed",
         "choices": rule if rule in BASELINES else choices,
         "reward": rewards.Reward(settings.reward, settings.threshold),
-        "earlier": _earlier(settings),
         "epochs_by_round": _epochs_by_round(settings.epochs_by_round),
     }
-    names = [field.name for field in dataclasses.fields(MabFlOptions) if field.name not in derived]
-    return MabFlOptions(**{name: settings[name] for name in names}, **derived)
-
-
-def check_earlier(options: MabFlOptions, choices: Collection[str]) -> None:
-    """Checks that `--warm_start` knows one of the combinations.
-
-    Raises:
-      UsageError: If it does not.
-    """
-    if options.warm_start and not set(dict(options.earlier)) & set(choices):
-        raise UsageError(f"--warm_start={options.warm_start} knows none of the combinations {', '.join(choices)}.")
+    return named(MabFlOptions, settings, **derived)
 
 
 def varied(setting: studies.Setting, flag_values: Mapping[str, Any]) -> dict[str, Any]:
@@ -374,27 +340,3 @@ def _silo_options(settings: cli.Settings) -> silos.SiloOptions:
     values = {field.name: settings[field.name] for field in dataclasses.fields(silos.SiloOptions)}
     values["seed"] = settings.seed if settings.resplit else 0
     return silos.SiloOptions(**{name: value for name, value in values.items() if value is not None})
-
-
-def _earlier(settings: cli.Settings) -> tuple[tuple[str, float], ...]:
-    if not settings.warm_start:
-        return ()
-    folder = pathlib.Path(settings.warm_start)
-    try:
-        with open(folder / "combinations.csv", newline="") as file:
-            rows = list(csv.DictReader(file))
-        means = {row["combination"]: float(row["mean_reward"]) for row in rows if row["mean_reward"]}
-        before = json.loads((folder / "config.json").read_text())["flags"]
-        differing = [name for name in ("reward", "threshold", "compare_with") if before[name] != settings[name]]
-        if not all(map(math.isfinite, means.values())):
-            raise ValueError("not finite")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"--warm_start={settings.warm_start} holds no estimates: name the folder of a finished run."
-        ) from error
-    for name in differing:
-        raise UsageError(
-            f"--warm_start: that run had --{name}={before[name]}, this one has {settings[name]}; their rewards cannot "
-            "be compared."
-        )
-    return tuple(means.items())

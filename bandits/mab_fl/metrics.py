@@ -1,14 +1,17 @@
 """Metrics of MAB-FL; AUCs are the target's."""
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from optimization.study import loggers, run_folder
 from optimization.study.metrics import Metric, declared
 
-TUNING = -1
+if TYPE_CHECKING:
+    from bandits.mab_fl import experiment
 
-ACTION = Metric(
-    "bandits/action",
-    f"Row of combinations.csv that became the global model; {TUNING} in the target's own rounds",
-    formerly="action",
-)
+ESTIMATES_FILE = "estimates.csv"
+
+ACTION = Metric("bandits/action", "Row of combinations.csv that became the global model")
 ESTIMATED_BEST = Metric(
     "bandits/estimated_best",
     "Row of combinations.csv with the highest estimated reward; the number of rows if several share it; empty "
@@ -20,45 +23,19 @@ CORRUPTED = Metric(
     better="down",
     share=True,
 )
-TRIED = Metric("bandits/tried", "Combinations that were averaged and measured", formerly="tried")
-LOCAL_AUC = Metric(
-    "eval/local_auc", "Validation, the target's own model after training", better="up", formerly="local_auc"
-)
-GLOBAL_AUC = Metric(
-    "eval/global_auc", "Validation, the global model after averaging", better="up", formerly="global_auc"
-)
-OVER_TARGET = Metric(
-    "eval/increase_over_target",
-    "The global model's AUC minus the target's own",
-    better="up",
-    formerly="increase_over_target",
-)
+TRIED = Metric("bandits/tried", "Combinations that were averaged and measured")
+LOCAL_AUC = Metric("eval/local_auc", "Validation, the target's own model after training", better="up")
+GLOBAL_AUC = Metric("eval/global_auc", "Validation, the global model after averaging", better="up")
+OVER_TARGET = Metric("eval/increase_over_target", "The global model's AUC minus the target's own", better="up")
 OVER_PREVIOUS = Metric(
-    "eval/increase_over_previous",
-    "The global model's AUC minus that of the round before",
-    better="up",
-    formerly="increase_over_previous",
+    "eval/increase_over_previous", "The global model's AUC minus that of the round before", better="up"
 )
 THRESHOLD = Metric("bandits/threshold", "Increase above which the reward was 1")
-REWARD = Metric("bandits/reward", "Reward of the action", better="up", formerly="reward")
-BEST_AUC = Metric(
-    "eval/best_auc", "Validation, the best global model so far", better="up", told=True, share=True, formerly="best_auc"
-)
-NONFINITE = Metric(
-    "train/nonfinite_participants",
-    "Participants whose training diverged",
-    diverged=True,
-    formerly="nonfinite_workers",
-)
-COMMUNICATIONS = Metric(
-    "communication/exchanges",
-    "Exchanges between server and participants so far",
-    better="down",
-    formerly="communications",
-)
-TEST_AUC = Metric(
-    "eval/test_auc", "Test, the global model", better="up", evaluated=True, told=True, share=True, formerly="test_auc"
-)
+REWARD = Metric("bandits/reward", "Reward of the action", better="up")
+BEST_AUC = Metric("eval/best_auc", "Validation, the best global model so far", better="up", told=True, share=True)
+NONFINITE = Metric("train/nonfinite_participants", "Participants whose training diverged", diverged=True)
+COMMUNICATIONS = Metric("communication/exchanges", "Exchanges between server and participants so far", better="down")
+TEST_AUC = Metric("eval/test_auc", "Test, the global model", better="up", evaluated=True, told=True, share=True)
 BEST_TEST_AUC = Metric(
     "eval/best_test_auc",
     "Test, the global model with the highest validation AUC so far",
@@ -68,3 +45,18 @@ BEST_TEST_AUC = Metric(
 )
 
 COLUMNS = declared(vars())
+
+
+class EstimatesFile(loggers.CsvFile):
+    """Logger of `estimates.csv`: each combination's estimated reward after every round (Figures 24, 26 and 28)."""
+
+    def __init__(self, rounds: "experiment.MabFlRounds", folder: run_folder.RunFolder, first_round: int):
+        """Opens the file for the rounds after `first_round`."""
+        self._rounds = rounds
+        columns = ["round_num", *rounds.choices]
+        super().__init__(folder.path / ESTIMATES_FILE, columns, first_round)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Appends the estimates after the round of this row."""
+        estimates = dict(zip(self._rounds.choices, self._rounds.estimates.tolist(), strict=True))
+        super().write({"round_num": row["round_num"], **estimates})

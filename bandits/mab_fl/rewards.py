@@ -1,8 +1,15 @@
-"""What a change of the target's AUC is worth (Lundahl 2021, sections 8.2.2, 8.4 and 9)."""
+"""What a change of the target's AUC is worth, and when its learning curve falls.
+
+Lundahl 2021, sections 8.2.2, 8.4, 9 and 10, and Figure 19.
+"""
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import scipy.interpolate
 
 KINDS = {
     "increment": "the increase of the target's AUC",
@@ -15,6 +22,8 @@ BASELINES = {
 }
 _LOWEST_AUC = 0.01  # Keeps percentages finite.
 _QUANTILE = "quantile:"
+MIN_POINTS = 5  # Of a spline.
+_LEAST_VARIANCE = 1e-10  # The fit cannot end without any.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,3 +69,26 @@ class Reward:
         if self.kind == "percentage":
             return increase / max(before, _LOWEST_AUC)
         return increase
+
+
+def smooth(values: np.ndarray) -> "scipy.interpolate.UnivariateSpline":
+    """Returns the smoothest cubic spline over 0, 1, 2, ... that leaves the curve's own noise as residuals.
+
+    The noise is estimated from second differences, which a straight line does not have (Gasser, Sroka and
+    Jennen-Steinmetz 1986).
+
+    Args:
+      values: float [points], at least `MIN_POINTS`.
+    """
+    import scipy.interpolate
+
+    values = np.asarray(values, float)
+    variance = max(np.mean(np.diff(values, 2) ** 2) / 6, _LEAST_VARIANCE)
+    return scipy.interpolate.UnivariateSpline(np.arange(len(values)), values, k=3, s=len(values) * variance)
+
+
+def is_falling(values: np.ndarray) -> bool:
+    """Returns whether the spline of a learning curve falls at its end; never with fewer than `MIN_POINTS` points."""
+    if len(values) < MIN_POINTS:
+        return False
+    return bool(smooth(values).derivative()(len(values) - 1) < 0)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from bandits.mab_fl import combinations, flags, metrics, studies
 from bandits.mab_fl.flags import MabFlOptions
-from data import silos
+from data import files, silos
 from data.errors import UsageError
-from optimization.study import cli, files, frame
+from optimization.study import cli, frame
 
 if TYPE_CHECKING:
     from bandits.mab_fl import experiment
+    from optimization.study import runner
     from optimization.study.loggers import MakeLogger
 
 
@@ -85,6 +86,7 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
 class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     """MAB-FL: a bandit chooses whom a target participant is averaged with. A preset is a study of many settings."""
 
+    flags = flags
     usage = flags.USAGE
     presets = studies.PRESETS
     shown_in_presets = ()
@@ -94,9 +96,6 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     ranked_by = metrics.BEST_AUC
     rounds_per_checkpoint = 5
     name_help = "the preset's, or mab_fl_TASK_RULE"
-
-    def define(self, flag_set: cli.FlagSet) -> None:
-        flags.define(flag_set)
 
     def presets_text(self) -> str:
         return studies.text()
@@ -111,14 +110,8 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
             for one in chosen
         ]
 
-    def resolve(self, settings: cli.Settings) -> cli.Settings:
-        return flags.resolve(settings)
-
-    def options(self, settings: cli.Settings) -> MabFlOptions:
-        return flags.options(settings)
-
     def length(self, options: MabFlOptions) -> frame.Length:
-        return frame.Length(options.total_rounds + options.tuning_rounds, 1, options.rounds_per_checkpoint)
+        return frame.Length(options.total_rounds, 1, options.rounds_per_checkpoint)
 
     def data_key(self, options: MabFlOptions) -> silos.SiloOptions:
         return options.silos
@@ -128,13 +121,10 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
 
     def check(self, options: MabFlOptions, participants: silos.Silos) -> None:
         target = find_target(options, participants)
-        if choices := find_choices(options, participants, target):
-            flags.check_earlier(options, choices)
-        last_round = options.total_rounds + options.tuning_rounds
-        if late := [first for first, _ in options.epochs_by_round if first > last_round]:
-            print(
-                f"Warning: --epochs_by_round: round {late[0]} is never run, the last is {last_round}.", file=sys.stderr
-            )
+        find_choices(options, participants, target)
+        last = options.total_rounds
+        if late := [first for first, _ in options.epochs_by_round if first > last]:
+            print(f"Warning: --epochs_by_round: round {late[0]} is never run, the last is {last}.", file=sys.stderr)
         corrupted = options.corrupted_participant
         others = [name for name in participants.names if name != participants.names[target]]
         if corrupted is not None and corrupted not in others:
@@ -144,10 +134,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
             )
 
     def recorded(self, options: MabFlOptions, participants: silos.Silos) -> Mapping[str, Any]:
-        target = participants.names[find_target(options, participants)]
-        # The target's own rounds begin after the last: with them, a run cannot be made longer.
-        begins = {"tuning_begins_after": options.total_rounds} if options.tuning_rounds else {}
-        return {"target": target, **begins}
+        return {"target": participants.names[find_target(options, participants)]}
 
     def rounds(self, run: frame.Run) -> "experiment.MabFlRounds":
         from bandits.mab_fl import experiment
@@ -156,22 +143,20 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         return experiment.MabFlRounds(run.options, run.data, target, find_choices(run.options, run.data, target))
 
     def loggers(self, rounds: "experiment.MabFlRounds") -> "Sequence[MakeLogger]":
-        from bandits.mab_fl import estimates
-
-        return [lambda folder, columns, first: estimates.EstimatesFile(rounds, folder, first)]
+        return [lambda folder, columns, first: metrics.EstimatesFile(rounds, folder, first)]
 
     def label(self, options: MabFlOptions) -> str:
         return options.setting or options.decision_rule
 
-    def finish(self, run: frame.Run, played: frame.Played) -> None:
-        if played.outcome.signum:
+    def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
+        if outcome.signum:
             return
         from bandits.mab_fl import figures
 
         folder, options = run.folder.path, run.options
-        files.replace(folder / "combinations.csv", played.rounds.combinations_csv(played.outcome.state))
+        files.replace(folder / "combinations.csv", rounds.combinations_csv(outcome.state))
         if not options.setting:
-            target = run.data.names[played.rounds.target]
+            target = run.data.names[rounds.target]
             figures.draw_run(folder, f"{options.silos.task_type}, target {target}")
         row = figures.result(folder)
         print(

@@ -11,7 +11,7 @@ from bandits.papers.judging import Verdict
 from bandits.papers.plan import Arm, Figure
 from bandits.papers.results import Found, Value, data_note
 from bandits.results import of_runs, runs
-from optimization.study import files
+from data import files
 
 _PANEL = (4.6, 3.2)  # Inches.
 _MOST_COLUMNS = 4

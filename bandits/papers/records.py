@@ -17,8 +17,8 @@ from bandits.papers.plan import Figure
 from bandits.papers.results import Found, Value
 from bandits.results import of_runs, runs
 from bandits.results.comparison import Landmark, Sampled
+from data import files
 from data.errors import UsageError
-from optimization.study import files
 from optimization.study.metrics import Metric
 from optimization.study.results import Run
 

@@ -19,8 +19,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from bandits import binaries, studies
+from data import files
 from data.errors import Failure, UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 
 FINISHED_FILE = "finished.json"
 LOG_FILE = "log.txt"

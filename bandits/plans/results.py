@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from bandits.plans import plan, player
 from bandits.results import arms, runs
+from data import files
 from data.errors import UsageError
 from optimization.privacy import mechanisms
-from optimization.study import divergence, files, run_folder
+from optimization.study import divergence, run_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -261,11 +262,11 @@ def _together(ranked: Mapping[str, Sequence[Point]], *, smallest: bool) -> dict[
 
 def privacy_told(outcomes: Sequence[Outcome], folder: pathlib.Path) -> str:
     """Returns what the search has cost the clients' privacy, of the runs that say what they spent; empty for none."""
-    from optimization.privacy import tuning
+    from optimization.privacy import ledger
 
     paths = [folder / outcome.run.name / run_folder.PRIVACY_FILE for outcome in outcomes]
     reports = [mechanisms.load(path) for path in paths if path.exists()]
-    told = tuning.describe(reports)
+    told = ledger.describe(reports)
     missing = len(paths) - len(reports)
     return f"{told} Not counted: {missing} runs without a {run_folder.PRIVACY_FILE}." if told and missing else told
 

@@ -4,10 +4,11 @@ import dataclasses
 import pathlib
 
 from bandits.results import runs
+from data import files
 from data.errors import UsageError
-from optimization import cohorts, options
+from optimization import options
 from optimization.privacy import mechanisms
-from optimization.study import aggregation_flags, cli, files, run_folder
+from optimization.study import aggregation_flags, cli, run_folder
 
 _USAGE = """
 Says what differential privacy a training gives its clients, or which noise gives a wanted one.
@@ -20,21 +21,9 @@ Says what differential privacy a training gives its clients, or which noise give
 
 Flags mean what they mean to run_federated, with the same defaults, but for --aggregator_type, which is dpsgd.
 """
-# Earlier names of flags, and what they are called in a run.
-_ALIASES = {
-    "cohort": "clients_per_round",
-    "rounds": "total_rounds",
-    "delta": "target_delta",
-    "mechanism": "aggregator_type",
-    "sampling": "cohort_sampling",
-    "restart_frequency": "dpftrl_restart_rounds",
-    "bands": "mf_bands",
-}
-_SINGLE_TREE = 2**40  # Rounds that no tree has.
 _OF_THE_RUN = (
     "run",
     "total_rounds",
-    "rounds",
     "noise_multiplier",
     "target_epsilon",
     "accountant",
@@ -68,13 +57,6 @@ def define() -> cli.FlagSet:
     )
     flags.belong("tolerated_noise", target_epsilon=True)
     flags.path("plot", None, "picture of epsilon against rounds to write: .png, .svg or .pdf")
-    flags.group("Earlier names of flags")
-    for name in ("cohort", "rounds", "bands"):
-        flags.integer(name, None, f"the same as --{_ALIASES[name]}", low=1)
-    flags.integer("restart_frequency", None, "the same as --dpftrl_restart_rounds; 0 for a single tree")
-    flags.number("delta", None, "the same as --target_delta", high=1, above=True, below=True)
-    for name, choices in (("mechanism", aggregation_flags.TYPES), ("sampling", cohorts.SAMPLINGS)):
-        flags.choice(name, None, list(choices), f"the same as --{_ALIASES[name]}")
     return flags
 
 
@@ -84,25 +66,12 @@ def build(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     Raises:
       UsageError: If the flags do not fit together.
     """
-    settings = _with_aliases(settings)
     if settings.noise_multiplier is not None and settings.target_epsilon is not None:
         raise UsageError("Give one of --noise_multiplier and --target_epsilon, not both.")
     settings = settings.settled()
     if settings.plot:
         files.check_output("plot", pathlib.Path(settings.plot), files.PICTURES)
     return _of_run(settings) if settings.run else _of_flags(settings)
-
-
-def _with_aliases(settings: cli.Settings) -> cli.Settings:
-    """Returns the settings with the earlier names' values under the names of a run."""
-    for old, name in _ALIASES.items():
-        if old not in settings.given:
-            continue
-        if name in settings.given:
-            raise UsageError(f"--{old} and --{name} are the same: give one.")
-        is_single_tree = old == "restart_frequency" and not settings[old]
-        settings = settings.give(**{name: _SINGLE_TREE if is_single_tree else settings[old]})
-    return settings
 
 
 def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:

@@ -4,7 +4,7 @@ import itertools
 import shlex
 from collections.abc import Sequence
 
-from bandits import binaries, reset_flags, world_flags
+from bandits import binaries, world_flags
 from bandits.results.arms import Arm
 from data.errors import UsageError
 
@@ -51,7 +51,7 @@ def _kept(module: str, words: Sequence[str], own: Sequence[str]) -> list[str]:
         elif left:  # --flag value
             left[-1] += f"={word}"
     replaced = {word.partition("=")[0].lstrip("-") for word in own} | {_OF_WORLD, "repeat", "restart"}
-    replaced |= {*reset_flags.NAMES}  # In one world there is no change that a ceiling should learn anew for.
+    replaced |= {*world_flags.RESET_NAMES}  # In one world there is no change that a ceiling should learn anew for.
     left = [word for word in left if word.partition("=")[0].lstrip("-") not in replaced]
     kept: list[str] = []
     while some := _more(module, [own[0], *kept], left):

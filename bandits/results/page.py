@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from bandits.results import arms, grouping, over_tasks, plots, runs, seeds, tables
 from bandits.results import dynamic_regret_page as dynamic_regret
 from bandits.results.arms import Part
+from data import files
 from data.errors import UsageError
-from optimization.study import divergence, files
+from optimization.study import divergence
 
 _MOST_DIVERGED = 20  # Lines about them.
 

@@ -10,7 +10,7 @@ from bandits import studies
 from data.errors import UsageError
 from optimization.study import cli, results
 from optimization.study.curves import COLOURS, band, draw
-from optimization.study.metrics import SECONDS, Metric, formers
+from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run, find, labels, newest_command, read_json
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ __all__ = (
     "declared",
     "draw",
     "find",
-    "former_names",
     "labels",
     "named",
     "newest_command",
@@ -41,7 +40,7 @@ def read(folder: pathlib.Path) -> Run:
 
 def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFrame":
     """Reads the `metrics.csv` of such a folder; see `results.read_metrics`."""
-    return results.read_metrics(folder, studies.columns(), rounds)
+    return results.read_metrics(folder, rounds)
 
 
 def named(settings: cli.Settings) -> list[pathlib.Path]:
@@ -66,18 +65,13 @@ def named(settings: cli.Settings) -> list[pathlib.Path]:
 def declared() -> Mapping[str, Metric]:
     """Returns the metrics that studies declare, by name; of two that share one, the first study's.
 
-    Columns of `metrics.csv` that are none, as those of other programs and earlier versions, are known by name alone.
+    Columns of `metrics.csv` that are none, as those of other programs, are known by name alone.
     """
     found: dict[str, Metric] = {}
     for columns in studies.columns():
         for metric in columns:
             found.setdefault(metric, metric)
     return found | {SECONDS: SECONDS}
-
-
-def former_names() -> dict[str, str]:
-    """Returns the columns that had another name in earlier programs, by that name."""
-    return formers(declared().values())
 
 
 def about(column: str) -> str:

@@ -1,12 +1,53 @@
-"""The algorithms by name and the flags of some of them, for every binary that aggregates so; needs no TensorFlow."""
+"""The algorithms by name, their options and flags, for every binary that aggregates so; needs no TensorFlow."""
 
+import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from data.errors import UsageError
-from optimization.posterior import bandwidths, kernels, mean_shift, server_chain
-from optimization.posterior import options as options_lib
+from optimization.posterior import kernels, mean_shift
+from optimization.posterior.mean_shift import MeanShift
 from optimization.study import cli
+
+SQRT_2_RATE, TWICE_RATE = "sqrt_2_rate", "2_rate"
+DEVIATIONS = {
+    SQRT_2_RATE: "the root of 2 --client_learning_rate (equation 2.16, its 2 eta read as a variance)",
+    TWICE_RATE: "2 --client_learning_rate (2 eta read as a deviation, as in the published program)",
+}
+
+
+def deviation(name: str, learning_rate: float) -> float:
+    """Returns the noise's standard deviation by its name in `DEVIATIONS`."""
+    return {SQRT_2_RATE: math.sqrt(2 * learning_rate), TWICE_RATE: 2 * learning_rate}[name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Posterior:
+    """An algorithm of `ALGORITHMS` with its hyperparameters; each reads its own.
+
+    Attributes:
+      name: The algorithm.
+      burn_in_rounds: First rounds, in which clients train as in FedAvg; of SGLD, those that its average leaves out.
+      steps_per_sample: Steps whose models a chain's sample averages, K; 0 for those of an epoch.
+      shrinkage: Of FedPA's covariance; with 0 it is the identity.
+      langevin_deviation: Of SGLD's noise at the server, one of `DEVIATIONS`.
+      mean_shift: FedKP's climb to a mode.
+      kernel_weights: Weight of a client's kernel, and of its model, `uniform` or `num_examples`.
+      posterior_samples: Models sampled, for predictions (FedAG) or to distil (FedBE).
+      distillation_epochs: Passes of FedBE over the server's examples.
+    """
+
+    name: str
+    burn_in_rounds: int = 0
+    steps_per_sample: int = 0
+    shrinkage: float = 0.1
+    langevin_deviation: str = SQRT_2_RATE
+    mean_shift: MeanShift = dataclasses.field(default_factory=MeanShift)
+    kernel_weights: str = "uniform"
+    posterior_samples: int = 10
+    distillation_epochs: int = 20
+
 
 ALGORITHMS = {
     "fedavg": "mean model, weighted by examples (Algorithm 1)",
@@ -29,16 +70,10 @@ def define_kernels(flags: cli.FlagSet, flag: str) -> None:
     """Defines the group of flags of the `KERNELS`, one of which `flag` can name."""
     flags.group("FedKP and FedKPPA", **{flag: KERNELS})
     flags.choice("kernel", "epanechnikov", list(kernels.KERNELS), "kernel of the density")
-    flags.choice("bandwidth", "silverman", [*bandwidths.RULES, bandwidths.NEAREST], "rule of a parameter's bandwidth")
+    flags.choice("bandwidth", "silverman", [*kernels.RULES, kernels.NEAREST], "rule of a parameter's bandwidth")
     flags.number("bandwidth_scale", 1.0, "factor of the bandwidth", above=True)
     flags.choice(
         "kernel_weights", "uniform", ["uniform", "num_examples"], "weight of a client's kernel, and of its model"
-    )
-    flags.choice(
-        "kernel_bandwidths",
-        "uniform",
-        ["uniform", "num_examples"],
-        "num_examples: a client's bandwidth is inversely proportional to its number of examples",
     )
     flags.choice(
         "mean_shift_weights", None, mean_shift.WEIGHTS, f"weight of a client in a step (default: {mean_shift.KERNEL})"
@@ -60,8 +95,8 @@ def define_chains(flags: cli.FlagSet, flag: str) -> None:
     flags.choice(
         "langevin_deviation",
         None,
-        server_chain.DEVIATIONS,
-        f"standard deviation of the noise on each weight (default: {server_chain.SQRT_2_RATE})",
+        DEVIATIONS,
+        f"standard deviation of the noise on each weight (default: {SQRT_2_RATE})",
     )
     flags.belong("steps_per_sample", **{flag: CHAINS})
     flags.belong("shrinkage", **{flag: ("fedpa", "fedkppa")})
@@ -81,7 +116,7 @@ def resolve(settings: cli.Settings, flag: str) -> cli.Settings:
     if settings[flag] in KERNELS:
         settings = settings.filled({"mean_shift_weights": mean_shift.KERNEL})
     if settings[flag] == "sgld":
-        settings = settings.filled({"langevin_deviation": server_chain.SQRT_2_RATE})
+        settings = settings.filled({"langevin_deviation": SQRT_2_RATE})
     if settings[flag] not in BURNING_IN:
         return settings.replace(burn_in_rounds=0)
     settings = settings.filled({"burn_in_rounds": settings.total_rounds // 2})
@@ -96,7 +131,7 @@ def resolve(settings: cli.Settings, flag: str) -> cli.Settings:
     return settings
 
 
-def options(settings: Mapping[str, Any], flag: str) -> options_lib.Posterior:
+def options(settings: Mapping[str, Any], flag: str) -> Posterior:
     """Returns the algorithm of flags, resolved.
 
     Args:
@@ -104,12 +139,12 @@ def options(settings: Mapping[str, Any], flag: str) -> options_lib.Posterior:
       flag: The flag that names the algorithm.
     """
     own = ("posterior_samples", "distillation_epochs")  # Where there is FedAG or FedBE.
-    return options_lib.Posterior(
+    return Posterior(
         name=settings[flag],
         burn_in_rounds=settings["burn_in_rounds"],
         steps_per_sample=settings["steps_per_sample"],
         shrinkage=settings["shrinkage"],
-        mean_shift=mean_shift.MeanShift(
+        mean_shift=MeanShift(
             kernel=kernels.KERNELS[settings["kernel"]],
             bandwidth=settings["bandwidth"],
             scale=settings["bandwidth_scale"],
@@ -117,8 +152,7 @@ def options(settings: Mapping[str, Any], flag: str) -> options_lib.Posterior:
             t_max=settings["mean_shift_steps"],
             step_weights=settings["mean_shift_weights"] or mean_shift.KERNEL,
         ),
-        langevin_deviation=settings["langevin_deviation"] or server_chain.SQRT_2_RATE,
+        langevin_deviation=settings["langevin_deviation"] or SQRT_2_RATE,
         kernel_weights=settings["kernel_weights"],
-        kernel_bandwidths=settings["kernel_bandwidths"],
         **{name: settings[name] for name in own if name in settings},
     )

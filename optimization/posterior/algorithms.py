@@ -7,14 +7,15 @@ zero update, and one without examples none.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from data import keys
 from optimization import client_work, models
 from optimization.client_work import ClientWork
-from optimization.posterior import ensembles, mean_shift, options, process, samplers, server_chain, vectors
+from optimization.posterior import algorithm_flags, ensembles, process, samplers
 
 NO_DEVIATION = np.zeros(0, np.float32)
 
@@ -39,33 +40,44 @@ Aggregate = Callable[[np.ndarray, process.CohortUpdates, np.random.Generator], S
 
 
 @dataclasses.dataclass(frozen=True)
-class ChainWork:
-    """A client's training as a chain of samples; stands where `client_work.LocalSgd` does.
+class ServerChain:
+    """SGLD at the server: a Langevin chain with one state a round, and the average of its states after the burn-in.
+
+    Johansson and Gullbrandson 2022, section 2.4.4; Welling and Teh 2011. The clients' mean is the step, and noise is
+    added to the model after it, as in equation 2.16, which does not say whether 2 eta is its variance or deviation.
+    Clients train from the newest state; what is evaluated, deployed and saved is the average, in burn-in rounds the
+    newest state.
 
     Attributes:
-      chain: The chain.
-      shrinkage: Of the samples' covariance, where the client sends FedPA's update; None for the samples' average.
+      burn_in_rounds: First rounds, whose states are not averaged.
+      deviation: Standard deviation of the noise of each weight in each round, one without clients included.
     """
 
-    chain: samplers.ChainSgd
-    shrinkage: float | None = None
+    burn_in_rounds: int
+    deviation: float
 
-    def examples_trained(self, num_examples):
-        """Returns how many examples all mini-batches of a client of this size have together."""
-        return num_examples * self.chain.epochs
+    def state(self, stepped: Sequence[np.ndarray], seed: int, round_num: int) -> tuple[np.ndarray, ...]:
+        """Returns the chain's state after a round, given the model after the server optimizer's step."""
+        generator = keys.generator(seed, keys.Purpose.LANGEVIN, round_num)
+        scale = np.float32(self.deviation)
+        arrays = [np.asarray(weight) for weight in stepped]
+        return tuple(weight + scale * generator.standard_normal(weight.shape, np.float32) for weight in arrays)
 
-    def build(self, model: models.Model, loss: client_work.Loss) -> Callable[..., client_work.ClientUpdate]:
-        """Returns the training function of `client_work.LocalSgd.build`; the chain's learning rate is its own."""
-        run = self.chain.build(model, loss)
+    def served(
+        self, average: Sequence[np.ndarray], state: tuple[np.ndarray, ...], round_num: int
+    ) -> tuple[np.ndarray, ...]:
+        """Returns the average of the states after the burn-in; in its rounds, the state.
 
-        def train(weights, examples, key, learning_rate=None) -> client_work.ClientUpdate:
-            del learning_rate
-            chain = run(weights, examples, key)
-            if self.shrinkage is None:
-                return samplers.sgld_update(chain, model.shapes)
-            return samplers.fedpa_update(chain, model.shapes, self.shrinkage)
-
-        return train
+        Args:
+          average: That of the round before.
+          state: Of this round.
+          round_num: This round, from 1.
+        """
+        count = round_num - self.burn_in_rounds
+        if count <= 1:
+            return state
+        pairs = zip(map(np.asarray, average), state, strict=True)
+        return tuple(mean + (weight - mean) / np.float32(count) for mean, weight in pairs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +96,7 @@ class Algorithm:
     client_work: ClientWork
     burn_in_rounds: int = 0
     aggregate: Aggregate | None = None
-    chain: server_chain.ServerChain | None = None
+    chain: ServerChain | None = None
 
     def work_of(self, round_num: int) -> ClientWork:
         """Returns the clients' training in a round, from 1."""
@@ -92,7 +104,7 @@ class Algorithm:
 
 
 def build(
-    posterior: options.Posterior, sgd: client_work.LocalSgd, model: models.Model, server_features=None
+    posterior: algorithm_flags.Posterior, sgd: client_work.LocalSgd, model: models.Model, server_features=None
 ) -> Algorithm:
     """Returns an algorithm.
 
@@ -105,15 +117,9 @@ def build(
     name, burn_in_rounds = posterior.name, 0
     work: ClientWork = sgd
     if name in ("fedpa", "fedkppa", "client_sgld"):
-        chain = samplers.ChainSgd(
-            learning_rate=sgd.learning_rate,
-            batch_size=sgd.batch_size,
-            epochs=sgd.epochs,  # type: ignore[arg-type]
-            momentum=sgd.momentum,
-            steps_per_sample=posterior.steps_per_sample,
-            langevin=name == "client_sgld",
-        )
-        work = ChainWork(chain, None if name == "client_sgld" else posterior.shrinkage)
+        is_langevin = name == "client_sgld"
+        shrinkage = None if is_langevin else posterior.shrinkage
+        work = samplers.ChainSgd(sgd, posterior.steps_per_sample, is_langevin, shrinkage)
         burn_in_rounds = posterior.burn_in_rounds
     aggregate: Aggregate | None = None
     if name == "fedag":
@@ -124,8 +130,8 @@ def build(
         aggregate = _fedkp(posterior)
     states = None
     if name == "sgld":
-        deviation = server_chain.deviation(posterior.langevin_deviation, sgd.learning_rate)  # type: ignore[arg-type]
-        states = server_chain.ServerChain(posterior.burn_in_rounds, deviation)
+        deviation = algorithm_flags.deviation(posterior.langevin_deviation, sgd.learning_rate)  # type: ignore[arg-type]
+        states = ServerChain(posterior.burn_in_rounds, deviation)
     return Algorithm(sgd, work, burn_in_rounds, aggregate, states)
 
 
@@ -135,37 +141,32 @@ def _fedag(weights: np.ndarray, updates: process.CohortUpdates, generator: np.ra
     return ServerUpdate(posterior.mean, posterior.deviation)
 
 
-def distillation_of(posterior: options.Posterior) -> ensembles.Distillation:
+def distillation_of(posterior: algorithm_flags.Posterior) -> ensembles.Distillation:
     """Returns how FedBE distils its ensemble."""
     return ensembles.Distillation(epochs=posterior.distillation_epochs)
 
 
-def _fedbe(posterior: options.Posterior, model: models.Model, server_features) -> Aggregate:
+def _fedbe(posterior: algorithm_flags.Posterior, model: models.Model, server_features) -> Aggregate:
     distillation = distillation_of(posterior)
 
     def aggregate(weights, updates, generator) -> ServerUpdate:
         clients = updates.deltas
         clients += weights
-        distilled, _ = ensembles.fedbe(
-            model, clients, server_features, posterior.posterior_samples, distillation, generator
-        )
+        samples = posterior.posterior_samples
+        distilled = ensembles.fedbe(model, clients, server_features, samples, distillation, generator)
         return ServerUpdate(distilled - weights)
 
     return aggregate
 
 
-def _fedkp(posterior: options.Posterior) -> Aggregate:
+def _fedkp(posterior: algorithm_flags.Posterior) -> Aggregate:
     shift = posterior.mean_shift
     shifted = shift.fedkp if posterior.name == "fedkp" else shift.fedkp_cluster_mean
 
     def aggregate(weights, updates, generator) -> ServerUpdate:
         del weights, generator
-        sizes = updates.examples.astype(np.float64)
-        found = shifted(
-            updates.deltas,
-            sizes if posterior.kernel_weights == "num_examples" else None,
-            mean_shift.size_factors(sizes) if posterior.kernel_bandwidths == "num_examples" else None,
-        )
+        sizes = updates.examples if posterior.kernel_weights == "num_examples" else None
+        found = shifted(updates.deltas, sizes)
         return ServerUpdate(found.model, share_moved=found.share_moved)
 
     return aggregate
@@ -173,4 +174,4 @@ def _fedkp(posterior: options.Posterior) -> Aggregate:
 
 def flat(weights: models.Weights) -> np.ndarray:
     """Returns the weights as one float32 vector."""
-    return vectors.flatten(weights).numpy()
+    return models.flatten(weights).numpy()

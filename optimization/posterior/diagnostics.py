@@ -10,8 +10,8 @@ import matplotlib.figure
 import numpy as np
 import scipy.stats
 
-from optimization.posterior import bandwidths, cohort, kernels, mean_shift
-from optimization.study import files
+from data import files
+from optimization.posterior import cohort, kernels, mean_shift
 
 _CHUNK = 1 << 12  # Parameters worked on at once.
 _LILLIEFORS_CLIENTS = 4  # With which its table begins.
@@ -164,23 +164,20 @@ def draw_label_allocation(counts: np.ndarray, output: str | os.PathLike, title: 
 
 
 def draw_densities(
-    models: np.ndarray,
-    parameters: Sequence[int],
-    shift: mean_shift.MeanShift,
-    output: str | os.PathLike,
+    models: np.ndarray, parameters: Sequence[int], shift: mean_shift.MeanShift, output: str | os.PathLike
 ) -> None:
     """Draws kernel densities of some parameters with the clients, their mean, their modes and FedKP's (figs 3.3, 3.4).
 
     Args:
       models: float32 [clients, parameters].
       parameters: Columns to draw; a column in which all clients agree shows no density.
-      shift: Kernel and bandwidth; `bandwidths.NEAREST` has no one density and is refused.
+      shift: Kernel and bandwidth; `kernels.NEAREST` has no one density and is refused.
       output: PNG to write.
 
     Raises:
-      ValueError: for `bandwidths.NEAREST`, or if no model is finite.
+      ValueError: for `kernels.NEAREST`, or if no model is finite.
     """
-    if shift.bandwidth == bandwidths.NEAREST:
+    if shift.bandwidth == kernels.NEAREST:
         raise ValueError(f"bandwidth={shift.bandwidth!r} changes along the density; choose another to draw one.")
     chosen = models[:, list(parameters)][cohort.finite_clients(models)]
     nearest_mode, cluster_mean = (aggregate(chosen).model for aggregate in (shift.fedkp, shift.fedkp_cluster_mean))

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from optimization import models as models_lib
-from optimization.posterior import cohort, vectors
+from optimization.posterior import cohort
 
 _CHUNK = 1 << 12  # Parameters worked on at once.
 
@@ -20,12 +20,10 @@ class GaussianPosterior(NamedTuple):
     Attributes:
       mean: float32 [parameters]; FedAG's next model.
       deviation: float32 [parameters].
-      num_left_out: Clients whose models were not finite; they had no part in it.
     """
 
     mean: np.ndarray
     deviation: np.ndarray
-    num_left_out: int
 
     def samples(self, num_models: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
         """Yields models, each float32 [parameters]."""
@@ -50,7 +48,7 @@ def gaussian_posterior(models: np.ndarray) -> GaussianPosterior:
         finite.std(axis=0, out=deviation[chunk])
 
     cohort.each_chunk(work, models.shape[1], _CHUNK)
-    return GaussianPosterior(mean, deviation, len(models) - clients.size)
+    return GaussianPosterior(mean, deviation)
 
 
 def predict(model: models_lib.Model, ensemble: Iterable[np.ndarray], features, batch_size: int = 512) -> np.ndarray:
@@ -68,7 +66,7 @@ def predict(model: models_lib.Model, ensemble: Iterable[np.ndarray], features, b
 
     @tf.function(autograph=False)
     def probabilities(vector, batch):
-        return tf.nn.softmax(model.forward(vectors.unflatten(vector, model.shapes), batch))
+        return tf.nn.softmax(model.forward(models_lib.unflatten(vector, model.shapes), batch))
 
     batches = list(tf.data.Dataset.from_tensor_slices(features).batch(batch_size))
     total: np.ndarray = np.zeros((), np.float32)
@@ -117,7 +115,7 @@ class Distillation:
           float32 [parameters], the average of the models at the ends of the cycles; the last model if no cycle ended.
         """
         features, targets = tf.nest.map_structure(tf.constant, (features, targets))
-        variables = [tf.Variable(weight) for weight in vectors.unflatten(tf.constant(start), model.shapes)]
+        variables = [tf.Variable(weight) for weight in models_lib.unflatten(tf.constant(start), model.shapes)]
 
         @tf.function(autograph=False)
         def step(rows, learning_rate):
@@ -140,8 +138,8 @@ class Distillation:
                 position += 1
                 if position % self.cycle == 0:
                     num_averaged += 1
-                    average += (vectors.flatten(variables).numpy() - average) / num_averaged
-        return average if num_averaged else vectors.flatten(variables).numpy()
+                    average += (models_lib.flatten(variables).numpy() - average) / num_averaged
+        return average if num_averaged else models_lib.flatten(variables).numpy()
 
 
 def fedbe(
@@ -151,7 +149,7 @@ def fedbe(
     num_samples: int,
     distillation: Distillation,
     generator: np.random.Generator,
-) -> tuple[np.ndarray, int]:
+) -> np.ndarray:
     """Distils the clients' models, their mean and samples of their posterior into one model (Algorithm 4).
 
     Args:
@@ -163,7 +161,7 @@ def fedbe(
       generator: Draws the samples and the shuffles' key.
 
     Returns:
-      float32 [parameters] and how many clients were left out as not finite.
+      float32 [parameters].
 
     Raises:
       ValueError: if no model is finite.
@@ -173,4 +171,4 @@ def fedbe(
     ensemble = itertools.chain([posterior.mean], posterior.samples(num_samples, generator), clients)
     targets = predict(model, ensemble, features)
     key = generator.integers(np.iinfo(np.int32).max, size=2, dtype=np.int32)
-    return distillation.distil(model, posterior.mean, features, targets, key), posterior.num_left_out
+    return distillation.distil(model, posterior.mean, features, targets, key)

@@ -17,10 +17,11 @@ import tensorflow as tf
 
 from data import clients, keys, partition
 from data.errors import UsageError
-from optimization import client_work, cohorts, models, supervised, task_model, training
+from optimization import client_work, cohorts, models, supervised
 from optimization.options import Cohorts
-from optimization.posterior import algorithms, bandwidths, diagnostics, ensembles, flags, metrics, process, vectors
-from optimization.posterior.server_data import ServedTask
+from optimization.posterior import algorithms, diagnostics, ensembles, flags, kernels, metrics, process
+from optimization.posterior.run_posterior import ServedTask
+from optimization.study import training
 from optimization.study.metrics import mean
 
 
@@ -57,7 +58,7 @@ class PosteriorRounds(training.TrainingRounds):
         sgd = client_work.LocalSgd(
             options.learning_rate, options.batch_size, epochs=options.epochs, momentum=options.momentum
         )
-        self._algorithm = algorithms.build(options.posterior, sgd, task_model.build(task), task.server_features)
+        self._algorithm = algorithms.build(options.posterior, sgd, models.of_task(task), task.server_features)
         super().__init__(options, task, self._algorithm.client_work, first_client=options.server_clients)
         self.weighs_examples = options.selection.weighting("num_examples") == "num_examples"
         self._definition = self.definition(self.work, options.cohort_size)
@@ -147,65 +148,54 @@ class PosteriorRounds(training.TrainingRounds):
         work = self._algorithm.work_of(round_num)
         if round_num in self._options.diagnose_rounds:
             self._diagnose(self._collect(work, state.server.weights, inputs), state, examples, round_num)
+        deviation, share_moved = state.deviation, math.nan
         if self._algorithm.aggregate:
-            server, deviation, row, local = self._posterior_round(
-                state, inputs, work, round_num, self._algorithm.aggregate
-            )
+            updates = self._collect(work, state.server.weights, inputs)
+            update = self._aggregated(updates, state, round_num, self._algorithm.aggregate)
+            counts, deviation, share_moved = _counts(updates, update), update.deviation, update.share_moved
+            server = self._server_step(state.server, update.delta)
         else:
-            server, row, local = self._mean_round(state.server, inputs, work)
-            deviation = state.deviation
+            server, counts = self.mean_rounds(work, self._options.cohort_size).next(state.server, inputs)
         if self._algorithm.chain:
             chain = self._algorithm.chain.state(server.weights, self._options.seed, round_num)
             server = server._replace(weights=self._algorithm.chain.served(served, chain, round_num))
         if not is_uniform:
-            selection = self.selected.observe(selection, ids - self._first, *local)
+            reported = counts.client_losses, counts.client_deviations
+            selection = self.selected.observe(selection, ids - self._first, *reported)
         ensemble = self._ensemble(server.weights, deviation, round_num)
         everyone = self._mixed(clients.joined(examples), round_num)
         measured = self._measured(ensemble, self._held_out) + self._measured(ensemble, everyone)
         recent = np.concatenate([state.recent[1:], [measured]])
-        row |= dict(zip(metrics.MEASURED, measured, strict=True))
-        row |= dict(zip(metrics.RUNNING, recent[-round_num:].mean(axis=0).tolist(), strict=True))
-        return Progress(server, deviation, recent, selection, chain), row
-
-    def _mean_round(self, server, inputs, work) -> tuple[supervised.SupervisedState, dict[str, Any], Any]:
-        server, counts = self.mean_rounds(work, self._options.cohort_size).next(server, inputs)
-        row: dict[str, Any] = {
+        row = {
             metrics.LOSS: mean(counts.loss_sum, counts.trained_examples),
             metrics.UPDATE_NORM: float(counts.update_norm),
             metrics.EXAMPLES: int(counts.examples),
             metrics.EMPTY_CLIENTS: int(counts.empty_clients),
             metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
-            metrics.SHARE_MOVED: float("nan"),
+            metrics.SHARE_MOVED: share_moved,
+            **dict(zip(metrics.MEASURED, measured, strict=True)),
+            **dict(zip(metrics.RUNNING, recent[-round_num:].mean(axis=0).tolist(), strict=True)),
         }
-        return server, row, (counts.client_losses, counts.client_deviations)
+        return Progress(server, deviation, recent, selection, chain), row
 
-    def _posterior_round(self, state: Progress, inputs, work, round_num: int, aggregate: algorithms.Aggregate):
-        updates = self._collect(work, state.server.weights, inputs)
+    def _aggregated(
+        self, updates: process.CohortUpdates, state: Progress, round_num: int, aggregate: algorithms.Aggregate
+    ) -> algorithms.ServerUpdate:
+        """Returns what the algorithm makes of a cohort; nothing where nobody has an example."""
         before = algorithms.flat(state.server.weights)
-        update = algorithms.ServerUpdate(np.zeros_like(before), state.deviation)
-        if updates.examples.any():
-            generator = keys.generator(self._options.seed, keys.Purpose.DECISION, round_num, 0)
-            update = aggregate(before, updates.with_examples(), generator)
-        row: dict[str, Any] = {
-            metrics.LOSS: mean(updates.loss_sums.sum(), updates.trained_examples.sum()),
-            metrics.UPDATE_NORM: float(np.linalg.norm(update.delta)),
-            metrics.EXAMPLES: int(updates.examples.sum()),
-            metrics.EMPTY_CLIENTS: int((updates.examples == 0).sum()),
-            metrics.NONFINITE_CLIENTS: int(updates.nonfinite.sum()),
-            metrics.SHARE_MOVED: update.share_moved,
-        }
-        with np.errstate(divide="ignore", invalid="ignore"):
-            local = updates.loss_sums / updates.trained_examples, updates.deviations
-        return self._server_step(state.server, update.delta), update.deviation, row, local
+        if not updates.examples.any():
+            return algorithms.ServerUpdate(np.zeros_like(before), state.deviation)
+        generator = keys.generator(self._options.seed, keys.Purpose.DECISION, round_num, 0)
+        return aggregate(before, updates.with_examples(), generator)
 
     def _ensemble(self, weights: models.Weights, deviation: np.ndarray, round_num: int) -> list[models.Weights]:
         """Returns the models whose probabilities are averaged: FedAG's samples, and else the server's model alone."""
         if not deviation.size:
             return [tuple(weights)]
         generator = keys.generator(self._options.seed, keys.Purpose.EVALUATION, round_num, 0)
-        posterior = ensembles.GaussianPosterior(algorithms.flat(weights), deviation, 0)
+        posterior = ensembles.GaussianPosterior(algorithms.flat(weights), deviation)
         samples = posterior.samples(self._options.posterior.posterior_samples, generator)
-        return [vectors.unflatten(tf.constant(sample), self._model.shapes) for sample in samples]
+        return [models.unflatten(tf.constant(sample), self._model.shapes) for sample in samples]
 
     def _measured(self, ensemble: Sequence[models.Weights], examples: clients.Examples) -> list[float]:
         """Returns the `metrics.MEASURES` of an ensemble's mean probabilities."""
@@ -218,11 +208,7 @@ class PosteriorRounds(training.TrainingRounds):
         return metrics.measure(np.concatenate(found), examples.labels)
 
     def _diagnose(
-        self,
-        updates: process.CohortUpdates,
-        state: Progress,
-        examples: Sequence[clients.Examples],
-        round_num: int,
+        self, updates: process.CohortUpdates, state: Progress, examples: Sequence[clients.Examples], round_num: int
     ) -> None:
         """Writes the normality of the cohort's models, and pictures of it, into the run's folder."""
         updates = updates.with_examples()
@@ -236,13 +222,29 @@ class PosteriorRounds(training.TrainingRounds):
         posterior = self._options.posterior
         diagnostics.draw_normality({"": {posterior.name: normality}}, self._folder / f"{stem}_normality.png")
         shift = posterior.mean_shift
-        if shift.bandwidth == bandwidths.NEAREST:  # It has no one density.
+        if shift.bandwidth == kernels.NEAREST:  # It has no one density.
             shift = dataclasses.replace(shift, bandwidth="silverman")
         diagnostics.draw_densities(trained, self._drawn, shift, self._folder / f"{stem}_densities.png")
         counts = np.array([np.bincount(one.labels, minlength=self._task.num_actions) for one in examples])
         diagnostics.draw_label_allocation(
             counts, self._folder / f"{stem}_labels.png", f"Labels of the cohort of round {round_num}"
         )
+
+
+def _counts(updates: process.CohortUpdates, update: algorithms.ServerUpdate) -> supervised.RoundMetrics:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        losses = updates.loss_sums / updates.trained_examples
+    return supervised.RoundMetrics(
+        examples=updates.examples.sum(),
+        loss_sum=updates.loss_sums.sum(),
+        trained_examples=updates.trained_examples.sum(),
+        client_losses=losses,
+        client_deviations=updates.deviations,
+        empty_clients=(updates.examples == 0).sum(),
+        nonfinite_clients=updates.nonfinite.sum(),
+        update_norm=float(np.linalg.norm(update.delta)),
+        aggregator=(),
+    )
 
 
 def _log_probabilities(outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from data.errors import UsageError
 from optimization.options import Training
 from optimization.posterior import algorithm_flags
-from optimization.posterior.options import Posterior
-from optimization.study import cli, presets, selector_flags, server_flags, task_flags, training_flags
+from optimization.posterior.algorithm_flags import Posterior
+from optimization.study import cli, presets, selector_flags, task_flags, training_flags
 
 USAGE = """
 What do a cohort's models say together? Federated training whose server takes the mean, or a mode, of a posterior.
@@ -112,7 +112,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.number("client_momentum", 0.9, "momentum on the client", high=1.0, below=True)
 
     flags.group("Server")
-    server_flags.define(
+    training_flags.define_server(
         flags,
         None,
         "its optimizer (default: sgd; fedopt: adam)",
@@ -123,9 +123,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Evaluation")
     flags.text("thresholds", "0.84,0.86", "count the rounds until the running means reach these, separated by commas")
     flags.text(
-        "diagnose_round",
-        None,
-        "rounds, separated by commas, whose cohorts' models are tested for normality and drawn",
+        "diagnose_round", None, "rounds, separated by commas, whose cohorts' models are tested for normality and drawn"
     )
     flags.text(
         "diagnose_parameters",

@@ -1,21 +1,21 @@
 """Metrics of a run, and what is made of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimization.study import training_metrics
+from optimization.study import metrics
 from optimization.study.metrics import Better, Metric
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
-LOSS = training_metrics.LOSS
-UPDATE_NORM = training_metrics.UPDATE_NORM
-EXAMPLES = training_metrics.EXAMPLES
-EMPTY_CLIENTS = training_metrics.EMPTY_CLIENTS
-NONFINITE_CLIENTS = training_metrics.NONFINITE_CLIENTS
+LOSS = metrics.LOSS
+UPDATE_NORM = metrics.UPDATE_NORM
+EXAMPLES = metrics.EXAMPLES
+EMPTY_CLIENTS = metrics.EMPTY_CLIENTS
+NONFINITE_CLIENTS = metrics.NONFINITE_CLIENTS
 SHARE_MOVED = Metric(
     "train/share_moved", "Share of parameters that mean shift moved away from the clients' mean", share=True
 )
@@ -44,13 +44,6 @@ ACCURACY, RUNNING_ACCURACY = MEASURED[0], RUNNING[0]
 
 COLUMNS = (LOSS, UPDATE_NORM, EXAMPLES, EMPTY_CLIENTS, NONFINITE_CLIENTS, SHARE_MOVED, *MEASURED, *RUNNING)
 
-_RESULTS = {
-    "accuracy": RUNNING_ACCURACY,
-    "training accuracy": "running/cohort/accuracy",
-    "precision": "running/eval/precision",
-    "recall": "running/eval/recall",
-}
-
 
 def measure(log_probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
     """Returns the `MEASURES` of predictions.
@@ -67,28 +60,3 @@ def measure(log_probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
     )
     loss = -log_probabilities[np.arange(len(labels)), labels].mean(dtype=np.float64)
     return [float(np.mean(predicted == labels)), float(loss), float(recall), float(precision)]
-
-
-def results(rounds: "pd.DataFrame", thresholds: Sequence[float]) -> "pd.DataFrame":
-    """Returns the lines of Tables 5.1 and 5.2: each measure's running mean at the end, and rounds until thresholds.
-
-    Args:
-      rounds: A run's `metrics.csv`.
-      thresholds: Of the running means; a threshold that is never reached has no number of rounds.
-    """
-    import pandas as pd
-
-    lines = []
-    for name, column in _RESULTS.items():
-        line = {"measure": name, "final": rounds[column].iloc[-1]}
-        for threshold in thresholds:
-            reached = first_round(rounds, column, threshold)
-            line[f"rounds to {threshold:g}"] = int(reached) if np.isfinite(reached) else None
-        lines.append(line)
-    return pd.DataFrame(lines).convert_dtypes()
-
-
-def first_round(rounds: "pd.DataFrame", column: str, threshold: float) -> float:
-    """Returns the first round of a `metrics.csv` in which a column reaches a threshold; NaN if none does."""
-    reached = rounds["round_num"][rounds[column] >= threshold]
-    return float(reached.iloc[0]) if len(reached) else np.nan

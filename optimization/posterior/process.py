@@ -15,7 +15,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from optimization import models, server, supervised
-from optimization.posterior import vectors
 from optimization.runtime import rounds
 
 
@@ -55,7 +54,7 @@ def client_row(output) -> CohortUpdates:
       output: The output of a process' `client_round`; its `client_deviations` are zero but at the client's position.
     """
     return CohortUpdates(
-        deltas=vectors.flatten(output.delta),
+        deltas=models.flatten(output.delta),
         examples=output.examples,
         trained_examples=output.trained_examples,
         loss_sums=output.loss_sum,
@@ -142,7 +141,7 @@ def build_server_step(
     def step(state: supervised.SupervisedState, delta: np.ndarray) -> supervised.SupervisedState:
         weights, optimizer = tf.nest.map_structure(tf.constant, (tuple(state.weights), state.optimizer))
         optimizer, weights, _ = server.server_step(
-            definition.server_optimizer, optimizer, weights, vectors.unflatten(tf.constant(delta), shapes)
+            definition.server_optimizer, optimizer, weights, models.unflatten(tf.constant(delta), shapes)
         )
         weights, optimizer = tf.nest.map_structure(_array, (weights, optimizer))
         return state._replace(weights=weights, optimizer=optimizer)

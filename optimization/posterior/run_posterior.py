@@ -5,23 +5,67 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import dataclasses
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from data import clients, files, tasks
 from data.errors import UsageError
 from data.tasks import registry
-from optimization.posterior import flags, metrics, server_data
+from optimization.posterior import flags, metrics
 from optimization.posterior.flags import PosteriorOptions
-from optimization.posterior.server_data import ServedTask
-from optimization.study import cli, files, frame, selector_flags
+from optimization.study import cli, frame, results, selector_flags
 
 if TYPE_CHECKING:
     from optimization.posterior import experiment
+    from optimization.study import runner
+
+
+@dataclasses.dataclass(frozen=True)
+class ServedTask(tasks.Task):
+    """A task whose server may have examples, too.
+
+    Attributes:
+      server_features: The server's unlabelled examples, as the model takes them, or None.
+    """
+
+    server_features: clients.Features | None = None
+
+
+def _server_features(options: PosteriorOptions, task: tasks.Task) -> clients.Features | None:
+    """Returns the features of `--server_data`, as the model takes them; None without this flag.
+
+    Raises:
+      UsageError: If they cannot be read, or are not like the task's.
+    """
+    if count := min(options.server_clients, len(task.clients)):
+        return task.normalise(clients.joined([task.clients.load(index) for index in range(count)]).features)
+    if not options.server_file:
+        return None
+    flag, of_task = f"--server_data={options.server_file}", f"--task_type={options.task.task_type}"
+    try:
+        with np.load(options.server_file, allow_pickle=False) as archive:
+            features = archive["features"]
+    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
+        raise UsageError(f"{flag} is not a readable .npz file with the array features ({error}).") from error
+    held_out = task.held_out.load(0).features
+    if not isinstance(held_out, np.ndarray) or features.shape[1:] != held_out.shape[1:] or not len(features):
+        raise UsageError(f"{flag} holds features {features.shape}; {of_task} has others.")
+    if features.dtype.kind not in "iuf" or not np.isfinite(features).all():
+        raise UsageError(f"{flag} holds features that are no finite numbers.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        kept = features.astype(held_out.dtype)
+    if not np.allclose(kept, features, rtol=1e-6):
+        raise UsageError(f"{flag} holds features that are no {held_out.dtype}, which {of_task} has.")
+    return task.normalise(kept)
 
 
 class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
     """Johansson and Gullbrandson 2022: the server makes a posterior's mean, or mode, of a cohort's models."""
 
+    flags = flags
     usage = flags.USAGE
     presets = flags.PRESETS
     shown_in_presets = (
@@ -39,15 +83,6 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
     rounds_per_checkpoint = 25
     name_help = "posterior_TASK_ALGORITHM or PRESET_ALGORITHM"
 
-    def define(self, flag_set: cli.FlagSet) -> None:
-        flags.define(flag_set)
-
-    def resolve(self, settings: cli.Settings) -> cli.Settings:
-        return flags.resolve(settings)
-
-    def options(self, settings: cli.Settings) -> PosteriorOptions:
-        return flags.options(settings)
-
     def notes(self, settings: cli.Settings) -> Sequence[str]:
         return flags.notes(settings)
 
@@ -64,7 +99,7 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
                 f"--task_type={options.task.task_type} gives examples several labels; recall and precision need one "
                 "label each."
             )
-        return ServedTask(**vars(task), server_features=server_data.features(options, task))
+        return ServedTask(**vars(task), server_features=_server_features(options, task))
 
     def population(self, options: PosteriorOptions, task: ServedTask) -> int:
         return max(0, len(task.clients) - options.server_clients)
@@ -86,24 +121,22 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
     def label(self, options: PosteriorOptions) -> str:
         return options.posterior.name
 
-    def finish(self, run: frame.Run, played: frame.Played) -> None:
-        import pandas as pd
+    def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
+        from optimization.posterior import tables
 
-        from optimization.posterior import figures
-
-        options, folder, outcome = run.options, run.folder, played.outcome
+        options, folder = run.options, run.folder
         told = f"{options.posterior.name}, seed {options.seed}"
-        if outcome.round_num:
-            title = f"{options.task.task_type}: {told}"
-            figures.draw_run(folder.metrics_path, folder.path / "accuracy.png", title)
+        if not outcome.round_num:
+            return
+        table = results.read_metrics(folder.path)
+        tables.draw_run(table, folder.path / "accuracy.png", f"{options.task.task_type}: {told}")
         if outcome.signum:
             return
-        rounds = pd.read_csv(folder.metrics_path)
-        results = metrics.results(rounds, options.thresholds)
-        files.replace(folder.path / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
+        lines = tables.results(table, options.thresholds)
+        files.replace(folder.path / "results.csv", lines.to_csv(index=False, float_format="%.6g").encode())
         print(f"{told}: {outcome.round_num} rounds; running means of {metrics.WINDOW} rounds:")
-        print(results.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
-        if (moved := rounds[metrics.SHARE_MOVED].mean()) == moved:
+        print(lines.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        if (moved := table[metrics.SHARE_MOVED].mean()) == moved:
             print(
                 f"Mean shift moved {moved:.1%} of the parameters (mean over rounds); the others keep the clients' mean."
             )

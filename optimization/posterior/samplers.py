@@ -1,6 +1,7 @@
-"""A client's training as a chain of posterior samples: IASG and SGLD.
+"""A client's training as a chain of posterior samples: IASG and SGLD; and what FedPA sends of it.
 
-Johansson and Gullbrandson 2022, Algorithm 6 and eq. 2.16; Mandt et al. 2017; Welling and Teh 2011.
+Johansson and Gullbrandson 2022, Algorithms 5 and 6 and eq. 2.16; Mandt et al. 2017; Welling and Teh 2011; for FedPA's
+shrinkage covariance Al-Shedivat et al. 2021, section 4.
 """
 
 import dataclasses
@@ -11,7 +12,63 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from optimization import client_work, models
-from optimization.posterior import covariance, vectors
+
+_CHUNK = 1 << 20  # Parameters worked on at once: no second copy of the samples is made.
+
+
+def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
+    """Applies the inverse of the samples' covariance to their mean, in O(samples^2 parameters).
+
+    The covariance of l samples is rho_l I + (1 - rho_l) S with the sample covariance S and
+    rho_l = 1 / (1 + (l - 1) shrinkage). It is rho_l (I + shrinkage C'C) with the centred samples C, so by the matrix
+    inversion lemma only I + shrinkage CC', [samples, samples], is inverted: the result and the order of Al-Shedivat
+    et al.'s recursion, which takes one sample after the other, as matrix products. Its eigenvalues are at least 1, also
+    where S is singular, so the result is finite wherever the samples are; otherwise it is not.
+
+    Args:
+      samples: float32 [samples, parameters], models minus the model that the client was given.
+      shrinkage: At least 0; with 0 the covariance is the identity, so the result is the mean.
+
+    Returns:
+      float32 [parameters], the client's delta.
+
+    Raises:
+      ValueError: if the shrinkage is negative.
+    """
+    if shrinkage < 0:
+        raise ValueError(f"shrinkage={shrinkage} must be at least 0.")
+    count, size = tf.shape(samples)[0], tf.shape(samples)[1]
+    mean = tf.reduce_mean(samples, axis=0)
+
+    def each_chunk(body, *given):
+        """Folds (start, centred samples, their mean's part, *given) -> given over chunks of the parameters."""
+
+        def step(start, *before):
+            means = mean[start : start + _CHUNK]
+            return start + _CHUNK, *body(start, samples[:, start : start + _CHUNK] - means, means, *before)
+
+        return tf.while_loop(lambda start, *_: start < size, step, (tf.constant(0), *given), parallel_iterations=1)[1:]
+
+    def products(start, centred, own, gram, alike):
+        del start
+        gram += tf.cast(tf.matmul(centred, centred, transpose_b=True), tf.float64)
+        return gram, alike + tf.cast(tf.linalg.matvec(centred, own), tf.float64)
+
+    gram, alike = each_chunk(products, tf.zeros([count, count], tf.float64), tf.zeros([count], tf.float64))
+    # The decomposition raises an error for a matrix that is not finite.
+    gram = tf.where(tf.math.is_finite(tf.reduce_sum(gram)), gram, 0.0)
+    eigenvalues, eigenvectors = tf.linalg.eigh(gram)
+    shares = shrinkage / (1 + shrinkage * tf.maximum(eigenvalues, 0.0))
+    along = shares * tf.linalg.matvec(eigenvectors, alike, transpose_a=True)
+    coefficients = tf.cast(tf.linalg.matvec(eigenvectors, along), tf.float32)
+
+    def solve(start, centred, own, parts):
+        return (parts.write(start // _CHUNK, own - tf.linalg.matvec(centred, coefficients, transpose_a=True)),)
+
+    parts = tf.TensorArray(tf.float32, -(-size // _CHUNK), infer_shape=False, element_shape=[None])
+    (parts,) = each_chunk(solve, parts)
+    return (1 + shrinkage * tf.cast(count - 1, tf.float32)) * parts.concat()
+
 
 _NOISE = -1  # Folded into a client's key; the shuffles fold in epochs from 0 on.
 
@@ -21,103 +78,92 @@ class Chain(NamedTuple):
 
     Attributes:
       samples: float32 [samples, parameters], averages of consecutive models, minus the model before training.
-      last: float32 [parameters], the model after training minus that before.
       loss_sum: As in `client_work.ClientUpdate`.
       loss_deviation: Likewise.
     """
 
     samples: tf.Tensor
-    last: tf.Tensor
     loss_sum: tf.Tensor
     loss_deviation: tf.Tensor
 
 
 @dataclasses.dataclass(frozen=True)
 class ChainSgd:
-    """SGD with the mini-batches of `client_work.LocalSgd`, sampled: each sample is the average of some steps' models.
+    """A client's training as a chain of samples, each the average of some steps' models; in `LocalSgd`'s place.
 
     Attributes:
-      learning_rate: Step size for the mean loss of a mini-batch.
-      batch_size: Examples of a mini-batch.
-      epochs: Passes over the examples.
-      momentum: Momentum of the gradients (eq. 2.3).
+      sgd: The steps, in epochs.
       steps_per_sample: Steps that a sample averages, K of Algorithm 6; 0 for those of an epoch. The last sample takes
         also the steps left over.
       langevin: Whether each step adds Gaussian noise (SGLD). The negative log posterior of n examples is n times their
         mean loss, so these are the steps of eq. 2.16 for eta = learning_rate / n, and the noise's variance is
         2 learning_rate / n; with momentum, 1 - momentum times that (Chen et al. 2014, eq. 15).
+      shrinkage: Of the samples' covariance, whose inverse FedPA's update is multiplied by (Algorithm 5); None for an
+        update to the samples' average.
     """
 
-    learning_rate: float
-    batch_size: int
-    epochs: int
-    momentum: float = 0.0
+    sgd: client_work.LocalSgd
     steps_per_sample: int = 0
     langevin: bool = False
+    shrinkage: float | None = None
 
-    def build(self, model: models.Model, loss: client_work.Loss) -> Callable[..., Chain]:
+    def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor:
+        """Returns how many examples all mini-batches of a client of this size have together, int32."""
+        return self.sgd.examples_trained(num_examples)
+
+    def build(self, model: models.Model, loss: client_work.Loss) -> Callable[..., client_work.ClientUpdate]:
+        """Returns the training function of `client_work.LocalSgd.build`; the learning rate is that of `sgd`."""
+        run = self.build_chain(model, loss)
+
+        def train(weights, examples, key, learning_rate=None) -> client_work.ClientUpdate:
+            del learning_rate
+            chain = run(weights, examples, key)
+            if self.shrinkage is None:
+                delta = tf.reduce_mean(chain.samples, axis=0)
+            else:
+                delta = inverse_times_mean(chain.samples, self.shrinkage)
+            is_finite = client_work.has_finite_norm([delta])
+            parts = models.unflatten(tf.where(is_finite, delta, 0.0), model.shapes)
+            return client_work.ClientUpdate(parts, chain.loss_sum, is_finite, chain.loss_deviation)
+
+        return train
+
+    def build_chain(self, model: models.Model, loss: client_work.Loss) -> Callable[..., Chain]:
         """Returns the function (weights, examples, key) -> `Chain`; see `client_work.LocalSgd.build`."""
-        sgd = client_work.LocalSgd(self.learning_rate, self.batch_size, epochs=self.epochs, momentum=self.momentum)
-        walk = sgd.build_walk(model, loss)
+        sgd, walk = self.sgd, self.sgd.build_walk(model, loss)
         size = sum(math.prod(shape) for shape in model.shapes.values())
         samples = tf.Variable(tf.zeros([0, size]), shape=[None, size], trainable=False)
 
         @tf.function(autograph=False)
         def run(weights: Sequence[tf.Tensor], examples: client_work.Batch, key: tf.Tensor) -> Chain:
             num_examples = tf.shape(tf.nest.flatten(examples)[0])[0]
-            epoch_steps = -(-num_examples // self.batch_size)
-            num_steps = self.epochs * epoch_steps
+            epoch_steps = -(-num_examples // sgd.batch_size)
+            num_steps = sgd.epochs * epoch_steps
             sample_steps = tf.maximum(self.steps_per_sample or epoch_steps, 1)
             num_samples = tf.maximum(num_steps // sample_steps, 1)
             samples.assign(tf.zeros([num_samples, size]))
-            start = vectors.flatten(weights)
+            start = models.flatten(weights)
             noise_key = tf.random.experimental.stateless_fold_in(key, _NOISE)
 
             def add_noise(gradients: list, position: tf.Tensor) -> list:
                 if not self.langevin:
                     return gradients
                 # Divided by the step size, which multiplies it again.
-                scale = tf.sqrt(2 * (1 - self.momentum) / (self.learning_rate * tf.cast(num_examples, tf.float32)))
+                scale = tf.sqrt(2 * (1 - sgd.momentum) / (sgd.learning_rate * tf.cast(num_examples, tf.float32)))
                 step_key = tf.random.experimental.stateless_fold_in(noise_key, position)
-                noise = vectors.unflatten(scale * tf.random.stateless_normal([size], step_key), model.shapes)
+                noise = models.unflatten(scale * tf.random.stateless_normal([size], step_key), model.shapes)
                 return [tf.convert_to_tensor(gradient) + one for gradient, one in zip(gradients, noise, strict=True)]
 
             def add_to_sample(variables: list[tf.Variable], position: tf.Tensor) -> None:
                 sample = tf.minimum(position // sample_steps, num_samples - 1)
                 last = num_steps - (num_samples - 1) * sample_steps  # Steps of the last sample.
                 count = tf.cast(tf.where(sample == num_samples - 1, last, sample_steps), tf.float32)
-                update = (vectors.flatten(variables) - start) / count
+                update = (models.flatten(variables) - start) / count
                 tf.raw_ops.ResourceScatterAdd(resource=samples.handle, indices=sample, updates=update)
 
             # A client without examples makes no step, and its one sample is the model it was given.
-            deltas, loss_sum, deviation = walk(weights, examples, key, change=add_noise, visit=add_to_sample)
+            _, loss_sum, deviation = walk(weights, examples, key, change=add_noise, visit=add_to_sample)
             # A plain read copies a variable that was changed row by row.
-            return Chain(samples.read_value_no_copy(), vectors.flatten(deltas), loss_sum, deviation)
+            return Chain(samples.read_value_no_copy(), loss_sum, deviation)
 
         return run
-
-
-def sgd_update(chain: Chain, shapes) -> client_work.ClientUpdate:
-    """Returns plain SGD's update: the last model. FedPA and the clients' SGLD send it in their burn-in rounds."""
-    return _update(chain.last, chain, shapes)
-
-
-def sgld_update(chain: Chain, shapes) -> client_work.ClientUpdate:
-    """Returns the average of the chain's samples."""
-    return _update(tf.reduce_mean(chain.samples, axis=0), chain, shapes)
-
-
-def fedpa_update(chain: Chain, shapes, shrinkage: float) -> client_work.ClientUpdate:
-    """Returns the step towards the samples' mean, multiplied by their inverse covariance (Algorithm 5)."""
-    return _update(covariance.inverse_times_mean(chain.samples, shrinkage), chain, shapes)
-
-
-def _update(delta: tf.Tensor, chain: Chain, shapes) -> client_work.ClientUpdate:
-    is_finite = client_work.has_finite_norm([delta])
-    delta = tf.where(is_finite, delta, 0.0)
-    return client_work.ClientUpdate(
-        delta=vectors.unflatten(delta, shapes),
-        loss_sum=chain.loss_sum,
-        is_finite=is_finite,
-        loss_deviation=chain.loss_deviation,
-    )

@@ -1,11 +1,13 @@
-"""Tables 5.1 and 5.2 of Johansson and Gullbrandson 2022, from the `metrics.csv` of some runs."""
+"""Tables 5.1 and 5.2 of Johansson and Gullbrandson 2022, from the `metrics.csv` of some runs; and a run's figure."""
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 
+import matplotlib.figure
 import numpy as np
 import pandas as pd
 
+from data import files
 from optimization.posterior import metrics
 
 MEASURES = {
@@ -58,39 +60,94 @@ def build(
     Returns:
       Texts; rows (measure, algorithm), columns (round or threshold, alpha).
     """
-    algorithms = [name for name in NAMES if any(name == algorithm for algorithm, _ in cells)]
+    values = pd.DataFrame(
+        [
+            (measure, NAMES[algorithm], title, alpha, value)
+            for (algorithm, alpha), seeds in cells.items()
+            for seed in seeds
+            for measure, column in MEASURES.items()
+            for title, value in _values(seed, column, rounds, thresholds).items()
+        ],
+        columns=["measure", "algorithm", "title", "alpha", "value"],
+    )
+    groups = values.groupby(["measure", "algorithm", "title", "alpha"])["value"]
+    texts = pd.Series({key: _text(group, ".0f" if key[2].endswith("%") else ".3f") for key, group in groups})
+    algorithms = [name for name in NAMES.values() if name in set(values["algorithm"])]
     alphas = sorted({alpha for _, alpha in cells}, key=lambda alpha: np.inf if alpha == NO_ALPHA else float(alpha))
-    blocks: list[tuple[str, Callable[[pd.DataFrame, str], float], str]] = []
-    for number in rounds:
-        blocks.append((f"Round {number}", functools.partial(_at, round_num=number), ".3f"))
-    for threshold in thresholds:
-        blocks.append((f"{100 * threshold:g}%", functools.partial(metrics.first_round, threshold=threshold), ".0f"))
-    rows: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
-    for measure, column in MEASURES.items():
-        for algorithm in algorithms:
-            row = rows[measure, NAMES[algorithm]] = {}
-            for title, value, form in blocks:
-                for alpha in alphas:
-                    seeds = cells.get((algorithm, alpha), ())
-                    skipped = title.endswith("%") and "Loss" in measure
-                    values = [] if skipped else [value(seed, column) for seed in seeds]
-                    row[title, alpha] = _text(values, form)
-    table = pd.DataFrame.from_dict(rows, orient="index")
-    table.index = pd.MultiIndex.from_tuples(rows)
-    table.columns = pd.MultiIndex.from_tuples(table.columns, names=["", "alpha"])
-    return table
+    titles = [_of_round(number) for number in rounds] + [_of_threshold(threshold) for threshold in thresholds]
+    return (
+        texts.unstack([2, 3])
+        .reindex(
+            index=pd.MultiIndex.from_product([MEASURES, algorithms]),
+            columns=pd.MultiIndex.from_product([titles, alphas], names=["", "alpha"]),
+        )
+        .fillna("-")
+    )
 
 
-def _at(table: pd.DataFrame, column: str, round_num: int) -> float:
-    rows = table.loc[table["round_num"] == round_num, column]
-    return float(rows.iloc[0]) if len(rows) else np.nan
+def _of_round(number: int) -> str:
+    return f"Round {number}"
 
 
-def _text(values: Sequence[float], form: str) -> str:
-    reached = [value for value in values if np.isfinite(value)]
-    if not reached:
+def _of_threshold(threshold: float) -> str:
+    return f"{100 * threshold:g}%"
+
+
+def _values(table: pd.DataFrame, column: str, rounds: Sequence[int], thresholds: Sequence[float]) -> dict[str, float]:
+    """Returns a measure at each round, and the first round at each threshold; NaN where there is none."""
+    at = table.set_index("round_num")[column].reindex(rounds)
+    found = {_of_round(number): at[number] for number in rounds}
+    is_loss = "loss" in column
+    return found | {_of_threshold(one): np.nan if is_loss else first_round(table, column, one) for one in thresholds}
+
+
+def _text(values: pd.Series, form: str) -> str:
+    reached = values[np.isfinite(values)]
+    if reached.empty:
         return "-"
-    text = format(np.mean(reached), form)
+    text = format(reached.mean(), form)
     if len(reached) > 1:
-        text += f" ± {np.std(reached, ddof=1):{form}}"
+        text += f" ± {reached.std():{form}}"
     return text if len(reached) == len(values) else f"{text} ({len(reached)} of {len(values)})"
+
+
+def results(rounds: pd.DataFrame, thresholds: Sequence[float]) -> pd.DataFrame:
+    """Returns the lines of a run: each measure's running mean at the end, and rounds until thresholds.
+
+    Args:
+      rounds: A run's `metrics.csv`.
+      thresholds: Of the running means; a threshold that is never reached has no number of rounds.
+    """
+    lines = []
+    for name, column in MEASURES.items():
+        if "Loss" not in name:
+            reached = {f"rounds to {one:g}": first_round(rounds, column, one) for one in thresholds}
+            lines.append({"measure": name.lower(), "final": rounds[column].iloc[-1], **reached})
+    return pd.DataFrame(lines).convert_dtypes()
+
+
+def first_round(rounds: pd.DataFrame, column: str, threshold: float) -> float:
+    """Returns the first round of a `metrics.csv` in which a column reaches a threshold; NaN if none does."""
+    reached = rounds["round_num"][rounds[column] >= threshold]
+    return float(reached.iloc[0]) if len(reached) else np.nan
+
+
+def draw_run(table: pd.DataFrame, output: str | os.PathLike, title: str) -> None:
+    """Draws accuracy and loss over rounds, each round's and running means (Figures 5.1, 5.3, 5.5 to 5.8), as a PNG.
+
+    Args:
+      table: A run's `metrics.csv`.
+      output: PNG to write.
+      title: Title of both pictures.
+    """
+    figure = matplotlib.figure.Figure(figsize=(9, 3.6), layout="constrained")
+    for axes, measure in zip(figure.subplots(1, 2), ("accuracy", "loss"), strict=True):
+        for index, (part, data) in enumerate(metrics.SETS.items()):
+            color = f"C{index}"
+            axes.plot(table["round_num"], table[f"{part}/{measure}"], color=color, alpha=0.3)
+            axes.plot(table["round_num"], table[f"running/{part}/{measure}"], color=color, label=data)
+        axes.set(xlabel="round", ylabel=measure)
+        axes.grid(alpha=0.3)
+    axes.legend()
+    figure.suptitle(title)
+    files.save_picture(figure, output, dpi=120)

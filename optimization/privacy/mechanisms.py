@@ -13,8 +13,6 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optimization import cohorts
-
 if TYPE_CHECKING:
     from optimization.privacy.analyses import Analysis
 
@@ -24,6 +22,13 @@ KINDS: Mapping[str, str] = {
     "dpftrl": "tree aggregation with restarts (DP-FTRL)",
     "mf_dpftrl": "banded matrix factorization (DP-FTRL)",
     "ddp": "discrete Gaussian noise of each client, under secure aggregation",
+}
+
+# How cohorts are drawn: `optimization.cohorts`.
+SAMPLINGS: Mapping[str, str] = {
+    "fixed": "a fixed number, uniformly without replacement",
+    "poisson": "each client by its own coin: a cohort of random size, as privacy accounting assumes",
+    "cyclic": "a fixed number, by turns in one random order: a client comes back after population / cohort rounds",
 }
 
 ACCOUNTANTS: Mapping[str, str] = {
@@ -51,7 +56,7 @@ class Mechanism:
         `mf_dpftrl` that of each round before it is correlated.
       population: Clients.
       cohort: Clients of a round; the expected number under Poisson sampling.
-      sampling: One of `cohorts.SAMPLINGS`; see `rests_on_cohorts` for when the draws must stay secret.
+      sampling: One of `SAMPLINGS`; see `rests_on_cohorts` for when the draws must stay secret.
       delta: Probability that the guarantee fails; None for 1 / population^1.1.
       restart_frequency: Rounds after which `dpftrl` starts a new tree; 0 for never.
       bands: Bands of `mf_dpftrl`; 1 is independent noise.
@@ -96,8 +101,8 @@ class Mechanism:
         object.__setattr__(self, "apart_from", tuple(self.apart_from))  # JSON has lists.
         if self.kind not in KINDS:
             raise ValueError(f"kind is {self.kind!r}, not one of {', '.join(KINDS)}.")
-        if self.sampling not in cohorts.SAMPLINGS:
-            raise ValueError(f"sampling is {self.sampling!r}, not one of {', '.join(cohorts.SAMPLINGS)}.")
+        if self.sampling not in SAMPLINGS:
+            raise ValueError(f"sampling is {self.sampling!r}, not one of {', '.join(SAMPLINGS)}.")
         if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier >= 0):
             raise ValueError(f"noise_multiplier is {self.noise_multiplier}, not a finite number of at least 0.")
         if self.kind == "none" and self.noise_multiplier:
@@ -266,7 +271,7 @@ class Mechanism:
 def load(path: pathlib.Path) -> tuple[Mechanism, int]:
     """Returns the mechanism and the rounds of a run from its `privacy.json`.
 
-    Without one, or with one of an earlier program, which did not record what voids a guarantee, nothing is guaranteed.
+    Without one that is readable, nothing is guaranteed.
     """
     try:
         report = json.loads(path.read_text())
@@ -279,9 +284,8 @@ def of_values(values: Mapping[str, Any]) -> Mechanism:
     """Returns the mechanism of `dataclasses.asdict`.
 
     Raises:
-      KeyError: If a value is missing, as in what an earlier program has written.
+      KeyError: If a value is missing.
     """
-    values = {"may_be_absent": False} | dict(values)  # Before it was recorded, everyone came.
     if missing := [field.name for field in dataclasses.fields(Mechanism) if field.name not in values]:
         raise KeyError(*missing)
     earlier = values["pretraining"]

@@ -24,9 +24,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy
 
+from data import files
 from data.errors import Failure
 from optimization.runtime import private
-from optimization.study import files
 
 _MOST = 100  # Files: four a process, of half a megabyte at most.
 _PACKAGES = (np, tf, tff, tensorflow_privacy)

@@ -17,11 +17,11 @@ import grpc
 import tensorflow_federated as tff
 
 from data.errors import Failure
-from optimization.runtime import cohort_parts, connection, executor, private, worker_process
+from optimization.runtime import executor, private, rounds, worker_process
 
 _START_SECONDS = 60
 _RETRY_SECONDS = 1
-_Workers = tuple[cohort_parts.CohortPartsContext, worker_process.Own | None]
+_Workers = tuple[rounds.CohortPartsContext, worker_process.Own | None]
 _known: dict[tuple, _Workers] = {}
 
 
@@ -56,10 +56,10 @@ def _elsewhere(addresses: tuple[str, ...]) -> _Workers:
         return _known[addresses]
     worker_process.keep_freed_memory()
     # Where nobody answers, the program ends, and TFF's own context would add a complaint of its own.
-    tff.framework.set_default_context(cohort_parts.CohortPartsContext([]))
+    tff.framework.set_default_context(rounds.CohortPartsContext([]))
     computing = threading.Event()
-    workers = connection.connect(addresses, computing.set)
-    _known[addresses] = cohort_parts.CohortPartsContext(workers, computing=computing), None
+    workers = executor.connect(addresses, computing.set)
+    _known[addresses] = rounds.CohortPartsContext(workers, computing=computing), None
     return _known[addresses]
 
 
@@ -80,7 +80,7 @@ def _own(max_concurrent_calls: int, isolate: str, runtime: str) -> _Workers:
     concurrent_calls = max_concurrent_calls or len(os.sched_getaffinity(0))
     computing = threading.Event()
     executes = executor.tffs_own(stub) if runtime == "tff" else _OwnWorker(stub, computing.set)
-    _known[key] = cohort_parts.CohortPartsContext([executes], concurrent_calls, computing), own
+    _known[key] = rounds.CohortPartsContext([executes], concurrent_calls, computing), own
     return _known[key]
 
 
@@ -89,7 +89,7 @@ class _OwnStub:
 
     def __init__(self, own: worker_process.Own):
         self._own = own
-        self._stub = tff.framework.RemoteExecutorGrpcStub(connection.channel(own.address))
+        self._stub = tff.framework.RemoteExecutorGrpcStub(executor.channel(own.address))
 
     @property
     def is_ready(self) -> bool:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from data import keys
 from data.errors import UsageError
 from optimization.selection import selectors
-from optimization.selection.selector import LocalLosses, Selector
+from optimization.selection.selectors import LocalLosses, Selector
 
 
 @dataclasses.dataclass(frozen=True)

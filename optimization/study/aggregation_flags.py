@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization import cohorts
 from optimization import options as options_lib
 from optimization.privacy import mechanisms, sensitivities
 from optimization.study import cli
@@ -53,10 +52,7 @@ def define(flags: cli.FlagSet, aggregator_type: str = "mean") -> None:
         "let the clip norm follow a quantile of the updates' norms (default: yes for mean and secure_sum)",
     )
     flags.number(
-        "unclip_quantile",
-        None,
-        f"that quantile, the part of updates left unclipped (default: {_QUANTILE})",
-        high=1.0,
+        "unclip_quantile", None, f"that quantile, the part of updates left unclipped (default: {_QUANTILE})", high=1.0
     )
     flags.number(
         "clip_norm",
@@ -83,7 +79,7 @@ def define(flags: cli.FlagSet, aggregator_type: str = "mean") -> None:
     flags.choice(
         "cohort_sampling",
         "fixed",
-        cohorts.SAMPLINGS,
+        mechanisms.SAMPLINGS,
         "how a round's clients are drawn; with --aggregator_type=dpsgd, epsilon assumes poisson, and with dpftrl and "
         "mf_dpftrl cyclic makes it small. Where a guarantee rests on them (dpsgd, ddp; not cyclic), they are secret: "
         "not drawn from --seed, and so not paired between runs of one seed",

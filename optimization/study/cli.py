@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from data.errors import Failure, UsageError
-from optimization.study import hints, interruption
+from optimization.study import flag_set, interruption
 from optimization.study.flag_set import WORKING_DIRECTORY
 from optimization.study.flag_set import FlagSet as FlagSet
 from optimization.study.flag_set import shown_path as shown_path
@@ -73,7 +73,9 @@ def whole_numbers(flag: str, text: str) -> list[int]:
 
 def unknown(flag: str, name: str, known: Iterable[str], otherwise: str) -> UsageError:
     """Returns the error of a name that is not known: it tells those that are near, or what to do `otherwise`."""
-    return UsageError(f"--{flag}={name} is not known: {hints.told(hints.near(name, known), otherwise)}")
+    return UsageError(
+        f"--{flag}={name} is not known: {flag_set.did_you_mean(flag_set.near_names(name, known), otherwise)}"
+    )
 
 
 def joined(words: Iterable[str]) -> str:

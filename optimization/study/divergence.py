@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optimization.study import training_metrics
+from optimization.study import metrics
 from optimization.study.metrics import Metric
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def told(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
     if counts is None or not (counts > 0).any():
         told = f"Training diverged: the last training loss is {loss:.1g}. Try smaller learning rates."
         return told if loss > _MOST_LOSS else ""
-    is_nan = training_metrics.LOSS in table and math.isnan(loss)
+    is_nan = metrics.LOSS in table and math.isnan(loss)
     return (
         f"Training diverged: in {(counts > 0).sum():,} of {len(table):,} rounds, {int(counts.sum()):,} updates in all "
         f"were not finite and changed nothing{'; the last training loss is not a number' if is_nan else ''}. Try "
@@ -47,7 +47,7 @@ def is_lost(table: "pd.DataFrame", columns: Sequence[Metric], flags: Mapping[str
 
 def _last_loss(table: "pd.DataFrame") -> float:
     """Returns the training loss of the last round; not a number if it is unknown, or none."""
-    return float(table[training_metrics.LOSS].iloc[-1]) if training_metrics.LOSS in table and len(table) else math.nan
+    return float(table[metrics.LOSS].iloc[-1]) if metrics.LOSS in table and len(table) else math.nan
 
 
 def _counts(table: "pd.DataFrame", columns: Sequence[Metric]) -> "pd.Series | None":

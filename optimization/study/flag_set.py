@@ -1,17 +1,57 @@
 """The flags of a program, in groups, on absl's parser; values from files are checked as those of the command line."""
 
 import dataclasses
+import difflib
 import os
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
 
 from data.errors import UsageError
-from optimization.study import hints
 from optimization.study.settings import Owner, Parameter, Settings
+
+_MOST_NAMES = 3
+_ALIKE = 0.95  # A letter of twenty.
+
+
+def near_names(word: str, known: Iterable[str]) -> list[str]:
+    """Returns the names that a word may stand for, the likeliest first; none if nothing is near.
+
+    They are those of which hardly a letter differs; else those that have all the parts of the word; else parts that
+    begin so; else those of whose parts it is the initials; and else those that are spelt alike. Short names come first.
+
+    Args:
+      word: What was written.
+      known: All names; their parts are separated by underscores.
+    """
+    known, wanted = list(known), _parts(word)
+    if not wanted:
+        return []
+    if alike := difflib.get_close_matches(word, known, n=_MOST_NAMES, cutoff=_ALIKE):
+        return alike
+    whole = [name for name in known if set(wanted) <= set(_parts(name))]
+    begun = [name for name in known if all(any(map(_begins(part), _parts(name))) for part in wanted)]
+    initials = [name for name in known if len(word) > 1 and word.lower() in "".join(one[0] for one in _parts(name))]
+    found = sorted(whole or begun or initials, key=lambda name: len(_parts(name)))
+    return found or difflib.get_close_matches(word, known, n=_MOST_NAMES)
+
+
+def did_you_mean(names: Iterable[str], otherwise: str) -> str:
+    """Returns the question whether the first of some names were meant; what to do `otherwise` if there are none."""
+    first = list(names)[:_MOST_NAMES]
+    return f"did you mean {' or '.join(filter(None, (', '.join(first[:-1]), first[-1])))}?" if first else otherwise
+
+
+def _parts(name: str) -> list[str]:
+    return [part for part in re.split("[^0-9a-z]+", name.lower()) if part]
+
+
+def _begins(part: str) -> Callable[[str], bool]:
+    return lambda other: other == part or (len(part) > 1 and other.startswith(part))
+
 
 WORKING_DIRECTORY = "BUILD_WORKING_DIRECTORY"  # Where the user is, under `bazel run`.
 _MOST = 2**31 - 1
@@ -170,15 +210,7 @@ class FlagSet:
         else:
             self._note(name, f"{help_text}: {', '.join(choices)}")
 
-    def integer(
-        self,
-        name: str,
-        default: int | None,
-        help_text: str,
-        *,
-        low: int = 0,
-        high: int | None = None,
-    ) -> None:
+    def integer(self, name: str, default: int | None, help_text: str, *, low: int = 0, high: int | None = None) -> None:
         """Defines a whole number in [low, high]; without `high`, of at most 31 bits."""
         flags.DEFINE_integer(name, default, help_text, lower_bound=low, upper_bound=high, flag_values=self._flags)
         self._note(name, help_text)
@@ -306,7 +338,7 @@ class FlagSet:
           UsageError: If there is no such flag, or it takes no such value, as on the command line.
         """
         if name not in self._owners:
-            raise UsageError(f"{name} is no flag: {hints.told(hints.near(name, self._owners), '--help lists all.')}")
+            raise UsageError(f"{name} is no flag: {did_you_mean(near_names(name, self._owners), '--help lists all.')}")
         if value is None:
             return None
         flag = self._flags[name]
@@ -327,11 +359,11 @@ class FlagSet:
         """Returns the error of a flag that is not known, with those that are near and take the value."""
         if remedy := self._elsewhere.get(name):
             return UsageError(f"--{name} is not a flag of this program: {remedy}.")
-        near = hints.near(name, self._owners)
+        near = near_names(name, self._owners)
         _, equals, value = argument.partition("=")
         taking = [one for one in near if not equals or self._takes(one, value)]
         return UsageError(
-            f"--{name} is not known: {hints.told([f'--{one}' for one in taking or near], '--help lists all flags.')}"
+            f"--{name} is not known: {did_you_mean([f'--{one}' for one in taking or near], '--help lists all flags.')}"
         )
 
     def _takes(self, name: str, text: str) -> bool:
@@ -383,7 +415,7 @@ class _Choice(flags.EnumParser):
         if argument in self.enum_values:
             return argument
         otherwise = f"value should be one of <{'|'.join(self.enum_values)}>"
-        raise ValueError(hints.told(hints.near(argument, self.enum_values), otherwise))
+        raise ValueError(did_you_mean(near_names(argument, self.enum_values), otherwise))
 
 
 class _NumberOrQuantile(flags.ArgumentParser):

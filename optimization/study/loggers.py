@@ -1,9 +1,17 @@
-"""What takes the rows of a run as they come."""
+"""What takes the rows of a run as they come: `metrics.csv`, and whatever else has the interface of a `Logger`."""
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import csv
+import io
+import itertools
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from data import files
+from data.errors import Failure
 from optimization.study import run_folder
 
 
@@ -25,3 +33,98 @@ class Logger(abc.ABC):
 
 # (opened folder of the run, names of its metrics, round that it continues from) -> its logger.
 MakeLogger = Callable[[run_folder.RunFolder, Sequence[str], int], Logger]
+
+
+class CsvFile(Logger):
+    """A CSV file with one row a round, flushed at once and readable at any time."""
+
+    def __init__(self, path: pathlib.Path, columns: Sequence[str], last_round: int):
+        """Opens the file for the rounds after `last_round`, dropping rows of later rounds.
+
+        Args:
+          path: The file.
+          columns: Column names, `round_num` first.
+          last_round: The round that the run continues from; 0 for a new one.
+
+        Raises:
+          Failure: If a row is missing, or the file cannot be written.
+        """
+        self._path = path
+        self._columns = list(columns)
+        rows = _read(path, self._columns, last_round)
+        if missing := [number for number in range(1, last_round + 1) if number not in rows]:
+            raise Failure(
+                f"{path} lacks the rows of rounds {spans(missing)}: put back a copy, or give --restart, which starts "
+                "over and moves the old files aside."
+            )
+        text = io.StringIO()
+        self._writer(text).writeheader()
+        self._writer(text).writerows(rows[number] for number in sorted(rows))
+        files.replace(path, text.getvalue().encode())
+        self._file = open(path, "a", newline="")  # noqa: SIM115
+
+    def _writer(self, file) -> csv.DictWriter:
+        return csv.DictWriter(file, self._columns, restval="", lineterminator="\n")
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Appends one row; columns without a value stay empty.
+
+        Raises:
+          Failure: If it cannot be written.
+        """
+        with files.told(self._path):
+            self._writer(self._file).writerow(row)
+            self._file.flush()
+
+    def flush(self) -> None:
+        """Waits until all rows are on the disk.
+
+        Raises:
+          Failure: If they cannot be written.
+        """
+        with files.told(self._path):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Closes the file."""
+        for end in (lambda: os.fsync(self._file.fileno()), self._file.close):
+            with contextlib.suppress(OSError):  # Every row was flushed, or has failed already.
+                end()
+
+
+def metrics_file(folder: run_folder.RunFolder, columns: Sequence[str], first_round: int) -> CsvFile:
+    """Returns a run's `metrics.csv`; see `MakeLogger`."""
+    return CsvFile(folder.metrics_path, ["round_num", *columns, "seconds"], first_round)
+
+
+def _read(path: pathlib.Path, columns: Sequence[str], last_round: int) -> dict[int, dict[str, str]]:
+    """Returns the whole rows up to a round. A crash can leave the last one half written, a damaged disk any."""
+    try:
+        text = path.read_bytes().decode(errors="replace")
+    except FileNotFoundError:
+        return {}
+    header, *lines = [line.removesuffix("\r").split(",") for line in text.split("\n")[:-1]] or [[]]
+    if header != list(columns):
+        return {}
+    numbers = {str(number): number for number in range(1, last_round + 1)}
+    return {
+        numbers[fields[0]]: dict(zip(columns, fields, strict=True))
+        for fields in lines
+        if len(fields) == len(columns) and fields[0] in numbers and all(map(_is_number, fields))
+    }
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return not text or float(text) is not None
+    except ValueError:
+        return False
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Returns ascending whole numbers in short, as in `1-3, 7`."""
+    parts = []
+    for _, group in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        first, *others = [number for _, number in group]
+        parts.append(f"{first}-{others[-1]}" if others else str(first))
+    return ", ".join(parts)

@@ -1,6 +1,6 @@
 """How a study declares its metrics: once, for `metrics.csv`, TensorBoard, reports, plots and grids."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 Better = Literal["up", "down"]
@@ -20,46 +20,31 @@ class Metric(str):
       marks: Whether it is 1 in rounds that plots mark, and 0 in others.
       told: Whether its last value stands in tables of runs.
       recent: Whether the mean over the last tenth of the rounds stands there, because single rounds vary.
-      formerly: Its name in the tables of earlier programs, if that was another.
       bounds: Of a reward, the key in `bounds.json` of the clients whose it is; empty if nothing there is about it.
     """
 
     about: str
-    better: Better | None
-    evaluated: bool
-    drawn: bool
-    deployed: bool
-    diverged: bool
-    share: bool
-    marks: bool
-    told: bool
-    recent: bool
-    formerly: str
-    bounds: str
+    better: Better | None = None
+    evaluated: bool = False
+    drawn: bool = False
+    deployed: bool = False
+    diverged: bool = False
+    share: bool = False
+    marks: bool = False
+    told: bool = False
+    recent: bool = False
+    bounds: str = ""
 
-    def __new__(
-        cls,
-        name: str,
-        about: str,
-        *,
-        better: Better | None = None,
-        evaluated: bool = False,
-        drawn: bool = False,
-        deployed: bool = False,
-        diverged: bool = False,
-        share: bool = False,
-        marks: bool = False,
-        told: bool = False,
-        recent: bool = False,
-        formerly: str = "",
-        bounds: str = "",
-    ) -> "Metric":
-        """Declares it."""
+    def __new__(cls, name: str, about: str, **known: Any) -> "Metric":
+        """Declares it; `known` are its other attributes.
+
+        Raises:
+          TypeError: If it has no such attribute.
+        """
         metric = super().__new__(cls, name)
-        metric.about, metric.better, metric.evaluated = about, better, evaluated
-        metric.drawn, metric.marks, metric.told, metric.recent = drawn, marks, told, recent
-        metric.deployed, metric.diverged, metric.share, metric.formerly = deployed, diverged, share, formerly
-        metric.bounds = bounds
+        if unknown := known.keys() - cls.__annotations__.keys():
+            raise TypeError(f"A metric has no attribute {', '.join(sorted(unknown))}.")
+        vars(metric).update(known, about=about)
         return metric
 
     def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
@@ -68,6 +53,12 @@ class Metric(str):
 
 
 SECONDS = Metric("seconds", "Seconds a round", better="down", drawn=True)  # Written by the runner, whatever the study.
+# Of a round, in several studies.
+LOSS = Metric("train/loss", "Training loss per example, before each step", better="down")
+UPDATE_NORM = Metric("train/update_norm", "L2 norm of the aggregated update")
+EXAMPLES = Metric("train/examples", "Examples of the cohort")
+EMPTY_CLIENTS = Metric("train/empty_clients", "Clients without an example")
+NONFINITE_CLIENTS = Metric("train/nonfinite_clients", "Clients whose training diverged", diverged=True)
 
 
 def declared(module: Mapping[str, Any]) -> tuple[Metric, ...]:
@@ -77,17 +68,6 @@ def declared(module: Mapping[str, Any]) -> tuple[Metric, ...]:
       module: What `vars()` returns there.
     """
     return tuple(dict.fromkeys(value for value in module.values() if isinstance(value, Metric)))
-
-
-def formers(columns: Iterable[Any]) -> dict[str, str]:
-    """Returns the metrics among columns that had another name, by that name."""
-    return {column.formerly: column for column in columns if isinstance(column, Metric) and column.formerly}
-
-
-def by_todays_names(header: Iterable[str], columns: Iterable[Any]) -> list[str]:
-    """Returns the header of a `metrics.csv` by the names of today's columns, where an earlier program wrote it."""
-    header, names = list(header), formers(columns)
-    return [names.get(name, name) for name in header] if names.keys() <= set(header) else header
 
 
 def mean(total: Any, count: Any) -> float:

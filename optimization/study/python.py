@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from data import frames
 from data.errors import Failure, UsageError
-from optimization.study import cli, frame, hints, interruption, results
+from optimization.study import cli, flag_set, frame, interruption, results
 from optimization.study.metrics import Metric
 
 if TYPE_CHECKING:
@@ -57,7 +57,9 @@ def run(study: frame.Study, given: Mapping[str, Any]) -> results.Run | results.R
     known = flags.parse([""])
     for name in given:
         if name not in known:
-            hint = hints.told(hints.near(name, [_TABLE, *known]), f"{_HELP.format(_module(study))} lists all.")
+            hint = flag_set.did_you_mean(
+                flag_set.near_names(name, [_TABLE, *known]), f"{_HELP.format(_module(study))} lists all."
+            )
             raise UsageError(f"{name} is no setting of this study: {hint}")
     if given.pop("list_presets", False):
         raise UsageError(f"--list_presets is for the command line: ./scripts/python -m {_module(study)} --list_presets")

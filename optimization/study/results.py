@@ -1,4 +1,4 @@
-"""What runs leave behind: reads run folders, of any study and any earlier format."""
+"""What runs leave behind: reads run folders of any study."""
 
 import dataclasses
 import io
@@ -6,13 +6,13 @@ import json
 import os
 import pathlib
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from data import files
 from data.errors import UsageError
-from optimization.study import earlier_flags, files, run_folder
-from optimization.study.metrics import Metric, by_todays_names
+from optimization.study import run_folder
+from optimization.study.metrics import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +30,7 @@ class Run:
     Attributes:
       folder: The folder.
       metrics: `metrics.csv`, numbers only, a row a finished round.
-      flags: All flags, in today's words.
+      flags: All flags.
       command: The command line, quoted for a shell.
       privacy: `privacy.json`, empty without one.
       data_report: What became of the data; empty where nothing was to say.
@@ -195,15 +195,16 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]]) -> Run:
 
     Args:
       folder: The folder.
-      studies: The columns of the studies whose run it may be: an earlier program's may have other names.
+      studies: The columns of the studies whose run it may be.
 
     Raises:
-      UsageError: If a file is missing, damaged or not of a run; it names the file.
+      UsageError: If a file is missing, damaged, of another format or not of a run; it names the file.
     """
     config = read_json(folder / "config.json")
     flags, command = config.get("flags"), newest_command(config)
     if not isinstance(flags, dict) or not command:
         raise UsageError(f"{folder / 'config.json'} does not have a run's flags and command: was another program here?")
+    run_folder.check_format(folder, config)
     for name, kind in (("seed", int), ("task_type", str), ("data_file", str)):
         if not isinstance(flags.get(name), kind | None):
             raise UsageError(f"{folder / 'config.json'} is damaged: see its flag {name}.")
@@ -219,8 +220,8 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]]) -> Run:
         raise UsageError(f"{folder / run_folder.CLIENT_REWARDS_FILE} is damaged: it holds no reward for each client.")
     return Run(
         folder=folder,
-        metrics=read_metrics(folder, studies),
-        flags=earlier_flags.in_todays_words(flags),
+        metrics=read_metrics(folder),
+        flags=flags,
         command=command,
         privacy=beside[run_folder.PRIVACY_FILE],
         data_report=config.get("data_report") or {},
@@ -239,8 +240,6 @@ def newest_command(config: Mapping[str, Any]) -> str:
     later = config.get("continuations")
     last = later[-1] if isinstance(later, list) and later else config
     command = last.get("command") if isinstance(last, dict) else None
-    if isinstance(command, list):  # As up to format 1.
-        return shlex.join(map(str, command))
     return command if isinstance(command, str) else ""
 
 
@@ -259,9 +258,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     return content
 
 
-def read_metrics(
-    folder: pathlib.Path, studies: Iterable[Sequence[Metric]], rounds: int | None = None
-) -> "pd.DataFrame":
+def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFrame":
     """Reads the `metrics.csv` of a run's folder; its first rounds alone, if a number is given; see `read`.
 
     Raises:
@@ -276,8 +273,6 @@ def read_metrics(
         table = pd.read_csv(io.StringIO(text[: text.rfind("\n") + 1]))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} is not readable ({getattr(error, 'strerror', None) or error}).") from error
-    for columns in studies:
-        table.columns = by_todays_names(table.columns, columns)
     if "round_num" not in table:
         raise UsageError(f"{path} has no column round_num: it is not the metrics of a run.")
     if table.empty:

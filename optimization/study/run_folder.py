@@ -17,17 +17,17 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 import numpy as np
 
+from data import files
 from data.errors import Failure, UsageError
-from optimization.study import cli, earlier_flags, files
+from optimization.study import cli
 
-# Of run folders and grids. It rises when a newer program could not continue what an older one has written. Folders
-# without a number are older than numbers, and count as 1.
-FORMAT = 2
+# Of run folders and grids. It rises when a newer program could not read or continue what an older one has written.
+FORMAT = 3
 PRIVACY_FILE = "privacy.json"
 STATISTICS_FILE = "statistics.json"
 BOUNDS_FILE = "bounds.json"
@@ -43,6 +43,7 @@ INTERACTIONS = "interactions"
 DEPLOYED_MODELS = "models"
 _SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS)
 _HAS_CHECKPOINTS = "has_checkpoints"
+_ELSEWHERE = "choose another --experiment_name, or give --restart, which moves the old files aside."
 _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-accounting", "numpy")
 # Flags that say where and how to run, or where values come from, not what: they may change between a start and its
 # continuation.
@@ -99,17 +100,16 @@ def claiming(path: pathlib.Path, what: str = "program") -> Iterator[TextIO]:
         ) from error
 
 
-def check_format(path: pathlib.Path, config: Mapping[str, Any], what: str = "run", otherwise: str = "") -> None:
-    """Refuses what a folder holds if it is of another format; `otherwise` is advice beside that of another name.
+def check_format(path: pathlib.Path, config: Mapping[str, Any], what: str = "run") -> None:
+    """Refuses what a folder holds if it is of another format.
 
     Raises:
       UsageError: If it is.
     """
-    if (found := config.get("format", 1)) != FORMAT:
+    if (found := config.get("format")) != FORMAT:
         raise UsageError(
-            f"{path} holds a {what} of format {found}, and this version of the program continues those of format "
-            f"{FORMAT} alone{', though it reports and plots all' * (what == 'run')}. Choose another "
-            f"--experiment_name{otherwise}."
+            f"{path} holds a {what} of format {found}, and this version of the program reads format {FORMAT} alone: "
+            + (_ELSEWHERE if what == "run" else "choose another --experiment_name.")
         )
 
 
@@ -187,10 +187,6 @@ class RunFolder:
             earlier = self._config.get("continuations", [])
             self._record(continuations=[*earlier, self._start | {"after_round": after_round}])
 
-    def record_recovered(self, rounds: Iterable[int]) -> None:
-        """Records in `config.json` whose rows of `metrics.csv` were made of TensorBoard's float32 events."""
-        self._record(recovered_rounds=sorted({*self._config.get("recovered_rounds", []), *rounds}))
-
     def _record(self, **values: Any) -> None:
         self._config |= values
         self.write_json(_CONFIG, self._config)
@@ -200,19 +196,14 @@ class RunFolder:
             config = json.loads(self.config_path.read_text())
             return config | {"flags": dict(config["flags"])}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(
-                f"{self.config_path} is not readable: choose another --experiment_name, or give --restart, which moves "
-                "the old files aside."
-            ) from error
+            raise UsageError(f"{self.config_path} is not readable: {_ELSEWHERE}") from error
 
     def _check_format(self) -> None:
         if self.config_path.exists():
-            otherwise = ", or give --restart, which moves the old files aside"
-            check_format(self.path, self._read_config(), otherwise=otherwise)
+            check_format(self.path, self._read_config())
         elif self.metrics_path.exists() or any(self._checkpoint_files()):
             raise UsageError(
-                f"{self.path} holds a run that has lost its config.json, and cannot be continued. Choose another "
-                "--experiment_name, or give --restart, which moves the old files aside."
+                f"{self.path} holds a run that has lost its config.json, and cannot be continued: {_ELSEWHERE}"
             )
 
     def _move_aside(self) -> None:
@@ -230,14 +221,12 @@ class RunFolder:
         print(f"The files of the run before are in {aside}.", file=sys.stderr)
 
     def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], data_checksum: str) -> None:
-        old, new = earlier_flags.in_todays_words(before["flags"]), json.loads(json.dumps(flags))
+        old, new = before["flags"], json.loads(json.dumps(flags))
         # A run may be made longer: no round depends on how many follow.
         is_longer = (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
         names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
         names = [name for name in names if old.get(name) != new.get(name)]
-        changed = [
-            f"--{name} was {_told(old.get(name), before['flags'].get(name))}, is {new.get(name)}" for name in names
-        ]
+        changed = [f"--{name} was {old.get(name)}, is {new.get(name)}" for name in names]
         instead, is_same_data = "Choose", before.get("data_checksum") == data_checksum
         if is_longer and is_same_data and names and all(None not in (old.get(name), new.get(name)) for name in names):
             # What was left out may have had a default that follows from the rounds.
@@ -293,10 +282,7 @@ class RunFolder:
                         raise ValueError("wrong checksum")
             except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
                 is_damaged = True
-                print(
-                    f"Warning: checkpoint {path} is not readable ({error}); trying the one before.",
-                    file=sys.stderr,
-                )
+                print(f"Warning: checkpoint {path} is not readable ({error}); trying the one before.", file=sys.stderr)
                 continue
             if is_other:
                 raise Failure(
@@ -319,13 +305,6 @@ class RunFolder:
             path.parent.mkdir(exist_ok=True)
         files.save_arrays(path, dict(zip(names, weights, strict=True)))
         return path
-
-
-def _told(value: Any, written: Any) -> str:
-    """Returns a flag's earlier value in today's words, and how it was written, if that was another way."""
-    if value == written:
-        return f"{value}"
-    return f"{value} ({'before there was this flag' if written is None else f'then called {written}'})"
 
 
 def _kind(leaf: Any) -> tuple[tuple[int, ...], np.dtype]:
@@ -393,16 +372,7 @@ def versions() -> dict[str, str]:
 def _git_commit() -> str | None:
     """Returns the project's commit, marked when the tree has changes; None outside a checkout."""
     root = pathlib.Path(__file__).resolve().parents[2]
-    command = [
-        "git",
-        "-C",
-        str(root),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-        "--exclude=*",
-    ]
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):

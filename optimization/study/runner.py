@@ -6,9 +6,10 @@ What a round is, a study says; its state is any nest of arrays.
 import abc
 import contextlib
 import dataclasses
+import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ import tensorflow as tf
 import tqdm
 
 from data.errors import Failure
-from optimization.study import events, interruption, metrics_file, run_folder
-from optimization.study.length import Length
-from optimization.study.loggers import MakeLogger
+from optimization.options import Length
+from optimization.study import interruption, run_folder
+from optimization.study.loggers import Logger, MakeLogger, metrics_file
 
 State = Any
 Metrics = Mapping[str, Any]
@@ -101,8 +102,8 @@ def run(
       second signal is the caller's.
 
     Raises:
-      Failure: If the run's files cannot be written, or those of an earlier start are damaged beyond recovery; or if a
-        round raises it, after the last finished one was saved.
+      Failure: If the run's files cannot be written, or those of an earlier start are damaged; or if a round raises it,
+        after the last finished one was saved.
     """
     state, headline = rounds.initial_state(), headline or columns[0]
     leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
@@ -125,7 +126,7 @@ def run(
     with contextlib.ExitStack() as stack:
         logs = [
             stack.enter_context(contextlib.closing(make(folder, columns, first)))
-            for make in (metrics_file.log, events.log, *loggers)
+            for make in (metrics_file, EventsFile, *loggers)
         ]
         if goes_on():
             folder.record_continuation(first)
@@ -136,7 +137,7 @@ def run(
         stack.enter_context(interruption.answered(stop))
 
         def save() -> None:
-            for log in reversed(logs):  # TensorBoard's events can stand in for rows of `metrics.csv`.
+            for log in logs:
                 log.flush()
             folder.save_checkpoint(round_num, [np.asarray(leaf) for leaf in tf.nest.flatten(state)])
 
@@ -170,6 +171,61 @@ def run(
         if saved < round_num:
             save()
     return Outcome(state, round_num, received[0] if received and goes_on() else None)
+
+
+class EventsFile(Logger):
+    """TensorBoard's events of one start of a run: what `metrics.csv` says, as float32."""
+
+    def __init__(self, folder: run_folder.RunFolder, columns: Sequence[str], first_round: int):
+        """Begins a new file in a run's folder.
+
+        Raises:
+          Failure: If it cannot be written.
+        """
+        del columns, first_round
+        with _events_told():
+            self._writer = tf.summary.create_file_writer(str(folder.path))
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Takes the metrics of a round.
+
+        Raises:
+          Failure: If it cannot be written.
+        """
+        # One message for all: `tf.summary.scalar` for each takes a tenth of a short round.
+        summary = tf.compat.v1.Summary()
+        for name, value in row.items():
+            if name != "round_num" and value is not None:
+                summary.value.add(tag=name, simple_value=value)
+        with _events_told(), self._writer.as_default():
+            tf.summary.experimental.write_raw_pb(summary.SerializeToString(), row["round_num"])
+
+    def flush(self) -> None:
+        """Writes what it has taken.
+
+        Raises:
+          Failure: If it cannot be written.
+        """
+        with _events_told():
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Writes what it has taken, and ends.
+
+        Raises:
+          Failure: If it cannot be written.
+        """
+        with _events_told():
+            self._writer.close()
+
+
+@contextlib.contextmanager
+def _events_told() -> Iterator[None]:
+    try:
+        yield
+    except tf.errors.OpError as error:
+        reason = re.sub(r"\{\{.*?\}\} ?", "", error.message.partition("\n")[0])
+        raise Failure(f"TensorBoard's events cannot be written ({reason}). What was written before is kept.") from error
 
 
 def _tell_time(label: str, seconds: float, left: int) -> None:

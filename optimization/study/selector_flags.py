@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from data.errors import UsageError
-from optimization.selection import selected, selector, selectors
+from optimization.selection import selected, selectors
 from optimization.study import cli
 from optimization.study.settings import Parameter
 
@@ -20,7 +20,7 @@ class SelectorEntry:
       parameters: Its arguments that are numbers; their flags begin with `selection_`.
     """
 
-    target: type[selector.Selector]
+    target: type[selectors.Selector]
     help: str
     parameters: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
 

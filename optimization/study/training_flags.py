@@ -1,7 +1,57 @@
-"""Flags of supervised training by cohorts, for the studies that train so; defaults are the studies' own."""
+"""Flags of the server optimizer and of supervised training by cohorts. Nothing here imports TFF."""
 
-from optimization.options import Training
-from optimization.study import cli, selector_flags, server_flags, task_flags
+from collections.abc import Mapping
+from typing import Any
+
+from optimization.options import ServerOptimizer, Training, named
+from optimization.study import cli, selector_flags, task_flags
+
+# Hyperparameters of each optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
+# Left out, they have Keras' defaults, which are also TFF's.
+HYPERPARAMETERS: Mapping[str, Mapping[str, float | None]] = {
+    "sgd": {"momentum": 1.0},
+    "adam": {"beta_1": 1.0, "beta_2": 1.0, "epsilon": None},
+    "yogi": {"beta_1": 1.0, "beta_2": 1.0, "epsilon": None, "initial_preconditioner_value": None},
+    "adagrad": {"initial_preconditioner_value": None, "epsilon": None},
+}
+_LEFT_OUT = "left out, Keras' default"
+
+
+def define_server(
+    flags: cli.FlagSet,
+    optimizer: str | None,
+    optimizer_help: str = "optimizer on the server",
+    learning_rate: float | None = None,
+    learning_rate_help: str = "its learning rate",
+    *,
+    above: bool = False,
+) -> None:
+    """Defines the flags of the server optimizer.
+
+    Args:
+      flags: Where.
+      optimizer: The default; None for one that depends on other flags.
+      optimizer_help: Help.
+      learning_rate: The default; None for one that depends on other flags.
+      learning_rate_help: Help.
+      above: Whether the learning rate must be above 0.
+    """
+    flags.choice("server_optimizer", optimizer, list(HYPERPARAMETERS), optimizer_help)
+    flags.number("server_learning_rate", learning_rate, learning_rate_help, above=above)
+    parameters = {
+        owner: {f"{owner}_{name}": cli.Parameter(None, _LEFT_OUT, high=high, below=True) for name, high in own.items()}
+        for owner, own in HYPERPARAMETERS.items()
+    }
+    flags.parameters("server_", "server_optimizer", parameters)
+    flags.spelled("server_adagrad_initial_preconditioner_value", "server_adagrad_initial_accumulator_value")
+
+
+def server_optimizer(settings: Mapping[str, Any]) -> ServerOptimizer:
+    """Returns the optimizer with the hyperparameters that were given for it."""
+    name = settings["server_optimizer"]
+    values = {key: settings[f"server_{name}_{key}"] for key in HYPERPARAMETERS[name]}
+    given = tuple((key, value) for key, value in values.items() if value is not None)
+    return ServerOptimizer(name, settings["server_learning_rate"], given)
 
 
 def define_evaluation(flags: cli.FlagSet, batch_size: int) -> None:
@@ -12,17 +62,13 @@ def define_evaluation(flags: cli.FlagSet, batch_size: int) -> None:
 
 def options(settings: cli.Settings) -> Training:
     """Returns what resolved flags mean."""
-    return Training(
-        seed=settings.seed,
+    return named(
+        Training,
+        settings,
         task=task_flags.options(settings),
-        total_rounds=settings.total_rounds,
         cohort_size=settings.clients_per_round,
         selection=selector_flags.options(settings),
-        max_examples_per_client=settings.max_examples_per_client,
         batch_size=settings.client_batch_size,
         learning_rate=settings.client_learning_rate,
-        server_optimizer=server_flags.options(settings),
-        eval_batch_size=settings.eval_batch_size,
-        max_validation_samples=settings.max_validation_samples,
-        rounds_per_checkpoint=settings.rounds_per_checkpoint,
+        server_optimizer=server_optimizer(settings),
     )

@@ -10,37 +10,22 @@ import time
 from typing import Any
 
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 from scripts.benchmark import measuring
 
-_USAGE = """
-Benchmarks off-policy evaluation on this machine: IPS, SNIPS and DR of a log that says what a model predicted.
 
-  evaluation_benchmark
-  evaluation_benchmark --rows=100000 --clients=1000 --draws=10000
-"""
+def measure(settings: cli.Settings) -> dict[str, Any]:
+    """Measures the evaluation of a generated log.
 
-
-def define() -> cli.FlagSet:
-    """Returns the flags of `evaluation_benchmark`."""
-    numbers = {
-        "rows": (1_000_000, "rows of the log", 1),
-        "clients": (10_000, "clients that they are of", 2),
-        "actions": (50, "actions", 2),
-        "draws": (1000, "draws of the bootstrap", 1),
-    }
-    return measuring.flag_set(_USAGE, "evaluation_benchmark.json", numbers)
-
-
-def program(settings: cli.Settings) -> None:
-    """Runs the benchmark."""
-    files.check_output("output", pathlib.Path(settings.output))
-    if settings.clients > settings.rows:
-        raise UsageError(f"--clients={settings.clients} cannot all have one of --rows={settings.rows}.")
+    Raises:
+      UsageError: If there are more clients than rows.
+    """
+    if not 2 <= settings.clients <= settings.rows:
+        raise UsageError(f"--clients={settings.clients} must be at least 2 and at most --rows={settings.rows}.")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "log.parquet"
         _write(path, settings.rows, settings.clients, settings.actions)
-        measuring.tell(_measured(path, settings.draws), settings.output)
+        return _measured(path, settings.draws)
 
 
 def _write(path: pathlib.Path, rows: int, clients: int, actions: int) -> None:

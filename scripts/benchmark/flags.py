@@ -3,49 +3,30 @@
 The plain run is played twice, and what its second playing seems to add is what this machine cannot tell from nothing.
 """
 
-import pathlib
 import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UsageError
-from optimization.study import aggregation_flags, cli, files, frame
-from scripts.benchmark import measuring
+from optimization.study import aggregation_flags, cli, frame
 
 if TYPE_CHECKING:
     from bandits.experiment import BanditRounds
 
-_USAGE = """
-Benchmarks what flags of run_federated add to a round on this machine.
-
-  flags_benchmark --change=--reward_drift=abrupt --change=--reset=model
-  flags_benchmark --change="--reward_delay=geometric" --cache=persistent --task_type=digits --bandits_deploy_freq=20
-
-All other flags are of every run; `run_federated --help` lists them.
-"""
 _AGAIN = "nothing"
+_FEWEST_ROUNDS = 10
 
 
-def define() -> cli.FlagSet:
-    """Returns the flags of `flags_benchmark`; those of its runs are passed on."""
-    flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
-    flags.group("Flags")
-    flags.texts("change", "flags of run_federated whose cost is measured, as one word; may be given several times")
-    flags.integer("rounds", 200, "measured rounds of each run", low=10)
-    flags.integer("warmup", 30, "rounds before them", low=1)
-    measuring.define_output(flags, "flags_benchmark.json")
-    return flags
-
-
-def program(settings: cli.Settings) -> None:
-    """Runs the benchmark.
+def measure(settings: cli.Settings) -> dict[str, Any]:
+    """Measures runs with and without the flags.
 
     Raises:
       UsageError: If there is nothing to compare, or flags are wrong.
     """
-    files.check_output("output", pathlib.Path(settings.output))
     if not settings.change:
         raise UsageError("--change is missing: flags whose cost is measured, as --change=--reward_drift=abrupt.")
+    if settings.rounds < _FEWEST_ROUNDS:
+        raise UsageError(f"--rounds={settings.rounds}: --what=flags needs at least {_FEWEST_ROUNDS}.")
     rounds = settings.warmup + settings.rounds
     resolved = {name: _resolved(settings.run_flags, name, rounds) for name in dict.fromkeys(settings.change)}
     plain = _resolved(settings.run_flags, "", rounds)
@@ -54,7 +35,7 @@ def program(settings: cli.Settings) -> None:
 
     worker.start()
     runs = {"plain": _rounds(plain), _AGAIN: _rounds(plain)} | {name: _rounds(one) for name, one in resolved.items()}
-    measuring.tell(_measured(runs, settings.warmup, settings.rounds), settings.output)
+    return _measured(runs, settings.warmup, settings.rounds)
 
 
 def _resolved(run_flags: tuple[str, ...], change: str, rounds: int) -> cli.Settings:
@@ -78,7 +59,7 @@ def _rounds(settings: cli.Settings) -> "BanditRounds":
     task = run_federated.STUDY.open(chosen)
     *_, phase = options.phases(chosen, task)
     mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1)
-    return experiment.BanditRounds(chosen, task, phase, mechanism, None)
+    return experiment.BanditRounds(task, phase, mechanism, None)
 
 
 def _measured(runs: "dict[str, BanditRounds]", warmup: int, rounds: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Measures time and memory of mean shift over a cohort's models, and of whole rounds. Prints them and writes JSON."""
+"""Measures time and memory of mean shift over a cohort's models, and of whole rounds."""
 
 import os
 import pathlib
@@ -8,52 +8,29 @@ from collections.abc import Iterable
 from typing import Any
 
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 from scripts.benchmark import measuring
 
-_USAGE = """
-Benchmarks FedKP on this machine: normal values, Silverman's bandwidth, at most 20 steps.
-
-  posterior_benchmark                               # cluster mean of 100 clients x 1.2 million parameters
-  posterior_benchmark --kernel=gaussian --clients=20
-  posterior_benchmark --round_model=cnn --cohorts=20,100       # whole rounds: seconds, peak memory with the worker
-  posterior_benchmark --round_model=resnet18 --samples=20      # FedKPPA's: each client's chain has 20 samples
-"""
-ROUND_MODELS = {"cnn": 1_663_370, "resnet18": 11_227_812}  # Their parameters, known before TensorFlow is imported.
 _EXAMPLES = 20
 # Beside the cohort's models: TensorFlow twice, a few models on their way, the worker's own.
 _ROUND_BYTES = 2_500_000_000
 
 
-def define() -> cli.FlagSet:
-    """Returns the flags of `posterior_benchmark`."""
-    flags = cli.FlagSet(_USAGE)
-    flags.group("Flags")
-    flags.choice("round_model", None, list(ROUND_MODELS), "measure whole rounds of this model instead")
-    flags.integer("clients", 100, "models of the cohort", low=1)
-    flags.integer("parameters", 1_200_000, "parameters of a model", low=1)
-    flags.choice("kernel", "epanechnikov", ["epanechnikov", "gaussian"], "kernel of the density")
-    flags.choice("algorithm", "fedkp_cluster_mean", ["fedkp_cluster_mean", "fedkp"], "what is shifted")
-    flags.choice("mean_shift_weights", "kernel", ["kernel", "profile"], "weight of a client in a step")
-    flags.text("cohorts", "10,20", f"clients of those rounds, separated by commas; each has {_EXAMPLES} examples")
-    flags.integer("samples", 0, "samples of a client's chain in those rounds (FedKPPA); 0 for plain SGD", low=0)
-    measuring.define_output(flags, "posterior_benchmark.json")
-    flags.belong("clients", "parameters", round_model=False)
-    flags.belong("cohorts", "samples", round_model=True)
-    return flags
-
-
-def check(settings: cli.Settings) -> list[int]:
-    """Returns the cohorts to measure rounds of, none for mean shift alone.
+def measure(settings: cli.Settings) -> dict[str, Any]:
+    """Measures whole rounds, or mean shift alone.
 
     Raises:
-      UsageError: If this machine has not the memory.
+      UsageError: If flags do not fit together, or this machine has not the memory.
     """
     import psutil
 
+    for flag, alone in (("cohorts", False), ("clients", True)):
+        if flag in settings.given and bool(settings.round_model) == alone:
+            need = "does not go with" if alone else "belongs to"
+            raise UsageError(f"--{flag} {need} --round_model: {'leave one out' if alone else 'give both, or neither'}.")
     cohorts = cli.whole_numbers("cohorts", settings.cohorts) if settings.round_model else []
     clients = max(cohorts, default=settings.clients)
-    parameters = ROUND_MODELS.get(settings.round_model, settings.parameters)
+    parameters = measuring.ROUND_MODELS.get(settings.round_model, settings.parameters)
     # In Python's integers, which have no largest.
     needed = 4 * clients * parameters + (_ROUND_BYTES + 4 * settings.samples * parameters if cohorts else 0)
     if needed > (free := psutil.virtual_memory().available):
@@ -61,7 +38,7 @@ def check(settings: cli.Settings) -> list[int]:
             f"--{'cohorts' if cohorts else 'clients'}: {clients:,} models of {parameters:,} parameters need "
             f"{needed / 1e9:,.1f} GB of memory, and {free / 1e9:,.1f} GB are free: give fewer."
         )
-    return cohorts
+    return _rounds(settings, cohorts) if cohorts else _mean_shift(settings)
 
 
 def measure_round(model, local_work, clients: int, shape: tuple[int, ...], outputs: int, aggregate) -> dict[str, float]:
@@ -134,24 +111,16 @@ def _aggregate(settings: cli.Settings):
 def _rounds(settings: cli.Settings, cohorts: Iterable[int]) -> dict[str, Any]:
     """Measures a round of FedKP, or FedKPPA, of each cohort."""
     from optimization import client_work, models
-    from optimization.posterior import algorithms, samplers
+    from optimization.posterior import samplers
 
     shape, outputs = ((28, 28, 1), 10) if settings.round_model == "cnn" else ((32, 32, 3), 100)
     model = models.cnn(outputs) if settings.round_model == "cnn" else models.resnet18(shape, outputs)
     work: client_work.ClientWork = client_work.LocalSgd(0.01, _EXAMPLES, epochs=1)
     if settings.samples:
-        work = algorithms.ChainWork(samplers.ChainSgd(0.01, _EXAMPLES, settings.samples), shrinkage=0.01)
+        work = samplers.ChainSgd(client_work.LocalSgd(0.01, _EXAMPLES, settings.samples), shrinkage=0.01)
     aggregate = _aggregate(settings)
     measured = [measure_round(model, work, clients, shape, outputs, aggregate) for clients in cohorts]
     return {f"{settings.round_model} {found['clients']} clients": found for found in measured}
-
-
-def program(settings: cli.Settings) -> None:
-    """Runs the benchmark."""
-    settings = settings.settled()
-    files.check_output("output", pathlib.Path(settings.output))
-    cohorts = check(settings)
-    measuring.tell(_rounds(settings, cohorts) if cohorts else _mean_shift(settings), settings.output)
 
 
 def _mean_shift(settings: cli.Settings) -> dict[str, Any]:

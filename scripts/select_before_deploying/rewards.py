@@ -10,7 +10,7 @@ from bandits import inference, interactions
 from bandits import registry as bandits
 from bandits.evaluation import run_policy, terms
 from bandits.options import phases
-from data import interaction_log, tasks
+from data import interaction_log, log_checks, tasks
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -61,7 +61,7 @@ def read(folder: pathlib.Path) -> Deployment:
     run = interactions.read_run(folder)
     if run.options.drift.kind != "none":
         raise UsageError(f"{folder}: true rewards are those of labels, and --reward_drift changed what was paid.")
-    interactions.check_random(run.log, folder)
+    log_checks.check_random(run.log.propensities, str(folder))
     distinct, context = each_once(run.log)
     phase = phases(run.options, run.task)[-1]
     return Deployment(run.log, distinct, context, expected_rewards(run.task, phase.rewards, distinct))

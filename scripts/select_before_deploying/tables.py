@@ -5,7 +5,8 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from bandits.evaluation.estimates import LABELS
-from optimization.study import files, intervals
+from data import files
+from optimization.study import intervals
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,9 +8,9 @@ import scipy.integrate
 import scipy.stats
 import tensorflow as tf
 
-from bandits import decision_rules, rule_flags
-from bandits.ads import rules as ads_rules
-from bandits.mab_fl import explore_rounds
+from bandits import decision_rules, registry
+from bandits.ads import process as ads_process
+from bandits.mab_fl import experiment
 from data.errors import UsageError
 from optimization.study import cli
 
@@ -27,9 +27,9 @@ RULES = {
     "discounted_thompson": decision_rules.Thompson(gamma=0.8),
     "extreme_explore": decision_rules.ExtremeExplore(),
     "bayesian_extreme_explore": decision_rules.BayesianExtremeExplore(),
-    "with_explore_rounds": explore_rounds.WithExploreRounds(rule=decision_rules.Ucb(), every=3, probability=0.2),
-    "gradient_epsilon": ads_rules.GradientEpsilon(),
-    "federated_ucb": ads_rules.FederatedUcb(),
+    "with_explore_rounds": experiment.WithExploreRounds(rule=decision_rules.Ucb(), every=3, probability=0.2),
+    "gradient_epsilon": ads_process.GradientEpsilon(),
+    "federated_ucb": ads_process.FederatedUcb(),
 }
 
 
@@ -315,19 +315,19 @@ def test_a_discount_counts_an_extreme_round_as_one_step():
 
 
 def test_extra_rounds_come_by_schedule():
-    rule = explore_rounds.WithExploreRounds(rule=decision_rules.Ucb(), every=3)
+    rule = experiment.WithExploreRounds(rule=decision_rules.Ucb(), every=3)
     assert [rule.explores_all(number, key(number)) for number in range(1, 8)] == [False, False, True] * 2 + [False]
 
 
 def test_extra_rounds_come_with_their_probability():
-    rule = explore_rounds.WithExploreRounds(rule=decision_rules.Ucb(), probability=0.25)
+    rule = experiment.WithExploreRounds(rule=decision_rules.Ucb(), probability=0.25)
     rounds = sum(rule.explores_all(number, one) for number, one in enumerate(key(9, 800), 1))
     assert scipy.stats.binomtest(rounds, 800, 0.25).pvalue > 1e-4
 
 
 def test_extra_rounds_leave_the_rule_as_it_is():
     inner = decision_rules.Thompson(gamma=0.9)
-    rule = explore_rounds.WithExploreRounds(rule=inner, every=3)
+    rule = experiment.WithExploreRounds(rule=inner, every=3)
     state = after(rule, SOME_STEPS)
     assert all(np.array_equal(*pair) for pair in zip(arrays(state), arrays(after(inner, SOME_STEPS)), strict=True))
     assert [int(rule.select(state, one)) for one in key(1, 9)] == [int(inner.select(state, one)) for one in key(1, 9)]
@@ -404,9 +404,9 @@ def test_epsilons_regret_grows_by_its_exploration(rule, share):
         (lambda: decision_rules.Ucb(gamma=0.5, alpha=0.5), "gamma and alpha are two ways to forget"),
         (lambda: decision_rules.Thompson(gamma=1.5), r"gamma must lie in \(0, 1\]; got 1.5"),
         (lambda: decision_rules.Greedy(initial_value=math.nan), "initial_value must be finite"),
-        (lambda: explore_rounds.WithExploreRounds(rule=decision_rules.Ucb(), every=-1), "every must be at least 0"),
+        (lambda: experiment.WithExploreRounds(rule=decision_rules.Ucb(), every=-1), "every must be at least 0"),
         (
-            lambda: explore_rounds.WithExploreRounds(rule=decision_rules.Ucb(), probability=2.0),
+            lambda: experiment.WithExploreRounds(rule=decision_rules.Ucb(), probability=2.0),
             r"probability must lie in \[0, 1\]; got 2.0",
         ),
     ],
@@ -419,23 +419,23 @@ def test_parameters_outside_their_range_are_refused(make, message):
 def parse(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("")
     flags.group("")
-    rule_flags.define(flags, rule_flags.RULES, "ucb")
+    registry.define_rules(flags, registry.RULES, "ucb")
     return flags.parse(["program", *arguments])
 
 
-@pytest.mark.parametrize("name", rule_flags.RULES)
+@pytest.mark.parametrize("name", registry.RULES)
 def test_every_name_builds_its_rule(name):
     settings = parse(f"--decision_rule={name}")
-    entry = rule_flags.RULES[name]
-    rule = entry.build(rule_flags.values(settings, rule_flags.RULES))
-    assert isinstance(rule.init(3), decision_rules.BetaState) == (name in rule_flags.BINARY)
-    assert rule.explores_all(1, key(0)) == (name in rule_flags.EXTREME)
+    entry = registry.RULES[name]
+    rule = entry.chosen(registry.rule_values(settings, registry.RULES)).build()
+    assert isinstance(rule.init(3), decision_rules.BetaState) == (name in registry.BINARY)
+    assert rule.explores_all(1, key(0)) == (name in registry.EXTREME)
     assert entry.help
 
 
 def test_flags_reach_the_rule():
     settings = parse("--decision_rule=discounted_ucb", "--rule_gamma=0.5", "--rule_c=0.05")
-    rule = rule_flags.RULES["discounted_ucb"].build(rule_flags.values(settings, rule_flags.RULES))
+    rule = registry.RULES["discounted_ucb"].chosen(registry.rule_values(settings, registry.RULES)).build()
     assert rule == decision_rules.Ucb(gamma=0.5, c=0.05)
 
 

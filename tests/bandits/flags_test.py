@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from bandits import flags, options, registry, reset_flags, run_federated, schedule_flags, world_flags
+from bandits import flags, options, registry, run_federated, schedule_flags, world_flags
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
-from optimization.study import cli, frame, server_flags
+from optimization.study import cli, frame, training_flags
 from optimization.study.settings import Parameter
 
 # The study's README, with the flags of its emnist_chars command.
@@ -139,7 +139,7 @@ def test_another_optimizers_hyperparameter_is_refused(chosen, flag, owner):
 
 @pytest.mark.parametrize(
     ("optimizer", "name"),
-    [(optimizer, name) for optimizer, names in server_flags.HYPERPARAMETERS.items() for name in names],
+    [(optimizer, name) for optimizer, names in training_flags.HYPERPARAMETERS.items() for name in names],
 )
 def test_the_chosen_optimizers_hyperparameter_is_taken(optimizer, name):
     flag = f"server_{optimizer}_{name}"
@@ -301,12 +301,12 @@ def test_a_given_flag_goes_before_the_tasks_default():
 def test_no_setting_is_left_out_but_those_that_mean_none():
     missing = {name for name, value in _resolve("--scenario=init_shift").items() if value is None}
     hyperparameters = {
-        f"server_{optimizer}_{name}" for optimizer, names in server_flags.HYPERPARAMETERS.items() for name in names
+        f"server_{optimizer}_{name}" for optimizer, names in training_flags.HYPERPARAMETERS.items() for name in names
     }
     of_tasks = frozenset().union(
         *(tasks_registry.TASKS[name].options for name in ("tabular", "logged", "cifar100", "synthetic"))
     )
-    of_choices = {*schedule_flags.NAMES, *world_flags.NAMES, *reset_flags.NAMES}
+    of_choices = {*schedule_flags.NAMES, *world_flags.NAMES, *world_flags.RESET_NAMES}
     assert missing - hyperparameters - of_tasks - of_choices == {
         "cache_dir",
         "config",
@@ -577,7 +577,9 @@ def test_a_table_gives_a_fifth_of_its_clients_to_the_initial_training():
         (3, "0-4", [3, 1]),
     ):
         initial = dataclasses.replace(chosen.initial, num_clients=clients)
-        planned = options.phases(dataclasses.replace(chosen, initial=initial, population=population), task)
+        planned = options.phases(
+            dataclasses.replace(chosen, initial=initial, population_client_selection=population), task
+        )
         assert [len(phase.population) for phase in planned] == expected
 
 

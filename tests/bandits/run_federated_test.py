@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,12 +19,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import experiment, flags, losses, metrics, policies, run_federated, shared_process
+from bandits import experiment, flags, losses, metrics, phase_process, policies, run_federated
 from bandits import options as bandit_options
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
-from optimization import options, task_model
+from optimization import models, options
 from optimization.study import aggregation_flags, frame, results
 
 pytestmark = pytest.mark.slow
@@ -69,7 +68,7 @@ def test_an_evaluation_compares_clients_by_the_reward_of_the_greedy_policy(finis
     run = results.read(finished / "run", [metrics.COLUMNS])
     found, task = run.client_rewards, registry.load(TaskOptions("digits"))
     weights = list(run.weights.values())
-    model = task_model.build(task)
+    model = models.of_task(task)
     expected = []
     for name in found["clients"]:
         examples = task.clients.load(task.clients.client_ids.index(name))
@@ -87,19 +86,6 @@ def test_a_run_says_what_chance_and_a_constant_action_earn(finished):
     bounds = results.read(finished / "run", [metrics.COLUMNS]).bounds
     assert bounds["participating"]["chance"] == pytest.approx(0.1)
     assert bounds.keys() == {"participating", "held_out"}
-
-
-def test_a_run_from_before_clients_were_compared_goes_on(finished, tmp_path):
-    """Its table has not the new columns: it is neither torn nor read from float32 events."""
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / "run" / "metrics.csv"
-    before = pd.read_csv(path, dtype=str, keep_default_na=False).drop(columns=[metrics.WORST_TENTH, metrics.JAIN_INDEX])
-    before.to_csv(path, index=False)
-    assert play(tmp_path, "--rounds_per_checkpoint=1", "--total_rounds=6") == 0
-    after = pd.read_csv(path, dtype=str, keep_default_na=False)
-    pd.testing.assert_frame_equal(after[before.columns][:5], before)
-    assert after[metrics.WORST_TENTH].ne("").tolist() == [False] * 5 + [True]
-    assert "recovered_rounds" not in json.loads((path.parent / "config.json").read_text())
 
 
 def test_the_same_seed_gives_the_same_run(finished, tmp_path):
@@ -293,7 +279,7 @@ def test_runs_that_differ_in_their_schedule_alone_share_their_rounds(tmp_path):
         chosen = flags.options(settings)
         phase = bandit_options.phases(chosen, task)[-1]
         mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1)
-        return shared_process.key(task, phase, experiment.build_process(chosen, task, phase, mechanism))
+        return phase_process.key(task, phase, experiment.build_process(task, phase, mechanism))
 
     scales = [key("--bandits_type=squarecb", f"--bandits_gamma={scale}") for scale in (1, 10)]
     assert scales[0] == scales[1] != key("--bandits_type=falcon", "--bandits_mu=10")
@@ -360,7 +346,7 @@ def definitions(*arguments: str):
     chosen, task = opened(*arguments)
     phases = bandit_options.phases(chosen, task)
     mechanism = aggregation_flags.mechanism(phases[0].aggregation, options.Cohorts(4), 60, 1)
-    return [experiment.build_process(chosen, task, phase, mechanism) for phase in phases]
+    return [experiment.build_process(task, phase, mechanism) for phase in phases]
 
 
 def test_the_initial_trainings_server_optimizer_takes_no_hyperparameter_of_the_bandits():
@@ -401,7 +387,7 @@ def test_examples_above_the_cap_are_drawn_anew_whenever_a_client_acts(tff_worker
     chosen, task = opened("--max_examples_per_client=5", *arguments)
     (phase,) = bandit_options.phases(chosen, task)
     mechanism = aggregation_flags.mechanism(phase.aggregation, options.Cohorts(4), 60, 1)
-    rounds = experiment.BanditRounds(chosen, task, phase, mechanism, None)
+    rounds = experiment.BanditRounds(task, phase, mechanism, None)
     seen = [rounds.inputs(np.array([3]), round_num)[0].features for round_num in (1, 2, 3, 4)]
     assert {len(features) for features in seen} == {5}
     # Deployed every two rounds.

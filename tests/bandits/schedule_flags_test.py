@@ -148,9 +148,9 @@ def test_what_is_planned_is_rounds_times_cohort_times_cap():
         )
     )
     (phase,) = phases(chosen, registry.load(chosen.task))
-    assert phase.planned(chosen, 10) == schedules.Planned(10, 5 * 3 * 7)
+    assert phase.planned(10) == schedules.Planned(10, 5 * 3 * 7)
     assert phase.periods == 3
-    assert [phase.moved(chosen, 10, period) for period in (0, 1)] == [
+    assert [phase.moved(10, period) for period in (0, 1)] == [
         1.0,
         schedules.falcon_gamma(10, schedules.complexity(10.0, 0.05, 3), 105),
     ]
@@ -159,4 +159,4 @@ def test_what_is_planned_is_rounds_times_cohort_times_cap():
 def test_an_initial_training_explores_by_no_schedule():
     chosen = flags.options(resolve("--bandits_type=squarecb", "--scenario=init"))
     initial, bandits = phases(chosen, registry.load(chosen.task))
-    assert (initial.moved(chosen, 10, 0), bandits.moved(chosen, 10, 3)) == (None, 20.0)
+    assert (initial.moved(10, 0), bandits.moved(10, 3)) == (None, 20.0)

@@ -5,9 +5,12 @@ import dataclasses
 import pytest
 
 from bandits import flags, world_flags
+from bandits.options import phases
 from bandits.run_federated import STUDY
-from bandits.worlds import delay, drift
+from bandits.worlds import delay, drift, resets
 from data.errors import UsageError
+from data.tasks import registry
+from data.tasks.options import TaskOptions
 from optimization.selection.availability import ALWAYS, Availability
 from optimization.study import frame
 
@@ -21,7 +24,6 @@ def _drift(*arguments):
 
 
 def test_without_them_nothing_changes_and_nothing_is_recorded():
-    """Runs from before there were these flags recorded none."""
     settings = _resolve()
     starts = ("drift_", "delay_", "reward_d", "availability", "time_zones", "drop_out", "world_")
     names = [name for name in settings if name.startswith(starts)]
@@ -115,6 +117,37 @@ def test_worlds_are_at_most_ten():
     assert _drift("--reward_drift=abrupt", "--total_rounds=20", "--drift_start=3", "--drift_every=2").worlds == 10
     with pytest.raises(UsageError, match="--drift_every=1 makes 19 worlds of 20 rounds, and there can be 10"):
         _drift("--reward_drift=abrupt", "--total_rounds=20", "--drift_start=3", "--drift_every=1")
+
+
+def test_without_resets_nothing_is_recorded():
+    for settings in (_resolve(), _resolve("--reset=none")):
+        assert {settings[name] for name in world_flags.RESET_NAMES} == {None}
+        assert flags.options(settings).reset == resets.NONE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--reset=model",), resets.Reset("model", "page_hinkley", warmup=10, threshold=0.5, delta=0.005)),
+        (
+            ("--reset=optimizer", "--reset_when=adwin", "--adwin_scale=3", "--reset_warmup=4"),
+            resets.Reset("optimizer", "adwin", warmup=4, delta=0.2, scale=3.0),
+        ),
+        (
+            ("--reset=model", "--page_hinkley_threshold=2", "--page_hinkley_delta=0"),
+            resets.Reset("model", "page_hinkley", warmup=10, threshold=2.0),
+        ),
+        (("--reset=model", "--reset_when=window", "--reset_window=30"), resets.Reset("model", "window", window=30)),
+    ],
+)
+def test_what_flags_of_resets_mean(arguments, expected):
+    assert flags.options(_resolve(*arguments)).reset == expected
+
+
+def test_an_initial_training_is_not_reset():
+    chosen = flags.options(_resolve("--scenario=init_shift", "--reset=model"))
+    first, second = phases(chosen, registry.load(TaskOptions("digits")))
+    assert (first.reset, second.reset) == (resets.NONE, chosen.reset)
 
 
 if __name__ == "__main__":

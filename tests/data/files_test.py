@@ -1,9 +1,18 @@
 """Tests of data.files."""
 
+import os
+import pathlib
+import subprocess
+import sys
+
+import matplotlib.figure
+import numpy as np
 import pytest
 
 from data import files
-from data.errors import UsageError
+from data.errors import Failure, UsageError
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +104,110 @@ def test_a_data_folder_is_the_environment_s_for_a_while(tmp_path, monkeypatch, b
         files.data_folder(str(tmp_path / "nowhere")),
     ):
         pass
+
+
+# Files that are written whole.
+
+
+def test_a_file_is_replaced_and_leaves_no_part(tmp_path):
+    files.replace(tmp_path / "a.json", b"1")
+    files.replace(tmp_path / "a.json", b"2")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"2")]
+
+
+def test_a_file_that_breaks_off_leaves_the_one_before(tmp_path):
+    files.replace(tmp_path / "a.json", b"1")
+
+    def break_off():
+        with files.whole(tmp_path / "a.json") as file:
+            file.write(b"2")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        break_off()
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"1")]
+
+
+def test_a_link_stays_one(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    files.replace(tmp_path / "link", b"1")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"1"
+
+
+def test_a_device_stays_one():
+    files.replace(pathlib.Path("/dev/null"), b"1")
+    assert pathlib.Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no/a.png", "--output: there is no folder {}/no."),
+        ("", "--output: {} is a folder, not a file."),
+    ],
+)
+def test_an_output_that_has_no_place_is_refused(tmp_path, name, message):
+    with pytest.raises(UsageError) as caught:
+        files.check_output("output", tmp_path / name)
+    assert str(caught.value) == message.format(tmp_path)
+    files.check_output("output", tmp_path / "a.png")
+
+
+def test_an_output_in_a_folder_that_may_not_be_written_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK))
+    with pytest.raises(UsageError, match=f"--output: the folder {tmp_path} cannot be written."):
+        files.check_output("output", tmp_path / "a.png")
+
+
+def test_arrays_are_written_as_numpy_reads_them(tmp_path):
+    arrays = {"a/b": np.arange(6, dtype=np.float32).reshape(2, 3), "c": np.array(7), "d": np.array(["x", "yz"])}
+    files.save_arrays(tmp_path / "a.npz", arrays)
+    with np.load(tmp_path / "a.npz", allow_pickle=False) as archive:
+        assert archive.files == list(arrays)
+        for name, array in arrays.items():
+            assert archive[name].dtype == array.dtype
+            np.testing.assert_array_equal(archive[name], array)
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+def test_a_picture_is_written_in_the_format_of_its_name(tmp_path, suffix):
+    picture = matplotlib.figure.Figure(figsize=(1, 1))
+    files.save_picture(picture, tmp_path / f"a.{suffix}", dpi=50)
+    start = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix]
+    assert (tmp_path / f"a.{suffix}").read_bytes().startswith(start)
+
+
+def test_a_folder_that_is_not_there_is_a_failure_that_names_the_file(tmp_path):
+    with pytest.raises(Failure) as caught:
+        files.replace(tmp_path / "nowhere" / "a.json", b"1")
+    assert str(caught.value) == (
+        f"{tmp_path / 'nowhere' / 'a.json'} cannot be written (No such file or directory). What was written before is "
+        "kept."
+    )
+
+
+@pytest.mark.parametrize(
+    "action", ["files.replace(path, bytes(9000))", "files.save_arrays(path, {'b': np.zeros(900), 'c': np.zeros(900)})"]
+)
+def test_no_space_leaves_the_file_before_and_is_told_once(tmp_path, action):
+    files.replace(tmp_path / "a.json", b"1" * 1000)
+    code = f"""
+import pathlib, resource, sys
+import numpy as np
+from data.errors import Failure
+from data import files
+path = pathlib.Path(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    {action}
+except Failure as error:
+    print(error, file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a.json")], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.stderr == (
+        f"{tmp_path / 'a.json'} cannot be written (File too large). What was written before is kept.\n"
+    )
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"1" * 1000)]

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from optimization import cohorts, options
+from optimization.privacy import mechanisms
 
 
-@pytest.mark.parametrize("sampling", cohorts.SAMPLINGS)
+@pytest.mark.parametrize("sampling", mechanisms.SAMPLINGS)
 def test_equal_seeds_draw_equal_cohorts_and_rounds_differ(sampling):
     first = cohorts.draw(options.Cohorts(30, sampling), 200, 4, 1)
     np.testing.assert_array_equal(first, cohorts.draw(options.Cohorts(30, sampling), 200, 4, 1))
@@ -15,7 +16,7 @@ def test_equal_seeds_draw_equal_cohorts_and_rounds_differ(sampling):
     assert not np.array_equal(first, cohorts.draw(options.Cohorts(30, sampling), 200, 5, 1))
 
 
-@pytest.mark.parametrize("sampling", cohorts.SAMPLINGS)
+@pytest.mark.parametrize("sampling", mechanisms.SAMPLINGS)
 def test_no_client_is_drawn_twice_in_a_round(sampling):
     for round_num in range(1, 30):
         drawn = cohorts.draw(options.Cohorts(20, sampling), 50, 0, round_num)

@@ -14,8 +14,9 @@ import pytest
 from bandits import binaries
 from bandits.advice import arms, plan, sentences, session, stages
 from bandits.plans import players
+from data import files
 from data.errors import UsageError
-from optimization.study import cli, files
+from optimization.study import cli
 from scripts import advise as command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import json
 import os
 import pathlib
 import signal
@@ -15,7 +14,6 @@ import psutil
 import pytest
 
 from bandits import studies
-from bandits.results import runs
 from data.errors import UsageError
 from scripts import grid
 from tests.scripts import toy_binary
@@ -198,21 +196,18 @@ def test_a_damaged_folder_is_named_and_the_others_are_played(play, tmp_path, cap
     assert [row[1] for row in _results(tmp_path, ("rate", "status"))] == ["failed", "failed", "finished", "finished"]
 
 
-@pytest.mark.parametrize("content", ['{"format": 1}', '{"format": 3}', "{}"])
-def test_a_grid_of_another_format_is_refused_left_as_it_is_and_reported(play, tmp_path, content):
+@pytest.mark.parametrize("content", ['{"format": 2}', '{"format": 4}', "{}"])
+def test_a_grid_of_another_format_is_refused_and_left_as_it_is(play, tmp_path, content):
     play("--sweep=rate=0.1")
     grid_json = tmp_path / "g" / "grid.json"
     grid_json.write_text(content)
-    (config,) = tmp_path.glob("g/runs/*/*/config.json")
-    config.write_text(json.dumps({**json.loads(config.read_text()), "format": 1, "command": ["run", "--x=a b"]}))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     before = [(path.stat().st_mtime_ns, path.read_bytes()) for path in files]
     with pytest.raises(
-        UsageError, match=r"g holds a grid of format \d, and this version .* continues those of format 2"
+        UsageError, match=r"g holds a grid of format (\d|None), and this version .* reads format 3 alone"
     ):
         play("--sweep=rate=0.1")
     assert [(path.stat().st_mtime_ns, path.read_bytes()) for path in files] == before
-    assert runs.read(config.parent).command == "run '--x=a b'"
 
 
 def test_results_hold_the_command_of_each_run(play, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from bandits import metrics, studies
 from data.errors import UsageError
 from optimization.posterior import tables
+from optimization.study import run_folder
 from scripts import plot
 
 
@@ -49,7 +50,9 @@ def test_a_run_that_the_seeds_do_not_tell_from_chance_is_called_so(tmp_path):
         for seed, reward in enumerate(rewards):
             folder = tmp_path / name / f"seed_{seed}"
             _run(folder, [reward])
-            (folder / "config.json").write_text(json.dumps({"flags": {"seed": seed}, "command": "run"}))
+            (folder / "config.json").write_text(
+                json.dumps({"format": run_folder.FORMAT, "flags": {"seed": seed}, "command": "run"})
+            )
             if name != "old":
                 (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.2}}))
     named = [str(tmp_path / name) for name in ("softmax", "greedy", "old")]
@@ -161,7 +164,9 @@ def _posterior_run(folder, accuracies, **flags):
         folder / "metrics.csv", index=False
     )
     flags = {"task_type": "digits", "algorithm": "fedkp", "partition_alpha": None} | flags
-    (folder / "config.json").write_text(json.dumps({"flags": flags, "command": ["run_posterior"]}))
+    (folder / "config.json").write_text(
+        json.dumps({"format": run_folder.FORMAT, "flags": flags, "command": "run_posterior"})
+    )
 
 
 def test_tables_of_a_folder_of_runs_are_printed(tmp_path, capsys):

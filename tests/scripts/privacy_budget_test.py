@@ -12,7 +12,13 @@ from data.errors import UsageError
 from optimization.privacy import mechanisms
 from scripts import privacy_budget
 
-SMALL = ("--population=1000", "--cohort=20", "--rounds=50", "--delta=1e-5", "--sampling=poisson")
+SMALL = (
+    "--population=1000",
+    "--clients_per_round=20",
+    "--total_rounds=50",
+    "--target_delta=1e-5",
+    "--cohort_sampling=poisson",
+)
 
 
 def _run(*arguments):
@@ -64,9 +70,11 @@ def test_no_noise_is_no_guarantee(capsys):
     ("arguments", "expected"),
     [
         (["--aggregator_type=dpftrl"], {"kind": "dpftrl", "restart_frequency": 33}),
-        (["--mechanism=dpftrl", "--restart_frequency=0"], {"kind": "dpftrl", "restart_frequency": 2**40}),
         (["--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic"], {"kind": "mf_dpftrl", "bands": 8}),
-        (["--mechanism=mf_dpftrl", "--sampling=cyclic", "--bands=3"], {"kind": "mf_dpftrl", "bands": 3}),
+        (
+            ["--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic", "--mf_bands=3"],
+            {"kind": "mf_dpftrl", "bands": 3},
+        ),
         (
             ["--aggregator_type=ddp", "--ddp_bits=8", "--clip_norm=0.1", "--dimension=100"],
             {"kind": "ddp", "bits": 8, "clip_norm": 0.1, "dimension": 100},
@@ -124,13 +132,22 @@ def test_tensorflow_is_never_imported():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--cohort=2", "--rounds=2", "--noise_multiplier=1"], "--population is missing"),
+        (["--clients_per_round=2", "--total_rounds=2", "--noise_multiplier=1"], "--population is missing"),
         ([*SMALL], "one of --noise_multiplier and --target_epsilon, not neither"),
         ([*SMALL, "--noise_multiplier=1", "--target_epsilon=1"], "not both"),
         ([*SMALL, "--noise_multiplier=-1"], "--noise_multiplier=-1.0: -1 is not a number of at least 0"),
-        ([*SMALL, "--noise_multiplier=1", "--delta=1"], "--delta=1.0: 1 is not a number above 0 and below 1"),
-        ([*SMALL, "--noise_multiplier=1", "--delta=0"], "--delta=0.0: 0 is not a number above 0 and below 1"),
-        ([*SMALL, "--noise_multiplier=1", "--cohort=1001"], "--clients_per_round=1001 is more than the 1000 clients"),
+        (
+            [*SMALL, "--noise_multiplier=1", "--target_delta=1"],
+            "--target_delta=1.0: 1 is not a number above 0 and below 1",
+        ),
+        (
+            [*SMALL, "--noise_multiplier=1", "--target_delta=0"],
+            "--target_delta=0.0: 0 is not a number above 0 and below 1",
+        ),
+        (
+            [*SMALL, "--noise_multiplier=1", "--clients_per_round=1001"],
+            "--clients_per_round=1001 is more than the 1000 clients",
+        ),
         ([*SMALL, "--target_epsilon=0"], "--target_epsilon=0.0: 0 is not a number above 0"),
         ([*SMALL, "--target_epsilon=1e9"], "--target_epsilon=1e\\+09 needs no search: a noise multiplier of 0.01"),
         (
@@ -138,24 +155,20 @@ def test_tensorflow_is_never_imported():
             "--target_epsilon=0.5 is out of reach: a cohort of the whole population",
         ),
         ([*SMALL, "--noise_multiplier=1", "--tolerated_noise=1"], "--tolerated_noise belongs to --target_epsilon"),
-        ([*SMALL, "--noise_multiplier=1", "--bands=4"], "--mf_bands belongs to --aggregator_type=mf_dpftrl"),
-        ([*SMALL, "--noise_multiplier=1", "--mechanism=ddp"], "--dimension is missing"),
+        ([*SMALL, "--noise_multiplier=1", "--mf_bands=4"], "--mf_bands belongs to --aggregator_type=mf_dpftrl"),
+        ([*SMALL, "--noise_multiplier=1", "--aggregator_type=ddp"], "--dimension is missing"),
         ([*SMALL, "--noise_multiplier=1", "--dimension=9"], "--dimension belongs to --aggregator_type=ddp"),
         (
-            [*SMALL, "--noise_multiplier=1", "--mechanism=ddp", "--dimension=9", "--clip_norm=1"],
+            [*SMALL, "--noise_multiplier=1", "--aggregator_type=ddp", "--dimension=9", "--clip_norm=1"],
             "--aggregator_type=ddp needs cohorts of a fixed size",
-        ),
-        (
-            [*SMALL, "--noise_multiplier=1", "--total_rounds=50"],
-            "--rounds and --total_rounds are the same: give one",
         ),
         (["--run=nowhere"], "--run=nowhere: there is no privacy.json"),
         (["--run=nowhere", "--population=9"], "--population describes a training; --run=nowhere has its own"),
         (
             [
                 "--population=1000",
-                "--cohort=20",
-                "--rounds=50",
+                "--clients_per_round=20",
+                "--total_rounds=50",
                 "--aggregator_type=mean",
                 "--target_epsilon=1",
             ],

@@ -14,6 +14,7 @@ from bandits import metrics, studies
 from bandits.results import page
 from data.errors import UsageError
 from optimization.privacy import mechanisms
+from optimization.study import run_folder
 from scripts import report as command
 
 _CHROMIUM = pathlib.Path("/usr/bin/chromium")
@@ -33,7 +34,11 @@ def _run(folder, rewards, **flags):
     table["other/metric"] = np.square(rewards)
     table["seconds"] = 0.5
     table.to_csv(folder / "metrics.csv", index=False)
-    config = {"flags": {"common": 1, "experiment_name": folder.name, **flags}, "command": ["run", f"--x={folder.name}"]}
+    config = {
+        "format": run_folder.FORMAT,
+        "flags": {"common": 1, "experiment_name": folder.name, **flags},
+        "command": f"run --x={folder.name}",
+    }
     (folder / "config.json").write_text(json.dumps(config))
 
 
@@ -395,8 +400,16 @@ def test_an_unreadable_run_is_named_and_the_others_reported(two_runs, capsys):
         ("bounds.json", {"participating": 3}, "bounds.json is damaged: it holds no numbers by name."),
         ("bounds.json", {"participating": {"chance": "x"}}, "bounds.json is damaged: it holds no numbers by name."),
         ("client_rewards.json", {"clients": ["a"]}, "client_rewards.json is damaged: it holds no reward for each"),
-        ("config.json", {"flags": {"seed": "x"}, "command": ["run"]}, "config.json is damaged: see its flag seed."),
-        ("config.json", {"flags": {"task_type": []}, "command": ["run"]}, "damaged: see its flag task_type."),
+        (
+            "config.json",
+            {"format": run_folder.FORMAT, "flags": {"seed": "x"}, "command": "run"},
+            "config.json is damaged: see its flag seed.",
+        ),
+        (
+            "config.json",
+            {"format": run_folder.FORMAT, "flags": {"task_type": []}, "command": "run"},
+            "damaged: see its flag task_type.",
+        ),
     ],
 )
 def test_a_run_with_a_damaged_file_is_named_and_the_others_reported(two_runs, capsys, name, content, told):

@@ -17,6 +17,7 @@ from bandits.papers.plan import PAPER_DATA, Arm, Claim, Figure, Measure, Publish
 from bandits.papers.results import Found, Value
 from bandits.plans import building
 from data.errors import Failure, UsageError
+from optimization.study import run_folder
 from scripts import reproduce
 from tests.scripts import toy_binary
 
@@ -191,7 +192,9 @@ def test_an_arm_that_is_not_told_from_chance_is_called_so_in_the_picture(tmp_pat
     for label, rewards in (("near", [0.5, 0.51, 0.53]), ("far", [0.09, 0.11, 0.12])):
         found[label] = _found(tmp_path, label, *({metrics.ROUND_REWARD: [reward]} for reward in rewards))
         for seed, folder in enumerate(found[label].folders):
-            (folder / "config.json").write_text(json.dumps({"flags": {"seed": seed}, "command": "run"}))
+            (folder / "config.json").write_text(
+                json.dumps({"format": run_folder.FORMAT, "flags": {"seed": seed}, "command": "run"})
+            )
             (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.2}}))
     figure = _figure(curves=(metrics.ROUND_REWARD,), measures=(), published=(), claims=())
     pictures.draw(figure, found, [], [], [tmp_path / "x.svg"])
@@ -410,7 +413,7 @@ def test_the_study_s_own_picture_is_drawn_beside(tmp_path):
     found = {"near": _found(tmp_path, "near", {"score": [1.0]})}
     folder = found["near"].folders[0]
     flags = {"client_selection": "rand", "clients_per_round": 3, "seed": 0}
-    (folder / "config.json").write_text(json.dumps({"flags": flags, "command": ["x"]}))
+    (folder / "config.json").write_text(json.dumps({"format": run_folder.FORMAT, "flags": flags, "command": "x"}))
     pd.DataFrame({"client": [0, 1], "loss": [0.5, 1.5]}).to_csv(folder / "clients.csv", index=False)
     reproduce.report(_figure(own_figures="client_losses"), found, tmp_path / "out")
     assert (tmp_path / "out" / "f1_clients.png").read_bytes().startswith(b"\x89PNG")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data.errors import UsageError
-from optimization.study import cli, frame, metrics_file
+from optimization.study import cli, frame, loggers
 from optimization.study.metrics import Metric
 
 SCORE = Metric("score", "Score", better="up")
@@ -90,7 +90,7 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
         if checkpoint := folder.newest_checkpoint([total], options.total_rounds):
             first, (total,) = checkpoint
             print(f"Continuing after round {first}")
-        log = metrics_file.log(folder, self.columns, first)
+        log = loggers.metrics_file(folder, self.columns, first)
         for round_num in range(first + 1, options.total_rounds + 1):
             while settings.waits_for and round_num > 2 and not os.path.exists(settings.waits_for):
                 time.sleep(0.02)

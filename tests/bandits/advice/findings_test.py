@@ -9,6 +9,7 @@ from bandits import metrics
 from bandits.advice import arms, findings
 from bandits.advice.findings import Arm
 from bandits.plans import results
+from optimization.study import run_folder
 
 _POINT = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
 
@@ -50,7 +51,9 @@ def _bounded(folder, seed, **bounds):
     path = folder / "greedy-1" / f"seed_{seed}"
     path.mkdir(parents=True)
     (path / "metrics.csv").write_text(f"round_num,{metrics.AVERAGE_REWARD}\n1,0.5\n")
-    (path / "config.json").write_text(json.dumps({"flags": {"seed": seed}, "command": ["run"]}))
+    (path / "config.json").write_text(
+        json.dumps({"format": run_folder.FORMAT, "flags": {"seed": seed}, "command": "run"})
+    )
     (path / "bounds.json").write_text(json.dumps({"participating": bounds}))
 
 
@@ -74,7 +77,9 @@ def test_a_search_tells_the_expected_best_after_its_first_rung(tmp_path):
         (tmp_path / run.name).mkdir(parents=True)
         rows = "".join(f"{place},{value}\n" for place, value in enumerate(rewards, 1))
         (tmp_path / run.name / "metrics.csv").write_text(f"round_num,{metrics.AVERAGE_REWARD}\n{rows}")
-        (tmp_path / run.name / "config.json").write_text(json.dumps({"flags": {"seed": 1000}, "command": ["run"]}))
+        (tmp_path / run.name / "config.json").write_text(
+            json.dumps({"format": run_folder.FORMAT, "flags": {"seed": 1000}, "command": "run"})
+        )
         points.append(results.Point((results.Outcome(run, results.FINISHED, rounds, rewards[-1]),), rewards[-1]))
     found = findings.search(points, 3, tmp_path, metrics.AVERAGE_REWARD)["expected_best"]
     # Of 0, 0.25 and 0.5 the mean; of pairs 0.25, 0.5 and 0.5; the best.

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from bandits import binaries
+from bandits import binaries, simulator
 from bandits.advice import arms, simulated
-from bandits.evaluation import simulator
 from data.errors import UsageError
 from optimization.study import intervals
 from scripts import advise as command

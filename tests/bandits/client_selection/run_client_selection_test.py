@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import tensorflow_federated as tff
 
+from bandits import metrics as fairness
 from bandits.client_selection import experiment, metrics
 from bandits.client_selection.run_client_selection import STUDY
 from data import clients, keys
@@ -113,7 +114,7 @@ def test_metrics_of_all_clients_are_those_of_the_saved_model(finished):
     assert written["examples"].tolist() == sizes
     last = table(finished, "run/ucb_cs").iloc[-1]
     np.testing.assert_allclose(last[metrics.GLOBAL_LOSS], np.average(expected, weights=sizes), rtol=1e-5)
-    np.testing.assert_allclose(last[metrics.JAIN_INDEX], metrics.jain_index(expected), rtol=1e-5)
+    np.testing.assert_allclose(last[metrics.JAIN_INDEX], fairness.jain_index(expected), rtol=1e-5)
     np.testing.assert_allclose(last[metrics.WORST_DECILE_LOSS], expected.max(), rtol=1e-5)
     np.testing.assert_allclose(last[metrics.MEDIAN_LOSS], np.median(expected), rtol=1e-5)
     held_out = clients.pool(task.held_out, 0, 0)
@@ -260,6 +261,9 @@ def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_agai
     assert mean.next(mean.initialize(), [0.0, 1.0], [9.0, 1.0]).result == pytest.approx(expected)
 
 
-def test_evaluation_of_some_clients_only(tmp_path):
-    assert play(tmp_path, "--max_eval_clients=2", "--total_rounds=1") == 0
+def test_evaluation_of_some_clients_only(tmp_path, monkeypatch):
+    from bandits.client_selection import experiment
+
+    monkeypatch.setattr(experiment, "MOST_EVALUATED", 2)
+    assert play(tmp_path, "--total_rounds=1") == 0
     assert pd.read_csv(tmp_path / "run" / "clients.csv")["loss"].notna().sum() == 2

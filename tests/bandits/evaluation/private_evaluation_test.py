@@ -12,7 +12,7 @@ from bandits.evaluation import anytime, bounds, confidence_sequence, private, pr
 from data import interaction_log
 from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
-from optimization.study import frame
+from optimization.study import frame, run_folder
 from scripts import evaluate_policy as command
 
 _COLUMNS = (
@@ -285,7 +285,7 @@ def _own_log(folder, flags):
     )
     (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated"]))
     interaction_log.write(log, folder / "interactions" / "rounds_1_8.parquet")
-    (folder / "config.json").write_text(json.dumps({"flags": dict(settings) | flags}))
+    (folder / "config.json").write_text(json.dumps({"format": run_folder.FORMAT, "flags": dict(settings) | flags}))
 
 
 def _anytime(folder):

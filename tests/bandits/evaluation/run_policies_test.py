@@ -48,5 +48,5 @@ def test_a_periods_policy_has_what_the_schedule_says_of_it():
     chosen = flags.options(settings)
     (phase,) = phases(chosen, registry.load(chosen.task))
     # Gamma of deployment t is 10 sqrt(t); the eleventh would be the final model's.
-    found = [run_policies.of_period(chosen, phase, 10, period) for period in (0, 3, phase.periods)]
+    found = [run_policies.of_period(phase, 10, period) for period in (0, 3, phase.periods)]
     np.testing.assert_allclose([policy.gamma for policy in found], [10, 20, 10 * np.sqrt(11)], rtol=1e-6)

@@ -12,6 +12,7 @@ from bandits.papers import page, records, scoreboard, standing, texts
 from bandits.papers.plan import Accounted, Arm, Claim, Figure, Measure, Published
 from bandits.papers.results import Found, Value
 from data.errors import UsageError
+from optimization.study import run_folder
 
 
 def _figure(**changes) -> Figure:
@@ -120,7 +121,7 @@ def test_records_hold_what_chance_and_the_best_constant_action_earn(tmp_path):
     for seed, noise in enumerate((0.0, 0.5)):
         folders.append(tmp_path / f"seed_{seed}")
         folders[-1].mkdir()
-        about = {"flags": {"seed": seed, "noise_multiplier": noise}, "command": "run"}
+        about = {"format": run_folder.FORMAT, "flags": {"seed": seed, "noise_multiplier": noise}, "command": "run"}
         (folders[-1] / "config.json").write_text(json.dumps(about))
         bounds = {"participating": {"chance": 0.1, "constant": 0.3, "clients": 9, "population": 9}}
         (folders[-1] / "bounds.json").write_text(json.dumps(bounds))

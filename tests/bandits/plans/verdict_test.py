@@ -9,7 +9,7 @@ from bandits import metrics
 from bandits.plans import arms, plan, results, verdict
 from bandits.results import words
 from data.errors import UsageError
-from optimization.study import cli
+from optimization.study import cli, run_folder
 
 BOUNDS = {"participating": {"chance": 0.1, "constant": 0.3}}
 
@@ -23,7 +23,9 @@ def _outcomes(folder, point, values, configuration="", first=0, bounds=BOUNDS, *
         path = folder / run.name
         path.mkdir(parents=True)
         pd.DataFrame({"round_num": [1], metrics.AVERAGE_REWARD: [value]}).to_csv(path / "metrics.csv", index=False)
-        (path / "config.json").write_text(json.dumps({"flags": {"seed": seed, **flags}, "command": "run"}))
+        (path / "config.json").write_text(
+            json.dumps({"format": run_folder.FORMAT, "flags": {"seed": seed, **flags}, "command": "run"})
+        )
         if bounds:
             (path / "bounds.json").write_text(json.dumps(bounds))
         found.append(results.Outcome(run, results.FINISHED, 1, value))

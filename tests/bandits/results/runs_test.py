@@ -6,12 +6,14 @@ import pathlib
 import pandas as pd
 import pytest
 
-from bandits import studies
 from bandits.results import runs
 from data.errors import UsageError
+from optimization.study import run_folder
+
+CONFIG = json.dumps({"format": run_folder.FORMAT, "flags": {"seed": 3}, "command": "run 'a b'"})
 
 
-def _write(folder, metrics="round_num,reward\n1,0.5\n2,inf\n", config='{"flags": {"seed": 3}, "command": ["a b"]}'):
+def _write(folder, metrics="round_num,reward\n1,0.5\n2,inf\n", config=CONFIG):
     folder.mkdir(parents=True)
     (folder / "metrics.csv").write_text(metrics)
     (folder / "config.json").write_text(config)
@@ -23,12 +25,12 @@ def test_a_run_is_read(tmp_path):
     (folder / "privacy.json").write_text(json.dumps({"epsilon": 1.5}))
     run = runs.read(folder)
     assert run.metrics.to_dict("list") == {"round_num": [1, 2], "reward": [0.5, float("inf")]}
-    assert (run.flags, run.command, run.privacy) == ({"seed": 3}, "'a b'", {"epsilon": 1.5})
+    assert (run.flags, run.command, run.privacy) == ({"seed": 3}, "run 'a b'", {"epsilon": 1.5})
 
 
 def test_the_command_is_that_of_the_last_start(tmp_path):
     starts = [{"command": "./scripts/python -m x --total_rounds=2"}, {"command": "./scripts/python -m x 'a b'"}]
-    config = {"flags": {}, "command": "./scripts/python -m x", "continuations": starts}
+    config = {"format": run_folder.FORMAT, "flags": {}, "command": "./scripts/python -m x", "continuations": starts}
     assert runs.read(_write(tmp_path / "run", config=json.dumps(config))).command == "./scripts/python -m x 'a b'"
 
 
@@ -97,13 +99,3 @@ def test_a_band_is_the_mean_and_the_range_of_finite_values():
     assert band.to_dict("list") == {"mean": [2.0, 4.0], "low": [1.0, 2.0], "high": [3.0, 6.0]}
     assert list(band.index) == [1, 2]
     assert list(runs.band([first[:2], second], "reward", window=2)["mean"]) == [2.0, 3.0]
-
-
-def test_tables_of_earlier_programs_are_read_by_todays_names(tmp_path):
-    columns = studies.load("bandits.ads.run_ads").columns
-    former = [column.formerly or column for column in columns]
-    pd.DataFrame([[1, *range(len(former))]], columns=["round_num", *former]).to_csv(
-        tmp_path / "metrics.csv", index=False
-    )
-    assert list(runs.read_metrics(tmp_path).columns) == ["round_num", *columns]
-    assert runs.former_names()["federated_regret"] == "federated/regret"

@@ -39,7 +39,7 @@ def rounds_of(*arguments: str) -> experiment.BanditRounds:
     task = run_federated.STUDY.open(chosen)
     *_, phase = bandit_options.phases(chosen, task)
     mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1)
-    return experiment.BanditRounds(chosen, task, phase, mechanism, None)
+    return experiment.BanditRounds(task, phase, mechanism, None)
 
 
 def table(run: pathlib.Path) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from bandits.evaluation import run_policies
 from bandits.worlds import delay, drift
 from data.tasks import registry
 from data.tasks.options import TaskOptions
-from optimization import task_model
+from optimization import models
 from optimization.selection import availability
 from optimization.study import frame
 
@@ -203,7 +203,7 @@ def test_the_model_is_measured_in_the_world_of_the_moment(plain, tmp_path, capsy
     task = registry.load(TaskOptions("digits"))
     examples = task.held_out.load(0)
     weights = np.load(run / "model" / "weights.npz")
-    model, features = task_model.build(task), task.normalise(examples.features)
+    model, features = models.of_task(task), task.normalise(examples.features)
     action = np.argmax(model.forward([weights[name] for name in weights.files], features), axis=1)
     found = drift.Drift("abrupt", start=6, worlds=2).matrices(np.eye(10, dtype=np.float32))[1]
     assert after[metrics.HELD_OUT_REWARD][5] == pytest.approx(found[examples.labels, action].mean())

@@ -10,7 +10,7 @@ from data import tasks
 from data.errors import UsageError
 from data.tasks import images
 from data.tasks.options import TaskOptions
-from optimization import task_model
+from optimization import models
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_the_model_takes_the_normalised_images(load, name, num_actions):
     assert (len(task.clients), task.num_actions) == (5, num_actions)
     features = task.normalise(task.clients.load(0).features)
     assert (features.shape, features.dtype, features.max()) == ((2, *task.feature_spec[0]), np.float32, 1)
-    model = task_model.build(task)
+    model = models.of_task(task)
     assert model.forward(model.initial_weights(0), features).shape == (2, num_actions)
 
 
@@ -53,7 +53,7 @@ def test_fashion_mnist_has_two_hidden_layers(load):
 )
 def test_another_model_takes_the_images(load, name, model):
     task = load(name, model=model)
-    built = task_model.build(task)
+    built = models.of_task(task)
     features = task.normalise(task.clients.load(0).features)
     assert built.forward(built.initial_weights(0), features).shape == (2, task.num_actions)
     assert (task.model == "mlp") == (model in ("linear", "mlp"))

@@ -1,26 +1,71 @@
 """Tests of what the algorithms' clients do; what their servers make of it is tested with the rounds."""
 
+import numpy as np
 import pytest
 
 from optimization import client_work, models
-from optimization.posterior import algorithms, options
+from optimization.posterior import algorithm_flags, algorithms
 
 SGD = client_work.LocalSgd(0.1, 4, epochs=2, momentum=0.5)
 
 
 def build(name: str, **values) -> algorithms.Algorithm:
-    return algorithms.build(options.Posterior(name, **values), SGD, models.mlp(4, (), 3))
+    return algorithms.build(algorithm_flags.Posterior(name, **values), SGD, models.mlp(4, (), 3))
 
 
 @pytest.mark.parametrize("name", ["fedpa", "fedkppa", "client_sgld"])
 def test_chains_step_like_the_plain_training_of_the_burn_in(name):
     algorithm = build(name, burn_in_rounds=3, steps_per_sample=5)
-    chain = algorithm.work_of(4).chain
-    assert algorithm.work_of(3) == SGD
-    assert (chain.learning_rate, chain.batch_size, chain.epochs, chain.momentum) == (0.1, 4, 2, 0.5)
+    chain = algorithm.work_of(4)
+    assert algorithm.work_of(3) == chain.sgd == SGD
     assert (chain.steps_per_sample, chain.langevin) == (5, name == "client_sgld")
 
 
 def test_equal_options_make_equal_work_and_others_do_not():
     assert hash(build("fedpa").client_work) == hash(build("fedpa").client_work)
     assert build("fedpa").client_work == build("fedkppa").client_work != build("fedpa", shrinkage=0.2).client_work
+
+
+# SGLD at the server.
+
+
+ZEROS = (np.zeros((300, 20), np.float32), np.zeros(50, np.float32))
+
+
+def test_deviations_are_the_texts_and_the_published_programs():
+    assert algorithm_flags.deviation("sqrt_2_rate", 0.02) == pytest.approx(0.2)
+    assert algorithm_flags.deviation("2_rate", 0.02) == pytest.approx(0.04)
+
+
+def test_a_state_is_the_step_and_noise_of_the_deviation():
+    chain = algorithms.ServerChain(0, 0.3)
+    weights = (ZEROS[0] + 7, ZEROS[1] - 2)
+    first, second = chain.state(weights, seed=1, round_num=4)
+    assert (first.shape, second.shape, first.dtype) == ((300, 20), (50,), np.float32)
+    # 6,000 draws: standard errors 0.004 and 0.003.
+    assert first.mean() == pytest.approx(7, abs=0.02)
+    assert first.std() == pytest.approx(0.3, abs=0.015)
+    assert second.mean() == pytest.approx(-2, abs=0.2)
+
+
+def test_noise_is_a_function_of_seed_and_round():
+    chain = algorithms.ServerChain(0, 0.3)
+    again = chain.state(ZEROS, seed=1, round_num=4)
+    for found, same in zip(chain.state(ZEROS, seed=1, round_num=4), again, strict=True):
+        np.testing.assert_array_equal(found, same)
+    for seed, round_num in ((1, 5), (2, 4)):
+        assert (chain.state(ZEROS, seed, round_num)[0] != again[0]).all()
+
+
+def test_what_is_served_is_the_average_after_the_burn_in():
+    chain = algorithms.ServerChain(2, 0.3)
+    served, found = (np.zeros(1),), []
+    for round_num, state in enumerate((5.0, 9.0, 1.0, 2.0, 6.0), 1):
+        served = chain.served(served, (np.array([state]),), round_num)
+        found.append(float(served[0][0]))
+    assert found == [5, 9, 1, 1.5, 3]
+
+
+def test_a_chain_that_only_burns_in_serves_its_newest_state():
+    chain = algorithms.ServerChain(9, 0.3)
+    assert chain.served((np.zeros(1),), (np.ones(1),), 9)[0] == 1

@@ -6,7 +6,7 @@ import scipy.stats
 from matplotlib import image
 from statsmodels.stats import diagnostic
 
-from optimization.posterior import bandwidths, diagnostics, mean_shift
+from optimization.posterior import diagnostics, kernels, mean_shift
 
 
 def _models() -> np.ndarray:
@@ -103,6 +103,4 @@ def test_pictures_are_drawn(tmp_path):
 
 def test_a_bandwidth_that_changes_along_the_density_cannot_be_drawn(tmp_path):
     with pytest.raises(ValueError, match="changes along the density"):
-        diagnostics.draw_densities(
-            _models(), [0], mean_shift.MeanShift(bandwidth=bandwidths.NEAREST), tmp_path / "x.png"
-        )
+        diagnostics.draw_densities(_models(), [0], mean_shift.MeanShift(bandwidth=kernels.NEAREST), tmp_path / "x.png")

@@ -12,7 +12,7 @@ import tensorflow_federated as tff
 from data import clients, tasks
 from data.errors import UsageError
 from optimization import models
-from optimization.posterior import algorithm_flags, algorithms, experiment, flags, metrics, server_data, vectors
+from optimization.posterior import algorithm_flags, algorithms, experiment, flags, metrics, run_posterior
 from optimization.posterior.run_posterior import STUDY
 from optimization.study import compiled, frame
 
@@ -44,7 +44,7 @@ def options(*arguments: str) -> flags.PosteriorOptions:
 
 
 def make_run(folder, *arguments: str, sizes=SIZES, server_features=None) -> experiment.PosteriorRounds:
-    task = server_data.ServedTask(**vars(make_task(sizes)), server_features=server_features)
+    task = run_posterior.ServedTask(**vars(make_task(sizes)), server_features=server_features)
     return experiment.PosteriorRounds(options(*arguments), task, folder)
 
 
@@ -133,7 +133,7 @@ def test_fedavg_equals_tffs(tff_worker, tmp_path):
     state = process.initialize()
     for _ in range(2):
         state = process.next(state, data).state
-    expected = vectors.flatten([tf.constant(weight) for weight in process.get_model_weights(state).trainable])
+    expected = models.flatten([tf.constant(weight) for weight in process.get_model_weights(state).trainable])
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 

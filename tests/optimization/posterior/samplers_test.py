@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from optimization import client_work, models
-from optimization.posterior import covariance, samplers, vectors
+from optimization.posterior import samplers
 
 KEY = tf.constant([3, 4])
 MODEL = models.mlp(3, (4,), 2)
@@ -35,17 +35,25 @@ def _numbers(num_examples: int = 20) -> client_work.Batch:
     return {"features": tf.constant(np.random.default_rng(1).normal(0.7, 1, (num_examples, 40)), tf.float32)}
 
 
+def _sgd(learning_rate=0.1, batch_size=4, epochs=3, momentum=0.0, **settings) -> samplers.ChainSgd:
+    return samplers.ChainSgd(client_work.LocalSgd(learning_rate, batch_size, epochs, momentum=momentum), **settings)
+
+
 def _chain(examples=None, **settings) -> samplers.Chain:
-    sgd = samplers.ChainSgd(**{"learning_rate": 0.1, "batch_size": 4, "epochs": 3} | settings)
-    return sgd.build(MODEL, _squared_error)(MODEL.initial_weights(0), examples or _examples(), KEY)
+    run = _sgd(**settings).build_chain(MODEL, _squared_error)
+    return run(MODEL.initial_weights(0), examples or _examples(), KEY)
 
 
-def test_burn_in_is_fedavg():
+def _update(examples=None, **settings) -> client_work.ClientUpdate:
+    run = _sgd(**settings).build(MODEL, _squared_error)
+    return run(MODEL.initial_weights(0), examples or _examples(), KEY)
+
+
+def test_the_last_step_leads_where_plain_sgd_does():
     weights = MODEL.initial_weights(0)
     plain = client_work.LocalSgd(0.1, 4, 3).build(MODEL, _squared_error)(weights, _examples(), KEY)
-    found = samplers.sgd_update(_chain(), MODEL.shapes)
-    for delta, expected in zip(found.delta, plain.delta, strict=True):
-        np.testing.assert_allclose(delta, expected, atol=1e-6)
+    found = _chain(steps_per_sample=1)
+    np.testing.assert_allclose(found.samples[-1], models.flatten(plain.delta), atol=1e-6)
     np.testing.assert_allclose(found.loss_sum, plain.loss_sum, rtol=1e-6)
 
 
@@ -57,14 +65,13 @@ def test_steps_with_momentum_equal_keras():
         with tf.GradientTape() as tape:
             loss = _squared_error(MODEL.forward(variables, examples["features"]), examples)
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-    expected = vectors.flatten(variables) - vectors.flatten(weights)
-    np.testing.assert_allclose(_chain(batch_size=11, momentum=0.9).last, expected, atol=1e-6)
+    expected = models.flatten(variables) - models.flatten(weights)
+    np.testing.assert_allclose(_chain(batch_size=11, momentum=0.9, steps_per_sample=1).samples[-1], expected, atol=1e-6)
 
 
 def test_a_sample_averages_its_steps():
     every = _chain(steps_per_sample=1).samples.numpy()
     assert every.shape == (9, 3 * 4 + 4 + 4 * 2 + 2)
-    np.testing.assert_allclose(every[-1], _chain().last, atol=1e-6)
     expected = [every[:3].mean(axis=0), every[3:6].mean(axis=0), every[6:].mean(axis=0)]
     np.testing.assert_allclose(_chain(steps_per_sample=3).samples, expected, atol=1e-6)
     np.testing.assert_allclose(_chain().samples, expected, atol=1e-6)  # By default the three steps of an epoch.
@@ -79,52 +86,49 @@ def test_the_last_sample_takes_the_steps_left_over(steps_per_sample, ends):
 
 def test_fedpa_sends_the_samples_mean_times_their_inverse_covariance():
     chain = _chain()
-    found = vectors.flatten(samplers.fedpa_update(chain, MODEL.shapes, 0.1).delta)
-    np.testing.assert_allclose(found, covariance.inverse_times_mean(chain.samples, 0.1), atol=1e-7)
+    found = models.flatten(_update(shrinkage=0.1).delta)
+    np.testing.assert_allclose(found, samplers.inverse_times_mean(chain.samples, 0.1), atol=1e-7)
 
 
 def test_fedpa_without_shrinkage_sends_the_samples_mean():
     chain = _chain()
-    found = vectors.flatten(samplers.fedpa_update(chain, MODEL.shapes, 0.0).delta)
+    found = models.flatten(_update(shrinkage=0.0).delta)
     np.testing.assert_allclose(found, chain.samples.numpy().mean(axis=0), atol=1e-7)
 
 
 def test_a_client_without_examples_sends_no_change():
-    chain = _chain(_examples(0), langevin=True)
-    for update in (
-        samplers.sgd_update(chain, MODEL.shapes),
-        samplers.sgld_update(chain, MODEL.shapes),
-        samplers.fedpa_update(chain, MODEL.shapes, 0.1),
-    ):
+    for shrinkage in (None, 0.1):
+        update = _update(_examples(0), langevin=True, shrinkage=shrinkage)
         assert update.is_finite
-        assert not vectors.flatten(update.delta).numpy().any()
+        assert not models.flatten(update.delta).numpy().any()
 
 
 def test_a_diverged_client_sends_no_change_and_says_so():
-    update = samplers.fedpa_update(_chain(learning_rate=1e20), MODEL.shapes, 0.1)
+    update = _update(learning_rate=1e20, shrinkage=0.1)
     assert not update.is_finite
-    assert not vectors.flatten(update.delta).numpy().any()
+    assert not models.flatten(update.delta).numpy().any()
 
 
 @pytest.mark.parametrize("size", [1e25, 2.2e19])
-def test_an_update_whose_norm_is_beyond_numbers_counts_as_diverged(size):
+def test_an_update_whose_norm_is_beyond_numbers_counts_as_diverged(monkeypatch, size):
     # Clipping would make it not a number, and with it the whole sum.
     sizes = tf.eye(1, sum(int(np.prod(shape)) for shape in MODEL.shapes.values())) * size
-    chain = samplers.Chain(sizes, sizes[0], tf.constant(0.0), tf.constant(0.0))
-    for update in (samplers.sgd_update(chain, MODEL.shapes), samplers.sgld_update(chain, MODEL.shapes)):
-        clipped, _ = tf.clip_by_global_norm(update.delta, 1.0)
-        assert np.isfinite(vectors.flatten(clipped).numpy()).all()
-        assert not update.is_finite
+    chain = samplers.Chain(sizes, tf.constant(0.0), tf.constant(0.0))
+    monkeypatch.setattr(samplers.ChainSgd, "build_chain", lambda *_: lambda *_: chain)
+    update = _update()
+    clipped, _ = tf.clip_by_global_norm(update.delta, 1.0)
+    assert np.isfinite(models.flatten(clipped).numpy()).all()
+    assert not update.is_finite
 
 
 def test_one_langevin_step_adds_noise_of_twice_the_step_size():
     # One full batch of 20 examples: the step size for the log posterior is 0.1 / 20.
     examples = _numbers()
-    sgd = samplers.ChainSgd(0.1, 20, 1, langevin=True)
-    run = sgd.build(MEAN_MODEL, _negative_log_density)
+    sgd = _sgd(0.1, 20, 1, langevin=True)
+    run = sgd.build_chain(MEAN_MODEL, _negative_log_density)
     start = tf.zeros(40)
     drift = 0.1 * examples["features"].numpy().mean(axis=0)
-    noise = np.concatenate([run([start], examples, tf.constant([0, key])).last - drift for key in range(50)])
+    noise = np.concatenate([run([start], examples, tf.constant([0, key])).samples[0] - drift for key in range(50)])
     # 2,000 draws: standard errors 1.6% of the deviation.
     assert noise.std() == pytest.approx(np.sqrt(2 * 0.1 / 20), rel=0.05)
     assert abs(noise.mean()) < 5 * noise.std() / np.sqrt(noise.size)
@@ -134,8 +138,8 @@ def test_one_langevin_step_adds_noise_of_twice_the_step_size():
 def test_the_langevin_chain_has_the_posteriors_mean_and_variance(momentum):
     examples = _numbers()
     posterior_mean = examples["features"].numpy().mean(axis=0)
-    sgd = samplers.ChainSgd(0.1, 20, 2000, momentum, steps_per_sample=1, langevin=True)
-    run = sgd.build(MEAN_MODEL, _negative_log_density)
+    sgd = _sgd(0.1, 20, 2000, momentum, steps_per_sample=1, langevin=True)
+    run = sgd.build_chain(MEAN_MODEL, _negative_log_density)
     samples = run([tf.constant(posterior_mean)], examples, KEY).samples.numpy()
     # 40 chains of 2,000 steps, correlated over about 20 of them: 4,000 independent draws. The step size adds 5%.
     assert samples.var() == pytest.approx(1 / 20, rel=0.1)
@@ -143,15 +147,71 @@ def test_the_langevin_chain_has_the_posteriors_mean_and_variance(momentum):
 
 
 def test_sgld_sends_the_chains_average():
-    chain = _chain(langevin=True)
-    found = vectors.flatten(samplers.sgld_update(chain, MODEL.shapes).delta)
+    found = models.flatten(_update(langevin=True).delta)
     every = _chain(langevin=True, steps_per_sample=1).samples.numpy()
     np.testing.assert_allclose(found, every.mean(axis=0), atol=1e-6)
 
 
 def test_a_chain_is_a_function_of_its_key():
-    sgd = samplers.ChainSgd(0.1, 4, 2, langevin=True)
-    run = sgd.build(MODEL, _squared_error)
-    first, again, other = (run(MODEL.initial_weights(0), _examples(), tf.constant([3, key])).last for key in (4, 4, 5))
+    sgd = _sgd(0.1, 4, 2, steps_per_sample=1, langevin=True)
+    run = sgd.build_chain(MODEL, _squared_error)
+    first, again, other = (
+        run(MODEL.initial_weights(0), _examples(), tf.constant([3, key])).samples[-1] for key in (4, 4, 5)
+    )
     np.testing.assert_array_equal(first, again)
     assert (first.numpy() != other.numpy()).any()
+
+
+# FedPA's covariance.
+
+
+def _dense(samples: np.ndarray, shrinkage: float) -> np.ndarray:
+    """Solves with the whole covariance."""
+    count, size = samples.shape
+    share = 1 / (1 + (count - 1) * shrinkage)
+    sample_covariance = np.cov(samples, rowvar=False).reshape(size, size) if count > 1 else np.zeros((size, size))
+    return np.linalg.solve(share * np.eye(size) + (1 - share) * sample_covariance, samples.mean(axis=0))
+
+
+@pytest.mark.parametrize("size", [1, 3, 20, 50])
+@pytest.mark.parametrize("count", [1, 2, 5, 10])
+@pytest.mark.parametrize("shrinkage", [0.01, 0.1, 1.0, 10.0])
+def test_the_delta_equals_the_dense_solve(size, count, shrinkage):
+    samples = np.random.default_rng(size * count).normal(0.3, 1, (count, size))
+    found = samplers.inverse_times_mean(tf.constant(samples, tf.float32), shrinkage)
+    np.testing.assert_allclose(found, _dense(samples, shrinkage), rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 20])
+def test_chunks_of_the_parameters_give_the_same_delta(monkeypatch, chunk):
+    monkeypatch.setattr(samplers, "_CHUNK", chunk)
+    samples = np.random.default_rng(1).normal(0.3, 1, (5, 20))
+    found = samplers.inverse_times_mean(tf.constant(samples, tf.float32), 0.1)
+    np.testing.assert_allclose(found, _dense(samples, 0.1), rtol=2e-5, atol=2e-5)
+
+
+def test_shrinkage_zero_gives_the_samples_mean():
+    samples = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
+    np.testing.assert_allclose(samplers.inverse_times_mean(samples, 0.0), samples.mean(axis=0), rtol=1e-6)
+
+
+def test_two_samples_by_hand():
+    # Mean (2, 1), centred -+(1, 0), rho = 1/2: covariance I/2 + diag(2, 0)/2 = diag(3/2, 1/2).
+    found = samplers.inverse_times_mean(tf.constant([[1.0, 1.0], [3.0, 1.0]]), 1.0)
+    np.testing.assert_allclose(found, [4 / 3, 2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("shrinkage", [0.1, 1e6])
+def test_equal_samples_with_their_singular_covariance_give_a_finite_delta(shrinkage):
+    found = samplers.inverse_times_mean(tf.fill([4, 6], 0.5), shrinkage)
+    np.testing.assert_allclose(found, np.full(6, 0.5 * (1 + 3 * shrinkage)), rtol=1e-5)
+
+
+def test_a_million_parameters_need_no_matrix_of_them():
+    samples = np.random.default_rng(0).normal(size=(5, 1_000_000)).astype(np.float32)
+    assert np.isfinite(samplers.inverse_times_mean(samples, 0.1)).all()
+
+
+def test_a_negative_shrinkage_is_refused():
+    with pytest.raises(ValueError, match=r"shrinkage=-0.1 must be at least 0"):
+        samplers.inverse_times_mean(tf.zeros([2, 2]), -0.1)

@@ -44,3 +44,13 @@ def test_the_layout_is_the_studys():
     table = tables.build(CELLS, [1], [0.84])
     assert list(table.columns) == [("Round 1", "0.1"), ("Round 1", "10"), ("84%", "0.1"), ("84%", "10")]
     assert list(table.index[:2]) == [("Accuracy", "FedAvg"), ("Accuracy", "FedKP")]
+
+
+def test_results_count_rounds_to_thresholds():
+    rounds = pd.DataFrame({"round_num": [1, 2, 3]} | {name: [0.5, 0.7, 0.6] for name in tables.MEASURES.values()})
+    results = tables.results(rounds, [0.6, 0.9])
+    assert list(results.columns) == ["measure", "final", "rounds to 0.6", "rounds to 0.9"]
+    assert list(results["measure"]) == ["accuracy", "training accuracy", "precision", "recall"]
+    assert list(results["final"]) == [0.6] * 4
+    assert list(results["rounds to 0.6"]) == [2] * 4
+    assert results["rounds to 0.9"].isna().all()

@@ -269,18 +269,8 @@ def test_a_mechanism_is_read_back(tmp_path):
     assert mechanisms.load(path) == (mechanism, 7)
 
 
-def test_before_absence_was_recorded_everyone_came(tmp_path):
-    path = tmp_path / "privacy.json"
-    report = json.loads(json.dumps(_two_trainings().report(7)))
-    for values in (report["mechanism"], report["mechanism"]["pretraining"]):
-        del values["may_be_absent"]
-    path.write_text(json.dumps(report))
-    assert mechanisms.load(path) == (_two_trainings(), 7)
-
-
 @pytest.mark.parametrize("missing", ["voided", "apart_from", "pretraining_disjoint", "accountant"])
-def test_files_of_an_earlier_program_guarantee_nothing(tmp_path, missing):
-    # It did not record what voids a guarantee, such as seeded noise, and drew all cohorts from the seed.
+def test_files_that_lack_a_value_guarantee_nothing(tmp_path, missing):
     path = tmp_path / "privacy.json"
     for inside in ("mechanism", "pretraining"):
         report = json.loads(json.dumps(_two_trainings().report(7)))

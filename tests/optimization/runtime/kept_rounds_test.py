@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from optimization.runtime import cohort_parts, kept_rounds
+from optimization.runtime import kept_rounds, rounds
 
 
 class _Metrics(NamedTuple):
@@ -78,8 +78,8 @@ def test_a_kept_process_has_the_types_and_the_results_of_the_one_that_was_built(
     assert found.next is not built.next
     for one, other in ((found.initialize, built.initialize), (found.next, built.next)):
         assert repr(one.type_signature) == repr(other.type_signature)  # With the containers.
-    for rounds in (built, found):
-        state, metrics = rounds.next(rounds.initialize(), [1, 2, 6])
+    for process in (built, found):
+        state, metrics = process.next(process.initialize(), [1, 2, 6])
         assert state == collections.OrderedDict(b=13, a=(4,))
         assert isinstance(state, collections.OrderedDict)
         assert metrics == _Metrics(9, _Owner.Parts(9))
@@ -89,7 +89,7 @@ def test_a_kept_process_has_the_types_and_the_results_of_the_one_that_was_built(
 
 @pytest.mark.parametrize("form", ["_compile", "_compile_mergeable"])
 def test_what_is_compiled_for_it_is_kept_with_it(folder, monkeypatch, form):
-    compile_one = getattr(cohort_parts, form).__wrapped__
+    compile_one = getattr(rounds, form).__wrapped__
     built = compile_one(kept_rounds.process(folder, "key", build).next)
     monkeypatch.setattr(tff.backends, "native", None)
     found = compile_one(kept_rounds.process(folder, "key", build).next)
@@ -102,7 +102,7 @@ def test_what_is_compiled_for_it_is_kept_with_it(folder, monkeypatch, form):
 
 def test_what_is_compiled_for_other_processes_is_not(folder):
     kept_rounds.process(folder, "key", build)
-    cohort_parts._compile.__wrapped__(build(step=2).next)
+    rounds._compile.__wrapped__(build(step=2).next)
     assert len(list(folder.iterdir())) == 1
 
 

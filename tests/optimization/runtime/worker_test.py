@@ -19,7 +19,7 @@ from bandits import options as bandit_options
 from data.errors import Failure
 from optimization import aggregators, client_work, models, options, supervised
 from optimization.posterior import process as posterior
-from optimization.runtime import cohort_parts, connection, executor, rounds, worker, worker_process
+from optimization.runtime import executor, rounds, worker, worker_process
 from optimization.study import aggregation_flags, cli, frame
 
 pytestmark = pytest.mark.slow
@@ -64,8 +64,8 @@ def launched(count: int) -> Iterator[list]:
 def contexts(tff_worker) -> Iterator[dict[int, tff.framework.SyncContext]]:
     """A context by number of workers, each of them remote."""
     with launched(4) as started:
-        workers = connection.connect([address for address, _ in started])
-        yield {count: cohort_parts.CohortPartsContext(workers[:count]) for count in (1, 2, 4)}
+        workers = executor.connect([address for address, _ in started])
+        yield {count: rounds.CohortPartsContext(workers[:count]) for count in (1, 2, 4)}
 
 
 def on(context: tff.framework.SyncContext):
@@ -92,7 +92,7 @@ def play():
     mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, 60, 1)
 
     def played():
-        study = experiment.BanditRounds(chosen, task, phase, mechanism, None)
+        study = experiment.BanditRounds(task, phase, mechanism, None)
         state, rows = study.initial_state(), []
         for round_num in range(1, 4):
             state, row = study.play_round(state, round_num)
@@ -147,7 +147,7 @@ def test_tffs_own_runtime_gives_equal_bits_and_close_ones_in_parts(play, play_su
         expected = played()
     with on(tffs):
         assert bits(played()) == bits(expected)
-    monkeypatch.setattr(cohort_parts, "_PART_BYTES", 1)
+    monkeypatch.setattr(rounds, "_PART_BYTES", 1)
     with on(tffs):
         assert_close(played(), expected)
 
@@ -231,8 +231,8 @@ def test_a_cohorts_updates_are_collected_in_its_order(contexts, collection, monk
     assert len(expected.deltas) == 5  # None of the client without examples.
     alone = np.concatenate([collect(weights, [client]).deltas for client in cohort])
     np.testing.assert_array_equal(expected.deltas, alone)
-    for least in (cohort_parts._RESULT_BYTES, 1):
-        monkeypatch.setattr(cohort_parts, "_RESULT_BYTES", least)
+    for least in (rounds._RESULT_BYTES, 1):
+        monkeypatch.setattr(rounds, "_RESULT_BYTES", least)
         for context in contexts.values():
             with on(context):
                 for order in (cohort, cohort[::-1]):
@@ -242,13 +242,13 @@ def test_a_cohorts_updates_are_collected_in_its_order(contexts, collection, monk
 def test_updates_come_in_parts_of_bounded_bytes(own, collection, monkeypatch):
     collect, weights, cohort = collection
     expected = collect(weights, cohort)
-    monkeypatch.setattr(cohort_parts, "_RESULT_BYTES", 2 * (16 + 5) * 4)  # Two clients' parameters and counts.
+    monkeypatch.setattr(rounds, "_RESULT_BYTES", 2 * (16 + 5) * 4)  # Two clients' parameters and counts.
     alone = _Counting(own)
-    with on(cohort_parts.CohortPartsContext([alone], concurrent_calls=1)):
+    with on(rounds.CohortPartsContext([alone], concurrent_calls=1)):
         assert_close(collect(weights, cohort), expected, 0)
     assert alone.calls == 3
     at_once = _Counting(own)
-    with on(cohort_parts.CohortPartsContext([at_once], concurrent_calls=3)):
+    with on(rounds.CohortPartsContext([at_once], concurrent_calls=3)):
         assert_close(collect(weights, cohort), expected, 0)
     assert at_once.calls == 2
 
@@ -256,9 +256,9 @@ def test_updates_come_in_parts_of_bounded_bytes(own, collection, monkeypatch):
 def test_updates_of_a_lost_worker_are_computed_by_another(own, collection, monkeypatch, capfd):
     collect, weights, cohort = collection
     expected = collect(weights, cohort)
-    monkeypatch.setattr(cohort_parts, "_RESULT_BYTES", 1)
+    monkeypatch.setattr(rounds, "_RESULT_BYTES", 1)
     both = [_Counting(own, dies_at=2), _Counting(own)]
-    with on(cohort_parts.CohortPartsContext(both, concurrent_calls=1)):
+    with on(rounds.CohortPartsContext(both, concurrent_calls=1)):
         assert_close(collect(weights, cohort), expected, 0)
     assert sum(worker.calls for worker in both) in (6, 7)
     assert capfd.readouterr().err.count("nine:9 was lost") <= 1
@@ -290,7 +290,7 @@ def test_a_worker_that_collects_does_not_grow_with_the_square_of_the_cohort(tff_
         status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
         return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
 
-    with launched(1) as [(address, process)], on(cohort_parts.CohortPartsContext(connection.connect([address]))):
+    with launched(1) as [(address, process)], on(rounds.CohortPartsContext(executor.connect([address]))):
         collect(weights, cohort[:1])
         before = peak_mb(process)
         assert collect(weights, cohort).deltas.nbytes == 60 * 50_100 * 4  # 11 MB.
@@ -360,7 +360,7 @@ class _Counting:
     def invoke(self, computation, argument):
         self.calls += 1
         if self.calls == self._dies_at:
-            raise connection.WorkerLostError("The TFF worker nine:9 was lost (test).")
+            raise executor.WorkerLostError("The TFF worker nine:9 was lost (test).")
         return self._context.invoke(computation, argument)
 
 
@@ -371,16 +371,16 @@ def own(contexts):
 
 
 def test_a_cohort_with_a_large_state_is_played_in_parts_one_after_the_other(own, monkeypatch):
-    monkeypatch.setattr(cohort_parts, "_PART_BYTES", 8)  # Two clients' share of a server's state of 4 bytes.
+    monkeypatch.setattr(rounds, "_PART_BYTES", 8)  # Two clients' share of a server's state of 4 bytes.
     alone = _Counting(own)
-    with on(cohort_parts.CohortPartsContext([alone])):
+    with on(rounds.CohortPartsContext([alone])):
         assert _sum_of_squares(5.0, [1.0, 2.0, 3.0, 4.0, 5.0]) == (5, 55)
     assert alone.calls == 3 + 2 + 1  # Parts, merges, the server's step.
 
 
 def test_a_part_of_a_lost_worker_is_played_by_another(own, capfd):
     dies, lives = _Counting(own, dies_at=1), _Counting(own)
-    with on(cohort_parts.CohortPartsContext([dies, lives])):
+    with on(rounds.CohortPartsContext([dies, lives])):
         for _ in range(2):
             assert _sum_of_squares(5.0, [1.0, 2.0, 3.0]) == (5, 14)
     assert dies.calls == 1
@@ -391,7 +391,7 @@ def test_a_part_of_a_lost_worker_is_played_by_another(own, capfd):
 def test_the_last_lost_worker_is_named(own):
     both = [_Counting(own, dies_at=1), _Counting(own, dies_at=1)]
     with (
-        on(cohort_parts.CohortPartsContext(both)),
+        on(rounds.CohortPartsContext(both)),
         pytest.raises(Failure, match=r"nine:9 was lost.*No other is left"),
     ):
         _sum_of_squares(5.0, [1.0, 2.0, 3.0])
@@ -409,28 +409,28 @@ def _never(values):
 
 def test_a_worker_that_dies_while_it_computes_ends_the_round():
     with launched(1) as [(address, process)]:
-        context = cohort_parts.CohortPartsContext(connection.connect([address]))
+        context = rounds.CohortPartsContext(executor.connect([address]))
         threading.Timer(1, process.kill).start()
         with on(context), pytest.raises(Failure, match=f"{address} was lost"):
             _never([1.0, 1.0])
 
 
 def test_a_worker_that_falls_silent_ends_the_round(monkeypatch):
-    monkeypatch.setattr(connection, "_PING_SECONDS", 1)
-    monkeypatch.setattr(connection, "_PING_EVERY_SECONDS", 0.1)
+    monkeypatch.setattr(executor, "_PING_SECONDS", 1)
+    monkeypatch.setattr(executor, "_PING_EVERY_SECONDS", 0.1)
     with launched(1) as [(address, process)]:
-        context = cohort_parts.CohortPartsContext(connection.connect([address]))
+        context = rounds.CohortPartsContext(executor.connect([address]))
         process.send_signal(signal.SIGSTOP)
         with on(context), pytest.raises(Failure, match=f"{address} was lost .no answer in 1 seconds"):
             _never([1.0])
 
 
 def test_something_else_at_an_address_is_named(monkeypatch):
-    monkeypatch.setattr(connection, "_START_SECONDS", 0.2)
+    monkeypatch.setattr(executor, "_START_SECONDS", 0.2)
     with socket.create_server(("localhost", 0)) as other:
         address = f"localhost:{other.getsockname()[1]}"
         with pytest.raises(Failure, match=f"What listens at {address} .--tff_workers. is no TFF worker"):
-            connection.connect([address])
+            executor.connect([address])
 
 
 def test_different_numbers_of_clients_are_refused(contexts):

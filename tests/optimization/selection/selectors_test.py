@@ -9,7 +9,7 @@ import scipy.stats
 import tensorflow as tf
 
 from optimization.selection import selected, selectors
-from optimization.selection.selector import LocalLosses
+from optimization.selection.selectors import LocalLosses
 
 SIZES = np.array([10, 40, 20, 5, 25])
 ALL = {

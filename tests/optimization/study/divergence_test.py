@@ -5,9 +5,9 @@ import math
 import pandas as pd
 import pytest
 
-from optimization.study import divergence, training_metrics
+from optimization.study import divergence, metrics
 
-COLUMNS = (training_metrics.LOSS, training_metrics.NONFINITE_CLIENTS)
+COLUMNS = (metrics.LOSS, metrics.NONFINITE_CLIENTS)
 
 
 def _table(counts, loss=0.5) -> pd.DataFrame:

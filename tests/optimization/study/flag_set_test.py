@@ -6,6 +6,7 @@ import tomllib
 import pytest
 
 from data.errors import UsageError
+from optimization.study import flag_set
 from optimization.study.flag_set import FlagSet, user_path
 from optimization.study.settings import Settings
 
@@ -304,3 +305,50 @@ def test_an_unknown_flag_is_answered_with_those_that_take_its_value():
     for argument, meant in [("--metal=iron", "metal_type"), ("--shares=1", "share"), ("--metal=0.5", "metal_share")]:
         with pytest.raises(UsageError, match=f"is not known: did you mean --{meant}[?]$"):
             flag_set.parse(["program", argument])
+
+
+# Names that are near.
+
+
+NAMES = [
+    "bandits_type",
+    "bandits_epsilon",
+    "clients_per_round",
+    "total_rounds",
+    "rounds_per_eval",
+    "server_adam_epsilon",
+    "client_learning_rate",
+    "epsilon_greedy",
+    "emnist_chars",
+    "emnist62_linear",
+    "mnist",
+    "table3/ucb_c=0.05",
+    "table3/ucb_recency_c=0.05_alpha=0.5",
+]
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("rounds", ["total_rounds", "rounds_per_eval"]),
+        ("epsilon", ["bandits_epsilon", "epsilon_greedy", "server_adam_epsilon"]),
+        ("emnist", ["emnist_chars"]),
+        ("eps_greedy", ["epsilon_greedy"]),
+        ("Total-Round", ["total_rounds"]),
+        ("lr", ["client_learning_rate"]),
+        ("mnits", ["mnist"]),
+        ("table3/ucb_c=0.5", ["table3/ucb_c=0.05"]),
+        ("type_of_bandit", []),
+        ("x", []),
+        ("__", []),
+    ],
+)
+def test_the_names_that_a_word_may_stand_for_are(word, near):
+    assert flag_set.near_names(word, NAMES) == near
+
+
+def test_at_most_three_are_told():
+    assert flag_set.did_you_mean("ab", "ask") == "did you mean a or b?"
+    assert flag_set.did_you_mean("abcd", "ask") == "did you mean a, b or c?"
+    assert flag_set.did_you_mean("a", "ask") == "did you mean a?"
+    assert flag_set.did_you_mean("", "ask") == "ask"

@@ -13,7 +13,7 @@ import pytest
 
 from bandits import studies
 from data.errors import Failure, UsageError
-from optimization.study import cli, frame, runner, training_metrics
+from optimization.study import cli, frame, metrics, runner
 from optimization.study.metrics import Metric
 
 WEIGHT = Metric("toy/weight", "the weight", better="up")
@@ -299,11 +299,11 @@ def test_a_worker_that_does_not_answer_ends_the_command(play):
 class DivergingRounds(Rounds):
     def play_round(self, state, round_num):
         state, row = super().play_round(state, round_num)
-        return state, row | {training_metrics.NONFINITE_CLIENTS: int(round_num > 2)}
+        return state, row | {metrics.NONFINITE_CLIENTS: int(round_num > 2)}
 
 
 class Diverging(Toy):
-    columns = (*Toy.columns, training_metrics.NONFINITE_CLIENTS)
+    columns = (*Toy.columns, metrics.NONFINITE_CLIENTS)
 
     def rounds(self, run: frame.Run) -> Rounds:
         return DivergingRounds(run.options)

@@ -21,6 +21,7 @@ import bandits
 from bandits import studies
 from data.errors import UsageError
 from optimization import posterior
+from optimization.study import run_folder
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SHORT = {"total_rounds": 4, "clients_per_round": 5, "bandits_deploy_freq": 2, "seed": 7}
@@ -80,28 +81,31 @@ def test_a_folder_without_runs_is_named(tmp_path):
         bandits.load(tmp_path)
 
 
-def test_a_run_of_an_earlier_format_is_read_by_todays_names(tmp_path):
+def test_all_runs_of_a_folder_are_one_table(tmp_path):
     columns = studies.load("bandits.ads.run_ads").columns
-    former = ["round_num", *(column.formerly or column for column in columns)]
     for seed in (3, 10):
-        path = tmp_path / "ads" / f"seed_{seed}"
-        path.mkdir(parents=True)
-        pd.DataFrame([[1, *range(len(columns))]], columns=former).to_csv(path / "metrics.csv", index=False)
-        (path / "config.json").write_text(json.dumps({"flags": {"seed": seed}, "command": ["run", "a b"]}))
+        _left_by_ads(tmp_path / "ads" / f"seed_{seed}", seed=seed)
     (tmp_path / "ads" / "seed_11").mkdir()  # Has not begun.
     runs = bandits.load(tmp_path)
     assert list(runs.metrics.columns) == ["run", "seed", "round_num", *columns]
     assert list(runs.metrics["seed"]) == [3, 10]
-    assert (runs[0].command, runs[0].privacy, runs[0].weights) == ("run 'a b'", {}, None)
+    assert (runs[0].command, runs[0].privacy, runs[0].weights) == ("run", {}, None)
     assert runs.plot()._repr_png_()
 
 
-def _left_by_ads(path: pathlib.Path, rows: int = 1) -> None:
+def test_a_run_of_another_format_is_refused(tmp_path):
+    _left_by_ads(tmp_path / "old", format=2)
+    with pytest.raises(UsageError, match=r"old holds a run of format 2, and this version .* format 3 alone"):
+        bandits.load(tmp_path)
+
+
+def _left_by_ads(path: pathlib.Path, rows: int = 1, seed: int = 1, **about) -> None:
     columns = ["round_num", *studies.load("bandits.ads.run_ads").columns]
     path.mkdir(parents=True)
     table = pd.DataFrame([[1, *[0.5] * (len(columns) - 1)]] * rows, columns=columns)
     table.to_csv(path / "metrics.csv", index=False)
-    (path / "config.json").write_text(json.dumps({"flags": {"seed": 1}, "command": "run"}))
+    config = {"format": run_folder.FORMAT, "flags": {"seed": seed}, "command": "run", **about}
+    (path / "config.json").write_text(json.dumps(config))
 
 
 def test_runs_that_cannot_be_read_are_left_out_with_a_warning(tmp_path):
@@ -294,7 +298,7 @@ import pandas as pd
 import bandits
 from data.errors import Failure
 from optimization.runtime import worker_process
-from optimization.study import metrics_file
+from optimization.study import loggers
 
 folder, flags = pathlib.Path(sys.argv[1]), dict(word.split("=") for word in sys.argv[2:])
 
@@ -303,13 +307,13 @@ def run(name):
                        rounds_per_checkpoint=0, bandits_deploy_freq=2, **flags)
 
 def broken(name, last, act, kind):
-    write = metrics_file.MetricsFile.write
+    write = loggers.CsvFile.write
     def then_act(file, row):
         write(file, row)
         if row["round_num"] == last:
             act()
             time.sleep(0.1)  # For the thread that answers.
-    metrics_file.MetricsFile.write = then_act
+    loggers.CsvFile.write = then_act
     try:
         run(name)
     except kind as error:
@@ -317,7 +321,7 @@ def broken(name, last, act, kind):
         assert bandits.load(folder / name).weights is None
         return str(error)
     finally:
-        metrics_file.MetricsFile.write = write
+        loggers.CsvFile.write = write
     raise AssertionError("nothing was raised")
 
 def kill():

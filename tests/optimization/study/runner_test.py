@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 from data.errors import Failure
-from optimization.study import events, frame, interruption, loggers, metrics_file, run_folder, runner
+from optimization.study import frame, interruption, loggers, run_folder, runner
 
 TOTAL = 7
 COLUMNS = ("toy/first", "toy/second", "toy/eval")
@@ -285,70 +285,16 @@ def _config(folder: run_folder.RunFolder) -> dict:
     return json.loads(folder.config_path.read_text())
 
 
-DAMAGES = {
-    "deleted": (lambda path: path.unlink(), [1, 2, 3, 4]),
-    "emptied": (lambda path: path.write_text(""), [1, 2, 3, 4]),
-    "torn inside": (lambda path: path.write_text(path.read_text().replace("\n2,2.5,", "\n2,2")), [2]),
-    "cut off": (lambda path: path.write_text(path.read_text()[: path.read_text().index("\n3,4") + 5]), [3, 4]),
-}
-
-
-@pytest.mark.parametrize(("damage", "rounds"), DAMAGES.values(), ids=DAMAGES)
-def test_rows_that_are_lost_are_recovered_from_the_events_and_marked(folder, whole, capsys, damage, rounds):
+def test_a_run_whose_rows_are_lost_is_refused_and_nothing_is_changed(folder):
     with pytest.raises(BreakdownError):
         _run(Toy(_break_in(6)), folder)
-    damage(folder.metrics_path)
-    folder = _reopened(folder)
-    # The toy's metrics are single precision: nothing is lost of them.
-    _assert_as_whole(_run(Toy(), folder), folder, whole)
-    assert _config(folder)["recovered_rounds"] == rounds
-    said = f"lacked the rows of the rounds {metrics_file.spans(rounds)}: they are recovered from TensorBoard's events"
-    assert said in capsys.readouterr().err
-
-
-def test_the_last_event_of_a_round_counts(folder):
-    class Other(Toy):
-        def play_round(self, state, round_num):
-            state, metrics = super().play_round(state, round_num)
-            return state, {name: value + 100 for name, value in metrics.items()}
-
-    with pytest.raises(BreakdownError):
-        _run(Other(_break_in(4)), folder)  # Round 3 is played again after the checkpoint of round 2.
-    _run(Toy(), folder, total=4)
-    folder.metrics_path.unlink()
-    _run(Toy(), _reopened(folder), total=4)
-    assert [row["toy/first"] for row in _metrics(folder)] == ["101.0", "102.5", "4.25", "6.125"]
-
-
-def test_a_finished_run_recovers_its_rows_too(folder, whole):
-    _run(Toy(), folder)
-    folder.metrics_path.unlink()
-    _assert_as_whole(_run(Toy(), _reopened(folder)), folder, whole)
-    assert _config(folder)["recovered_rounds"] == [1, 2, 3, 4, 5, 6, 7]
-    assert "continuations" not in _config(folder)
-
-
-def test_events_that_a_crash_cut_off_are_read_up_to_there(folder):
-    with pytest.raises(BreakdownError):
-        _run(Toy(_break_in(6)), folder)
-    (events_path,) = folder.path.glob("events.out.tfevents.*")
-    events_path.write_bytes(events_path.read_bytes()[:-150])
-    _run(Toy(), folder)
-    assert sorted(events.read(folder.path, range(1, 8)))[:3] == [1, 2, 3]
-
-
-def test_rows_without_events_are_named_and_nothing_is_changed(folder):
-    with pytest.raises(BreakdownError):
-        _run(Toy(_break_in(6)), folder)
-    for path in folder.path.glob("events.out.tfevents.*"):
-        path.unlink()
     folder.metrics_path.write_text(folder.metrics_path.read_text().replace("\n2,2.5,", "\n2,2"))
     before = folder.metrics_path.read_bytes()
     folder = _reopened(folder)
-    with pytest.raises(Failure, match=r"metrics\.csv lacks the rows of the rounds 2, .*--restart"):
+    with pytest.raises(Failure, match=r"metrics\.csv lacks the rows of rounds 2: .*--restart"):
         _run(Toy(), folder)
     assert folder.metrics_path.read_bytes() == before
-    assert not {"recovered_rounds", "continuations"} & set(_config(folder))
+    assert "continuations" not in _config(folder)
 
 
 def test_a_restart_plays_all_rounds_again_and_keeps_the_old_files(folder, whole):
@@ -372,9 +318,9 @@ def test_metrics_and_events_are_on_the_disk_before_their_checkpoint(folder, monk
         method = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *arguments: (done.append(name), method(*arguments))[1])
 
-    spy(metrics_file.MetricsFile, "write")
-    spy(metrics_file.MetricsFile, "flush")
-    spy(events.EventsFile, "flush")
+    spy(loggers.CsvFile, "write")
+    spy(loggers.CsvFile, "flush")
+    spy(runner.EventsFile, "flush")
     spy(run_folder.RunFolder, "save_checkpoint")
     _run(Toy(), folder, total=3, checkpoint=2)
     assert done == [*["write"] * 2, "flush", "flush", "save_checkpoint", "write", "flush", "flush", "save_checkpoint"]
@@ -382,14 +328,14 @@ def test_metrics_and_events_are_on_the_disk_before_their_checkpoint(folder, monk
 
 def test_a_full_disk_under_the_events_is_one_line(folder, monkeypatch):
     def full(*arguments):
-        reason = "{{function_node x}} /runs/events.v2; No space left on device\n\tFailed to flush 1 events"
+        reason = "{{function_node x}} /runs/runner.v2; No space left on device\n\tFailed to flush 1 events"
         raise tf.errors.ResourceExhaustedError(None, None, reason)
 
     monkeypatch.setattr(tf.summary.experimental, "write_raw_pb", full)
     with pytest.raises(Failure) as caught:
         _run(Toy(), folder)
     assert str(caught.value) == (
-        "TensorBoard's events cannot be written (/runs/events.v2; No space left on device). What was written before is "
+        "TensorBoard's events cannot be written (/runs/runner.v2; No space left on device). What was written before is "
         f"kept. The run is in {folder.path}."
     )
 

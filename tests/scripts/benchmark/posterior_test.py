@@ -1,17 +1,17 @@
-"""The whole-round measurement of scripts.posterior_benchmark, on a small model."""
+"""The whole-round measurement of scripts.benchmark.posterior, on a small model."""
 
 import math
 
 import pytest
 
 from optimization import client_work, models
-from scripts.benchmark import posterior
+from scripts.benchmark import measuring, posterior
 
 
-@pytest.mark.parametrize("name", posterior.ROUND_MODELS)
+@pytest.mark.parametrize("name", measuring.ROUND_MODELS)
 def test_the_models_sizes_are_those_told_before_tensorflow_is_imported(name):
     model = models.cnn(10) if name == "cnn" else models.resnet18((32, 32, 3), 100)
-    assert sum(math.prod(shape) for shape in model.shapes.values()) == posterior.ROUND_MODELS[name]
+    assert sum(math.prod(shape) for shape in model.shapes.values()) == measuring.ROUND_MODELS[name]
 
 
 def test_a_round_is_measured(tff_worker):

@@ -1,0 +1,135 @@
+"""Supervised training of a task by selected cohorts: what the rounds of several studies share.
+
+What is compiled is kept for all runs of a process that compute the same, and holds nothing of a run or its task.
+"""
+
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from data import clients, keys, tasks
+from optimization import models, options, server, supervised
+from optimization.selection.selected import Choice, SelectedCohorts
+from optimization.study import compiled, runner
+
+
+class TrainingRounds(runner.Rounds):
+    """Rounds that train a task's model; a study adds what a round is. Its states have the TFF process's as `server`.
+
+    Attributes:
+      work: The clients' training, such as `client_work.LocalSgd`.
+      weighs_examples: Whether a client's input weighs its number of examples; else 1, or 0 without any.
+    """
+
+    weighs_examples = True
+
+    def __init__(
+        self,
+        training: options.Training,
+        task: tasks.Task,
+        work: Any,
+        client_weighting: str = "num_examples",
+        first_client: int = 0,
+    ):
+        """Takes what defines the rounds.
+
+        Args:
+          training: What the flags mean.
+          task: The task.
+          work: The clients' training.
+          client_weighting: With `num_examples` clients weigh in the mean what their inputs do, with `uniform` the same.
+          first_client: Clients before this one never train.
+        """
+        self._training, self._task, self._first, self.work = training, task, first_client, work
+        self._clients = clients.CappedClients(task.clients, training.max_examples_per_client, training.seed)
+        self._model, self._client_weighting = models.of_task(task), client_weighting
+        self._specs = models.feature_spec(task), models.label_spec(task)
+        shape = repr((task.model, task.model_arguments, self._specs))
+        self._key = shape, training.server_optimizer, client_weighting
+
+    def model(self, state: Any) -> Mapping[str, np.ndarray]:
+        """Returns the model's weights."""
+        return dict(zip(self._model.shapes, state.server.weights, strict=True))
+
+    def learning_rate(self, round_num: int) -> float:
+        """Returns the clients' learning rate in a round."""
+        del round_num
+        return self._training.learning_rate
+
+    def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
+        """Returns what defines rounds of so many clients with this work."""
+        if self._client_weighting == "num_examples":
+            mean = tff.aggregators.MeanFactory(no_nan_division=True)
+        else:
+            mean = tff.aggregators.as_weighted_aggregator(tff.aggregators.UnweightedMeanFactory())
+        optimizer = server.build(self._training.server_optimizer)
+        return supervised.SupervisedProcess(self._model, work, mean, optimizer, *self._specs, cohort_size=num_clients)
+
+    def _kept(self, what: Hashable, build: Callable[[], Any]) -> Any:
+        return compiled.kept((what, self._key), build)
+
+    def mean_rounds(self, work: Any, num_clients: int) -> tff.templates.IterativeProcess:
+        """Returns rounds that end in the mean; their initial weights are of seed 0."""
+        build = lambda: self.definition(work, num_clients).build(self._model.initial_weights(0))  # noqa: E731
+        return self._kept(("rounds", work, num_clients), build)
+
+    def _evaluation(self, measure: Callable[[tf.Tensor, tf.Tensor], Any]) -> Callable[..., Any]:
+        """Returns the function (weights, features, labels) -> `measure` of outputs and labels, which a module has."""
+        model = self._model
+
+        def evaluate(weights, features, labels):
+            return measure(model.forward(weights, models.dense(features)), labels)
+
+        signature = [model.specs, *self._specs]
+        build = lambda: tf.function(evaluate, input_signature=signature, autograph=False)  # noqa: E731
+        return self._kept(("evaluation", measure), build)
+
+    def _load(self, ids: np.ndarray) -> list[clients.Examples]:
+        return [self._clients.load(int(client)) for client in ids]
+
+    def _inputs(
+        self, ids: np.ndarray, cohort: Sequence[clients.Examples], round_num: int
+    ) -> list[supervised.ClientInput]:
+        """Returns what clients with these examples bring to a round."""
+        rate = np.float32(self.learning_rate(round_num))
+        return [
+            supervised.ClientInput(
+                features=self._task.normalise(examples.features),
+                labels=examples.labels,
+                key=keys.tensorflow_key(self._training.seed, keys.Purpose.TRAINING, round_num, int(client)),
+                position=np.int32(position),
+                weight=np.float32(len(examples.labels) if self.weighs_examples else bool(len(examples.labels))),
+                learning_rate=rate,
+            )
+            for position, (client, examples) in enumerate(zip(ids, cohort, strict=True))
+        ]
+
+    @functools.cached_property
+    def sizes(self) -> np.ndarray:
+        """Int [clients], examples of each that may train."""
+        return clients.sizes(self._clients, range(self._first, len(self._clients)))
+
+    @functools.cached_property
+    def selected(self) -> SelectedCohorts:
+        """The selected cohorts, whose clients count from the first that may train.
+
+        Raises:
+          UsageError: If cohort, candidates and population do not go together.
+        """
+        training = self._training
+        return SelectedCohorts(training.selection.build(self.sizes, training.cohort_size), training.seed)
+
+    def _choose(self, selection: Any, weights: models.Weights, round_num: int) -> Choice:
+        """Returns a round's cohort, for which the selector may have losses of these weights polled."""
+
+        def poll(ids: np.ndarray) -> np.ndarray:
+            build = lambda: self.definition(self.work, len(ids)).build_loss_poll(len(ids))  # noqa: E731
+            ids = ids + self._first
+            return self._kept(("poll", len(ids)), build)(weights, self._inputs(ids, self._load(ids), round_num))
+
+        choice = self.selected.choose(selection, round_num, poll)
+        return choice._replace(cohort=choice.cohort + self._first, polled=choice.polled + self._first)

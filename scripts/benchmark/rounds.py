@@ -1,0 +1,265 @@
+"""Measures rounds of the EMNIST CNN, and of Stack Overflow's tag prediction.
+
+For EMNIST: time against the machine's own matrix-multiply rate, memory, growth with cohort and population, and parts
+of a round. For Stack Overflow: time, memory, bytes moved, and the sparse model against the dense one. Data is made
+in the data sets' shapes, so that no file is needed.
+"""
+
+import dataclasses
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from data.errors import UsageError
+from optimization import options
+from optimization.runtime import worker_process
+from optimization.study import aggregation_flags, cli, frame
+from scripts.benchmark import measuring
+
+if TYPE_CHECKING:
+    from bandits.process import BanditProcess
+
+_MATMUL_SIZE = 2048
+_CAPS = {"emnist_chars": 0, "stackoverflow_tag": 256}  # As the published settings have it.
+_FIRST_LAYER_FLOPS = 2 * 28 * 28 * 25 * 32  # Its input's gradient is not needed.
+
+
+def measure(settings: cli.Settings) -> dict[str, Any]:
+    """Measures rounds of the task.
+
+    Raises:
+      UsageError: If a cohort is larger than a population.
+    """
+    cohorts = cli.whole_numbers("cohorts", settings.cohorts)
+    populations = cli.whole_numbers("populations", settings.populations)
+    if max(cohorts) > min(populations):
+        raise UsageError(f"--cohorts: {max(cohorts)} clients cannot be drawn from {min(populations)}.")
+    return (_emnist if settings.task == "emnist" else _stackoverflow)(settings, cohorts, populations)
+
+
+def _emnist(settings: cli.Settings, cohorts: Sequence[int], populations: Sequence[int]) -> dict[str, Any]:
+    """Measures rounds of EMNIST's shapes: in depth, with privacy, of other cohorts, and from other populations."""
+    bench = _Benchmark(settings.max_concurrent_threads, populations[0], "emnist_chars", measuring.emnist, 0.1)
+    main = bench.depth(cohorts[0], settings.rounds)
+    few = max(3, settings.rounds // 3)
+    private = bench.rounds(cohorts[0], few, kind="dpsgd", unclip_quantile=None, noise_multiplier=0.1)
+    results = {"main": main, "dpsgd_seconds_per_round": private["seconds_per_round"], "cohorts": {}, "populations": {}}
+    for cohort in cohorts:
+        found = main if cohort == cohorts[0] else bench.rounds(cohort, few)
+        names = ("seconds_per_round", "milliseconds_per_example")
+        results["cohorts"][str(cohort)] = {name: found[name] for name in names}
+    for population in populations:
+        bench.population(population)
+        found = bench.rounds(cohorts[0], few)
+        names = ("seconds_per_round", "resident_mb_last_tenth")
+        results["populations"][str(population)] = {name: found[name] for name in names}
+    return results
+
+
+def _stackoverflow(settings: cli.Settings, cohorts: Sequence[int], populations: Sequence[int]) -> dict[str, Any]:
+    """Measures rounds of Stack Overflow's shapes, sparse and dense."""
+    import numpy as np
+    import tensorflow as tf
+
+    bench = _Benchmark(
+        settings.max_concurrent_threads, populations[0], "stackoverflow_tag", measuring.stackoverflow, 1.0
+    )
+    found = bench.rounds(cohorts[0], settings.rounds)
+
+    def dense(weights, features):
+        rows = tf.repeat(tf.range(tf.shape(features["ids"])[0]), tf.shape(features["ids"])[1])
+        where = tf.stack([rows, tf.reshape(features["ids"], [-1])], axis=1)
+        shape = tf.stack([tf.shape(features["ids"])[0], measuring.WORDS])
+        return tf.scatter_nd(where, tf.reshape(features["values"], [-1]), shape) @ weights[0] + weights[1]
+
+    definition = bench.definition(cohorts[0])
+    model = dataclasses.replace(definition.model, forward=dense, terms=None)
+    process = dataclasses.replace(definition, model=model).build(model.initial_weights(0))
+    state = process.initialize()
+    inputs = bench.inputs(cohorts[0])
+    ways = {"dense_seconds_per_round": lambda: process.next(state, inputs)}
+    sent = sum(np.asarray(leaf).nbytes for leaf in tf.nest.flatten(inputs))
+    # The clients on their way there; on its way back the state: the model, the deployed one, and Adam's two moments.
+    moved = sent + 4 * (measuring.WORDS + 1) * measuring.TAGS * 4
+    slow = measuring.seconds_in_turns(ways, min(5, settings.rounds))
+    return {"stackoverflow": found | slow | {"megabytes_moved": round(moved / 1e6, 1)}}
+
+
+class _Benchmark:
+    """One worker and everything that is measured on it."""
+
+    def __init__(self, threads: int, population: int, task_type: str, make_task, client_learning_rate: float):
+        import psutil
+
+        worker_process.own(threads)
+
+        with worker_process.importing():
+            from bandits import experiment, flags, run_federated
+            from bandits.options import phases
+            from optimization.runtime import worker
+
+        self._experiment = experiment
+        self._main = psutil.Process()
+        own = worker.start(threads)
+        # The worker, and what passes messages between them.
+        self._processes = [self._main, *(psutil.Process(pid) for pid in {own.pid, own.process.pid})]  # type: ignore[union-attr]
+        arguments = [
+            f"--task_type={task_type}",
+            f"--max_examples_per_client={_CAPS[task_type]}",
+            "--max_validation_samples=100",
+            "--total_rounds=1000000",  # As in a run, the next round's clients are always prepared ahead.
+            "--clients_per_round=1",
+            "--bandits_deploy_freq=10",
+            "--server_learning_rate=0.002",
+            f"--client_learning_rate={client_learning_rate}",
+        ]
+        settings = frame.flag_set(run_federated.STUDY).parse(["benchmark", *arguments])
+        self._make_task, self._task = make_task, make_task(population)
+        (self._phase,) = phases(flags.options(flags.resolve(settings)), self._task)
+        self.population(population)
+
+    def population(self, population: int) -> None:
+        """Has clients drawn from a population of this size from now on."""
+        self._task = self._make_task(population)
+        self._phase = dataclasses.replace(self._phase, population=range(population))
+
+    def _described(self, cohort: int, **private: Any) -> tuple[Any, Any, Any]:
+        """Returns what describes rounds to `experiment`: task, phase and mechanism."""
+        aggregation = dataclasses.replace(self._phase.aggregation, **private)
+        phase = dataclasses.replace(self._phase, cohorts=options.Cohorts(cohort), aggregation=aggregation)
+        mechanism = aggregation_flags.mechanism(aggregation, phase.cohorts, len(phase.population), 1)
+        return self._task, phase, mechanism
+
+    def definition(self, cohort: int) -> "BanditProcess":
+        """Returns what defines rounds of so many clients."""
+        return self._experiment.build_process(*self._described(cohort))
+
+    def inputs(self, cohort: int, round_num: int = 1) -> list:
+        """Returns one round's client inputs."""
+        rounds = self._experiment.BanditRounds(*self._described(cohort), None)
+        return rounds.inputs(rounds.cohort(round_num), round_num)
+
+    def _memory_mb(self, field: str) -> float:
+        return measuring.memory_mb([process.pid for process in self._processes], field)
+
+    def _cpu(self) -> float:
+        return sum(sum(process.cpu_times()[:2]) for process in self._processes)
+
+    def rounds(
+        self,
+        cohort: int,
+        rounds: int,
+        before_each: Callable[[int], None] = lambda round_num: None,
+        **private: Any,
+    ) -> dict[str, Any]:
+        """Measures start-up, time, processor time and memory of many rounds.
+
+        Args:
+          cohort: Clients of a round.
+          rounds: How many are measured.
+          before_each: Called before each, with its number.
+          **private: What is other in the aggregation.
+        """
+        from bandits import metrics
+
+        experiment = self._experiment.BanditRounds(*self._described(cohort, **private), None)
+        state, _ = experiment.play_round(experiment.initial_state(), 1)
+        first = time.time() - self._main.create_time()
+        times, cpus, memory, examples = [], [], [], []
+        for round_num in range(2, rounds + 2):
+            before_each(round_num)
+            cpu, start = self._cpu(), time.perf_counter()
+            state, row = experiment.play_round(state, round_num)
+            times.append(time.perf_counter() - start)
+            cpus.append(self._cpu() - cpu)
+            memory.append(self._memory_mb("VmRSS"))
+            examples.append(int(row[metrics.EXAMPLES]))
+        tenth = max(1, rounds // 10)
+        seconds = statistics.median(times)
+        return {
+            "cohort": cohort,
+            "rounds": rounds,
+            "seconds_per_round": round(seconds, 3),
+            "cpu_seconds_per_round": round(statistics.median(cpus), 3),
+            "first_round_after_start_seconds": round(first, 1),
+            "peak_memory_mb": round(self._memory_mb("VmHWM")),
+            "resident_mb_first_tenth": round(statistics.mean(memory[:tenth])),
+            "resident_mb_last_tenth": round(statistics.mean(memory[-tenth:])),
+            "examples_per_round": round(statistics.mean(examples)),
+            "milliseconds_per_example": round(1000 * seconds / statistics.mean(examples), 3),
+        }
+
+    def depth(self, cohort: int, rounds: int) -> dict[str, Any]:
+        """Measures one cohort size in depth: also the share of the machine's rate, and the parts of a round."""
+        rates = []
+
+        def measure_rate(round_num: int) -> None:
+            # The machine's speed may drift, so its rate is measured beside each round, up to thirty times.
+            if (round_num - 2) % max(1, rounds // 30) == 0:
+                rates.append(_matmul_rate())
+
+        found = self.rounds(cohort, rounds, measure_rate)
+        flops = found["examples_per_round"] * (4 * self.definition(cohort).model.flops - _FIRST_LAYER_FLOPS)
+        rate, seconds = statistics.median(rates), found["seconds_per_round"]
+        return found | {
+            "gflop_per_round": round(flops / 1e9),
+            "matmul_gflops": round(rate / 1e9),
+            "matmul_gflops_range": [round(min(rates) / 1e9), round(max(rates) / 1e9)],
+            "share_of_matmul_rate": round(flops / seconds / rate, 3),
+            "parts_seconds": self._parts(cohort, max(3, rounds // 3), seconds),
+        }
+
+    def _parts(self, cohort: int, rounds: int, total: float) -> dict[str, float]:
+        """Splits a round by leaving parts out: differences of medians, so only as good as the machine is quiet."""
+        import tensorflow as tf
+        import tensorflow_federated as tff
+
+        definition = self.definition(cohort)
+        model = definition.model
+        idle = dataclasses.replace(definition, local_sgd=None)
+        blind = dataclasses.replace(
+            idle, model=dataclasses.replace(model, forward=lambda _, features: tf.zeros([tf.shape(features)[0], 62]))
+        )
+        processes = [part.build(model.initial_weights(0)) for part in (blind, idle)]
+        state = processes[0].initialize()
+        state_type = processes[0].next.type_signature.parameter[0]
+
+        @tff.tensorflow.computation(definition.client_type())
+        def count(client):
+            return tf.shape(client.features)[0]
+
+        @tff.federated_computation(state_type, tff.FederatedType(definition.client_type(), tff.CLIENTS))
+        def send(state, clients):
+            return state, tff.federated_sum(tff.federated_map(count, clients))
+
+        clients: list = []
+        numbers = itertools.count()
+
+        def read() -> None:
+            clients[:] = self.inputs(cohort, next(numbers))
+
+        calls = {"transfer": send, "aggregation": processes[0].next, "inference": processes[1].next}
+        ways = {name: lambda call=call: call(state, clients) for name, call in calls.items()}
+        found = measuring.seconds_in_turns({"python": read} | ways, rounds)
+        return {
+            "python (reading and preparing clients)": found["python"],
+            "transfer (clients and state to the worker and back)": found["transfer"],
+            "aggregation and server step": round(found["aggregation"] - found["transfer"], 4),
+            "inference": round(found["inference"] - found["aggregation"], 4),
+            "training": round(total - found["python"] - found["inference"], 4),
+        }
+
+
+def _matmul_rate() -> float:
+    """Returns the floating-point operations a second of the best of ten large fp32 products, on all cores."""
+    import tensorflow as tf
+
+    matrix = tf.random.stateless_normal([_MATMUL_SIZE, _MATMUL_SIZE], [0, 0])
+    best = float("inf")
+    for _ in range(10):
+        start = time.perf_counter()
+        tf.matmul(matrix, matrix)[0, 0].numpy()
+        best = min(best, time.perf_counter() - start)
+    return 2 * _MATMUL_SIZE**3 / best

@@ -1,0 +1,150 @@
+"""Tests of optimization.study.loggers."""
+
+import csv
+import errno
+import os
+import pathlib
+import re
+
+import pytest
+
+from data.errors import Failure
+from optimization.study import loggers
+
+COLUMNS = ["round_num", "loss", "reward"]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "metrics.csv"
+
+
+def _metrics_file(path: pathlib.Path, last_round: int) -> loggers.CsvFile:
+    return loggers.CsvFile(path, COLUMNS, last_round)
+
+
+def _rounds(path: pathlib.Path) -> list[str]:
+    with open(path, newline="") as file:
+        return [row["round_num"] for row in csv.DictReader(file)]
+
+
+@pytest.fixture
+def three_rows(path):
+    """A file with the metrics of rounds 1 to 3."""
+    metrics = _metrics_file(path, 0)
+    for round_num in (1, 2, 3):
+        metrics.write({"round_num": round_num, "loss": round_num / 4})
+    metrics.close()
+    return path
+
+
+def test_a_row_can_be_read_as_soon_as_it_is_written(path):
+    metrics = _metrics_file(path, 0)
+    metrics.write({"round_num": 1, "loss": 0.25, "reward": 2})
+    assert path.read_text() == "round_num,loss,reward\n1,0.25,2\n"
+    metrics.close()
+
+
+def test_a_column_without_a_value_stays_empty(three_rows):
+    assert three_rows.read_text().splitlines()[1] == "1,0.25,"
+
+
+def test_a_metric_without_a_column_is_an_error(path):
+    metrics = _metrics_file(path, 0)
+    with pytest.raises(ValueError, match="speed"):
+        metrics.write({"round_num": 1, "speed": 3})
+    metrics.close()
+
+
+def test_rows_beyond_the_checkpoint_are_dropped(three_rows):
+    _metrics_file(three_rows, 2).close()
+    assert three_rows.read_text() == "round_num,loss,reward\n1,0.25,\n2,0.5,\n"
+
+
+def test_rows_follow_those_that_were_kept(three_rows):
+    metrics = _metrics_file(three_rows, 2)
+    metrics.write({"round_num": 3, "loss": 9})
+    metrics.close()
+    assert three_rows.read_text() == "round_num,loss,reward\n1,0.25,\n2,0.5,\n3,9,\n"
+
+
+def test_a_new_run_starts_an_empty_file(three_rows):
+    _metrics_file(three_rows, 0).close()
+    assert three_rows.read_text() == "round_num,loss,reward\n"
+
+
+@pytest.mark.parametrize("half", ["4", "4,", "1", "1,0.", "", "\0\0\0", '"4'])
+def test_a_half_written_last_line_is_dropped(three_rows, half):
+    with open(three_rows, "a") as file:
+        file.write(half)
+    _metrics_file(three_rows, 3).close()
+    assert _rounds(three_rows) == ["1", "2", "3"]
+
+
+def test_line_ends_of_another_editor_are_no_damage(three_rows):
+    whole = three_rows.read_bytes()
+    three_rows.write_bytes(whole.replace(b"\n", b"\r\n"))
+    _metrics_file(three_rows, 3).close()
+    assert three_rows.read_bytes() == whole
+
+
+def _damaged(path: pathlib.Path, damage) -> None:
+    path.write_bytes(damage(path.read_bytes()))
+
+
+TORN = {
+    "missing": (lambda content: content.replace(b"2,0.5,\n", b""), "2"),
+    "torn": (lambda content: content.replace(b"2,0.5,\n", b"2,0."), "2-3"),
+    "garbage": (lambda content: content.replace(b"0.5", b"\xff\x00"), "2"),
+    "quote": (lambda content: content.replace(b"0.5", b'"'), "2"),
+    "last line without its end": (lambda content: content[:-1], "3"),
+    "header": (lambda content: content.replace(b"loss", b"l\0ss"), "1-3"),
+    "header of another file": (lambda content: b"x" * 200_000 + b"\n" + content, "1-3"),
+    "number beyond all": (lambda content: content.replace(b"2,0.5", b"9" * 5000 + b",0.5"), "2"),
+    "number of other digits": (lambda content: content.replace(b"2,0.5", "٢,0.5".encode()), "2"),
+    "first": (lambda content: content.replace(b"1,0.25,\n", b""), "1"),
+    "first and last": (lambda content: content.replace(b"1,0.25,\n", b"")[:-3], "1, 3"),
+    "emptied": (lambda content: b"", "1-3"),
+}
+
+
+@pytest.mark.parametrize(("damage", "lost"), TORN.values(), ids=TORN)
+def test_rows_that_are_missing_are_named_and_the_file_is_left_as_it_is(three_rows, damage, lost):
+    _damaged(three_rows, damage)
+    before = three_rows.read_bytes()
+    with pytest.raises(Failure) as caught:
+        _metrics_file(three_rows, 3)
+    assert str(caught.value) == (
+        f"{three_rows} lacks the rows of rounds {lost}: put back a copy, or give --restart, which starts over and "
+        "moves the old files aside."
+    )
+    assert three_rows.read_bytes() == before
+
+
+def test_a_full_disk_is_named_and_keeps_the_rows_before(three_rows, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    metrics = _metrics_file(three_rows, 3)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Failure, match=re.escape(f"{three_rows} cannot be written (No space left on device).")):
+        metrics.flush()
+    metrics.close()
+    with pytest.raises(Failure, match="cannot be written"):
+        _metrics_file(three_rows, 2)
+    assert _rounds(three_rows) == ["1", "2", "3"]
+    assert list(three_rows.parent.iterdir()) == [three_rows]
+
+
+@pytest.mark.parametrize(("numbers", "text"), [([], ""), ([4], "4"), ([1, 2, 3, 5, 7, 8], "1-3, 5, 7-8")])
+def test_numbers_are_told_in_spans(numbers, text):
+    assert loggers.spans(numbers) == text
+
+
+@pytest.mark.parametrize(
+    "header", ["round_num,reward", "round_num,reward,loss", "round_num,loss,speed", "round_num,loss,reward,speed"]
+)
+def test_a_table_of_other_columns_is_refused(path, header):
+    path.write_text(f"{header}\n{','.join('1' * len(header.split(',')))}\n")
+    with pytest.raises(Failure, match="lacks the rows of rounds 1:"):
+        _metrics_file(path, 1)
