@@ -167,7 +167,8 @@ def read(
             f"There is no file {path}: {flag} must name one, by its path, or below the working directory, "
             "--data_dir (FEDBANDITS_DATA_DIR) or data/examples."
         )
-    form, lines = {}, None
+    form: dict[str, str] = {}
+    lines: np.ndarray | None = None
     try:
         if name.endswith(".parquet"):
             frame = pd.read_parquet(path, engine="pyarrow")
