@@ -96,7 +96,7 @@ def learn(
     *,
     categories: Collection[str] = (),
     named: Collection[str] = (),
-    told: "Callable[[pd.Series], str]" = _by_row,
+    show: "Callable[[pd.Series], str]" = _by_row,
 ) -> Learned:
     """Returns what training rows say about each column; None for one that has no value there.
 
@@ -105,7 +105,7 @@ def learn(
       is_train: bool [rows].
       categories: Columns of categories, whatever they hold.
       named: Columns that were asked for by name: identifiers among them are categories.
-      told: Returns cells and their places, for messages.
+      show: Returns cells and their places, for messages.
 
     Raises:
       ColumnError: If some cells of a column of numbers, or of dates, are none; or if a column is of text that is
@@ -115,7 +115,7 @@ def learn(
     refused: dict[str, ColumnError] = {}
     for name in frame.columns:
         try:
-            parsed = as_text(frame[name]) if name in categories else parse(frame[name], told)
+            parsed = as_text(frame[name]) if name in categories else parse(frame[name], show)
             if isinstance(parsed, np.ndarray):
                 learned[name] = _numbers(parsed[is_train])
             elif isinstance(parsed, dates.Moments):
@@ -128,7 +128,7 @@ def learn(
     return learned
 
 
-def encode(frame: "pd.DataFrame", learned: Learned, *, told: "Callable[[pd.Series], str]" = _by_row) -> Encoded:
+def encode(frame: "pd.DataFrame", learned: Learned, *, show: "Callable[[pd.Series], str]" = _by_row) -> Encoded:
     """Returns the columns as features.
 
     A missing or infinite number becomes the mean, and its column gets a second feature, 1 where a number is missing, if
@@ -140,7 +140,7 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, told: "Callable[[pd.Serie
     Args:
       frame: The columns.
       learned: What is known of each.
-      told: Returns cells and their places, for messages.
+      show: Returns cells and their places, for messages.
 
     Raises:
       UsageError: If a column of numbers, or of dates, holds something else.
@@ -160,7 +160,7 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, told: "Callable[[pd.Serie
             if unknown := int(written.notna().sum() - written.isin(known.categories).sum()):
                 encoded.unknown[name] = unknown
         else:
-            parsed, counts = _of_kind(frame[name], known, told), encoded.imputed
+            parsed, counts = _of_kind(frame[name], known, show), encoded.imputed
             days = parsed.days if isinstance(parsed, dates.Moments) else parsed
             is_missing = np.isnan(days)
             if isinstance(known, statistics.Dates):
@@ -208,7 +208,7 @@ def codes(written: "pd.Series", categories: Sequence[str]) -> np.ndarray:
     return pd.Categorical(written, categories=list(categories)).codes.astype(np.int32)
 
 
-def parse(column: "pd.Series", told: "Callable[[pd.Series], str]" = _by_row) -> "Parsed":
+def parse(column: "pd.Series", show: "Callable[[pd.Series], str]" = _by_row) -> "Parsed":
     """Decides what a column is: numbers, dates or categories.
 
     A type that says so (a truth value, a category, a time, a number) decides alone. Of text, the first of these counts:
@@ -220,7 +220,7 @@ def parse(column: "pd.Series", told: "Callable[[pd.Series], str]" = _by_row) -> 
 
     Args:
       column: Its cells.
-      told: Returns cells and their places, for messages.
+      show: Returns cells and their places, for messages.
 
     Returns:
       Numbers float64 [rows], NaN where one is missing or infinite; or dates; or else text.
@@ -245,18 +245,18 @@ def parse(column: "pd.Series", told: "Callable[[pd.Series], str]" = _by_row) -> 
     there = written[written.notna() & ~written.isin(_MISSING_AMONG_NUMBERS)]
     if there.str.fullmatch(_CODE).any() and written.dropna().str.isdecimal().all():
         return written
-    _check_plain(there, others, told)
+    _check_plain(there, others, show)
     if len(there) and len(there) - len(others) >= _MOSTLY * len(there):
-        _check_none(others, len(there), "numbers", told)
+        _check_none(others, len(there), "numbers", show)
         return numbers
     if read := dates.of_texts(written.mask(written.isin(_MISSING_AMONG_NUMBERS)), _MOSTLY):
-        _check_none(read[1], len(there), "dates", told)
+        _check_none(read[1], len(there), "dates", show)
         return read[0]
-    _check_no_mixture(there, others, told)
+    _check_no_mixture(there, others, show)
     return written
 
 
-def _check_plain(there: "pd.Series", others: "pd.Series", told: "Callable[[pd.Series], str]") -> None:
+def _check_plain(there: "pd.Series", others: "pd.Series", show: "Callable[[pd.Series], str]") -> None:
     """Refuses numbers that are written with commas, or with several signs, which may mean two things."""
     otherwise = others[others.str.fullmatch(_OTHERWISE)]
     share = (len(there) - len(others) + len(otherwise)) / max(len(there), 1)
@@ -265,40 +265,40 @@ def _check_plain(there: "pd.Series", others: "pd.Series", told: "Callable[[pd.Se
         return
     column = as_flag([there.name])
     raise ColumnError(
-        f"Column {there.name!r} has numbers with commas or signs in them: {told(otherwise)}. A comma may be a decimal "
+        f"Column {there.name!r} has numbers with commas or signs in them: {show(otherwise)}. A comma may be a decimal "
         f"or group thousands, and signs may be of several units: save plain numbers with decimal points, or say "
         f"--category_columns={column} if all are categories, or leave the column out with --ignore_columns={column}."
     )
 
 
-def _check_no_mixture(there: "pd.Series", others: "pd.Series", told: "Callable[[pd.Series], str]") -> None:
+def _check_no_mixture(there: "pd.Series", others: "pd.Series", show: "Callable[[pd.Series], str]") -> None:
     """Refuses many categories of which most are numbers or dates."""
     is_many = there.nunique() > MANY_CATEGORIES
     if len(others) < 0.5 * len(there):
         is_gap = others.nunique() == 1 and there.drop(others.index).nunique() >= _FEWEST_MEASURED
         if is_many or is_gap:
-            _check_none(others, len(there), "numbers", told)
+            _check_none(others, len(there), "numbers", show)
     if is_many and (read := dates.of_texts(there, 0.5)):
-        _check_none(read[1], len(there), "dates", told)
+        _check_none(read[1], len(there), "dates", show)
 
 
-def _check_none(others: "pd.Series", found: int, what: str, told: "Callable[[pd.Series], str]") -> None:
+def _check_none(others: "pd.Series", found: int, what: str, show: "Callable[[pd.Series], str]") -> None:
     """Refuses cells that are none of what a column is of."""
     if others.empty:
         return
     words = [word for word in others.drop_duplicates() if len(word) <= _LONGEST_WORD][:_MISSING_WORDS]
     missing = f"--missing_values={as_flag(words, quoted=True)} if such cells are missing, or " if words else ""
     raise ColumnError(
-        f"Column {others.name!r} is of {what} in all but {len(others)} of {found} cells: {told(others)}. Say "
+        f"Column {others.name!r} is of {what} in all but {len(others)} of {found} cells: {show(others)}. Say "
         f"{missing}--category_columns={as_flag([others.name])} if all are categories.",
         words,
     )
 
 
-def _of_kind(column: "pd.Series", known: statistics.OfColumn, told: "Callable[[pd.Series], str]") -> "Parsed":
+def _of_kind(column: "pd.Series", known: statistics.OfColumn, show: "Callable[[pd.Series], str]") -> "Parsed":
     """Returns a column's numbers or dates, as its statistics say."""
     what, kind = ("mean", np.ndarray) if isinstance(known, statistics.Numbers) else ("mean date", dates.Moments)
-    parsed = parse(column, told)
+    parsed = parse(column, show)
     if isinstance(parsed, kind):
         return parsed
     if as_text(column).notna().any():

@@ -30,9 +30,10 @@ def read(
     numbers = {}
     for role in ("reward", "propensity", "round", "period"):
         flag, name = f"--{role}_column", getattr(wanted, f"{role}_column")
-        numbers[role] = rows.numbers(name, flag, role) if name else None
-        if name and role in ("round", "period"):
-            _check_whole(numbers[role], flag, name)
+        if name:
+            numbers[role] = rows.numbers(name, flag, role)
+            if role in ("round", "period"):
+                _check_whole(numbers[role], flag, name)
     log_checks.check_rewards(numbers["reward"], index, str(wanted.reward_column), table)
     log_checks.check_propensities(numbers["propensity"], index, str(wanted.propensity_column), table)
     features = rows.features(known=known, has_any=with_contexts)
@@ -46,8 +47,8 @@ def read(
             "actions": rows.labels,
             "rewards": numbers["reward"],
             "propensities": numbers["propensity"],
-            "rounds": numbers["round"],
-            "periods": numbers["period"],
+            "rounds": numbers.get("round"),
+            "periods": numbers.get("period"),
             "probabilities": _probabilities(rows),
         },
         feature_names=tuple(features.names),

@@ -112,12 +112,13 @@ def load(
         )
     bags = [_encode(table.words, vocabulary, part, max_words, normalisation) for part in parts]
     checksum = _checksum(paths)
-    populations = []
-    for bag, part in zip(bags, parts, strict=True):
+
+    def population(bag: text.Bags, part: np.ndarray) -> clients.ClientData:
         users, client_of_row = np.unique(table.user_of_post[part], return_inverse=True)
-        examples, names = clients.Examples(bag, labels[part]), [table.users[user] for user in users]
-        populations.append(clients.ArrayClients(examples, client_of_row, names, checksum))
-    return Corpus(*populations, known, report)
+        names = [table.users[user] for user in users]
+        return clients.ArrayClients(clients.Examples(bag, labels[part]), client_of_row, names, checksum)
+
+    return Corpus(population(bags[0], parts[0]), population(bags[1], parts[1]), known, report)
 
 
 def describe(report: Mapping[str, int]) -> str:

@@ -167,7 +167,8 @@ def read(
             f"There is no file {path}: {flag} must name one, by its path, or below the working directory, "
             "--data_dir (FEDBANDITS_DATA_DIR) or data/examples."
         )
-    form, lines = {}, None
+    form: dict[str, str] = {}
+    lines: np.ndarray | None = None
     try:
         if name.endswith(".parquet"):
             frame = pd.read_parquet(path, engine="pyarrow")
@@ -297,13 +298,16 @@ def _read_csv(path: str, text_columns: Sequence[str], flag: str) -> "tuple[pd.Da
     if not len(lines):
         return pd.DataFrame(columns=header), lines, form
 
-    def parsed(columns: Sequence[str]) -> "pd.DataFrame":
+    names = [name or f"Unnamed: {position}" for position, name in enumerate(header)]
+
+    def parsed(kept_as_text: Sequence[str], columns: Sequence[str] = names) -> "pd.DataFrame":
         return pd.read_csv(
             io.StringIO(text),
             sep=separator,
             header=0,
-            names=[name or f"Unnamed: {position}" for position, name in enumerate(header)],
-            dtype=dict.fromkeys(columns, str),
+            names=names,
+            usecols=columns,
+            dtype=dict.fromkeys(kept_as_text, str),
             na_values=list(MISSING),
             keep_default_na=False,
             skipinitialspace=True,
@@ -313,11 +317,11 @@ def _read_csv(path: str, text_columns: Sequence[str], flag: str) -> "tuple[pd.Da
     frame = parsed(text_columns)
     if len(frame) != len(lines):
         raise UsageError(f"{path} has {len(lines)} or {len(frame)} rows, by how its quotes are read: are all closed?")
-    numbers = list(frame.select_dtypes("number"))
-    written = parsed(list(frame.columns))
     if separator == ";":
-        _check_points(path, written.drop(columns=list(text_columns), errors="ignore"))
-    padded = [name for name in numbers if written[name].str.fullmatch(_PADDED, na=False).any()]  # Codes, such as 007.
+        _check_points(path, parsed(names).drop(columns=list(text_columns), errors="ignore"))
+    whole = [name for name in frame.select_dtypes("number") if (frame[name].dropna() % 1 == 0).all()]
+    written = parsed(whole, whole)
+    padded = [name for name in whole if written[name].str.fullmatch(_PADDED, na=False).any()]  # Codes, such as 007.
     return frame.assign(**{name: written[name] for name in padded}), lines, form
 
 

@@ -82,9 +82,9 @@ class Rows:
         else:
             is_train = np.ones(len(frame), bool) if is_train is None else is_train
             learned = dict(
-                columns.learn(frame, is_train, categories=self.schema.categories, named=self.roles.named, told=cells)
+                columns.learn(frame, is_train, categories=self.schema.categories, named=self.roles.named, show=cells)
             )
-        encoded = columns.encode(frame, learned, told=cells)
+        encoded = columns.encode(frame, learned, show=cells)
         warnings = [] if known or self.schema.is_log else table_report.label_warnings(self)
         report = {
             "rows": len(self.frame),

@@ -15,7 +15,7 @@ TASKS = {
     "mnist": ((28, 28, 1), 10, "cnn", (32,)),
     "cifar100": ((32, 32, 3), 100, "mlp", (256, 128)),
 }
-_Opened = tuple[clients.ClientData, clients.ClientData, Callable[[Any], np.ndarray]]
+_Normalise = Callable[[Any], np.ndarray]
 
 
 def load_digits(options: TaskOptions) -> tasks.Task:
@@ -48,12 +48,11 @@ def load_writers(options: TaskOptions) -> tasks.Task:
     if has_characters:
         phases = rewards.character_rewards(reference_code=options.is_published)
     num_actions = len(phases["exact"])
+    normalise: _Normalise = handwriting.normalise
     if options.task_type == "unipen62":
         population, held_out = handwriting.unipen62(options.data_dir)
-        normalise = handwriting.normalise
     elif options.task_type == "mnist_writers":
         population, held_out = handwriting.mnist_writers(options.data_dir)
-        normalise = handwriting.normalise
     else:
         population, held_out, normalise = _emnist(options, has_characters)
     model = "cnn"
@@ -70,7 +69,7 @@ def load_writers(options: TaskOptions) -> tasks.Task:
     )
 
 
-def _emnist(options: TaskOptions, has_characters: bool) -> _Opened:
+def _emnist(options: TaskOptions, has_characters: bool) -> tuple[clients.ClientData, clients.ClientData, _Normalise]:
     """Returns LEAF's files, for characters, if the data folder holds them; else TFF's database."""
     folder = options.data_dir or files.folder_of_environment()
     train, test = emnist.find_leaf(folder) if has_characters and folder else ([], [])

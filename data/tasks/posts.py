@@ -3,6 +3,8 @@
 import sys
 from typing import Any
 
+import numpy as np
+
 from data import clients, stackexchange, stackoverflow, statistics, tasks, text
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
@@ -52,7 +54,7 @@ def _task(
     counted: statistics.OfPosts,
     **fields: Any,
 ) -> tasks.Task:
-    num_tags, tag_counts = len(counted.tags), list(counted.tags.values())
+    num_tags, tag_counts = len(counted.tags), np.array(list(counted.tags.values()), np.int64)
     return tasks.Task(
         clients=population,
         held_out=held_out,
