@@ -20,7 +20,7 @@ from bandits import binaries
 from bandits.advice import inputs, output, privacy, session, stages, strategies
 from bandits.advice import plan as planning
 from bandits.advice.plan import Plan
-from bandits.plans import players
+from bandits.plans import executors
 from bandits.results import runs
 from data import table_report
 from data.errors import UsageError
@@ -117,7 +117,7 @@ def program(settings: cli.Settings) -> int:
             print(f"Runs with noise are left out: {no_noise.rstrip('.')}.", file=sys.stderr)
         full = full_plan(resolved, names, max(one.size for one in spaces.values()), 0 if no_noise else len(epsilons))
         playing = session.Session(folder, state, full, (*base, *evaluations, *threads), settings.workers)
-        with players.playing(playing.team, folder):
+        with executors.running(playing.executor, folder):
             try:
                 playing.measure(spaces)
                 found = stages.Stages(playing, spaces, data, where, epsilons, no_noise).play()

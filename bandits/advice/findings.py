@@ -10,8 +10,8 @@ from typing import Any
 from bandits import metrics
 from bandits.advice import strategies
 from bandits.advice.plan import CEILING, CHANCE, GREEDY
-from bandits.plans import plan, results
-from bandits.plans.results import Outcome
+from bandits.plans import outcomes, plan
+from bandits.plans.outcomes import Outcome
 from bandits.results import comparison, landmarks, of_runs, runs, tuning
 from bandits.results.comparison import Comparison
 from data.errors import UsageError
@@ -63,19 +63,19 @@ class StrategyResults:
         """Returns mean and interval of one of the numbers over seeds, without those that diverged."""
         return intervals.of_mean([value for value in getattr(self, what).values() if math.isfinite(value)])
 
-    def read(self, outcomes: Sequence[Outcome], folder: pathlib.Path, measured: Metric) -> None:
+    def read(self, some: Sequence[Outcome], folder: pathlib.Path, measured: Metric) -> None:
         """Adds what runs gave.
 
         Args:
-          outcomes: What became of them; those that failed are left out.
+          some: What became of them; those that failed are left out.
           folder: Folder of the runs.
           measured: What a model is measured by.
         """
-        for outcome in outcomes:
-            if outcome.status == results.FAILED:
+        for outcome in some:
+            if outcome.status == outcomes.FAILED:
                 continue
             table, seed = runs.read_metrics(folder / outcome.run.name, outcome.run.rounds), outcome.run.seed
-            is_lost = outcome.status == results.DIVERGED
+            is_lost = outcome.status == outcomes.DIVERGED
             recent = float(table[metrics.ROUND_REWARD].iloc[-of_runs.tenth(len(table)) :].mean())
             self.reward[seed], self.recent[seed] = (math.nan, math.nan) if is_lost else (outcome.value, recent)
             if not is_lost and metrics.EXAMPLES in table:
@@ -109,7 +109,7 @@ def bounds(folder: pathlib.Path) -> tuple[landmarks.Landmark | None, landmarks.L
     return chance, constant
 
 
-def search(points: Sequence[results.Point], most: int, folder: pathlib.Path, metric: Metric) -> dict[str, Any]:
+def search(points: Sequence[outcomes.Point], most: int, folder: pathlib.Path, metric: Metric) -> dict[str, Any]:
     """Returns what a search found: its points, the best first, and what the best of so many are expected to give.
 
     The latter is told after the first rung, the one that all points have played.
@@ -142,7 +142,7 @@ def _after(outcome: Outcome, rounds: int, folder: pathlib.Path, metric: Metric) 
     if outcome.rounds <= rounds:
         return outcome.value
     path = folder / outcome.run.name
-    return math.nan if results.has_diverged(path, rounds) else results.read_value(path, metric, rounds)
+    return math.nan if outcomes.has_diverged(path, rounds) else outcomes.read_value(path, metric, rounds)
 
 
 def edges(space: strategies.Space, point: strategies.Point) -> list[str]:

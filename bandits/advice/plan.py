@@ -3,9 +3,10 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from bandits.plans import halving
+from bandits.plans import sweep
+from bandits.plans.estimate import SPARE, Pace, Work
 from bandits.results import words
 
 GREEDY, CHANCE, CEILING = "greedy", "uniform", "supervised_mse"
@@ -17,48 +18,6 @@ STAGES = (SEARCH, COMPARE, CONFIRM, NOISE, FREQUENT)
 FACTOR = 2
 MEASURED = 2  # Strategies by which the pace is measured.
 _LEAST_DEPLOYMENTS = 2
-_SPARE = 1.1  # What takes longer than it was measured to.
-
-
-class Work(NamedTuple):
-    """What is played.
-
-    Attributes:
-      points: Points, each of which is compiled once by each worker.
-      runs: Runs; those that a search goes on with are counted again.
-      rounds: Their rounds together.
-    """
-
-    points: int
-    runs: int
-    rounds: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Pace:
-    """How fast this machine plays, with as many runs at a time as there are workers.
-
-    Attributes:
-      round_seconds: A round.
-      run_seconds: What a run takes beside its rounds: its start, and the evaluation at its end.
-      point_seconds: What the first run of a point takes more than others, as its rounds are compiled.
-      workers: Runs at the same time.
-    """
-
-    round_seconds: float
-    run_seconds: float
-    point_seconds: float
-    workers: int
-
-    def seconds(self, work: Work) -> float:
-        """Returns how long some work takes."""
-        runs = work.runs * self.run_seconds + work.rounds * self.round_seconds
-        return _SPARE * (work.points * self.point_seconds + runs / self.workers)
-
-    def scaled(self, factor: float) -> "Pace":
-        """Returns a pace at which all takes so many times as long."""
-        names = ("round_seconds", "run_seconds", "point_seconds")
-        return dataclasses.replace(self, **{name: factor * getattr(self, name) for name in names})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +64,7 @@ class Plan:
     @property
     def rungs(self) -> list[int]:
         """Rounds of each rung of a search: before a few deployments, all strategies act alike."""
-        return halving.rungs(self.rounds, self.points, FACTOR, self.least)
+        return sweep.rungs(self.rounds, self.points, FACTOR, self.least)
 
     @property
     def least(self) -> int:
@@ -234,7 +193,7 @@ def fitted(full: Plan, pace: Pace, seconds: float, left: Sequence[str] = STAGES)
     beside = work.points * pace.point_seconds + work.runs * pace.run_seconds / pace.workers
     a_round = work.runs * pace.round_seconds / pace.workers
     # Rounds that take less time than what is beside them would be cut for nothing.
-    rounds = max((seconds / _SPARE - beside) / a_round, beside / a_round, 1)
+    rounds = max((seconds / SPARE - beside) / a_round, beside / a_round, 1)
     return dataclasses.replace(plan, rounds=min(plan.rounds, math.floor(rounds)))
 
 

@@ -16,9 +16,10 @@ from bandits.advice import plan as planning
 from bandits.advice.amounts import capital, effect
 from bandits.advice.findings import NO_NOISE, OFTEN, PLANNED, Findings, Results
 from bandits.advice.inputs import Data
-from bandits.advice.plan import CEILING, CHANCE, GREEDY, Pace, Plan
+from bandits.advice.plan import CEILING, CHANCE, GREEDY, Plan
 from bandits.advice.privacy import Deployment
 from bandits.advice.strategies import NAMES, label
+from bandits.plans.estimate import Pace
 from bandits.results import landmarks, words
 from bandits.results.comparison import Comparison, Sampled
 

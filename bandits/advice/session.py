@@ -15,11 +15,11 @@ from typing import Any
 from bandits import studies
 from bandits.advice import plan as planning
 from bandits.advice import strategies
-from bandits.advice.plan import Pace, Plan
-from bandits.advice.progress import Progress
-from bandits.plans import players, results
+from bandits.advice.plan import Plan
+from bandits.plans import executors, outcomes, progress
+from bandits.plans.estimate import Pace
+from bandits.plans.outcomes import Outcome
 from bandits.plans.plan import Run
-from bandits.plans.results import Outcome
 from bandits.plans.sweep import Sweep
 from bandits.results import runs
 from data import files
@@ -152,10 +152,10 @@ class Session:
         self.folder, self.state, self.full, self.base = folder, state, full, tuple(base)
         self.plan = full
         self.failed: dict[str, str] = {}
-        self.team = players.Local(workers)
+        self.executor = executors.Local(workers)
         self._workers = workers
         self._began: tuple[float, float] | None = None
-        self._progress = Progress(folder, state.save)
+        self._progress = progress.Stages(folder, state.save)
 
     def measure(self, spaces: Mapping[str, strategies.Space]) -> None:
         """Measures what rounds and runs take, by short runs that the search goes on with.
@@ -187,11 +187,11 @@ class Session:
     def _timed(self, some: Sequence[Run], rounds: int) -> tuple[float, float]:
         """Plays runs up to a round; returns the seconds that it took, and those of a round."""
         start = time.monotonic()
-        outcomes = self.play("search", [run.at_rounds(rounds) for run in some])
+        played = self.play("search", [run.at_rounds(rounds) for run in some])
         took = time.monotonic() - start
         found = []
-        for outcome in outcomes.values():
-            if outcome.status == results.FAILED:
+        for outcome in played.values():
+            if outcome.status == outcomes.FAILED:
                 raise Failure(f"No run can be executed: {outcome.error} ({self.folder / 'search' / outcome.run.name})")
             table = runs.read_metrics(self.folder / "search" / outcome.run.name, rounds)
             found.append(float(table[SECONDS].iloc[-_MEASURED_ROUNDS:].median()))
@@ -265,27 +265,27 @@ class Session:
     def play(self, where: str, some: Iterable[Run]) -> dict[str, Outcome]:
         """Plays runs to their ends in a folder below the recommendation's; returns what became of them, by name."""
         sweep = self._sweep(where, studies.load(strategies.BINARY).ranked_by)
-        sweep.play(list(some))
+        sweep.run(list(some))
         return self._ended(where, sweep)
 
-    def halve(self, where: str, some: Sequence[Run], metric: Metric) -> list[results.Point]:
+    def halve(self, where: str, some: Sequence[Run], metric: Metric) -> list[outcomes.Point]:
         """Plays a search; returns its points, the best first."""
         sweep = self._sweep(where, metric)
         seeds = len({run.seed for run in some})
         if len(some) == seeds:
-            sweep.play(some)
+            sweep.run(some)
         else:
-            sweep.play_halving(some, planning.FACTOR, max(self._workers, seeds), self.plan.least)
+            sweep.run_halving(some, planning.FACTOR, max(self._workers, seeds), self.plan.least)
         self._ended(where, sweep)
         return [point for points in sweep.ranked().values() for point in points]
 
     def _sweep(self, where: str, metric: Metric) -> Sweep:
         self._progress.sweep(where)
-        return Sweep(self.folder / where, self.team, metric, smallest=False, watch=self._progress)
+        return Sweep(self.folder / where, self.executor, metric, smallest=False, progress=self._progress)
 
     def _ended(self, where: str, sweep: Sweep) -> dict[str, Outcome]:
         for name, outcome in sweep.outcomes.items():
-            if outcome.status == results.FAILED:
+            if outcome.status == outcomes.FAILED:
                 self.failed[f"{where}/{name}"] = outcome.error
         return sweep.outcomes
 

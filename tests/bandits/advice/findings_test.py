@@ -8,13 +8,13 @@ import pytest
 from bandits import metrics
 from bandits.advice import findings, strategies
 from bandits.advice.findings import StrategyResults
-from bandits.plans import results
+from bandits.plans import outcomes
 from optimization.study import run_folder
 
 _POINT = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
 
 
-def _read(folder, rounds: int, status: str = results.FINISHED) -> StrategyResults:
+def _read(folder, rounds: int, status: str = outcomes.FINISHED) -> StrategyResults:
     """Reads a run of four rounds, evaluated after the second and the last, as one of so many rounds."""
     (run,) = strategies.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", _POINT, 2000, 1)
     (folder / run.name).mkdir(parents=True)
@@ -29,7 +29,7 @@ def _read(folder, rounds: int, status: str = results.FINISHED) -> StrategyResult
     ]
     (folder / run.name / "metrics.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
     arm = StrategyResults("greedy", _POINT)
-    outcome = results.Outcome(run, status, rounds, 0.1 * rounds)
+    outcome = outcomes.Outcome(run, status, rounds, 0.1 * rounds)
     arm.read([outcome], folder, metrics.ACCURACY)
     return arm
 
@@ -64,7 +64,7 @@ def test_bounds_are_of_each_seeds_own_data_where_seeds_have_any(tmp_path):
 
 
 def test_a_run_that_diverged_gives_no_numbers(tmp_path):
-    arm = _read(tmp_path, 3, results.DIVERGED)
+    arm = _read(tmp_path, 3, outcomes.DIVERGED)
     assert arm.diverged == [2000]
     assert math.isnan(arm.model[2000])
 
@@ -80,7 +80,7 @@ def test_a_search_tells_the_expected_best_after_its_first_rung(tmp_path):
         (tmp_path / run.name / "config.json").write_text(
             json.dumps({"format": run_folder.FORMAT, "flags": {"seed": 1000}, "command": "run"})
         )
-        points.append(results.Point((results.Outcome(run, results.FINISHED, rounds, rewards[-1]),), rewards[-1]))
+        points.append(outcomes.Point((outcomes.Outcome(run, outcomes.FINISHED, rounds, rewards[-1]),), rewards[-1]))
     found = findings.search(points, 3, tmp_path, metrics.AVERAGE_REWARD)["expected_best"]
     # Of 0, 0.25 and 0.5 the mean; of pairs 0.25, 0.5 and 0.5; the best.
     assert found == {"rounds": 1, "of_points": {1: pytest.approx(0.25), 2: pytest.approx(1.25 / 3), 3: 0.5}}

@@ -10,8 +10,9 @@ from bandits import metrics
 from bandits.advice import findings, privacy, sentences
 from bandits.advice.findings import Findings, StrategyResults
 from bandits.advice.inputs import Data
-from bandits.advice.plan import CEILING, CHANCE, GREEDY, Pace, Plan
+from bandits.advice.plan import CEILING, CHANCE, GREEDY, Plan
 from bandits.advice.sentences import Context
+from bandits.plans.estimate import Pace
 from bandits.results import comparison
 from bandits.simulator import Score
 from optimization.study.intervals import Interval
@@ -235,7 +236,7 @@ def test_what_was_left_out_is_listed_with_the_minutes_that_it_needs():
         "- the hyperparameter search (all settings are defaults)",
         "- privacy: every run with noise",
     ]
-    assert told[3].startswith("All this needs about 13 more minutes: repeat the command with --minutes=20, and it con")
+    assert told[3].startswith("All this needs about 37 more minutes: repeat the command with --minutes=44, and it con")
     assert _lines(sentences.not_tried(_context(_found(_better()))))[0] == "Nothing was left out for lack of time."
 
 
