@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bandits.plans import sweep
-from bandits.plans.estimate import SPARE, Pace, Work
+from bandits.plans.estimate import SPARE, Pace, Work, duration
 from bandits.results import words
 
 GREEDY, CHANCE, CEILING = "greedy", "uniform", "supervised_mse"
@@ -217,7 +217,7 @@ def described(plan: Plan, pace: Pace, stages: Sequence[str] = STAGES) -> list[st
     lines = []
     for stage in stages:
         told = stage_words[stage] if plan.work(stage).runs else "left out"
-        lines.append(f"  {stage:<9} {minutes(plan.seconds(pace, [stage])):>8}  {told}")
+        lines.append(f"  {stage:<9} {duration(plan.seconds(pace, [stage])):>12}  {told}")
     return lines
 
 
@@ -229,11 +229,6 @@ def every(rounds: int) -> str:
 def at_a_time(workers: int) -> str:
     """Returns how many runs are played at the same time in words."""
     return f"{workers} run{'s' * (workers != 1)} at a time"
-
-
-def minutes(seconds: float) -> str:
-    """Returns a time in words."""
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
 
 
 def left_out(full: Plan, plan: Plan, names: Mapping[str, str]) -> list[str]:

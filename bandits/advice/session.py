@@ -8,6 +8,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from bandits.advice import plan as planning
 from bandits.advice import strategies
 from bandits.advice.plan import Plan
 from bandits.plans import executors, outcomes, progress
-from bandits.plans.estimate import Pace
+from bandits.plans.estimate import Pace, duration, round_seconds
 from bandits.plans.outcomes import Outcome
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Sweep
@@ -25,7 +26,7 @@ from bandits.results import runs
 from data import files
 from data.errors import Failure, UsageError
 from optimization.study import cli, run_folder
-from optimization.study.metrics import SECONDS, Metric
+from optimization.study.metrics import Metric
 
 PLAN_FILE, ADVICE_FILE = "plan.json", "advice.json"
 _MEASURED_ROUNDS = 6
@@ -155,7 +156,7 @@ class Session:
         self.executor = executors.Local(workers)
         self._workers = workers
         self._began: tuple[float, float] | None = None
-        self._progress = progress.Stages(folder, state.save)
+        self.progress = progress.Stages(folder, state.save)
 
     def measure(self, spaces: Mapping[str, strategies.Space]) -> None:
         """Measures what rounds and runs take, by short runs that the search goes on with.
@@ -165,7 +166,7 @@ class Session:
         """
         if self.state.pace:
             return
-        self._progress.begin("Measuring the time of a round", 0.0, 0.0, 0.0, 1)
+        self.progress.begin("Measuring the time of a round", 0.0, 0.0, 0.0, 1)
 
         def measured(seed: int) -> list[list[Run]]:
             names = self.full.strategies[: planning.MEASURED]
@@ -189,23 +190,16 @@ class Session:
         start = time.monotonic()
         played = self.play("search", [run.at_rounds(rounds) for run in some])
         took = time.monotonic() - start
-        found = []
-        for outcome in played.values():
+        folders = {name: self.folder / "search" / name for name in played}
+        for name, outcome in played.items():
             if outcome.status == outcomes.FAILED:
-                raise Failure(f"No run can be executed: {outcome.error} ({self.folder / 'search' / outcome.run.name})")
-            table = runs.read_metrics(self.folder / "search" / outcome.run.name, rounds)
-            found.append(float(table[SECONDS].iloc[-_MEASURED_ROUNDS:].median()))
-        return took, sum(found) / len(found)
+                raise Failure(f"No run can be executed: {outcome.error} ({folders[name]})")
+        return took, statistics.mean(round_seconds(folder, rounds) for folder in folders.values())
 
     @property
     def pace(self) -> Pace:
-        """How fast this machine plays.
-
-        Raises:
-          RuntimeError: If it was not measured.
-        """
-        if self.state.pace is None:
-            raise RuntimeError("The pace is not measured yet.")
+        """How fast this machine plays, as `measure` finds."""
+        assert self.state.pace, "The pace is not measured yet."
         return self.state.pace
 
     def begin(self, stage: str, words: str) -> Plan:
@@ -227,23 +221,23 @@ class Session:
         self.plan = self.state.stages[stage]
         done = self.plan.seconds(self.pace, [one for one in planning.STAGES if one not in left])
         length, total = self.plan.seconds(self.pace, [stage]), self.plan.seconds(self.pace)
-        self._progress.begin(words, done, length, total, self.plan.work(stage).runs)
+        self.progress.begin(words, done, length, total, self.plan.work(stage).runs)
         self._began = (time.monotonic(), length) if is_new else None
         return self.plan
 
     def _tell_plan(self, plan: Plan, left: Sequence[str]) -> None:
         """Prints what is left to be played, and what is left out."""
         total, spent, most = plan.seconds(self.pace, left), self.state.spent, 60 * self.state.minutes
-        self.tell(
-            f"Plan: {planning.minutes(total)} more, after {planning.minutes(spent)} of {planning.minutes(most)}. A "
+        self.progress.tell(
+            f"Plan: {duration(total)} more, after {duration(spent)} of {duration(most)}. A "
             f"round takes {self.pace.round_seconds:.2g} s; {planning.at_a_time(self.pace.workers)}."
         )
         for line in planning.described(plan, self.pace, left):
-            self.tell(line)
+            self.progress.tell(line)
         if missing := planning.left_out(self.full, plan, strategies.NAMES):
-            self.tell("  left out:")
+            self.progress.tell("  left out:")
             for one in missing:
-                self.tell(f"    - {one}")
+                self.progress.tell(f"    - {one}")
 
     def leave_out_noise(self) -> None:
         """Leaves the noise out of the plan: stages that are not begun yet have its time."""
@@ -280,8 +274,8 @@ class Session:
         return [point for points in sweep.ranked().values() for point in points]
 
     def _sweep(self, where: str, metric: Metric) -> Sweep:
-        self._progress.sweep(where)
-        return Sweep(self.folder / where, self.executor, metric, smallest=False, progress=self._progress)
+        self.progress.sweep(where)
+        return Sweep(self.folder / where, self.executor, metric, smallest=False, progress=self.progress)
 
     def _ended(self, where: str, sweep: Sweep) -> dict[str, Outcome]:
         for name, outcome in sweep.outcomes.items():
@@ -289,11 +283,7 @@ class Session:
                 self.failed[f"{where}/{name}"] = outcome.error
         return sweep.outcomes
 
-    def tell(self, line: str) -> None:
-        """Writes a line on stderr, above the bar."""
-        self._progress.tell(line)
-
     def close(self) -> None:
         """Ends the bar, and saves the time."""
-        self._progress.close()
+        self.progress.close()
         self.state.save()

@@ -80,7 +80,9 @@ class Stages:
             least = min(plan.points, *(one.size for one in self._spaces.values()))
             self.found.searches[name] = findings.search(points, least, self._session.folder / "search", metric)
             if math.isnan(points[0].mean):
-                self._session.tell(f"{strategies.NAMES[name]}: every hyperparameter setting of its search diverged.")
+                self._session.progress.tell(
+                    f"{strategies.NAMES[name]}: every hyperparameter setting of its search diverged."
+                )
                 continue
             point = strategies.point_of(points[0].outcomes[0].run)
             notes = [
