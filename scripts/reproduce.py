@@ -10,24 +10,22 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
-import os
 import pathlib
 import sys
 import tempfile
 from collections.abc import Sequence
 
 from bandits import studies
-from bandits.papers import estimate, judging, page, pictures, playing, records, results, scoreboard, texts
+from bandits.papers import judging, page, pictures, playing, records, results, scoreboard, texts
 from bandits.papers.plan import FIRST_TUNING_SEED, Figure
 from bandits.papers.results import Found
-from bandits.plans import players
+from bandits.plans import estimate, executors, sweep
 from bandits.plans.plan import Run
 from bandits.results import runs
 from data import files
 from data import files as data_files
 from data.errors import UsageError
 from optimization.study import cli
-from scripts import grid
 
 _REDUCTION = 2  # One of so many points of a search goes on, with --early_stop.
 _USAGE = """
@@ -80,7 +78,7 @@ def define() -> cli.FlagSet:
     )
     flags.switch("report_only", False, "play nothing: report what is finished, also while another process plays")
 
-    players.define(flags, slurm_script="write a job array for Slurm, and run nothing")
+    executors.define(flags, slurm_script="write a job array for Slurm, and run nothing")
 
     flags.group("Output")
     flags.path("records", None, "folder in which a small file of numbers a figure is kept, such as docs/evidence")
@@ -248,9 +246,7 @@ def _checked(settings: cli.Settings) -> int:
             print(f"--figure={name} has no --scale={texts.SMALL}: {why}")
     if warning := scoreboard.one_seed(chosen, settings.repeat):
         print(warning, flush=True)
-    cores = len(os.sched_getaffinity(0))
-    if settings.executor != "slurm_script" and not settings.ray_address:
-        cores = max(1, cores // settings.workers)
+    cores = executors.cores_of_run(settings)
     folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}")
     searched = [(figure, arm) for figure in chosen for arm in figure.arms if arm.is_searched]
     if settings.early_stop and not searched:
@@ -264,21 +260,26 @@ def _checked(settings: cli.Settings) -> int:
     if settings.report_only:
         _check_records(settings, whole, chosen, folder)
         return _reproduce(settings, whole, chosen, folder, cores, None)
-    with grid.claim(folder, studies.STUDIES[chosen[0].binary]):
+    with sweep.claim(folder, studies.STUDIES[chosen[0].binary]):
         if settings.executor == "slurm_script":
             return _write_script(settings, chosen, folder, cores)
         if settings.data_dir or (settings.executor == "local" and not settings.estimate):
             playing.check_data(chosen, folder / "runs", settings.data_dir)
-        team = players.build(settings, cores)
-        with players.playing(team, folder):
+        executor = executors.build(settings, cores)
+        with executors.running(executor, folder):
             if not settings.estimate:
                 _check_records(settings, whole, chosen, folder)
             if settings.estimate or settings.scale == texts.PAPER:
-                time = estimate.of(chosen, settings.repeat, _base(cores), folder, team, settings.workers)
+                planned = [
+                    one
+                    for figure in chosen
+                    for one in figure.planned(settings.repeat or figure.repeat, _base(cores), folder / "runs")
+                ]
+                time = estimate.of(planned, folder, executor, settings.workers)
                 print(time.text, flush=True)
             if settings.estimate:
                 return 0 if time.is_whole else 1
-            return _reproduce(settings, whole, chosen, folder, cores, team)
+            return _reproduce(settings, whole, chosen, folder, cores, executor)
 
 
 def _alone(settings: cli.Settings, flag: str, why: str) -> None:
@@ -340,14 +341,14 @@ def _reproduce(
     chosen: Sequence[Figure],
     folder: pathlib.Path,
     cores: int,
-    team: players.Team | None,
+    executor: executors.Executor | None,
 ) -> int:
     """Plays what is chosen of figures, and reports them; returns the exit status."""
     failed, lines = [], []
     kept = pathlib.Path(settings.records) if settings.records else None
     halving = playing.Halving(_REDUCTION, settings.workers) if settings.early_stop else None
     for figure, part in zip(whole, chosen, strict=True):
-        played = playing.play(part, settings.repeat or figure.repeat, _base(cores), folder / "runs", team, halving)
+        played = playing.play(part, settings.repeat or figure.repeat, _base(cores), folder / "runs", executor, halving)
         failed += [f"{figure.name}: {error}" for error in played.errors]
         try:
             is_part = len(part.arms) < len(figure.arms)
@@ -372,7 +373,7 @@ def _write_script(settings: cli.Settings, chosen: Sequence[Figure], folder: path
     if not left:
         print("All runs are finished: --report_only, without --executor, reports them.")
         return 0
-    script = players.write_slurm_script(folder, [run.job(folder / "runs") for run in left.values()], cores)
+    script = executors.write_slurm_script(folder, [run.job(folder / "runs") for run in left.values()], cores)
     print(f"{len(left)} runs in {script}. When they are done, the same command writes those that a search has picked.")
     print("How long they take: --estimate, without --executor, measures a round of each task here.")
     return 0

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from bandits import studies
-from bandits.papers import estimate, page, texts
+from bandits.papers import page, texts
+from bandits.plans import estimate
 from optimization.study import cli
 from scripts.select_before_deploying import tables
 

@@ -10,9 +10,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from bandits.papers import judging, records, results, scoreboard, standing, texts
-from bandits.papers.plan import Arm, Figure
+from bandits.papers.plan import Figure
 from bandits.papers.results import Value, number
 from bandits.papers.scoreboard import Line
+from bandits.plans.plan import Configuration
 from bandits.results import comparison, landmarks, tasks, words
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _scales(one: _Played) -> tuple[list[tasks.Scale], list[str]]:
     first = one.figure.measures[0]
     values = {row.arm: row.sound for row in one.rows if row.measure == first.name}
     ceilings = standing.ceilings(one.figure, values)
-    together: dict[Hashable, list[Arm]] = {}
+    together: dict[Hashable, list[Configuration]] = {}
     if standing.CHANCE not in values or not ceilings:
         return [], []
     for arm in one.figure.arms:
@@ -306,7 +307,7 @@ def _picked(value: Value | None) -> str:
     return "" if value is None else f"{value.mean:g}"
 
 
-def _reference(figure: Figure, arm: Arm) -> str | None:
+def _reference(figure: Figure, arm: Configuration) -> str | None:
     """Returns the arm that an arm is compared with: the reference with the same words of the other axes."""
     drawn = [other for other in figure.arms if other.is_drawn]
     axis = next((axis for other in drawn for axis, word in enumerate(other.words) if word == figure.reference), None)

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bandits.papers.judging import Verdict
-from bandits.papers.plan import Arm, Figure
+from bandits.papers.plan import Figure
 from bandits.papers.results import Found, Value, data_note
+from bandits.plans.plan import Configuration
 from bandits.results import of_runs, runs
 from data import files
 
@@ -93,7 +94,7 @@ def _is_compared(figure: Figure, rows: Sequence[Value], name: str) -> bool:
     return any(row.published or row.is_picked for row in own) or not figure.curves
 
 
-def _seconds(arms: Sequence[Arm]) -> list[str]:
+def _seconds(arms: Sequence[Configuration]) -> list[str]:
     """Returns the labels of the last axis, each of which has a panel; one empty word if there is a single axis."""
     if not arms or len(arms[0].words) == 1:
         return [""]
@@ -101,7 +102,7 @@ def _seconds(arms: Sequence[Arm]) -> list[str]:
 
 
 def _draw_curves(
-    plot, own: Sequence[Arm], arms: Sequence[Arm], found, column: str, second: str, at_chance: Mapping[str, str]
+    plot, own: Sequence[Configuration], arms: Sequence[Configuration], found, column: str, second: str, at_chance: Mapping[str, str]
 ) -> None:
     firsts = list(dict.fromkeys(arm.words[0] for arm in arms))
     for arm in own:

@@ -16,13 +16,13 @@ from bandits.papers.plan import (
     PAPER,
     SMALL,
     Accounted,
-    Arm,
     Claim,
     Figure,
     Measure,
     Published,
 )
 from bandits.plans import plan as grid_plan
+from bandits.plans.plan import Configuration
 from data.errors import UsageError
 from optimization.study import cli, presets
 
@@ -253,7 +253,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     )
 
 
-def _arms(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Arm, ...]:
+def _arms(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Configuration, ...]:
     axes: list[Mapping[str, str]] = table.get("arms", [])
     if "study" in table:
         from bandits.mab_fl import studies as mab_fl
@@ -279,8 +279,8 @@ def _arms(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Ar
         flags += [own[word] for word in words if word in own]
         tried = sweeps.get(label, sweeps.get(_EVERY_ARM))
         found_by = grid if tried is None else None
-        arms.append(Arm(label, words, _arguments(flags, table), tuple(_sweeps(tried or {})), found_by))
-    others = [Arm(label, (label,), _arguments([flags], table), is_drawn=False) for label, flags in compared.items()]
+        arms.append(Configuration(label, words, _arguments(flags, table), tuple(_sweeps(tried or {})), found_by))
+    others = [Configuration(label, (label,), _arguments([flags], table), is_drawn=False) for label, flags in compared.items()]
     return (*arms, *others)
 
 
@@ -357,7 +357,7 @@ def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
         yield Claim(says, claim["place"], kind, operands, **others, premises=premises, means=means)
 
 
-def _asked(claim: Claim, arms: Sequence[Arm]) -> Claim:
+def _asked(claim: Claim, arms: Sequence[Configuration]) -> Claim:
     """Returns a claim of those of its operands that a smaller scale has; whole, where it cannot be asked of them."""
     labels = {arm.label for arm in arms}
     left = [tuple(operand for operand in group if _arms_of(operand) <= labels) for group in claim.operands]

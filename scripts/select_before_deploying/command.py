@@ -4,19 +4,16 @@ Runs are played as a grid's: named by their flags, played once, and continued wh
 """
 
 import contextlib
-import os
 import pathlib
 import sys
 from collections.abc import Sequence
 
 from bandits import studies
-from bandits.plans import players
+from bandits.plans import executors, sweep
 from bandits.plans.plan import Run
-from bandits.plans.results import FAILED
-from bandits.plans.sweep import Sweep
+from bandits.plans.outcomes import FAILED
 from data.errors import Failure, UsageError
 from optimization.study import cli
-from scripts import grid
 from scripts.select_before_deploying import evaluating, plan, tables
 from scripts.select_before_deploying.plan import Study
 
@@ -42,7 +39,7 @@ def define() -> cli.FlagSet:
     flags.text("task", None, "tables of the settings, separated by commas (default: all)")
     flags.integer("repeat", 5, "logging deployments of a task, with seeds from 0", low=2, high=plan.CANDIDATE_SEED)
     flags.integer("releases", 100, "draws of the noise, over which private values are averaged for each log", low=1)
-    players.define(flags)
+    executors.define(flags)
     flags.group("Output")
     flags.path("records", None, "folder in which the tables are kept as well, such as docs/evidence/selection")
     flags.path("root_output_dir", "runs", "folder of all output")
@@ -56,9 +53,7 @@ def program(settings: cli.Settings) -> int:
     if settings.records and pathlib.Path(settings.records).is_file():
         raise UsageError(f"--records: {settings.records} is a file, not a folder.")
     chosen = _chosen(settings)
-    cores = len(os.sched_getaffinity(0))
-    if not settings.ray_address:
-        cores = max(1, cores // settings.workers)
+    cores = executors.cores_of_run(settings)
     base = (f"--max_concurrent_threads={cores}",)
     name = settings.experiment_name or "select_before_deploying"
     folder = pathlib.Path(settings.root_output_dir).resolve() / name
@@ -73,10 +68,10 @@ def program(settings: cli.Settings) -> int:
             raise UsageError(
                 f"--task={study.name}: with --reward_drift={logging.reward_drift} a policy has no one true reward."
             )
-    with grid.claim(folder, studies.STUDIES[plan.BINARY]):
-        team = players.build(settings, cores)
-        with players.playing(team, folder):
-            played = [(study, *_play(study, base, folder / "runs", settings.repeat, team)) for study in chosen]
+    with sweep.claim(folder, studies.STUDIES[plan.BINARY]):
+        executor = executors.build(settings, cores)
+        with executors.running(executor, folder):
+            played = [(study, *_play(study, base, folder / "runs", settings.repeat, executor)) for study in chosen]
         found = []
         for study, candidates, logs in played:
             for log in logs:
@@ -96,7 +91,7 @@ def _chosen(settings: cli.Settings) -> Sequence[Study]:
 
 
 def _play(
-    study: Study, base: Sequence[str], folder: pathlib.Path, repeat: int, team: players.Team
+    study: Study, base: Sequence[str], folder: pathlib.Path, repeat: int, executor: executors.Executor
 ) -> tuple[list[Run], list[Run]]:
     """Plays what is missing; returns the runs of candidates and of logs.
 
@@ -104,19 +99,19 @@ def _play(
       Failure: If one fails; it names its folder.
     """
     metric = studies.load(studies.STUDIES[plan.BINARY]).ranked_by
-    sweep = Sweep(folder, team, metric, smallest=metric.better == "down")
-    with contextlib.closing(sweep):
+    runs = sweep.Sweep(folder, executor, metric, smallest=metric.better == "down")
+    with contextlib.closing(runs):
         initial = study.initial_run(base, folder)
-        _finish(sweep, [initial], folder)
+        _finish(runs, [initial], folder)
         candidates, logs = study.candidate_runs(base, folder), study.log_runs(base, folder, repeat)
-        _finish(sweep, [*logs, *candidates], folder)
+        _finish(runs, [*logs, *candidates], folder)
     return candidates, logs
 
 
-def _finish(sweep: Sweep, some: Sequence[Run], folder: pathlib.Path) -> None:
-    sweep.play(some)
+def _finish(runs: sweep.Sweep, some: Sequence[Run], folder: pathlib.Path) -> None:
+    runs.run(some)
     for run in some:
-        if (outcome := sweep.outcomes[run.name]).status == FAILED:
+        if (outcome := runs.outcomes[run.name]).status == FAILED:
             raise Failure(f"{folder / run.name}: {outcome.error}")
 
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from bandits.evaluation import reward_model
 from bandits.evaluation.bounds import Bounds
-from bandits.plans import building
-from bandits.plans.plan import Run, as_text
+from bandits.plans.plan import Run, as_text, build
 from data.errors import UsageError
 from optimization.study import cli
 
@@ -100,7 +99,7 @@ class Study:
         self, more: str, sweep: Sequence[str], seeds: Sequence[int], base: Sequence[str], folder: pathlib.Path
     ) -> list[Run]:
         try:
-            grid = building.build((*self.flags.split(), *more.split(), *base), sweeps=sweep, binary=BINARY)
+            grid = build((*self.flags.split(), *more.split(), *base), sweeps=sweep, binary=BINARY)
             return dataclasses.replace(grid, seeds=tuple(seeds)).in_folder(folder).runs()
         except UsageError as error:
             raise UsageError(f"--task={self.name}: {error}") from error

@@ -1,4 +1,4 @@
-"""Tests of bandits.plans.plan, and of the grids that bandits.plans.building makes."""
+"""Tests of bandits.plans.plan."""
 
 import itertools
 import os
@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from bandits import binaries
-from bandits.plans import building, plan
+from bandits.plans import plan
 from data.errors import UsageError
 
 RATES = "server_learning_rate=0.001,0.002,0.005"
 
 
 def _build(*rest, sweeps=(), **arguments):
-    return building.build(rest, sweeps=sweeps, **arguments)
+    return plan.build(rest, sweeps=sweeps, **arguments)
 
 
 def _points(grid):
@@ -72,7 +72,7 @@ def test_a_preset_and_its_flags_given_by_hand_have_one_key():
 
 def test_keys_are_the_same_in_another_process():
     code = (
-        "from scripts.grid import building; grid = building.build(['--cache=persistent', '--seed=1'], "
+        "from bandits.plans import plan; grid = plan.build(['--cache=persistent', '--seed=1'], "
         f"sweeps=['{RATES}']); print([run.point for run in grid.runs()])"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "5"}

@@ -1,4 +1,4 @@
-"""How long figures take: a few rounds of each kind are measured, and the time of all others follows.
+"""How long runs take: a few rounds of each kind are measured, and the time of all others follows.
 
 No data has to be downloaded: a data set that is not on this machine is measured on random examples of its size.
 """
@@ -6,13 +6,12 @@ No data has to be downloaded: a data set that is not on this machine is measured
 import dataclasses
 import pathlib
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from bandits import binaries, initial_flags, studies
-from bandits.papers.plan import Figure
-from bandits.plans import players
-from bandits.plans import results as grid_results
+from bandits.plans import outcomes
+from bandits.plans.executors import Executor
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Sweep
 from bandits.results import runs
@@ -21,6 +20,7 @@ from data.tasks import registry
 from optimization.study.metrics import SECONDS
 
 _ROUNDS = 4  # The first compiles; after another one's pre-training epochs the second does, too.
+SPARE = 1.1  # What takes longer than a pace was measured to.
 _INIT_ROUNDS = "init_rounds"
 # Flags on which a round's time depends, where a binary has them.
 _COSTLY = (
@@ -34,6 +34,47 @@ _COSTLY = (
     "model_aggregation",
     "task_type",
 )
+
+
+class Work(NamedTuple):
+    """What is run.
+
+    Attributes:
+      points: Points, each of which is compiled once by each worker.
+      runs: Runs; those that a search goes on with are counted again.
+      rounds: Their rounds together.
+    """
+
+    points: int
+    runs: int
+    rounds: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """How fast this machine is, with as many runs at a time as there are workers.
+
+    Attributes:
+      round_seconds: A round.
+      run_seconds: What a run takes beside its rounds: its start, and the evaluation at its end.
+      point_seconds: What the first run of a point takes more than others, as its rounds are compiled.
+      workers: Runs at the same time.
+    """
+
+    round_seconds: float
+    run_seconds: float
+    point_seconds: float
+    workers: int
+
+    def seconds(self, work: Work) -> float:
+        """Returns how long some work takes."""
+        beside = work.runs * self.run_seconds + work.rounds * self.round_seconds
+        return SPARE * (work.points * self.point_seconds + beside / self.workers)
+
+    def scaled(self, factor: float) -> "Pace":
+        """Returns a pace at which all takes so many times as long."""
+        names = ("round_seconds", "run_seconds", "point_seconds")
+        return dataclasses.replace(self, **{name: factor * getattr(self, name) for name in names})
 
 
 @dataclasses.dataclass
@@ -53,7 +94,7 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """How long figures take.
+    """How long runs take.
 
     Attributes:
       text: The time of each kind of run, and of all.
@@ -64,40 +105,30 @@ class Estimate:
     is_whole: bool
 
 
-def of(
-    figures: Sequence[Figure],
-    repeat: int | None,
-    base: Sequence[str],
-    folder: pathlib.Path,
-    team: players.Team,
-    workers: int,
-) -> Estimate:
-    """Runs a few rounds of each kind of run, and returns how long what is left of figures takes.
+def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Executor, workers: int) -> Estimate:
+    """Runs a few rounds of each kind of run, and returns how long what is left of a plan takes.
 
     Args:
-      figures: The figures.
-      repeat: Seeds; None for each figure's own.
-      base: Flags that all runs share.
-      folder: The output's folder; measured rounds lie in `estimate` below it, and are run once.
-      team: Who runs them.
+      planned: (run, how often it counts); a run that comes again counts once.
+      folder: The plan's folder; measured rounds lie in `estimate` below it, and are run once.
+      executor: What executes them.
       workers: Runs at the same time.
     """
     kinds: dict[tuple, Kind] = {}
     seen: set[str] = set()
-    for figure in figures:
-        for run, times in _all_runs(figure, repeat or figure.repeat, base, folder / "runs"):
-            if run.name in seen:
-                continue
-            seen.add(run.name)
-            kind = kinds.setdefault((run.module, *map(run.settings.get, _COSTLY)), Kind(run))
-            if grid_results.finished_rounds(folder / "runs" / run.name) < run.rounds:
-                kind.runs += times
-                kind.rounds += times * (run.rounds + init_rounds(run.settings))
+    for run, times in planned:
+        if run.name in seen:
+            continue
+        seen.add(run.name)
+        kind = kinds.setdefault((run.module, *map(run.settings.get, _COSTLY)), Kind(run))
+        if outcomes.finished_rounds(folder / "runs" / run.name) < run.rounds:
+            kind.runs += times
+            kind.rounds += times * (run.rounds + init_rounds(run.settings))
     kinds = {key: kind for key, kind in kinds.items() if kind.runs}
     if not kinds:
         return Estimate("All runs are finished.", True)
     some = [kind.run for kind in kinds.values()]
-    measured = _measure(some, folder / "estimate", team)
+    measured = _measure(some, folder / "estimate", executor)
     different = [name for name in _COSTLY if len({run.settings.get(name) for run in some}) > 1]
     found = in_words([(kind, _words(kind.run, different), measured[kind.run.name]) for kind in kinds.values()], workers)
     if not any(_is_downloaded(kind.run.settings) for kind in kinds.values()):
@@ -131,36 +162,32 @@ def in_words(kinds: Sequence[tuple[Kind, str, float | str]], workers: int) -> Es
     return Estimate("\n".join(lines), not unknown)
 
 
-def _all_runs(figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path) -> Iterator[tuple[Run, int]]:
-    """Yields (run, how often it counts): a search's points, and as often as seeds one for what it will pick."""
-    for arm in figure.arms:
-        some = figure.runs_of(arm, repeat, base, folder)
-        yield from ((run, 1) for run in some)
-        if arm.is_searched:
-            yield some[0].with_seed(0), repeat
-
-
-def _measure(some: Sequence[Run], folder: pathlib.Path, team: players.Team) -> dict[str, float | str]:
+def _measure(some: Sequence[Run], folder: pathlib.Path, executor: Executor) -> dict[str, float | str]:
     """Returns the seconds of each run's round, or why that is not known."""
     found: dict[str, float | str] = {}
     for run in some:
         arguments = (*run.arguments, *shortened(run))
-        sweep = Sweep(folder, team, studies.load(run.module).ranked_by, smallest=False)
+        sweep = Sweep(folder, executor, studies.load(run.module).ranked_by, smallest=False)
         try:
             settings = binaries.resolve(run.module, arguments)
             short = dataclasses.replace(run, arguments=arguments, settings=settings)
-            sweep.play([short])
+            sweep.run([short])
             outcome = sweep.outcomes[short.name]
-            if outcome.status == grid_results.FAILED:
+            if outcome.status == outcomes.FAILED:
                 found[run.name] = outcome.error
                 continue
-            seconds = runs.read_metrics(folder / run.name, _ROUNDS)[SECONDS].tolist()
-            found[run.name] = statistics.median(seconds[1:] or seconds)
+            found[run.name] = round_seconds(folder / run.name, _ROUNDS)
         except UsageError as error:
             found[run.name] = str(error)
         finally:
             sweep.close()
     return found
+
+
+def round_seconds(folder: pathlib.Path, rounds: int) -> float:
+    """Returns the seconds of a run's round: the median of its first ones without the very first, which compiles."""
+    seconds = runs.read_metrics(folder, rounds)[SECONDS].tolist()
+    return statistics.median(seconds[1:] or seconds)
 
 
 def shortened(run: Run) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a grid's runs gave: the state of each run's folder, `results.csv`, the ranking, and heat maps."""
+"""What became of a plan's runs: the state of each run's folder, the ranking, `results.csv`, and heat maps."""
 
 import dataclasses
 import functools
@@ -7,9 +7,8 @@ import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bandits.plans import plan, player
+from bandits.plans import executors, plan
 from bandits.results import arms, runs
-from data import files
 from data.errors import UsageError
 from optimization.privacy import mechanisms
 from optimization.study import divergence, run_folder
@@ -51,7 +50,7 @@ def finished_rounds(folder: pathlib.Path) -> int:
         names the folder.
     """
     config = folder / "config.json"
-    mark = folder / player.FINISHED_FILE
+    mark = folder / executors.FINISHED_FILE
     if not config.exists():
         if mark.exists() or (folder / "metrics.csv").exists():
             raise UsageError(f"{folder} is damaged: it has no config.json. Delete it, and it is run again.")
@@ -115,40 +114,6 @@ def goodness(values: Sequence[float], *, smallest: bool) -> float:
     return -math.inf if math.isnan(mean) else -mean if smallest else mean
 
 
-def table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str, folder: pathlib.Path) -> "pd.DataFrame":
-    """Returns a row a run: its folder, how it went, its flags, the swept ones first, and its command.
-
-    Args:
-      outcomes: What became of the runs.
-      swept: Names of swept flags.
-      metric: Name of the metric.
-      folder: Folder of all runs.
-    """
-    import pandas as pd
-
-    rows: list[dict[str, Any]] = []
-    has_reports = any(outcome.reports for outcome in outcomes)
-    for outcome in outcomes:
-        settings = outcome.run.settings
-        names = [*swept, "seed", *sorted(set(settings) - run_folder.FREE_FLAGS - {*swept, "seed", "list_presets"})]
-        rows.append(
-            {"run": outcome.run.name, "status": outcome.status, metric: outcome.value, "rounds": outcome.rounds}
-            | ({"used_for": "reporting" if outcome.reports else "tuning"} if has_reports else {})
-            | {name: settings[name] for name in names if name != "repeat"}
-            | {"command": _command(folder / outcome.run.name), "error": outcome.error}
-        )
-    # What no run sets says nothing.
-    table = pd.DataFrame(rows)
-    return table.drop(columns=[name for name in table if name not in (metric, "error") and table[name].isna().all()])
-
-
-def _command(folder: pathlib.Path) -> str | None:
-    try:
-        return runs.newest_command(runs.read_json(folder / "config.json"))
-    except UsageError:  # It has failed, and `error` says so.
-        return None
-
-
 @dataclasses.dataclass(frozen=True)
 class Point:
     """All seeds of one point.
@@ -195,6 +160,40 @@ def rank(outcomes: Sequence[Outcome], *, smallest: bool, apart: bool = True) -> 
 def label(point: str) -> str:
     """Returns the name of a point without the key of its flags."""
     return point.rpartition("-")[0]
+
+
+def table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str, folder: pathlib.Path) -> "pd.DataFrame":
+    """Returns a row a run: its folder, how it went, its flags, the swept ones first, and its command.
+
+    Args:
+      outcomes: What became of the runs.
+      swept: Names of swept flags.
+      metric: Name of the metric.
+      folder: Folder of all runs.
+    """
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    has_reports = any(outcome.reports for outcome in outcomes)
+    for outcome in outcomes:
+        settings = outcome.run.settings
+        names = [*swept, "seed", *sorted(set(settings) - run_folder.FREE_FLAGS - {*swept, "seed", "list_presets"})]
+        rows.append(
+            {"run": outcome.run.name, "status": outcome.status, metric: outcome.value, "rounds": outcome.rounds}
+            | ({"used_for": "reporting" if outcome.reports else "tuning"} if has_reports else {})
+            | {name: settings[name] for name in names if name != "repeat"}
+            | {"command": _command(folder / outcome.run.name), "error": outcome.error}
+        )
+    # What no run sets says nothing.
+    table = pd.DataFrame(rows)
+    return table.drop(columns=[name for name in table if name not in (metric, "error") and table[name].isna().all()])
+
+
+def _command(folder: pathlib.Path) -> str | None:
+    try:
+        return runs.newest_command(runs.read_json(folder / "config.json"))
+    except UsageError:  # It has failed, and `error` says so.
+        return None
 
 
 def text(

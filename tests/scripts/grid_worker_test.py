@@ -1,10 +1,10 @@
-"""Tests of bandits.plans.player; `players_test` has it play."""
+"""Tests of scripts.grid_worker; `executors_test` has it execute runs."""
 
 import sys
 
 import pytest
 
-from bandits.plans import player
+from scripts import grid_worker
 
 
 @pytest.mark.parametrize(
@@ -17,19 +17,19 @@ from bandits.plans import player
 )
 def test_a_task_that_is_no_run_is_told_in_a_line(monkeypatch, capsys, arguments, told):
     monkeypatch.setattr(sys, "argv", ["grid_worker", *arguments])
-    assert player.main() == 2
+    assert grid_worker.main() == 2
     assert capsys.readouterr().err.startswith(told)
 
 
 def test_its_help_says_what_it_takes(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["grid_worker", "--help"])
-    assert player.main() == 0
+    assert grid_worker.main() == 0
     assert "grid_worker bandits.run_federated" in capsys.readouterr().out
 
 
 def test_it_keeps_tensorflows_chatter_back(monkeypatch):
     called = []
-    monkeypatch.setattr(player.cli, "hush_imports", lambda: called.append("hushed"))
+    monkeypatch.setattr(grid_worker.cli, "hush_imports", lambda: called.append("hushed"))
     monkeypatch.setattr(sys, "argv", ["grid_worker", "--help"])
-    player.main()
+    grid_worker.main()
     assert called == ["hushed"]

@@ -1,4 +1,4 @@
-"""What a user sees of a grid while it is played: rounds done, the best point so far, and a page kept up to date."""
+"""What a user sees while runs are executed: rounds done, the best point so far, and a page kept up to date."""
 
 import math
 import os
@@ -10,17 +10,18 @@ from typing import NamedTuple
 
 import tqdm
 
-from bandits.plans import results
-from bandits.plans.results import Outcome
+from bandits.plans import outcomes
+from bandits.plans.outcomes import Outcome
 
 _SECONDS = 30.0  # Between two pages, at least.
+_SAVE_SECONDS = 5.0
 _SHARE = 20  # Nor do they take more than one of so many seconds.
 _KEY, _MOST_LETTERS = 13, 60
 _TAIL = 1 << 14  # Bytes that surely hold the last row of a `metrics.csv`.
 
 
 class State(NamedTuple):
-    """How far a grid is.
+    """How far runs are.
 
     Attributes:
       done: Rounds that are done, of all runs.
@@ -35,27 +36,27 @@ class State(NamedTuple):
     best: str
 
 
-def state(outcomes: Collection[Outcome], folder: pathlib.Path, *, smallest: bool) -> State:
+def state(some: Collection[Outcome], folder: pathlib.Path, *, smallest: bool) -> State:
     """Returns how far runs are.
 
     Args:
-      outcomes: What has become of them.
+      some: What has become of them.
       folder: Folder of all runs.
       smallest: Whether less of the metric is better.
     """
     settled = done = 0
-    for one in outcomes:
-        if one.status == results.FAILED or one.rounds >= one.run.rounds:
+    for one in some:
+        if one.status == outcomes.FAILED or one.rounds >= one.run.rounds:
             settled, done = settled + 1, done + one.run.rounds
         else:
             done += min(last_round(folder / one.run.name), one.run.rounds)
-    ranked = results.rank(list(outcomes), smallest=smallest, apart=False).get("", [])
+    ranked = outcomes.rank(list(some), smallest=smallest, apart=False).get("", [])
     best = ""
     if ranked and not math.isnan(ranked[0].mean):
         name = ranked[0].outcomes[0].run.point[:-_KEY]
         best = f"best {ranked[0].mean:.4f}: {name[:_MOST_LETTERS]}"
-    total = sum(one.run.rounds for one in outcomes)
-    return State(done, total, f"{settled}/{len(outcomes)} runs", best)
+    total = sum(one.run.rounds for one in some)
+    return State(done, total, f"{settled}/{len(some)} runs", best)
 
 
 def last_round(folder: pathlib.Path) -> int:
@@ -69,47 +70,49 @@ def last_round(folder: pathlib.Path) -> int:
         return 0
 
 
-class Watch:
+class Progress:
     """A bar over the rounds of all runs, and a page that is written again when there is something new."""
 
     def __init__(
         self,
         folder: pathlib.Path,
         *,
-        smallest: bool,
+        smallest: bool = False,
         write_page: Callable[[], object] | None = None,
         seconds: float = _SECONDS,
+        bar_format: str | None = None,
     ):
         """Shows nothing yet.
 
         Args:
           folder: Folder of all runs.
           smallest: Whether less of the metric is better.
-          write_page: Writes the page. What it raises is told once, and ends nothing.
+          write_page: Writes the page. What it raises is printed once, and ends nothing.
           seconds: Least time between two pages, but for the last.
+          bar_format: Of tqdm; None for its own.
         """
         self._folder, self._smallest = folder, smallest
         self._write_page, self._seconds = write_page, seconds
-        self._bar = tqdm.tqdm(unit="round", total=0, disable=None, dynamic_ncols=True)
+        self._bar = tqdm.tqdm(unit="round", total=0, disable=None, dynamic_ncols=True, bar_format=bar_format)
         self._begun = False
         self._page_of: tuple[int, str] | None = None
         self._next_page = 0.0
-        self._told = False
+        self._has_failed = False
 
     @property
     def wants_ticks(self) -> bool:
-        """Whether there is anything to show while runs are played."""
+        """Whether there is anything to show while runs are executed."""
         return not self._bar.disable or self._write_page is not None
 
     def tell(self, line: str) -> None:
         """Writes a line on stderr, above the bar."""
         self._bar.write(line, file=sys.stderr)
 
-    def show(self, outcomes: Collection[Outcome], *, last: bool = False) -> None:
+    def show(self, some: Collection[Outcome], *, last: bool = False) -> None:
         """Brings the bar, and in due time the page, up to date; `last` says that all runs have ended."""
         if not self.wants_ticks:
             return
-        now = state(outcomes, self._folder, smallest=self._smallest)
+        now = state(some, self._folder, smallest=self._smallest)
         if not self._begun:  # What was done before says nothing of this command's speed.
             self._bar.initial, self._begun = now.done, True
         self._bar.total, self._bar.n = now.total, now.done
@@ -128,12 +131,71 @@ class Watch:
         try:
             self._write_page()
         except Exception as error:  # A page is no reason to end a grid, whatever it stumbles over.
-            if not self._told:
+            if not self._has_failed:
                 self.tell(f"Warning: --report could not be written: {error}")
-            self._told = True
+            self._has_failed = True
         end = time.monotonic()
         self._next_page = end + max(self._seconds, _SHARE * (end - start))
 
     def close(self) -> None:
         """Ends the bar."""
         self._bar.close()
+
+
+class Stages(Progress):
+    """A bar in planned seconds that goes on from sweep to sweep, and saves how long they have taken."""
+
+    def __init__(self, folder: pathlib.Path, save: Callable[[], object]):
+        """Shows nothing yet.
+
+        Args:
+          folder: Folder of all sweeps.
+          save: Saves the time.
+        """
+        super().__init__(folder, bar_format="{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]{postfix}")
+        self._root, self._save, self._next_save = folder, save, 0.0
+        self._before = self._length = 0.0
+        self._rounds, self._earlier, self._now = 1, 0, 0
+
+    @property
+    def wants_ticks(self) -> bool:
+        """Whether there is anything to do while runs are executed: time is saved."""
+        return True
+
+    def begin(self, words: str, done: float, length: float, total: float, rounds: int) -> None:
+        """Begins a stage.
+
+        Args:
+          words: What it is.
+          done: Planned seconds of the stages before.
+          length: Of this one.
+          total: Of all.
+          rounds: Rounds of this stage.
+        """
+        if not self._bar.n and done:
+            self._bar.initial = done
+        self._before, self._length, self._rounds = done, length, max(rounds, 1)
+        self._earlier = self._now = 0
+        self._bar.total = max(total, done + length, 1.0)
+        self._bar.set_description_str(words, refresh=False)
+        self._draw()
+
+    def sweep(self, where: str) -> None:
+        """Begins a sweep of this stage, whose runs lie in this folder below that of all sweeps."""
+        self._folder = self._root / where
+        self._earlier += self._now
+        self._now = 0
+
+    def show(self, some: Collection[Outcome], *, last: bool = False) -> None:
+        """Brings the bar, and in due time what is saved, up to date."""
+        del last
+        self._now = state(some, self._folder, smallest=False).done
+        self._draw()
+        if time.monotonic() >= self._next_save:
+            self._next_save = time.monotonic() + _SAVE_SECONDS
+            self._save()
+
+    def _draw(self) -> None:
+        share = min(1.0, (self._earlier + self._now) / self._rounds)
+        self._bar.n = self._before + share * self._length
+        self._bar.refresh()

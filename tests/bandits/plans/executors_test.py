@@ -1,4 +1,4 @@
-"""Tests of bandits.plans.players."""
+"""Tests of bandits.plans.executors."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from bandits.plans import player, players
+from bandits.plans import executors
 from data.errors import Failure
 
 pytestmark = pytest.mark.slow
@@ -18,18 +18,18 @@ MODULE = "tests.scripts.toy_binary"
 
 
 def _job(folder, name, *flags, rounds=4):
-    return player.Job.of(MODULE, (f"--total_rounds={rounds}", *flags), folder, name, rounds)
+    return executors.Job.of(MODULE, (f"--total_rounds={rounds}", *flags), folder, name, rounds)
 
 
 def _log(job):
-    announced, log = (pathlib.Path(job.folder) / player.LOG_FILE).read_text().split("\n", 1)
+    announced, log = (pathlib.Path(job.folder) / executors.LOG_FILE).read_text().split("\n", 1)
     assert announced.endswith(f"; folder {job.folder}")
     return log
 
 
 @pytest.fixture
 def one():
-    executor = players.Local(1)
+    executor = executors.Local(1)
     yield executor
     executor.close()
 
@@ -42,16 +42,16 @@ def _play(executor, *jobs):
 
 def test_one_process_plays_one_run_after_the_other_each_with_its_own_log(one, tmp_path):
     jobs = [_job(tmp_path, name) for name in ("a", "b")]
-    assert _play(one, *jobs) == dict.fromkeys(jobs, player.Result(0))
+    assert _play(one, *jobs) == dict.fromkeys(jobs, executors.Result(0))
     first, second = map(_log, jobs)
     assert first.startswith("pid ")
     assert first == second
     for job in jobs:
-        assert (pathlib.Path(job.folder) / player.FINISHED_FILE).read_text() == '{"total_rounds": 4}\n'
+        assert (pathlib.Path(job.folder) / executors.FINISHED_FILE).read_text() == '{"total_rounds": 4}\n'
 
 
 def test_as_many_processes_as_workers_play_at_once(tmp_path):
-    executor = players.Local(2)
+    executor = executors.Local(2)
     jobs = [_job(tmp_path, name) for name in ("a", "b")]
     _play(executor, *jobs)
     executor.close()
@@ -75,11 +75,11 @@ def test_failures_and_bad_usage_are_told_apart(one, tmp_path):
     assert "Traceback" in _log(failing)
     assert results[refused].status == 2
     assert results[refused].message.startswith("--rate=0.0: 0 is not a number above 0")
-    assert not (tmp_path / "a" / player.FINISHED_FILE).exists()
+    assert not (tmp_path / "a" / executors.FINISHED_FILE).exists()
 
 
 def test_stopping_ends_the_runs_in_progress_and_those_that_wait(tmp_path):
-    executor = players.Local(1)
+    executor = executors.Local(1)
     jobs = [_job(tmp_path, name, f"--waits_for={tmp_path}/never") for name in ("a", "b")]
     for job in jobs:
         executor.submit(job)
@@ -93,10 +93,10 @@ def test_stopping_ends_the_runs_in_progress_and_those_that_wait(tmp_path):
 # In a process of its own: Ray ends the process that uses it, if on a busy machine its own ones are late.
 _RAY = """
 import json, sys
-from scripts.grid import player, players
-executor = players.Ray(None, workers=1, cores=1)
+from bandits.plans import executors
+executor = executors.Ray(None, workers=1, cores=1)
 try:
-    jobs = [player.Job(module, tuple(arguments), *rest) for module, arguments, *rest in json.loads(sys.argv[1])]
+    jobs = [executors.Job(module, tuple(arguments), *rest) for module, arguments, *rest in json.loads(sys.argv[1])]
     for job in jobs:
         executor.submit(job)
     results = dict(executor.wait() for _ in jobs)
@@ -125,7 +125,26 @@ def test_a_ray_task_is_repeated_when_its_process_dies_and_its_process_plays_on(t
 
 def test_an_address_without_a_cluster_is_told_at_once():
     with pytest.raises(Failure, match=r"--ray_address=127\.0\.0\.1:9: no Ray cluster answers there"):
-        players.Ray("127.0.0.1:9", workers=1, cores=1)
+        executors.Ray("127.0.0.1:9", workers=1, cores=1)
+
+
+def _node(address, cpus, *, is_alive=True):
+    return {"NodeManagerAddress": address, "Resources": {"CPU": cpus} if cpus else {}, "Alive": is_alive}
+
+
+def test_a_cluster_on_which_no_run_would_start_is_refused_with_what_its_nodes_have():
+    nodes = [_node("10.0.0.2", 1.0), _node("10.0.0.1", 1.0), _node("10.0.0.3", 0.0), _node("10.0.0.4", 8.0, is_alive=False)]
+    with pytest.raises(Failure) as refused:
+        executors.check_nodes(nodes, cores=2)
+    assert str(refused.value).startswith(
+        "--executor=ray: each run asks for 2 CPUs, and no node of the cluster has as many: 10.0.0.1 has 1, 10.0.0.2 has 1, "
+        "10.0.0.3 has 0. "
+    )
+    assert "\n" not in str(refused.value)
+
+
+def test_one_node_with_as_many_cpus_as_a_run_asks_for_is_enough():
+    executors.check_nodes([_node("10.0.0.1", 1.0), _node("10.0.0.2", 2.0)], cores=2)
 
 
 def test_the_job_array_plays_each_run_and_continues_one_that_was_interrupted(tmp_path, monkeypatch):
@@ -133,7 +152,7 @@ def test_the_job_array_plays_each_run_and_continues_one_that_was_interrupted(tmp
     folder = tmp_path / "a grid"
     folder.mkdir()
     jobs = [_job(folder, "a", f"--dies_in={tmp_path}"), _job(folder, "b", "--rate=0.5")]
-    script = players.write_slurm_script(folder, jobs, cores=3)
+    script = executors.write_slurm_script(folder, jobs, cores=3)
     lines = script.read_text().splitlines()
     assert lines[0] == "#!/bin/sh"
     for line in ("#SBATCH --array=0-1", "#SBATCH --cpus-per-task=3", "#SBATCH --job-name=a_grid"):
@@ -151,4 +170,4 @@ def test_the_job_array_plays_each_run_and_continues_one_that_was_interrupted(tmp
     assert [task(0), task(1), task(0)] == [-9, 0, 0]
     assert "Continuing after round 1" in _log(jobs[0])
     for job in jobs:
-        assert (pathlib.Path(job.folder) / player.FINISHED_FILE).exists()
+        assert (pathlib.Path(job.folder) / executors.FINISHED_FILE).exists()

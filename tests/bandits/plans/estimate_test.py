@@ -1,9 +1,8 @@
-"""Tests of bandits.papers.estimate; `command_test` runs a few rounds for one."""
+"""Tests of bandits.plans.estimate; `reproduce_test` runs a few rounds for one."""
 
 import pytest
 
-from bandits.papers import estimate
-from bandits.plans import building
+from bandits.plans import estimate, plan
 
 
 @pytest.mark.parametrize(
@@ -37,12 +36,12 @@ def test_rounds_of_an_initial_training_count_where_there_is_one(settings, rounds
     ],
 )
 def test_a_few_rounds_have_no_burn_in_and_need_no_download(binary, arguments, shortened):
-    (run,) = building.build(arguments, sweeps=(), binary=binary).runs()
+    (run,) = plan.build(arguments, sweeps=(), binary=binary).runs()
     assert estimate.shortened(run) == shortened
 
 
 def _kind(rounds: int) -> estimate.Kind:
-    (run,) = building.build([], sweeps=()).runs()
+    (run,) = plan.build([], sweeps=()).runs()
     return estimate.Kind(run, rounds, runs=2)
 
 
@@ -57,7 +56,7 @@ def test_the_time_of_all_is_that_of_their_rounds():
 
 
 def test_a_single_run_takes_its_whole_time_with_any_number_of_workers():
-    (run,) = building.build([], sweeps=()).runs()
+    (run,) = plan.build([], sweeps=()).runs()
     found = estimate.in_words([(estimate.Kind(run, 100, runs=1), "a", 36.0)], workers=2)
     assert found.text.splitlines()[-1] == "In all 1.0 hours; starting runs, compiling and evaluation are extra."
 
@@ -77,7 +76,3 @@ def test_an_unknown_time_is_not_counted_as_none():
 )
 def test_a_duration_is_told_in_the_largest_unit(seconds, words):
     assert estimate.duration(seconds) == words
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])
