@@ -11,7 +11,7 @@ import pytest
 from matplotlib import figure as figures
 
 from bandits import metrics, studies
-from bandits.papers import judging, pictures, records, results, texts
+from bandits.papers import judging, pictures, records, results, scoreboard, texts
 from bandits.papers.judging import DISAGREES, NOT_RUN
 from bandits.papers.plan import PAPER_DATA, Claim, Figure, Measure, Published
 from bandits.papers.results import Found, Value
@@ -178,9 +178,9 @@ def test_stand_in_data_is_marked_on_the_picture_and_only_there(tmp_path, monkeyp
     )
     figure = _figure(data_kind=data_kind, data="synthetic data")
     found = {label: _found(tmp_path, label, {"score": [1.0, 2.0]}) for label in ("near", "far")}
-    rows = records.values(figure, records.of(figure, found))
+    judged = scoreboard.Judged.of(figure, records.of(figure, found))
     outputs = [tmp_path / "f.png", tmp_path / "f.pdf"]
-    pictures.draw(figure, found, rows, judging.check(figure, rows), outputs)
+    pictures.draw(judged, found, outputs)
     assert outputs[0].read_bytes().startswith(b"\x89PNG")
     assert outputs[1].read_bytes().startswith(b"%PDF")
     words = titles[0].replace("\n", " ")
@@ -198,7 +198,7 @@ def test_an_arm_that_is_not_told_from_chance_is_called_so_in_the_picture(tmp_pat
             )
             (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.2}}))
     figure = _figure(curves=(metrics.ROUND_REWARD,), measures=(), published=(), claims=())
-    pictures.draw(figure, found, [], [], [tmp_path / "x.svg"])
+    pictures.draw(scoreboard.Judged(figure, None, [], []), found, [tmp_path / "x.svg"])
     assert all(
         f">{name}<" in (tmp_path / "x.svg").read_text()
         for name in ("near", "far (not significantly different from the uniform policy)")

@@ -152,7 +152,9 @@ def test_an_arm_at_chance_is_called_so():
     )
     claim, _, _ = scoreboard.lines(_figure(), [near, far])
     assert claim.ours.startswith("near 4, far 1.02 (not significantly different from the uniform policy): +2.98 (")
-    assert "above the uniform policy" in scoreboard.text(_figure(), [near, far], [])
+    assert "above the uniform policy" in scoreboard.text(
+        scoreboard.Judged(_figure(), None, [near, far], scoreboard.lines(_figure(), [near, far]))
+    )
 
 
 def test_what_a_seed_does_not_determine_is_unpaired():
@@ -261,7 +263,7 @@ def test_a_pick_at_the_edge_of_three_or_more_is_told(tmp_path, known, tried, is_
     records.write(_table(), records.path_of(figure, tmp_path / "evidence"))
     told = "Best points on an edge of the grid: far (rate 0.1)."
     assert (f"**{told.replace(':', ':**')}\n" in page.made(tmp_path / "evidence")) == is_told
-    assert (told in scoreboard.text(figure, records.values(figure, _table()), [])) == is_told
+    assert (told in scoreboard.text(scoreboard.Judged.of(figure, _table()))) == is_told
 
 
 def test_an_own_figure_says_where_arms_stand_and_compares_along_the_reference_s_axis(tmp_path, known):

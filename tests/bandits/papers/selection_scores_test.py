@@ -1,15 +1,21 @@
-"""How estimates choose among candidates, by hand, and what private releases say of them."""
+"""Tests of bandits.papers.selection_scores: how estimates choose, and true rewards of policies, by hand."""
 
 import dataclasses
 import math
+import pathlib
+import types
 
 import numpy as np
 import pytest
 
 from bandits.evaluation import terms
-from scripts.select_before_deploying import plan, scores
+from bandits.papers import selection
+from bandits.papers import selection_scores as scores
+from bandits.worlds import drift
+from data import clients, interaction_log, tasks
+from data.errors import UsageError
 
-_STUDY = plan.Study(
+_STUDY = selection.Study(
     name="toy",
     flags="",
     initial="",
@@ -90,3 +96,75 @@ def test_weights_above_the_bound_are_clipped():
     candidates = {"a": _terms([1.0, 0.5], [0.2, 0]), "b": _terms([9.0, 0.5], [0.2, 0])}
     _, found = next(scores.private_estimates(candidates, _CLIENTS, study, 0, 1))
     assert found["ips"][0, 0] == found["ips"][0, 1] == pytest.approx(0.1)
+
+
+def _log():
+    """Client b met its context 1 twice and 0 once, client a its context 2 once."""
+    return interaction_log.ordered(
+        ["a", "b"],
+        np.array([1, 1, 0, 1]),
+        np.array([[11.0], [10.0], [2.0], [11.0]], np.float32),
+        ["x", "y"],
+        {
+            "actions": np.array([0, 1, 1, 1]),
+            "rewards": np.array([1.0, 0.5, 0.0, 0.25]),
+            "propensities": np.array([0.5, 0.5, 0.8, 0.25]),
+            "rows": np.array([1, 0, 2, 1]),
+        },
+    )
+
+
+def _task(labels, matrix):
+    population = clients.ArrayClients(
+        clients.Examples(np.zeros((6, 1), np.float32), labels), np.array([1, 1, 1, 0, 0, 0]), ["b", "a"]
+    )
+    return tasks.Task(
+        clients=population,
+        held_out=population,
+        num_actions=2,
+        feature_spec=((1,), "float32"),
+        model="mlp",
+        model_arguments={},
+        rewards={"exact": np.array(matrix, np.float32)},
+    )
+
+
+def test_each_context_is_there_once_and_every_row_knows_its_own():
+    log = _log()
+    distinct, context = scores.each_once(log)
+    assert distinct.contexts[:, 0].tolist() == [2, 11, 10]
+    assert distinct.contexts[context].tolist() == log.contexts.tolist()
+    assert context.tolist() == [0, 1, 2, 1]
+
+
+def test_expected_rewards_are_those_of_the_rows_own_labels():
+    # Of a, whose examples come first, the third; of b the second and the first.
+    task = _task(np.array([0, 0, 1, 0, 1, 1]), [[1, 0], [0.25, 0.5]])
+    distinct, _ = scores.each_once(_log())
+    assert scores.expected_rewards(task, "exact", distinct).tolist() == [[0.25, 0.5], [0.25, 0.5], [1, 0]]
+    several = np.array([[0, 0], [0, 0], [1, 1], [0, 0], [0, 1], [0, 1]], np.float32)
+    found = scores.expected_rewards(_task(several, np.eye(2)), "exact", distinct)
+    assert found.tolist() == [[1, 1], [0, 1], [0, 0]]
+
+
+def test_the_log_of_a_run_whose_rewards_drift_is_refused(monkeypatch):
+    run = types.SimpleNamespace(options=types.SimpleNamespace(drift=drift.Drift("abrupt", worlds=2)))
+    monkeypatch.setattr(scores.interactions, "read_run", lambda _: run)
+    with pytest.raises(UsageError, match="--reward_drift changed what was paid"):
+        scores.read_deployment(pathlib.Path("mine"))
+
+
+def test_the_true_reward_is_the_policys_expectation_over_the_logs_rows():
+    distinct, context = scores.each_once(_log())
+    expected = np.array([[1, 0], [0.25, 0.5], [0.25, 0.5]])
+    deployment = scores.Deployment(_log(), distinct, context, expected)
+    played = np.array([[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]])
+    # Rows of contexts 0, 1, 2, 1: 0.5, 0.25, 0.5, 0.25.
+    assert deployment.true_reward(played) == pytest.approx(1.5 / 4)
+    found = deployment.terms(played, None)
+    assert found.weights.tolist() == pytest.approx([0.5 / 0.8, 1 / 0.5, 1 / 0.5, 0])
+    assert found.rewards.tolist() == [0, 1, 0.5, 0.25]
+
+
+if __name__ == "__main__":
+    pytest.main([__file__])
