@@ -9,7 +9,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-import functools
 import pathlib
 import sys
 import tempfile
@@ -26,7 +25,6 @@ from data import files as data_files
 from data.errors import UsageError
 from optimization.study import cli
 
-_REDUCTION = 2  # One of so many points of a search goes on, with --early_stop.
 _USAGE = """
 Reproduces figures and tables of the texts that this project follows, beside the numbers and orderings they state.
 
@@ -199,7 +197,7 @@ def _of_figures(settings: cli.Settings) -> int:
         playing.check_data(chosen, folder / "runs", settings.data_dir)
     if settings.executor != "slurm_script" and not settings.estimate:
         _check_records(whole, chosen, folder, kept)
-    halving = playing.Halving(_REDUCTION, settings.workers) if settings.early_stop else None
+    halving = settings.workers if settings.early_stop else None
 
     def planned() -> list[tuple[Run, int]]:
         return [one for each in chosen for one in each.planned(settings.repeat or each.repeat, base, folder / "runs")]
@@ -238,8 +236,10 @@ def _of_selection(settings: cli.Settings) -> int:
     if not 2 <= repeat <= selection.CANDIDATE_SEED:
         raise UsageError(f"--repeat={repeat}: {selection.NAME} takes 2 to {selection.CANDIDATE_SEED} logs of a task.")
     folder = _folder(settings)
-    plan = (selection.choose(_labels(settings)), repeat, _base(settings), folder.resolve() / "runs")
-    selection.check(*plan)
+    plan = selection.Plan(
+        selection.choose(_labels(settings)), repeat, _base(settings), folder.resolve() / "runs"
+    )
+    plan.check()
     outputs = [folder / selection.NAME]
     if settings.records:
         outputs.append(pathlib.Path(settings.records) / "selection")
@@ -247,15 +247,14 @@ def _of_selection(settings: cli.Settings) -> int:
 
     def reproduce(executor: executors.Executor | None) -> int:
         if executor:
-            selection.run(*plan, executor)
-        if left := selection.left(*plan):
+            plan.run(executor)
+        if left := plan.left():
             print(f"{len(left)} runs of {selection.NAME} are not finished: nothing is reported.")
             return 1
-        selection.report(*plan, outputs)
+        plan.report(outputs)
         return 0
 
-    planned, left = functools.partial(selection.planned, *plan), functools.partial(selection.left, *plan)
-    return _run(settings, selection.BINARY, planned, left, reproduce)
+    return _run(settings, selection.BINARY, plan.planned, plan.left, reproduce)
 
 
 def _run(

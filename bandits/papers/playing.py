@@ -18,6 +18,7 @@ from bandits.results import runs
 from data.errors import UsageError
 from optimization.study import frame
 
+_REDUCTION = 2  # One of so many points of a search goes on.
 _ENDED = (outcomes.FINISHED, outcomes.DIVERGED)
 
 
@@ -34,19 +35,6 @@ class Played:
     found: dict[str, Found]
     errors: list[str]
     left: list[Run]
-
-
-@dataclasses.dataclass(frozen=True)
-class Halving:
-    """Successive halving of the points of a search, see `bandits.plans.sweep`.
-
-    Attributes:
-      factor: Points of which one goes on.
-      at_once: Runs at the same time.
-    """
-
-    factor: int
-    at_once: int
 
 
 def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | None) -> None:
@@ -84,7 +72,7 @@ def play(
     base: Sequence[str],
     folder: pathlib.Path,
     executor: Executor | None,
-    halving: Halving | None = None,
+    halving: int | None = None,
 ) -> Played:
     """Plays what is missing of a figure.
 
@@ -94,7 +82,8 @@ def play(
       base: Flags that all runs share.
       folder: Folder of all runs.
       executor: What executes them; None to play nothing, and take what is finished.
-      halving: How points of a search are given up early; None to run all of them to the end.
+      halving: Runs at the same time, if points of searches are given up early (`Sweep.run_halving`); None to run all of
+        them to the end.
     """
     first = figure.runs(repeat, base, folder)
     metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
@@ -105,12 +94,12 @@ def play(
     sweep = Sweep(folder, executor or Executor(), metric, smallest=metric.better == "down")
     with contextlib.closing(sweep):
         play_all = sweep.run if executor else sweep.submit
-        halved = {label: halving for label in order if halving is not None and is_searched[label]}
+        halved = [label for label in order if halving and is_searched[label]]
         play_all(_once(first, [label for label in order if label not in halved]))
-        for label, how in halved.items():
+        for label in halved:
             # Before the second deployment, rewards say little of what was learned.
             least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
-            sweep.run_halving(first[label], how.factor, how.at_once, max(1, least))
+            sweep.run_halving(first[label], _REDUCTION, halving, max(1, least))
         reported, points = {}, {}
         for arm in figure.arms:
             if not arm.is_searched:

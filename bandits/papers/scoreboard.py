@@ -8,19 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bandits.papers import judging, premises, records, texts
-from bandits.papers.judging import (
-    AGREES,
-    DISAGREES,
-    FAILS,
-    HOLDS,
-    INCONCLUSIVE,
-    NOT_COMPARABLE,
-    NOT_RUN,
-    OPPOSITE,
-    PREMISE,
-    SAME,
-    STATUSES,
-)
 from bandits.papers.plan import DATA_KINDS, PAPER_DATA, STAND_IN, Claim, Figure
 from bandits.papers.results import Value, number
 from optimization.study import intervals
@@ -70,7 +57,7 @@ class Line:
     @property
     def verdict(self) -> str:
         """The status with the kind of data that it is about; a claim that is not run has no data."""
-        if self.status == NOT_RUN:
+        if self.status == judging.NOT_RUN:
             return self.status
         is_shortened = self.figure.scale == texts.SMALL and self.data_kind == self.figure.data_kind != STAND_IN
         # An epsilon is of the paper's settings at every scale.
@@ -105,7 +92,7 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
     found = []
     for verdict in judging.check(figure, rows):
         claim, status = verdict.claim, verdict.status
-        kind = PAPER_DATA if claim.needs and status == NOT_RUN else figure.data_kind
+        kind = PAPER_DATA if claim.needs and status == judging.NOT_RUN else figure.data_kind
         line = Line(
             figure, CLAIM, claim.says, claim.place, "", verdict.why, verdict.seeds, status, verdict.chance, kind
         )
@@ -113,14 +100,14 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
     known = {(row.arm, row.measure): row for row in rows}
     for one in figure.published:
         row = known.get((one.arm, one.measure))
-        ours, seeds, status, chance = "", 0, NOT_RUN, 0.0
+        ours, seeds, status, chance = "", 0, judging.NOT_RUN, 0.0
         if row is not None:
             status, why = judging.compare(row, figure)
             ours = judging.value_words(row, figure) + judging.stand_note(row) + (f"; {why}" if why else "")
             if row.is_picked:
                 count = len(figure.tuning_seeds)
                 ours += f"; selected on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
-            seeds, chance = len(row.finite), 1 - intervals.CONFIDENCE if status in (*HOLDS, *FAILS) else 0.0
+            seeds, chance = len(row.finite), 1 - intervals.CONFIDENCE if status in (*judging.HOLDS, *judging.FAILS) else 0.0
         says, published = f"{one.arm}: {one.measure.replace('_', ' ')}", number(one.value)
         found.append(Line(figure, NUMBER, says, one.place, published, ours, seeds, status, chance, figure.data_kind))
     for each in figure.accounted:  # Computed at the paper's settings, without a run.
@@ -166,7 +153,7 @@ def table(rows: Iterable[Line]) -> "pd.DataFrame":
 def counts(rows: Iterable[Line]) -> dict[str, int]:
     """Returns how many lines have each status, in the order of statuses."""
     found = collections.Counter(one.status for one in rows)
-    return {status: found[status] for status in STATUSES}
+    return {status: found[status] for status in judging.STATUSES}
 
 
 def by_data(rows: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
@@ -182,7 +169,7 @@ def by_chance(rows: Iterable[Line]) -> str:
     """Returns how many verdicts may be due to chance, as text by kind of data; empty where there is no verdict."""
     parts = []
     for kind in DATA_KINDS:
-        decided = [one for one in rows if one.data_kind == kind and one.status in (*HOLDS, *FAILS)]
+        decided = [one for one in rows if one.data_kind == kind and one.status in (*judging.HOLDS, *judging.FAILS)]
         if decided:
             parts.append(f"{number(sum(one.chance for one in decided))} of {len(decided)} ({kind})")
     if not parts:
@@ -283,21 +270,21 @@ def text(judged: Judged) -> str:
 def notes() -> Mapping[str, str]:
     """Returns what each status means, for a page."""
     return {
-        f"{AGREES}, {DISAGREES}": (
+        f"{judging.AGREES}, {judging.DISAGREES}": (
             "on the paper's data, complete or reduced: the whole 95% interval of every difference that the claim needs "
             "lies on its side, or of one on the other side. A published number agrees if our interval lies within 5% "
             "of it (our tolerance) or half a unit of its last digit; it disagrees if it lies outside of the range of "
             "95% of means of new seeds. An epsilon is computed, and agrees within the same bounds"
         ),
-        f"{SAME}, {OPPOSITE}": (
+        f"{judging.SAME}, {judging.OPPOSITE}": (
             "the same result on stand-in data, which neither confirm nor refute the paper. For a question of this "
             "project, the direction is that of the sentence"
         ),
-        INCONCLUSIVE: "neither; more seeds may decide. One seed never does, nor a configuration with a diverged run",
-        PREMISE: (
+        judging.INCONCLUSIVE: "neither; more seeds may decide. One seed never does, nor a configuration with a diverged run",
+        judging.PREMISE: (
             "the claim is about models that learned, or about tuned rates, and ours are not: neither configuration "
             "beats the best fixed action, or the best point of the worse one lies on an edge of its grid"
         ),
-        NOT_COMPARABLE: "the paper gives a number for other data or settings than ours",
-        NOT_RUN: "there is no run of it, or it needs data that no stand-in replaces",
+        judging.NOT_COMPARABLE: "the paper gives a number for other data or settings than ours",
+        judging.NOT_RUN: "there is no run of it, or it needs data that no stand-in replaces",
     }

@@ -23,7 +23,7 @@ from bandits.plans.outcomes import FAILED, finished_rounds
 from bandits.plans.plan import Configuration, Run, as_text
 from bandits.plans.sweep import Sweep
 from data.errors import Failure, UsageError
-from data import files
+from data import files, log_checks
 from optimization.study import cli, intervals
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ SCORES, CANDIDATES = "scores.csv", "candidates.csv"
 CHANCE = "chance"  # No estimator, but what they are compared with.
 _DRAWS = 100  # Of the noise of private values, of each log.
 _SETTINGS = pathlib.Path(__file__).parent / "published" / f"{NAME}.toml"
+_INITIAL_MODEL = "--initial_model_path"
 _LABELS = {**LABELS, CHANCE: "none: one at random"}
 _KEYS = ["estimator", "epsilon", "times"]
 
@@ -98,46 +99,129 @@ class Study:
         """What messages about it begin with."""
         return f"--figure={NAME}, {self.name}"
 
-    def initial_run(self, base: Sequence[str], folder: pathlib.Path) -> Run:
-        """Returns the run of the initial model.
 
-        Args:
-          base: Flags that all runs share.
-          folder: Where all runs lie.
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The studies that are reproduced.
+
+    Attributes:
+      studies: The studies.
+      repeat: Logging deployments of each.
+      base: Flags that all runs share.
+      folder: Where all runs lie; absolute, as runs name the initial model's folder.
+    """
+
+    studies: Sequence[Study]
+    repeat: int
+    base: tuple[str, ...]
+    folder: pathlib.Path
+
+    def candidates(self, study: Study) -> list[Run]:
+        """Returns the runs of the candidates' models.
 
         Raises:
-          UsageError: If its flags are not sound.
+          UsageError: If their flags are not sound.
         """
-        (run,) = self._runs(self.initial, (), (CANDIDATE_SEED,), base, folder)
-        return run
+        return self._runs(study, study.deployed, (CANDIDATE_SEED,), study.sweep, is_first=False)
 
-    def candidate_runs(self, base: Sequence[str], folder: pathlib.Path) -> list[Run]:
-        """Returns the runs of the candidates' models; see `initial_run`."""
-        return self._runs(self.deployed, self.sweep, (CANDIDATE_SEED,), self._started(base, folder), folder)
+    def logs(self, study: Study) -> list[Run]:
+        """Returns the runs of the logging deployments; see `candidates`."""
+        words = f"{study.deployed} {study.logged} --log_interactions"
+        return self._runs(study, words, range(self.repeat), is_first=False)
 
-    def log_runs(self, base: Sequence[str], folder: pathlib.Path, repeat: int) -> list[Run]:
-        """Returns the runs of so many logging deployments; see `initial_run`."""
-        flags = f"{self.deployed} {self.logged} --log_interactions"
-        return self._runs(flags, (), range(repeat), self._started(base, folder), folder)
+    def stages(self, study: Study) -> tuple[list[Run], list[Run]]:
+        """Returns the run of the initial model, and all others, which start from it; see `candidates`."""
+        return self._initial(study), [*self.logs(study), *self.candidates(study)]
 
-    def stages(self, repeat: int, base: Sequence[str], folder: pathlib.Path) -> tuple[list[Run], list[Run]]:
-        """Returns the run that all others start from, and these; see `initial_run`."""
-        return [self.initial_run(base, folder)], [
-            *self.log_runs(base, folder, repeat),
-            *self.candidate_runs(base, folder),
-        ]
-
-    def _started(self, base: Sequence[str], folder: pathlib.Path) -> tuple[str, ...]:
-        return *base, f"--initial_model_path={folder / self.initial_run(base, folder).name}"
+    def _initial(self, study: Study) -> list[Run]:
+        return self._runs(study, study.initial, (CANDIDATE_SEED,), is_first=True)
 
     def _runs(
-        self, more: str, sweep: Sequence[str], seeds: Sequence[int], base: Sequence[str], folder: pathlib.Path
+        self, study: Study, words: str, seeds: Sequence[int], sweep: Sequence[str] = (), *, is_first: bool
     ) -> list[Run]:
-        arguments = (*self.flags.split(), *more.split())
+        base = self.base
+        if not is_first:
+            (initial,) = self._initial(study)
+            base = (*base, f"{_INITIAL_MODEL}={self.folder / initial.name}")
+        arguments = (*study.flags.split(), *words.split())
         try:
-            return Configuration(self.name, (self.name,), arguments, tuple(sweep)).runs(BINARY, seeds, base, folder)
+            return Configuration(study.name, (), arguments, tuple(sweep)).runs(BINARY, seeds, base, self.folder)
         except UsageError as error:
-            raise UsageError(f"{self.where}: {error}") from error
+            raise UsageError(f"{study.where}: {error}") from error
+
+    def check(self) -> None:
+        """Checks the flags of all runs.
+
+        Raises:
+          UsageError: If they are not sound, or a study could have no result.
+        """
+        for study in self.studies:
+            study.reward_model_settings(0)
+            candidates, logging = self.candidates(study), self.logs(study)[0].settings
+            problem = ""
+            if len(candidates) * len(study.temperatures) < 2:
+                problem = "sweep and temperatures must name two candidates at least."
+            elif logging.task_type == "logged":
+                problem = "of a log nobody knows what other actions would have earned."
+            elif logging.reward_drift:
+                problem = f"with --reward_drift={logging.reward_drift} a policy has no one true reward."
+            if problem:
+                raise UsageError(f"{study.where}: {problem}")
+
+    def planned(self) -> list[tuple[Run, int]]:
+        """Returns all runs, which count once each; their time is that of runs from any model."""
+        found = [run for study in self.studies for stage in self.stages(study) for run in stage]
+        own = [tuple(word for word in run.arguments if not word.startswith(_INITIAL_MODEL)) for run in found]
+        return [(dataclasses.replace(run, arguments=words), 1) for run, words in zip(found, own, strict=True)]
+
+    def left(self) -> list[Run]:
+        """Returns the runs that are not finished and could be run now."""
+        found = []
+        for stages in map(self.stages, self.studies):
+            unfinished = [
+                [run for run in stage if finished_rounds(self.folder / run.name) < run.rounds] for stage in stages
+            ]
+            found += unfinished[0] or unfinished[1]
+        return found
+
+    def run(self, executor: Executor) -> None:
+        """Runs what is missing, the initial models first.
+
+        Raises:
+          Failure: If a run fails; it names its folder.
+        """
+        metric = studies.load(studies.STUDIES[BINARY]).ranked_by
+        sweep = Sweep(self.folder, executor, metric, smallest=metric.better == "down")
+        with contextlib.closing(sweep):
+            for stage in zip(*map(self.stages, self.studies), strict=True):
+                sweep.run([run for some in stage for run in some])
+                for outcome in sweep.outcomes.values():
+                    if outcome.status == FAILED:
+                        raise Failure(f"{self.folder / outcome.run.name}: {outcome.error}")
+
+    def report(self, outputs: Sequence[pathlib.Path]) -> None:
+        """Evaluates the candidates by each log, writes the tables to folders, and prints them; imports TFF."""
+        import pandas as pd
+
+        from optimization.runtime import worker_process
+
+        with worker_process.importing():
+            from bandits.papers import selection_scores
+        rows: dict[str, list[dict[str, Any]]] = {SCORES: [], CANDIDATES: []}
+        for study in self.studies:
+            candidates = self.candidates(study)
+            for log in self.logs(study):
+                scores, rewards = selection_scores.of_log(study, log, candidates, self.folder, _DRAWS)
+                rows[SCORES] += scores
+                rows[CANDIDATES] += rewards
+                print(f"{study.name}: the log of seed {log.seed} is evaluated", file=sys.stderr, flush=True)
+        tables = {name: pd.DataFrame(found) for name, found in rows.items()}
+        for output in outputs:
+            output.mkdir(parents=True, exist_ok=True)
+            for name, table in tables.items():
+                files.replace(output / name, table.to_csv(index=False, float_format="%.6g").encode())
+        print(f"{scores_table(tables[SCORES])}\n{candidates_table(tables[CANDIDATES])}")
+        print(f"Written to {' and '.join(map(str, outputs))}: {SCORES}, {CANDIDATES}")
 
 
 def label(run: Run, temperature: float) -> str:
@@ -163,100 +247,6 @@ def choose(tasks: Sequence[str] | None) -> list[Study]:
         if name not in known:
             raise cli.unknown("arms", name, known, f"it is one of {', '.join(known)}.")
     return [study for name, study in known.items() if tasks is None or name in tasks]
-
-
-def check(some: Iterable[Study], repeat: int, base: Sequence[str], folder: pathlib.Path) -> None:
-    """Checks the flags of all runs.
-
-    Raises:
-      UsageError: If they are not sound, or a study could have no result.
-    """
-    for study in some:
-        study.reward_model_settings(0)
-        candidates = study.candidate_runs(base, folder)
-        logging = study.log_runs(base, folder, repeat)[0].settings
-        problem = ""
-        if len(candidates) * len(study.temperatures) < 2:
-            problem = "sweep and temperatures must name two candidates at least."
-        elif logging.task_type == "logged":
-            problem = "of a log nobody knows what other actions would have earned."
-        elif logging.reward_drift:
-            problem = f"with --reward_drift={logging.reward_drift} a policy has no one true reward."
-        if problem:
-            raise UsageError(f"{study.where}: {problem}")
-
-
-def planned(
-    some: Iterable[Study], repeat: int, base: Sequence[str], folder: pathlib.Path
-) -> list[tuple[Run, int]]:
-    """Returns all runs, which count once each; their time is that of runs from any model."""
-    found = [run for study in some for stage in study.stages(repeat, base, folder) for run in stage]
-    own = [tuple(word for word in run.arguments if not word.startswith("--initial_model_path")) for run in found]
-    return [(dataclasses.replace(run, arguments=words), 1) for run, words in zip(found, own, strict=True)]
-
-
-def left(some: Iterable[Study], repeat: int, base: Sequence[str], folder: pathlib.Path) -> list[Run]:
-    """Returns the runs that are not finished and could be run now: all others start from the initial model."""
-    found = []
-    for study in some:
-        stages = [
-            [run for run in stage if finished_rounds(folder / run.name) < run.rounds]
-            for stage in study.stages(repeat, base, folder)
-        ]
-        found += stages[0] or stages[1]
-    return found
-
-
-def run(some: Sequence[Study], repeat: int, base: Sequence[str], folder: pathlib.Path, executor: Executor) -> None:
-    """Runs what is missing, the initial models first.
-
-    Raises:
-      Failure: If one fails; it names its folder.
-    """
-    metric = studies.load(studies.STUDIES[BINARY]).ranked_by
-    sweep = Sweep(folder, executor, metric, smallest=metric.better == "down")
-    with contextlib.closing(sweep):
-        for stage in zip(*(study.stages(repeat, base, folder) for study in some), strict=True):
-            sweep.run([run for runs in stage for run in runs])
-            for outcome in sweep.outcomes.values():
-                if outcome.status == FAILED:
-                    raise Failure(f"{folder / outcome.run.name}: {outcome.error}")
-
-
-def report(
-    some: Sequence[Study], repeat: int, base: Sequence[str], folder: pathlib.Path, outputs: Sequence[pathlib.Path]
-) -> None:
-    """Evaluates the candidates by each log, and writes and prints the tables; imports TensorFlow Federated.
-
-    Args:
-      some: The studies, all of whose runs are finished.
-      repeat: Logging deployments of each.
-      base: Flags that all runs share.
-      folder: Where all runs lie.
-      outputs: Folders of the tables.
-    """
-    import pandas as pd
-
-    from optimization.runtime import worker_process
-
-    with worker_process.importing():
-        from bandits.papers import selection_scores
-    scores: list[dict[str, Any]] = []
-    candidates: list[dict[str, Any]] = []
-    for study in some:
-        models = study.candidate_runs(base, folder)
-        for log in study.log_runs(base, folder, repeat):
-            of_scores, of_candidates = selection_scores.of_log(study, log, models, folder, _DRAWS)
-            scores += of_scores
-            candidates += of_candidates
-            print(f"{study.name}: the log of seed {log.seed} is evaluated", file=sys.stderr, flush=True)
-    tables = {SCORES: pd.DataFrame(scores), CANDIDATES: pd.DataFrame(candidates)}
-    for output in outputs:
-        output.mkdir(parents=True, exist_ok=True)
-        for name, table in tables.items():
-            files.replace(output / name, table.to_csv(index=False, float_format="%.6g").encode())
-    print(f"{scores_table(tables[SCORES])}\n{candidates_table(tables[CANDIDATES])}")
-    print(f"Written to {' and '.join(map(str, outputs))}: {SCORES}, {CANDIDATES}")
 
 
 def scores_table(scores: "pd.DataFrame") -> str:

@@ -32,7 +32,6 @@ from bandits.options import phases
 from bandits.papers import records, selection
 from bandits.papers.selection import Study
 from bandits.plans.plan import Run
-from bandits.results import runs
 from data import interaction_log, keys, tasks
 from data.errors import UsageError
 from data.tasks import registry
@@ -261,9 +260,7 @@ def of_log(study: Study, run: Run, candidates: Sequence[Run], folder: pathlib.Pa
     ]
     for release, by_estimator in private_estimates(terms_of, names, study, run.seed, draws):
         found += [_row(estimator, values, true, names, release) for estimator, values in by_estimator.items()]
-    config = runs.read_json(folder / run.name / "config.json")
-    commit = (config.get("git_commit") or "")[:12]
-    always = {"data": config.get("data_checksum"), "commit": commit, "machine": records.machine()}
+    always = records.provenance(folder / run.name)
     key = {"task": study.name, "seed": run.seed}
     return (
         [key | row | {"rows": len(deployment.log)} | always for row in found],

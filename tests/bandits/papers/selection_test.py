@@ -69,14 +69,15 @@ def test_the_program_scores_each_estimator_on_each_log(played):
 @pytest.mark.slow
 def test_the_labels_know_what_was_logged(played, monkeypatch):
     monkeypatch.setattr(selection, "_SETTINGS", played / "settings.toml")
-    (study,) = selection.choose(["few_digits"])
+    studies = selection.choose(["few_digits"])
     folder = played / "r" / "runs"
-    log_run, _ = study.log_runs((), folder, 2)
+    plan = selection.Plan(studies, 2, (), folder)
+    log_run, _ = plan.logs(*studies)
     found = selection_scores.read_deployment(folder / log_run.name)
     of_rows = found.expected[found.context, found.log.actions]
     assert of_rows.tolist() == found.log.rewards.tolist()
     # And so the weighted rewards of a policy are, on average over its own actions, its true reward.
-    candidate, _ = study.candidate_runs((), folder)
+    candidate, _ = plan.candidates(*studies)
     chosen = selection_scores.played(folder / candidate.name, 1.0, found)
     assert chosen.sum(axis=1) == pytest.approx(np.ones(len(chosen)))
     assert found.true_reward(np.eye(10)[found.expected.argmax(axis=1)]) == pytest.approx(1)
@@ -97,8 +98,9 @@ def test_what_is_played_is_not_played_again_and_says_the_same(played, capsys):
 
 
 def test_the_published_settings_make_twelve_candidates_and_no_log_shares_their_seed(tmp_path):
-    for study in selection.choose(None):
-        models, logs = study.candidate_runs((), tmp_path), study.log_runs((), tmp_path, 5)
+    plan = selection.Plan(selection.choose(None), 5, (), tmp_path)
+    for study in plan.studies:
+        models, logs = plan.candidates(study), plan.logs(study)
         assert len({selection.label(one, temperature) for one in models for temperature in study.temperatures}) == 12
         assert {one.seed for one in models}.isdisjoint(one.seed for one in logs)
         assert {one.settings.log_interactions for one in logs} == {True}

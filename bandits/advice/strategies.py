@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping, Sequence
 
 from bandits import registry, studies, world_flags
@@ -46,10 +47,7 @@ class Space:
     @property
     def size(self) -> int:
         """How many points there are."""
-        size = 1
-        for values in self.values.values():
-            size *= len(set(values))
-        return size
+        return math.prod(len(set(values)) for values in self.values.values())
 
     def points(self, count: int) -> list[Point]:
         """Returns the defaults and further points, spread evenly; fewer where there are not so many.
