@@ -29,7 +29,7 @@ _MARKS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Arm(arms.Arm):
+class PointResults(arms.Arm):
     """The seeds of a point.
 
     Attributes:
@@ -58,7 +58,7 @@ class Arm(arms.Arm):
 
 
 @dataclasses.dataclass(frozen=True)
-class Arms(arms.Part):
+class Points(arms.Part):
     """Points of a grid.
 
     Attributes:
@@ -66,7 +66,7 @@ class Arms(arms.Part):
       metric: What ranks them, with the side that is asked for.
     """
 
-    arms: tuple[Arm, ...]
+    arms: tuple[PointResults, ...]
     metric: Metric = dataclasses.field(kw_only=True)
 
     @property
@@ -84,7 +84,7 @@ class Arms(arms.Part):
         """Returns the names of the points of which the seeds do not say that they are above chance."""
         return {arm.point for arm in self.arms if self.is_at_chance(arm)}
 
-    def beside(self, wanted: str | None) -> "Arms":
+    def beside(self, wanted: str | None) -> "Points":
         """Returns the arms that have the data, rewards, rounds and cohorts of a reference; see `Part.compared`."""
         references: Sequence[arms.Arm] = self.named(wanted or arms.GREEDY)
         if not (references or wanted):
@@ -93,7 +93,7 @@ class Arms(arms.Part):
         return dataclasses.replace(self, arms=tuple(arm for arm in self.arms if arms.environment(arm.flags) in alike))
 
 
-def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> Arms:
+def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> Points:
     """Returns points as arms; those of which no run has finished a round are left out.
 
     Args:
@@ -108,9 +108,9 @@ def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Me
     for name, seeds in points.items():
         found = tuple(runs.read(folder / one.run.name) for one in seeds if one.rounds)
         if found:
-            made.append(Arm(name, found, grouping.role(found[0]), outcomes=tuple(seeds)))
+            made.append(PointResults(name, found, grouping.role(found[0]), outcomes=tuple(seeds)))
     study = studies.load(made[0].outcomes[0].run.module) if made else None
-    return Arms("", study, tuple(made), metric=ranked_by)
+    return Points("", study, tuple(made), metric=ranked_by)
 
 
 def short(configuration: str) -> str:
@@ -144,8 +144,8 @@ def check_reference(wanted: str, some: Sequence[Run], *, has_fresh_seeds: bool) 
 
 
 def text(
-    points: Arms,
-    best: Arms,
+    points: Points,
+    best: Points,
     ranked: Mapping[str, Sequence[Point]],
     reported: Mapping[str, Sequence[Outcome]],
     reference: str | None = None,
@@ -202,7 +202,7 @@ def _reported(reported: Mapping[str, Sequence[Outcome]]) -> str:
     return "\n".join(lines)
 
 
-def _compared(best: Arms, reference: str | None) -> list[str]:
+def _compared(best: Points, reference: str | None) -> list[str]:
     """Returns the comparison of configurations with one of them, and which cannot be compared with it."""
     if reference and not best.named(reference):
         return [f"--reference={reference} has no finished run: nothing is compared."]
@@ -222,7 +222,7 @@ def _compared(best: Arms, reference: str | None) -> list[str]:
     return lines
 
 
-def _seeds(told: Arms, *, has_intervals: bool) -> str:
+def _seeds(told: Points, *, has_intervals: bool) -> str:
     """Returns what differs between seeds, and what intervals are over; nothing of single seeds."""
     if all(len(arm.runs) < 2 for arm in told.arms):
         return ""
@@ -230,9 +230,9 @@ def _seeds(told: Arms, *, has_intervals: bool) -> str:
     return " ".join([varied, *[words.what_intervals_are_over()] * has_intervals])
 
 
-def _firsts(told: Arms) -> list[str]:
+def _firsts(told: Points) -> list[str]:
     """Returns whether the first is told from chance, as one of all: the first of equal data, rewards and cohorts."""
-    groups: dict[str, list[Arm]] = {}
+    groups: dict[str, list[PointResults]] = {}
     for arm in told.arms:
         if not arm.role:
             groups.setdefault(str(arms.environment(arm.flags, _ROUNDS)), []).append(arm)
@@ -242,7 +242,7 @@ def _firsts(told: Arms) -> list[str]:
     return lines
 
 
-def _first(told: Arms, leader: Arm) -> str:
+def _first(told: Points, leader: PointResults) -> str:
     """Returns whether it is told from chance, and what that, the best constant action and the ceiling earn."""
     stand = told.stands[leader]
     if stand.chance is None:
@@ -257,7 +257,7 @@ def _first(told: Arms, leader: Arm) -> str:
     return f"No winner: {leader.label} is first, but {reason} ({what})."
 
 
-def _goodness(arm: Arm, told: Arms) -> tuple[int, float]:
+def _goodness(arm: PointResults, told: Points) -> tuple[int, float]:
     values = list(arm.values(told.metric).values())
     rounds = min(one.rounds for one in arm.outcomes)
     return rounds, outcomes.goodness(values, smallest=told.metric.better == "down")
