@@ -10,13 +10,14 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import contextlib
+import dataclasses
 import functools
 import os
 import pathlib
 import sys
 from collections.abc import Sequence
 
-from bandits import binaries, studies
+from bandits import studies
 from bandits.plans import executors, outcomes, plan, sweep, verdict
 from bandits.plans.plan import Run
 from data import files
@@ -135,13 +136,13 @@ def program(settings: cli.Settings) -> int:
     if not settings.sweep and not settings.grid:
         raise UsageError("--sweep is missing: give a flag and the values to try, as client_learning_rate=0.1,1.")
     ranked_by(settings, grid.binary)
-    given = binaries.parse(grid.binary, settings.run_flags)
+    given = studies.parse(grid.binary, settings.run_flags)
     cores = len(os.sched_getaffinity(0))
     if "max_concurrent_threads" in given.given:
         cores = given.max_concurrent_threads or cores
     elif executors.shares_cores(settings) and not given.get("tff_workers"):
         cores = executors.cores_of_run(settings)
-        grid = grid.with_base(f"--max_concurrent_threads={cores}")
+        grid = dataclasses.replace(grid, base=(*grid.base, f"--max_concurrent_threads={cores}"))
     some = grid.runs()
     grid.fresh_seeds(settings.reporting_repeat)
     if settings.expand_edges and not any(name in grid.expandable for name in grid.swept):

@@ -1,4 +1,4 @@
-"""Which runs are planned: configurations, grids of command lines and published ones, points with their keys and folders.
+"""Which runs are planned: configurations, grids of command lines, published grids, and points with their folders.
 
 A point is one choice of all flags but the seed.
 """
@@ -11,11 +11,10 @@ import math
 import pathlib
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import binaries, studies
+from bandits import studies
 from bandits.plans import executors
 from data.errors import UsageError
 from optimization.study import cli, presets, run_folder
@@ -72,7 +71,7 @@ class Run:
         """Returns the run of the same point with another seed."""
         arguments = (*self.arguments, f"--{_SEED}={seed}")
         return dataclasses.replace(
-            self, seed=seed, arguments=arguments, settings=binaries.resolve(self.module, arguments)
+            self, seed=seed, arguments=arguments, settings=studies.resolve(self.module, arguments)
         )
 
     def at_rounds(self, rounds: int) -> "Run":
@@ -82,7 +81,7 @@ class Run:
           UsageError: If its rounds would not be those of the whole run.
         """
         arguments = (*self.arguments, f"--{_ROUNDS}={rounds}")
-        settings = binaries.resolve(self.module, arguments)
+        settings = studies.resolve(self.module, arguments)
         for name in settings:
             if settings[name] != self.settings[name] and name not in {_ROUNDS, *run_folder.FREE_FLAGS}:
                 raise UsageError(f"--early_stop needs --{name}: its default depends on --{_ROUNDS}.")
@@ -128,10 +127,6 @@ class Grid:
             raise UsageError(f"--reporting_repeat={count} needs seeds above {_LARGEST_SEED}, the largest.")
         return range(first, first + count)
 
-    def with_base(self, *arguments: str) -> "Grid":
-        """Returns a grid whose runs all have some flags more."""
-        return dataclasses.replace(self, base=(*self.base, *arguments))
-
     def in_folder(self, folder: pathlib.Path) -> "Grid":
         """Returns a grid whose points have the names of those that lie in a folder already."""
         names = [path.name for path in folder.glob(f"*-{'?' * _KEY_LENGTH}")]
@@ -160,7 +155,7 @@ class Grid:
                 found[key] = words
                 point = f"{name}-{key}"
                 for seed in self.seeds:
-                    arguments = binaries.without_file(self.binary, (*self.base, *words, f"--{_SEED}={seed}"))
+                    arguments = studies.without_file(self.binary, (*self.base, *words, f"--{_SEED}={seed}"))
                     settings = self._resolve(arguments, words)
                     runs.append(Run(self.binary, point, seed, _configuration(block), numbers, arguments, settings))
         return self.renamed(runs)
@@ -181,7 +176,7 @@ class Grid:
 
     def _resolve(self, arguments: Sequence[str], words: Sequence[str]) -> cli.Settings:
         try:
-            return binaries.resolve(self.binary, arguments)
+            return studies.resolve(self.binary, arguments)
         except UsageError as error:
             raise UsageError(f"{error} (run {shlex.join(words)})" if words else str(error)) from error
 
@@ -204,21 +199,16 @@ class Grid:
                     continue
                 value = beyond([float(text) for text in block[name]], best.settings[name])
                 tried = [float(text) for text in before[name]]
-                if value is None or self._steps(block[name], tried, value) >= most or not self._takes(name, value):
+                if value is None or _steps(block[name], tried, value) >= most or not self._takes(name, value):
                     continue
                 wider[name] = (*block[name], as_text(value))
                 added.append(f"--{name}={as_text(value)}")
             blocks.append(wider)
         return dataclasses.replace(self, blocks=tuple(blocks), first=first), added
 
-    def _steps(self, texts: Sequence[str], tried: Sequence[float], value: float) -> int:
-        """Returns how many values were added before on the side of a new value."""
-        is_up = value > max(tried)
-        return sum(float(text) > max(tried) if is_up else float(text) < min(tried) for text in texts)
-
     def _takes(self, name: str, value: float) -> bool:
         try:
-            binaries.parse(self.binary, [f"--{name}={as_text(value)}"])
+            studies.parse(self.binary, [f"--{name}={as_text(value)}"])
         except UsageError:
             return False
         return True
@@ -302,8 +292,8 @@ class Published:
 def published() -> dict[str, Published]:
     """Returns the published grids by name."""
     found = {}
-    for path in sorted(_PUBLISHED.glob("*.toml")):
-        for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
+    for _, _, tables in presets.tables(_PUBLISHED):
+        for name, table in tables.items():
             blocks = [
                 {flag: value if isinstance(value, list) else [value] for flag, value in configuration.items()}
                 | table["sweep"]
@@ -341,7 +331,7 @@ def build(
     if table and binary not in (None, table.binary):
         raise UsageError(f"--grid={grid} is a grid of --binary={table.binary}, not {binary}.")
     chosen = studies.STUDIES[binary or (table.binary if table else next(iter(studies.STUDIES)))]
-    given = binaries.parse(chosen, rest)
+    given = studies.parse(chosen, rest)
     axes = _sweeps(sweeps)
     for name in axes:
         if name in given.given - given.from_file:
@@ -358,7 +348,10 @@ def build(
     if "seed" in axes:
         if repeat > 1:
             raise UsageError("--repeat has no effect with --sweep=seed: leave one out.")
-        seeds = tuple(int(text) for text in axes.pop("seed") if _is_seed(text))
+        words = axes.pop("seed")
+        if bad := [word for word in words if not word.isdecimal()]:
+            raise UsageError(f"--sweep=seed={bad[0]}: a seed is a whole number.")
+        seeds = tuple(map(int, words))
     base, expandable = list(rest), [name for name in axes if _is_number(chosen, name, axes[name])]
     blocks: list[Axes] = [axes]
     if table:
@@ -408,17 +401,17 @@ def _sweeps(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return axes
 
 
-def _is_seed(text: str) -> bool:
-    if not text.isdecimal():
-        raise UsageError(f"--sweep=seed={text}: a seed is a whole number.")
-    return True
-
-
 def _is_number(binary: str, name: str, values: Sequence[str]) -> bool:
     """Returns whether a flag takes any number, so that values can be added."""
     if is_words(values):
         return False
-    return isinstance(binaries.parse(binary, [f"--{name}={values[0]}"])[name], float)
+    return isinstance(studies.parse(binary, [f"--{name}={values[0]}"])[name], float)
+
+
+def _steps(texts: Sequence[str], tried: Sequence[float], value: float) -> int:
+    """Returns how many values were added before on the side of a new value."""
+    is_up = value > max(tried)
+    return sum(float(text) > max(tried) if is_up else float(text) < min(tried) for text in texts)
 
 
 def is_edge(values: Sequence[float], best: float) -> bool:

@@ -1,8 +1,8 @@
 """Executes the runs of a plan: all of them, by successive halving, or on beyond the edges.
 
 Successive halving is asynchronous (ASHA): Li et al., "A System for Massively Parallel Hyperparameter Tuning", 2020,
-Algorithm 2. Every point has the rounds of the lowest rung; the best 1/factor of those that have finished a rung go on to
-the next, without waiting for all others.
+Algorithm 2. Every point has the rounds of the lowest rung; the best 1/factor of those that have finished a rung go on
+to the next, without waiting for all others.
 """
 
 import contextlib
@@ -57,11 +57,10 @@ def check_shared(some: Sequence[Run]) -> None:
     for run in (some[0], some[-1]):
         try:
             frame.checked(study, [run.settings], warns=False)  # Each run prints its own.
+            return
         except UsageError as error:
             refused.append(str(error))
-        if not refused:
-            return
-    if len(refused) == 2 and refused[0] == refused[1]:
+    if refused[0] == refused[1]:
         raise UsageError(refused[0])
 
 

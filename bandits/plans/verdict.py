@@ -13,7 +13,7 @@ from bandits.plans import outcomes
 from bandits.plans.outcomes import Outcome, Point
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Sweep
-from bandits.results import arms, grouping, landmarks, of_runs, runs, tuning, words
+from bandits.results import arms, ceiling_command, grouping, landmarks, of_runs, runs, tuning, words
 from bandits.results.significance import Better
 from data import files
 from data.errors import UsageError
@@ -249,24 +249,12 @@ def _first(told: Arms, leader: Arm) -> str:
         return ""
     marks = told.marks(leader)
     what = ", ".join(f"{name} {marks[one]:.4g}" for one, name in _MARKS.items() if one in marks)
-    if arms.CEILING not in marks:
-        what += _without_ceiling(leader)
+    if arms.CEILING not in marks and "bandits_type" in leader.flags:
+        what += f"; no ceiling of its data, rewards and rounds: add bandits_type={ceiling_command.CEILING} to --sweep"
     if stand.beats_chance:
         return f"First: {leader.label}, {stand.word} ({what})."
-    return f"No winner: {leader.label} is first, but {_reason(stand.word)} ({what})."
-
-
-def _without_ceiling(arm: Arm) -> str:
-    """Returns what is to say of an arm that has none; empty where there can be none."""
-    from bandits.results import ceiling_command
-
-    if "bandits_type" not in arm.flags:
-        return ""
-    return f"; no ceiling of its data, rewards and rounds: add bandits_type={ceiling_command.CEILING} to --sweep"
-
-
-def _reason(word: str) -> str:
-    return f"it was played with {word}" if word.startswith("one seed") else f"it is {word}"
+    reason = f"it was played with {stand.word}" if stand.word.startswith("one seed") else f"it is {stand.word}"
+    return f"No winner: {leader.label} is first, but {reason} ({what})."
 
 
 def _goodness(arm: Arm, told: Arms) -> tuple[int, float]:

@@ -1,17 +1,80 @@
-"""Tests of data.table_log: logs are recognised, by names or by values, and other tables are not."""
+"""Tests of data.schema: the roles of columns, and logs by their columns' names."""
 
 import decimal
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from data import table_file, table_log
+from data import schema, table_file
 from data.errors import UsageError
+
+NAMES = ["site", "age", "id", "left", "right", "y"]
+
+
+def _roles(label_column="y", **flags):
+    return schema.resolve(schema.Schema("site", label_column, **flags), NAMES, "table.csv")
+
+
+def test_what_no_flag_names_is_a_feature():
+    roles = _roles()
+    assert (roles.features, roles.named) == (["age", "id", "left", "right"], [])
+    assert roles.suspected == ["y", "age", "id", "left", "right"]
+
+
+def test_of_many_columns_the_nearest_are_named():
+    names = [f"x{row}" for row in range(20)] + ["site"]
+    with pytest.raises(UsageError, match=r"no column 'sites' in t.csv; of its 21 columns the nearest are site\.$"):
+        schema.resolve(schema.Schema("sites", "x0"), names, "t.csv")
+    with pytest.raises(UsageError, match=r"the nearest are x0, x1, x2, x3, x4\.$"):
+        schema.resolve(schema.Schema("QQ", "x0"), names, "t.csv")
+
+
+def test_ignored_columns_are_no_features_and_no_rewards():
+    assert _roles(ignore_columns="id, left").features == ["age", "right"]
+    roles = _roles(None, reward_columns="all", ignore_columns="id,age,y")
+    assert (roles.rewards, roles.features, roles.ignored) == (["left", "right"], [], ["id", "age", "y"])
+
+
+def test_columns_of_categories_are_asked_for_by_name_and_are_no_rewards():
+    roles = _roles(None, reward_columns="all", category_columns="id,age")
+    assert roles.rewards == ["left", "right", "y"]
+    assert (roles.features, roles.named) == (["age", "id"], ["id", "age"])
+
+
+def test_who_names_the_features_says_that_it_is_no_log():
+    assert _roles(feature_columns="age").suspected == []
+    assert _roles(None, reward_columns="left,right", feature_columns="age").suspected == []
+
+
+def test_named_rewards_are_suspected_by_their_names_alone():
+    roles = _roles(None, reward_columns="left,right")
+    assert roles.suspected == ["left", "right", "age", "id", "y"]
+
+
+def test_one_column_is_no_table():
+    with pytest.raises(UsageError, match=r"has one column alone, 'site\|y': columns must be separated by commas, semi"):
+        schema.resolve(schema.Schema("site", "y"), ["site|y"], "table.csv")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"ignore_columns": "x"}, "--ignore_columns: there is no column 'x' in table.csv; its columns are site, age"),
+        ({"ignore_columns": "y"}, "--ignore_columns names column 'y' that --label_column names already"),
+        ({"ignore_columns": "age", "feature_columns": "age"}, "'age' that --feature_columns names already"),
+        ({"category_columns": "x"}, "--category_columns: there is no column 'x'"),
+        ({"category_columns": "y"}, "--category_columns names column 'y', which is no feature"),
+        ({"category_columns": "id", "feature_columns": "age"}, "names column 'id', which is no feature"),
+        ({"category_columns": "id", "ignore_columns": "id"}, "names column 'id', which is no feature"),
+    ],
+)
+def test_a_column_has_one_use(flags, message):
+    with pytest.raises(UsageError, match=message):
+        _roles(**flags)
 
 
 def _check(frame):
-    table_log.check(frame, list(frame.columns), "table.csv")
+    schema.check_no_log(frame, "table.csv")
 
 
 def _frame(**columns):
@@ -85,8 +148,8 @@ def test_a_column_that_may_be_a_propensity_makes_a_log_beside_an_action_and_a_re
     frame = _frame(**{"itemId": [1, 2, 1, 2], "outcome": [0, 1, 0, 1], name: values})
     for label in (None, "itemId"):
         with pytest.raises(UsageError, match=f"with 'itemId' as the chosen .*, 'outcome' as its rew.*, '{name}' as"):
-            table_log.check(frame, list(frame.columns), "table.csv", label)
-    table_log.check(frame, list(frame.columns), "table.csv", "outcome")
+            schema.check_no_log(frame, "table.csv", label)
+    schema.check_no_log(frame, "table.csv", "outcome")
     _check(_frame(**{"itemId": [1, 2, 1, 2], name: values}))
     _check(_frame(**{"outcome": [0, 1, 0, 1], name: values}))
 
@@ -100,7 +163,7 @@ def test_an_action_and_its_reward_make_a_log_without_a_propensity(action, reward
     frame = _frame(**{action: [1, 2, 1, 2], reward: [0, 1, 0, 1], "other": list("abab")})
     label = action if label == "first" else label
     with pytest.raises(UsageError, match=f"with '{action}' as the chosen action, '{reward}' as its reward. A log"):
-        table_log.check(frame, list(frame.columns), "table.csv", label)
+        schema.check_no_log(frame, "table.csv", label)
 
 
 @pytest.mark.parametrize(
@@ -110,65 +173,19 @@ def test_an_action_and_its_reward_make_a_log_without_a_propensity(action, reward
 def test_a_label_and_one_feature_make_no_log(label, feature):
     values = [0, 1, 1, 0] if feature.endswith("ed") else SHARES
     frame = _frame(**{label: [0, 1, 0, 1], feature: values})
-    table_log.check(frame, list(frame.columns), "table.csv", label)
-
-
-def test_halves_beside_two_columns_of_0_and_1_make_no_log():
-    draw = np.random.default_rng(0)
-    _check(pd.DataFrame({"u": draw.integers(0, 2, 1500), "w": draw.integers(0, 2, 1500), "half": 0.5}))
-
-
-def _logged(actions: int, seed: int, rows: int = 5000):
-    """Returns a log of a softmax policy, whose columns have names that say nothing."""
-    draw = np.random.default_rng(seed)
-    context = draw.normal(size=rows)
-    logits = np.outer(context, draw.normal(size=actions))
-    policy = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    chosen = (policy.cumsum(axis=1) < draw.random((rows, 1))).sum(axis=1)
-    return pd.DataFrame({"x": context, "u": chosen, "v": policy[range(rows), chosen], "w": draw.integers(0, 2, rows)})
-
-
-@pytest.mark.parametrize("actions", [2, 5, 20])
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_log_is_recognised_by_its_values(actions, seed):
-    with pytest.raises(UsageError, match="with 'u' as the chosen action, 'w' as its reward, 'v' as its propensity"):
-        _check(_logged(actions, seed))
+    schema.check_no_log(frame, "table.csv", label)
 
 
 @pytest.mark.parametrize("kept_as", [str, decimal.Decimal])
-def test_a_log_is_recognised_whatever_its_numbers_are_kept_as(kept_as):
-    frame = _logged(5, 0)
-    with pytest.raises(UsageError, match="with 'u' as the chosen action, 'w' as its reward, 'v' as its propensity"):
-        _check(frame.assign(v=frame["v"].map(kept_as), w=frame["w"].map(kept_as)))
+def test_probabilities_are_recognised_whatever_they_are_kept_as(kept_as):
     weak = _frame(a=[1, 2, 1, 2], r=[0, 1, 0, 0], p=["0.5", "0.25", "0.5", "0.5"])
     with pytest.raises(UsageError, match="with 'a' as the chosen action, 'r' as its reward, 'p' as its propensity"):
         _check(weak.assign(p=weak["p"].map(kept_as)))
 
 
-def test_columns_of_lists_are_no_actions():
-    frame = _logged(5, 0)
-    _check(frame.assign(u=[[chosen] for chosen in frame["u"]]))
-
-
-def test_named_rewards_are_no_propensities_by_their_values():
-    frame = _logged(5, 0)
-    table_log.check(frame, ["x", "u", "w"], "table.csv")
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_shares_beside_switches_and_categories_make_no_log(seed):
-    draw = np.random.default_rng(seed)
-    frame = pd.DataFrame(
-        {
-            "sex": draw.integers(0, 2, 1500),
-            "smokes": (draw.random(1500) < 0.2).astype(int),
-            "group": draw.integers(0, 4, 1500),
-            "fraction": draw.uniform(0.05, 1, 1500),
-            "rate": draw.beta(2, 5, 1500).clip(0.01, 1),
-            "score": draw.normal(0.5, 0.15, 1500).clip(0.05, 1),
-        }
-    )
-    _check(frame)
+def test_values_alone_make_no_log():
+    shares = [0.5, 0.25, 0.125, 0.125] * 500
+    _check(pd.DataFrame({"u": [0, 1, 2, 3] * 500, "v": shares, "w": [0, 1] * 1000}))
 
 
 @pytest.mark.parametrize("name", ["heart_disease_4sites.csv", "Ads_CTR_Optimisation.csv"])
@@ -177,11 +194,7 @@ def test_real_tables_are_no_logs(shared_data, name):
 
 
 @pytest.mark.parametrize("policy", ["random", "bts"])
-def test_real_logs_are_recognised_also_without_their_names(shared_data, policy):
+def test_real_logs_are_recognised(shared_data, policy):
     frame = table_file.read(str(shared_data / "open_bandit" / f"{policy}_all.csv.gz")).frame
     with pytest.raises(UsageError, match=r"'item_id' as the chosen action, 'click' .*, 'propensity_score' as"):
         _check(frame)
-    names = {"item_id": "u", "click": "w", "propensity_score": "v"}
-    if policy == "random":
-        with pytest.raises(UsageError, match=r"with 'u' as the chosen action, 'w' .*, 'v' as its propensity"):
-            _check(frame.rename(columns=names))

@@ -1,13 +1,18 @@
-"""Bandit rounds whose server combines the cohort's models as samples of a posterior, where no sum can.
+"""The process of a phase: one that runs share, or one whose server combines the cohort's models itself.
 
-The clients' work and the server's step are those of `process.BanditProcess`; between the two, the deltas come side by
-side to the program, which makes one of them by an algorithm of `optimization.posterior`. So a round is the clients'
-computation and the server's and not, as the mean's, one that compiles to the MapReduce form.
+Runs that differ in nothing but their state (seed, initial model, server learning rate) share one TFF process. A program
+that plays many runs builds a round once for all such runs, and finds it where an earlier program kept it; their numbers
+are those of a process of their own.
+
+Where no sum can combine the cohort's models, as samples of a posterior, the clients' work and the server's step are
+still those of `process.BanditProcess`. Between the two, the deltas come side by side to the program, which makes one of
+them by an algorithm of `optimization.posterior`. So a round is the clients' computation and the server's and not, as
+the mean's, one that compiles to the MapReduce form.
 """
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +20,45 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import process
+from bandits.options import Phase
+from data import download, tasks
 from optimization import models
-from optimization.posterior import algorithm_flags, algorithms
+from optimization.posterior import algorithms
 from optimization.posterior import process as posterior_process
+from optimization.runtime import kept_rounds
+from optimization.study import compiled
+
+_RATE = "learning_rate"  # Where TFF's optimizers keep it in their states.
+
+
+class SharedProcess(NamedTuple):
+    """A run's own view of it.
+
+    Attributes:
+      shared: The process.
+      definition: What defines the run's rounds.
+      initial_weights: Its theta_0.
+      server_learning_rate: Its own.
+    """
+
+    shared: tff.templates.IterativeProcess
+    definition: process.BanditProcess
+    initial_weights: models.Weights
+    server_learning_rate: float
+
+    def initialize(self) -> process.BanditState:
+        """Returns the run's first state."""
+        state = self.shared.initialize()
+        weights = tuple(np.asarray(weight) for weight in self.initial_weights)
+        optimizer = self.definition.server_optimizer.set_hparams(
+            state.optimizer, {_RATE: np.asarray(state.optimizer[_RATE]).dtype.type(self.server_learning_rate)}
+        )
+        return state._replace(weights=weights, deployed=(weights,) * len(state.deployed), optimizer=optimizer)
+
+    @property
+    def next(self) -> tff.Computation:
+        """Plays a round: (state, clients) -> (state, metrics)."""
+        return self.shared.next
 
 
 class CollectedRounds:
@@ -106,23 +147,70 @@ class ChainRounds:
 
 
 def build(
-    posterior: algorithm_flags.Posterior, definition: process.BanditProcess, initial_weights: models.Weights, seed: int
+    task: tasks.Task, phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights
 ) -> Callable[[int], Any]:
     """Returns the function round number, from 1 -> process of that round.
 
     Args:
-      posterior: The algorithm.
-      definition: The rounds; its `local_sgd` is the clients' training in burn-in rounds.
+      task: The task.
+      phase: The phase.
+      definition: What defines its rounds; its `local_sgd` is the clients' training in burn-in rounds.
       initial_weights: theta_0.
-      seed: The run's, of SGLD's noise.
     """
-    algorithm = algorithms.build(posterior, definition.local_sgd, definition.model)  # type: ignore[arg-type]
+    if phase.posterior is not None:
+        return _combined(phase, definition, initial_weights)
+    shared = _shared(task, phase, definition, initial_weights)
+    return lambda round_num: shared
+
+
+def _shared(
+    task: tasks.Task,
+    phase: Phase,
+    definition: process.BanditProcess,
+    initial_weights: models.Weights,
+) -> tff.templates.IterativeProcess | SharedProcess:
+    """Returns the process of a phase, built before if possible."""
+    if phase.aggregation.kind != "mean":  # Two runs never share their noise.
+        return definition.build(initial_weights)
+    own_key = ("rounds", key(task, phase, definition))
+    folder = download.cache_folder(phase.task.cache_dir) / "rounds"
+
+    def find() -> tff.templates.IterativeProcess:
+        if not kept_rounds.is_versioned(*_parts(definition)):
+            return definition.build()
+        return kept_rounds.process(folder, repr(own_key), definition.build)
+
+    shared = compiled.kept(own_key, find)
+    return SharedProcess(shared, definition, initial_weights, phase.server_optimizer.learning_rate)
+
+
+def _parts(definition: process.BanditProcess) -> tuple:
+    return definition.policy, definition.loss, definition.local_sgd
+
+
+def key(task: tasks.Task, phase: Phase, definition: process.BanditProcess) -> Hashable:
+    """Returns a key of the rounds that differ from these in nothing but their state; arguments as of `build`."""
+    parts = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
+    parts |= {
+        "types": tuple(map(type, _parts(definition))),  # Two modules may have a class of one name.
+        "model": (task.model, repr(task.model_arguments)),
+        "reward_matrix": (definition.reward_matrix.shape, definition.reward_matrix.tobytes()),
+        "aggregator": phase.aggregation,
+        "server_optimizer": dataclasses.replace(phase.server_optimizer, learning_rate=0.0),
+        "feature_spec": repr(definition.feature_spec),
+        "label_spec": repr(definition.label_spec),
+    }
+    return tuple(parts.items())
+
+
+def _combined(phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights) -> Callable[[int], Any]:
+    algorithm = algorithms.build(phase.posterior, definition.local_sgd, definition.model)  # type: ignore[arg-type]
 
     @functools.cache
     def rounds_of(work):
         own = dataclasses.replace(definition, local_sgd=work)
         if algorithm.chain:
-            return ChainRounds(own.build(initial_weights), algorithm.chain, seed)
+            return ChainRounds(own.build(initial_weights), algorithm.chain, phase.seed)
         if algorithm.aggregate is None:
             return own.build(initial_weights)
         return CollectedRounds(own, initial_weights, algorithm.aggregate)

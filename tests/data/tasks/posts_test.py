@@ -1,4 +1,4 @@
-"""Tests of data.tasks.stackexchange."""
+"""Tests of data.tasks.posts."""
 
 import dataclasses
 import json
@@ -8,7 +8,7 @@ import pytest
 
 from data import tasks, text
 from data.errors import UsageError
-from data.tasks import stackexchange
+from data.tasks import posts
 from data.tasks.options import TaskOptions
 
 # User n has tags n, n + 1, ... 39: the more frequent, the higher its number.
@@ -32,7 +32,7 @@ def load(tmp_path, monkeypatch):
 
     def load(**changes) -> tasks.Task:
         options = TaskOptions("stackexchange_tag", data_dir=str(tmp_path), vocabulary_size=100, max_words=16)
-        return stackexchange.load(dataclasses.replace(options, **changes))
+        return posts.load_stackexchange(dataclasses.replace(options, **changes))
 
     return load
 

@@ -1,14 +1,16 @@
-"""Tests of data.table_labels: what is a class, and what is odd about some."""
+"""Tests of data.tables: what is a label, and what is odd about some."""
 
 import pandas as pd
 import pytest
 
-from data import table_labels
+from data import frames, schema, tables
 from data.errors import UsageError
 
 
-def _labels(values):
-    return pd.Series(values, name="y", dtype=object)
+def _rows(values):
+    frame = pd.DataFrame({"x": [row % 3 for row in range(len(values))], "y": pd.Series(values, dtype=object)})
+    with frames.lent(frame) as name:
+        return tables.read(name, schema.Schema("rows:2", "y"))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,7 @@ def _labels(values):
 )
 def test_measurements_and_dates_are_no_classes(values, told):
     with pytest.raises(UsageError, match=f"--label_column=y has {told}"):
-        table_labels.classes(_labels(values))
+        _rows(values)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def test_measurements_and_dates_are_no_classes(values, told):
     ids=["codes", "words", "few"],
 )
 def test_codes_words_and_a_few_numbers_are_classes(values):
-    assert table_labels.classes(_labels(values)) == list(dict.fromkeys(values))
+    assert _rows(values).label_names == list(dict.fromkeys(values))
 
 
 @pytest.mark.parametrize(
@@ -61,6 +63,5 @@ def test_codes_words_and_a_few_numbers_are_classes(values):
     ids=range(6),
 )
 def test_odd_classes_are_warned_of(values, told):
-    labels = _labels(values)
-    found = table_labels.warnings(labels, table_labels.classes(labels))
+    found = _rows(values).features().report["warnings"]
     assert found == [f"--label_column=y has {one}" for one in told]

@@ -1,11 +1,13 @@
-"""Tests of bandits.posterior_process, on a linear model and small clients."""
+"""Tests of the posterior's rounds of bandits.phase_process, on a linear model and small clients."""
+
+import dataclasses
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import flags, losses, policies, posterior_process, process, run_federated
+from bandits import flags, losses, phase_process, policies, process, run_federated
 from optimization import client_work, models
 from optimization.posterior import kernels, mean_shift
 from optimization.study import frame
@@ -47,7 +49,8 @@ def definition(**values) -> process.BanditProcess:
 def rounds(*arguments: str, **values):
     argv = ["run_federated", *arguments]
     settings = flags.resolve(frame.flag_set(run_federated.STUDY).parse(argv))
-    return posterior_process.build(flags.posterior(settings), definition(**values), INITIAL, SEED)
+    phase = dataclasses.replace(flags.options(settings), seed=SEED)
+    return phase_process.build(None, phase, definition(**values), INITIAL)
 
 
 def play(process_of, cohorts):

@@ -1,4 +1,4 @@
-"""Tests of bandits.shared_process."""
+"""Tests of the rounds that runs share, of bandits.phase_process."""
 
 import dataclasses
 import types
@@ -7,14 +7,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import losses, policies, process, run_federated, shared_process
+from bandits import losses, phase_process, policies, process, run_federated
 from optimization import client_work, options
 from optimization.runtime import kept_rounds
 from optimization.study import compiled, frame
 
 SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
 TASK = types.SimpleNamespace(model="mlp", model_arguments={"num_features": 4})
-PHASE = types.SimpleNamespace(server_optimizer=options.ServerOptimizer("adam", 0.1), aggregation=options.Aggregation())
+PHASE = types.SimpleNamespace(
+    server_optimizer=options.ServerOptimizer("adam", 0.1),
+    aggregation=options.Aggregation(),
+    posterior=None,
+    task=types.SimpleNamespace(cache_dir=None),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +54,7 @@ def _builds(monkeypatch, *runs):
     definition = _definition(built.append)
     for task, phase, changes in runs:
         one = types.SimpleNamespace(**vars(TASK) | task), types.SimpleNamespace(**vars(PHASE) | phase)
-        shared_process.build(None, *one, dataclasses.replace(definition, **changes), ())
+        phase_process.build(*one, dataclasses.replace(definition, **changes), ())
     return len(built)
 
 
@@ -78,11 +83,11 @@ def test_rounds_of_classes_outside_the_project_are_not_kept_on_disk(monkeypatch)
 
     asked = []
     own = _definition(), dataclasses.replace(_definition(), policy=Softmax(0.5))
-    keys = [repr(shared_process.key(TASK, PHASE, definition)) for definition in own]
+    keys = [repr(phase_process.key(TASK, PHASE, definition)) for definition in own]
     assert keys[0] != keys[1]
     monkeypatch.setattr(kept_rounds, "process", lambda folder, key, build: asked.append(key))
     for definition in own:
-        shared_process.build(None, TASK, PHASE, definition, ())
+        phase_process.build(TASK, PHASE, definition, ())
     assert len(asked) == 1
 
 
@@ -125,7 +130,7 @@ def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_i
     with monkeypatch.context() as patch:
         patch.setattr(process.BanditProcess, "build", None)
         kept = play("kept", *after)
-    monkeypatch.setattr(shared_process, "build", lambda *given: given[-2].build(given[-1]))
+    monkeypatch.setattr(phase_process, "_shared", lambda *given: given[-2].build(given[-1]))
     alone = play("alone", *after)
     _assert_equal(shared, alone)
     _assert_equal(kept, alone)
@@ -144,7 +149,7 @@ def test_the_server_rate_is_part_of_every_optimizers_state(name):
 
     weights = gradient = (tf.constant([1.0, 2.0]),)
     slow, fast = server.OPTIMIZERS[name](0.01), server.OPTIMIZERS[name](0.03)
-    state = slow.set_hparams(slow.initialize(gradient), {shared_process._RATE: np.float32(0.03)})
+    state = slow.set_hparams(slow.initialize(gradient), {phase_process._RATE: np.float32(0.03)})
     _, found = slow.next(state, weights, gradient)
     _, wanted = fast.next(fast.initialize(gradient), weights, gradient)
     np.testing.assert_array_equal(found[0], wanted[0])
