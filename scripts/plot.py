@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits import metrics, studies
-from bandits.results import of_runs, runs
+from bandits.results import baselines, runs
 from data import files
 from data.errors import UsageError
 from optimization.study import cli
@@ -120,7 +120,7 @@ def program(settings: cli.Settings) -> None:
             )
     if not any(table[column].abs().lt(float("inf")).any() for group in tables.values() for table in group):
         raise UsageError(f"There is nothing to draw: {column} is never a finite number in these runs.")
-    notes = of_runs.chance_notes(dict(zip(labels, seeds, strict=True)), column, runs.read)
+    notes = baselines.notes(dict(zip(labels, seeds, strict=True)), column)
     draw(
         {label + notes.get(label, ""): found for label, found in tables.items()},
         outputs,

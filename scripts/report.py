@@ -11,8 +11,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 import pathlib
 import sys
 
-from bandits.results import dynamic_regret_page as dynamic_regret
-from bandits.results import grouping, over_tasks, page, runs, tables
+from bandits.results import configurations, dynamic_regret, over_tasks, page, runs, sections
 from data import files
 from data.errors import UsageError
 from optimization.study import cli
@@ -57,13 +56,13 @@ def program(settings: cli.Settings) -> int:
     if not found.runs:
         raise UsageError(" ".join([*found.problems, *found.waiting]))
     files.replace(output, page.page(found, settings.title, settings.reference, has_regret=settings.regret).encode())
-    parts = grouping.parts(found.runs)
+    parts = configurations.parts(found.runs)
     if settings.regret:
         dynamic, missing = (
             dynamic_regret.lines(parts),
             [line for part in parts for line in dynamic_regret.missing(part)],
         )
-        if not dynamic and not missing and not any(tables.regret(part, arm) for part in parts for arm in part.arms):
+        if not dynamic and not missing and not any(sections.regret(part, arm) for part in parts for arm in part.arms):
             print(
                 "No configuration has a full-feedback baseline: run the same with --bandits_type=supervised_mse.",
                 file=sys.stderr,
@@ -74,8 +73,8 @@ def program(settings: cli.Settings) -> int:
             print(line)
     for problem in found.problems:
         print(f"Left out: {problem}", file=sys.stderr)
-    for line in over_tasks.lines(parts):
-        print(line)
+    for _, one in over_tasks.of_parts(parts):
+        print(*over_tasks.lines(one), sep="\n")
     print(output)
     return 1 if found.problems else 0
 

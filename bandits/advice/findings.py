@@ -12,8 +12,9 @@ from bandits.advice import strategies
 from bandits.advice.plan import CEILING, CHANCE, GREEDY
 from bandits.plans import outcomes, plan
 from bandits.plans.outcomes import Outcome
-from bandits.results import comparison, landmarks, of_runs, runs, tuning
-from bandits.results.comparison import Comparison
+from bandits.results import baselines, comparison, runs
+from bandits.results.baselines import Standing
+from bandits.results.comparison import Comparison, Landmark
 from data.errors import UsageError
 from optimization.study import intervals
 from optimization.study.metrics import Metric
@@ -76,7 +77,7 @@ class StrategyResults:
                 continue
             table, seed = runs.read_metrics(folder / outcome.run.name, outcome.run.rounds), outcome.run.seed
             is_lost = outcome.status == outcomes.DIVERGED
-            recent = float(table[metrics.ROUND_REWARD].iloc[-of_runs.tenth(len(table)) :].mean())
+            recent = float(table[metrics.ROUND_REWARD].iloc[-runs.trailing_window(len(table)) :].mean())
             self.reward[seed], self.recent[seed] = (math.nan, math.nan) if is_lost else (outcome.value, recent)
             if not is_lost and metrics.EXAMPLES in table:
                 self.decisions[seed] = float(table[metrics.EXAMPLES].sum())
@@ -95,7 +96,7 @@ class StrategyResults:
 Results = Mapping[str, StrategyResults]
 
 
-def bounds(folder: pathlib.Path) -> tuple[landmarks.Landmark | None, landmarks.Landmark | None]:
+def bounds(folder: pathlib.Path) -> tuple[Landmark | None, Landmark | None]:
     """Returns what uniformly random actions and the best constant action earn, as the runs below a folder record it.
 
     Each is None if it is not known, and by seed where each seed has data of its own.
@@ -105,8 +106,9 @@ def bounds(folder: pathlib.Path) -> tuple[landmarks.Landmark | None, landmarks.L
         with contextlib.suppress(UsageError):  # Of one that failed.
             if path.name not in found:
                 found[path.name] = runs.read(path)
-    chance, constant = (of_runs.bound(list(found.values()), REWARD, one) for one in (of_runs.CHANCE, of_runs.CONSTANT))
-    return chance, constant
+    some = list(found.values())
+    uniform = baselines.recorded(some, REWARD, baselines.RECORDED_UNIFORM)
+    return uniform, baselines.recorded(some, REWARD, baselines.RECORDED_FIXED)
 
 
 def search(points: Sequence[outcomes.Point], most: int, folder: pathlib.Path, metric: Metric) -> dict[str, Any]:
@@ -133,7 +135,7 @@ def search(points: Sequence[outcomes.Point], most: int, folder: pathlib.Path, me
     means = [
         intervals.of_mean([_after(one, rounds, folder, metric) for one in point.outcomes]).mean for point in points
     ]
-    best = {drawn: tuning.expected_best(means, drawn) for drawn in range(1, min(most, len(points)) + 1)}
+    best = {drawn: comparison.expected_best(means, drawn) for drawn in range(1, min(most, len(points)) + 1)}
     return {"points": rows, "expected_best": {"rounds": rounds, "of_points": best}}
 
 
@@ -187,7 +189,7 @@ class Verdict:
     """
 
     against_greedy: Mapping[str, Comparison] = dataclasses.field(default_factory=dict)
-    stands: Mapping[str, landmarks.Stand] = dataclasses.field(default_factory=dict)
+    stands: Mapping[str, Standing] = dataclasses.field(default_factory=dict)
     best: str | None = None
     recommended: str | None = None
     pays: bool = False
@@ -207,7 +209,7 @@ def verdict(found: Results, chance: Any, constant: Any) -> Verdict:
     against = compared(judged, GREEDY)
     ceiling = found[CEILING].reward or None if CEILING in found else None
     values = {name: one.reward for name, one in judged.items()}
-    stands = landmarks.stand(values, chance=chance, constant=constant, ceiling=ceiling)
+    stands = baselines.compare(values, uniform=chance, fixed=constant, full_feedback=ceiling)
     sound = [name for name, one in judged.items() if not one.diverged]
     greedy, exploring = [name for name in sound if name == GREEDY], [name for name in sound if name != GREEDY]
     leads = {name: (True, judged[name].mean().mean) for name in exploring}
@@ -229,14 +231,14 @@ def verdict(found: Results, chance: Any, constant: Any) -> Verdict:
     return Verdict(against, stands, best, recommended, bool(winners), costs, all_diverged=not sound)
 
 
-def beats(stands: Mapping[str, landmarks.Stand], name: str) -> bool:
+def beats(stands: Mapping[str, Standing], name: str) -> bool:
     """Returns whether a strategy is told above chance, or chance is not known."""
-    return name in stands and stands[name].beats_chance is not False
+    return name in stands and stands[name].beats_uniform is not False
 
 
-def _beats_constant(stands: Mapping[str, landmarks.Stand], name: str) -> bool:
+def _beats_constant(stands: Mapping[str, Standing], name: str) -> bool:
     """Returns whether a strategy is told above the best constant action, or that is not known."""
-    one = stands[name].constant if name in stands else None
+    one = stands[name].fixed if name in stands else None
     return one is None or not one.is_judged or one.wins
 
 
@@ -300,6 +302,15 @@ def plain(value: Any) -> Any:
             "jain_index": value.jain_index,
             "diverged": value.diverged,
             "notes": value.notes,
+        }
+    if isinstance(value, Standing):
+        value = {
+            "arm": value.arm,
+            "chance": value.uniform,
+            "constant": value.fixed,
+            "ceiling": value.full_feedback,
+            "share": value.score,
+            "word": value.word,
         }
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]

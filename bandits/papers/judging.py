@@ -28,10 +28,10 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from bandits.papers import premises
-from bandits.papers.plan import PAPER_DATA, STAND_IN, Accounted, Claim, Figure, Measure
+from bandits.papers.plan import PAPER_DATA, STAND_IN, Accounted, Claim, Figure, Measure, parse_operand
 from bandits.papers.premises import Known, Premise
 from bandits.papers.results import Value, number
-from bandits.results import budget, comparison, of_runs, words
+from bandits.results import baselines, budget, comparison, words
 from optimization.study import intervals
 from optimization.study.intervals import Interval
 
@@ -172,7 +172,7 @@ def compare(value: Value, figure: Figure) -> tuple[str, str]:
 
 def measure_of(figure: Figure, operand: str) -> Measure:
     """Returns the measure that an operand names, or the figure's first."""
-    _, _, name = operand.partition(" @ ")
+    _, name = parse_operand(operand)
     return _measure(figure, name) if name else figure.measures[0]
 
 
@@ -188,7 +188,7 @@ def _values(operand: str, figure: Figure, known: Known) -> list[Value]:
     """
     measure = measure_of(figure, operand).name
     found = []
-    for arm in operand.partition(" @ ")[0].split(" | "):
+    for arm in parse_operand(operand)[0]:
         value = known.get((arm, measure))
         if value is None or not any(map(math.isfinite, value.finite.values())):
             raise _MissingError(f"{measure} of {arm}")
@@ -219,7 +219,7 @@ def _described(one: Value, other: Value, difference: Interval) -> str:
         f"{name} {number(value.mean)}{stand_note(value)}" for name, value in zip(labels, shown, strict=True)
     )
     lost = "".join(f"; {note}" for value in (one, other) if (note := _lost(value)))
-    return f"{means}: {words.interval(difference, signed=True)}{lost}"
+    return f"{means}: {difference.text(signed=True)}{lost}"
 
 
 def _paired(value: Value, other: Value) -> Value:
@@ -231,9 +231,9 @@ def _paired(value: Value, other: Value) -> Value:
 def stand_note(value: Value) -> str:
     """Returns a note on a number that is not significantly above the uniform policy or the best fixed action."""
     stand = value.stand
-    if stand and stand.beats_chance and stand.constant and stand.constant.is_judged and not stand.constant.wins:
+    if stand and stand.beats_uniform and stand.fixed and stand.fixed.is_judged and not stand.fixed.wins:
         return f" ({stand.word.rpartition(', ')[2]})"
-    return of_runs.chance_note(stand) if stand else ""
+    return baselines.note(stand) if stand else ""
 
 
 def value_words(value: Value, figure: Figure) -> str:
@@ -241,7 +241,7 @@ def value_words(value: Value, figure: Figure) -> str:
     if _measure(figure, value.measure).rounds_to is not None and math.isinf(value.mean):
         reached = sum(map(math.isfinite, value.by_seed.values()))
         return f"reached by {reached} of {len(value.by_seed)} seeds"
-    return words.interval(value.interval)
+    return value.interval.text()
 
 
 def _lost(value: Value) -> str:
@@ -252,7 +252,7 @@ def _lost(value: Value) -> str:
 
 def minus(one: Value, other: Value) -> str:
     """Returns the difference of two values over their common seeds, with its interval, as text."""
-    return words.interval(_difference(one, other), signed=True)
+    return _difference(one, other).text(signed=True)
 
 
 @functools.cache
@@ -338,9 +338,9 @@ def _apart(claim, figure, known):
 
 def _near_best(claim, figure, known):
     (operand,) = claim.operands[0]
-    _, at, measure = operand.partition(" @ ")
-    mine = operand.partition(" @ ")[0]
-    others = [arm.label + at + measure for arm in figure.arms if arm.is_drawn and arm.label != mine]
+    mine, measure = parse_operand(operand)
+    of = f" @ {measure}" * bool(measure)
+    others = [arm.label + of for arm in figure.arms if arm.is_drawn and arm.label not in mine]
     return _pairs([operand], others, figure, known, claim.within)
 
 
@@ -388,7 +388,7 @@ def _between(claim, figure, known):
     stated = f"{claim.low:g} to {claim.high:g}" if math.isfinite(claim.high) else f"{claim.low:g} or more"
     stated = f"range {stated} (ours)" if claim.our_range else f"stated {stated}"
     apart = "apart by " if len(values) > 1 else ""
-    return [[_Statement(holds, f"{means}: {apart}{words.interval(size)}; {stated}", found.size)]]
+    return [[_Statement(holds, f"{means}: {apart}{size.text()}; {stated}", found.size)]]
 
 
 def _steady(claim, figure, known):
@@ -402,7 +402,7 @@ def _steady(claim, figure, known):
     low, high = (value.deviation * math.sqrt((seeds - 1) / stats.chi2.ppf(p, seeds - 1)) for p in (1 - _TAIL, _TAIL))
     within = _part(claim.within, value)
     holds = True if high <= within else False if low > within else None
-    deviation = words.interval(Interval(value.deviation, low, high, seeds))
+    deviation = Interval(value.deviation, low, high, seeds).text()
     why = f"{value.arm}, standard deviation over seeds {deviation}; up to {number(within)} is small ({OURS})"
     return [[_Statement(holds, why, seeds)]]
 
@@ -412,7 +412,7 @@ def _beats_best_fixed(claim, figure, known):
 
 
 def _above_constant(value: Value) -> _Statement:
-    against = value.stand and value.stand.constant
+    against = value.stand and value.stand.fixed
     if not against:
         raise _MissingError(f"best fixed action beside {value.arm}")
     difference = Interval(against.difference, -math.inf, math.inf, against.pairs)
@@ -420,7 +420,7 @@ def _above_constant(value: Value) -> _Statement:
         difference = Interval(against.difference, against.low, against.high, against.pairs)
     why = f"{value.arm} {number(value.mean)}, best fixed action {number(against.reference_mean)}: "
     holds = True if difference.low > 0 else False if difference.high <= 0 else None
-    return _Statement(holds, why + words.interval(difference, signed=True), difference.size, difference.low)
+    return _Statement(holds, why + difference.text(signed=True), difference.size, difference.low)
 
 
 KINDS: Mapping[str, Callable[[Claim, Figure, Known], list[list[_Statement]]]] = {

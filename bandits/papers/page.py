@@ -12,7 +12,7 @@ from bandits.papers.plan import Figure
 from bandits.papers.results import number
 from bandits.papers.scoreboard import Judged
 from bandits.plans.plan import Configuration
-from bandits.results import comparison, landmarks, tasks, words
+from bandits.results import baselines, comparison, over_tasks, words
 
 _PAPERS_DATA = "The paper's data."
 _HEAD = pathlib.Path(__file__).with_name("page_head.md")
@@ -103,13 +103,13 @@ def _over_tasks(own: Sequence[Judged]) -> list[str]:
         most = max(sorted(counts), key=counts.__getitem__, default="")
         without = [task for task, arms in played.items() if most not in arms]
         lacking += [f"{task}: it has no configuration {most}" for task in without]
-        found = tasks.over([scale for scale in scales if scale.task not in without], "down" if smallest else "up")
+        found = over_tasks.over([scale for scale in scales if scale.task not in without], "down" if smallest else "up")
         if found is None or not found.scores:
             continue
-        rows = [(arm, str(found.seeds[arm]), words.interval(score)) for arm, score in found.scores.items()]
+        rows = [(arm, str(found.seeds[arm]), score.text()) for arm, score in found.scores.items()]
         parts += [
             f"### Interquartile mean over tasks: {_spaced(name)}\n",
-            f"{'; '.join(found.tasks)}. {tasks.WHAT_IT_IS}\n",
+            f"{'; '.join(found.tasks)}. {over_tasks.WHAT_IT_IS}\n",
             _table(("", "seeds of each task", "normalized score"), rows),
         ]
         if left_out := [*lacking, *found.left_out]:
@@ -117,7 +117,7 @@ def _over_tasks(own: Sequence[Judged]) -> list[str]:
     return parts
 
 
-def _scales(one: Judged) -> tuple[list[tasks.Scale], list[str]]:
+def _scales(one: Judged) -> tuple[list[over_tasks.Scale], list[str]]:
     """Returns a figure's arms between chance and the ceiling of their kind, and which have none, in words.
 
     A label's words after the first, where all of a kind share them, name the task: strategies are what is compared.
@@ -145,7 +145,7 @@ def _scales(one: Judged) -> tuple[list[tasks.Scale], list[str]]:
             again += [arm.label for arm in arms]
             continue
         counted |= set(by_name)
-        scales.append(tasks.Scale(name, by_name, values[standing.CHANCE], ceilings[kind]))
+        scales.append(over_tasks.Scale(name, by_name, values[standing.CHANCE], ceilings[kind]))
     left_out = [
         f"{task}: {', '.join(lacking)}: no full-feedback baseline with their deployment period and environment was run"
     ] * bool(lacking)
@@ -203,7 +203,7 @@ def _numbers(one: Judged) -> str:
     stands = {arm.label: stand.word for arm in arms if (stand := known[arm.label, names[0]].stand)}
     rows = []
     for arm in arms:
-        cells = [standing.shown(arm), *(words.interval(known[arm.label, name].interval) for name in names)]
+        cells = [standing.shown(arm), *(known[arm.label, name].interval.text() for name in names)]
         for name in compared:
             second = known.get((_reference(figure, arm), name))
             cells.append(judging.minus(known[arm.label, name], second) if second else "")
@@ -214,7 +214,7 @@ def _numbers(one: Judged) -> str:
     head += [*["compared with bounds"] * bool(stands), *map(_spaced, picked)]
     constants = standing.constants(one.rows)
     for earned, labels in constants.items():
-        name = landmarks.CONSTANT + f", of {'; '.join(labels)}" * (len(constants) > 1)
+        name = baselines.FIXED + f", of {'; '.join(labels)}" * (len(constants) > 1)
         rows.append([name, earned, *[""] * (len(head) - 2)])
     return _table(head, rows)
 
@@ -325,7 +325,7 @@ def _text_figure(one: Judged) -> list[str]:
         constants = standing.constants(one.rows)
         best = [f"{earned} of {', '.join(labels)}" for earned, labels in constants.items()]
         fixed = "; ".join(best if len(best) > 1 else constants)
-        known = f" ({landmarks.CONSTANT}: {fixed})" if fixed else ""
+        known = f" ({baselines.FIXED}: {fixed})" if fixed else ""
         parts.append(f"Compared with bounds{known}: {'; '.join(scores)}.\n")
     return parts
 
@@ -340,7 +340,7 @@ def _not_compared(one: Judged) -> list[str]:
     names = [measure.name for measure in figure.measures if measure.name in measured - compared]
     if not names:
         return []
-    known = {(row.arm, row.measure): words.interval(row.interval) for row in one.rows}
+    known = {(row.arm, row.measure): row.interval.text() for row in one.rows}
     labels = dict.fromkeys(row.arm for row in one.rows)
     rows = [[label, *(known.get((label, name), "") for name in names)] for label in labels]
     head = ["not compared with the paper (mean, 95% interval)", *map(_spaced, names)]

@@ -12,7 +12,7 @@ from bandits.papers.plan import Figure
 from bandits.papers.results import Found, Value, data_note
 from bandits.papers.scoreboard import Judged
 from bandits.plans.plan import Configuration
-from bandits.results import of_runs, runs
+from bandits.results import baselines, runs
 from data import files
 
 _PANEL = (4.6, 3.2)  # Inches.
@@ -39,9 +39,7 @@ def draw(judged: Judged, found: Mapping[str, Found], outputs: Sequence[pathlib.P
     has_columns = [column for column in figure.curves if any(column in one.tables[0] for one in found.values())]
     panels = [(column, second) for column in has_columns for second in _seconds(arms)]
     folders = {arm.label: found[arm.label].folders for arm in arms}
-    at_chance = {
-        column: of_runs.chance_notes(folders, runs.declared().get(column, column), runs.read) for column in has_columns
-    }
+    at_chance = {column: baselines.notes(folders, runs.declared().get(column, column)) for column in has_columns}
     compared = [name for name in dict.fromkeys(row.measure for row in rows) if _is_compared(figure, rows, name)]
     across = len(_seconds(arms)) if len(_seconds(arms)) > 1 else 2 if panels else 3
     across = min(across, _MOST_COLUMNS, max(1, len(panels), len(compared)))

@@ -37,7 +37,7 @@ MET = Premise()
 
 def learned(alternatives: Sequence[Value]) -> Premise:
     """Returns the premise that one of some configurations beats the best fixed action with its whole interval."""
-    compared = [(value, value.stand.constant if value.stand else None) for value in alternatives]
+    compared = [(value, value.stand.fixed if value.stand else None) for value in alternatives]
     if any(constant and _beats(constant) for _, constant in compared):
         return MET
     unknown = [value.arm for value, constant in compared if constant is None]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bandits.papers import results, standing
 from bandits.papers.plan import Figure
 from bandits.papers.results import Found, Value
-from bandits.results import of_runs, runs
+from bandits.results import baselines, runs
 from bandits.results.comparison import Landmark, Sampled
 from data import files
 from data.errors import UsageError
@@ -71,9 +71,9 @@ def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
 
 def _of_run(run: Run, column: Metric) -> dict[str, float]:
     """Returns what its run says of an arm's row: chance and the best constant action, with errors, if of a sample."""
-    row: dict[str, float] = {_UNPAIRED: 1} if of_runs.is_unpaired([run]) else {}
+    row: dict[str, float] = {_UNPAIRED: 1} if runs.is_unpaired([run]) else {}
     for name in standing.BOUNDS:
-        found = of_runs.bound([run], column, name)
+        found = baselines.recorded([run], column, name)
         if isinstance(found, Sampled):
             row |= {name: found.mean, f"{name}{_ERROR}": found.error, _SAMPLE: found.clients}
         elif isinstance(found, float):
@@ -248,7 +248,7 @@ def _landmark(own: "pd.DataFrame", name: str) -> Landmark | None:
     error = f"{name}{_ERROR}"
     if error in own and own[error].notna().any():
         return Sampled(float(own[name].mean()), float(own[error].max()), int(own[_SAMPLE].max()))
-    return of_runs.of_seeds(dict(zip(own["seed"].astype(int), own[name].astype(float), strict=True)))
+    return baselines.of_seeds(dict(zip(own["seed"].astype(int), own[name].astype(float), strict=True)))
 
 
 def told(tables: Iterable["pd.DataFrame"], column: str) -> Sequence[str]:

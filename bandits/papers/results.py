@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bandits.papers.plan import PAPER_DATA, REDUCED, STAND_IN, Figure, Measure, Published
-from bandits.results.landmarks import Stand
+from bandits.results.baselines import Standing
 from data.errors import UsageError
 from optimization.study import curves as curves_lib
 from optimization.study import intervals
@@ -72,7 +72,7 @@ class Value:
     is_edge: bool | None = None
     diverged: frozenset[int] = frozenset()
     is_unpaired: bool = False
-    stand: Stand | None = None
+    stand: Standing | None = None
 
     @functools.cached_property
     def finite(self) -> dict[int, float]:

@@ -8,15 +8,14 @@ from bandits import studies, world_flags
 from bandits.papers.plan import Figure
 from bandits.papers.results import Value, number
 from bandits.plans.plan import Configuration
-from bandits.results import arms as report_arms
-from bandits.results import landmarks, of_runs, runs
+from bandits.results import baselines, configurations, runs
+from bandits.results.baselines import Standing
 from bandits.results.comparison import Landmark, Values
-from bandits.results.landmarks import Stand
 from optimization.study.metrics import Metric
 from optimization.study.settings import Settings
 
 CHANCE, CEILING = "chance", "ceiling"  # Labels of arms; of several ceilings, how their labels begin.
-BOUNDS = (of_runs.CHANCE, of_runs.CONSTANT)  # What records keep of a run's `bounds.json`.
+BOUNDS = (baselines.RECORDED_UNIFORM, baselines.RECORDED_FIXED)  # What records keep of a run's `bounds.json`.
 _UNKNOWN: tuple[Landmark | None, Landmark | None] = (None, None)
 # A change permutes the actions' rewards, and uniformly random ones earn the same.
 _OF_CHANGE = ("reward_drift", "world_seed", *(name for name in world_flags.NAMES if name.startswith("drift_")))
@@ -44,13 +43,13 @@ def shown(arm: Configuration) -> str:
 def kind(figure: Figure, arm: Configuration) -> Hashable:
     """Returns what an arm shares with its ceiling: whose rewards are paid, how long, and how often it is deployed."""
     flags = _settings(figure.binary, arm.arguments)
-    return (*map(str, report_arms.environment(flags)), flags.get("bandits_deploy_freq"))
+    return (*map(str, configurations.environment(flags)), flags.get("bandits_deploy_freq"))
 
 
 def _kind_of_chance(figure: Figure, arm: Configuration) -> Hashable:
     """Returns what an arm shares with uniformly random actions that bound it."""
     flags = _settings(figure.binary, arm.arguments)
-    return tuple(map(str, report_arms.environment({**flags, **dict.fromkeys(_OF_CHANGE)})))
+    return tuple(map(str, configurations.environment({**flags, **dict.fromkeys(_OF_CHANGE)})))
 
 
 def _stays(figure: Figure, arm: Configuration) -> bool:
@@ -91,8 +90,8 @@ def ceilings(figure: Figure, values: Values) -> dict[Hashable, Mapping[int, floa
 
 def stands(
     figure: Figure, rows: Sequence[Value], recorded: Mapping[str, tuple[Landmark | None, Landmark | None]]
-) -> dict[str, Stand]:
-    """Returns where arms stand, one family of all that have the same landmarks.
+) -> dict[str, Standing]:
+    """Returns where arms stand, one family of all that have the same baselines.
 
     Chance and the best constant action are what runs recorded, which is exact, of all their rounds. Where that is
     missing, or of the last rounds alone, those of chance recorded it, on the same clients and data in one world. Where
@@ -126,14 +125,14 @@ def stands(
             known = (own_chance, chance, played.get(kind_of_chance))
             chance = next((one for one in known if one is not None), None)
             marks = [chance, constant, bounds.get(kind(figure, arm)) if bounds else None]
-            groups.setdefault(tuple(map(of_runs.key, marks)), (marks, []))[1].append(arm.label)
-    found: dict[str, Stand] = {}
+            groups.setdefault(tuple(map(baselines.key, marks)), (marks, []))[1].append(arm.label)
+    found: dict[str, Standing] = {}
     for (chance, constant, ceiling), labels in groups.values():
-        found |= landmarks.stand(
+        found |= baselines.compare(
             {label: values[label] for label in labels},
-            chance=chance,
-            constant=constant,
-            ceiling=ceiling,
+            uniform=chance,
+            fixed=constant,
+            full_feedback=ceiling,
             unpaired=[label for label in labels if own[label].is_unpaired],
             better="down" if first.smallest else "up",
         )
@@ -144,6 +143,6 @@ def constants(rows: Sequence[Value]) -> dict[str, list[str]]:
     """Returns what the best constant action earns, as text, and the arms whose world it is of."""
     found: dict[str, list[str]] = {}
     for row in rows:
-        if row.stand and row.stand.constant and math.isfinite(row.stand.constant.reference_mean):
-            found.setdefault(number(row.stand.constant.reference_mean), []).append(row.arm)
+        if row.stand and row.stand.fixed and math.isfinite(row.stand.fixed.reference_mean):
+            found.setdefault(number(row.stand.fixed.reference_mean), []).append(row.arm)
     return found

@@ -21,6 +21,7 @@ from bandits.papers.plan import (
     Figure,
     Measure,
     Published,
+    parse_operand,
 )
 from bandits.plans import plan as grid_plan
 from bandits.plans.plan import Configuration
@@ -308,7 +309,7 @@ def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
 def _asked(claim: Claim, arms: Sequence[Configuration]) -> Claim:
     """Returns a claim of those of its operands that a smaller scale has; whole, where it cannot be asked of them."""
     labels = {arm.label for arm in arms}
-    left = [tuple(operand for operand in group if _arms_of(operand) <= labels) for group in claim.operands]
+    left = [tuple(operand for operand in group if set(parse_operand(operand)[0]) <= labels) for group in claim.operands]
     groups = tuple(group for group in left if group)
     if not left:
         return claim
@@ -319,12 +320,8 @@ def _asked(claim: Claim, arms: Sequence[Configuration]) -> Claim:
     return dataclasses.replace(claim, says=f"{claim.says} (some of the arms)", operands=groups)
 
 
-def _arms_of(operand: str) -> set[str]:
-    return set(operand.partition(" @ ")[0].split(" | "))
-
-
 def _with_word(operand: str, word: str) -> str:
     if not word:
         return operand
-    names, at, measure = operand.partition(" @ ")
-    return " | ".join(f"{name}, {word}" for name in names.split(" | ")) + at + measure
+    labels, measure = parse_operand(operand)
+    return " | ".join(f"{label}, {word}" for label in labels) + f" @ {measure}" * bool(measure)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits.plans import executors, plan
-from bandits.results import arms, runs
+from bandits.results import configurations, runs
 from data import files
 from data.errors import UsageError
 from optimization.privacy import mechanisms
@@ -251,7 +251,7 @@ def _together(ranked: Mapping[str, Sequence[Point]], *, smallest: bool) -> dict[
     groups: dict[str, list[Outcome]] = {}
     for points in ranked.values():
         for outcome in (outcome for point in points for outcome in point.outcomes):
-            groups.setdefault(str(arms.environment(outcome.run.settings, "total_rounds")), []).append(outcome)
+            groups.setdefault(str(configurations.environment(outcome.run.settings, "total_rounds")), []).append(outcome)
     found: dict[str, list[Point]] = {}
     for some in groups.values():
         first, *others = (one.run.configuration.split() for one in some)

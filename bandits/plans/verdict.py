@@ -13,23 +13,25 @@ from bandits.plans import outcomes
 from bandits.plans.outcomes import Outcome, Point
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Sweep
-from bandits.results import arms, ceiling_command, grouping, landmarks, of_runs, runs, tuning, words
-from bandits.results.significance import Better
+from bandits.results import baselines, comparison, configurations, dynamic_regret, runs, words
+from bandits.results.comparison import Better
 from data import files
 from data.errors import UsageError
+from optimization.study import intervals
+from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
 _ROUNDS = "total_rounds"  # Points are ranked by them before all else.
 _SHOWN = 10  # Points of a configuration, in the terminal.
 _MARKS = {
-    of_runs.CHANCE: "chance earns",
-    of_runs.CONSTANT: "the best constant action",
-    arms.CEILING: "the ceiling",
+    baselines.RECORDED_UNIFORM: "chance earns",
+    baselines.RECORDED_FIXED: "the best constant action",
+    configurations.FULL_FEEDBACK: "the ceiling",
 }
 
 
 @dataclasses.dataclass(frozen=True)
-class PointResults(arms.Arm):
+class PointResults(configurations.ConfigurationResults):
     """The seeds of a point.
 
     Attributes:
@@ -52,13 +54,13 @@ class PointResults(arms.Arm):
         """Returns what the grid ranked, by seed: values after the rounds that were asked for."""
         return {one.run.seed: one.value for one in self.outcomes}
 
-    def estimate(self, column: str) -> arms.Estimate | None:
+    def estimate(self, column: str) -> Interval | None:
         """Returns the mean of what the grid ranked; None where no seed has a number."""
-        return arms.estimate([value for value in self.values(column).values() if math.isfinite(value)])
+        return configurations.estimate([value for value in self.values(column).values() if math.isfinite(value)])
 
 
 @dataclasses.dataclass(frozen=True)
-class Points(arms.Part):
+class Points(configurations.Part):
     """Points of a grid.
 
     Attributes:
@@ -77,7 +79,7 @@ class Points(arms.Part):
     def stands_by_point(self) -> dict[str, str]:
         """Returns in words where points stand between chance and ceiling; nothing where no seeds judge any."""
         told = {arm.point: arm.role or self.place(arm) for arm in self.arms}
-        is_judged = any(not arm.role and self.place(arm) not in ("", landmarks.ONE_SEED) for arm in self.arms)
+        is_judged = any(not arm.role and self.place(arm) not in ("", baselines.ONE_SEED) for arm in self.arms)
         return told if is_judged else {}
 
     def not_above_chance(self) -> set[str]:
@@ -86,11 +88,11 @@ class Points(arms.Part):
 
     def beside(self, wanted: str | None) -> "Points":
         """Returns the arms that have the data, rewards, rounds and cohorts of a reference; see `Part.compared`."""
-        references: Sequence[arms.Arm] = self.named(wanted or arms.GREEDY)
+        references: Sequence[configurations.ConfigurationResults] = self.named(wanted or configurations.GREEDY)
         if not (references or wanted):
             references = [arm for arm in self.arms if not arm.role][:1]
-        alike = [arms.environment(one.flags) for one in references]
-        return dataclasses.replace(self, arms=tuple(arm for arm in self.arms if arms.environment(arm.flags) in alike))
+        alike = [configurations.environment(one.flags) for one in references]
+        return dataclasses.replace(self, arms=tuple(arm for arm in self.arms if configurations.environment(arm.flags) in alike))
 
 
 def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> Points:
@@ -108,7 +110,7 @@ def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Me
     for name, seeds in points.items():
         found = tuple(runs.read(folder / one.run.name) for one in seeds if one.rounds)
         if found:
-            made.append(PointResults(name, found, grouping.role(found[0]), outcomes=tuple(seeds)))
+            made.append(PointResults(name, found, configurations.role(found[0]), outcomes=tuple(seeds)))
     study = studies.load(made[0].outcomes[0].run.module) if made else None
     return Points("", study, tuple(made), metric=ranked_by)
 
@@ -187,7 +189,7 @@ def _expected(ranked: Mapping[str, Sequence[Point]], better: Better) -> str:
     lines = []
     for name, points in ranked.items():
         values = [point.mean for point in points]
-        found = [(budget, tuning.expected_best(values, budget, better=better)) for budget in budgets]
+        found = [(budget, comparison.expected_best(values, budget, better=better)) for budget in budgets]
         told = ", ".join(f"{value:.4f} of {budget}" for budget, value in found if math.isfinite(value))
         lines.append(f"  {short(name)}: {told or '-'} ({len(points)} points)")
     return "\n".join(["Expected best of points drawn at random, the same number of each configuration:", *lines])
@@ -197,7 +199,7 @@ def _reported(reported: Mapping[str, Sequence[Outcome]]) -> str:
     seeds = [one.run.seed for one in next(iter(reported.values()))]
     lines = [f"The best point of each configuration with fresh seeds, {seeds[0]} to {seeds[-1]}:"]
     for name, some in reported.items():
-        found = words.interval(words.of_values([one.value for one in some]))
+        found = intervals.of_finite([one.value for one in some]).text()
         lines.append(f"  {short(name)}: {found}; {outcomes.label(some[0].run.point)}")
     return "\n".join(lines)
 
@@ -212,7 +214,7 @@ def _compared(best: Points, reference: str | None) -> list[str]:
     if found and not any(one.is_judged for *_, one in found):
         lines.append(words.ONE_SEED)
     elif found:
-        if not (reference or best.named(arms.GREEDY)):
+        if not (reference or best.named(configurations.GREEDY)):
             lines.append(f"Compared with {found[0][1].name}, the first: there is no greedy arm, and no --reference.")
         lines += [words.of(one) for *_, one in found]
         lines.append(words.family(one for *_, one in found))
@@ -226,7 +228,7 @@ def _seeds(told: Points, *, has_intervals: bool) -> str:
     """Returns what differs between seeds, and what intervals are over; nothing of single seeds."""
     if all(len(arm.runs) < 2 for arm in told.arms):
         return ""
-    varied = arms.what_seeds_vary([run for arm in told.arms for run in arm.runs])
+    varied = configurations.what_seeds_vary([run for arm in told.arms for run in arm.runs])
     return " ".join([varied, *[words.what_intervals_are_over()] * has_intervals])
 
 
@@ -235,7 +237,7 @@ def _firsts(told: Points) -> list[str]:
     groups: dict[str, list[PointResults]] = {}
     for arm in told.arms:
         if not arm.role:
-            groups.setdefault(str(arms.environment(arm.flags, _ROUNDS)), []).append(arm)
+            groups.setdefault(str(configurations.environment(arm.flags, _ROUNDS)), []).append(arm)
     lines = [_first(told, max(some, key=lambda arm: _goodness(arm, told))) for some in groups.values()]
     if len(groups) > 1:
         lines.insert(0, "Values of other data, rewards or cohorts are not compared: each has a first of its own.")
@@ -245,13 +247,13 @@ def _firsts(told: Points) -> list[str]:
 def _first(told: Points, leader: PointResults) -> str:
     """Returns whether it is told from chance, and what that, the best constant action and the ceiling earn."""
     stand = told.stands[leader]
-    if stand.chance is None:
+    if stand.uniform is None:
         return ""
     marks = told.marks(leader)
     what = ", ".join(f"{name} {marks[one]:.4g}" for one, name in _MARKS.items() if one in marks)
-    if arms.CEILING not in marks and "bandits_type" in leader.flags:
-        what += f"; no ceiling of its data, rewards and rounds: add bandits_type={ceiling_command.CEILING} to --sweep"
-    if stand.beats_chance:
+    if configurations.FULL_FEEDBACK not in marks and "bandits_type" in leader.flags:
+        what += f"; no ceiling of its data, rewards and rounds: add bandits_type={dynamic_regret.FULL_FEEDBACK} to --sweep"
+    if stand.beats_uniform:
         return f"First: {leader.label}, {stand.word} ({what})."
     reason = f"it was played with {stand.word}" if stand.word.startswith("one seed") else f"it is {stand.word}"
     return f"No winner: {leader.label} is first, but {reason} ({what})."

@@ -1,7 +1,7 @@
-"""Intervals without a formula: over the seeds of several tasks, and over held-out clients."""
+"""Bootstrap intervals: over the seeds of several tasks, and over evaluated clients."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from optimization.study.intervals import CONFIDENCE, Interval
@@ -20,29 +20,20 @@ def interquartile_mean(scores: "np.ndarray") -> float:
     return float(stats.trim_mean(scores, proportiontocut=0.25, axis=None))
 
 
-def over_tasks(
-    scores: Mapping[str, Mapping[str, Mapping[int, float]]],
-    *,
-    statistic: "Callable[[np.ndarray], float]" = interquartile_mean,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> dict[str, Interval]:
-    """Returns a statistic of each arm over several tasks, with a 95% interval by the stratified bootstrap.
+def over_tasks(scores: Mapping[str, Mapping[str, Mapping[int, float]]]) -> dict[str, Interval]:
+    """Returns each configuration's interquartile mean over tasks, with a 95% interval by the stratified bootstrap.
 
     Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", 2021, section 4: seeds are
-    drawn with replacement within each task; the ends are percentiles. It tells of other seeds, not of other tasks.
+    drawn with replacement within each task; the ends are percentiles. It is about other seeds, not other tasks.
 
     Args:
-      scores: By task, arm and seed: normalised scores (`landmarks.normalised`).
-      statistic: Of float [seeds, tasks].
-      draws: How many times they are drawn.
-      seed: Of the draws.
+      scores: By task, configuration and seed: normalized scores (`baselines.normalized`).
 
     Returns:
-      By arm that all tasks have; `size` is the number of its scores.
+      By configuration that all tasks have; `size` is the number of its scores.
 
     Raises:
-      ValueError: If tasks have not as many seeds of an arm, or a score is not finite.
+      ValueError: If tasks have not as many seeds of a configuration, or a score is not finite.
     """
     import numpy as np
 
@@ -50,43 +41,33 @@ def over_tasks(
     for arm in [arm for arm in next(iter(scores.values()), {}) if all(arm in arms for arms in scores.values())]:
         columns = [list(arms[arm].values()) for arms in scores.values()]
         if len({len(column) for column in columns}) != 1:
-            raise ValueError(
-                f"{arm} has {', '.join(str(len(column)) for column in columns)} seeds: they must be as many."
-            )
+            counts = ", ".join(str(len(column)) for column in columns)
+            raise ValueError(f"{arm} has {counts} seeds: they must be as many.")
         matrix = np.array(columns, float).T
         if not np.isfinite(matrix).all():
             raise ValueError(f"{arm} has scores that are not finite.")
-        indices = np.random.default_rng(seed).integers(len(matrix), size=(draws, *matrix.shape))
-        found[arm] = stratified(matrix, statistic, indices)
+        found[arm] = stratified(matrix, np.random.default_rng(0).integers(len(matrix), size=(DRAWS, *matrix.shape)))
     return found
 
 
-def stratified(scores: "np.ndarray", statistic: "Callable[[np.ndarray], float]", indices: "np.ndarray") -> Interval:
-    """Returns a statistic, and the percentiles of what it gives of given draws.
+def stratified(scores: "np.ndarray", indices: "np.ndarray") -> Interval:
+    """Returns the interquartile mean, and the percentiles of that of given draws.
 
     Args:
       scores: float [seeds, tasks].
-      statistic: Of such an array.
       indices: int [draws, seeds, tasks], which seed of its task stands at each place of a draw.
     """
     import numpy as np
 
-    drawn = [statistic(np.take_along_axis(scores, one, axis=0)) for one in indices]
-    return _percentiles(statistic(scores), drawn, scores.size)
+    drawn = [interquartile_mean(np.take_along_axis(scores, one, axis=0)) for one in indices]
+    return _percentiles(interquartile_mean(scores), drawn, scores.size)
 
 
-def over_clients(
-    rewards: "Sequence[float] | np.ndarray",
-    weights: "Sequence[float] | np.ndarray | None" = None,
-    *,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Interval:
+def over_clients(rewards: "Sequence[float] | np.ndarray", *, draws: int = DRAWS, seed: int = 0) -> Interval:
     """Returns the mean over clients, with a 95% interval over which clients there are, from `LEAST_CLIENTS` on.
 
     Args:
-      rewards: A client's mean reward, or the difference of two arms' on it.
-      weights: What each counts, such as its examples; by default all the same.
+      rewards: A client's mean reward, or the difference of two configurations' on it.
       draws: How many times clients are drawn, with replacement.
       seed: Of the draws.
 
@@ -100,20 +81,16 @@ def over_clients(
 
     if not len(rewards):
         raise ValueError("There are no clients.")
-    values = np.asarray(rewards, float)
-    sizes = np.ones(len(values)) if weights is None else np.asarray(weights, float)
-    mean = float(sizes @ values / sizes.sum())
-    if len(values) < LEAST_CLIENTS:
-        return Interval(mean, math.nan, math.nan, len(values))
-    totals = np.zeros((draws, 2))
+    values, count = np.asarray(rewards, float), len(rewards)
+    if count < LEAST_CLIENTS:
+        return Interval(float(values.mean()), math.nan, math.nan, count)
     generator = np.random.default_rng(seed)
-    for row in totals:  # One by one, so that all draws never lie in memory together.
-        drawn = sizes * np.bincount(generator.integers(len(values), size=len(values)), minlength=len(values))
-        row[:] = drawn @ values, drawn.sum()
-    return _percentiles(mean, totals[:, 0] / totals[:, 1], len(values))
+    # One by one, so that all draws never lie in memory together.
+    means = [values[generator.integers(count, size=count)].mean() for _ in range(draws)]
+    return _percentiles(float(values.mean()), means, count)
 
 
-def _percentiles(value: float, drawn: "Sequence[float] | np.ndarray", count: int) -> Interval:
+def _percentiles(value: float, drawn: "Sequence[float]", count: int) -> Interval:
     import numpy as np
 
     low, high = np.percentile(drawn, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])

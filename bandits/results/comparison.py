@@ -1,4 +1,4 @@
-"""Arms against one reference, over seeds.
+"""Configurations compared with one reference over seeds: where every p value comes from.
 
 Runs of equal seeds share cohorts, initial weights and draws, so their differences are paired: Student's t interval and
 test of the mean difference, beside an exact test that flips signs. What no seed determines, as secret cohorts and the
@@ -9,11 +9,17 @@ import dataclasses
 import functools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from bandits.results import power, significance
-from bandits.results.significance import Better
+from bandits.results import power
 from optimization.study import intervals
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Better = Literal["up", "down"]
+SIGN_FLIP_SEEDS = range(6, 25)  # Fewer cannot reach 5%; more would be more than 8,388,608 sums.
+EXACT = 1e-12  # Relative: what floating point makes of equal numbers.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +79,7 @@ class Comparison:
       high: Upper end.
       p: Of the two-sided t test: paired, or Welch's.
       adjusted_p: By Holm, over all arms that are judged against the reference; not a number for others.
-      sign_flip_p: Of the exact two-sided sign-flip test; paired, for `significance.SIGN_FLIP_SEEDS` alone.
+      sign_flip_p: Of the exact two-sided sign-flip test; paired, for `SIGN_FLIP_SEEDS` alone.
       sign_flip_adjusted_p: By Holm, likewise.
       sign_flip_least_p: The least that this could have been with so many seeds and arms.
       superiority: Probability that the arm is better than the reference, ties one half: the share of paired seeds, or
@@ -190,166 +196,158 @@ def against(
 
 
 def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
-    """Returns the comparisons of pairs of arms, which Holm's step-down takes for one family."""
-    singles = []
-    for arm, own, name, landmark, is_paired in pairs:
-        is_played = isinstance(landmark, Mapping)
-        sample = landmark if isinstance(landmark, Sampled) else None
-        number = landmark.mean if isinstance(landmark, Sampled) else landmark
-        others = number if isinstance(number, Mapping) else dict.fromkeys(own, number)
-        singles.append(_Single(arm, name, own, others, is_paired or not is_played, better, sample))
-    # An arm that is not judged is no test, and makes the others' no stricter.
-    judged = [one if one.is_sound else None for one in singles]
-    adjusted = significance.holm([one.p if one else math.nan for one in judged])
-    flips = significance.holm([one.sign_flip_p if one else math.nan for one in judged])
-    least = significance.holm([one.least_p if one else math.nan for one in judged])
-    tested, flipped = (max(1, sum(map(math.isfinite, some))) for some in (adjusted, least))
-    found = zip(singles, adjusted, flips, least, strict=True)
-    return [one.compared(tested, flipped, *of_family) for one, *of_family in found]
-
-
-class _Single:
-    """An arm and the reference, before the other arms are known."""
-
-    def __init__(
-        self,
-        arm: str,
-        reference: str,
-        own: Mapping[int, float],
-        others: Mapping[int, float],
-        is_paired: bool,
-        better: Better,
-        sample: Sampled | None = None,
-    ):
-        import numpy as np
-
-        self._sample = sample
-        self.arm, self.reference, self.is_paired, self._sign = arm, reference, is_paired, 1 if better == "up" else -1
-        self.notes: list[str] = []
-        self.is_sound = True
-        seeds = {arm: _finite(own), reference: _finite(others)}
-        for name, all_of_it in ((arm, own), (reference, others)):
-            if lost := sorted(set(all_of_it) - set(seeds[name])):
-                self.notes.append(f"{name} diverged with {_seeds(lost)}: not judged")
-                self.is_sound = False
-        if is_paired:
-            common = sorted(set(own) & set(others))
-            for name, all_of_it in ((arm, own), (reference, others)):
-                if alone := sorted(set(all_of_it) - set(common)):
-                    self.notes.append(f"{_seeds(alone)} of {name} alone: left out")
-            common = [seed for seed in common if seed in seeds[arm] and seed in seeds[reference]]
-            seeds = {name: {seed: found[seed] for seed in common} for name, found in seeds.items()}
-        self._first = np.array(list(seeds[arm].values()), float)
-        self._second = np.array(list(seeds[reference].values()), float)
-        self.pairs = min(len(self._first), len(self._second))
-        self.deviation = self.reference_deviation = self.p = self.low = self.high = self.sign_flip_p = self.least_p = (
-            math.nan
-        )
-        self.mean = float(self._first.mean()) if len(self._first) else math.nan
-        self.reference_mean = float(self._second.mean()) if len(self._second) else math.nan
-        self.difference = self.mean - self.reference_mean
-        if self.pairs and abs(self.difference) <= significance.tolerance(self._first, self._second):
-            self.difference = 0.0
-        if self.pairs < 2:
-            self.notes.append("one seed tells nothing" if self.pairs else "no seed in common")
-            return
-        self._test()
-
-    def _test(self) -> None:
-        import numpy as np
-
-        if self._sample:
-            return self._test_sample(self._sample)
-        if self.is_paired:
-            differences = significance.differences(self._first, self._second)
-            self.difference = float(differences.mean()) if self.difference else 0.0
-            self.deviation = float(differences.std(ddof=1))
-            if self.pairs in significance.SIGN_FLIP_SEEDS:
-                self.sign_flip_p, self.least_p = significance.sign_flip(differences), 2.0 ** (1 - self.pairs)
-            elif self.pairs > (most := significance.SIGN_FLIP_SEEDS[-1]):
-                self.notes.append(f"no sign-flip test: it counts all signs of at most {most} seeds")
-        else:
-            self.deviation, self.reference_deviation = (float(one.std(ddof=1)) for one in (self._first, self._second))
-        if np.fmax(self.deviation, self.reference_deviation) > significance.tolerance(self._first, self._second):
-            self.p, self.low, self.high = self._t_test()
-            return
-        self.deviation = 0.0
-        if not self.is_paired:
-            self.reference_deviation = 0.0
-        if not self.difference:
-            self.p = 1.0
-            self.notes.append("equal in every seed")
-        elif self.is_paired:
-            # A t test takes a spread of 0 for certainty; flipped signs do not.
-            self.p = 2.0 ** (1 - self.pairs)
-            self.notes.append("the same difference in every seed: no interval, and p is that of the sign-flip test")
-        else:
-            self.notes.append("no seed changes anything: no interval, and no test")
-
-    def _test_sample(self, sample: Sampled) -> None:
-        """Welch's test, of which the second mean's variance is that of the sample."""
-        from scipy import stats
-
-        self.deviation = float(self._first.std(ddof=1))
-        error, freedom = power.welch(self.deviation, self.pairs, (sample.error, sample.clients))
-        self.p = float(2 * stats.t.sf(abs(self.difference) / error, freedom))
-        self.low, self.high = map(float, stats.t.interval(1 - LEVEL, freedom, self.difference, error))
-        self.notes.append(f"{self.reference} is of {sample.clients:,} clients, a sample")
-
-    def _t_test(self) -> tuple[float, float, float]:
-        """Returns p, and the ends of the interval."""
-        from statsmodels.stats import weightstats
-
-        if self.is_paired:
-            one = weightstats.DescrStatsW(significance.differences(self._first, self._second))
-            low, high = one.tconfint_mean(LEVEL)
-            return float(one.ttest_mean(0)[1]), float(low), float(high)
-        two = weightstats.CompareMeans(weightstats.DescrStatsW(self._first), weightstats.DescrStatsW(self._second))
-        low, high = two.tconfint_diff(LEVEL, usevar="unequal")
-        return float(two.ttest_ind(usevar="unequal")[1]), float(low), float(high)
-
-    def compared(self, tested: int, flipped: int, adjusted_p: float, flips_p: float, least_p: float) -> Comparison:
-        """Returns the whole comparison, as one of so many that are tested, and so many of these by flipped signs."""
-        is_judged = self.is_sound and math.isfinite(self.p)
-        notes = list(self.notes)
+    """Returns the comparisons of pairs, which Holm's step-down takes for one family."""
+    singles = [_compared(pair, better) for pair in pairs]
+    # What is not judged is no test, and makes the others' no stricter.
+    p_values, flips, least = (
+        holm([getattr(one, name) if one.is_judged else math.nan for one in singles])
+        for name in ("p", "sign_flip_p", "sign_flip_least_p")
+    )
+    tested, flipped = (max(1, sum(map(math.isfinite, some))) for some in (p_values, least))
+    found = []
+    for one, p, flip, least_p in zip(singles, p_values, flips, least, strict=True):
+        notes = one.notes
         if least_p >= LEVEL:
-            notes.append(f"the sign-flip test cannot reach 5% with {_number(self.pairs)} and {flipped} arms")
-        return Comparison(
-            arm=self.arm,
-            reference=self.reference,
-            kind=PAIRED if self.is_paired else UNPAIRED,
-            pairs=self.pairs,
-            mean=self.mean,
-            reference_mean=self.reference_mean,
-            difference=self.difference,
-            low=self.low,
-            high=self.high,
-            p=self.p,
-            adjusted_p=adjusted_p,
-            sign_flip_p=self.sign_flip_p,
-            sign_flip_adjusted_p=flips_p,
-            sign_flip_least_p=least_p,
-            superiority=significance.superiority(
-                self._first, self._second, is_paired=self.is_paired, better=self._better
-            ),
-            seeds=(len(self._first), len(self._second)),
-            deviation=self.deviation,
-            reference_deviation=self.reference_deviation,
-            sample=self._sample,
-            level=LEVEL / tested,
-            is_better=None if not self.difference or math.isnan(self.difference) else self._sign * self.difference > 0,
-            is_judged=is_judged,
-            word=TOLD_APART if is_judged and adjusted_p < LEVEL else NOT_TOLD_APART,
-            notes=tuple(notes),
-        )
-
-    @property
-    def _better(self) -> Better:
-        return "up" if self._sign > 0 else "down"
+            notes += (f"the sign-flip test cannot reach 5% with {_number(one.pairs)} and {flipped} arms",)
+        changes = {"adjusted_p": p, "sign_flip_adjusted_p": flip, "sign_flip_least_p": least_p, "notes": notes}
+        word = TOLD_APART if one.is_judged and p < LEVEL else NOT_TOLD_APART
+        found.append(dataclasses.replace(one, level=LEVEL / tested, word=word, **changes))
+    return found
 
 
-def _finite(values: Mapping[int, float]) -> dict[int, float]:
-    return {seed: value for seed, value in values.items() if math.isfinite(value)}
+def _compared(pair: Pair, better: Better) -> Comparison:
+    """Returns a comparison before the others of its family are known: it is adjusted for none."""
+    import numpy as np
+
+    sample = pair.landmark if isinstance(pair.landmark, Sampled) else None
+    number = sample.mean if sample else pair.landmark
+    others = number if isinstance(number, Mapping) else dict.fromkeys(pair.values, number)
+    is_paired = pair.is_paired or not isinstance(pair.landmark, Mapping)
+    own, others, notes, is_sound = _of_common_seeds(pair, others, is_paired)
+    first, second = np.array(list(own.values()), float), np.array(list(others.values()), float)
+    pairs = min(len(first), len(second))
+    mean, reference_mean = (float(one.mean()) if len(one) else math.nan for one in (first, second))
+    difference = mean - reference_mean
+    if pairs and abs(difference) <= tolerance(first, second):
+        difference = 0.0
+    test = _Test(difference)
+    if pairs < 2:
+        notes.append("one seed tells nothing" if pairs else "no seed in common")
+    elif sample:
+        test = _test_sample(first, difference, sample)
+        notes.append(f"{pair.reference} is of {sample.clients:,} clients, a sample")
+    else:
+        test = _test_paired(first, second, difference) if is_paired else _test_unpaired(first, second, difference)
+        notes += test.notes
+    is_better = (test.difference > 0) == (better == "up")
+    return Comparison(
+        arm=pair.arm,
+        reference=pair.reference,
+        kind=PAIRED if is_paired else UNPAIRED,
+        pairs=pairs,
+        mean=mean,
+        reference_mean=reference_mean,
+        difference=test.difference,
+        low=test.low,
+        high=test.high,
+        p=test.p,
+        adjusted_p=math.nan,
+        sign_flip_p=test.sign_flip_p,
+        sign_flip_adjusted_p=math.nan,
+        sign_flip_least_p=2.0 ** (1 - pairs) if math.isfinite(test.sign_flip_p) else math.nan,
+        superiority=superiority(first, second, is_paired=is_paired, better=better),
+        seeds=(len(first), len(second)),
+        deviation=test.deviation,
+        reference_deviation=test.reference_deviation,
+        sample=sample,
+        level=LEVEL,
+        is_better=None if not test.difference or math.isnan(test.difference) else is_better,
+        is_judged=is_sound and math.isfinite(test.p),
+        word=NOT_TOLD_APART,
+        notes=tuple(notes),
+    )
+
+
+def _of_common_seeds(
+    pair: Pair, others: Mapping[int, float], is_paired: bool
+) -> tuple[dict[int, float], dict[int, float], list[str], bool]:
+    """Returns the finite numbers of both, of common seeds if paired; what was left out, and whether none diverged."""
+    notes, is_sound = [], True
+    both = {pair.arm: pair.values, pair.reference: others}
+    finite = {name: {seed: one for seed, one in some.items() if math.isfinite(one)} for name, some in both.items()}
+    for name, some in both.items():
+        if lost := sorted(set(some) - set(finite[name])):
+            notes.append(f"{name} diverged with {_seeds(lost)}: not judged")
+            is_sound = False
+    own, others = finite.values()
+    if is_paired:
+        in_both = set.intersection(*map(set, both.values()))
+        for name, some in both.items():
+            if alone := sorted(set(some) - in_both):
+                notes.append(f"{_seeds(alone)} of {name} alone: left out")
+        common = sorted(set(own) & set(others))
+        own, others = ({seed: some[seed] for seed in common} for some in (own, others))
+    return own, others, notes, is_sound
+
+
+class _Test(NamedTuple):
+    """The results of one t test; what there is not is not a number. The fields are those of `Comparison`."""
+
+    difference: float
+    low: float = math.nan
+    high: float = math.nan
+    p: float = math.nan
+    sign_flip_p: float = math.nan
+    deviation: float = math.nan
+    reference_deviation: float = math.nan
+    notes: Sequence[str] = ()
+
+
+def _test_sample(first: "np.ndarray", difference: float, sample: Sampled) -> _Test:
+    """Returns Welch's test, of which the second mean's variance is that of the sample."""
+    from scipy import stats
+
+    deviation = float(first.std(ddof=1))
+    error, freedom = power.welch(deviation, len(first), (sample.error, sample.clients))
+    p = float(2 * stats.t.sf(abs(difference) / error, freedom))
+    low, high = map(float, stats.t.interval(1 - LEVEL, freedom, difference, error))
+    return _Test(difference, low, high, p, deviation=deviation)
+
+
+def _test_paired(first: "np.ndarray", second: "np.ndarray", difference: float) -> _Test:
+    from statsmodels.stats import weightstats
+
+    found, count, notes = differences(first, second), len(first), []
+    test = _Test(float(found.mean()) if difference else 0.0)
+    if count in SIGN_FLIP_SEEDS:
+        test = test._replace(sign_flip_p=sign_flip(found))
+    elif count > (most := SIGN_FLIP_SEEDS[-1]):
+        notes.append(f"no sign-flip test: it counts all signs of at most {most} seeds")
+    deviation = float(found.std(ddof=1))
+    if deviation > tolerance(first, second):
+        one = weightstats.DescrStatsW(found)
+        low, high = map(float, one.tconfint_mean(LEVEL))
+        return test._replace(low=low, high=high, p=float(one.ttest_mean(0)[1]), deviation=deviation, notes=notes)
+    if not test.difference:
+        return test._replace(p=1.0, deviation=0.0, notes=[*notes, "equal in every seed"])
+    # A t test takes a spread of 0 for certainty; flipped signs do not.
+    notes.append("the same difference in every seed: no interval, and p is that of the sign-flip test")
+    return test._replace(p=2.0 ** (1 - count), deviation=0.0, notes=notes)
+
+
+def _test_unpaired(first: "np.ndarray", second: "np.ndarray", difference: float) -> _Test:
+    from statsmodels.stats import weightstats
+
+    deviations = [float(one.std(ddof=1)) for one in (first, second)]
+    if max(deviations) > tolerance(first, second):
+        both = weightstats.CompareMeans(weightstats.DescrStatsW(first), weightstats.DescrStatsW(second))
+        low, high = map(float, both.tconfint_diff(LEVEL, usevar="unequal"))
+        p = float(both.ttest_ind(usevar="unequal")[1])
+        return _Test(difference, low, high, p, math.nan, *deviations)
+    if not difference:
+        return _Test(difference, math.nan, math.nan, 1.0, math.nan, 0.0, 0.0, ["equal in every seed"])
+    notes = ["no seed changes anything: no interval, and no test"]
+    return _Test(difference, deviation=0.0, reference_deviation=0.0, notes=notes)
 
 
 def _number(count: int) -> str:
@@ -358,3 +356,105 @@ def _number(count: int) -> str:
 
 def _seeds(seeds: Sequence[int]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Returns p values adjusted by Holm's step-down; those that are not a number are no tests, and stay so."""
+    from statsmodels.stats import multitest
+
+    tested = [p for p in p_values if math.isfinite(p)]
+    adjusted = iter(multitest.multipletests(tested, method="holm")[1].tolist() if tested else [])
+    return [next(adjusted) if math.isfinite(p) else math.nan for p in p_values]
+
+
+def tolerance(first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray") -> float:
+    """Returns what numbers of two arms differ by at most where they are equal but for floating point."""
+    import numpy as np
+
+    return EXACT * float(max(np.abs(first).max(), np.abs(second).max()))
+
+
+def differences(
+    first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray", *, is_paired: bool = True
+) -> "np.ndarray":
+    """Returns the first minus the second, 0 where floating point alone differs: [n], or of all pairs [n, m]."""
+    import numpy as np
+
+    found = np.subtract(first, second) if is_paired else np.subtract.outer(first, second)
+    return np.where(np.abs(found) <= tolerance(first, second), 0.0, found)
+
+
+def sign_flip(differences: Iterable[float]) -> float:
+    """Returns the exact two-sided p of the test that the mean is 0, which flips each sign: 2^n sums, all counted.
+
+    Fisher, "The Design of Experiments", 1935, section 21. It asks of the differences no more than that they are
+    symmetric about 0 where the arms are equal. Its least value is 2^(1-n).
+
+    Raises:
+      ValueError: If there is none, or more than the last of `SIGN_FLIP_SEEDS`: 2^n would be too many.
+    """
+    import numpy as np
+
+    differences = np.asarray(list(differences), float)
+    if not 0 < len(differences) <= SIGN_FLIP_SEEDS[-1]:
+        raise ValueError(
+            f"{len(differences)} differences must be 1 to {SIGN_FLIP_SEEDS[-1]}: all 2^n sums are counted."
+        )
+    # The sums of half of all signs; the other half are these times -1.
+    sums = functools.reduce(
+        lambda sums, one: np.concatenate([sums + one, sums - one]), differences[1:], differences[:1]
+    )
+    seen = abs(differences.sum()) - EXACT * np.abs(differences).sum()
+    return float(np.mean(np.abs(sums) >= seen))
+
+
+def superiority(
+    first: "Sequence[float] | np.ndarray",
+    second: "Sequence[float] | np.ndarray",
+    *,
+    is_paired: bool = True,
+    better: Better = "up",
+) -> float:
+    """Returns the share of pairs in which the first is better, ties one half.
+
+    Args:
+      first: Numbers of one arm.
+      second: Of the other; paired ones in the same order.
+      is_paired: Whether each belongs to one of the other's; else all pairs count, as in Mann and Whitney's U / (n m).
+      better: Whether more or less is better.
+    """
+    import numpy as np
+
+    if not len(first) or not len(second):
+        return math.nan
+    signs = np.sign(differences(first, second, is_paired=is_paired)) * (1 if better == "up" else -1)
+    return float((1 + signs).mean() / 2)
+
+
+def expected_best(values: Sequence[float], budget: int, *, better: Better = "up") -> float:
+    """Returns the expected best value of `budget` of n points drawn without replacement.
+
+    With v_(1) <= ... <= v_(n): sum over i of v_(i) C(i - 1, b - 1) / C(n, b), the unbiased estimator in Tang et al.,
+    "Showing Your Work Doesn't Always Work", 2020. Strategies with more parameters have more points; at one budget all
+    of them get as many draws.
+
+    Args:
+      values: A value a point; one that is not finite has diverged, and counts as the worst that is.
+      budget: How many are drawn, b, of 1 to n.
+      better: Whether more or less is better.
+
+    Returns:
+      The expectation; not a number, if no value is finite.
+
+    Raises:
+      ValueError: If the budget is not from 1 to n.
+    """
+    count, sign = len(values), 1 if better == "up" else -1
+    if not 1 <= budget <= count:
+        raise ValueError(f"A budget of {budget} must be 1 to the {count} points that there are.")
+    finite = [sign * value for value in values if math.isfinite(value)]
+    if not finite:
+        return math.nan
+    ordered = sorted([*finite, *[min(finite)] * (count - len(finite))])
+    draws = math.comb(count, budget)
+    return sign * sum(value * (math.comb(below, budget - 1) / draws) for below, value in enumerate(ordered))

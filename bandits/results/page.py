@@ -9,9 +9,8 @@ import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bandits.results import arms, grouping, over_tasks, plots, runs, seeds, tables
-from bandits.results import dynamic_regret_page as dynamic_regret
-from bandits.results.arms import Part
+from bandits.results import configurations, dynamic_regret, plots, runs, sections
+from bandits.results.configurations import Part
 from data import files
 from data.errors import UsageError
 from optimization.study import divergence
@@ -98,7 +97,7 @@ def page(
     """
     from plotly import offline
 
-    parts = [_renamed(part, named, is_judged) for part in grouping.parts(found.runs)]
+    parts = [_renamed(part, named, is_judged) for part in configurations.parts(found.runs)]
     if reference and not any(part.named(reference) for part in parts):
         known = ", ".join(arm.name for part in parts for arm in part.arms)
         raise UsageError(f"--reference={reference} is no configuration of these runs: {known}.")
@@ -110,7 +109,7 @@ def page(
     return template.substitute(
         title=html.escape(title),
         plotly=offline.get_plotlyjs(),
-        summary=top + _summary(found, parts) + over_tasks.section(parts),
+        summary=top + _summary(found, parts) + sections.scores(parts),
         parts="\n".join(
             _part(part, look, groups, note, index, reference, is_titled=len(parts) > 1, has_regret=has_regret)
             for index, (part, look, groups, note) in enumerate(zip(parts, looks, drawn, notes, strict=True))
@@ -118,10 +117,10 @@ def page(
         details="\n".join(
             _folded(name, parts, section)
             for name, section in (
-                ("Flags that differ", tables.flags),
-                ("Single runs", tables.single),
-                ("Data", tables.data),
-                ("Commands", tables.commands),
+                ("Flags that differ", sections.flags),
+                ("Single runs", sections.single),
+                ("Data", sections.data),
+                ("Commands", sections.commands),
             )
         ),
         # Within a script element, "<" could end it.
@@ -206,7 +205,9 @@ def _part(
             "The uniform policy’s reward and the best fixed action’s are computed from labels and rewards. The latter "
             "is optimistically biased: the same examples select the action and value it."
         )
-    if any(arm.role == arms.CHANCE for arm in part.arms) and any(column.evaluated for column in part.columns):
+    if any(arm.role == configurations.UNIFORM for arm in part.arms) and any(
+        column.evaluated for column in part.columns
+    ):
         explained.append("Held-out results of the uniform policy are those of the model that it trained.")
     if has_regret:
         explained.append(
@@ -230,10 +231,10 @@ def _part(
     return f"""<section class="part" data-part="{index}">
 {f"<h2>{html.escape(part.title)}</h2>" if is_titled else f'<p class="summary">{html.escape(part.title)}</p>'}
 <h3>Results</h3>
-{tables.results(part, looks, has_regret=has_regret)}
+{sections.results(part, looks, has_regret=has_regret)}
 <p class="note">{" ".join(explained)}</p>
 {dynamic_regret.section(part) if has_regret else ""}
-{seeds.section(part, reference) if part.is_judged else ""}
+{sections.comparisons(part, reference) if part.is_judged else ""}
 <h3>Curves</h3>
 <div class="legend" role="group" aria-label="Configurations: hide or show"{" hidden" * (len(part.arms) == 1)}></div>
 {rest}

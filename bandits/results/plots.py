@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bandits import metrics
 from bandits.results import runs
-from bandits.results.arms import Part
+from bandits.results.configurations import Part
 from optimization.study.metrics import SECONDS, Metric
 
 if TYPE_CHECKING:

@@ -1,15 +1,18 @@
-"""Run folders, of any experiment binary, as scripts ask for them."""
+"""Finished runs of any study: their folders, and the value of a metric by seed."""
 
 import functools
+import math
 import os
 import pathlib
 import platform
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bandits import studies
+from bandits.results import bootstrap
 from data.errors import UsageError
-from optimization.study import cli, results
+from optimization.study import cli, divergence, intervals, results
 from optimization.study.curves import COLOURS, band, draw
 from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run, find, labels, newest_command, read_json
@@ -91,3 +94,80 @@ def declared() -> Mapping[str, Metric]:
 def about(column: str) -> str:
     """Returns what a column says, as its study declares it; else its name."""
     return declared()[column].about if column in declared() else column
+
+
+def trailing_window(rounds: int) -> int:
+    """Returns how many rounds the last tenth of so many is, one at least."""
+    return max(1, rounds // 10)
+
+
+def final_value(run: Run, column: str) -> float | None:
+    """Returns a run's last finite value of a metric; of a recent one, the mean over the trailing window."""
+    import numpy as np
+
+    if column not in run.metrics:
+        return None
+    values = run.metrics[column].to_numpy(float)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return None
+    is_recent = isinstance(column, Metric) and column.recent
+    return float(values[-trailing_window(len(values)) :].mean()) if is_recent else float(values[-1])
+
+
+def seeds(found: Sequence[Run]) -> dict[int, Run]:
+    """Returns the runs of one configuration by seed; by place, where none is recorded."""
+    recorded = [run.flags.get("seed") for run in found]
+    return {place if seed is None else int(seed): found[place] for place, seed in enumerate(recorded)}
+
+
+def by_seed(found: Sequence[Run], column: str) -> dict[int, float]:
+    """Returns a metric of one configuration's runs; not a number where training diverged, or there is no value."""
+    values = {}
+    for seed, run in seeds(found).items():
+        value = None if divergence.is_lost(run.metrics, run.columns, run.flags) else final_value(run, column)
+        values[seed] = math.nan if value is None else value
+    return values
+
+
+def is_unpaired(found: Sequence[Run]) -> bool:
+    """Returns whether no seed determines these runs: they draw noise for privacy, or cohorts that are secret for it.
+
+    Noise that `--insecure_seeded_noise` seeds is not secret: a seed determines such runs.
+    """
+    return any(
+        run.privacy.get("epsilon") is not None or (has_noise([run]) and not run.flags.get("insecure_seeded_noise"))
+        for run in found
+    )
+
+
+def has_noise(found: Sequence[Run]) -> bool:
+    """Returns whether these runs draw noise for privacy, seeded or not."""
+    return any(run.flags.get("noise_multiplier") for run in found)
+
+
+def difference_over_clients(found: Sequence[Run], reference: Sequence[Run]) -> intervals.Interval | None:
+    """Returns the difference of two configurations' last evaluations, with an interval over the evaluated clients.
+
+    Each client counts with its mean over the common seeds. None, if there are fewer than two clients.
+    """
+    differences: dict[str, list[float]] = {}
+    others = {run.flags.get("seed"): _client_rewards(run) for run in reference}
+    for run in found:
+        other = others.get(run.flags.get("seed"), {})
+        for client, reward in _client_rewards(run).items():
+            if client in other:
+                differences.setdefault(client, []).append(reward - other[client])
+    if len(differences) < 2:
+        return None
+    return bootstrap.over_clients([statistics.fmean(some) for some in differences.values()])
+
+
+def evaluated_clients(found: Sequence[Run]) -> str:
+    """Returns whose rewards evaluations compare: `held-out` or `participating` clients."""
+    return "held-out" if all(run.client_rewards.get("held_out", True) for run in found) else "participating"
+
+
+def _client_rewards(run: Run) -> dict[str, float]:
+    found = run.client_rewards
+    return dict(zip(found.get("clients", ()), found.get("rewards", ()), strict=True))

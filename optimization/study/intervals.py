@@ -1,5 +1,6 @@
-"""The interval of a mean over seeds, wherever one is told or drawn."""
+"""Confidence intervals: the type, its text, and that of a mean over seeds."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +25,29 @@ class Interval(NamedTuple):
     def meets(self, other: "Interval") -> bool:
         """Returns whether the intervals could have a value in common; what has no interval could lie anywhere."""
         return not (self.high < other.low or other.high < self.low)
+
+    def text(self, *, signed: bool = False, label: str = "") -> str:
+        """Returns the mean and the interval, such as `0.359 (0.341 to 0.378)`.
+
+        The ends have two significant digits of the width, and the mean has as many decimals.
+
+        Args:
+          signed: Whether positive numbers have a sign, as differences do.
+          label: What precedes the ends, such as `95% CI `.
+        """
+        sign = "+" if signed else ""
+        digits = decimals(self)
+        if digits is None:
+            mean = "-" if math.isnan(self.mean) else "infinite" if math.isinf(self.mean) else f"{self.mean:{sign}.3g}"
+            return f"{mean} (the same in every seed)" if self.low == self.high else mean
+        mean, low, high = (f"{round(end, digits) + 0.0:{sign}.{max(digits, 0)}f}" for end in self[:3])  # No -0.00.
+        return f"{mean} ({label}{low} to {high})"
+
+
+def decimals(interval: Interval) -> int | None:
+    """Returns the decimals that give a width two significant digits, negative for tens; None without a finite width."""
+    width = interval.high - interval.low
+    return 1 - math.floor(math.log10(width)) if math.isfinite(width) and width > 0 else None
 
 
 def half_width(deviation: Any, count: Any, confidence: float = CONFIDENCE) -> Any:
@@ -52,3 +76,10 @@ def of_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval
     deviation = float(np.std(values, ddof=1)) if count > 1 else np.nan
     half = float(half_width(deviation, count, confidence))
     return Interval(mean, mean - half, mean + half, count)
+
+
+def of_finite(values: Sequence[float]) -> Interval:
+    """Returns `of_mean` of a configuration's values; where one is not finite, its run diverged: there is no mean."""
+    if all(map(math.isfinite, values)):
+        return of_mean(values)
+    return Interval(math.nan, math.nan, math.nan, len(values))

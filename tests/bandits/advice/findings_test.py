@@ -125,5 +125,5 @@ def test_what_is_told_above_greedy_but_not_above_chance_does_not_hide_who_is():
     found = {name: StrategyResults(name, _POINT, reward) for name, reward in (("greedy", greedy), ("softmax", softmax))}
     told = findings.verdict(found, 0.1, None)
     assert told.against_greedy["softmax"].wins
-    assert not told.stands["softmax"].beats_chance
+    assert not told.stands["softmax"].beats_uniform
     assert (told.pays, told.recommended) == (False, "greedy")

@@ -10,7 +10,7 @@ from bandits.papers.judging import AGREES, DISAGREES, INCONCLUSIVE, NOT_COMPARAB
 from bandits.papers.plan import PAPER, PAPER_DATA, REDUCED, SMALL, STAND_IN, Claim, Figure, Measure, Published
 from bandits.papers.results import Value
 from bandits.plans.plan import Configuration
-from bandits.results import landmarks
+from bandits.results import baselines
 
 T_2 = 4.302652729749464  # Student's t at 97.5% with 2 degrees of freedom.
 SCORE, LOSS = Measure("score", "score"), Measure("loss", "loss", smallest=True)
@@ -182,7 +182,7 @@ def test_a_stand_in_has_a_direction_and_neither_agrees_nor_disagrees(kind, highe
 def _stood(arm: str, *seeds: float, constant: float | None = 1.0) -> Value:
     """Returns a value of an arm with the best fixed action of its runs."""
     values = dict(enumerate(seeds))
-    stand = landmarks.stand({arm: values}, chance=0.1, constant=constant)[arm]
+    stand = baselines.compare({arm: values}, uniform=0.1, fixed=constant)[arm]
     return Value(arm, "score", values, 9, stand=stand)
 
 
@@ -291,9 +291,9 @@ def test_of_what_not_all_seeds_reach_it_is_told_how_many_do():
 def test_an_arm_that_is_not_told_above_the_best_constant_action_is_called_so():
     ours = {0: 0.5, 1: 0.51, 2: 0.52}
     for constant, note in ((0.9, " (below the best fixed action)"), (0.2, "")):
-        stand = landmarks.stand({"a": ours}, chance=0.1, constant=constant)["a"]
+        stand = baselines.compare({"a": ours}, uniform=0.1, fixed=constant)["a"]
         assert judging.stand_note(Value("a", "score", ours, stand=stand)) == note
-    stand = landmarks.stand({"a": ours}, chance=0.9, constant=0.95)["a"]
+    stand = baselines.compare({"a": ours}, uniform=0.9, fixed=0.95)["a"]
     assert judging.stand_note(Value("a", "score", ours, stand=stand)).startswith(" (below the uniform policy")
 
 
@@ -435,7 +435,7 @@ def test_what_a_search_picked_has_no_interval():
 )
 def test_an_arm_is_compared_with_the_best_fixed_action_that_its_runs_recorded(ours, status):
     row = _value("a", *ours)
-    row = dataclasses.replace(row, stand=landmarks.stand({"a": row.finite}, constant=3.0)["a"])
+    row = dataclasses.replace(row, stand=baselines.compare({"a": row.finite}, fixed=3.0)["a"])
     verdict = _judge(Claim("", "", "beats_best_fixed", (("a",),)), row)
     assert verdict.status == status
     assert verdict.why.startswith(f"a {row.mean:.3g}, best fixed action 3: ")

@@ -1,5 +1,6 @@
 """Tests of bandits.results.comparison."""
 
+import itertools
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ GREEDY = [0.50, 0.52, 0.48, 0.55, 0.51, 0.49, 0.53, 0.50]
 SOFTMAX = [0.58, 0.57, 0.57, 0.61, 0.60, 0.52, 0.62, 0.55]
 FALCON = [0.51, 0.50, 0.50, 0.55, 0.52, 0.50, 0.51, 0.52]
 NAN = math.nan
+POINTS = [0.3, 0.9, 0.1, 0.5, 0.5]
 
 
 def _seeds(numbers):
@@ -223,3 +225,53 @@ def test_intervals_hold_a_known_difference_as_often_as_they_say(unpaired):
         for one in [_one(*rows, unpaired=unpaired)]
     ]
     assert 0.93 <= np.mean(held) <= 0.97
+
+
+def test_holm_by_hand():
+    # Sorted 0.01, 0.02, 0.04 times 3, 2, 1, never falling; what is no test takes no part.
+    assert comparison.holm([0.04, 0.01, math.nan, 0.02]) == pytest.approx([0.04, 0.03, math.nan, 0.04], nan_ok=True)
+    assert comparison.holm([math.nan]) == pytest.approx([math.nan], nan_ok=True)
+
+
+@pytest.mark.parametrize("seeds", [6, 8, 12])
+def test_flipped_signs_equal_scipys_exact_permutations(seeds):
+    differences = np.random.default_rng(seeds).normal(0.5, 1.0, seeds)
+    exact = stats.permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=np.inf)
+    assert comparison.sign_flip(differences) == pytest.approx(exact.pvalue, rel=1e-12)
+
+
+def test_flipped_signs_by_hand():
+    # Of the eight sums of +-1 +-2 +-3, 6 and -6 are as large as 6; 4, 2, 0, 0, -2 and -4 are not.
+    assert comparison.sign_flip([1.0, 2.0, 3.0]) == 0.25
+    assert comparison.sign_flip([1.0, -1.0]) == 1.0
+
+
+@pytest.mark.parametrize("count", [0, 25])
+def test_flipped_signs_of_too_few_or_many_are_refused(count):
+    with pytest.raises(ValueError, match=f"{count} differences must be 1 to 24"):
+        comparison.sign_flip([1.0] * count)
+
+
+def test_superiority_over_all_pairs_is_mann_and_whitneys():
+    first, second = np.random.default_rng(0).normal(size=(2, 8)).round(1)
+    u = stats.mannwhitneyu(first, second).statistic
+    assert comparison.superiority(first, second, is_paired=False) == pytest.approx(u / 64, rel=1e-12)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize(("better", "best"), [("up", max), ("down", min)])
+def test_it_is_the_mean_over_all_draws(budget, better, best):
+    drawn = [best(some) for some in itertools.combinations(POINTS, budget)]
+    assert comparison.expected_best(POINTS, budget, better=better) == pytest.approx(sum(drawn) / len(drawn), rel=1e-12)
+
+
+def test_points_that_diverged_count_as_the_worst():
+    assert comparison.expected_best([0.2, math.nan], 1) == 0.2
+    assert comparison.expected_best([0.2, 0.6, math.nan], 1) == pytest.approx(1.0 / 3)
+    assert math.isnan(comparison.expected_best([math.nan, math.inf], 1))
+
+
+@pytest.mark.parametrize("budget", [0, 6])
+def test_budgets_beyond_the_points_are_refused(budget):
+    with pytest.raises(ValueError, match=f"A budget of {budget} must be 1 to the 5 points"):
+        comparison.expected_best(POINTS, budget)

@@ -96,22 +96,13 @@ def test_the_test_is_named():
     assert words.family([_one({0: 0.6}, {0: 0.5})]) == ""
 
 
-@pytest.mark.parametrize(
-    ("mean", "low", "high", "text"),
-    [
-        (0.5, 0.4, 0.6, "0.50 (0.40 to 0.60)"),
-        (2.0, 1.7516, 2.2484, "2.00 (1.75 to 2.25)"),  # A width of 0.50, rounded to two digits.
-        (1234.5, 1100.2, 1351.0, "1230 (1100 to 1350)"),
-        (0.000123456, 0.000121, 0.000126, "0.0001235 (0.0001210 to 0.0001260)"),
-        (0.5, math.nan, math.nan, "0.5"),
-        (math.inf, math.nan, math.nan, "infinite"),
-        (0.25, 0.25, 0.25, "0.25 (the same in every seed)"),
-    ],
-)
-def test_an_interval_has_two_digits_of_its_width_and_the_mean_as_many_decimals(mean, low, high, text):
-    assert words.interval(Interval(mean, low, high, 3)) == text
+@pytest.mark.parametrize("high", [0.5, math.nan, math.inf])
+def test_an_estimate_without_a_width_has_three_significant_digits(high):
+    told = words.estimate(Interval(0.123456, 0.5, high, 2))
+    assert told.startswith("0.123")
+    assert "95% CI" not in told
 
 
-def test_a_signed_interval_keeps_the_side_of_an_end_that_rounds_to_zero():
-    assert words.interval(Interval(0.2, 0.004, 0.4, 3), signed=True) == "+0.20 (+0.00 to +0.40)"
-    assert words.interval(Interval(0.2, -0.004, 0.4, 3), signed=True) == "+0.20 (-0.00 to +0.40)"
+def test_an_estimate_has_the_decimals_of_its_interval_and_is_never_minus_zero():
+    assert words.estimate(Interval(0.35949, 0.341, 0.378, 8)) == "0.359 (95% CI 0.341 to 0.378)"
+    assert words.estimate(Interval(-0.0004, -0.1, 0.1, 8), signed=True) == "+0.00 (95% CI -0.10 to +0.10)"

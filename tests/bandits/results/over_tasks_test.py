@@ -1,4 +1,4 @@
-"""Tests of bandits.results.tasks."""
+"""Tests of bandits.results.over_tasks."""
 
 import math
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from rliable import library, metrics
 
-from bandits.results import tasks
-from bandits.results.tasks import Scale
+from bandits.results import over_tasks
+from bandits.results.over_tasks import Scale
 
 REWARDS = np.random.default_rng(5).normal([0.4, 0.7], 0.05, (8, 2))  # [seeds, tasks]
 BOUNDS = ((0.1, {0: 0.89, 1: 0.9, 2: 0.91}), ({0: 0.2, 1: 0.21, 2: 0.19}, {0: 0.79, 1: 0.8, 2: 0.81}))
@@ -24,7 +24,7 @@ def _scales(more=lambda task: {}, bounds=BOUNDS):
 
 
 def test_the_score_and_its_interval_are_rliables_of_normalised_numbers():
-    found = tasks.over(_scales())
+    found = over_tasks.over(_scales())
     one = found.scores["arm"]
     assert one.mean == pytest.approx(metrics.aggregate_iqm(NORMAL), rel=1e-9)
     np.random.seed(0)  # rliable draws from the global generator.
@@ -37,8 +37,8 @@ def test_the_score_and_its_interval_are_rliables_of_normalised_numbers():
 
 def test_a_task_whose_chance_and_ceiling_meet_is_named_and_left_out():
     third = Scale("task 2", {"arm": {0: 0.5, 1: 0.6}}, {0: 0.1, 1: 0.5}, {0: 0.4, 1: 0.9})
-    found = tasks.over([*_scales(), third])
-    assert found.scores == tasks.over(_scales()).scores
+    found = over_tasks.over([*_scales(), third])
+    assert found.scores == over_tasks.over(_scales()).scores
     (told,) = found.left_out
     assert told.startswith("task 2: 0.3 (-2.241 to 2.841) for the uniform policy and 0.65 (")
     assert told.endswith("for the full-feedback baseline leave no scale between them")
@@ -46,15 +46,15 @@ def test_a_task_whose_chance_and_ceiling_meet_is_named_and_left_out():
 
 def test_a_task_of_which_an_arm_exceeds_the_ceiling_is_named_and_left_out():
     third = Scale("task 2", {"arm": {0: 0.5, 1: 0.6}, "often": {0: 0.91, 1: 0.92}}, 0.1, 0.8)
-    found = tasks.over([*_scales(), third])
-    assert found.scores == tasks.over(_scales()).scores
+    found = over_tasks.over([*_scales(), third])
+    assert found.scores == over_tasks.over(_scales()).scores
     assert found.left_out == ("task 2: often is beyond the full-feedback baseline, which may be deployed less often",)
 
 
 def test_where_one_task_is_left_nothing_is_told():
-    found = tasks.over(_scales(bounds=(BOUNDS[0], (0.8, BOUNDS[1][1]))))
+    found = over_tasks.over(_scales(bounds=(BOUNDS[0], (0.8, BOUNDS[1][1]))))
     assert (found.scores, found.left_out[-1]) == ({}, "fewer than two tasks are left")
-    assert tasks.lines(found)[0].startswith(
+    assert over_tasks.lines(found)[0].startswith(
         "No interquartile mean over tasks: task 1: 0.8 (0.8 to 0.8) for the uniform policy and"
     )
 
@@ -70,32 +70,32 @@ def test_where_one_task_is_left_nothing_is_told():
     ],
 )
 def test_an_arm_that_cannot_be_judged_on_a_task_is_named_and_left_out(other, told):
-    found = tasks.over(_scales(lambda task: {"other": other(task)}))
+    found = over_tasks.over(_scales(lambda task: {"other": other(task)}))
     assert list(found.scores) == ["arm"]
     assert found.left_out == (told, "other is not on task 1")
 
 
 def test_a_ceiling_that_diverged_scales_nothing():
-    found = tasks.over(_scales(bounds=(BOUNDS[0], (BOUNDS[1][0], {0: 0.8, 1: 0.81, 2: math.nan}))))
+    found = over_tasks.over(_scales(bounds=(BOUNDS[0], (BOUNDS[1][0], {0: 0.8, 1: 0.81, 2: math.nan}))))
     assert found.left_out[0] == "task 1: the full-feedback baseline diverged with seed 2"
 
 
 def test_an_arm_of_one_task_alone_is_named():
-    found = tasks.over(_scales(lambda task: {} if task else {"other": FIVE}))
+    found = over_tasks.over(_scales(lambda task: {} if task else {"other": FIVE}))
     assert (list(found.scores), found.left_out) == (["arm"], ("other is not on task 1",))
 
 
 def test_of_more_seeds_on_one_task_the_first_count():
     scales = _scales()
     scales[1].values["arm"] = {seed: value for seed, value in scales[1].values["arm"].items() if seed < 5}
-    found = tasks.over(scales)
+    found = over_tasks.over(scales)
     assert found.seeds == {"arm": 5}
     assert found.scores["arm"].mean == pytest.approx(metrics.aggregate_iqm(NORMAL[:5]), rel=1e-9)
 
 
 def test_the_best_comes_first_and_the_terminal_says_what_it_is():
-    better = tasks.over(_scales(lambda task: {"other": dict(enumerate(REWARDS[:, task] + 0.1))}))
-    head, first, second = tasks.lines(better)
+    better = over_tasks.over(_scales(lambda task: {"other": dict(enumerate(REWARDS[:, task] + 0.1))}))
+    head, first, second = over_tasks.lines(better)
     assert head.startswith("Over 2 tasks (task 0; task 1). Normalized scores are 0 at the uniform policy's mean reward")
     assert first.startswith(f"  other  {better.scores['other'].mean:.3f} (")
     assert second.endswith("), 8 seeds of each")
@@ -104,9 +104,9 @@ def test_the_best_comes_first_and_the_terminal_says_what_it_is():
 
 def test_where_less_is_better_scores_rise_from_chance_to_the_ceiling():
     scales = [Scale(str(task), {"arm": dict.fromkeys(range(5), 3.0)}, 4.0, {0: 2.0, 1: 2.0}) for task in range(2)]
-    assert tasks.over(scales, "down").scores["arm"].mean == 0.5
+    assert over_tasks.over(scales, "down").scores["arm"].mean == 0.5
 
 
 @pytest.mark.parametrize("scales", [[], _scales()[:1], [_scales()[0], Scale("other", {"b": {0: 0.1}}, 0.0, 1.0)]])
 def test_without_an_arm_on_two_tasks_there_is_nothing_to_tell(scales):
-    assert tasks.over(scales) is None
+    assert over_tasks.over(scales) is None

@@ -1,17 +1,17 @@
-"""Tests of bandits.results.landmarks."""
+"""Tests of bandits.results.baselines."""
 
 import math
 
 import pytest
 
-from bandits.results import landmarks
+from bandits.results import baselines
 
 CHANCE = {0: 0.10, 1: 0.11, 2: 0.09, 3: 0.10}
 CEILING = {0: 0.90, 1: 0.91, 2: 0.90, 3: 0.89}
 
 
 def _word(numbers, **known):
-    return landmarks.stand({"arm": dict(enumerate(numbers))}, **known)["arm"]
+    return baselines.compare({"arm": dict(enumerate(numbers))}, **known)["arm"]
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def _word(numbers, **known):
 )
 @pytest.mark.parametrize("chance", [CHANCE, 0.1])
 def test_an_arm_stands(numbers, word, chance):
-    assert _word(numbers, chance=chance, ceiling=CEILING).word == word
+    assert _word(numbers, uniform=chance, full_feedback=CEILING).word == word
 
 
 @pytest.mark.parametrize(
@@ -38,39 +38,39 @@ def test_an_arm_stands(numbers, word, chance):
     ],
 )
 def test_the_best_constant_action_is_another_mark(constant, word):
-    assert _word([0.50, 0.49, 0.51, 0.50], chance=0.1, constant=constant, ceiling=CEILING).word == word
+    assert _word([0.50, 0.49, 0.51, 0.50], uniform=0.1, fixed=constant, full_feedback=CEILING).word == word
 
 
 def test_without_a_ceiling_an_arm_is_above_chance_or_not():
-    assert _word([0.50, 0.49], chance=0.1).word == "above the uniform policy"
-    assert _word([0.50, 0.49], constant=0.1).word == "above the best fixed action"
+    assert _word([0.50, 0.49], uniform=0.1).word == "above the uniform policy"
+    assert _word([0.50, 0.49], fixed=0.1).word == "above the best fixed action"
     assert _word([0.50, 0.49]).word == ""
 
 
 @pytest.mark.parametrize(("numbers", "word"), [([0.5], "one seed: not judged"), ([0.5, 0.5, math.nan], "not judged")])
 def test_what_cannot_be_judged_is_not(numbers, word):
-    one = _word(numbers, chance=0.1)
-    assert (one.word, one.is_told_from_chance, one.beats_chance) == (word, False, False)
+    one = _word(numbers, uniform=0.1)
+    assert (one.word, one.uniform.is_told_apart, one.beats_uniform) == (word, False, False)
 
 
 def test_a_mark_of_one_seed_judges_nothing():
-    one = _word([0.50, 0.49, 0.51, 0.50], chance=0.1, ceiling={0: 0.5})
+    one = _word([0.50, 0.49, 0.51, 0.50], uniform=0.1, full_feedback={0: 0.5})
     assert one.word == "above the uniform policy"
-    assert math.isnan(one.share)
+    assert math.isnan(one.score)
 
 
 def test_the_best_of_many_at_chance_is_not_told_from_it():
     """Alone it would be: 0.02 above with p 0.02. As one of nine it is not."""
     lucky = [0.13, 0.11, 0.12, 0.12, 0.105]
     values = {"lucky": dict(enumerate(lucky))}
-    assert landmarks.stand(values, chance=0.1)["lucky"].beats_chance
+    assert baselines.compare(values, uniform=0.1)["lucky"].beats_uniform
     for place in range(8):
         values[f"other {place}"] = dict(enumerate([0.09, 0.11, 0.10 + place / 1000, 0.12, 0.08]))
-    assert landmarks.stand(values, chance=0.1)["lucky"].word == "not significantly different from the uniform policy"
+    assert baselines.compare(values, uniform=0.1)["lucky"].word == "not significantly different from the uniform policy"
 
 
 def test_scores_are_0_at_chance_and_1_at_the_ceiling():
-    found = landmarks.normalised({"arm": {0: 0.1, 1: 0.5}}, CHANCE, CEILING)
+    found = baselines.normalized({"arm": {0: 0.1, 1: 0.5}}, CHANCE, CEILING)
     assert found["arm"] == pytest.approx({0: 0.0, 1: 0.5}, abs=1e-12)
 
 
@@ -82,15 +82,15 @@ def test_scores_are_refused_where_chance_and_ceiling_meet(chance, ceiling, bette
     with pytest.raises(
         ValueError, match=r"for the uniform policy and .* for the full-feedback baseline leave no scale"
     ):
-        landmarks.normalised({"arm": {0: 0.3}}, chance, ceiling, better)
+        baselines.normalized({"arm": {0: 0.3}}, chance, ceiling, better)
 
 
 def test_regret_is_what_an_arm_earns_less_than_the_ceiling_and_can_be_negative():
     # Differences 0.3 and 0.1: their mean 0.2, and t of one degree of freedom, 12.7062, times 0.1.
-    found = _word([0.5, 0.7], ceiling={0: 0.8, 1: 0.8}).regret()
+    found = _word([0.5, 0.7], full_feedback={0: 0.8, 1: 0.8}).regret()
     assert found == pytest.approx((0.2, 0.2 - 1.27062, 0.2 + 1.27062, 2), abs=1e-5)
-    assert _word([0.9, 0.9], ceiling={0: 0.8, 1: 0.7}).regret()[0] == pytest.approx(-0.15)
+    assert _word([0.9, 0.9], full_feedback={0: 0.8, 1: 0.7}).regret()[0] == pytest.approx(-0.15)
     # Where less is better, as of a loss, the arm's own surplus is its regret.
-    assert _word([0.9, 0.9], ceiling={0: 0.8, 1: 0.7}, better="down").regret("down")[0] == pytest.approx(0.15)
-    assert _word([0.5, 0.7], chance=0.1).regret() is None
-    assert _word([math.nan], ceiling={0: 0.8}).regret() is None
+    assert _word([0.9, 0.9], full_feedback={0: 0.8, 1: 0.7}, better="down").regret("down")[0] == pytest.approx(0.15)
+    assert _word([0.5, 0.7], uniform=0.1).regret() is None
+    assert _word([math.nan], full_feedback={0: 0.8}).regret() is None

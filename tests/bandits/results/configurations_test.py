@@ -1,6 +1,7 @@
-"""Tests of bandits.results.arms."""
+"""Tests of bandits.results.configurations."""
 
 import dataclasses
+import math
 import pathlib
 
 import numpy as np
@@ -8,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bandits import metrics, studies
-from bandits.results import arms, grouping, runs
+from bandits.results import configurations, runs
 
 
 def _run(name, rewards=(0.5,), seed=0, **flags):
@@ -17,33 +18,33 @@ def _run(name, rewards=(0.5,), seed=0, **flags):
     return runs.Run(pathlib.Path(name), table, {"task_type": "digits", "seed": seed, **flags}, "run", {})
 
 
-def _part(**rewards) -> arms.Part:
+def _part(**rewards) -> configurations.Part:
     """Returns the part of runs of a round, by the bandits that gave these rewards, a seed each."""
     found = [
         _run(f"{bandit}/seed_{seed}", [reward], seed, bandits_type=bandit)
         for bandit, values in rewards.items()
         for seed, reward in enumerate(values)
     ]
-    (part,) = grouping.parts(found)
+    (part,) = configurations.parts(found)
     return part
 
 
 def test_an_estimate_is_the_mean_and_students_interval():
-    one = arms.estimate([1.0, 2.0, 3.0])
+    one = configurations.estimate([1.0, 2.0, 3.0])
     assert one == (pytest.approx(2.0), pytest.approx(2 - 4.302653 / 3**0.5), pytest.approx(2 + 4.302653 / 3**0.5), 3)
-    assert arms.estimate([0.5]) == (0.5, 0.5, 0.5, 1)
-    assert arms.estimate([0.5, 0.5]) == (0.5, 0.5, 0.5, 2)
-    assert arms.estimate([]) is None
+    assert configurations.estimate([0.5]) == pytest.approx((0.5, math.nan, math.nan, 1), nan_ok=True)
+    assert configurations.estimate([0.5, 0.5]) == (0.5, 0.5, 0.5, 2)
+    assert configurations.estimate([]) is None
 
 
 def test_the_interval_of_a_share_stays_within_0_and_1():
-    assert arms.estimate([0.9, 1.0], is_share=True)[2] == 1.0
-    assert arms.estimate([0.9, 1.0]).high == pytest.approx(0.95 + 12.7062047 * 0.05)
-    assert arms.estimate([0.0, 0.1], is_share=True).low == 0.0
+    assert configurations.estimate([0.9, 1.0], is_share=True)[2] == 1.0
+    assert configurations.estimate([0.9, 1.0]).high == pytest.approx(0.95 + 12.7062047 * 0.05)
+    assert configurations.estimate([0.0, 0.1], is_share=True).low == 0.0
     found = [_run(f"a/seed_{seed}", seed=seed) for seed in (0, 1)]
     for run, accuracy in zip(found, (0.9, 1.0), strict=True):
         run.metrics[metrics.ACCURACY] = accuracy
-    ((arm,),) = (part.arms for part in grouping.parts(found))
+    ((arm,),) = (part.arms for part in configurations.parts(found))
     assert arm.estimate(metrics.ACCURACY).high == 1.0
 
 
@@ -51,12 +52,12 @@ def test_a_result_with_the_numbers_of_another_is_no_column():
     run = _run("a", [0.5, 0.5])
     run.metrics[metrics.ACCURACY] = [np.nan, 0.5]
     run.metrics[metrics.HELD_OUT_REWARD] = [np.nan, 0.5]
-    (part,) = grouping.parts([run])
+    (part,) = configurations.parts([run])
     assert part.equal == {metrics.ACCURACY: metrics.HELD_OUT_REWARD}
     assert part.columns == (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.HELD_OUT_REWARD)
     other = _run("b", [0.5, 0.5])
     other.metrics[metrics.ACCURACY], other.metrics[metrics.HELD_OUT_REWARD] = [np.nan, 0.5], [np.nan, 0.25]
-    (part,) = grouping.parts([run, other])
+    (part,) = configurations.parts([run, other])
     assert part.equal == {}
 
 
@@ -100,7 +101,7 @@ def _bounded(bandit, rewards, **bounds):
 def test_chance_that_was_computed_is_a_bound_where_none_was_played():
     known = {"participating": {"chance": 0.1, "constant": 0.3}}
     found = [*_bounded("softmax", [0.5, 0.52, 0.51], **known), *_bounded("init", [0.1, 0.12, 0.09], **known)]
-    (part,) = grouping.parts(found)
+    (part,) = configurations.parts(found)
     assert [part.place(arm) for arm in part.arms] == [
         "above the uniform policy",
         "not significantly different from the uniform policy",
@@ -118,7 +119,7 @@ def test_arms_are_compared_with_greedy_of_the_most_equal_flags_in_one_family():
         for bandit, freq, reward in (("softmax", 1, 0.5), ("greedy", 1, 0.2), ("softmax", 5, 0.4), ("greedy", 5, 0.1))
         for seed in (0, 1)
     ]
-    (part,) = grouping.parts(found)
+    (part,) = configurations.parts(found)
     pairs = [(one.name, other.name) for one, other, _ in part.compared()]
     assert pairs == [("softmax, deploy 1", "greedy, deploy 1"), ("softmax, deploy 5", "greedy, deploy 5")]
     named = [(one.name, other.name) for one, other, _ in part.compared("softmax, deploy 5")]
@@ -132,7 +133,7 @@ def test_of_several_references_that_are_asked_for_one_of_the_same_data_counts_fi
         _run(f"{bandit}{alpha}{freq}", bandits_type=bandit, partition_alpha=alpha, bandits_deploy_freq=freq)
         for bandit, alpha, freq in (("greedy", 0.1, 1), ("greedy", 1.0, 5), ("softmax", 1.0, 1))
     ]
-    (part,) = grouping.parts(found)
+    (part,) = configurations.parts(found)
     ((one, other, _),) = [pair for pair in part.compared("greedy") if pair[0].flags["bandits_type"] == "softmax"]
     assert (one.flags["partition_alpha"], other.flags["partition_alpha"]) == (1.0, 1.0)
 
@@ -148,7 +149,7 @@ def test_what_was_played_for_longer_is_compared_where_it_is_asked_for_alone():
         for name, bandit, rounds in (("a", "greedy", 5), ("b", "softmax", 50))
         for seed in (0, 1)
     ]
-    (part,) = grouping.parts(found)
+    (part,) = configurations.parts(found)
     assert part.compared() == []
     assert len(part.compared("greedy")) == 1
 
@@ -159,7 +160,7 @@ def test_noise_that_no_seed_determines_pairs_nothing():
         for bandit, noise in (("greedy", 0.0), ("softmax", 1.0))
         for seed in (0, 1)
     ]
-    (part,) = grouping.parts(found)
+    (part,) = configurations.parts(found)
     ((_, _, one),) = part.compared()
     assert one.kind == "unpaired"
 
@@ -170,8 +171,8 @@ def test_the_reference_of_an_arm_is_that_of_the_most_equal_flags():
         for bandit in ("uniform", "softmax")
         for freq in (1, 5)
     ]
-    (part,) = grouping.parts(found)
-    assert [part.reference(arm, arms.CHANCE).name for arm in part.arms[2:]] == [
+    (part,) = configurations.parts(found)
+    assert [part.reference(arm, configurations.UNIFORM).name for arm in part.arms[2:]] == [
         "uniform, deploy 1",
         "uniform, deploy 5",
     ]
@@ -182,8 +183,8 @@ def test_arms_of_other_rewards_or_data_bound_nothing():
     shifted = _run("a", bandits_type="softmax", scenario="init_shift")
     others = _run("b", bandits_type="softmax", scenario="scratch", partition_alpha=0.1)
     pretrained = _run("c", bandits_type="softmax", scenario="init", init_labels=3)
-    (part,) = grouping.parts([chance, shifted, others, pretrained])
-    bounds = [part.reference(arm, arms.CHANCE) for arm in part.arms[1:]]
+    (part,) = configurations.parts([chance, shifted, others, pretrained])
+    bounds = [part.reference(arm, configurations.UNIFORM) for arm in part.arms[1:]]
     assert bounds == [None, None, None]
 
 
@@ -193,13 +194,15 @@ def test_arms_of_other_rewards_or_data_bound_nothing():
 def test_arms_that_were_played_otherwise_bound_nothing(name, value):
     alike = {"total_rounds": 20, "clients_per_round": 10, "cohort_sampling": "fixed"}
     found = [_run(bandit, bandits_type=bandit, **alike) for bandit in ("uniform", "softmax")]
-    (part,) = grouping.parts([*found, _run("other", bandits_type="softmax", **(alike | {name: value}))])
-    assert [part.reference(arm, arms.CHANCE) for arm in part.arms[1:]] == [part.arms[0], None]
+    (part,) = configurations.parts([*found, _run("other", bandits_type="softmax", **(alike | {name: value}))])
+    assert [part.reference(arm, configurations.UNIFORM) for arm in part.arms[1:]] == [part.arms[0], None]
 
 
 def test_a_bound_that_is_deployed_otherwise_is_named():
     settings = [("uniform", 5), ("supervised_mse", 10), ("softmax", 10)]
-    (part,) = grouping.parts([_run(bandit, bandits_type=bandit, bandits_deploy_freq=freq) for bandit, freq in settings])
+    (part,) = configurations.parts(
+        [_run(bandit, bandits_type=bandit, bandits_deploy_freq=freq) for bandit, freq in settings]
+    )
     assert [part.bounds(arm) for arm in part.arms] == ["", "", "uniform policy: uniform (deploy 5, not 10)"]
 
 
@@ -209,5 +212,109 @@ def test_less_of_a_loss_is_better():
         runs.Run(pathlib.Path(name), pd.DataFrame({"round_num": [1], column: [loss]}), {"clip": loss}, "run", {})
         for name, loss in (("a", 2.0), ("b", 1.0))
     ]
-    (part,) = grouping.parts(found)
+    (part,) = configurations.parts(found)
     assert [arm.name for arm in part.ranked()] == ["clip 1", "clip 2"]
+
+
+def _names(*found) -> list[str]:
+    (part,) = configurations.parts(found)
+    return [arm.name for arm in part.arms]
+
+
+def test_runs_that_differ_in_their_seed_are_an_arm_wherever_they_lie():
+    grid = [_run(f"runs/lr=1-0123456789ab/seed_{seed}", seed=seed, clip_norm=1.0) for seed in (2, 10)]
+    other = _run("elsewhere", seed=3, clip_norm=1.0, experiment_name="elsewhere", preset="x", bandits_mu=None)
+    third = _run("third", seed=3, clip_norm=2.0)
+    (part,) = configurations.parts([*grid, other, third])
+    assert [[run.flags["seed"] for run in arm.runs] for arm in part.arms] == [[2, 3, 10], [3]]
+
+
+def test_a_seed_that_was_played_twice_does_not_count_twice():
+    assert _names(*(_run(f"{name}/seed_{seed}", seed=seed) for name in ("a", "b") for seed in (0, 1))) == ["a", "b"]
+
+
+def test_of_a_log_drawn_and_logged_rewards_are_never_in_one_table():
+    found = [_run(f"runs/{kind}", task_type="logged", learn_from=kind) for kind in ("simulator", "ips")]
+    titles = [part.title for part in configurations.parts(found)]
+    assert titles == ["run_federated: logged from simulator", "run_federated: logged from ips"]
+    digits = [_run(f"runs/{kind}", learn_from=kind) for kind in ("simulator", "ips")]
+    assert len(configurations.parts(digits)) == 1  # Where there is no log it says nothing.
+
+
+def test_a_table_is_one_task_whether_it_was_a_file_or_a_frame():
+    found = [
+        dataclasses.replace(_run(bandit, bandits_type=bandit, task_type="tabular", data_file=name), data_report=report)
+        for bandit, name, report in (
+            ("softmax", "/data/wine.csv", {"content": "a"}),
+            ("falcon", "dataframe:9ef2", {"content": "a"}),
+            ("greedy", "dataframe:1234", {"content": "b"}),
+        )
+    ]
+    one, other = configurations.parts(found)
+    assert (one.title, [arm.name for arm in one.arms]) == ("run_federated: tabular wine.csv", ["softmax", "falcon"])
+    assert other.title == "run_federated: tabular DataFrame"
+
+
+def test_resplit_clients_are_no_difference():
+    found = [_run(f"x/seed_{seed}", seed=seed, resplit=True, partition_seed=seed) for seed in (0, 1)]
+    assert _names(*found) == ["x"]
+
+
+def test_studies_and_tasks_are_parts_of_their_own():
+    posterior = studies.load(studies.STUDIES["run_posterior"]).ranked_by
+    table = pd.DataFrame({"round_num": [1], posterior: [0.5]})
+    other = runs.Run(pathlib.Path("p"), table, {"task_type": "digits"}, "run", {})
+    wine = _run("wine", task_type="tabular", data_file="/data/wine.csv")
+    unknown = runs.Run(pathlib.Path("u"), pd.DataFrame({"round_num": [1]}), {}, "run", {})
+    titles = [part.title for part in configurations.parts([_run("a"), other, wine, unknown])]
+    assert titles == ["run_federated: digits", "run_posterior: digits", "run_federated: tabular wine.csv", "Runs"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        (
+            [{"bandits_type": "softmax", "bandits_temperature": 0.1}, {"bandits_type": "falcon", "bandits_mu": 2.0}],
+            ["softmax", "falcon"],
+        ),
+        (
+            [{"bandits_type": kind, "bandits_deploy_freq": 5} for kind in ("softmax", "greedy")]
+            + [{"bandits_type": "softmax", "bandits_deploy_freq": 1}],
+            ["softmax, deploy 5", "greedy, deploy 5", "softmax, deploy 1"],
+        ),
+        (
+            [{"bandits_type": kind, "scenario": "scratch"} for kind in ("softmax", "greedy")]
+            + [{"bandits_type": "softmax", "scenario": "init"}],
+            ["softmax", "greedy", "softmax, init"],
+        ),
+        (
+            [
+                {"bandits_type": "softmax", "client_learning_rate": rate, "total_rounds": rounds}
+                for rate, rounds in ((0.1, 20), (0.1, 150), (1e20, 10))
+            ],
+            ["client lr 0.1, rounds 20", "client lr 0.1, rounds 150", "client lr 1e+20, rounds 10"],
+        ),
+        (
+            [
+                {"server_learning_rate": rate, "server_optimizer": optimizer, "total_rounds": rounds}
+                for rate, optimizer, rounds in ((0.1, "adam", 20), (0.1, "adam", 150), (1e20, "sgd", 10))
+            ],
+            ["adam, rounds 20", "adam, rounds 150", "sgd, rounds 10"],
+        ),
+        ([{"server_learning_rate": 0.5}, {"server_learning_rate": 0.05}], ["server lr 0.5", "server lr 0.05"]),
+        ([{"adaptive_clipping": True}, {"adaptive_clipping": False}], ["adaptive clipping", "no adaptive clipping"]),
+        ([{"noise_multiplier": 0.5}, {}], ["noise multiplier 0.5", "default"]),
+        ([{"model": "/far/away/net"}, {"model": "mlp"}], ["model net", "model mlp"]),
+    ],
+)
+def test_an_arm_is_named_by_the_fewest_flags_in_which_arms_differ(flags, names):
+    assert _names(*(_run(f"runs/point-{index:012x}", **one) for index, one in enumerate(flags))) == names
+
+
+def test_folders_name_what_flags_do_not():
+    assert _names(_run("runs/mine")) == ["mine"]
+    assert _names(_run("runs/my_grid/runs/run-0123456789ab/seed_0")) == ["my_grid"]
+    long = "a table whose name is so long that no reader would know it again"
+    assert _names(_run("first", model=long + "1"), _run("second", model=long + "2")) == ["first", "second"]
+    twice = [_run(name, clip_norm=2.0) for name in ("a/x", "b/x")]
+    assert _names(_run("y", clip_norm=1.0), *twice) == ["clip norm 1", "clip norm 2 (a/x)", "clip norm 2 (b/x)"]

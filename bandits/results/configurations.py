@@ -1,23 +1,28 @@
-"""Arms: runs that differ in their seed alone, what they gave, and what they lie between."""
+"""Configurations of finished runs: runs that differ in their seed alone, their results, and their baselines."""
 
 import dataclasses
 import functools
+import json
 import math
-from collections.abc import Hashable, Mapping, Sequence
+import pathlib
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bandits import world_flags
-from bandits.results import comparison, landmarks, names, of_runs, runs, tasks, words
+from bandits import registry, studies, world_flags
+from bandits.results import baselines, comparison, names, runs, words
+from bandits.results.baselines import Standing
 from bandits.results.comparison import Comparison, Landmark, Pair
-from bandits.results.landmarks import Stand
+from data import frames
 from data.tasks.options import TaskOptions
 from optimization.study import intervals, run_folder
 from optimization.study.frame import Study
+from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
-CHANCE, CEILING = "chance", "ceiling"
-ROLES = {CHANCE: "uniform policy", CEILING: "full feedback"}  # As pages call them.
-GREEDY = "greedy"  # What arms are compared with, if nothing else is said.
+UNIFORM, FULL_FEEDBACK = "chance", "ceiling"  # Roles.
+ROLES = {UNIFORM: "uniform policy", FULL_FEEDBACK: "full feedback"}  # As pages call them.
+GREEDY = "greedy"  # The default reference of comparisons.
 # Flags that say where, with which seed and how runs are executed, not what an arm is.
 _FREE = run_folder.FREE_FLAGS | {"seed", "repeat", "list_presets"}
 # Options of the task without those of the model and of where files lie.
@@ -39,54 +44,39 @@ _OF_PLAY = (
 _DEPLOYMENT = ("bandits_deploy_freq", "bandits_deploy_delay")  # A bound may differ in them, and is then named.
 _WORLD = "drift_world"
 CONTENT = "content"  # In a data report: the digest of a table.
-
-
-class Estimate(NamedTuple):
-    """The mean over an arm's seeds.
-
-    Attributes:
-      mean: The mean.
-      low: Lower end of its interval of confidence; the mean, if there is one seed.
-      high: Upper end.
-      seeds: How many seeds there are; of one, there is no interval.
-    """
-
-    mean: float
-    low: float
-    high: float
-    seeds: int
+_FRAME = "DataFrame"
 
 
 @dataclasses.dataclass(frozen=True)
-class Arm:
-    """Runs that differ in their seed alone.
+class ConfigurationResults:
+    """The results of a configuration: its runs, which differ in their seed alone.
 
     Attributes:
       name: What it is called: the flags in which it differs from the others of its part.
       runs: Its runs, by seed.
-      role: `CHANCE` for uniformly random actions, `CEILING` where all rewards are shown, else empty.
+      role: `UNIFORM` for the uniform policy, `FULL_FEEDBACK` where all rewards are observed, else empty.
     """
 
     name: str
     runs: tuple[runs.Run, ...]
     role: str = ""
-    _known: dict[str, Estimate | None] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+    _known: dict[str, Interval | None] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     @property
     def flags(self) -> dict[str, Any]:
         """Flags that all its runs share and that are set."""
         return shared_flags(self.runs[0])
 
-    def estimate(self, column: str) -> Estimate | None:
+    def estimate(self, column: str) -> Interval | None:
         """Returns the mean of what its runs gave; None where none has a finite value."""
         if column not in self._known:
-            values = [value for run in self.runs if (value := of_runs.outcome(run, column)) is not None]
+            values = [value for run in self.runs if (value := runs.final_value(run, column)) is not None]
             self._known[column] = estimate(values, is_share=getattr(column, "share", False))
         return self._known[column]
 
     def values(self, column: str) -> dict[int, float]:
         """Returns what its runs gave, by seed; not a number where training diverged."""
-        return of_runs.by_seed(self.runs, column)
+        return runs.by_seed(self.runs, column)
 
     @property
     def is_finished(self) -> bool:
@@ -96,22 +86,22 @@ class Arm:
 
     @property
     def is_unpaired(self) -> bool:
-        """Whether no seed determines its runs; see `of_runs.is_unpaired`."""
-        return of_runs.is_unpaired(self.runs)
+        """Whether no seed determines its runs; see `runs.is_unpaired`."""
+        return runs.is_unpaired(self.runs)
 
 
-class _Landmarks(NamedTuple):
-    """Between what an arm lies: arms that were played, and what its own runs recorded of the data."""
+class _Baselines(NamedTuple):
+    """The baselines of a configuration: those that were run, and what its own runs recorded of the data."""
 
-    chance: Arm | None
-    ceiling: Arm | None
-    exact_chance: Landmark | None
-    constant: Landmark | None
+    uniform: ConfigurationResults | None
+    full_feedback: ConfigurationResults | None
+    exact_uniform: Landmark | None
+    fixed: Landmark | None
 
     @property
     def key(self) -> Hashable:
         """What equal ones have in common."""
-        return self.chance, self.ceiling, of_runs.key(self.exact_chance), of_runs.key(self.constant)
+        return self.uniform, self.full_feedback, baselines.key(self.exact_uniform), baselines.key(self.fixed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +117,7 @@ class Part:
 
     title: str
     study: Study | None
-    arms: tuple[Arm, ...]
+    arms: tuple[ConfigurationResults, ...]
     is_judged: bool = dataclasses.field(default=True, kw_only=True)
 
     @property
@@ -155,7 +145,7 @@ class Part:
                     found.setdefault(metric, other)
         return found
 
-    def ranked(self) -> list[Arm]:
+    def ranked(self) -> list[ConfigurationResults]:
         """Returns the arms, the best first; those without a value last."""
         if not self.columns:
             return list(self.arms)
@@ -164,7 +154,7 @@ class Part:
         found = {id(arm): arm.estimate(first) for arm in self.arms}
         return sorted(self.arms, key=lambda arm: sign * one.mean if (one := found[id(arm)]) else math.inf)
 
-    def reference(self, arm: Arm, role: str) -> Arm | None:
+    def reference(self, arm: ConfigurationResults, role: str) -> ConfigurationResults | None:
         """Returns the arm of a role whose flags differ least from an arm's, of those on the same data and rewards.
 
         None, if there is none that played as many rounds with cohorts of the same kind.
@@ -172,91 +162,84 @@ class Part:
         others = [one for one in self.arms if one.role == role and environment(one.flags) == environment(arm.flags)]
         return _nearest(arm, others) if others else None
 
-    def ceilings_of_worlds(self, arm: Arm) -> dict[int, Arm]:
+    def ceilings_of_worlds(self, arm: ConfigurationResults) -> dict[int, ConfigurationResults]:
         """Returns, by world, the finished ceilings of an arm's drift that were played in one of its worlds alone."""
-        found: dict[int, list[Arm]] = {}
+        found: dict[int, list[ConfigurationResults]] = {}
         for other in self.arms:
             world = other.flags.get(_WORLD)
-            if world is None or other.role != CEILING or not other.is_finished:
+            if world is None or other.role != FULL_FEEDBACK or not other.is_finished:
                 continue
             if environment(other.flags, _WORLD) == environment(arm.flags, _WORLD):
                 found.setdefault(int(world), []).append(other)
         return {world: _nearest(arm, others) for world, others in sorted(found.items())}
 
-    def bounds(self, arm: Arm) -> str:
+    def bounds(self, arm: ConfigurationResults) -> str:
         """Returns in words which arms bound an arm, of those that are deployed otherwise than it; empty for none."""
         told = []
-        for role in (CHANCE, CEILING):
+        for role in (UNIFORM, FULL_FEEDBACK):
             other = None if arm.role else self.reference(arm, role)
             if other and (differ := deployed_otherwise(other, arm)):
                 told.append(f"{ROLES[role]}: {other.name} ({differ})")
         return "; ".join(told)
 
-    def place(self, arm: Arm) -> str:
+    def place(self, arm: ConfigurationResults) -> str:
         """Returns in words where an arm stands between chance and ceiling, by the first result; empty if unknown."""
         return self.stands[arm].word if self.is_judged and arm in self.stands else ""
 
-    def is_at_chance(self, arm: Arm) -> str:
+    def is_at_chance(self, arm: ConfigurationResults) -> str:
         """Returns what a name in a picture has after it, if the seeds do not tell its arm from chance; else nothing."""
-        return of_runs.chance_note(self.stands[arm]) if self.is_judged and arm in self.stands else ""
+        return baselines.note(self.stands[arm]) if self.is_judged and arm in self.stands else ""
 
     @functools.cached_property
-    def stands(self) -> dict[Arm, Stand]:
+    def stands(self) -> dict[ConfigurationResults, Standing]:
         """Where arms stand; those that have the same bounds are one family."""
         if not self.columns:
             return {}
         column = self.columns[0]
-        families: dict[Hashable, tuple[_Landmarks, list[Arm]]] = {}
+        families: dict[Hashable, tuple[_Baselines, list[ConfigurationResults]]] = {}
         for arm in self.arms:
             if not arm.role:
-                known = self._landmarks(arm)
+                known = self.baselines(arm)
                 families.setdefault(known.key, (known, []))[1].append(arm)
-        found: dict[Arm, Stand] = {}
-        for (chance, ceiling, exact, constant), some in families.values():
-            is_unpaired = any(one and one.is_unpaired for one in (chance, ceiling))
-            told = landmarks.stand(
+        found: dict[ConfigurationResults, Standing] = {}
+        for known, some in families.values():
+            uniform, full_feedback = known.uniform, known.full_feedback
+            is_unpaired = any(one and one.is_unpaired for one in (uniform, full_feedback))
+            compared = baselines.compare(
                 {arm.name: arm.values(column) for arm in some},
-                chance=chance.values(column) if chance else exact,
-                constant=constant,
-                ceiling=ceiling.values(column) if ceiling else None,
+                uniform=uniform.values(column) if uniform else known.exact_uniform,
+                fixed=known.fixed,
+                full_feedback=full_feedback.values(column) if full_feedback else None,
                 unpaired=[arm.name for arm in some if is_unpaired or arm.is_unpaired],
                 better=column.better or "up",
             )
-            found |= {arm: told[arm.name] for arm in some}
+            found |= {arm: compared[arm.name] for arm in some}
         return found
 
-    def _landmarks(self, arm: Arm) -> "_Landmarks":
+    def baselines(self, arm: ConfigurationResults) -> _Baselines:
         """Returns an arm's chance and ceiling as they were played, and what its own runs recorded without training.
 
         That is chance and the best constant action, of the data alone. A chance that was played counts more, where it
         has more than one seed: its cohorts are the arm's.
         """
-        chance, ceiling = (self.reference(arm, role) for role in (CHANCE, CEILING))
-        exact, constant = (of_runs.bound(arm.runs, self.columns[0], one) for one in (of_runs.CHANCE, of_runs.CONSTANT))
+        chance, ceiling = (self.reference(arm, role) for role in (UNIFORM, FULL_FEEDBACK))
+        exact, fixed = (
+            baselines.recorded(arm.runs, self.columns[0], which)
+            for which in (baselines.RECORDED_UNIFORM, baselines.RECORDED_FIXED)
+        )
         if chance and len(chance.runs) == 1 and exact is not None:
             chance = None
-        return _Landmarks(chance, ceiling, exact, constant)
+        return _Baselines(chance, ceiling, exact, fixed)
 
-    def scales(self) -> list[tasks.Scale]:
-        """Returns the arms between their chance and ceiling, by the first result; without those that lack one."""
-        column = self.columns[0] if self.columns else ""
-        found = []
-        for arm in self.arms if self.columns else ():
-            chance, ceiling, exact, _ = self._landmarks(arm)
-            low = chance.values(column) if chance else exact
-            if ceiling and low is not None and not arm.role:
-                found.append(tasks.Scale(self.title, {arm.name: arm.values(column)}, low, ceiling.values(column)))
-        return found
-
-    def marks(self, arm: Arm) -> dict[str, float]:
+    def marks(self, arm: ConfigurationResults) -> dict[str, float]:
         """Returns what chance, the best constant action and the ceiling of an arm earn, those that are known."""
         column = self.columns[0]
         found = {
-            which: landmarks.interval(value).mean
-            for which in (of_runs.CHANCE, of_runs.CONSTANT)
-            if (value := of_runs.bound(arm.runs, column, which)) is not None
+            which: baselines.interval(value).mean
+            for which in (baselines.RECORDED_UNIFORM, baselines.RECORDED_FIXED)
+            if (value := baselines.recorded(arm.runs, column, which)) is not None
         }
-        for role in (CHANCE, CEILING):
+        for role in (UNIFORM, FULL_FEEDBACK):
             if (other := self.reference(arm, role)) and (mean := other.estimate(column)):
                 found[role] = mean.mean
         return found
@@ -265,9 +248,11 @@ class Part:
     def has_exact_bounds(self) -> bool:
         """Whether a run recorded what chance earns."""
         column = self.columns[0] if self.columns else ""
-        return any(of_runs.bound(arm.runs, column, of_runs.CHANCE) is not None for arm in self.arms)
+        return any(baselines.recorded(arm.runs, column, baselines.RECORDED_UNIFORM) is not None for arm in self.arms)
 
-    def compared(self, wanted: str | None = None) -> list[tuple[Arm, Arm, Comparison]]:
+    def compared(
+        self, wanted: str | None = None
+    ) -> list[tuple[ConfigurationResults, ConfigurationResults, Comparison]]:
         """Returns every arm that plays, the reference that it is compared with, and what the seeds say; one family.
 
         Args:
@@ -300,20 +285,19 @@ class Part:
         found = comparison.family(family, column.better or "up")
         return [(*pair, one) for pair, one in zip(pairs, found, strict=True)]
 
-    def named(self, wanted: str) -> list[Arm]:
+    def named(self, wanted: str) -> list[ConfigurationResults]:
         """Returns the arm of this name; or those whose flag says so by which the study's arms are known."""
         named = [arm for arm in self.arms if arm.name == wanted]
         chosen = self.study.chosen if self.study else ""
         return named or [arm for arm in self.arms if arm.flags.get(chosen) == wanted]
 
 
-def estimate(values: Sequence[float], *, is_share: bool = False) -> Estimate | None:
+def estimate(values: Sequence[float], *, is_share: bool = False) -> Interval | None:
     """Returns the mean of values and its 95% interval by Student's t, of shares within 0 and 1; None of no value."""
-    mean, low, high, seeds = intervals.of_mean(values)
-    if not seeds:
+    found = intervals.of_mean(values)
+    if not found.size:
         return None
-    low, high = (max(low, 0.0), min(high, 1.0)) if is_share else (low, high)
-    return Estimate(mean, low, high, seeds) if seeds > 1 else Estimate(mean, mean, mean, 1)
+    return found._replace(low=max(found.low, 0.0), high=min(found.high, 1.0)) if is_share and found.size > 1 else found
 
 
 def differing(part: Part) -> list[str]:
@@ -337,11 +321,11 @@ def what_seeds_vary(found: Sequence[runs.Run]) -> str:
     return words.what_seeds_vary(
         partition=any(run.flags.get("resplit") for run in found),
         initial_model=not all(run.flags.get("initial_model_path") for run in found),
-        noise=of_runs.has_noise(found),
+        noise=runs.has_noise(found),
     )
 
 
-def deployed_otherwise(bound: Arm, arm: Arm) -> str:
+def deployed_otherwise(bound: ConfigurationResults, arm: ConfigurationResults) -> str:
     """Returns in words how a bound of an arm is deployed, if otherwise than the arm; else nothing."""
     both = [(name, bound.flags.get(name), arm.flags.get(name)) for name in _DEPLOYMENT]
     return ", ".join(f"{names.word(name, one)}, not {other}" for name, one, other in both if one != other)
@@ -355,10 +339,81 @@ def shared_flags(run: runs.Run) -> dict[str, Any]:
     return {name: value for name, value in run.flags.items() if value is not None and name not in left_out}
 
 
-def _nearest(arm: Arm, others: Sequence[Arm]) -> Arm:
+def _nearest(arm: ConfigurationResults, others: Sequence[ConfigurationResults]) -> ConfigurationResults:
     """Returns the one of the most equal flags."""
     return min(others, key=lambda other: _differing(arm.flags, other.flags))
 
 
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
     return sum(first.get(name) != second.get(name) for name in {*first, *second})
+
+
+def parts(found: Iterable[runs.Run]) -> list[Part]:
+    """Returns the arms of runs, by study and task."""
+    together: dict[tuple, list[runs.Run]] = {}
+    for run in found:
+        data = run.data_report.get(CONTENT) or run.flags.get("data_file")
+        together.setdefault((_study(run), names.task(run.flags), data), []).append(run)
+    made = []
+    for (module, task, _), some in together.items():
+        program = next((name for name, known in studies.STUDIES.items() if known == module), "")
+        words = filter(None, (task, min(map(_table_name, some), key=lambda name: (name == _FRAME, name))))
+        title = ": ".join(filter(None, (program, " ".join(words))))
+        study = studies.load(module) if module else None
+        groups = _groups(some)
+        named = zip(_named(groups, study), groups, strict=True)
+        some_arms = (ConfigurationResults(name, tuple(group), role(group[0])) for name, group in named)
+        made.append(Part(title or "Runs", study, tuple(some_arms)))
+    return made
+
+
+def _table_name(run: runs.Run) -> str:
+    """Returns what the table of a run's data is called; empty if it has none."""
+    name = str(run.flags.get("data_file") or "")
+    return _FRAME if name.startswith(frames.PREFIX) else pathlib.Path(name).name
+
+
+def _study(run: runs.Run) -> str | None:
+    """Returns the module of the study that wrote a run's metrics."""
+    found = (module for module in studies.STUDIES.values() if studies.load(module).ranked_by in run.metrics)
+    return next(found, None)
+
+
+def _seed(run: runs.Run) -> str:
+    return str(run.flags.get("seed"))
+
+
+def _owner(run: runs.Run) -> pathlib.Path:
+    """Returns the folder that a run's seeds share."""
+    return run.folder.parent if run.folder.name == f"seed_{_seed(run)}" else run.folder
+
+
+def _groups(found: Iterable[runs.Run]) -> list[list[runs.Run]]:
+    """Returns runs that differ in their seed alone; where a seed was played twice, by folder."""
+    together: dict[str, list[runs.Run]] = {}
+    for run in found:
+        together.setdefault(json.dumps(shared_flags(run), sort_keys=True, default=str), []).append(run)
+    groups = []
+    for group in together.values():
+        if max(Counter(map(_seed, group)).values()) == 1:
+            groups.append(group)
+            continue
+        by_folder: dict[pathlib.Path, list[runs.Run]] = {}
+        for run in group:
+            by_folder.setdefault(_owner(run), []).append(run)
+        groups += by_folder.values()
+    return [sorted(group, key=lambda run: (len(_seed(run)), _seed(run))) for group in groups]
+
+
+def role(run: runs.Run) -> str:
+    """Returns what a run bounds others as: `UNIFORM`, `FULL_FEEDBACK`, or empty for neither."""
+    entry = registry.BANDITS.get(str(run.flags.get("bandits_type")))
+    if entry is None:
+        return ""
+    return FULL_FEEDBACK if entry.supervised else UNIFORM if entry.policy == "uniform" else ""
+
+
+def _named(groups: Sequence[Sequence[runs.Run]], study: Study | None) -> list[str]:
+    """Returns what arms are called."""
+    shown = study.shown_in_presets if study else ()
+    return names.of([shared_flags(group[0]) for group in groups], [_owner(group[0]) for group in groups], shown)
