@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from bandits import binaries
+from bandits import studies
 from bandits.advice import inputs, output, privacy, session, stages, strategies
 from bandits.advice import plan as planning
 from bandits.advice.plan import Plan
@@ -80,7 +80,7 @@ def program(settings: cli.Settings) -> int:
     base = inputs.base_flags(settings.run_flags)
     names = strategies.check(base)
     base = strategies.in_one_world(base)
-    resolved = binaries.resolve(strategies.BINARY, (*base, f"--bandits_type={planning.GREEDY}"))
+    resolved = studies.resolve(strategies.BINARY, (*base, f"--bandits_type={planning.GREEDY}"))
     folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or inputs.folder_name(resolved))
     print(f"{folder.name}: folder {cli.shown_path(str(folder))}", file=sys.stderr, flush=True)
     if (folder / "config.json").exists():
@@ -90,7 +90,7 @@ def program(settings: cli.Settings) -> int:
         print(line, file=sys.stderr)
     inputs.check_simulator(data.scores, base)
     where = privacy.deployment(settings, data.clients, data.cohort, data.statistics)
-    given = binaries.parse(strategies.BINARY, base).given
+    given = studies.parse(strategies.BINARY, base).given
     identity = _identity(resolved) | {"the data's checksum": data.checksum, "--workers": settings.workers}
     identity |= {"--target_epsilons": list(epsilons)}
     for name, value in dataclasses.asdict(where).items():

@@ -16,7 +16,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from bandits import binaries, studies
+from bandits import studies
 from bandits.plans import executors, outcomes, plan, sweep, verdict
 from bandits.plans.plan import Run
 from data import files
@@ -135,7 +135,7 @@ def program(settings: cli.Settings) -> int:
     if not settings.sweep and not settings.grid:
         raise UsageError("--sweep is missing: give a flag and the values to try, as client_learning_rate=0.1,1.")
     ranked_by(settings, grid.binary)
-    given = binaries.parse(grid.binary, settings.run_flags)
+    given = studies.parse(grid.binary, settings.run_flags)
     cores = len(os.sched_getaffinity(0))
     if "max_concurrent_threads" in given.given:
         cores = given.max_concurrent_threads or cores

@@ -19,7 +19,7 @@ import signal
 import sys
 from typing import TextIO
 
-from bandits import binaries, studies
+from bandits import studies
 from bandits.plans import executors
 from bandits.plans.executors import Job
 from data.errors import UsageError
@@ -47,7 +47,7 @@ def _one(module: str, *arguments: str) -> int:
             studies.load(module)
         except (ImportError, AttributeError) as error:
             raise UsageError(f"{module} is no experiment: {', '.join(studies.STUDIES.values())} are.") from error
-        settings = binaries.resolve(module, arguments)
+        settings = studies.resolve(module, arguments)
     except UsageError as error:
         print(f"Usage error: {error}", file=sys.stderr)
         return 2

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import binaries, logged_flags, registry, schedule_flags, simulator, studies
+from bandits import logged_flags, registry, schedule_flags, simulator, studies
 from bandits.advice import amounts
 from bandits.advice.strategies import BINARY
 from bandits.plans.plan import as_text
@@ -38,14 +38,14 @@ def base_flags(given: Sequence[str]) -> tuple[str, ...]:
     Raises:
       UsageError: If one is the recommendation's to set, or unknown.
     """
-    settings = binaries.parse(BINARY, given)
+    settings = studies.parse(BINARY, given)
     parameters = [f"bandits_{name}" for entry in registry.POLICIES.values() for name in entry.parameters]
     for name in (*OWN, *parameters, *schedule_flags.NAMES):
         if name in settings.given:
             raise UsageError(f"--{name}: advise sets this flag of its runs itself: leave it out.")
     _check_noise(presets.applied(settings, studies.load(BINARY).presets))
     is_table = "task_type" not in settings.given and settings.data_file
-    return binaries.without_file(BINARY, [*given, *["--task_type=tabular"] * bool(is_table)])
+    return studies.without_file(BINARY, [*given, *["--task_type=tabular"] * bool(is_table)])
 
 
 def _check_noise(settings: cli.Settings) -> None:

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from bandits import binaries, initial_flags, metrics, world_flags
+from bandits import initial_flags, metrics, studies, world_flags
 from bandits.advice import findings, privacy, strategies
 from bandits.advice import plan as planning
 from bandits.advice.findings import Findings, StrategyResults
@@ -182,7 +182,7 @@ class Stages:
 def refused_noise(base: Sequence[str]) -> str:
     """Returns why the flags of all runs do not go with noise, in words; empty if they do."""
     try:
-        settings = binaries.resolve(strategies.BINARY, (*base, f"--bandits_type={GREEDY}", *privacy.flags_of(1.0, 0.1)))
+        settings = studies.resolve(strategies.BINARY, (*base, f"--bandits_type={GREEDY}", *privacy.flags_of(1.0, 0.1)))
     except UsageError as error:
         return f"noise needs --aggregator_type=dpsgd, with one clip norm, which these flags exclude: {error}"
     if settings.scenario in initial_flags.PRETRAINED or settings.initial_model_path:

@@ -5,7 +5,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 
-from bandits import binaries, registry, studies, world_flags
+from bandits import registry, studies, world_flags
 from bandits.advice.plan import CEILING, CHANCE, GREEDY, STRATEGIES
 from bandits.plans import plan
 from data.errors import UsageError
@@ -91,8 +91,8 @@ def spaces(
     """
     found = {}
     for name in strategies:
-        settings = binaries.resolve(BINARY, (*base, f"--bandits_type={name}"))
-        given = binaries.parse(BINARY, base).given
+        settings = studies.resolve(BINARY, (*base, f"--bandits_type={name}"))
+        given = studies.parse(BINARY, base).given
         values = {}
         defaults = {rate: settings[rate] for rate in RATES}
         is_ours = RATES[0] not in given and not settings.preset
@@ -171,7 +171,7 @@ def label(name: str, point: Point = ()) -> str:
 
 def command(base: Sequence[str], name: str, point: Point, *more: str) -> str:
     """Returns a command line that plays a strategy at a point."""
-    given = binaries.parse(BINARY, base).given
+    given = studies.parse(BINARY, base).given
     words = [f"--bandits_type={name}", *(f"--{flag}={value}" for flag, value in point if flag not in given), *more]
     return cli.command_line(BINARY, [*base, *words])
 
@@ -181,8 +181,8 @@ def in_one_world(base: Sequence[str]) -> tuple[str, ...]:
 
     So runs that end early, or deploy more often, meet the same rewards at the same time.
     """
-    settings = binaries.resolve(BINARY, (*base, f"--bandits_type={GREEDY}"))
-    given = binaries.parse(BINARY, base).given
+    settings = studies.resolve(BINARY, (*base, f"--bandits_type={GREEDY}"))
+    given = studies.parse(BINARY, base).given
     left = [name for name in world_flags.OF_LENGTH if name not in given and settings[name] is not None]
     return (*base, *(f"--{name}={plan.as_text(settings[name])}" for name in left))
 
@@ -194,10 +194,10 @@ def check(base: Sequence[str]) -> list[str]:
       UsageError: If even greedy does not.
     """
     for name in STRATEGIES:
-        binaries.resolve(BINARY, (*base, f"--bandits_type={name}"))
+        studies.resolve(BINARY, (*base, f"--bandits_type={name}"))
     found = [*STRATEGIES, CHANCE]
     try:
-        binaries.resolve(BINARY, (*base, f"--bandits_type={CEILING}"))
+        studies.resolve(BINARY, (*base, f"--bandits_type={CEILING}"))
     except UsageError:
         return found
     return [*found, CEILING]

@@ -91,7 +91,13 @@ def _seconds(arms: Sequence[Configuration]) -> list[str]:
 
 
 def _draw_curves(
-    plot, own: Sequence[Configuration], arms: Sequence[Configuration], found, column: str, second: str, at_chance: Mapping[str, str]
+    plot,
+    own: Sequence[Configuration],
+    arms: Sequence[Configuration],
+    found,
+    column: str,
+    second: str,
+    at_chance: Mapping[str, str],
 ) -> None:
     firsts = list(dict.fromkeys(arm.words[0] for arm in arms))
     for arm in own:

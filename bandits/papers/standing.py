@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Hashable, Mapping, Sequence
 
-from bandits import binaries, studies, world_flags
+from bandits import studies, world_flags
 from bandits.papers.plan import Figure
 from bandits.papers.results import Value, number
 from bandits.plans.plan import Configuration
@@ -76,7 +76,7 @@ def _plays_one_world(figure: Figure, arm: Configuration) -> bool:
 
 @functools.cache
 def _settings(binary: str, arguments: tuple[str, ...]) -> Settings:
-    return binaries.resolve(studies.STUDIES[binary], arguments)
+    return studies.resolve(studies.STUDIES[binary], arguments)
 
 
 def ceilings(figure: Figure, values: Values) -> dict[Hashable, Mapping[int, float]]:

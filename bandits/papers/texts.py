@@ -6,7 +6,6 @@ import math
 import pathlib
 import re
 import string
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -39,13 +38,41 @@ _TEXT = "text"
 _EVERY_ARM = "*"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.
 _KEYS = set(
-    "about accounted also arms binary claims compared curves data data_kind flags grid left_open measures not_judged "
-    "no_small own own_figures published published_seeds reference repeat searched small small_data_kind study sweeps "
-    "tuning_seeds words".split()
+    [
+        "about",
+        "accounted",
+        "also",
+        "arms",
+        "binary",
+        "claims",
+        "compared",
+        "curves",
+        "data",
+        "data_kind",
+        "flags",
+        "grid",
+        "left_open",
+        "measures",
+        "not_judged",
+        "no_small",
+        "own",
+        "own_figures",
+        "published",
+        "published_seeds",
+        "reference",
+        "repeat",
+        "searched",
+        "small",
+        "small_data_kind",
+        "study",
+        "sweeps",
+        "tuning_seeds",
+        "words",
+    ]
 )
-_SMALL_KEYS = set("arms at compared data data_kind flags only own repeat sweeps".split())
+_SMALL_KEYS = set(["arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"])
 _PARTIAL = ("order", "close")  # Kinds that say the same of fewer arms.
-_CLAIM_KEYS = set("for_each high low means needs our_range place premises says within".split())
+_CLAIM_KEYS = set(["for_each", "high", "low", "means", "needs", "our_range", "place", "premises", "says", "within"])
 _MEANINGS = {"holds", "fails", "inconclusive"}
 
 
@@ -56,10 +83,9 @@ def names() -> list[str]:
 
 def _read_files(text: str = "*") -> Iterable[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
     """Yields each text's file, what its figures share, and their tables by name."""
-    for path in sorted(_FOLDER.glob(f"{text}.toml")):
+    for path, shared, tables in presets.tables(_FOLDER, _TEXT, f"{text}.toml"):
         if path.stem != selection.NAME:  # Its figure is no text's, and has no claims.
-            tables = tomllib.loads(path.read_text(encoding="utf-8"))
-            yield path, tables.pop(_TEXT), tables
+            yield path, shared, tables
 
 
 def load(scale: str, text: str = "*") -> dict[str, Figure]:
@@ -237,7 +263,9 @@ def _arms(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Co
         tried = sweeps.get(label, sweeps.get(_EVERY_ARM))
         found_by = grid if tried is None else None
         arms.append(Configuration(label, words, _arguments(flags, table), tuple(_sweeps(tried or {})), found_by))
-    others = [Configuration(label, (label,), _arguments([flags], table), is_drawn=False) for label, flags in compared.items()]
+    others = [
+        Configuration(label, (label,), _arguments([flags], table), is_drawn=False) for label, flags in compared.items()
+    ]
     return (*arms, *others)
 
 

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bandits import binaries, initial_flags, studies
+from bandits import initial_flags, studies
 from bandits.plans import outcomes
 from bandits.plans.executors import Executor
 from bandits.plans.plan import Run
@@ -169,7 +169,7 @@ def _measure(some: Sequence[Run], folder: pathlib.Path, executor: Executor) -> d
         arguments = (*run.arguments, *shortened(run))
         sweep = Sweep(folder, executor, studies.load(run.module).ranked_by, smallest=False)
         try:
-            settings = binaries.resolve(run.module, arguments)
+            settings = studies.resolve(run.module, arguments)
             short = dataclasses.replace(run, arguments=arguments, settings=settings)
             sweep.run([short])
             outcome = sweep.outcomes[short.name]

@@ -210,7 +210,7 @@ class _Process:
 
     def __init__(self):
         paths = os.pathsep.join(filter(None, sys.path))
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-m", "scripts.grid_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -222,37 +222,31 @@ class _Process:
 
     def fileno(self) -> int:
         """Returns what becomes readable when a run or the process ends."""
-        return self._process.stdout.fileno()
+        return self.process.stdout.fileno()
 
     def start(self, job: Job) -> None:
         self.job = job
         with contextlib.suppress(BrokenPipeError):  # `result` will tell.
-            self._process.stdin.write(json.dumps(job) + "\n")
-            self._process.stdin.flush()
+            self.process.stdin.write(json.dumps(job) + "\n")
+            self.process.stdin.flush()
 
     def result(self) -> tuple[Job, Result, bool]:
         """Returns how its run ended, and whether the process is still there for another."""
         job: Job = self.job  # type: ignore[assignment]  # Asked of a process that has one.
         self.job = None
-        line = self._process.stdout.readline()
+        line = self.process.stdout.readline()
         if line.endswith("\n"):
             result = Result(*json.loads(line))
             return job, result, result.status <= 128
-        status = self._process.wait()
+        status = self.process.wait()
         log = pathlib.Path(job.folder) / LOG_FILE
         what = f"signal {-status}" if status < 0 else f"exit status {status}"
         return job, Result(1, f"Its process ended ({what}); see {log}."), False
 
-    def terminate(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
-
-    def wait(self) -> None:
-        self._process.wait()
-
     def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
 
@@ -300,9 +294,9 @@ class Local(Executor):
         self._waiting.clear()
         busy = [one for one in self._processes if one.job is not None]
         for one in busy:
-            one.terminate()
+            one.process.send_signal(signal.SIGTERM)
         for one in busy:
-            one.wait()
+            one.process.wait()
 
     def close(self) -> None:
         for one in self._processes:

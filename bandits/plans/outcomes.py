@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bandits.plans import executors, plan
 from bandits.results import arms, runs
+from data import files
 from data.errors import UsageError
 from optimization.privacy import mechanisms
 from optimization.study import divergence, run_folder
@@ -259,11 +260,11 @@ def _together(ranked: Mapping[str, Sequence[Point]], *, smallest: bool) -> dict[
     return found
 
 
-def privacy_told(outcomes: Sequence[Outcome], folder: pathlib.Path) -> str:
+def privacy_told(some: Sequence[Outcome], folder: pathlib.Path) -> str:
     """Returns what the search has cost the clients' privacy, of the runs that say what they spent; empty for none."""
     from optimization.privacy import ledger
 
-    paths = [folder / outcome.run.name / run_folder.PRIVACY_FILE for outcome in outcomes]
+    paths = [folder / outcome.run.name / run_folder.PRIVACY_FILE for outcome in some]
     reports = [mechanisms.load(path) for path in paths if path.exists()]
     told = ledger.describe(reports)
     missing = len(paths) - len(reports)
@@ -276,13 +277,14 @@ def learning_rates(swept: Sequence[str]) -> tuple[str, str] | None:
     return (rates[0], rates[1]) if len(rates) == 2 else None
 
 
-def cells(points: Sequence[Point], axes: tuple[str, str]) -> dict[tuple[float, float], Point]:
-    """Returns the best of ranked points for each pair of values of two flags."""
-    best: dict[tuple[float, float], Point] = {}
-    for point in points:
-        settings = point.outcomes[0].run.settings
-        best.setdefault((settings[axes[0]], settings[axes[1]]), point)  # The best comes first.
-    return best
+def cells(points: Sequence[Point], axes: tuple[str, str]) -> "pd.DataFrame":
+    """Returns the best of ranked points for each pair of values of two flags, with its mean and name."""
+    import pandas as pd
+
+    settings = [point.outcomes[0].run.settings for point in points]
+    table = pd.DataFrame([{axis: one[axis] for axis in axes} for one in settings])
+    table = table.assign(mean=[point.mean for point in points], name=[point.name for point in points])
+    return table.drop_duplicates(list(axes))  # The best comes first.
 
 
 def heat_map(
@@ -310,12 +312,12 @@ def heat_map(
     from matplotlib import figure
 
     best = cells(points, axes)
-    rows, columns = (sorted({place[side] for place in best}) for side in (0, 1))
-    values = np.array(
-        [[best[row, column].mean if (row, column) in best else np.nan for column in columns] for row in rows]
-    )
-    stars = {place: "*" for place, point in best.items() if point.name in marked}
-    size = (min(_MOST_CELLS, 2.5 + 0.8 * len(columns)), min(_MOST_CELLS, 1.6 + 0.55 * len(rows)))
+    is_marked = best["name"].isin(marked)
+    best = best.assign(text=best["mean"].map("{:.3g}".format) + is_marked.map({True: "*", False: ""}))
+    table = best.pivot(index=axes[0], columns=axes[1], values="mean")
+    texts = best.pivot(index=axes[0], columns=axes[1], values="text").to_numpy()
+    values = table.to_numpy()
+    size = (min(_MOST_CELLS, 2.5 + 0.8 * len(table.columns)), min(_MOST_CELLS, 1.6 + 0.55 * len(table)))
     picture = figure.Figure(figsize=size, layout="constrained")
     plot = picture.subplots()
     # Cividis looks alike to readers with and without colour blindness; light is good.
@@ -326,15 +328,15 @@ def heat_map(
         plot.text(
             column,
             row,
-            "-" if np.isnan(value) else f"{value:.3g}{stars.get((rows[row], columns[column]), '')}",
+            "-" if np.isnan(value) else texts[row, column],
             ha="center",
             va="center",
             color="black" if is_light or np.isnan(value) else "white",
             fontsize=9,
         )
-    plot.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
-    plot.set_yticks(range(len(rows)), [f"{value:g}" for value in rows])
-    if stars:
+    plot.set_xticks(range(len(table.columns)), table.columns.map("{:g}".format))
+    plot.set_yticks(range(len(table)), table.index.map("{:g}".format))
+    if is_marked.any():
         title += "\n* not told to be above chance"
     plot.set(xlabel=axes[1].replace("_", " "), ylabel=axes[0].replace("_", " "), title=title)
     picture.colorbar(image, label=metric)

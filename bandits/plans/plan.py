@@ -1,4 +1,4 @@
-"""Which runs are planned: configurations, grids of command lines and published ones, points with their keys and folders.
+"""Which runs are planned: configurations, grids of command lines, published grids, and points with their folders.
 
 A point is one choice of all flags but the seed.
 """
@@ -11,11 +11,10 @@ import math
 import pathlib
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import binaries, studies
+from bandits import studies
 from bandits.plans import executors
 from data.errors import UsageError
 from optimization.study import cli, presets, run_folder
@@ -72,7 +71,7 @@ class Run:
         """Returns the run of the same point with another seed."""
         arguments = (*self.arguments, f"--{_SEED}={seed}")
         return dataclasses.replace(
-            self, seed=seed, arguments=arguments, settings=binaries.resolve(self.module, arguments)
+            self, seed=seed, arguments=arguments, settings=studies.resolve(self.module, arguments)
         )
 
     def at_rounds(self, rounds: int) -> "Run":
@@ -82,7 +81,7 @@ class Run:
           UsageError: If its rounds would not be those of the whole run.
         """
         arguments = (*self.arguments, f"--{_ROUNDS}={rounds}")
-        settings = binaries.resolve(self.module, arguments)
+        settings = studies.resolve(self.module, arguments)
         for name in settings:
             if settings[name] != self.settings[name] and name not in {_ROUNDS, *run_folder.FREE_FLAGS}:
                 raise UsageError(f"--early_stop needs --{name}: its default depends on --{_ROUNDS}.")
@@ -160,7 +159,7 @@ class Grid:
                 found[key] = words
                 point = f"{name}-{key}"
                 for seed in self.seeds:
-                    arguments = binaries.without_file(self.binary, (*self.base, *words, f"--{_SEED}={seed}"))
+                    arguments = studies.without_file(self.binary, (*self.base, *words, f"--{_SEED}={seed}"))
                     settings = self._resolve(arguments, words)
                     runs.append(Run(self.binary, point, seed, _configuration(block), numbers, arguments, settings))
         return self.renamed(runs)
@@ -181,7 +180,7 @@ class Grid:
 
     def _resolve(self, arguments: Sequence[str], words: Sequence[str]) -> cli.Settings:
         try:
-            return binaries.resolve(self.binary, arguments)
+            return studies.resolve(self.binary, arguments)
         except UsageError as error:
             raise UsageError(f"{error} (run {shlex.join(words)})" if words else str(error)) from error
 
@@ -218,7 +217,7 @@ class Grid:
 
     def _takes(self, name: str, value: float) -> bool:
         try:
-            binaries.parse(self.binary, [f"--{name}={as_text(value)}"])
+            studies.parse(self.binary, [f"--{name}={as_text(value)}"])
         except UsageError:
             return False
         return True
@@ -302,8 +301,8 @@ class Published:
 def published() -> dict[str, Published]:
     """Returns the published grids by name."""
     found = {}
-    for path in sorted(_PUBLISHED.glob("*.toml")):
-        for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
+    for _, _, tables in presets.tables(_PUBLISHED):
+        for name, table in tables.items():
             blocks = [
                 {flag: value if isinstance(value, list) else [value] for flag, value in configuration.items()}
                 | table["sweep"]
@@ -341,7 +340,7 @@ def build(
     if table and binary not in (None, table.binary):
         raise UsageError(f"--grid={grid} is a grid of --binary={table.binary}, not {binary}.")
     chosen = studies.STUDIES[binary or (table.binary if table else next(iter(studies.STUDIES)))]
-    given = binaries.parse(chosen, rest)
+    given = studies.parse(chosen, rest)
     axes = _sweeps(sweeps)
     for name in axes:
         if name in given.given - given.from_file:
@@ -418,7 +417,7 @@ def _is_number(binary: str, name: str, values: Sequence[str]) -> bool:
     """Returns whether a flag takes any number, so that values can be added."""
     if is_words(values):
         return False
-    return isinstance(binaries.parse(binary, [f"--{name}={values[0]}"])[name], float)
+    return isinstance(studies.parse(binary, [f"--{name}={values[0]}"])[name], float)
 
 
 def is_edge(values: Sequence[float], best: float) -> bool:

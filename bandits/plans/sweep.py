@@ -1,8 +1,8 @@
 """Executes the runs of a plan: all of them, by successive halving, or on beyond the edges.
 
 Successive halving is asynchronous (ASHA): Li et al., "A System for Massively Parallel Hyperparameter Tuning", 2020,
-Algorithm 2. Every point has the rounds of the lowest rung; the best 1/factor of those that have finished a rung go on to
-the next, without waiting for all others.
+Algorithm 2. Every point has the rounds of the lowest rung; the best 1/factor of those that have finished a rung go on
+to the next, without waiting for all others.
 """
 
 import contextlib

@@ -4,7 +4,7 @@ import itertools
 import shlex
 from collections.abc import Sequence
 
-from bandits import binaries, world_flags
+from bandits import studies, world_flags
 from bandits.results.arms import Arm
 from data.errors import UsageError
 
@@ -33,7 +33,7 @@ def of_world(arm: Arm, world: int) -> str | None:
     own += [f"--seed={seeds[0]}"] + [f"--repeat={seeds[-1] - seeds[0] + 1}"] * (len(seeds) > 1)
     kept = _kept(module, words[start:], own)
     try:
-        settings = binaries.resolve(module, [*kept, *own[:3]])
+        settings = studies.resolve(module, [*kept, *own[:3]])
     except UsageError:
         return None
     if any(settings.get(one) != flags.get(one) for one in world_flags.NAMES if one != _OF_WORLD):
@@ -71,7 +71,7 @@ def _more(module: str, kept: Sequence[str], left: Sequence[str]) -> Sequence[str
 
 def _goes(module: str, words: Sequence[str]) -> bool:
     try:
-        binaries.resolve(module, words)
+        studies.resolve(module, words)
     except UsageError:
         return False
     return True

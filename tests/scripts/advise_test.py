@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from bandits import binaries
+from bandits import studies
 from bandits.advice import sentences, strategies
 from optimization.study import cli
 from scripts import advise as command
@@ -21,7 +21,7 @@ TABLE = ("--data_file=sklearn_wine.csv", "--client_column=cellar", "--label_colu
 
 def test_deployments_are_ten_times_more_often_unless_they_follow_every_round():
     def often(*flags):
-        settings = binaries.resolve(strategies.BINARY, ("--task_type=digits", "--bandits_type=greedy", *flags))
+        settings = studies.resolve(strategies.BINARY, ("--task_type=digits", "--bandits_type=greedy", *flags))
         return command.full_plan(settings, ["greedy", "softmax"], 25, 3).often
 
     assert [often(f"--bandits_deploy_freq={every}") for every in (1, 5, 10, 50)] == [0, 1, 1, 5]
@@ -93,7 +93,7 @@ def test_an_advice_is_played_continued_after_a_kill_and_told_again(tmp_path, cap
     assert page.index("Does exploration pay?") < page.index("<h3>Results</h3>")
     assert words.startswith("```sh\n./scripts/python -m scripts.advise --data_file=sklearn_wine.csv")
     if advice["command"]:
-        played = binaries.resolve(strategies.BINARY, advice["command"].partition(f"{strategies.BINARY} ")[2].split())
+        played = studies.resolve(strategies.BINARY, advice["command"].partition(f"{strategies.BINARY} ")[2].split())
         assert played.experiment_name == f"{folder.name}_recommended"
         assert f"{strategies.NAMES[advice['recommended']]}, epsilon 8" in page
     assert "<h3>Comparisons</h3>" not in page  # One test decides, and it is above.

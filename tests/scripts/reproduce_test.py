@@ -308,7 +308,10 @@ def test_a_report_of_what_is_finished_names_a_folder_that_cannot_be_written(play
 
 
 def test_a_job_array_holds_what_can_be_played_now(play, tmp_path, capfd):
-    arms = (Configuration("searched", ("searched",), (), sweeps=("rate=0.01;0.1",)), Configuration("far", ("far",), ("--rate=1",)))
+    arms = (
+        Configuration("searched", ("searched",), (), sweeps=("rate=0.01;0.1",)),
+        Configuration("far", ("far",), ("--rate=1",)),
+    )
     assert play(_figure(arms=arms, claims=(), published=()), "--executor=slurm_script") == 0
     assert "6 runs in " in capfd.readouterr().out  # Two points on two tuning seeds; what is picked is not known yet.
     commands = (tmp_path / "r" / "commands.txt").read_text().splitlines()
@@ -331,7 +334,10 @@ def test_an_ordering_that_disagrees_is_no_failure(play, capfd):
 
 
 def test_a_failed_run_is_told_at_the_end_and_the_others_are_drawn(play, tmp_path, capfd):
-    arms = (Configuration("near", ("near",), ("--rate=0.1",)), Configuration("far", ("far",), ("--rate=1", "--fails_at=1")))
+    arms = (
+        Configuration("near", ("near",), ("--rate=0.1",)),
+        Configuration("far", ("far",), ("--rate=1", "--fails_at=1")),
+    )
     assert play(_figure(arms=arms), "--repeat=1") == 1
     captured = capfd.readouterr()
     assert "not run  section 2: near is better [no score of far]" in captured.out
@@ -405,7 +411,10 @@ def test_a_mistake_in_an_arm_is_told_before_anything_is_played(play, tmp_path):
 
 def test_two_arms_that_are_the_same_runs_are_refused(monkeypatch):
     monkeypatch.setitem(studies.STUDIES, "toy", TOY)
-    arms = [Configuration(name, (name,), (f"--rate={rate}",)) for name, rate in (("near", "1"), ("far", "2"), ("next", "1.0"))]
+    arms = [
+        Configuration(name, (name,), (f"--rate={rate}",))
+        for name, rate in (("near", "1"), ("far", "2"), ("next", "1.0"))
+    ]
     with pytest.raises(UsageError, match="--figure=f1: near and next are the same runs"):
         _figure(arms=tuple(arms)).check()
 
@@ -424,7 +433,9 @@ def test_densities_of_normality_are_overlaid_a_row_for_each_alpha(tmp_path, monk
     from optimization.posterior import diagnostics
 
     arms = tuple(
-        Configuration(f"alpha={one}, epochs={two}", (f"alpha={one}", f"epochs={two}"), ()) for one in (1, 2) for two in (3, 4)
+        Configuration(f"alpha={one}, epochs={two}", (f"alpha={one}", f"epochs={two}"), ())
+        for one in (1, 2)
+        for two in (3, 4)
     )
     found, drawn = {}, {}
     for index, arm in enumerate(arms):

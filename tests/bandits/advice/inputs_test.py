@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from bandits import binaries, simulator
+from bandits import simulator, studies
 from bandits.advice import inputs
 from bandits.advice.strategies import BINARY
 from data.errors import UsageError
@@ -36,7 +36,7 @@ def _write(path, probability):
 
 def _scores(path):
     flags = ("--task_type=logged", f"--data_file={path}", *COLUMNS)
-    return flags, inputs.open_data(binaries.resolve(BINARY, (*flags, "--bandits_type=greedy"))).scores
+    return flags, inputs.open_data(studies.resolve(BINARY, (*flags, "--bandits_type=greedy"))).scores
 
 
 def test_a_simulator_that_dr_refutes_is_refused_with_what_the_log_supports(tmp_path):
@@ -51,7 +51,7 @@ def test_a_simulator_that_dr_refutes_is_refused_with_what_the_log_supports(tmp_p
     told = str(caught.value)
     assert "uniform policy: 0.56 simulated, 0.30 doubly robust, difference +0.26 (95% CI +0.18 to +0.34)" in told
     offline = told.partition("offline training:")[2].partition("\n")[0]
-    resolved = binaries.resolve(BINARY, offline.partition(f"{BINARY} ")[2].split())
+    resolved = studies.resolve(BINARY, offline.partition(f"{BINARY} ")[2].split())
     assert resolved.learn_from == "dr"
 
 
@@ -116,22 +116,22 @@ def test_values_that_add_no_noise_are_passed_on(flags):
     ],
 )
 def test_the_folder_is_named_by_the_data(arguments, name):
-    settings = binaries.parse(BINARY, arguments)
+    settings = studies.parse(BINARY, arguments)
     assert inputs.folder_name(settings) == name
 
 
 def test_the_data_says_what_its_searches_need():
-    resolved = binaries.resolve(BINARY, ("--task_type=tabular", *TABLE, "--bandits_type=greedy"))
+    resolved = studies.resolve(BINARY, ("--task_type=tabular", *TABLE, "--bandits_type=greedy"))
     data = inputs.open_data(resolved)
     assert (data.clients, data.cohort, data.num_actions, data.reward_width) == (20, 20, 3, 1.0)
     assert data.is_labelled
     assert (data.held_out, data.rows) == ("held out for evaluation: 5 of 25 clients", data.report["training_rows"])
     assert data.unit.startswith("one value of column 'cellar' with all its rows, not the people behind single rows: 20")
-    few = inputs.open_data(binaries.resolve(BINARY, ("--task_type=digits", "--bandits_type=greedy")))
+    few = inputs.open_data(studies.resolve(BINARY, ("--task_type=digits", "--bandits_type=greedy")))
     assert (few.cohort, few.rows, few.unit) == (20, 0, "one client with all its data, not a single example")
 
 
 def test_labels_measure_no_model_where_rewards_change():
     flags = ("--task_type=digits", "--bandits_type=greedy")
     for others, is_labelled in (((), True), (("--scenario=drift",), False), (("--scenario=init_shift",), False)):
-        assert inputs.open_data(binaries.resolve(BINARY, (*flags, *others))).is_labelled is is_labelled
+        assert inputs.open_data(studies.resolve(BINARY, (*flags, *others))).is_labelled is is_labelled

@@ -352,7 +352,9 @@ def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often_in_that_
 def test_a_task_without_the_arm_that_most_have_is_left_out_of_scores_over_tasks(tmp_path, known):
     landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
     figures = [
-        _figure(own=True, name=name, about=f"{name}: a task", arms=(Configuration(arm, (arm,), ()), *landmarks), claims=())
+        _figure(
+            own=True, name=name, about=f"{name}: a task", arms=(Configuration(arm, (arm,), ()), *landmarks), claims=()
+        )
         for name, arm in (("f1", "near"), ("f2", "adam"), ("f3", "near"))
     ]
     known(*figures)
@@ -398,7 +400,10 @@ def test_an_arm_stands_between_landmarks_of_its_own_clients_and_world(flag, word
     ],
 )
 def test_in_the_last_rounds_the_best_constant_action_is_chance_s_where_they_are_of_one_world(flags, rounds, constant):
-    arms = [Configuration(name, (name,), ("--total_rounds=10", *own.split())) for name, own in (("near", flags), ("chance", ""))]
+    arms = [
+        Configuration(name, (name,), ("--total_rounds=10", *own.split()))
+        for name, own in (("near", flags), ("chance", ""))
+    ]
     figure = _figure(arms=tuple(arms), measures=(Measure("score", "bandits/round_rewards", f"last {rounds}"),))
     rows = [Value(arm.label, "score", {0: 4.0, 1: 4.5}) for arm in arms]
     near = standing.stands(figure, rows, {"near": (1.0, 3.0), "chance": (1.0, 2.0)})["near"]

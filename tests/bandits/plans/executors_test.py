@@ -133,12 +133,17 @@ def _node(address, cpus, *, is_alive=True):
 
 
 def test_a_cluster_on_which_no_run_would_start_is_refused_with_what_its_nodes_have():
-    nodes = [_node("10.0.0.2", 1.0), _node("10.0.0.1", 1.0), _node("10.0.0.3", 0.0), _node("10.0.0.4", 8.0, is_alive=False)]
+    nodes = [
+        _node("10.0.0.2", 1.0),
+        _node("10.0.0.1", 1.0),
+        _node("10.0.0.3", 0.0),
+        _node("10.0.0.4", 8.0, is_alive=False),
+    ]
     with pytest.raises(Failure) as refused:
         executors.check_nodes(nodes, cores=2)
     assert str(refused.value).startswith(
-        "--executor=ray: each run asks for 2 CPUs, and no node of the cluster has as many: 10.0.0.1 has 1, 10.0.0.2 has 1, "
-        "10.0.0.3 has 0. "
+        "--executor=ray: each run asks for 2 CPUs, and no node of the cluster has as many: 10.0.0.1 has 1, "
+        "10.0.0.2 has 1, 10.0.0.3 has 0. "
     )
     assert "\n" not in str(refused.value)
 

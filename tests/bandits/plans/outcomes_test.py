@@ -156,7 +156,7 @@ def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_
         ["rank", "client_learning_rate", "score", "rounds"],
         ["1", "0.7", "3.0000", "10"],
     ]
-    assert lines[3] == "... and 1 more, see outcomes.csv"
+    assert lines[3] == "... and 1 more, see results.csv"
 
 
 def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first(tmp_path):
@@ -197,7 +197,7 @@ def test_the_heat_map_shows_the_best_over_other_flags(tmp_path):
     ]
     (points,) = outcomes.rank(grid, smallest=False).values()
     axes = ("server_learning_rate", "client_learning_rate")
-    cells = {place: point.mean for place, point in outcomes.cells(points, axes).items()}
+    cells = outcomes.cells(points, axes).set_index(list(axes))["mean"].to_dict()
     assert cells == {(1.0, 1.0): 11.5, (1.0, 2.0): 12.5, (2.0, 1.0): 21.5}
     path = tmp_path / "heat_map.png"
     outcomes.heat_map(points, axes, path, metric="score", title="", smallest=False)
