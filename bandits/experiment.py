@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bandits import inference, losses, metrics, posterior_process, process, replay, shared_process
+from bandits import inference, losses, metrics, phase_process, process, replay
 from bandits.options import Phase
 from bandits.worlds import resets
 from data import clients, keys, tasks
@@ -143,12 +143,8 @@ class BanditRounds(runner.Rounds):
         self._definition = build_process(task, phase, mechanism)
         if initial_weights is None:
             initial_weights = self._definition.model.initial_weights(phase.seed)
-        self._poll_key = shared_process.key(task, phase, self._definition)
-        if phase.posterior is None:
-            shared = shared_process.build(phase.task.cache_dir, task, phase, self._definition, initial_weights)
-            self._process_of = lambda round_num: shared
-        else:
-            self._process_of = posterior_process.build(phase.posterior, self._definition, initial_weights, phase.seed)
+        self._poll_key = phase_process.key(task, phase, self._definition)
+        self._process_of = phase_process.build(task, phase, self._definition, initial_weights)
         self.client_rewards: dict[str, Any] = {}  # What the last evaluation gave of each client.
         self._watch = resets.Watch(phase.reset)
         self._attendance = None

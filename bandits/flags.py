@@ -1,16 +1,15 @@
 """Flags of the main experiment, and every check that needs no data and no TensorFlow."""
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from bandits import initial_flags, logged_flags, registry, schedule_flags, task_defaults, world_flags
-from bandits.options import BanditOptions, named
+from bandits.options import BanditOptions
 from data.errors import UsageError
 from data.tasks import registry as tasks
-from optimization.options import Cohorts
+from optimization.options import Cohorts, named
 from optimization.posterior import algorithm_flags
-from optimization.posterior import algorithm_flags as posterior_options
 from optimization.study import aggregation_flags, availability_flags, cli, selector_flags, task_flags, training_flags
 
 USAGE = """
@@ -108,7 +107,7 @@ def define(flags: cli.FlagSet) -> None:
         None,
         "weigh each example by 1/propensity, whatever the bandit's default",
     )
-    learners = [name for name, entry in registry.BANDITS.items() if entry.trains and not entry.supervised]
+    learners = _bandits(lambda entry: entry.trains and not entry.supervised)
     flags.belong("importance_weighting", bandits_type=learners)
     flags.choice(
         "importance_weights",
@@ -119,12 +118,8 @@ def define(flags: cli.FlagSet) -> None:
         },
         "importance weight of an example",
     )
-    flags.belong(
-        "importance_weights",
-        bandits_type=[
-            name for name in learners if registry.POLICIES[registry.BANDITS[name].policy].moving == "epsilon"
-        ],
-    )
+    by_epsilon = set(_bandits(lambda entry: registry.POLICIES[entry.policy].moving == "epsilon"))
+    flags.belong("importance_weights", bandits_type=[name for name in learners if name in by_epsilon])
     flags.choice(
         "loss",
         None,
@@ -134,11 +129,8 @@ def define(flags: cli.FlagSet) -> None:
         },
         "squared loss, also of the initial training",
     )
-    flags.belong(
-        "loss",
-        bandits_type=[name for name, entry in registry.BANDITS.items() if not entry.cross_entropy],
-        client_selection=("uniform",),
-    )
+    squared = _bandits(lambda entry: not entry.cross_entropy)
+    flags.belong("loss", bandits_type=squared, client_selection=("uniform",))
     flags.choice(
         "cross_entropy",
         None,
@@ -149,9 +141,7 @@ def define(flags: cli.FlagSet) -> None:
         },
         "cross entropy",
     )
-    flags.belong(
-        "cross_entropy", bandits_type=[name for name, entry in registry.BANDITS.items() if entry.cross_entropy]
-    )
+    flags.belong("cross_entropy", bandits_type=_bandits(lambda entry: entry.cross_entropy))
     flags.choice(
         "ties",
         None,
@@ -161,10 +151,7 @@ def define(flags: cli.FlagSet) -> None:
         },
         "which of several actions that are predicted best is the best",
     )
-    flags.belong(
-        "ties",
-        bandits_type=[name for name, entry in registry.BANDITS.items() if registry.POLICIES[entry.policy].has_best],
-    )
+    flags.belong("ties", bandits_type=_bandits(lambda entry: registry.POLICIES[entry.policy].has_best))
     flags.choice(
         "cache",
         "round",
@@ -179,10 +166,7 @@ def define(flags: cli.FlagSet) -> None:
         "write what clients log, which no guarantee of privacy covers, and each period's deployed model (default: no); "
         "see docs/logs.md",
     )
-    flags.belong(
-        "log_interactions",
-        bandits_type=[name for name, entry in registry.BANDITS.items() if not entry.supervised],
-    )
+    flags.belong("log_interactions", bandits_type=_bandits(lambda entry: not entry.supervised))
 
     flags.group("Rounds and clients")
     flags.integer("total_rounds", None, "rounds of the bandit", low=1)
@@ -221,6 +205,11 @@ def define(flags: cli.FlagSet) -> None:
     flags.integer("max_validation_samples", 10000, "most held-out examples; 0 for all")
 
 
+def _bandits(suits: Callable[[registry.BanditEntry], bool]) -> list[str]:
+    """Returns the values of `--bandits_type` with such an entry."""
+    return [name for name, entry in registry.BANDITS.items() if suits(entry)]
+
+
 def resolve(settings: cli.Settings) -> cli.Settings:
     """Fills in the task's defaults and checks flags against each other.
 
@@ -239,7 +228,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         # A training by hand can have the rewards of an initial one.
         settings = settings.replace(**unread | {"init_labels": settings.init_labels})
     settings = _resolve_model_aggregation(settings, bandit)
-    if settings.variant == "reference_code" and _adapts(settings):
+    can_adapt = settings.aggregator_type in ("mean", "none", "secure_sum") and settings.adaptive_clipping is not False
+    if settings.variant == "reference_code" and can_adapt:
         settings = settings.filled({"clip_norm": _PUBLISHED_FIRST_CLIP_NORM})
     settings = aggregation_flags.resolve(settings)
     selector_flags.check_privacy(settings, settings.client_selection, is_private=bool(settings.noise_multiplier))
@@ -272,11 +262,6 @@ def _resolve_importance_weights(settings: cli.Settings, bandit: registry.BanditE
     if settings.importance_weights == "published_code" and not settings.bandits_epsilon:
         raise UsageError("--importance_weights=published_code gives every example weight 0 at --bandits_epsilon=0.")
     return settings
-
-
-def _adapts(settings: cli.Settings) -> bool:
-    """Returns whether updates are clipped to an adaptive norm without noise."""
-    return settings.aggregator_type in ("mean", "none", "secure_sum") and settings.adaptive_clipping is not False
 
 
 def _published(settings: cli.Settings, bandit: registry.BanditEntry) -> dict[str, Any]:
@@ -327,13 +312,6 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
             )
 
 
-def posterior(settings: cli.Settings) -> posterior_options.Posterior | None:
-    """Returns how the clients' models become one; None for the aggregation of their updates."""
-    if settings.model_aggregation == "mean":
-        return None
-    return algorithm_flags.options(settings, "model_aggregation")
-
-
 def options(settings: cli.Settings) -> BanditOptions:
     """Returns what resolved flags mean."""
     bandit = registry.BANDITS[settings.bandits_type]
@@ -344,7 +322,7 @@ def options(settings: cli.Settings) -> BanditOptions:
     exploration = policy.chosen(parameters)
     if moved := schedule_flags.schedule(settings):
         exploration = exploration.moved_by(*moved)
-    is_published = settings.variant == "reference_code"
+    is_published, is_posterior = settings.variant == "reference_code", settings.model_aggregation != "mean"
     shifts = settings.scenario == "init_shift"
     rewards = settings.dist_shift_type or ("bandits" if shifts else "exact")
     return named(
@@ -375,5 +353,5 @@ def options(settings: cli.Settings) -> BanditOptions:
         client_epochs=settings.client_epochs_per_round,
         server_optimizer=training_flags.server_optimizer(settings),
         aggregation=aggregation_flags.options(settings),
-        posterior=posterior(settings),
+        posterior=algorithm_flags.options(settings, "model_aggregation") if is_posterior else None,
     )

@@ -17,7 +17,7 @@ import numpy as np
 
 from bandits import flags as bandit_flags
 from bandits.options import BanditOptions
-from data import clients, files, interaction_log, log_checks, tasks
+from data import clients, files, interaction_log, tasks
 from data.errors import UsageError
 from data.tasks import registry
 from optimization.study import cli, loggers, run_folder
@@ -262,11 +262,6 @@ def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once
     return found.with_contexts() if with_contexts else found
 
 
-def check_random(log: interaction_log.InteractionLog, path: str | os.PathLike) -> None:
-    """Refuses the log of a deterministic policy, such as greedy; see `log_checks.check_random`."""
-    log_checks.check_random(log.propensities, str(path))
-
-
 def _each_once(log: interaction_log.InteractionLog, *, keeps_cache: bool) -> interaction_log.InteractionLog:
     when = log.periods if keeps_cache else log.rounds
     keys = np.stack([log.clients, np.asarray(when), np.asarray(log.rows)], axis=1)
@@ -277,11 +272,17 @@ def _each_once(log: interaction_log.InteractionLog, *, keeps_cache: bool) -> int
 
 
 def _options(folder: pathlib.Path) -> BanditOptions:
+    damaged = UsageError(f"{folder / 'config.json'} is not readable as that of a run of run_federated.")
     try:
-        recorded = json.loads((folder / "config.json").read_text())["flags"]
-        return bandit_flags.options(cli.Settings(recorded, frozenset()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{folder / 'config.json'} is not readable as that of a run of run_federated.") from error
+        config = json.loads((folder / "config.json").read_text())
+        recorded = cli.Settings(config["flags"], frozenset())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise damaged from error
+    run_folder.check_format(folder, config)
+    try:
+        return bandit_flags.options(recorded)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise damaged from error
 
 
 def _task(folder: pathlib.Path, options: BanditOptions) -> tasks.Task:

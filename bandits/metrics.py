@@ -8,13 +8,7 @@ from optimization.study import metrics
 from optimization.study.metrics import Metric, declared
 
 ROUND_REWARD = Metric(
-    "bandits/round_rewards",
-    "Round reward",
-    better="up",
-    drawn=True,
-    deployed=True,
-    recent=True,
-    bounds="participating",
+    "bandits/round_rewards", "Round reward", better="up", drawn=True, deployed=True, recent=True, bounds="participating"
 )
 AVERAGE_REWARD = Metric(
     "bandits/average_rewards", "Running average reward", better="up", drawn=True, told=True, bounds="participating"

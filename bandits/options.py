@@ -3,8 +3,7 @@
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from bandits import schedules
 from bandits.registry import POLICIES, BanditEntry, Chosen
@@ -15,16 +14,8 @@ from data import tasks
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
 from optimization import options
-from optimization.posterior import algorithm_flags as posterior_options
+from optimization.posterior import algorithm_flags
 from optimization.selection import selected
-
-_Options = TypeVar("_Options")
-
-
-def named(kind: Callable[..., _Options], values: Mapping[str, Any], **others: Any) -> _Options:
-    """Returns options of a dataclass, whose fields are flags of the same names, but for `others`."""
-    names = [field.name for field in dataclasses.fields(kind) if field.name not in others]  # type: ignore[arg-type]
-    return kind(**{name: values[name] for name in names}, **others)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +118,7 @@ class BanditOptions:
     client_learning_rate: float
     server_optimizer: options.ServerOptimizer
     aggregation: options.Aggregation
-    posterior: posterior_options.Posterior | None
+    posterior: algorithm_flags.Posterior | None
     eval_batch_size: int
     max_validation_samples: int
     rounds_per_eval: int

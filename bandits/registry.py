@@ -36,10 +36,6 @@ class PolicyEntry:
     schedule: str = ""
     exponent: float | None = None
 
-    def build(self, values: Mapping[str, float]):
-        """Returns the policy, from values of its parameters."""
-        return self.chosen(values).build()
-
     def chosen(self, values: Mapping[str, float]) -> "Chosen":
         """Returns the policy that these values of its parameters make, before it is imported."""
         return Chosen(self.target, tuple(values.items()))

@@ -32,7 +32,7 @@ from data import tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
-from optimization.study import aggregation_flags, cli, frame, loggers, run_folder, selector_flags
+from optimization.study import aggregation_flags, frame, loggers, run_folder, selector_flags
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +46,7 @@ _INIT_FOLDER = "init"
 class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     """Agarwal, McMahan and Xu 2023: exploration policies on devices, one reward model, generalized FedAvg."""
 
+    flags = flags
     usage = flags.USAGE
     presets = flags.PRESETS
     shown_in_presets = (
@@ -63,15 +64,6 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     headline = ranked_by = metrics.AVERAGE_REWARD
     rounds_per_checkpoint = None
     name_help = "task_scenario_bandit"
-
-    def define(self, flag_set: cli.FlagSet) -> None:
-        flags.define(flag_set)
-
-    def resolve(self, settings: cli.Settings) -> cli.Settings:
-        return flags.resolve(settings)
-
-    def options(self, settings: cli.Settings) -> BanditOptions:
-        return flags.options(settings)
 
     def data_key(self, options: BanditOptions) -> TaskOptions:
         return options.task

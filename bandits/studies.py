@@ -7,6 +7,7 @@ imported for a name.
 import importlib
 from collections.abc import Mapping, Sequence
 
+from data.errors import UsageError
 from optimization.study import cli, frame
 from optimization.study.metrics import Metric
 
@@ -35,9 +36,50 @@ def flag_set(module: str) -> cli.FlagSet:
     return frame.flag_set(load(module))
 
 
+def parse(module: str, arguments: Sequence[str]) -> cli.Settings:
+    """Returns flags as they were given to a binary, without data or TensorFlow.
+
+    Raises:
+      UsageError: If it does not know them.
+    """
+    return flag_set(module).parse([module, *arguments])
+
+
 def plan(module: str, settings: cli.Settings) -> list[cli.Settings]:
     """Returns the flags of each run of a binary's command; see `frame.plan`."""
     return frame.plan(load(module), settings)
+
+
+def resolve(module: str, arguments: Sequence[str]) -> cli.Settings:
+    """Returns the flags of one run of a binary, all values filled in.
+
+    Raises:
+      UsageError: If the binary refuses them, or would play several runs.
+    """
+    runs = plan(module, parse(module, arguments))
+    if len(runs) != 1:
+        raise UsageError(f"These flags make {module} play {len(runs)} runs: name one, and --sweep the others.")
+    return runs[0]
+
+
+def without_file(module: str, arguments: Sequence[str]) -> tuple[str, ...]:
+    """Returns the same flags with those of `--config` among them, so that the file may change while runs are played.
+
+    Raises:
+      UsageError: If the binary does not know them.
+    """
+    words, rest = list(arguments), []
+    while words:
+        name, equals, _ = (word := words.pop(0)).partition("=")
+        if name.lstrip("-") != "config":
+            rest.append(word)
+        elif not equals:
+            words = words[1:]
+    if len(rest) == len(arguments):
+        return tuple(arguments)
+    settings = parse(module, arguments)
+    added = sorted(settings.from_file)
+    return (*(f"--{name}={settings[name]}" for name in added), *rest)
 
 
 def program(module: str, settings: cli.Settings) -> int:

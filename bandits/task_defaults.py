@@ -23,18 +23,16 @@ _USUAL = {
 _STUDY = {
     "total_rounds": 800,
     "clients_per_round": 64,
-    "client_batch_size": 16,
     "bandits_deploy_freq": 200,
     "server_learning_rate": 0.002,
-    "client_learning_rate": 0.1,
     # Not the tables' rates, which presets have: these learn faster (docs/differences.md).
     "init_server_optimizer": "adam",
     "init_server_learning_rate": 0.005,
     "init_client_learning_rate": 0.5,
     "rounds_per_eval": 50,
-    "rounds_per_checkpoint": 25,
 }
 _SMALL_POPULATION = _STUDY | {"total_rounds": 200, "bandits_deploy_freq": 50}
+_EMNIST = ("emnist_chars", "emnist_digits", "emnist62_linear", "emnist10_linear")
 _OF_TASK: Mapping[str, Mapping[str, Any]] = {
     "digits": {
         "init_clients": 10,
@@ -42,10 +40,7 @@ _OF_TASK: Mapping[str, Mapping[str, Any]] = {
         "init_server_optimizer": "adam",
         "init_server_learning_rate": 0.01,
     },
-    "emnist_chars": _STUDY,
-    "emnist_digits": _STUDY,
-    "emnist62_linear": _STUDY,
-    "emnist10_linear": _STUDY,
+    **dict.fromkeys(_EMNIST, _STUDY),
     "unipen62": _SMALL_POPULATION,
     "mnist_writers": _SMALL_POPULATION,
     "fashion_mnist": {"init_clients": 20},
@@ -74,13 +69,7 @@ _OF_TASK: Mapping[str, Mapping[str, Any]] = {
     },
 }
 # Section 4.2: after an initial training, its 100 rounds are taken off the bandits'.
-_AFTER_INITIAL_TRAINING = {
-    "emnist_chars": 700,
-    "emnist_digits": 700,
-    "emnist62_linear": 700,
-    "emnist10_linear": 700,
-    "stackoverflow_tag": 1500,
-}
+_SHORTENED, _ROUNDS_OF_INITIAL_TRAINING = (*_EMNIST, "stackoverflow_tag"), 100
 
 
 def of(task_type: str, *, has_initial: bool = False) -> dict[str, Any]:
@@ -91,6 +80,6 @@ def of(task_type: str, *, has_initial: bool = False) -> dict[str, Any]:
       has_initial: Whether an initial training comes before the bandits, in this run or in another.
     """
     found = {**_USUAL, **_OF_TASK.get(task_type, {})}
-    if has_initial and task_type in _AFTER_INITIAL_TRAINING:
-        found["total_rounds"] = _AFTER_INITIAL_TRAINING[task_type]
+    if has_initial and task_type in _SHORTENED:
+        found["total_rounds"] -= _ROUNDS_OF_INITIAL_TRAINING
     return found

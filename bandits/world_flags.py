@@ -1,7 +1,5 @@
 """Flags of worlds that change, and of the resets that answer them, and what they mean."""
 
-from typing import Any
-
 from bandits import registry
 from bandits.worlds import delay, drift, resets
 from data.errors import UsageError
@@ -186,13 +184,7 @@ def drift_of(settings: cli.Settings) -> drift.Drift:
     """Returns how rewards change."""
     if not settings.reward_drift:
         return drift.NONE
-    values: dict[str, Any] = {
-        "start": settings.drift_start,
-        "every": settings.drift_every,
-        "rounds": settings.drift_rounds,
-        "period": settings.drift_period,
-        "overlap": settings.drift_overlap,
-    }
+    values = {name: settings[f"drift_{name}"] for name in ("start", "every", "rounds", "period", "overlap")}
     return drift.Drift(
         kind=settings.reward_drift,
         worlds=_worlds(settings),

@@ -74,7 +74,7 @@ class ArrayClients(ClientData):
         """Groups rows by client.
 
         Args:
-          examples: All clients' examples.
+          examples: All clients' examples; labels of type bool are loaded as float32.
           client_of_row: int [rows] index into `client_ids`.
           client_ids: Names; a client may own no row.
           checksum: Digest of the source; computed from the arrays if empty.
@@ -95,7 +95,9 @@ class ArrayClients(ClientData):
         return self._checksum
 
     def load(self, index: int) -> Examples:
-        return self._examples.take(self._rows[index])
+        examples = self._examples.take(self._rows[index])
+        is_bool = examples.labels.dtype == bool
+        return examples._replace(labels=examples.labels.astype(np.float32)) if is_bool else examples
 
 
 @dataclasses.dataclass(frozen=True)

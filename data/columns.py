@@ -1,8 +1,8 @@
-"""Columns of a table as features: numbers standardised, dates as days, hour and weekday, everything else one-hot.
+"""Where a column's type is decided (`parse`), and columns as features (`learn`, `encode`).
 
 A column is of numbers, or of dates, if at least 90% of its cells are; the others are then refused, and not guessed at.
-All that is learned (means, deviations, categories, which columns have gaps) is learned from training rows, or comes
-from elsewhere.
+Numbers are standardised, dates become days, hour and weekday, everything else is one-hot. All that is learned (means,
+deviations, categories, which columns have gaps) is learned from training rows, or comes from elsewhere.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from data import csv_file, dates, statistics, table_file
+from data import dates, statistics, table_file
 from data.errors import ColumnError, UsageError
+from data.schema import as_flag
+from data.table_file import as_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,17 +23,19 @@ if TYPE_CHECKING:
 _MOSTLY = 0.9
 _MISSING_AMONG_NUMBERS = ("?", "None")  # The former in UCI's files.
 MISSING_CATEGORY = "<missing>"
-# In a smaller table, years or ranks are easily consecutive, and names of a true category all distinct: of 200 equally
-# frequent ones, 50 rows have 48 distinct in one table of 20.
+# Of 200 equally frequent names of a true category, 50 rows have 48 distinct ones in one table of 20.
 _FEW_ROWS = 50
 _NEARLY_ALL = 0.95
-_ROWS_COUNTED = 0.98  # Of row numbers, some may be missing or twice, and a tenth of the rows deleted.
-_DENSE = 0.9
 _LONGEST_WORD = 80
 MANY_CATEGORIES = 50  # More are warned of, unless they are asked for.
 _MISSING_WORDS = 10  # That a message proposes.
 _FEWEST_MEASURED = 20  # Distinct numbers of which one other word makes no category.
-_WITH_SIGNS = r"[$€£]?\s*[+-]?[\d,]*\.?\d+\s*[%$€£]?"
+_CODE = r"0\d+"  # As 007: a number would lose its zeros.
+# Numbers with commas, or with signs around them, such as 1,5 and $1,200.
+_OTHERWISE = (
+    rf"{table_file.SIGNS}?\s*[+-]?(?:\d+\.?\d*|\.\d+|[\d.]*,\d+|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?)"
+    rf"(?:[eE][+-]?\d+)?\s*{table_file.SIGNS}?"
+)
 Learned = Mapping[str, statistics.OfColumn | None]
 
 
@@ -59,14 +63,40 @@ def _by_row(cells: "pd.Series") -> str:
     return table_file.Table("", cells.to_frame()).cells(cells)
 
 
+def check_accepted(refused: Mapping[str, ColumnError]) -> None:
+    """Raises the errors of all columns together, each with its own remedies, and the flags that settle all at once.
+
+    Args:
+      refused: By column.
+
+    Raises:
+      ColumnError: If there is one.
+    """
+    if len(refused) < 2:
+        for error in refused.values():
+            raise error
+        return
+    missing = dict.fromkeys(word for error in refused.values() for word in error.missing)
+    ignored = [name for name, error in refused.items() if error.is_identifier]
+    rest = [name for name, error in refused.items() if not (error.missing or error.is_identifier)]
+    flags = [f"--ignore_columns={as_flag(ignored)}"] * bool(ignored)
+    flags += [f"--missing_values={as_flag(missing, quoted=True)}"] * bool(missing)
+    reasons = "\n".join(f"  - {error}" for error in refused.values())
+    lines = [f"{len(refused)} columns cannot be read as they are:\n{reasons}"]
+    if flags:
+        lines.append(f"Add to the command, with what it names there already: {' '.join(flags)}")
+    if rest:
+        lines.append(f"Correct in the file: {', '.join(map(repr, rest))}")
+    raise ColumnError("\n".join(lines), tuple(missing))
+
+
 def learn(
     frame: "pd.DataFrame",
     is_train: np.ndarray,
     *,
     categories: Collection[str] = (),
     named: Collection[str] = (),
-    told: "Callable[[pd.Series], str]" = _by_row,
-    refused: Mapping[str, ColumnError] | None = None,
+    show: "Callable[[pd.Series], str]" = _by_row,
 ) -> Learned:
     """Returns what training rows say about each column; None for one that has no value there.
 
@@ -75,20 +105,17 @@ def learn(
       is_train: bool [rows].
       categories: Columns of categories, whatever they hold.
       named: Columns that were asked for by name: identifiers among them are categories.
-      told: Returns cells and their places, for messages.
-      refused: Columns that are refused already, such as `row_numbers`: they are named with the others.
+      show: Returns cells and their places, for messages.
 
     Raises:
       ColumnError: If some cells of a column of numbers, or of dates, are none; or if a column is of text that is
         distinct in nearly all rows, or has more than 1000 categories. It names all such columns, with their remedies.
     """
     learned: dict[str, statistics.OfColumn | None] = {}
-    refused = dict(refused or {})
+    refused: dict[str, ColumnError] = {}
     for name in frame.columns:
-        if name in refused:
-            continue
         try:
-            parsed = text(frame[name]) if name in categories else _parsed(frame[name], told)
+            parsed = as_text(frame[name]) if name in categories else parse(frame[name], show)
             if isinstance(parsed, np.ndarray):
                 learned[name] = _numbers(parsed[is_train])
             elif isinstance(parsed, dates.Moments):
@@ -97,11 +124,11 @@ def learn(
                 learned[name] = _categories(parsed, parsed[is_train], is_wanted=name in named or name in categories)
         except ColumnError as error:
             refused[name] = error
-    csv_file.check_accepted(refused)
+    check_accepted(refused)
     return learned
 
 
-def encode(frame: "pd.DataFrame", learned: Learned, *, told: "Callable[[pd.Series], str]" = _by_row) -> Encoded:
+def encode(frame: "pd.DataFrame", learned: Learned, *, show: "Callable[[pd.Series], str]" = _by_row) -> Encoded:
     """Returns the columns as features.
 
     A missing or infinite number becomes the mean, and its column gets a second feature, 1 where a number is missing, if
@@ -113,7 +140,7 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, told: "Callable[[pd.Serie
     Args:
       frame: The columns.
       learned: What is known of each.
-      told: Returns cells and their places, for messages.
+      show: Returns cells and their places, for messages.
 
     Raises:
       UsageError: If a column of numbers, or of dates, holds something else.
@@ -126,14 +153,14 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, told: "Callable[[pd.Serie
             encoded.left_out.append(name)
             continue
         if isinstance(known, statistics.Categories):
-            written = text(frame[name])
+            written = as_text(frame[name])
             is_missing, counts = np.asarray(written.isna()), encoded.missing_as_category
             blocks.append(_one_hot(written, known.categories))
             encoded.names.extend(f"{name}={category}" for category in known.categories)
             if unknown := int(written.notna().sum() - written.isin(known.categories).sum()):
                 encoded.unknown[name] = unknown
         else:
-            parsed, counts = _of_kind(frame[name], known, told), encoded.imputed
+            parsed, counts = _of_kind(frame[name], known, show), encoded.imputed
             days = parsed.days if isinstance(parsed, dates.Moments) else parsed
             is_missing = np.isnan(days)
             if isinstance(known, statistics.Dates):
@@ -151,62 +178,18 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, told: "Callable[[pd.Serie
     return encoded._replace(values=np.concatenate(blocks, axis=1))
 
 
-def row_numbers(frame: "pd.DataFrame") -> dict[str, ColumnError]:
-    """Returns errors of columns that number the rows: whole, nearly all distinct and consecutive in some order.
-
-    There is none in a table of fewer than 50 rows.
-    """
-    refused = {}
-    for name in frame.columns if len(frame) >= _FEW_ROWS else ():
-        if (numbers := _whole_numbers(frame[name])) is None:
-            continue
-        distinct = len(np.unique(numbers))
-        if distinct >= _ROWS_COUNTED * len(frame) and distinct >= _DENSE * (float(numbers.max()) - numbers.min() + 1):
-            refused[name] = ColumnError(
-                f"Column {name!r} numbers the rows, from {numbers.min():.0f} to {numbers.max():.0f}, which is an "
-                f"identifier and no feature: leave it out with --ignore_columns={csv_file.flag([name])}, or ask for "
-                "it by naming the features with --feature_columns.",
-                is_identifier=True,
-            )
-    return refused
-
-
-def _whole_numbers(column: "pd.Series") -> np.ndarray | None:
-    """Returns those that are there, or None if anything but a whole number, written without decimals, is."""
+def named(column: "pd.Series") -> "pd.Series":
+    """Returns a column of names as categories in the order of `ordered`; missing where all others are numbers."""
     import pandas as pd
 
-    has_gaps = column.isna().any()
-    column = column.dropna()
-    if column.empty:
-        return None
-    # Gaps make whole numbers float.
-    if has_gaps and pd.api.types.is_float_dtype(column.dtype):
-        numbers = column.to_numpy(np.float64)
-        return numbers if (numbers % 1 == 0).all() else None
-    if pd.api.types.is_integer_dtype(column.dtype):
-        return column.to_numpy(np.int64) if column.max() <= np.iinfo(np.int64).max else None
-    if column.dtype == object or pd.api.types.is_string_dtype(column.dtype):
-        written = column.map(str).str.strip()
-        return written.to_numpy(np.int64) if written.str.fullmatch(r"[+-]?\d{1,18}").all() else None
-    return None
-
-
-def text(column: "pd.Series") -> "pd.Series":
-    """Returns stripped text, or NaN where it is missing; whole numbers made float by gaps beside them are whole."""
-    import pandas as pd
-
-    filled = column.dropna()
-    if pd.api.types.is_float_dtype(column.dtype) and (filled % 1 == 0).all():
-        filled = filled.map("{:.0f}".format)
-    filled = filled.astype(object).map(str).map(str.strip)
-    return filled[~filled.isin(table_file.MISSING)].astype(object).reindex(column.index)
-
-
-def names(column: "pd.Series") -> "pd.Series":
-    """Returns the text of a column of names; if the others are numbers, what is no number is missing."""
-    written = text(column)
+    codes_of_row, distinct = pd.factorize(column)
+    written = as_text(pd.Series(distinct, name=column.name))
     numbers, others = _numbers_and_others(written)
-    return written.where(~np.isnan(numbers)) if others.empty and not np.isnan(numbers).all() else written
+    if others.empty and not np.isnan(numbers).all():
+        written = written.where(~np.isnan(numbers))
+    names = ordered(written)
+    coded = np.append(codes(written, names), -1).astype(np.int32)  # The last is that of a gap.
+    return pd.Series(pd.Categorical.from_codes(coded[codes_of_row], names), index=column.index, name=column.name)
 
 
 def ordered(written: "pd.Series") -> list[str]:
@@ -225,13 +208,31 @@ def codes(written: "pd.Series", categories: Sequence[str]) -> np.ndarray:
     return pd.Categorical(written, categories=list(categories)).codes.astype(np.int32)
 
 
-def _parsed(column: "pd.Series", told: "Callable[[pd.Series], str]") -> "Parsed":
-    """Returns float64 numbers, NaN where one is missing or infinite; or dates; or else text."""
+def parse(column: "pd.Series", show: "Callable[[pd.Series], str]" = _by_row) -> "Parsed":
+    """Decides what a column is: numbers, dates or categories.
+
+    A type that says so (a truth value, a category, a time, a number) decides alone. Of text, the first of these counts:
+
+    1. Whole numbers of which some begin with a zero, such as 007, are categories.
+    2. If at least 90% of the cells are numbers, the column is of numbers; `?` and `None` are missing.
+    3. If at least 90% are dates, it is of dates.
+    4. Everything else is a category, unless it looks like numbers or dates that are written in several ways.
+
+    Args:
+      column: Its cells.
+      show: Returns cells and their places, for messages.
+
+    Returns:
+      Numbers float64 [rows], NaN where one is missing or infinite; or dates; or else text.
+
+    Raises:
+      ColumnError: If some cells of a column of numbers, or of dates, are none, or numbers have commas or several signs.
+    """
     import pandas as pd
 
     kind = column.dtype
     if pd.api.types.is_bool_dtype(kind) or isinstance(kind, pd.CategoricalDtype):
-        return text(column)
+        return as_text(column)
     # Arrow's dates, unlike its times, are best read as text.
     if pd.api.types.is_datetime64_any_dtype(kind) and not str(kind).startswith("date32"):
         return dates.of_datetimes(column)
@@ -239,63 +240,68 @@ def _parsed(column: "pd.Series", told: "Callable[[pd.Series], str]") -> "Parsed"
         column = column.dt.total_seconds() / 86400
     if pd.api.types.is_numeric_dtype(column.dtype):
         return _finite(column)
-    written = text(column)
+    written = as_text(column)
     numbers, others = _numbers_and_others(written)
-    found = written.notna().sum() - written.isin(_MISSING_AMONG_NUMBERS).sum()
-    if others.empty and written.dropna().map(csv_file.is_padded).any() and written.dropna().str.isdecimal().all():
+    there = written[written.notna() & ~written.isin(_MISSING_AMONG_NUMBERS)]
+    if there.str.fullmatch(_CODE).any() and written.dropna().str.isdecimal().all():
         return written
-    if found and found - len(others) >= _MOSTLY * found:
-        _check_none(others, found, "numbers", told)
+    _check_plain(there, others, show)
+    if len(there) and len(there) - len(others) >= _MOSTLY * len(there):
+        _check_none(others, len(there), "numbers", show)
         return numbers
     if read := dates.of_texts(written.mask(written.isin(_MISSING_AMONG_NUMBERS)), _MOSTLY):
-        _check_none(read[1], found, "dates", told)
+        _check_none(read[1], len(there), "dates", show)
         return read[0]
-    _check_no_mixture(written, told)
+    _check_no_mixture(there, others, show)
     return written
 
 
-def _check_no_mixture(written: "pd.Series", told: "Callable[[pd.Series], str]") -> None:
+def _check_plain(there: "pd.Series", others: "pd.Series", show: "Callable[[pd.Series], str]") -> None:
+    """Refuses numbers that are written with commas, or with several signs, which may mean two things."""
+    otherwise = others[others.str.fullmatch(_OTHERWISE)]
+    share = (len(there) - len(others) + len(otherwise)) / max(len(there), 1)
+    is_many = len(others) >= 0.5 * len(there) and share > 0.5 and there.nunique() > MANY_CATEGORIES
+    if otherwise.empty or not (share >= _MOSTLY or is_many):
+        return
+    column = as_flag([there.name])
+    raise ColumnError(
+        f"Column {there.name!r} has numbers with commas or signs in them: {show(otherwise)}. A comma may be a decimal "
+        f"or group thousands, and signs may be of several units: save plain numbers with decimal points, or say "
+        f"--category_columns={column} if all are categories, or leave the column out with --ignore_columns={column}."
+    )
+
+
+def _check_no_mixture(there: "pd.Series", others: "pd.Series", show: "Callable[[pd.Series], str]") -> None:
     """Refuses many categories of which most are numbers or dates."""
-    import pandas as pd
-
-    there = written[written.notna() & ~written.isin(_MISSING_AMONG_NUMBERS)]
-    is_plain = pd.to_numeric(there, errors="coerce").notna()
-    is_number = is_plain | there.str.fullmatch(_WITH_SIGNS)
     is_many = there.nunique() > MANY_CATEGORIES
-    if is_number.mean() > 0.5:
-        if is_plain.mean() <= 0.5 and (is_many or is_number.mean() >= _MOSTLY):
-            raise ColumnError(
-                f"Column {there.name!r} has numbers with signs around them: "
-                f"{told(there[is_number & ~is_plain])}. Save plain numbers in one unit, or say "
-                f"--category_columns={csv_file.flag([there.name])} if all are categories."
-            )
-        is_gap = there[~is_plain].nunique() == 1 and there[is_plain].nunique() >= _FEWEST_MEASURED
-        if is_many or (is_gap and is_plain.mean() > 0.5):
-            _check_none(there[~is_plain], len(there), "numbers", told)
+    if len(others) < 0.5 * len(there):
+        is_gap = others.nunique() == 1 and there.drop(others.index).nunique() >= _FEWEST_MEASURED
+        if is_many or is_gap:
+            _check_none(others, len(there), "numbers", show)
     if is_many and (read := dates.of_texts(there, 0.5)):
-        _check_none(read[1], len(there), "dates", told)
+        _check_none(read[1], len(there), "dates", show)
 
 
-def _check_none(others: "pd.Series", found: int, what: str, told: "Callable[[pd.Series], str]") -> None:
+def _check_none(others: "pd.Series", found: int, what: str, show: "Callable[[pd.Series], str]") -> None:
     """Refuses cells that are none of what a column is of."""
     if others.empty:
         return
     words = [word for word in others.drop_duplicates() if len(word) <= _LONGEST_WORD][:_MISSING_WORDS]
-    missing = f"--missing_values={csv_file.flag(words, quoted=True)} if such cells are missing, or " if words else ""
+    missing = f"--missing_values={as_flag(words, quoted=True)} if such cells are missing, or " if words else ""
     raise ColumnError(
-        f"Column {others.name!r} is of {what} in all but {len(others)} of {found} cells: {told(others)}. Say "
-        f"{missing}--category_columns={csv_file.flag([others.name])} if all are categories.",
+        f"Column {others.name!r} is of {what} in all but {len(others)} of {found} cells: {show(others)}. Say "
+        f"{missing}--category_columns={as_flag([others.name])} if all are categories.",
         words,
     )
 
 
-def _of_kind(column: "pd.Series", known: statistics.OfColumn, told: "Callable[[pd.Series], str]") -> "Parsed":
+def _of_kind(column: "pd.Series", known: statistics.OfColumn, show: "Callable[[pd.Series], str]") -> "Parsed":
     """Returns a column's numbers or dates, as its statistics say."""
     what, kind = ("mean", np.ndarray) if isinstance(known, statistics.Numbers) else ("mean date", dates.Moments)
-    parsed = _parsed(column, told)
+    parsed = parse(column, show)
     if isinstance(parsed, kind):
         return parsed
-    if text(column).notna().any():
+    if as_text(column).notna().any():
         raise UsageError(
             f"--public_statistics has a {what} of column {column.name!r}, which holds something else: these are "
             "statistics of another table."
@@ -365,7 +371,7 @@ def _clock_and_week(moments: dates.Moments, known: statistics.Dates) -> np.ndarr
 def _categories(written: "pd.Series", seen: "pd.Series", *, is_wanted: bool) -> statistics.Categories | None:
     """Returns the categories of training rows, those of all rows being not too many, nor nearly as many as rows."""
     distinct, found = written.nunique(), written.notna().sum()
-    column = csv_file.flag([written.name])
+    column = as_flag([written.name])
     what = f"Column {written.name!r} is text with {distinct} distinct values"
     if distinct > statistics.MAX_CATEGORIES:
         raise ColumnError(

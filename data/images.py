@@ -1,15 +1,19 @@
-"""Image data sets without writers, dealt to clients with Dirichlet label skew: Fashion-MNIST, MNIST and CIFAR-100.
+"""Image data sets without writers, dealt to clients with Dirichlet label skew.
 
-Each comes from an archive in `--data_dir`, or is downloaded from where Keras' loaders find it. Pixels stay uint8.
+Scikit-learn's 1,797 handwritten digits (the test set of UCI's optdigits) need no file. Fashion-MNIST, MNIST and
+CIFAR-100 come from an archive in `--data_dir`, or are downloaded from where Keras' loaders find them; their pixels stay
+uint8.
 """
 
+import gzip
+import importlib.metadata
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from data import cifar, clients, download, files, idx, keys, partition, random_data
+from data import clients, download, files, image_files, keys, partition, random_data
 from data.errors import UsageError
 
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
@@ -22,7 +26,9 @@ _FASHION_FILES = (
 _MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 _CIFAR_ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
 _CIFAR_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
-_SPLIT_SEED = 0
+_SPLIT_SEED = 0  # The split is part of the task, not of a run's chance.
+NUM_DIGIT_CLIENTS = 60
+_HELD_OUT_DIGITS = 0.2
 _GREY, _COLOUR = (28, 28), (32, 32, 3)
 # The superclass of each class as a letter, both in alphabetical order, as CIFAR-100 was published with them.
 _SUPERCLASSES = b"EBOIAGHHSDDOJSHLDJHLGLFKHGNPDPALBKMOQJLFFTIIPNORSKQERECARESRKDCMMQMBJTCKABQMJNPNQTCEGTFFITSBCPGARION"
@@ -112,8 +118,39 @@ def load(
             coarse, train.labels, num_clients, concentration, fine_concentration, draw, **sizes
         )
     names = [f"client_{client:03d}" for client in range(num_clients)]
-    everyone = np.zeros(len(held_out.labels), np.int32)
-    return clients.ArrayClients(train, client_of_row, names), clients.ArrayClients(held_out, everyone, ["held_out"])
+    return clients.ArrayClients(train, client_of_row, names), _one_client(held_out)
+
+
+def _one_client(held_out: clients.Examples) -> clients.ClientData:
+    return clients.ArrayClients(held_out, np.zeros(len(held_out.labels), np.int32), ["held_out"])
+
+
+def digits(concentration: float) -> tuple[clients.ClientData, clients.ClientData]:
+    """Returns scikit-learn's digits: 60 clients of 23 or 24 examples, and 359 held-out examples as one client.
+
+    Features are float32 [examples, 64] in [0, 1], ink 1; labels int32 [examples].
+
+    Args:
+      concentration: Dirichlet parameter of the clients' labels; small values give clients of few labels.
+    """
+    pixels, labels = _digits()
+    features = (pixels / 16).astype(np.float32)
+    order = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT, 0).permutation(len(labels))
+    cut = int(len(labels) * _HELD_OUT_DIGITS)
+    examples = clients.Examples(features, labels)
+    train, held_out = examples.take(order[cut:]), examples.take(order[:cut])
+    draw = keys.generator(_SPLIT_SEED, keys.Purpose.PARTITION)
+    client_of_row = partition.dirichlet_label_skew(train.labels, NUM_DIGIT_CLIENTS, concentration, draw)
+    names = [f"client_{index:02d}" for index in range(NUM_DIGIT_CLIENTS)]
+    return clients.ArrayClients(train, client_of_row, names), _one_client(held_out)
+
+
+def _digits() -> tuple[np.ndarray, np.ndarray]:
+    """Reads scikit-learn's own file: `sklearn.datasets.load_digits` would import it all, which takes seconds."""
+    path = importlib.metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
+    with gzip.open(str(path), "rt") as file:
+        table = np.loadtxt(file, delimiter=",")
+    return table[:, :-1], table[:, -1].astype(np.int32)
 
 
 def normalise(pixels: np.ndarray) -> np.ndarray:
@@ -153,7 +190,7 @@ def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
     for name in _FASHION_FILES:
         path = download.plain_file(f"{_KERAS}{name}", f"fashion-mnist-{name}", cache_dir)
         try:
-            parts.append(idx.read(path, "uint8", 3 if "images" in name else 1))
+            parts.append(image_files.read_idx(path, "uint8", 3 if "images" in name else 1))
         except ValueError as error:
             raise UsageError(f"{path} is damaged ({error}): delete it, and it is downloaded again.") from error
     return Split(*(files.checked_images(path, *pair, shape=_GREY, num_classes=10) for pair in (parts[:2], parts[2:])))
@@ -166,7 +203,7 @@ def _fetch_mnist(cache_dir: str | None) -> Split:
 def _fetch_cifar100(cache_dir: str | None) -> Split:
     path = download.plain_file(_CIFAR_ORIGIN, "cifar-100-python.tar.gz", cache_dir, _CIFAR_SHA256)
     with open(path, "rb") as file:  # Its checksum was just compared.
-        return Split(*(_examples(*part) for part in cifar.read_archive(file)))
+        return Split(*(_examples(*part) for part in image_files.read_cifar_archive(file)))
 
 
 # Pools hold out as large a part as the official test sets are.

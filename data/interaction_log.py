@@ -32,7 +32,7 @@ _NUMBERS = {
     "reward": ("rewards", np.float64),
     "propensity": ("propensities", np.float64),
 }
-_LISTS = {"context": np.float32, "words": np.int32, "word_values": np.float32, "probabilities": np.float64}
+ROW_FIELDS = ("actions", "rewards", "propensities", "rounds", "periods", "probabilities", "models", "rows")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class InteractionLog:
 
     def __post_init__(self):
         count = len(self.clients)
-        for name in ("actions", "rewards", "propensities", "rounds", "periods", "probabilities", "models", "rows"):
+        for name in ROW_FIELDS:
             array = getattr(self, name)
             if array is not None and len(array) != count:
                 raise ValueError(f"{name} has {len(array)} rows, but clients has {count}.")
@@ -93,8 +93,7 @@ class InteractionLog:
         """Returns a log of these rows, int positions in ascending order; clients without one are left out."""
         kept, clients = np.unique(self.clients[rows], return_inverse=True)
         fields: dict[str, Any] = {
-            name: None if getattr(self, name) is None else getattr(self, name)[rows]
-            for name in ("actions", "rewards", "propensities", *_OPTIONAL)
+            name: None if getattr(self, name) is None else getattr(self, name)[rows] for name in ROW_FIELDS
         }
         return dataclasses.replace(
             self,
@@ -103,9 +102,6 @@ class InteractionLog:
             contexts=_taken(self.contexts, rows),
             **fields,
         )
-
-
-_OPTIONAL = ("rounds", "periods", "probabilities", "models", "rows")
 
 
 def _length(contexts: np.ndarray | text.Bags) -> int:

@@ -15,7 +15,6 @@ from data.errors import UsageError
 
 SIMULATOR, DOUBLY_ROBUST = "simulator", "doubly_robust"
 LOG_COLUMNS = 3  # Action, reward and propensity.
-_MIN_CLIENTS = 5  # With fewer, whole clients are too much to hold out.
 _UNIFORM_TOLERANCE = 0.01  # Relative: a propensity may be written with few digits.
 
 
@@ -49,38 +48,6 @@ class Rewards:
             return (generator.random(predicted.shape) < predicted).astype(np.float64)
         missed = self.residuals[generator.integers(len(self.residuals), size=predicted.shape)]
         return np.clip(predicted + missed, self.low, self.high)
-
-
-def split(log: interaction_log.InteractionLog, fraction: float = 0.2) -> tuple[np.ndarray, str]:
-    """Holds out clients, or rows of each where there are fewer than 5 clients; no run's seed changes which.
-
-    Returns:
-      bool [rows], whether a row is held out, and this in words.
-
-    Raises:
-      UsageError: If the log has one client, or none can be held out.
-    """
-    count = len(log.client_ids)
-    if count < 2:
-        raise UsageError(
-            f"The log has one client, {log.client_ids[0]!r}: --client_column must name a column that tells clients "
-            "apart, or deal the rows to N clients by rows:N."
-            if count
-            else "The log has no row."
-        )
-    if count >= _MIN_CLIENTS:
-        number = max(1, round(fraction * count))
-        chosen = keys.generator(0, keys.Purpose.HELD_OUT, 0).permutation(count)[:number]
-        return np.isin(log.clients, chosen), f"{number} of {count} clients"
-    is_held_out = np.zeros(len(log), bool)
-    for client in range(count):
-        rows = np.flatnonzero(log.clients == client)
-        number = min(max(1, round(fraction * len(rows))), len(rows) - 1)
-        chosen = keys.generator(0, keys.Purpose.HELD_OUT, client).choice(len(rows), number, replace=False)
-        is_held_out[rows[chosen]] = True
-    if not is_held_out.any() or len(np.unique(log.clients[~is_held_out])) < 2:
-        raise UsageError("The log has too few rows of too few clients to hold any out.")
-    return is_held_out, f"{fraction:.0%} of each client's rows, because there are fewer than {_MIN_CLIENTS} clients"
 
 
 def halves(num_clients: int) -> np.ndarray:
@@ -119,37 +86,29 @@ def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
     return Rewards(regressions, residuals, float(log.rewards.min()), float(log.rewards.max()))
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class LoggedClients(clients.ClientData):
-    """Clients of a log, their contexts as features, of each action a reward as labels."""
+    """Clients of a log, their contexts as features, of each action a reward as labels.
 
-    def __init__(
-        self,
-        log: interaction_log.InteractionLog,
-        rewards: Rewards,
-        regression_of: Sequence[int] | np.ndarray,
-        *,
-        feedback: str,
-        keeps_log: bool,
-        seed: int,
-        numbers: Sequence[int],
-        checksum: str,
-    ):
-        """Takes the log's rows of these clients alone.
+    Attributes:
+      log: The rows of these clients alone.
+      rewards: What is known of rewards.
+      regression_of: Of each client, which of the regressions predicts its rewards: none that has seen them.
+      feedback: What labels are: `simulator` for drawn rewards, `doubly_robust` for doubly robust targets.
+      keeps_log: Whether each row's logged action, reward and propensity follow its labels.
+      seed: Seed of the draws.
+      numbers: Of each client, its position in the whole log.
+      digest: Digest of the source.
+    """
 
-        Args:
-          log: The rows.
-          rewards: What is known of rewards.
-          regression_of: Of each client, which of the regressions predicts its rewards: none that has seen them.
-          feedback: What labels are: `simulator` for drawn rewards, `doubly_robust` for doubly robust targets.
-          keeps_log: Whether each row's logged action, reward and propensity stand behind its labels.
-          seed: Seed of the draws.
-          numbers: Of each client, its position in the whole log.
-          checksum: Digest of the source.
-        """
-        self.log, self._rewards, self._regression_of = log, rewards, regression_of
-        self._feedback, self._keeps_log, self._seed, self._numbers = feedback, keeps_log, seed, numbers
-        self._bounds = np.searchsorted(log.clients, np.arange(len(log.client_ids) + 1))
-        self._checksum = checksum
+    log: interaction_log.InteractionLog
+    rewards: Rewards
+    regression_of: Sequence[int] | np.ndarray
+    feedback: str
+    keeps_log: bool
+    seed: int
+    numbers: Sequence[int]
+    digest: str
 
     @property
     def client_ids(self) -> Sequence[str]:
@@ -157,29 +116,29 @@ class LoggedClients(clients.ClientData):
 
     @property
     def checksum(self) -> str:
-        return self._checksum
+        return self.digest
 
     def load(self, index: int) -> clients.Examples:
         part, predicted = self.rows(index), self.predicted(index)
-        if self._feedback == SIMULATOR:
-            labels = self._rewards.draw(predicted, self._seed, self._numbers[index])
+        if self.feedback == SIMULATOR:
+            labels = self.rewards.draw(predicted, self.seed, self.numbers[index])
         else:
             labels = doubly_robust(predicted, part.actions, part.rewards, part.propensities)
-        if self._keeps_log:
+        if self.keeps_log:
             labels = np.column_stack([labels, part.actions, part.rewards, part.propensities])
         return clients.Examples(_contexts(part), labels.astype(np.float32))
 
     def rows(self, index: int) -> interaction_log.InteractionLog:
         """Returns a client's rows of the log."""
-        return self.log.take(np.arange(self._bounds[index], self._bounds[index + 1]))
+        return self.log.take(np.arange(*np.searchsorted(self.log.clients, [index, index + 1])))
 
     def predicted(self, index: int) -> np.ndarray:
         """Returns float64 [rows, actions], what a regression that has not seen the client predicts of its rows."""
-        return self._rewards.regressions[self._regression_of[index]].predict(_contexts(self.rows(index)))
+        return self.rewards.regressions[self.regression_of[index]].predict(_contexts(self.rows(index)))
 
     def drawn(self, index: int) -> np.ndarray:
         """Returns float64 [rows, actions], the rewards that are drawn for a client."""
-        return self._rewards.draw(self.predicted(index), self._seed, self._numbers[index])
+        return self.rewards.draw(self.predicted(index), self.seed, self.numbers[index])
 
 
 def doubly_robust(

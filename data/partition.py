@@ -1,15 +1,81 @@
-"""Splits of a pooled data set over clients, and how often clients are drawn."""
+"""Splits of a pooled data set over clients, and into training and held-out rows; how often clients are drawn."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from data import keys
+from data.errors import UsageError
 
 NO_CLIENT = -1  # The client of an example that was not dealt.
 # Below it shares are drawn as logarithms: NumPy rounds most of them to zero, and forgets in which order they come.
 _LEAST_FOR_NUMPY = 0.01
+_MIN_CLIENTS = 5  # With fewer, whole clients are too much to hold out.
+
+
+class Split(NamedTuple):
+    """Training and held-out rows.
+
+    Attributes:
+      is_held_out: bool [rows].
+      train: Clients of training rows, ascending.
+      held_out: Clients of held-out rows, ascending: other clients, or the same.
+      how: What is held out, in words.
+    """
+
+    is_held_out: np.ndarray
+    train: list[int]
+    held_out: list[int]
+    how: str
+
+
+def hold_out(client_of_row: np.ndarray, num_clients: int, seed: int, fraction: float = 0.2) -> Split:
+    """Holds out whole clients; where there are fewer than 5, rows of each.
+
+    Args:
+      client_of_row: int [rows].
+      num_clients: Clients, each with a row at least.
+      seed: Seed of the choice.
+      fraction: Part of the clients, or of each one's rows, that is held out; at least one, and never all.
+
+    Raises:
+      UsageError: If none can be held out.
+    """
+    everyone = list(range(num_clients))
+    if num_clients >= _MIN_CLIENTS:
+        count = min(max(1, round(fraction * num_clients)), num_clients - 1)
+        order = keys.generator(seed, keys.Purpose.HELD_OUT, 0).permutation(num_clients)
+        train, held_out = sorted(order[count:].tolist()), sorted(order[:count].tolist())
+        return Split(np.isin(client_of_row, held_out), train, held_out, f"{count} of {num_clients} clients")
+    is_held_out = np.zeros(len(client_of_row), bool)
+    for client in everyone:
+        rows = np.flatnonzero(client_of_row == client)
+        count = min(max(1, round(fraction * len(rows))), len(rows) - 1)
+        draw = keys.generator(seed, keys.Purpose.HELD_OUT, client)
+        is_held_out[draw.choice(rows, count, replace=False)] = True
+    if not is_held_out.any():
+        raise UsageError("--client_column gives each client one row, and so few clients that none can be held out.")
+    how = f"{fraction:.0%} of each client's rows, because there are fewer than {_MIN_CLIENTS} clients"
+    return Split(is_held_out, everyone, everyone, how)
+
+
+def deal(num_rows: int, num_clients: int, seed: int) -> tuple[list[str], np.ndarray]:
+    """Deals rows to clients of equal size, the first ones a row larger where it does not divide.
+
+    Returns:
+      The clients' names, and int32 [rows], the client of each row.
+
+    Raises:
+      UsageError: If there are more clients than rows.
+    """
+    if num_clients > num_rows:
+        raise UsageError(f"--client_column=rows:{num_clients} is more than the {num_rows} rows: give at most that.")
+    client_of_row = np.zeros(num_rows, np.int32)
+    draw = keys.generator(seed, keys.Purpose.PARTITION)
+    client_of_row[draw.permutation(num_rows)] = np.arange(num_rows) % num_clients
+    width = len(str(num_clients - 1))
+    return [f"client_{index:0{width}d}" for index in range(num_clients)], client_of_row
 
 
 def dirichlet_label_skew(

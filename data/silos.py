@@ -9,18 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data import (
-    clients,
-    columns,
-    files,
-    handwriting,
-    keys,
-    table_file,
-    table_labels,
-    table_log,
-    table_report,
-    table_roles,
-)
+from data import clients, files, handwriting, keys, schema, tables
 from data.errors import UsageError
 
 GENERATED_TARGET = "worker_2"
@@ -121,11 +110,7 @@ def load(options: SiloOptions) -> Silos:
     if options.task_type == "heart_disease":
         return heart_disease(options.data_dir, *how)
     if options.task_type == "tabular":
-        chosen = {"feature_columns", "ignore_columns", "category_columns"}
-        wanted = table_roles.Wanted(
-            options.client_column, options.label_column, **{name: getattr(options, name) for name in chosen}
-        )
-        return table(options.data_file, wanted, positive, *how, options.missing_values)
+        return table(options.data_file, schema.of_options(options), positive, *how)
     return writers(options.data_dir, options.task_type, options.num_workers, positive, *how)
 
 
@@ -176,82 +161,47 @@ def heart_disease(data_dir: str | None, fractions: Fractions, seed: int) -> Silo
       UsageError: If `heart_disease_4sites.csv` is missing or not readable.
     """
     path = files.find(data_dir, "heart_disease_4sites.csv")
-    return table(str(path), table_roles.Wanted("site", "target"), None, fractions, seed)
+    return table(str(path), schema.Schema("site", "target"), None, fractions, seed)
 
 
 def table(
-    path: str,
-    wanted: table_roles.Wanted,
-    positive_labels: Sequence[str] | None,
-    fractions: Fractions,
-    seed: int,
-    missing_values: str | None = None,
+    path: str, wanted: schema.Schema, positive_labels: Sequence[str] | None, fractions: Fractions, seed: int
 ) -> Silos:
-    """Reads a table with a participant column; see `columns.encode` for how columns become features.
+    """Opens a table with a participant column, see `tables.read`.
 
     Rows without a participant or a label are dropped. Everything learned of the columns is learned from training rows.
 
     Args:
-      path: The file, see `table_file.read`.
-      wanted: What its columns are for; participants and classes are columns.
+      path: The file.
+      wanted: The roles of its columns, a label among them.
       positive_labels: Classes that count as 1; None for all but the first.
       fractions: Training and validation parts.
       seed: Seed of the split.
-      missing_values: Texts, separated by commas, that are missing values besides the usual ones.
 
     Raises:
       UsageError: If the file or a column is missing, or not what it has to be; or if it is the log of a bandit.
     """
-    read = table_file.read(path, wanted.text_columns, missing_values)
-    frame, roles = read.frame, table_roles.of(list(read.frame.columns), path, wanted)
-    client_column, label_column = str(roles.client), str(roles.label)
-    table_log.check(frame[roles.suspected], roles.guessed, path, roles.label)
-    refused = read.refused_of(roles.features) | columns.row_numbers(frame[roles.guessed_numbers])
-    num_rows = len(frame)
-    frame = frame.assign(**{name: columns.names(frame[name]) for name in (client_column, label_column)})
-    frame = frame.dropna(subset=[client_column, label_column])
-    names, classes = columns.ordered(frame[client_column]), table_labels.classes(frame[label_column])
-    if len(names) < 2:
-        raise UsageError(f"--client_column={client_column} has fewer than two values: name a column of participants.")
-    positive = list(positive_labels) if positive_labels else classes[1:]
-    if unknown := set(positive) - set(classes):
-        raise UsageError(f"--positive_labels: {min(unknown)} is none of the labels {', '.join(classes)}.")
-    labels = frame[label_column].isin(positive).to_numpy().astype(np.int32)
-    participant_of_row = columns.codes(frame[client_column], names)
+    rows = tables.read(path, wanted, seed=seed)
+    positive = list(positive_labels) if positive_labels else rows.label_names[1:]
+    if unknown := set(positive) - set(rows.label_names):
+        raise UsageError(f"--positive_labels: {min(unknown)} is none of the labels {', '.join(rows.label_names)}.")
+    labels = rows.frame[wanted.label_column].isin(positive).to_numpy().astype(np.int32)
     parts = [
-        [rows[part] for part in _parts(labels[rows], fractions, seed, participant)]
-        for participant in range(len(names))
-        for rows in [np.flatnonzero(participant_of_row == participant)]
+        [own[part] for part in _parts(labels[own], fractions, seed, participant)]
+        for participant in range(len(rows.client_ids))
+        for own in [np.flatnonzero(rows.clients == participant)]
     ]
-    is_train = np.zeros(len(frame), bool)
+    is_train = np.zeros(len(labels), bool)
     is_train[np.concatenate([train for train, _, _ in parts])] = True
-    features = frame[roles.features]
-    learned = columns.learn(
-        features, is_train, categories=roles.categories, named=roles.named, told=read.cells, refused=refused
-    )
-    encoded = columns.encode(features, learned, told=read.cells)
-    if not encoded.names:
+    features = rows.features(is_train)
+    if not features.names:
         raise UsageError(f"{path} leaves no feature: --feature_columns must name a column with values.")
-    examples = clients.Examples(encoded.values, labels)
+    examples = clients.Examples(features.values, labels)
     return Silos(
-        names=tuple(names),
-        silos=tuple(Silo(*(examples.take(rows) for rows in triple)) for triple in parts),
-        checksum=read.checksum,
-        report={
-            "rows": len(frame),
-            "dropped_rows": num_rows - len(frame),
-            "clients": len(names),
-            "form": dict(read.form),
-            "missing_values": dict(read.missing),
-            "warnings": [
-                *table_labels.warnings(frame[label_column], classes),
-                *table_report.warnings(learned, roles.named),
-            ],
-            "columns": table_report.of_columns(read, roles, len(names), len(classes), learned, encoded),
-            "positive_labels": positive,
-            "imputed": encoded.imputed,
-            "missing_as_category": encoded.missing_as_category,
-        },
+        names=tuple(rows.client_ids),
+        silos=tuple(Silo(*(examples.take(own) for own in triple)) for triple in parts),
+        checksum=rows.table.checksum,
+        report={**features.report, "positive_labels": positive},
     )
 
 

@@ -38,23 +38,15 @@ class Corpus:
     Attributes:
       train: Clients in the order of their names.
       held_out: Other clients, for evaluation.
-      tags: The most frequent tags, from the most to the least frequent.
-      tag_counts: int64 [tags], posts of training clients that have the tag.
-      vocabulary: The most frequent words, from the most to the least frequent; a word's position is its id.
+      statistics: The most frequent words and tags, from the most to the least frequent, and posts of training clients
+        that have each tag; or what was given instead.
       report: Numbers of posts read and of examples made of them; of posts and users left out, by reason.
     """
 
     train: clients.ClientData
     held_out: clients.ClientData
-    tags: list[str]
-    tag_counts: np.ndarray
-    vocabulary: list[str]
+    statistics: statistics.OfPosts
     report: Mapping[str, int]
-
-    @property
-    def statistics(self) -> statistics.OfPosts:
-        """What of it was learned from training clients, or given instead."""
-        return statistics.OfPosts(tuple(self.vocabulary), dict(zip(self.tags, self.tag_counts.tolist(), strict=True)))
 
 
 def load(
@@ -94,18 +86,21 @@ def load(
     paths = find(data_dir)
     place = paths[0] if len(paths) == 1 else paths[0].parent.parent
     table, report = _read(paths)
-    is_held_out = _choose_held_out(len(table.users), held_out_fraction, seed)[table.user_of_post]
-    training = np.flatnonzero(~is_held_out)
+    num_users = len(table.users)
+    num_held_out = max(0, min(math.ceil(held_out_fraction * num_users), num_users - 1))
+    order = keys.generator(seed, keys.Purpose.HELD_OUT, 0).permutation(num_users)
+    is_held_out = np.isin(table.user_of_post, order[:num_held_out])
     if known is None:
-        tag_counts = table.tags.counts(training)
-        tags = text.most_frequent(tag_counts, num_tags)
-        vocabulary = text.most_frequent(table.words.counts(training), vocabulary_size)
-    else:
-        tag_counts, tags, vocabulary = dict(known.tags), list(known.tags), list(known.vocabulary)
+        training = np.flatnonzero(~is_held_out)
+        counts = table.tags.counts(training)
+        most_frequent = {tag: counts[tag] for tag in text.most_frequent(counts, num_tags)}
+        words = text.most_frequent(table.words.counts(training), vocabulary_size)
+        known = statistics.OfPosts(tuple(words), most_frequent)
+    tags, vocabulary = list(known.tags), list(known.vocabulary)
     labels = table.tags.indicators(tags)
     is_kept = labels.any(axis=1) | keep_untagged
     report |= {EXAMPLES: int(is_kept.sum()), UNTAGGED: int((~is_kept).sum())}
-    report[USERS_DROPPED] = len(table.users) - len(np.unique(table.user_of_post[is_kept]))
+    report[USERS_DROPPED] = num_users - len(np.unique(table.user_of_post[is_kept]))
 
     order = np.argsort(table.user_of_post, kind="stable")
     parts = [order[is_kept[order] & (is_held_out[order] == held_out)] for held_out in (False, True)]
@@ -117,12 +112,13 @@ def load(
         )
     bags = [_encode(table.words, vocabulary, part, max_words, normalisation) for part in parts]
     checksum = _checksum(paths)
-    train, held_out = (
-        BagClients(bag, labels[part], [table.users[user] for user in table.user_of_post[part]], checksum)
-        for bag, part in zip(bags, parts, strict=True)
-    )
-    counts = np.array([tag_counts[tag] for tag in tags], np.int64)
-    return Corpus(train, held_out, tags, counts, vocabulary, report)
+
+    def population(bag: text.Bags, part: np.ndarray) -> clients.ClientData:
+        users, client_of_row = np.unique(table.user_of_post[part], return_inverse=True)
+        names = [table.users[user] for user in users]
+        return clients.ArrayClients(clients.Examples(bag, labels[part]), client_of_row, names, checksum)
+
+    return Corpus(population(bags[0], parts[0]), population(bags[1], parts[1]), known, report)
 
 
 def describe(report: Mapping[str, int]) -> str:
@@ -152,38 +148,6 @@ def find(data_dir: str | None) -> list[pathlib.Path]:
     if len(kinds) > 1:
         raise UsageError(f"{place} holds both {kinds[0][0].name} and {kinds[1][0]}: name one of them with --data_dir.")
     return kinds[0]
-
-
-class BagClients(clients.ClientData):
-    """Clients whose examples are bags of words in memory; a client is a slice of them."""
-
-    def __init__(self, bags: text.Bags, labels: np.ndarray, owners: Sequence[str], checksum: str):
-        """Takes examples of which those of a client lie behind each other.
-
-        Args:
-          bags: The examples' words.
-          labels: bool [examples, labels].
-          owners: Name of each example's client.
-          checksum: Digest of the source.
-        """
-        self._bags = bags
-        self._labels = labels
-        sizes = collections.Counter(owners)
-        self._client_ids = list(sizes)
-        self._bounds = np.cumsum([0, *sizes.values()])
-        self._checksum = checksum
-
-    @property
-    def client_ids(self) -> Sequence[str]:
-        return self._client_ids
-
-    @property
-    def checksum(self) -> str:
-        return self._checksum
-
-    def load(self, index: int) -> clients.Examples:
-        rows = np.arange(*self._bounds[[index, index + 1]])
-        return clients.Examples(self._bags.take(rows), self._labels[rows].astype(np.float32))
 
 
 class _Column:
@@ -266,14 +230,6 @@ def _read(paths: Iterable[pathlib.Path]) -> tuple[_Table, dict[str, int]]:
     rank[[number_of_author[name] for name in names]] = np.arange(len(names))
     table = _Table(names, rank[np.asarray(authors)], words, tags)
     return table, {POSTS: len(authors)} | dict(report)
-
-
-def _choose_held_out(num_users: int, fraction: float, seed: int) -> np.ndarray:
-    """Returns bool [users], at least one of them and not the only one."""
-    is_held_out = np.zeros(num_users, bool)
-    count = min(math.ceil(fraction * num_users), num_users - 1)
-    is_held_out[keys.generator(seed, keys.Purpose.HELD_OUT, 0).permutation(num_users)[: max(0, count)]] = True
-    return is_held_out
 
 
 def _encode(

@@ -1,18 +1,25 @@
-"""Tables from CSV and Parquet files, as pandas frames."""
+"""Tables from CSV and Parquet files, and from DataFrames in memory, as pandas frames.
 
+What each column is, a number, a date or a category, `data.columns` decides.
+"""
+
+import codecs
 import csv
 import dataclasses
+import gzip
 import hashlib
+import io
+import itertools
 import pathlib
 import re
 import reprlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data import clients, csv_file, frames
-from data.errors import ColumnError, UsageError
+from data import clients, frames, schema
+from data.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +28,16 @@ SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 # pandas' own list without "None", which is as likely a category.
 MISSING = ("", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null")
+SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
+_SAMPLED = 200  # Records by which a separator is judged, where the header allows for several.
+_NAMED = 3  # Lines that a message names.
+SIGNS = "[$€£¥₹₩₽₺₪฿₫₱₦%]"
+_MOSTLY_AMOUNTS = 0.9
+_GROUPED_WITH_POINT = r"[+-]?\d{1,3}(?:,\d{3})+\.\d+"
+_CENTS = r"[+-]?[\d.]*,(?!\d{3}(?:\D|$))\d+"  # A comma that groups no thousands.
+_PADDED = r"\s*0\d+\s*"
+_MAY_GROUP = r"\s*[+-]?[1-9]\d{0,2}(?:\.\d{3})+\s*"
+_DECIMAL = r"\s*[+-]?\d*\.\d+(?:[eE][+-]?\d+)?\s*"
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
@@ -33,10 +50,9 @@ class Table:
       path: Where it comes from, as messages name it.
       frame: Its rows, numbered from 0. It goes without columns that have no name: row numbers that pandas and R write.
       nameless: Those columns.
-      form: What was found out of how a CSV file is written: `encoding`, `separator` and `decimal`.
+      form: How a CSV file is written: `encoding` and `separator`.
       missing: How many cells hold each of the texts that were said to be missing values.
-      signs: The currency sign or % that was read past, by column.
-      refused: Columns whose numbers may mean two things.
+      signs: The currency sign or % that was removed from cells, by column.
       lines: int [rows], the line in which each row begins; None where a table has none.
       first_row: Where it has none, the first row's number in messages.
       checksum: Digest of the source, and of what is missing in it.
@@ -48,31 +64,78 @@ class Table:
     form: Mapping[str, str] = dataclasses.field(default_factory=dict)
     missing: Mapping[str, int] = dataclasses.field(default_factory=dict)
     signs: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    refused: Mapping[str, ColumnError] = dataclasses.field(default_factory=dict)
     lines: np.ndarray | None = None
     checksum: str = ""
     first_row: int = 1
 
-    def refused_of(self, names: Collection[str]) -> dict[str, ColumnError]:
-        """Returns the errors of columns that are used."""
-        return {name: error for name, error in self.refused.items() if name in names}
-
     def place(self, row: int) -> str:
-        """Returns where a row of the frame stands, for messages."""
+        """Returns where a row of the frame is, for messages."""
         return f"row {row + self.first_row}" if self.lines is None else f"line {self.lines[row]}"
 
     def cells(self, column: "pd.Series", most: int = 3) -> str:
-        """Returns what some cells hold and where they stand, for messages; of many, the first ones."""
-        told = ", ".join(f"{_SHORT.repr(value)} ({self.place(row)})" for row, value in column.iloc[:most].items())
-        return f"{told} and {len(column) - most} more" if len(column) > most else told
+        """Returns what some cells hold and where they are, for messages; of many, the first ones."""
+        shown = ", ".join(f"{_SHORT.repr(value)} ({self.place(row)})" for row, value in column.iloc[:most].items())
+        return f"{shown} and {len(column) - most} more" if len(column) > most else shown
+
+    def numbers(
+        self, column: "pd.Series", flag: str, what: str, dtype: type = np.float64, each: str = ""
+    ) -> np.ndarray:
+        """Returns the numbers of a column in which every cell must be one, such as rewards.
+
+        Args:
+          column: Of this table, with its index.
+          flag: The flag that names it, for messages.
+          what: What each number is, such as `reward`.
+          dtype: Type in which they must be finite.
+          each: What a row must have one of, where it is more than one: ` for every action`.
+
+        Returns:
+          [rows] of the dtype, finite.
+
+        Raises:
+          UsageError: If a cell is missing, not finite or no number; it names the place.
+        """
+        import pandas as pd
+
+        values = column
+        if not pd.api.types.is_numeric_dtype(column.dtype):
+            written = as_text(column)
+            values = pd.to_numeric(written, errors="coerce")
+            wrong = written[values.isna() & written.notna()]
+            if len(wrong):
+                how = " Write decimals with a point, and no groups." if "," in wrong.iloc[0] else ""
+                raise UsageError(
+                    f"{flag}: {wrong.iloc[0]!r} in column {column.name!r} ({self.place(wrong.index[0])} of "
+                    f"{self.path}) is no number; a {what} must be one.{how}"
+                )
+        exact = values.to_numpy(np.float64, na_value=np.nan)
+        with np.errstate(over="ignore"):
+            numbers = exact.astype(dtype)
+        rows = np.flatnonzero(~np.isfinite(numbers))
+        if len(rows):
+            value = "a missing value" if np.isnan(exact[rows[0]]) else f"{exact[rows[0]]}"
+            more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+            raise UsageError(
+                f"{flag}: {value} in column {column.name!r} ({self.place(column.index[rows[0]])} of {self.path}) is "
+                f"not finite{more}; every row must have a {what}{each}."
+            )
+        return numbers
 
 
-def listed(flag: str | None) -> list[str]:
-    """Returns the words of a flag, separated by commas; one that holds a comma is quoted."""
-    return [name.strip() for name in next(csv.reader([flag], skipinitialspace=True))] if flag else []
+def as_text(column: "pd.Series") -> "pd.Series":
+    """Returns stripped text, or NaN where it is missing; whole numbers that gaps have made float are written whole."""
+    import pandas as pd
+
+    filled = column.dropna()
+    if pd.api.types.is_float_dtype(column.dtype) and (filled % 1 == 0).all():
+        filled = filled.map("{:.0f}".format)
+    filled = filled.astype(object).map(str).map(str.strip)
+    return filled[~filled.isin(MISSING)].astype(object).reindex(column.index)
 
 
-def read(path: str, text_columns: Sequence[str] = (), missing_values: str | None = None) -> Table:
+def read(
+    path: str, text_columns: Sequence[str] = (), missing_values: str | None = None, flag: str = "--data_file"
+) -> Table:
     """Reads a table.
 
     Args:
@@ -80,56 +143,49 @@ def read(path: str, text_columns: Sequence[str] = (), missing_values: str | None
         frame that is lent, see `frames`.
       text_columns: Columns of names: in a CSV, 007 is no number there.
       missing_values: Texts, separated by commas, that are missing values besides `MISSING`.
+      flag: The flag that names the file, for messages.
 
     Raises:
       UsageError: If the file is missing, empty, or not readable.
     """
     import pandas as pd
 
-    name, missing = path.lower(), listed(missing_values)
+    name, missing = path.lower(), schema.listed(missing_values)
     if (lent := frames.find(path)) is not None:
-        table = of_frame(lent, "the DataFrame", missing, text_columns)
+        table = of_frame(lent, "the DataFrame", missing, text_columns, flag)
         return dataclasses.replace(table, checksum=_checksum(path, missing), first_row=0)
     if path.startswith(frames.PREFIX):
-        raise UsageError(f"--data_file={path} was a DataFrame of Python's: only there it can be given, as table.")
+        raise UsageError(f"{flag}={path} was a DataFrame of Python's: only there it can be given, as table.")
     if name.endswith(_SPREADSHEETS):
         raise UsageError(
-            f"--data_file={path} is a spreadsheet: save its sheet as CSV (Save as, CSV UTF-8), and name that file."
+            f"{flag}={path} is a spreadsheet: save its sheet as CSV (Save as, CSV UTF-8), and name that file."
         )
     if not name.endswith(SUFFIXES):
-        raise UsageError(f"--data_file={path} must be one of {', '.join(SUFFIXES)}.")
+        raise UsageError(f"{flag}={path} must be one of {', '.join(SUFFIXES)}.")
     if not pathlib.Path(path).is_file():
         raise UsageError(
-            f"There is no file {path}: --data_file must name one, by its path, or below the working directory, "
+            f"There is no file {path}: {flag} must name one, by its path, or below the working directory, "
             "--data_dir (FEDBANDITS_DATA_DIR) or data/examples."
         )
+    form: dict[str, str] = {}
+    lines: np.ndarray | None = None
     try:
         if name.endswith(".parquet"):
-            table = of_frame(pd.read_parquet(path, engine="pyarrow"), path, missing, text_columns)
-            return dataclasses.replace(table, checksum=_checksum(path, missing))
-        found = csv_file.read(path, text_columns, MISSING)
-        table = of_frame(found.frame, path, missing, text_columns)
+            frame = pd.read_parquet(path, engine="pyarrow")
+        else:
+            frame, lines, form = _read_csv(path, text_columns, flag)
+        table = of_frame(frame, path, missing, text_columns, flag)
     except UsageError:
         raise
     except ImportError as error:
         raise UsageError(
-            f"--data_file={path} needs pyarrow, which cannot be imported: bring the environment up to date, or save "
-            "the table as .csv."
+            f"{flag}={path} needs pyarrow, which cannot be imported: bring the environment up to date, or save the "
+            "table as .csv."
         ) from error
     except Exception as error:  # What pandas, pyarrow and gzip raise over a damaged file is almost anything.
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise UsageError(f"{path} is not readable ({reason}): --data_file must be an undamaged table.") from error
-    frame, form, refused = csv_file.with_decimal_points(table.frame, path, found.form, text_columns)
-    frame, counts = _masked(frame, missing, text_columns)  # What was -9,0 is -9.0 now.
-    return dataclasses.replace(
-        table,
-        frame=frame,
-        form=form,
-        refused=refused,
-        missing={word: count + counts[word] for word, count in table.missing.items()},
-        lines=found.lines,
-        checksum=_checksum(path, missing),
-    )
+        raise UsageError(f"{path} is not readable ({reason}): {flag} must be an undamaged table.") from error
+    return dataclasses.replace(table, form=form, lines=lines, checksum=_checksum(path, missing))
 
 
 def _checksum(path: str, missing: Sequence[str]) -> str:
@@ -138,7 +194,13 @@ def _checksum(path: str, missing: Sequence[str]) -> str:
     return f"{digest}-{hashlib.sha256(repr(sorted(missing)).encode()).hexdigest()[:8]}" if missing else digest
 
 
-def of_frame(frame: "pd.DataFrame", path: str, missing: Sequence[str] = (), text_columns: Sequence[str] = ()) -> Table:
+def of_frame(
+    frame: "pd.DataFrame",
+    path: str,
+    missing: Sequence[str] = (),
+    text_columns: Sequence[str] = (),
+    flag: str = "--data_file",
+) -> Table:
     """Returns a frame as a table.
 
     Args:
@@ -146,6 +208,7 @@ def of_frame(frame: "pd.DataFrame", path: str, missing: Sequence[str] = (), text
       path: What messages call it.
       missing: Texts that are missing values, besides `MISSING`; such as `-9`, which is so as a number too.
       text_columns: Columns of names, where -9.0 is not -9.
+      flag: The flag that names the file, for messages.
 
     Raises:
       UsageError: If it is empty, or two columns have one name.
@@ -153,14 +216,20 @@ def of_frame(frame: "pd.DataFrame", path: str, missing: Sequence[str] = (), text
     # The client column may have been saved as the index.
     frame = frames.with_index(frame, path)
     if frame.empty:
-        raise UsageError(f"{path} is empty: --data_file must have named columns and at least one row.")
+        raise UsageError(f"{path} is empty: {flag} must have named columns and at least one row.")
     frame.columns = [str(name).strip() for name in frame.columns]
-    csv_file.check_different(path, list(frame.columns))
+    _check_different(path, list(frame.columns), flag)
     nameless = tuple(name for name in frame.columns if re.fullmatch(r"Unnamed: \d+|", name))
     frame = frame.loc[:, [name not in nameless for name in frame.columns]]
     frame, counts = _masked(frame, missing, text_columns)
-    frame, signs = csv_file.without_signs(frame, text_columns)
+    frame, signs = _without_signs(frame, text_columns)
     return Table(path, frame, nameless, missing=counts, signs=signs)
+
+
+def _check_different(path: str, names: Sequence[str], flag: str) -> None:
+    for name in names:
+        if name and names.count(name) > 1:
+            raise UsageError(f"{flag}={path} has two columns {name!r}: rename one.")
 
 
 def _masked(
@@ -189,3 +258,160 @@ def _holds(column: "pd.Series", word: str, *, is_text: bool) -> np.ndarray:
     if is_text or pd.isna(number):
         return holds
     return holds | np.asarray(pd.to_numeric(written, errors="coerce") == number, bool)
+
+
+def _without_signs(frame: "pd.DataFrame", text_columns: Sequence[str]) -> "tuple[pd.DataFrame, dict[str, str]]":
+    """Returns a table whose amounts have no sign around them, and the sign of each such column.
+
+    A column is of amounts if at least 90% of its cells are numbers, and some have a currency sign or % before or after
+    them, all the same one. Of `$1,234.50` the commas go, too, as a point follows them.
+    """
+    import pandas as pd
+
+    signs = {}
+    for name in frame.columns.difference(list(text_columns), sort=False):
+        if frame[name].dtype != object:
+            continue
+        cells = frame[name].dropna().map(str).str.strip()
+        found = set(cells.str.findall(SIGNS).explode().dropna())
+        if len(found) != 1:
+            continue
+        bare = cells.str.replace(rf"\s*{SIGNS}\s*", "", n=1, regex=True)
+        if bare.str.fullmatch(_GROUPED_WITH_POINT).any() and not bare.str.fullmatch(_CENTS).any():
+            bare = bare.str.replace(",", "", regex=False)
+        is_number = pd.to_numeric(bare, errors="coerce").notna()
+        if is_number.mean() >= _MOSTLY_AMOUNTS:
+            (signs[name],) = found
+            frame = frame.assign(**{name: bare.where(is_number, cells).reindex(frame.index)})
+    return frame, signs
+
+
+def _read_csv(path: str, text_columns: Sequence[str], flag: str) -> "tuple[pd.DataFrame, np.ndarray, dict[str, str]]":
+    """Returns the rows of a CSV file, the line in which each begins, and how the file is written."""
+    import pandas as pd
+
+    text, encoding = _decoded(path, flag)
+    separator = _separator(path, text)
+    header, lines = _lines(path, text, separator)
+    _check_different(path, header, flag)
+    form = {"encoding": encoding, "separator": SEPARATORS[separator]}
+    if not len(lines):
+        return pd.DataFrame(columns=header), lines, form
+
+    names = [name or f"Unnamed: {position}" for position, name in enumerate(header)]
+
+    def parsed(kept_as_text: Sequence[str], columns: Sequence[str] = names) -> "pd.DataFrame":
+        return pd.read_csv(
+            io.StringIO(text),
+            sep=separator,
+            header=0,
+            names=names,
+            usecols=columns,
+            dtype=dict.fromkeys(kept_as_text, str),
+            na_values=list(MISSING),
+            keep_default_na=False,
+            skipinitialspace=True,
+            low_memory=False,
+        )
+
+    frame = parsed(text_columns)
+    if len(frame) != len(lines):
+        raise UsageError(f"{path} has {len(lines)} or {len(frame)} rows, by how its quotes are read: are all closed?")
+    if separator == ";":
+        _check_points(path, parsed(names).drop(columns=list(text_columns), errors="ignore"))
+    whole = [name for name in frame.select_dtypes("number") if (frame[name].dropna() % 1 == 0).all()]
+    written = parsed(whole, whole)
+    padded = [name for name in whole if written[name].str.fullmatch(_PADDED, na=False).any()]  # Codes, such as 007.
+    return frame.assign(**{name: written[name] for name in padded}), lines, form
+
+
+def _decoded(path: str, flag: str) -> tuple[str, str]:
+    """Returns a file's text and the name of its encoding."""
+    content = pathlib.Path(path).read_bytes()
+    content = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+    if content.startswith(b"PK\x03\x04"):
+        raise UsageError(f"{path} is a spreadsheet or an archive, whatever its name says: save the table as CSV.")
+    is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    for encoding in ("utf-16",) if is_utf_16 else ("utf-8-sig", "cp1252"):
+        try:
+            text = content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if "\0" in text:
+            raise UsageError(f"{path} holds a NUL byte, which no text does: {flag} must be a text file.")
+        return text, encoding.removesuffix("-sig")
+    raise UsageError(f"{path} is neither UTF-8 nor Latin-1 or Windows-1252: {flag} must be saved as UTF-8.")
+
+
+def _separator(path: str, text: str) -> str:
+    """Returns the separator that the header has; if several are in it, the one that fits the rows."""
+    header = text.lstrip().partition("\n")[0]
+    candidates = [separator for separator in SEPARATORS if separator in header]
+    if len(candidates) < 2:
+        return [*candidates, ","][0]
+    fitting: dict[str, str] = {}
+    split = []
+    for separator in candidates:
+        records = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+        sample = [record for record in itertools.islice(records, _SAMPLED) if any(record)]
+        if len(sample[0]) > 1:
+            split.append(separator)
+            if len({len(record) for record in sample}) == 1:
+                fitting[separator] = f"{SEPARATORS[separator]} ({', '.join(sample[0])})"
+    if len(fitting) > 1:
+        ways = " or ".join(fitting.values())
+        raise UsageError(
+            f"The columns of {path} may be separated by {ways}: save it with commas, and quotes around what holds one."
+        )
+    return [*fitting, *split, ","][0]
+
+
+def _lines(path: str, text: str, separator: str) -> tuple[list[str], np.ndarray]:
+    """Returns the columns' names, and the lines of the rows, each of which must have as many values."""
+    records = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+    header: list[str] = []
+    lines, wrong, begins = [], [], 1
+    try:
+        for values in records:
+            is_blank = len(values) < 2 and not "".join(values).strip()
+            if not header:
+                header = [] if is_blank else [name.strip() for name in values]
+            elif not is_blank:
+                lines.append(begins)
+                if len(values) != len(header):
+                    wrong.append(f"line {begins} has {len(values)}")
+            begins = records.line_num + 1
+    except csv.Error as error:
+        raise UsageError(
+            f"The value that begins in line {begins} of {path} is not readable ({error}): is a quote never closed?"
+        ) from error
+    if wrong:
+        more = f", and so on in {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+        raise UsageError(
+            f"The header of {path} has {len(header)} names, separated by {SEPARATORS[separator]}, but rows have more "
+            f"or fewer values: {', '.join(wrong[:_NAMED])}{more}. Quotes must be around a value that holds a "
+            f"{SEPARATORS[separator]}, and each must be closed."
+        )
+    return header, np.array(lines, np.int64)
+
+
+def _check_points(path: str, written: "pd.DataFrame") -> None:
+    """Refuses numbers such as 1.500 in a file with semicolons, if no other number shows what the point is.
+
+    Such files come from where a point groups thousands.
+    """
+    doubtful = {}
+    for name in written.columns:
+        may_group = written[name].str.fullmatch(_MAY_GROUP, na=False)
+        if (written[name].str.fullmatch(_DECIMAL, na=False) & ~may_group).any():
+            return
+        if may_group.any():
+            doubtful[name] = written[name][may_group].iloc[0].strip()
+    for name, value in doubtful.items():
+        column = schema.as_flag([name])
+        raise UsageError(
+            f"Column {name!r} of {path} holds numbers with points, such as {value!r}, which may be decimals or group "
+            "thousands: save numbers without groups, and decimals in a file with commas or tabs between its columns. "
+            f"If these are none, say --category_columns={column}, or leave the column out with "
+            f"--ignore_columns={column}."
+        )

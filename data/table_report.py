@@ -2,45 +2,42 @@
 
 import collections
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from data import columns, csv_file, statistics
-from data.table_file import Table
-from data.table_roles import Roles
+from data import columns, statistics
+from data.schema import as_flag
+
+if TYPE_CHECKING:
+    from data.tables import Rows
 
 _ORDER = ("client", "label", "reward", "feature", "none")
 _PRINTED = 20  # Of more columns, only so many have a line.
+_NAMED = 3  # Classes that a warning names.
 
 
-def of_columns(
-    table: Table, roles: Roles, clients: int, labels: int, learned: columns.Learned, encoded: columns.Encoded
-) -> list[dict[str, Any]]:
+def of_columns(rows: "Rows", learned: columns.Learned, encoded: columns.Encoded) -> list[dict[str, Any]]:
     """Returns what each column is used for, and as what, in the table's order.
 
     Args:
-      table: The table.
-      roles: What its columns are for.
-      clients: Clients that the client column tells apart.
-      labels: Classes of the label column.
+      rows: The table's rows.
       learned: What is known of features.
       encoded: What became of them.
     """
-    uses = {name: "feature" for name in roles.features} | {name: "reward" for name in roles.rewards}
-    found = []
-    for name in table.frame.columns:
-        if name == roles.client:
-            found.append({"name": name, "use": "client", "kind": "category", "categories": clients})
+    roles, found = rows.roles, []
+    for name in rows.table.frame.columns:
+        if name in roles.clients:
+            found.append({"name": name, "use": "client", "kind": "category", "categories": len(rows.client_ids)})
         elif name == roles.label:
-            found.append({"name": name, "use": "label", "kind": "category", "categories": labels})
+            found.append({"name": name, "use": "label", "kind": "category", "categories": len(rows.label_names)})
         elif name in roles.rewards:
             found.append({"name": name, "use": "reward", "kind": "number"})
-        elif name in uses:
+        elif name in roles.features:
             found.append({"name": name, "use": "feature"} | _of_feature(learned[name], encoded, name))
         else:
             why = "--ignore_columns" if name in roles.ignored else "not in --feature_columns"
             found.append({"name": name, "use": "none", "kind": "dropped", "why": why})
     return found + [
-        {"name": name, "use": "none", "kind": "dropped", "why": "it has no name"} for name in table.nameless
+        {"name": name, "use": "none", "kind": "dropped", "why": "it has no name"} for name in rows.table.nameless
     ]
 
 
@@ -60,24 +57,47 @@ def _of_feature(known: statistics.OfColumn | None, encoded: columns.Encoded, nam
     return {"kind": "number"} | imputed
 
 
-def warnings(learned: columns.Learned, named: Collection[str]) -> list[str]:
-    """Returns what is odd about categories.
-
-    Args:
-      learned: What is known of features.
-      named: Those that were asked for by name.
-    """
+def category_warnings(learned: columns.Learned, named: Collection[str]) -> list[str]:
+    """Returns which columns have many categories, but for those that were asked for by name."""
     counts = {
         name: len(known.categories)
         for name, known in learned.items()
         if isinstance(known, statistics.Categories) and name not in named
     }
     return [
-        f"column {name!r} gives {count} features, one for each category: --ignore_columns={csv_file.flag([name])} "
-        f"leaves it out, --category_columns={csv_file.flag([name])} says that it is meant so."
+        f"column {name!r} gives {count} features, one for each category: --ignore_columns={as_flag([name])} "
+        f"leaves it out, --category_columns={as_flag([name])} says that it is meant so."
         for name, count in counts.items()
         if count > columns.MANY_CATEGORIES
     ]
+
+
+def label_warnings(rows: "Rows") -> list[str]:
+    """Returns what is odd about labels: one number written in several ways, a word among numbers, a single row."""
+    if not rows.roles.label:
+        return []
+    found, flag = [], f"--label_column={as_flag([rows.roles.label])}"
+    written: dict[float, list[str]] = collections.defaultdict(list)
+    words = []
+    for name in rows.label_names:
+        try:
+            written[float(name)].append(name)
+        except ValueError:
+            words.append(name)
+    same = [ways for ways in written.values() if len(ways) > 1]
+    if same:
+        ways = "; ".join(" and ".join(map(repr, one)) for one in same[:_NAMED])
+        found.append(f"{flag} has classes that are one number in several ways: {ways}.")
+    if len(words) == 1 and len(rows.label_names) > 2:
+        found.append(
+            f"{flag} has numbers and the class {words[0]!r}: --missing_values={as_flag(words, quoted=True)} drops its "
+            "rows."
+        )
+    counts = rows.frame[rows.roles.label].value_counts()
+    if single := [name for name in rows.label_names if counts.get(name) == 1]:
+        more = f" and {len(single) - _NAMED} more" if len(single) > _NAMED else ""
+        found.append(f"{flag} has classes of a single row: {', '.join(map(repr, single[:_NAMED]))}{more}.")
+    return found
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
@@ -95,8 +115,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         kinds = collections.Counter(f"{column['use']}, {column['kind']}" for column in rest)
         told = "; ".join(f"{kind}: {count}" for kind, count in kinds.items())
         yield f"  and {len(rest)} more ({told}), all in config.json"
-    dropped = report["dropped_rows"]
-    for why, count in dropped.items() if isinstance(dropped, Mapping) else [("without_client_or_label", dropped)]:
+    for why, count in report["dropped_rows"].items():
         if count:
             yield f"  {count:,} row{'s' * (count != 1)} dropped: {why.replace('_', ' ')}"
     for word, count in report.get("missing_values", {}).items():

@@ -4,10 +4,20 @@ Flags modules make them, everything below takes them. Equal ones, which have equ
 """
 
 import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from data.tasks.options import TaskOptions
 from optimization.selection.availability import ALWAYS, Availability
 from optimization.selection.selected import Selection
+
+_Options = TypeVar("_Options")
+
+
+def named(kind: Callable[..., _Options], values: Mapping[str, Any], **others: Any) -> _Options:
+    """Returns options of a dataclass, whose fields are flags of the same names, but for `others`."""
+    names = [field.name for field in dataclasses.fields(kind) if field.name not in others]  # type: ignore[arg-type]
+    return kind(**{name: values[name] for name in names}, **others)
 
 
 @dataclasses.dataclass(frozen=True)

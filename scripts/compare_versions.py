@@ -5,8 +5,9 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from data.errors import Failure, UsageError
@@ -107,7 +108,7 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
     import numpy as np
     import pandas as pd
 
-    before, after = _values(old), _values(new)
+    before, after = _values(old, version_runs.renamed_fields()), _values(new, {})
     if not before:
         yield "there is nothing to compare", np.inf
     tables = {file for file, _ in before if file.endswith(".csv")}
@@ -134,19 +135,31 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
             yield f"{' '.join(place)}{since}, by up to {size:.2g}", size
 
 
-def _values(folder: pathlib.Path) -> "dict[tuple[str, str], np.ndarray]":
-    """Returns all columns of tables, but for seconds, and all arrays of archives, by file and name."""
+def _values(folder: pathlib.Path, renamed: Mapping[str, str]) -> "dict[tuple[str, str], np.ndarray]":
+    """Returns all columns of tables, but for seconds, and all arrays of archives, by file and name.
+
+    Args:
+      folder: Where the files lie.
+      renamed: Other names for fields of checkpoints.
+    """
     import numpy as np
     import pandas as pd
 
     found = {}
-    for path in sorted(folder.rglob("*.csv")):
-        for name, column in pd.read_csv(path, float_precision="round_trip").items():
+    for path in sorted([*folder.rglob("*.csv"), *folder.rglob("*.parquet")]):
+        table = pd.read_csv(path, float_precision="round_trip") if path.suffix == ".csv" else pd.read_parquet(path)
+        for name, column in table.items():
             if "seconds" not in name:
                 found[str(path.relative_to(folder)), name] = column.to_numpy()
     for path in sorted(folder.rglob("*.npz")):
+        fields, names = path.parents[1] / "fields.json", {}
+        if path.parent.name == "checkpoints" and fields.exists():
+            of_leaves = [renamed.get(name, name) for name in json.loads(fields.read_text())]
+            names = {f"leaf_{index:04d}": name for index, name in enumerate(of_leaves)} | {"leaves": None}
         with np.load(path, allow_pickle=False) as archive:
-            found |= {(str(path.relative_to(folder)), name): archive[name] for name in archive.files}
+            for name in archive.files:
+                if (known := names.get(name, name)) is not None:
+                    found[str(path.relative_to(folder)), known] = archive[name]
     return found
 
 

@@ -25,7 +25,7 @@ from bandits.evaluation import (
     terms,
     totals,
 )
-from data import files, interaction_log, log_checks, log_table, table_file
+from data import files, interaction_log, log_checks, log_table, schema
 from data.errors import UsageError
 from optimization.study import cli
 
@@ -206,7 +206,7 @@ def _reads_model(settings: cli.Settings, target: target_policies.Target) -> bool
 
 def _tells_each_action(target: target_policies.Target) -> bool:
     """Returns whether a policy tells the probability of each action, which a model's value needs."""
-    return target.kind != "logged" and (target.kind != "column" or len(table_file.listed(target.name)) > 1)
+    return target.kind != "logged" and (target.kind != "column" or len(schema.listed(target.name)) > 1)
 
 
 def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settings]:
@@ -278,7 +278,7 @@ def _log(
     if is_runs:
         if interactions.is_logged(settings.log):
             found = interactions.read_run(settings.log, with_contexts=False)
-            interactions.check_random(found.log, settings.log)  # Before its task is read.
+            log_checks.check_random(found.log.propensities, settings.log)  # Before its task is read.
             found = found.with_contexts() if with_contexts else found
             return found.log, found
         log = interaction_log.read(settings.log)
@@ -286,15 +286,13 @@ def _log(
         return log, None
     if missing := [f"--{name}" for name in _NEEDED if not settings[name]]:
         raise UsageError(f"{' and '.join(missing)}: name these columns of --log, which run_federated did not write.")
-    names = [name for name in _COLUMNS if name != "missing_values"]
-    wanted = log_table.Wanted(
-        **{name: settings[name] for name in names},
+    wanted = schema.Schema(
+        **{name: settings[name] for name in _COLUMNS},
         probability_columns=target.name if target.kind == "column" else None,
+        file_flag="--log",
     )
     known = run_policy.known_statistics(target.name) if target.kind == "run" else None
-    log = log_table.read(
-        settings.log, wanted, missing_values=settings.missing_values, known=known, with_contexts=with_contexts
-    )
+    log = log_table.read(settings.log, wanted, known=known, with_contexts=with_contexts)
     return log, None
 
 

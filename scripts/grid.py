@@ -11,20 +11,17 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import contextlib
 import functools
-import json
 import os
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from bandits import binaries, studies
-from bandits.plans import arms, building, plan, players, results, verdict
+from bandits import studies
+from bandits.plans import executors, outcomes, plan, sweep, verdict
 from bandits.plans.plan import Run
-from bandits.plans.sweep import Sweep, check_shared
-from bandits.results import runs
 from data import files
 from data.errors import UsageError
-from optimization.study import cli, run_folder
+from optimization.study import cli
 from optimization.study.metrics import Metric
 
 _USAGE = """
@@ -36,8 +33,6 @@ Plays a grid of runs and ranks them: the cross product of the values to sweep, o
 
 All other flags are passed on to every run; `run_federated --help` lists them. The same command continues a grid.
 """
-_SHOWN = 10  # Points of a configuration, in the terminal.
-_LARGEST_SEED = 2**32 - 1
 
 
 def define() -> cli.FlagSet:
@@ -46,7 +41,7 @@ def define() -> cli.FlagSet:
     flags.group("What is run")
     flags.choice("binary", None, list(studies.STUDIES), "experiment (default: run_federated, or the grid's)")
     flags.texts("sweep", "flag=value,value: values to try of a run's flag; may be given for several flags")
-    known = "; ".join(f"{name}, {grid.about}" for name, grid in building.published().items())
+    known = "; ".join(f"{name}, {grid.about}" for name, grid in plan.published().items())
     flags.text("grid", None, f"a published grid: {known}. Flags and sweeps given beside it win")
     flags.integer("repeat", 1, "runs of every point, with consecutive seeds", low=1)
 
@@ -79,7 +74,7 @@ def define() -> cli.FlagSet:
     flags.integer("reduction_factor", 2, "one of so many points goes on", low=2)
     flags.belong("reduction_factor", early_stop=("asha",))
 
-    players.define(flags, slurm_script="write a job array for Slurm, and run nothing")
+    executors.define(flags, slurm_script="write a job array for Slurm, and run nothing")
 
     flags.group("Output")
     flags.path("root_output_dir", "runs", "folder of all grids")
@@ -113,75 +108,6 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     return settings
 
 
-def report(
-    sweep: Sweep,
-    swept: Sequence[str],
-    folder: pathlib.Path,
-    reported: Mapping[str, Sequence[results.Outcome]],
-    reference: str | None = None,
-) -> int:
-    """Writes and prints what the runs gave, those of fresh seeds, and comparisons; returns the exit status."""
-    outcomes = list(sweep.outcomes.values())
-    ranked = sweep.ranked()
-    table = results.table(outcomes, swept, sweep.metric, folder / "runs")
-    files.replace(folder / "results.csv", table.to_csv(index=False).encode())
-    as_arms = functools.partial(arms.of, folder=folder / "runs", metric=sweep.metric, smallest=sweep.smallest)
-    points = as_arms({point.name: point.outcomes for several in ranked.values() for point in several})
-    best = as_arms({arms.short(name): reported.get(name) or several[0].outcomes for name, several in ranked.items()})
-    stands = points.stands_by_point()
-    print(results.text(ranked, swept, sweep.metric, smallest=sweep.smallest, shown=_SHOWN, stands=stands))
-    if told := verdict.text(points, best, ranked, reported, reference):
-        print(f"\n{told}\n")
-    written = ["results.csv"]
-    if axes := results.learning_rates(swept):
-        for configuration, several in ranked.items():
-            words = "_".join(word.partition("=")[2] for word in configuration.split())
-            name = f"heat_map{f'_{words}' if words else ''}.png".replace("/", "_")
-            title = (configuration or folder.name).replace("_", " ")
-            if other := set(several[0].outcomes[0].run.numbers) - set(axes):
-                title += f"; best over {', '.join(sorted(other))}".replace("_", " ")
-            results.heat_map(
-                several,
-                axes,
-                folder / name,
-                metric=sweep.metric,
-                title=title,
-                smallest=sweep.smallest,
-                marked=points.not_above_chance(),
-            )
-            written.append(name)
-    if told := results.privacy_told(outcomes, folder / "runs"):
-        print(told)
-    print(f"Results in {folder}: {', '.join(written)}; each run's folder in {folder / 'runs'}")
-    failed = [outcome for outcome in outcomes if outcome.status == results.FAILED]
-    if failed:
-        print(f"{len(failed)} of {len(outcomes)} runs failed:", file=sys.stderr)
-        for outcome in failed:
-            print(f"  {folder / 'runs' / outcome.run.name}: {outcome.error}", file=sys.stderr)
-    return 1 if failed else 0
-
-
-def claim(folder: pathlib.Path, binary: str, blocks: Sequence[plan.Axes] = ()):
-    """Makes a grid's folder, and returns its lock, which is held while it is open.
-
-    Raises:
-      UsageError: If it cannot be written, another grid is running in it, or it is of another format.
-    """
-    about = folder / "grid.json"
-    if about.exists():
-        run_folder.check_format(folder, runs.read_json(about), "grid")
-    with run_folder.claiming(folder, "grid") as lock:
-        (folder / "runs").mkdir(exist_ok=True)
-    content = {
-        "format": run_folder.FORMAT,
-        "binary": binary,
-        "blocks": blocks,
-        "command": cli.command_line(),
-    }
-    files.replace(about, json.dumps(content, indent=2).encode() + b"\n")
-    return lock
-
-
 def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
     """Returns the metric that ranks, and whether less of it is better.
 
@@ -199,7 +125,7 @@ def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
 def program(settings: cli.Settings) -> int:
     """Plays the grid; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     settings = resolve(settings)
-    grid = building.build(
+    grid = plan.build(
         settings.run_flags,
         sweeps=settings.sweep,
         repeat=settings.repeat,
@@ -209,19 +135,19 @@ def program(settings: cli.Settings) -> int:
     if not settings.sweep and not settings.grid:
         raise UsageError("--sweep is missing: give a flag and the values to try, as client_learning_rate=0.1,1.")
     ranked_by(settings, grid.binary)
-    given = binaries.parse(grid.binary, settings.run_flags)
+    given = studies.parse(grid.binary, settings.run_flags)
     cores = len(os.sched_getaffinity(0))
     if "max_concurrent_threads" in given.given:
         cores = given.max_concurrent_threads or cores
-    elif settings.executor != "slurm_script" and not settings.ray_address and not given.get("tff_workers"):
-        cores = max(1, cores // settings.workers)
+    elif executors.shares_cores(settings) and not given.get("tff_workers"):
+        cores = executors.cores_of_run(settings)
         grid = grid.with_base(f"--max_concurrent_threads={cores}")
     some = grid.runs()
-    fresh_seeds(grid, settings.reporting_repeat)
+    grid.fresh_seeds(settings.reporting_repeat)
     if settings.expand_edges and not any(name in grid.expandable for name in grid.swept):
         raise UsageError("--expand_edges has no effect: no number is swept that could have other values.")
     if settings.reference:
-        arms.check_reference(settings.reference, some, has_fresh_seeds=bool(settings.reporting_repeat))
+        verdict.check_reference(settings.reference, some, has_fresh_seeds=bool(settings.reporting_repeat))
     if settings.early_stop:
         if "total_rounds" in grid.swept:
             raise UsageError("--early_stop=asha sets --total_rounds itself: leave it out of --sweep.")
@@ -229,7 +155,7 @@ def program(settings: cli.Settings) -> int:
             run.at_rounds(1)
     name = settings.experiment_name or f"grid_{settings.grid or given.get('preset') or settings.binary or 'runs'}"
     folder = pathlib.Path(settings.root_output_dir) / name
-    with claim(folder, grid.binary, grid.blocks):
+    with sweep.claim(folder, grid.binary, grid.blocks):
         points = len({run.point for run in some})
         print(
             f"{folder.name}: {len(some)} runs of {points} points; folder {cli.shown_path(str(folder))}",
@@ -243,53 +169,41 @@ def program(settings: cli.Settings) -> int:
         if settings.executor == "local":
             new = [run for run in some if not (folder / "runs" / run.name).exists()]
             if new:
-                check_shared(new)
-        return play(settings, grid, some, folder, cores)
-
-
-def fresh_seeds(grid: plan.Grid, count: int) -> range:
-    """Returns so many seeds after those that a grid searches with.
-
-    Raises:
-      UsageError: If there are no such seeds.
-    """
-    first = max(grid.seeds) + 1
-    if count and first + count - 1 > _LARGEST_SEED:
-        raise UsageError(f"--reporting_repeat={count} needs seeds above {_LARGEST_SEED}, the largest.")
-    return range(first, first + count)
+                sweep.check_shared(new)
+        return run(settings, grid, some, folder, cores)
 
 
 def write_script(grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
     """Writes the job array of what is not finished; returns the exit status."""
-    left = [run for run in some if results.finished_rounds(folder / "runs" / run.name) < run.rounds]
+    left = [run for run in some if outcomes.finished_rounds(folder / "runs" / run.name) < run.rounds]
     if not left:
         print(f"All {len(some)} runs are finished: --executor=local ranks them.")
         return 0
-    script = players.write_slurm_script(folder, [run.job(folder / "runs") for run in left], cores)
+    script = executors.write_slurm_script(folder, [run.job(folder / "runs") for run in left], cores)
     print(f"{len(left)} runs in {script}. When they are done, the same command with --executor=local ranks them.")
     return 0
 
 
-def play(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
-    """Plays the runs and reports; returns the exit status."""
-    team = players.build(settings, cores)
+def run(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
+    """Executes the runs and reports; returns the exit status."""
+    executor = executors.build(settings, cores)
     metric, smallest = ranked_by(settings, grid.binary)
     write_page = None
     if settings.report:
         from bandits.results import page
 
         write_page = functools.partial(page.write, [folder / "runs"], pathlib.Path(settings.report), folder.name)
-    sweep = Sweep(folder / "runs", team, metric, smallest=smallest, write_page=write_page)
-    with players.playing(team, folder), contextlib.closing(sweep):
+    found = sweep.Sweep(folder / "runs", executor, metric, smallest=smallest, write_page=write_page)
+    with executors.running(executor, folder), contextlib.closing(found):
         if settings.early_stop:
-            sweep.play_halving(some, settings.reduction_factor, settings.workers)
+            found.run_halving(some, settings.reduction_factor, settings.workers)
         else:
-            sweep.play(some)
+            found.run(some)
         if settings.expand_edges:
-            sweep.expand(grid, settings.expand_steps)
-        reported = sweep.replay(fresh_seeds(grid, settings.reporting_repeat))
-        sweep.write_last_page()
-    return report(sweep, grid.swept, folder, reported if settings.reporting_repeat else {}, settings.reference)
+            found.expand(grid, settings.expand_steps)
+        reported = found.rerun(grid.fresh_seeds(settings.reporting_repeat))
+        found.write_last_page()
+    return verdict.report(found, grid.swept, folder, reported, settings.reference)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,77 @@
-"""Plays runs of grids, for processes and job arrays: `python -m scripts.grid_worker`; see `bandits.plans.player`."""
+"""Executes runs of experiment binaries in one process, which share its start, its TFF worker and what it compiled.
+
+  grid_worker bandits.run_federated --total_rounds=50 ...     # one run, as a task of a job array
+  grid_worker                                                 # one after the other, as their lines come in
+
+A finished run is marked in its folder; a line about it goes back to who asked.
+"""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
 
     interruption.install()
 
+import ctypes
+import json
+import os
+import pathlib
+import signal
 import sys
+from typing import TextIO
 
-from bandits.plans import player
+from bandits import studies
+from bandits.plans import executors
+from bandits.plans.executors import Job
+from data.errors import UsageError
+from optimization.study import cli
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _serve(jobs: TextIO, results: TextIO) -> int:
+    """Executes the runs whose lines come in until there are no more; returns the status of one that was stopped."""
+    for line in jobs:
+        module, arguments, folder, rounds = json.loads(line)
+        result = executors.run(Job(module, tuple(arguments), folder, rounds))
+        results.write(json.dumps(result) + "\n")
+        results.flush()
+        if result.status > 128:
+            return result.status
+    return 0
+
+
+def _one(module: str, *arguments: str) -> int:
+    """Executes the run of a command line; returns its status."""
+    try:
+        try:
+            studies.load(module)
+        except (ImportError, AttributeError) as error:
+            raise UsageError(f"{module} is no experiment: {', '.join(studies.STUDIES.values())} are.") from error
+        settings = studies.resolve(module, arguments)
+    except UsageError as error:
+        print(f"Usage error: {error}", file=sys.stderr)
+        return 2
+    folder = pathlib.Path(settings.root_output_dir) / settings.experiment_name
+    result = executors.run(Job(module, arguments, str(folder), settings.total_rounds))
+    if result.message:
+        print(f"{folder}: {result.message}", file=sys.stderr)
+    return result.status
+
+
+def main() -> int:
+    """Executes the run on the command line, or those that come in on stdin."""
+    cli.hush_imports()
+    if {"--help", "-help", "-h"} & set(sys.argv[1:]):
+        print(__doc__)
+        return 0
+    if len(sys.argv) > 1:
+        return _one(*sys.argv[1:])
+    # The kernel ends this process, and so TFF's worker, when the grid is gone without having said so.
+    ctypes.CDLL("libc.so.6").prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    with os.fdopen(os.dup(1), "w") as results, open(os.devnull, "r+") as nothing:
+        os.dup2(nothing.fileno(), 1)
+        return _serve(sys.stdin, results)
+
 
 if __name__ == "__main__":
-    sys.exit(player.main())
+    sys.exit(main())

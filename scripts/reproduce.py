@@ -9,27 +9,22 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-import dataclasses
-import os
 import pathlib
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from bandits import studies
-from bandits.papers import estimate, judging, page, pictures, playing, records, results, scoreboard, texts
+from bandits.papers import page, pictures, playing, records, results, scoreboard, selection, texts
 from bandits.papers.plan import FIRST_TUNING_SEED, Figure
 from bandits.papers.results import Found
-from bandits.plans import players
+from bandits.plans import estimate, executors, sweep
 from bandits.plans.plan import Run
-from bandits.results import runs
 from data import files
 from data import files as data_files
 from data.errors import UsageError
 from optimization.study import cli
-from scripts import grid
 
-_REDUCTION = 2  # One of so many points of a search goes on, with --early_stop.
 _USAGE = """
 Reproduces figures and tables of the texts that this project follows, beside the numbers and orderings they state.
 
@@ -49,7 +44,8 @@ def define() -> cli.FlagSet:
     flags.text(
         "figure",
         None,
-        "names, separated by commas; 1 means 1a to 1d; all: the texts' own; flagship: this project's",
+        "names, separated by commas; 1 means 1a to 1d; all: the texts' own; flagship: this project's; "
+        f"or {selection.NAME}",
     )
     flags.choice("text", None, texts.names(), "all figures and tables of one text, instead of --figure")
     flags.belong("text", figure=False)
@@ -80,7 +76,7 @@ def define() -> cli.FlagSet:
     )
     flags.switch("report_only", False, "play nothing: report what is finished, also while another process plays")
 
-    players.define(flags, slurm_script="write a job array for Slurm, and run nothing")
+    executors.define(flags, slurm_script="write a job array for Slurm, and run nothing")
 
     flags.group("Output")
     flags.path("records", None, "folder in which a small file of numbers a figure is kept, such as docs/evidence")
@@ -97,7 +93,7 @@ def report(
     kept: pathlib.Path | None = None,
     *,
     is_part: bool = False,
-) -> list[scoreboard.Line]:
+) -> Sequence[scoreboard.Line]:
     """Writes and prints what a figure's runs gave.
 
     Args:
@@ -115,8 +111,6 @@ def report(
       UsageError: If a run lacks what is measured.
       Failure: If the folder cannot be written.
     """
-    import pandas as pd
-
     with files.told(folder):
         folder.mkdir(parents=True, exist_ok=True)
     print(f"\n{figure.name}: {figure.about}. {figure.text}")
@@ -126,30 +120,24 @@ def report(
     table = records.of(figure, found) if found else None
     if is_part:
         table = records.joined(figure, table, path)
+    judged = scoreboard.Judged.of(figure, table)
     if table is None:
         print("No run is finished: nothing is drawn.")
-        return scoreboard.lines(figure, [])
+        return judged.lines
     for each in {_records_path(figure, folder, None), path}:
         records.write(table, each)
-    rows = records.values(figure, table)
-    verdicts = judging.check(figure, rows)
-    print(scoreboard.text(figure, rows, verdicts))
+    print(scoreboard.text(judged))
     stem = str(folder / figure.name)
-    values = scoreboard.values_table(figure, rows).assign(data_kind=figure.data_kind, data=figure.data or "the paper's")
-    files.replace(pathlib.Path(f"{stem}.csv"), values.to_csv(index=False, float_format="%.6g").encode())
-    claims = [(one.claim.place, one.claim.says, one.status, figure.data_kind, one.why, one.seeds) for one in verdicts]
-    computed = scoreboard.accounted(figure)
-    claims += [(one.place, one.says, one.status, one.data_kind, one.ours, one.seeds) for one in computed]
-    checked = pd.DataFrame(claims, columns=["source", "claim", "verdict", "data_kind", "ours", "seeds"])
-    files.replace(pathlib.Path(f"{stem}_claims.csv"), checked.to_csv(index=False).encode())
-    own = ""
+    for tail, content in (("", scoreboard.values_table(judged)), ("_claims", scoreboard.claims_table(judged))):
+        files.replace(pathlib.Path(f"{stem}{tail}.csv"), content.to_csv(index=False, float_format="%.6g").encode())
+    of_study: list[str] = []
     if not is_part:  # Of the others there are no curves.
-        pictures.draw(figure, found, rows, verdicts, [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")])
-        own = _own_figures(figure, found, folder)
+        pictures.draw(judged, found, [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")])
+        of_study = pictures.draw_of_study(figure, found, folder)
     print(f"Written to {folder}: {', '.join(path.name for path in sorted(folder.iterdir()) if path.is_file())}")
-    if own:
-        print(f"The study's own figures beside: {own}")
-    return scoreboard.lines(figure, rows)
+    if of_study:
+        print(f"The study's own figures beside: {', '.join(of_study)}")
+    return judged.lines
 
 
 def _records_path(figure: Figure, folder: pathlib.Path, kept: pathlib.Path | None) -> pathlib.Path:
@@ -157,65 +145,11 @@ def _records_path(figure: Figure, folder: pathlib.Path, kept: pathlib.Path | Non
     return records.path_of(figure, kept) if kept else folder / f"{figure.name}_records.csv"
 
 
-def _own_figures(figure: Figure, found: dict[str, Found], folder: pathlib.Path) -> str:
-    """Draws the pictures that the figure's binary has for it."""
-    note = results.data_note(figure)
-    title = f"{note}\n{figure.text}" if note else figure.text
-    if figure.own_figures == "client_losses":
-        from bandits.client_selection import figures
-
-        names = {"selector": "client_selection", "cohort": "clients_per_round", "seed": "seed"}
-        told = {}
-        for path in (path for one in found.values() for path in one.folders):
-            flags = runs.read(path).flags
-            told[path] = {name: flags[flag] for name, flag in names.items()}
-        path = folder / f"{figure.name}_clients.png"
-        figures.draw_client_losses(figures.read(told)[1], path, title)
-        return path.name
-    if figure.own_figures == "normality":
-        return _draw_normality(figure, found, folder / f"{figure.name}_normality.png", title)
-    if figure.own_figures == "study" and figure.study:
-        from bandits.mab_fl import studies as mab_fl
-        from bandits.mab_fl.figures import draw_study
-        from bandits.mab_fl.flags import varied
-
-        study = mab_fl.load()[figure.study]
-        if note:
-            words = f"\n{note}"
-            drawn = [dict(one) | ({"title": one["title"] + words} if "title" in one else {}) for one in study.figures]
-            study = dataclasses.replace(study, figures=drawn)
-        settings = {one.name: one for one in study.settings}
-        drawn_runs = {
-            path: varied(settings[label], runs.read(path).flags) for label, one in found.items() for path in one.folders
-        }
-        draw_study(study, drawn_runs, folder)
-        return ", ".join(one["file"] for one in study.figures)
-    return ""
-
-
-def _draw_normality(figure: Figure, found: dict[str, Found], path: pathlib.Path, title: str) -> str:
-    """Draws the overlaid densities of the statistics of normality, all seeds together, a row of pictures an alpha."""
-    from optimization.posterior import diagnostics
-
-    names = list(dict.fromkeys(one.column.partition(":")[0] for one in figure.measures))
-    panels: dict[str, dict[str, diagnostics.Normality]] = {}
-    for arm in (arm for arm in figure.arms if arm.label in found):
-        for name in names:
-            round_words = pathlib.Path(name).stem.removeprefix("diagnosis_").replace("_", " ")
-            words = [*arm.words, *([round_words] if len(names) > 1 else ())]
-            panel = next(word for word in words if word.startswith("alpha=")) if len(words) > 1 else ""
-            label = ", ".join(word for word in words if word != panel)
-            paths = [folder / name for folder in found[arm.label].folders]
-            panels.setdefault(panel, {})[label] = diagnostics.read_normality(paths)
-    diagnostics.draw_normality(panels, path, title)
-    return path.name
-
-
 def program(settings: cli.Settings) -> int:
     """Reproduces the chosen figures; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     if settings.list:
         _alone(settings, "list", "--list prints names, and ends")
-        print(texts.listing())
+        print(f"{texts.listing()}\n{selection.NAME:<24}{selection.ABOUT}")
         return 0
     settings = settings.settled()
     if settings.page:
@@ -230,17 +164,16 @@ def program(settings: cli.Settings) -> int:
     if settings.estimate and settings.executor == "slurm_script":
         raise UsageError("--estimate plays a few rounds, and --executor=slurm_script plays nothing: leave one out.")
     with data_files.data_folder(settings.data_dir):
-        return _checked(settings)
+        return _of_selection(settings) if settings.figure == selection.NAME else _of_figures(settings)
 
 
-def _checked(settings: cli.Settings) -> int:
-    """Checks what is chosen of figures, and reproduces it; returns the exit status."""
+def _of_figures(settings: cli.Settings) -> int:
+    """Reproduces figures; returns the exit status."""
     if settings.text:
         whole = chosen = texts.of_text(settings.text, settings.scale)
     else:
         whole = chosen = texts.choose(settings.figure, settings.scale)
-    if settings.arms is not None:
-        labels = [label.strip() for label in settings.arms.split(";")]
+    if (labels := _labels(settings)) is not None:
         chosen = [texts.only(figure, labels) for figure in whole]
     _check_seeds(settings.repeat, chosen)
     if settings.figure == texts.ALL and settings.scale == texts.SMALL:
@@ -248,10 +181,6 @@ def _checked(settings: cli.Settings) -> int:
             print(f"--figure={name} has no --scale={texts.SMALL}: {why}")
     if warning := scoreboard.one_seed(chosen, settings.repeat):
         print(warning, flush=True)
-    cores = len(os.sched_getaffinity(0))
-    if settings.executor != "slurm_script" and not settings.ray_address:
-        cores = max(1, cores // settings.workers)
-    folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}")
     searched = [(figure, arm) for figure in chosen for arm in figure.arms if arm.is_searched]
     if settings.early_stop and not searched:
         raise UsageError(
@@ -261,24 +190,105 @@ def _checked(settings: cli.Settings) -> int:
         figure.check()
     for figure, arm in searched if settings.early_stop else ():
         figure.first_run(arm).at_rounds(1)
+    folder, base = _folder(settings), _base(settings)
+    kept = pathlib.Path(settings.records) if settings.records else None
+    runs_here = settings.executor == "local" and not settings.estimate and not settings.report_only
+    if settings.executor != "slurm_script" and (settings.data_dir or runs_here):
+        playing.check_data(chosen, folder / "runs", settings.data_dir)
+    if settings.executor != "slurm_script" and not settings.estimate:
+        _check_records(whole, chosen, folder, kept)
+    halving = settings.workers if settings.early_stop else None
+
+    def planned() -> list[tuple[Run, int]]:
+        return [one for each in chosen for one in each.planned(settings.repeat or each.repeat, base, folder / "runs")]
+
+    def left() -> list[Run]:
+        played = [playing.play(each, settings.repeat or each.repeat, base, folder / "runs", None) for each in chosen]
+        return [run for one in played for run in one.left]
+
+    def reproduce(executor: executors.Executor | None) -> int:
+        failed, lines = [], []
+        for figure, part in zip(whole, chosen, strict=True):
+            played = playing.play(part, settings.repeat or figure.repeat, base, folder / "runs", executor, halving)
+            failed += [f"{figure.name}: {error}" for error in played.errors]
+            try:
+                is_part = len(part.arms) < len(figure.arms)
+                lines += report(figure, played.found, folder / figure.name, kept, is_part=is_part)
+            except UsageError as error:
+                failed.append(f"{figure.name}: {error}")
+            if played.left:
+                print(f"{len(played.left)} runs of {figure.name} are not finished.")
+        files.replace(folder / "scoreboard.csv", scoreboard.table(lines).to_csv(index=False).encode())
+        print(f"\nScoreboard, in {folder / 'scoreboard.csv'}:\n{scoreboard.summary(lines)}")
+        if failed:
+            print(f"\n{len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
+        return 1 if failed else 0
+
+    return _run(settings, chosen[0].binary, planned, left, reproduce)
+
+
+def _of_selection(settings: cli.Settings) -> int:
+    """Reproduces the figure of selection by logs; returns the exit status."""
+    if settings.scale != texts.PAPER or settings.early_stop:
+        flag = "early_stop" if settings.early_stop else "scale"
+        raise UsageError(f"--figure={selection.NAME} has one scale, and no search: leave --{flag} out.")
+    repeat = settings.repeat or selection.REPEAT
+    if not 2 <= repeat <= selection.CANDIDATE_SEED:
+        raise UsageError(f"--repeat={repeat}: {selection.NAME} takes 2 to {selection.CANDIDATE_SEED} logs of a task.")
+    folder = _folder(settings)
+    plan = selection.Plan(selection.choose(_labels(settings)), repeat, _base(settings), folder.resolve() / "runs")
+    plan.check()
+    outputs = [folder / selection.NAME]
+    if settings.records:
+        outputs.append(pathlib.Path(settings.records) / "selection")
+        _check_folder(pathlib.Path(settings.records), outputs[-1])
+
+    def reproduce(executor: executors.Executor | None) -> int:
+        if executor:
+            plan.run(executor)
+        if left := plan.left():
+            print(f"{len(left)} runs of {selection.NAME} are not finished: nothing is reported.")
+            return 1
+        plan.report(outputs)
+        return 0
+
+    return _run(settings, selection.BINARY, plan.planned, plan.left, reproduce)
+
+
+def _run(
+    settings: cli.Settings,
+    binary: str,
+    planned: Callable[[], Sequence[tuple[Run, int]]],
+    left: Callable[[], Sequence[Run]],
+    reproduce: Callable[[executors.Executor | None], int],
+) -> int:
+    """Runs, estimates or lists what is planned, as the flags say; returns the exit status."""
     if settings.report_only:
-        _check_records(settings, whole, chosen, folder)
-        return _reproduce(settings, whole, chosen, folder, cores, None)
-    with grid.claim(folder, studies.STUDIES[chosen[0].binary]):
+        return reproduce(None)
+    folder, cores = _folder(settings), executors.cores_of_run(settings)
+    with sweep.claim(folder, studies.STUDIES[binary]):
         if settings.executor == "slurm_script":
-            return _write_script(settings, chosen, folder, cores)
-        if settings.data_dir or (settings.executor == "local" and not settings.estimate):
-            playing.check_data(chosen, folder / "runs", settings.data_dir)
-        team = players.build(settings, cores)
-        with players.playing(team, folder):
-            if not settings.estimate:
-                _check_records(settings, whole, chosen, folder)
+            return _write_script(left(), folder, cores)
+        executor = executors.build(settings, cores)
+        with executors.running(executor, folder):
             if settings.estimate or settings.scale == texts.PAPER:
-                time = estimate.of(chosen, settings.repeat, _base(cores), folder, team, settings.workers)
+                time = estimate.of(planned(), folder, executor, settings.workers)
                 print(time.text, flush=True)
             if settings.estimate:
                 return 0 if time.is_whole else 1
-            return _reproduce(settings, whole, chosen, folder, cores, team)
+            return reproduce(executor)
+
+
+def _folder(settings: cli.Settings) -> pathlib.Path:
+    return pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}")
+
+
+def _labels(settings: cli.Settings) -> list[str] | None:
+    return None if settings.arms is None else [label.strip() for label in settings.arms.split(";")]
+
+
+def _base(settings: cli.Settings) -> tuple[str, ...]:
+    return (f"--max_concurrent_threads={executors.cores_of_run(settings)}",)
 
 
 def _alone(settings: cli.Settings, flag: str, why: str) -> None:
@@ -292,26 +302,27 @@ def _alone(settings: cli.Settings, flag: str, why: str) -> None:
 
 
 def _check_records(
-    settings: cli.Settings, whole: Sequence[Figure], chosen: Sequence[Figure], output: pathlib.Path
+    whole: Sequence[Figure], chosen: Sequence[Figure], output: pathlib.Path, kept: pathlib.Path | None
 ) -> None:
     """Makes the records' folder, so that it is known to be there when all has been played.
 
     Raises:
       UsageError: If it cannot be written, or what is there cannot be joined with records of the arms that are chosen.
     """
-    kept = pathlib.Path(settings.records) if settings.records else None
     for figure, part in zip(whole, chosen, strict=True):
         if len(part.arms) < len(figure.arms):
             path = _records_path(figure, output / figure.name, kept)
             records.check_others(figure, {arm.label for arm in part.arms}, path)
-    if not kept:
-        return
-    folder = records.path_of(chosen[0], kept).parent  # One scale has one folder.
+    if kept:
+        _check_folder(kept, records.path_of(chosen[0], kept).parent)  # One scale has one folder.
+
+
+def _check_folder(kept: pathlib.Path, folder: pathlib.Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise UsageError(f"--records={settings.records} cannot be written ({error.strerror}).") from error
+        raise UsageError(f"--records={kept} cannot be written ({error.strerror}).") from error
 
 
 def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
@@ -330,50 +341,14 @@ def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
         )
 
 
-def _base(cores: int) -> tuple[str, ...]:
-    return (f"--max_concurrent_threads={cores}",)
-
-
-def _reproduce(
-    settings: cli.Settings,
-    whole: Sequence[Figure],
-    chosen: Sequence[Figure],
-    folder: pathlib.Path,
-    cores: int,
-    team: players.Team | None,
-) -> int:
-    """Plays what is chosen of figures, and reports them; returns the exit status."""
-    failed, lines = [], []
-    kept = pathlib.Path(settings.records) if settings.records else None
-    halving = playing.Halving(_REDUCTION, settings.workers) if settings.early_stop else None
-    for figure, part in zip(whole, chosen, strict=True):
-        played = playing.play(part, settings.repeat or figure.repeat, _base(cores), folder / "runs", team, halving)
-        failed += [f"{figure.name}: {error}" for error in played.errors]
-        try:
-            is_part = len(part.arms) < len(figure.arms)
-            lines += report(figure, played.found, folder / figure.name, kept, is_part=is_part)
-        except UsageError as error:
-            failed.append(f"{figure.name}: {error}")
-        if played.left:
-            print(f"{len(played.left)} runs of {figure.name} are not finished.")
-    files.replace(folder / "scoreboard.csv", scoreboard.table(lines).to_csv(index=False).encode())
-    print(f"\nScoreboard, in {folder / 'scoreboard.csv'}:\n{scoreboard.summary(lines)}")
-    if failed:
-        print(f"\n{len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
-    return 1 if failed else 0
-
-
-def _write_script(settings: cli.Settings, chosen: Sequence[Figure], folder: pathlib.Path, cores: int) -> int:
+def _write_script(left: Iterable[Run], folder: pathlib.Path, cores: int) -> int:
     """Writes the job array of what can be played now; returns the exit status."""
-    left: dict[str, Run] = {}
-    for figure in chosen:
-        played = playing.play(figure, settings.repeat or figure.repeat, _base(cores), folder / "runs", None)
-        left |= {run.name: run for run in played.left}
-    if not left:
+    jobs = list({run.name: run.job(folder / "runs") for run in left}.values())
+    if not jobs:
         print("All runs are finished: --report_only, without --executor, reports them.")
         return 0
-    script = players.write_slurm_script(folder, [run.job(folder / "runs") for run in left.values()], cores)
-    print(f"{len(left)} runs in {script}. When they are done, the same command writes those that a search has picked.")
+    script = executors.write_slurm_script(folder, jobs, cores)
+    print(f"{len(jobs)} runs in {script}. When they are done, the same command writes those that a search has picked.")
     print("How long they take: --estimate, without --executor, measures a round of each task here.")
     return 0
 

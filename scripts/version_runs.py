@@ -18,16 +18,19 @@ from data.errors import Failure
 from optimization.study import interruption
 
 _SOURCES = ("bandits", "data", "optimization")
+_SETTINGS = pathlib.Path(__file__).with_name("compare_versions.toml")
+_FIELDS = pathlib.Path(__file__).resolve().with_name("version_fields.py")
+_SHARED, _RENAMED = "shared", "renamed_fields"
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is run, as compare_versions.toml says."""
+    """What is run, as compare_versions.toml says; without rounds, a program that only writes to --output_dir."""
 
     name: str
     binary: str
     flags: str
-    rounds: int
+    rounds: int = 0
     is_resumed: bool = False
     tolerance: float = 0.0
     expected: Sequence[str] = ()
@@ -78,22 +81,29 @@ class Side:
         if begun:
             shutil.copytree(begun, folder)
         _make_posts(data / "stackexchange_posts.jsonl")
-        where = (f"--root_output_dir={root}", f"--experiment_name={name}", "--seed=3", f"--total_rounds={rounds}")
-        tables = self.checkout / "data" / "examples"
-        flags = setting.flags.replace("{data}", str(data)).replace("{tables}", str(tables)).split()
-        run(self.command(setting.binary, *flags, *where), root / f"{name}_log.txt")
+        where = [f"--root_output_dir={root}", f"--experiment_name={name}", "--seed=3", f"--total_rounds={rounds}"]
+        places = {"data": data, "tables": self.checkout / "data" / "examples", "runs": self.folder}
+        flags = setting.flags.format_map(places).split() + (where if rounds else [f"--output_dir={folder}"])
+        words = [str(self.checkout / "scripts" / "python"), str(_FIELDS), setting.binary, *flags]
+        run(words, root / f"{name}_log.txt")
         files.replace(done, what.encode())
         return folder
 
 
 def settings() -> dict[str, Setting]:
     """Returns all settings by name."""
-    tables = tomllib.loads(pathlib.Path(__file__).with_name("compare_versions.toml").read_text())
-    shared = tables.pop("shared")
+    tables = tomllib.loads(_SETTINGS.read_text())
+    del tables[_RENAMED]
+    shared = tables.pop(_SHARED)
     for table in tables.values():
         for name, flags in shared.items():
             table["flags"] = table["flags"].replace(f"{{{name}}}", flags)
     return {name: Setting(name, **table) for name, table in tables.items()}
+
+
+def renamed_fields() -> dict[str, str]:
+    """Returns the newer name of each field of checkpoints that was renamed, by the older one."""
+    return tomllib.loads(_SETTINGS.read_text())[_RENAMED]
 
 
 def run(words: Sequence[str], log: pathlib.Path, watch: Callable[[subprocess.Popen], None] = lambda _: None) -> None:

@@ -16,12 +16,13 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from bandits import studies
-from bandits.papers import estimate, page, texts
+from bandits.papers import page, selection, texts
+from bandits.plans import estimate
 from optimization.study import cli
-from scripts.select_before_deploying import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -273,9 +274,9 @@ def test_the_table_of_costs_has_the_runs_and_rounds_of_each_figure():
 
 
 def test_the_table_of_selection_is_what_the_records_give():
-    """After a change of records: what `scripts.select_before_deploying` prints stands in docs/logs.md."""
-    scores, _ = tables.read(ROOT / "docs" / "evidence" / "selection")
-    assert tables.of_scores(scores) in (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
+    """After a change of records: what `reproduce --figure=select_before_deploying` prints stands in docs/logs.md."""
+    scores = pd.read_csv(ROOT / "docs" / "evidence" / "selection" / selection.SCORES)
+    assert selection.scores_table(scores) in (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
 
 
 def test_the_page_of_theory_is_its_template_with_numbers():

@@ -34,13 +34,6 @@ _LABELS = {
 _SHARES = (metrics.AVERAGE_CLICKS, metrics.OPTIMAL_SHARE)
 
 
-def read(path: pathlib.Path) -> "pd.DataFrame":
-    """Returns the table of a `metrics.csv`."""
-    import pandas as pd
-
-    return pd.read_csv(path)
-
-
 def summary(tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":
     """Returns what several seeds gave: a row for each learner and metric, of the last round and of the mean of all.
 
@@ -67,11 +60,9 @@ def summary(tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":
                 ways["mean"] = [table[column].mean() for table in tables]
             for rounds, values in ways.items():
                 found = intervals.of_mean(values)
-                ends = np.array([found.low, found.high])
-                low, high = ends.clip(0, 1) if metric in _SHARES else ends
-                rows.append((learner, metric, rounds, found.mean, pd.Series(values).sem(), low, high, found.size))
-    names = ["learner", "metric", "rounds", "mean", "standard_error", "low", "high", "seeds"]
-    return pd.DataFrame(rows, columns=names)
+                ends = np.clip([found.low, found.high], *((0, 1) if metric in _SHARES else (-np.inf, np.inf)))
+                rows.append((learner, metric, rounds, found.mean, pd.Series(values).sem(), *ends, found.size))
+    return pd.DataFrame(rows, columns=["learner", "metric", "rounds", "mean", "standard_error", "low", "high", "seeds"])
 
 
 def draw(tables: "Mapping[str, Sequence[pd.DataFrame]]", output: "str | os.PathLike", best_rate: float) -> None:
@@ -83,26 +74,18 @@ def draw(tables: "Mapping[str, Sequence[pd.DataFrame]]", output: "str | os.PathL
       best_rate: Click rate of the best ad.
     """
     import pandas as pd
-    from matplotlib import figure
 
-    picture = figure.Figure(figsize=(14, 4.8), layout="constrained")
-    panels = picture.subplots(1, len(_LABELS))
+    from bandits import figures
+
+    picture, grid = figures.panels(1, len(_LABELS), (14, 4.8))
+    panels, (first, seeds) = grid[0], next(iter(tables.items()))
+    lines: list = [(name, "federated", seeds, {}) for name, seeds in tables.items()]
+    lines.append((f"{first}, centralised", "centralised", seeds, {"linestyle": "--", "color": "black"}))
     for axes, (metric, label) in zip(panels, _LABELS.items(), strict=True):
-        lines = [(name, "federated", seeds) for name, seeds in tables.items()]
-        first, seeds = next(iter(tables.items()))
-        lines.append((first, "centralised", seeds))
-        for name, learner, seeds in lines:
+        for name, learner, seeds, style in lines:
             column = metrics.column(learner, metric)
-            together = pd.concat([seed.set_index("round_num")[column] for seed in seeds], axis=1)
-            is_central = learner == "centralised"
-            axes.plot(
-                together.mean(axis=1),
-                label=f"{name}, centralised" if is_central else name,
-                linestyle="--" if is_central else "-",
-                color="black" if is_central else None,
-            )
+            axes.plot(pd.concat(seeds).groupby("round_num")[column].mean(), label=name, **style)
         axes.set(xlabel="round", ylabel=label)
-        axes.grid(alpha=0.3)
     panels[0].axhline(best_rate, color="grey", linestyle=":", label="best ad's rate")
     picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     files.save_picture(picture, output, dpi=120)
@@ -120,6 +103,8 @@ def define() -> cli.FlagSet:
 
 def program(settings: cli.Settings) -> None:
     """Reads the runs' metrics and draws them."""
+    import pandas as pd
+
     if not settings.runs:
         raise UsageError("--runs names no run: give their folders, separated by commas.")
     output = pathlib.Path(cli.user_path(settings.output))
@@ -133,7 +118,7 @@ def program(settings: cli.Settings) -> None:
         seeds = sorted(folder.glob("seed_*/metrics.csv")) or [folder / "metrics.csv"]
         if not seeds[0].is_file():
             raise UsageError(f"--runs: {folder} holds no metrics.csv; is it a run's folder?")
-        tables[label] = [read(path) for path in seeds]
+        tables[label] = [pd.read_csv(path) for path in seeds]
         rates += json.loads((seeds[0].parent / "config.json").read_text())["data_report"]["rates"]
     draw(tables, output, max(rates))
     print(output)

@@ -5,11 +5,10 @@ import pathlib
 from collections.abc import Mapping
 
 from bandits import registry
-from bandits.options import named
 from bandits.registry import Chosen, PolicyEntry
 from data import ads
 from data.errors import UsageError
-from optimization.options import Aggregation, Cohorts
+from optimization.options import Aggregation, Cohorts, named
 from optimization.privacy import mechanisms
 from optimization.selection import availability
 from optimization.study import availability_flags, cli, task_flags

@@ -9,16 +9,17 @@ import math
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bandits.ads import flags, metrics
 from bandits.ads.flags import AdsOptions
 from data import ads, files
 from data.errors import UsageError
-from optimization.study import cli, frame, run_folder
+from optimization.study import frame, run_folder
 
 if TYPE_CHECKING:
     from bandits.ads import experiment
+    from optimization.study import runner
 
 _MOST_CLICKS = 10**9
 
@@ -26,6 +27,7 @@ _MOST_CLICKS = 10**9
 class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
     """Federated MAB: epsilon-greedy and other decision rules on devices, value differentials averaged."""
 
+    flags = flags
     usage = flags.USAGE
     presets = flags.PRESETS
     shown_in_presets = ("decision_rule", "client_weighting")
@@ -35,15 +37,6 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
     ranked_by = metrics.column("federated", metrics.TOTAL_REWARD)
     rounds_per_checkpoint = 10
     name_help = "ads_PRESET or ads_RULE"
-
-    def define(self, flag_set: cli.FlagSet) -> None:
-        flags.define(flag_set)
-
-    def resolve(self, settings: cli.Settings) -> cli.Settings:
-        return flags.resolve(settings)
-
-    def options(self, settings: cli.Settings) -> AdsOptions:
-        return flags.options(settings)
 
     def length(self, options: AdsOptions) -> frame.Length:
         return frame.Length(options.total_rounds, 0, options.rounds_per_checkpoint)
@@ -83,15 +76,17 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
     def label(self, options: AdsOptions) -> str:
         return options.decision_rule
 
-    def finish(self, run: frame.Run, played: frame.Played) -> None:
+    def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
+        import pandas as pd
+
         from bandits.ads import figures
 
         folder, rule = run.folder, run.options.decision_rule
-        spent = played.rounds.mechanism.report(played.outcome.round_num)
+        spent = rounds.mechanism.report(outcome.round_num)
         folder.write_json(run_folder.PRIVACY_FILE, spent)
-        if played.outcome.signum:
+        if outcome.signum:
             return
-        table = figures.read(folder.metrics_path)
+        table = pd.read_csv(folder.metrics_path)
         figures.draw({rule: [table]}, folder.path / "ads.png", run.data.rates.max())
         last = table.iloc[-1]
         for learner in metrics.LEARNERS:
@@ -106,10 +101,12 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
     def report(self, runs: Sequence[frame.Run]) -> None:
         if len(runs) == 1:
             return
+        import pandas as pd
+
         from bandits.ads import figures
 
         folder = pathlib.Path(os.path.commonpath([run.folder.path for run in runs]))
-        table = figures.summary([figures.read(run.folder.metrics_path) for run in runs])
+        table = figures.summary([pd.read_csv(run.folder.metrics_path) for run in runs])
         files.replace(folder / "summary.csv", table.to_csv(index=False, float_format="%.6g").encode())
         print(table.to_string(index=False, float_format="{:.4g}".format))
         print(f"Of all {len(runs)} seeds: {folder / 'summary.csv'}")

@@ -24,11 +24,13 @@ def decimals(low: float, high: float) -> int | None:
     return min(max(1 - math.floor(math.log10(width)), 0), _MOST_DECIMALS)
 
 
-def estimate(one: Interval) -> str:
+def estimate(one: Interval, sign: str = "") -> str:
     """Returns a mean and its interval, such as `0.359 (95% CI 0.341 to 0.378)`."""
     digits = decimals(one.low, one.high)
-    ends = f" (95% CI {number(one.low, digits)} to {number(one.high, digits)})" if digits is not None else ""
-    return f"{number(one.mean, digits)}{ends}"
+    ends = (
+        f" (95% CI {number(one.low, digits, sign)} to {number(one.high, digits, sign)})" if digits is not None else ""
+    )
+    return f"{number(one.mean, digits, sign)}{ends}"
 
 
 def effect(one: Comparison) -> str:

@@ -1,4 +1,4 @@
-"""What the runs of a recommendation gave: numbers by configuration and seed, as `advice.json` has it."""
+"""What the runs of a recommendation gave: numbers by strategy and seed, and what follows from them."""
 
 import contextlib
 import dataclasses
@@ -8,22 +8,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bandits import metrics
-from bandits.advice import arms
+from bandits.advice import strategies
 from bandits.advice.plan import CEILING, CHANCE, GREEDY
-from bandits.plans import plan, results
-from bandits.plans.results import Outcome
+from bandits.plans import outcomes, plan
+from bandits.plans.outcomes import Outcome
 from bandits.results import baselines, comparison, runs
+from bandits.results.comparison import Comparison
 from data.errors import UsageError
 from optimization.study import intervals
 from optimization.study.metrics import Metric
 
 REWARD = metrics.AVERAGE_REWARD
-PLANNED, OFTEN = "as planned", "more often"
+PLANNED, OFTEN, NO_NOISE = "as planned", "more often", "no noise"
 _COMPUTED = ["detectable", "seeds_needed"]  # Of a comparison, beside its fields.
+
+BySeed = dict[int, float]
 
 
 @dataclasses.dataclass
-class Arm:
+class StrategyResults:
     """A strategy at the point that its search chose, and what its runs gave.
 
     Attributes:
@@ -41,14 +44,14 @@ class Arm:
     """
 
     name: str
-    point: arms.Point
-    reward: dict[int, float] = dataclasses.field(default_factory=dict)
-    recent: dict[int, float] = dataclasses.field(default_factory=dict)
-    model: dict[int, float] = dataclasses.field(default_factory=dict)
-    worst_tenth: dict[int, float] = dataclasses.field(default_factory=dict)
-    jain_index: dict[int, float] = dataclasses.field(default_factory=dict)
-    clip_norms: dict[int, float] = dataclasses.field(default_factory=dict)
-    decisions: dict[int, float] = dataclasses.field(default_factory=dict)
+    point: strategies.Point
+    reward: BySeed = dataclasses.field(default_factory=dict)
+    recent: BySeed = dataclasses.field(default_factory=dict)
+    model: BySeed = dataclasses.field(default_factory=dict)
+    worst_tenth: BySeed = dataclasses.field(default_factory=dict)
+    jain_index: BySeed = dataclasses.field(default_factory=dict)
+    clip_norms: BySeed = dataclasses.field(default_factory=dict)
+    decisions: BySeed = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
 
     @property
@@ -56,33 +59,40 @@ class Arm:
         """Seeds that diverged."""
         return [seed for seed, value in self.reward.items() if math.isnan(value)]
 
+    def mean(self, what: str = "reward") -> intervals.Interval:
+        """Returns mean and interval of one of the numbers over seeds, without those that diverged."""
+        return intervals.of_mean([value for value in getattr(self, what).values() if math.isfinite(value)])
 
-def read(arm: Arm, outcomes: Mapping[str, Outcome], folder: pathlib.Path, measured: Metric) -> None:
-    """Adds what an arm's runs gave.
+    def read(self, some: Sequence[Outcome], folder: pathlib.Path, measured: Metric) -> None:
+        """Adds what runs gave.
 
-    Args:
-      arm: The arm.
-      outcomes: What became of its runs; those that failed are left out.
-      folder: Folder of the runs.
-      measured: What a model is measured by.
-    """
-    for outcome in outcomes.values():
-        if outcome.status == results.FAILED:
-            continue
-        table, seed = runs.read_metrics(folder / outcome.run.name, outcome.run.rounds), outcome.run.seed
-        is_lost = outcome.status == results.DIVERGED
-        tenth = max(1, len(table) // 10)
-        if not is_lost and metrics.EXAMPLES in table:
-            arm.decisions[seed] = float(table[metrics.EXAMPLES].sum())
-        arm.reward[seed] = math.nan if is_lost else outcome.value
-        arm.recent[seed] = math.nan if is_lost else float(table[metrics.ROUND_REWARD].iloc[-tenth:].mean())
-        evaluated = {measured: arm.model, metrics.WORST_TENTH: arm.worst_tenth, metrics.JAIN_INDEX: arm.jain_index}
-        for column, by_seed in evaluated.items():
-            value = float(table[column].iloc[-1]) if column in table else math.nan
-            if is_lost or math.isfinite(value):
-                by_seed[seed] = math.nan if is_lost else value
-        if metrics.CLIP_NORM in table:
-            arm.clip_norms[seed] = float(table[metrics.CLIP_NORM].iloc[-1])
+        Args:
+          some: What became of them; those that failed are left out.
+          folder: Folder of the runs.
+          measured: What a model is measured by.
+        """
+        for outcome in some:
+            if outcome.status == outcomes.FAILED:
+                continue
+            table, seed = runs.read_metrics(folder / outcome.run.name, outcome.run.rounds), outcome.run.seed
+            is_lost = outcome.status == outcomes.DIVERGED
+            recent = float(table[metrics.ROUND_REWARD].iloc[-runs.trailing_window(len(table)) :].mean())
+            self.reward[seed], self.recent[seed] = (math.nan, math.nan) if is_lost else (outcome.value, recent)
+            if not is_lost and metrics.EXAMPLES in table:
+                self.decisions[seed] = float(table[metrics.EXAMPLES].sum())
+            for column, by_seed in (
+                (measured, self.model),
+                (metrics.WORST_TENTH, self.worst_tenth),
+                (metrics.JAIN_INDEX, self.jain_index),
+            ):
+                value = float(table[column].iloc[-1]) if column in table else math.nan
+                if is_lost or math.isfinite(value):
+                    by_seed[seed] = math.nan if is_lost else value
+            if metrics.CLIP_NORM in table:
+                self.clip_norms[seed] = float(table[metrics.CLIP_NORM].iloc[-1])
+
+
+Results = Mapping[str, StrategyResults]
 
 
 def bounds(folder: pathlib.Path) -> tuple[baselines.Landmark | None, baselines.Landmark | None]:
@@ -102,7 +112,7 @@ def bounds(folder: pathlib.Path) -> tuple[baselines.Landmark | None, baselines.L
     return chance, constant
 
 
-def search(points: Sequence[results.Point], most: int, folder: pathlib.Path, metric: Metric) -> dict[str, Any]:
+def search(points: Sequence[outcomes.Point], most: int, folder: pathlib.Path, metric: Metric) -> dict[str, Any]:
     """Returns what a search found: its points, the best first, and what the best of so many are expected to give.
 
     The latter is told after the first rung, the one that all points have played.
@@ -115,7 +125,7 @@ def search(points: Sequence[results.Point], most: int, folder: pathlib.Path, met
     """
     rows = [
         {
-            "flags": dict(arms.point_of(point.outcomes[0].run)),
+            "flags": dict(strategies.point_of(point.outcomes[0].run)),
             "rounds": point.rounds,
             "values": {one.run.seed: one.value for one in point.outcomes},
             "status": ", ".join(dict.fromkeys(one.status for one in point.outcomes)),
@@ -135,27 +145,31 @@ def _after(outcome: Outcome, rounds: int, folder: pathlib.Path, metric: Metric) 
     if outcome.rounds <= rounds:
         return outcome.value
     path = folder / outcome.run.name
-    return math.nan if results.has_diverged(path, rounds) else results.read_value(path, metric, rounds)
+    return math.nan if outcomes.has_diverged(path, rounds) else outcomes.read_value(path, metric, rounds)
 
 
-def edges(space: arms.Space, point: arms.Point) -> list[str]:
+def edges(space: strategies.Space, point: strategies.Point) -> list[str]:
     """Returns the flags of which a point has the least or largest value of those that searches draw from."""
     return [flag for flag, value in point if plan.is_edge([*map(float, space.values[flag])], float(value))]
 
 
-def compared(values: comparison.Values, reference: str) -> dict[str, comparison.Comparison]:
-    """Returns arms against a reference, each paired by seed; empty without the reference."""
+def compared(some: Results, reference: str, what: str = "reward") -> dict[str, Comparison]:
+    """Returns strategies against a reference, paired by seed; empty without the reference.
+
+    Args:
+      some: The strategies; those without a number are left out.
+      reference: Name of the one that the others are compared with.
+      what: Which of the numbers.
+    """
+    values = {name: found for name, one in some.items() if (found := getattr(one, what))}
     return comparison.compare(values, reference) if reference in values and len(values) > 1 else {}
 
 
-def models(found: Mapping[str, Arm]) -> dict[str, comparison.Comparison]:
-    """Returns the models of arms on held-out data, against greedy's."""
-    return compared({name: arm.model for name, arm in found.items() if arm.model}, GREEDY)
-
-
-def stands(values: comparison.Values, chance: baselines.Landmark | None) -> dict[str, baselines.Standing]:
-    """Returns where arms stand above chance; where that is by seed, it is by other seeds than theirs."""
-    return baselines.compare(values, uniform=chance, unpaired=list(values) if isinstance(chance, Mapping) else [])
+def against_planned(planned: Results, often: Results) -> dict[str, dict[str, Comparison]]:
+    """Returns each strategy that is deployed more often, named `OFTEN`, against itself as planned."""
+    return {
+        name: compared({PLANNED: planned[name], OFTEN: one}, PLANNED) for name, one in often.items() if name in planned
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,40 +189,36 @@ class Verdict:
       all_diverged: Whether nothing was judged, as every strategy diverged or failed.
     """
 
-    against_greedy: Mapping[str, comparison.Comparison]
-    stands: Mapping[str, baselines.Standing]
-    best: str | None
-    recommended: str | None
-    pays: bool
-    costs: bool
+    against_greedy: Mapping[str, Comparison] = dataclasses.field(default_factory=dict)
+    stands: Mapping[str, baselines.Standing] = dataclasses.field(default_factory=dict)
+    best: str | None = None
+    recommended: str | None = None
+    pays: bool = False
+    costs: bool = False
     all_diverged: bool = False
 
 
-NO_VERDICT = Verdict({}, {}, None, None, False, False)
-
-
-def verdict(found: Mapping[str, Arm], chance: Any, constant: Any) -> Verdict:
-    """Judges the arms of the comparison.
+def verdict(found: Results, chance: Any, constant: Any) -> Verdict:
+    """Judges the strategies of the comparison.
 
     Args:
-      found: The arms by `--bandits_type`.
+      found: The results by `--bandits_type`.
       chance: What uniformly random actions earn; None if it is not known.
       constant: What the best constant action earns; likewise.
     """
-    strategies = {name: arm for name, arm in found.items() if name not in (CHANCE, CEILING) and arm.reward}
-    values = {name: arm.reward for name, arm in strategies.items()}
-    against = compared(values, GREEDY)
-    ceiling = found[CEILING].reward if CEILING in found and found[CEILING].reward else None
+    judged = {name: one for name, one in found.items() if name not in (CHANCE, CEILING) and one.reward}
+    against = compared(judged, GREEDY)
+    ceiling = found[CEILING].reward or None if CEILING in found else None
+    values = {name: one.reward for name, one in judged.items()}
     stands = baselines.compare(values, uniform=chance, fixed=constant, full_feedback=ceiling)
-    sound = [name for name, arm in strategies.items() if not arm.diverged]
+    sound = [name for name, one in judged.items() if not one.diverged]
     greedy, exploring = [name for name in sound if name == GREEDY], [name for name in sound if name != GREEDY]
-    leads = {name: (True, intervals.of_mean(list(values[name].values())).mean) for name in exploring}
+    leads = {name: (True, judged[name].mean().mean) for name in exploring}
     if greedy and against:  # Of seeds that each shares with greedy, where some run failed.
         leads = {name: (against[name].is_judged, against[name].difference) for name in exploring}
     winners = [name for name in exploring if name in against and against[name].wins and beats(stands, name)]
-    pays = bool(winners)
     tiers = [winners]
-    if not pays:
+    if not winners:
         equal = [name for name in exploring if name not in against or not against[name].loses]
         tiers = [[name for name in some if _beats_constant(stands, name)] for some in (greedy, equal)]
         tiers += [greedy, equal]
@@ -217,20 +227,63 @@ def verdict(found: Mapping[str, Arm], chance: Any, constant: Any) -> Verdict:
     recommended = max(first, key=lambda name: leads.get(name, (False, 0.0))) if first else None
     others = winners or exploring
     best = recommended if recommended in exploring else max(others, key=leads.__getitem__) if others else None
-    judged = [one for one in against.values() if one.is_judged]
-    costs = bool(judged) and all(one.loses for one in judged)
-    return Verdict(against, stands, best, recommended, pays, costs, all_diverged=not sound)
+    tested = [one for one in against.values() if one.is_judged]
+    costs = bool(tested) and all(one.loses for one in tested)
+    return Verdict(against, stands, best, recommended, bool(winners), costs, all_diverged=not sound)
 
 
-def beats(stands: Mapping[str, baselines.Standing], name: str | None) -> bool:
+def beats(stands: Mapping[str, baselines.Standing], name: str) -> bool:
     """Returns whether a strategy is told above chance, or chance is not known."""
-    return name is not None and name in stands and stands[name].beats_uniform is not False
+    return name in stands and stands[name].beats_uniform is not False
 
 
 def _beats_constant(stands: Mapping[str, baselines.Standing], name: str) -> bool:
     """Returns whether a strategy is told above the best constant action, or that is not known."""
-    one = stands[name].constant if name in stands else None
+    one = stands[name].fixed if name in stands else None
     return one is None or not one.is_judged or one.wins
+
+
+@dataclasses.dataclass
+class Findings:
+    """What the stages found, one after the other.
+
+    Attributes:
+      measured: What a model is measured by, on held-out data.
+      searches: By strategy, what its search found.
+      compared: By strategy, its runs in the comparison.
+      chance: What uniformly random actions earn, a `Landmark`; None if it is not known.
+      constant: What the best constant action earns; likewise.
+      verdict: What the comparison tells.
+      confirmed: The best strategy and greedy on seeds that did not pick it.
+      often: By strategy, its runs when deployed more often.
+      often_confirmed: Of these the best and greedy, on the seeds that did not pick it.
+      noise: By noise, from none on: what was asked for and guaranteed, the clip norm, and the results as `arm`.
+      noisy: The strategy that had the noise; empty for none.
+      no_noise: Why there is none, in words; empty if there is.
+    """
+
+    measured: Metric
+    searches: dict[str, Any] = dataclasses.field(default_factory=dict)
+    compared: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
+    chance: Any = None
+    constant: Any = None
+    verdict: Verdict = Verdict()
+    confirmed: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
+    often: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
+    often_confirmed: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
+    noise: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    noisy: str = ""
+    no_noise: str = ""
+
+    @property
+    def by_noise(self) -> dict[str, StrategyResults]:
+        """Results by the words for their noise, such as `epsilon 3`; without those that were not run."""
+        return {noise_name(one): one["arm"] for one in self.noise if one["arm"].reward}
+
+
+def noise_name(one: Mapping[str, Any]) -> str:
+    """Returns what a configuration with noise is called: its epsilon."""
+    return f"epsilon {one['target_epsilon']:g}" if "target_epsilon" in one else NO_NOISE
 
 
 def plain(value: Any) -> Any:
@@ -238,16 +291,27 @@ def plain(value: Any) -> Any:
 
     A comparison also has the smallest difference that its seeds would find, and the seeds that the one seen would need.
     """
+    if isinstance(value, StrategyResults):
+        value = {
+            "name": strategies.label(value.name, value.point),
+            "flags": dict(value.point),
+            "reward": value.reward,
+            "reward_mean": value.mean(),
+            "recent_reward": value.recent,
+            "model": value.model,
+            "worst_tenth": value.worst_tenth,
+            "jain_index": value.jain_index,
+            "diverged": value.diverged,
+            "notes": value.notes,
+        }
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
-        names += _COMPUTED if isinstance(value, comparison.Comparison) else []
-        return plain({name: getattr(value, name) for name in names})
+        names += _COMPUTED if isinstance(value, Comparison) else []
+        value = {name: getattr(value, name) for name in names}
     if isinstance(value, Mapping):
         return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, pathlib.PurePath):
-        return str(value)
     return value

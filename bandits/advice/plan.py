@@ -3,9 +3,10 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from bandits.plans import halving
+from bandits.plans import sweep
+from bandits.plans.estimate import SPARE, Pace, Work, duration
 from bandits.results import words
 
 GREEDY, CHANCE, CEILING = "greedy", "uniform", "supervised_mse"
@@ -17,48 +18,6 @@ STAGES = (SEARCH, COMPARE, CONFIRM, NOISE, FREQUENT)
 FACTOR = 2
 MEASURED = 2  # Strategies by which the pace is measured.
 _LEAST_DEPLOYMENTS = 2
-_SPARE = 1.1  # What takes longer than it was measured to.
-
-
-class Work(NamedTuple):
-    """What is played.
-
-    Attributes:
-      points: Points, each of which is compiled once by each worker.
-      runs: Runs; those that a search goes on with are counted again.
-      rounds: Their rounds together.
-    """
-
-    points: int
-    runs: int
-    rounds: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Pace:
-    """How fast this machine plays, with as many runs at a time as there are workers.
-
-    Attributes:
-      round_seconds: A round.
-      run_seconds: What a run takes beside its rounds: its start, and the evaluation at its end.
-      point_seconds: What the first run of a point takes more than others, as its rounds are compiled.
-      workers: Runs at the same time.
-    """
-
-    round_seconds: float
-    run_seconds: float
-    point_seconds: float
-    workers: int
-
-    def seconds(self, work: Work) -> float:
-        """Returns how long some work takes."""
-        runs = work.runs * self.run_seconds + work.rounds * self.round_seconds
-        return _SPARE * (work.points * self.point_seconds + runs / self.workers)
-
-    def scaled(self, factor: float) -> "Pace":
-        """Returns a pace at which all takes so many times as long."""
-        names = ("round_seconds", "run_seconds", "point_seconds")
-        return dataclasses.replace(self, **{name: factor * getattr(self, name) for name in names})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +64,7 @@ class Plan:
     @property
     def rungs(self) -> list[int]:
         """Rounds of each rung of a search: before a few deployments, all strategies act alike."""
-        return halving.rungs(self.rounds, self.points, FACTOR, self.least)
+        return sweep.rungs(self.rounds, self.points, FACTOR, self.least)
 
     @property
     def least(self) -> int:
@@ -147,46 +106,63 @@ class Plan:
         return sum(pace.seconds(self.work(stage)) for stage in stages)
 
 
-_FEWER_STRATEGIES: Mapping[str, Any] = {"strategies": STRATEGIES[:3]}
 # What goes first where time is short: answers that nobody asked for (another deployment period, a model trained by the
 # uniform policy), then precision, then privacy and the search; greedy and one that explores are compared to the last.
-_LADDER: tuple[Mapping[str, Any], ...] = (
-    {"frequent_all": False},
-    {"points": 8},
-    {"frequent_seeds": 4},
-    {"epsilons": 2},
-    {"frequent_seeds": 0},
-    {"points": 4},
-    {"has_uniform": False},
-    {"noise_seeds": 3},
-    {"tuning_seeds": 1},
-    {"seeds": 6},
-    {"epsilons": 1},
-    {"more_seeds": 2},
-    {"seeds": 4},
-    {"points": 2},
-    {"has_ceiling": False},
-    {"more_seeds": 0},
-    {"epsilons": 0},
-    {"points": 1},
-    {"seeds": 3},
-    _FEWER_STRATEGIES,
-    {"strategies": STRATEGIES[:2]},
-    {"seeds": 2},
+_LADDER: tuple[tuple[str, Any], ...] = (
+    ("frequent_all", False),
+    ("points", 8),
+    ("frequent_seeds", 4),
+    ("epsilons", 2),
+    ("frequent_seeds", 0),
+    ("points", 4),
+    ("has_uniform", False),
+    ("noise_seeds", 3),
+    ("tuning_seeds", 1),
+    ("seeds", 6),
+    ("epsilons", 1),
+    ("more_seeds", 2),
+    ("seeds", 4),
+    ("points", 2),
+    ("has_ceiling", False),
+    ("more_seeds", 0),
+    ("epsilons", 0),
+    ("points", 1),
+    ("seeds", 3),
+    ("strategies", STRATEGIES[:3]),
+    ("strategies", STRATEGIES[:2]),
+    ("seeds", 2),
 )
-STAGE_OF = {
-    "points": SEARCH,
-    "tuning_seeds": SEARCH,
-    "strategies": SEARCH,
-    "has_uniform": SEARCH,
-    "has_ceiling": SEARCH,
-    "rounds": SEARCH,
-    "seeds": COMPARE,
-    "more_seeds": CONFIRM,
-    "frequent_seeds": FREQUENT,
-    "frequent_all": FREQUENT,
-    "epsilons": NOISE,
-    "noise_seeds": NOISE,
+# What is said of a part that is left out, and of one that is left out whole.
+_LEFT_OUT: Mapping[str, tuple[str, str]] = {
+    "rounds": ("rounds after the first {now:,} of {planned:,}", ""),
+    "strategies": ("", ""),
+    "seeds": ("seeds beyond {now} of {planned} in the comparison", ""),
+    "has_ceiling": ("", "the full-feedback baseline"),
+    "has_uniform": ("", "a model trained by the uniform policy"),
+    "points": (
+        "hyperparameter settings beyond {now} of {planned} in each search",
+        "the hyperparameter search (all settings are defaults)",
+    ),
+    "tuning_seeds": ("a second tuning seed", ""),
+    "more_seeds": (
+        "independent seeds beyond {now} of {planned}",
+        "independent seeds to confirm the best strategy",
+    ),
+    "frequent_seeds": (
+        "seeds beyond {now} of {planned} for more frequent deployment",
+        "more frequent deployment",
+    ),
+    "frequent_all": ("", "more frequent deployment of the other strategies"),
+    "epsilons": ("privacy: {fewer} of {planned} epsilons", "privacy: every run with noise"),
+    "noise_seeds": ("seeds beyond {now} of {planned} with noise", ""),
+}
+# What each stage decides, for itself and for those after it.
+DECIDES: Mapping[str, tuple[str, ...]] = {
+    SEARCH: ("points", "tuning_seeds", "strategies", "has_uniform", "has_ceiling", "rounds"),
+    COMPARE: ("seeds",),
+    CONFIRM: ("more_seeds",),
+    FREQUENT: ("frequent_seeds", "frequent_all"),
+    NOISE: ("epsilons", "noise_seeds"),
 }
 
 
@@ -204,27 +180,21 @@ def fitted(full: Plan, pace: Pace, seconds: float, left: Sequence[str] = STAGES)
       is beside them, such as the start of a run, and so the plan can take longer.
     """
     plan = full
-    for step in _LADDER:
+    for name, value in _LADDER:
         if plan.seconds(pace, left) <= seconds:
             return plan
-        plan = _without(plan, {name: value for name, value in step.items() if STAGE_OF[name] in left})
+        if any(name in DECIDES[stage] for stage in left):
+            now = getattr(plan, name)
+            less = tuple(one for one in now if one in value) if isinstance(value, tuple) else min(now, value)
+            plan = dataclasses.replace(plan, **{name: less})
     if plan.seconds(pace, left) <= seconds or SEARCH not in left:
         return plan
     work = plan.work(COMPARE)
     beside = work.points * pace.point_seconds + work.runs * pace.run_seconds / pace.workers
     a_round = work.runs * pace.round_seconds / pace.workers
     # Rounds that take less time than what is beside them would be cut for nothing.
-    rounds = max((seconds / _SPARE - beside) / a_round, beside / a_round, 1)
+    rounds = max((seconds / SPARE - beside) / a_round, beside / a_round, 1)
     return dataclasses.replace(plan, rounds=min(plan.rounds, math.floor(rounds)))
-
-
-def _without(plan: Plan, step: Mapping[str, Any]) -> Plan:
-    return dataclasses.replace(plan, **{name: _less(plan, name, value) for name, value in step.items()})
-
-
-def _less(plan: Plan, name: str, value: Any) -> Any:
-    now = getattr(plan, name)
-    return tuple(one for one in now if one in value) if isinstance(value, tuple) else min(now, value)
 
 
 def minutes_of_all(full: Plan, pace: Pace) -> int:
@@ -247,7 +217,7 @@ def described(plan: Plan, pace: Pace, stages: Sequence[str] = STAGES) -> list[st
     lines = []
     for stage in stages:
         told = stage_words[stage] if plan.work(stage).runs else "left out"
-        lines.append(f"  {stage:<9} {minutes(plan.seconds(pace, [stage])):>8}  {told}")
+        lines.append(f"  {stage:<9} {duration(plan.seconds(pace, [stage])):>12}  {told}")
     return lines
 
 
@@ -261,11 +231,6 @@ def at_a_time(workers: int) -> str:
     return f"{workers} run{'s' * (workers != 1)} at a time"
 
 
-def minutes(seconds: float) -> str:
-    """Returns a time in words."""
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
-
-
 def left_out(full: Plan, plan: Plan, names: Mapping[str, str]) -> list[str]:
     """Returns what a plan leaves out of the full one, in words.
 
@@ -275,38 +240,19 @@ def left_out(full: Plan, plan: Plan, names: Mapping[str, str]) -> list[str]:
       names: Strategies by `--bandits_type`.
     """
     told = []
-    if plan.rounds < full.rounds:
-        told.append(f"rounds after the first {plan.rounds:,} of {full.rounds:,}")
-    if missing := [names[one] for one in full.strategies if one not in plan.strategies]:
-        told.append(words.listed(missing))
-    if plan.seeds < full.seeds:
-        told.append(f"seeds beyond {plan.seeds} of {full.seeds} in the comparison")
-    if plan.has_ceiling < full.has_ceiling:
-        told.append("the full-feedback baseline")
-    if plan.has_uniform < full.has_uniform:
-        told.append("a model trained by the uniform policy")
-    if plan.points == 1 < full.points:
-        told.append("the hyperparameter search (all settings are defaults)")
-    elif plan.points < full.points:
-        told.append(f"hyperparameter settings beyond {plan.points} of {full.points} in each search")
-    if plan.tuning_seeds < full.tuning_seeds and plan.points > 1:
-        told.append("a second tuning seed")
-    if plan.more_seeds < full.more_seeds:
-        told.append(
-            f"independent seeds beyond {plan.more_seeds} of {full.more_seeds}"
-            if plan.more_seeds
-            else "independent seeds to confirm the best strategy"
-        )
-    if full.often and not plan.frequent_seeds:
-        told.append("more frequent deployment")
-    elif full.often and plan.frequent_seeds < full.frequent_seeds:
-        told.append(f"seeds beyond {plan.frequent_seeds} of {full.frequent_seeds} for more frequent deployment")
-    if full.often and plan.frequent_seeds and plan.frequent_all < full.frequent_all and len(plan.strategies) > 2:
-        told.append("more frequent deployment of the other strategies")
-    if full.epsilons and not plan.epsilons:
-        told.append("privacy: every run with noise")
-    elif plan.epsilons < full.epsilons:
-        told.append(f"privacy: {full.epsilons - plan.epsilons} of {full.epsilons} epsilons")
-    if plan.noise_seeds < full.noise_seeds and plan.epsilons:
-        told.append(f"seeds beyond {plan.noise_seeds} of {full.noise_seeds} with noise")
+    for name, (some, none) in _LEFT_OUT.items():
+        now, planned = getattr(plan, name), getattr(full, name)
+        is_asked = {
+            "tuning_seeds": plan.points > 1,
+            "frequent_seeds": full.often > 0,
+            "frequent_all": full.often and plan.frequent_seeds and len(plan.strategies) > 2,
+            "noise_seeds": plan.epsilons > 0,
+        }.get(name, True)
+        if now == planned or not is_asked:
+            continue
+        if name == "strategies":
+            told.append(words.listed([names[one] for one in planned if one not in now]))
+            continue
+        is_none = now == (1 if name == "points" else 0)
+        told.append((none if is_none else some).format(now=now, planned=planned, fewer=planned - now))
     return told

@@ -37,6 +37,19 @@ class Deployment:
     accountant: str = "rdp"
     apart_from: tuple[str, ...] = ()
 
+    @property
+    def words(self) -> str:
+        """Where the guarantees hold, in sentences."""
+        if self.is_table:
+            return (
+                f"Guarantees hold for training on the {self.population:,} training clients, about {self.cohort:,} a "
+                "round."
+            )
+        return (
+            f"Guarantees hold for training on {self.population:,} clients, about {self.cohort:,} a round. The data is "
+            "taken for a sample of them, and the runs' noise on the mean is that of such cohorts."
+        )
+
     def mechanism(self, noise_multiplier: float) -> mechanisms.Mechanism:
         """Returns what is accounted: Gaussian noise on the sum of the clipped updates of a Poisson sample."""
         return mechanisms.Mechanism(

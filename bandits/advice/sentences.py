@@ -4,17 +4,22 @@ One test decides: each strategy's average reward against greedy's, a family by H
 interval. A line that begins with a dash is an item of a list.
 """
 
+import dataclasses
 import math
+import re
 from collections.abc import Mapping
+from typing import Any
 
 from bandits import metrics
-from bandits.advice import amounts, arms, costs, findings
+from bandits.advice import amounts, findings, inputs
 from bandits.advice import plan as planning
 from bandits.advice.amounts import capital, effect
-from bandits.advice.context import Context
-from bandits.advice.findings import Arm
-from bandits.advice.plan import CEILING, CHANCE, GREEDY
-from bandits.advice.stages import Advice, mean
+from bandits.advice.findings import NO_NOISE, OFTEN, PLANNED, Findings, Results
+from bandits.advice.inputs import Data
+from bandits.advice.plan import CEILING, CHANCE, GREEDY, Plan
+from bandits.advice.privacy import Deployment
+from bandits.advice.strategies import NAMES, label
+from bandits.plans.estimate import Pace
 from bandits.results import baselines, words
 from bandits.results.comparison import Comparison, Sampled
 
@@ -33,13 +38,40 @@ _BY_DESIGN = (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What sentences are written from.
+
+    Attributes:
+      found: What was found.
+      plan: What was run.
+      full: The plan with nothing left out.
+      minutes: The budget, `--minutes`.
+      data: What is known of the data.
+      where: Where the model would be trained.
+      command: The command to paste; empty for none.
+      pace: How fast this machine runs.
+      seconds: How long it took within this budget.
+    """
+
+    found: Findings
+    plan: Plan
+    full: Plan
+    minutes: float
+    data: Data
+    where: Deployment
+    command: str
+    pace: Pace
+    seconds: float = 0.0
+
+
 def write(context: Context) -> dict[str, str]:
     """Returns the sections by the keys of `TITLES`."""
     return {
         "scope": scope(context),
         "exploration": exploration(context),
         "strategy": strategy(context),
-        "privacy": costs.privacy(context),
+        "privacy": privacy(context),
         "frequency": frequency(context),
         "not_tried": not_tried(context),
     }
@@ -47,179 +79,153 @@ def write(context: Context) -> dict[str, str]:
 
 def scope(context: Context) -> str:
     """Returns the horizon, the clients, and where rewards come from."""
-    plan, total = context.plan, context.full.rounds
-    decisions = _decisions(context.found)
-    told = [context.rewards] if context.rewards else []
+    plan, data, greedy = context.plan, context.data, context.found.compared.get(GREEDY)
     horizon = f"One run is {amounts.count(plan.rounds, 'round')}"
-    if decisions:
+    if greedy and greedy.decisions:
+        decisions = greedy.mean("decisions").mean
         horizon += f" = {decisions:,.0f} decisions"
-        if context.rows:
-            horizon += f", your {context.rows:,} training rows {_times(decisions / context.rows)}"
-    told.append(f"{horizon}.")
-    if plan.rounds < total:
-        told.append(f"These are the first {plan.rounds:,} of {total:,} planned rounds, to keep to the time.")
+        if data.rows:
+            times = decisions / data.rows
+            often = "once" if abs(times - 1) < 0.05 else f"{times:.0f} times" if times >= 10 else f"{times:.2g} times"
+            horizon += f", your {data.rows:,} training rows {often}"
+    told = [*filter(None, [inputs.simulated(data.scores)]), f"{horizon}."]
+    if plan.rounds < context.full.rounds:
+        told.append(
+            f"These are the first {plan.rounds:,} of {context.full.rounds:,} planned rounds, to keep to the time."
+        )
     told.append("Whether exploration pays depends on this horizon.")
     told.append(f"A new model is deployed {planning.every(plan.deploy_every)}.")
     if plan.rounds <= plan.deploy_every:  # What is deployed after the last round acts in none.
         told.append("No round follows a deployment, so every strategy acts with the initial model.")
-    told.append(f"{amounts.count(context.clients, 'client')} train, {context.cohort:,} a round; {context.held_out}.")
+    told.append(f"{amounts.count(data.clients, 'client')} train, {data.cohort:,} a round; {data.held_out}.")
     told.append("All rewards below are averages per decision over a run, unless stated otherwise.")
     return " ".join(told)
 
 
-def _decisions(found: Advice) -> float:
-    """Returns the decisions of a run, as greedy's runs count them; 0 where none did."""
-    every = [mean(arm.decisions).mean for name, arm in found.arms.items() if name == GREEDY and arm.decisions]
-    return every[0] if every and math.isfinite(every[0]) else 0.0
-
-
-def _times(times: float) -> str:
-    if abs(times - 1) < 0.05:
-        return "once"
-    return f"{times:.0f} times" if times >= 10 else f"{times:.2g} times"
-
-
 def exploration(context: Context) -> str:
     """Returns whether exploration pays, by how much, and how sure that is."""
-    found = context.found
-    verdict = found.verdict
+    found, verdict = context.found, context.found.verdict
     one = verdict.against_greedy.get(verdict.best or "")
     if one is None or math.isnan(one.difference):
         return f"Inconclusive: {_why_not(found)}."
-    name = arms.label(one.arm, found.arms[one.arm].point)
-    lead = f"{_effect_and_p(one)}"
+    name = label(one.arm, found.compared[one.arm].point)
+    stand = verdict.stands[one.arm]
+    judged = [other for other in verdict.against_greedy.values() if other.is_judged]
     if verdict.recommended is None:
         told = ["Inconclusive: no strategy earns significantly more than the uniform policy."]
-        chance = verdict.stands[one.arm].chance
-        if chance and math.isfinite(chance.difference):
-            told.append(f"The best that explores, {name}, differs from the uniform policy by {_effect_and_p(chance)}.")
-        told += _power(chance, context)
+        if stand.uniform and math.isfinite(stand.uniform.difference):
+            told.append(
+                f"The best that explores, {name}, differs from the uniform policy by {_effect_and_p(stand.uniform)}."
+            )
+        told += _power(stand.uniform, context)
     elif not one.is_judged:
         told = [
             f"Inconclusive: {amounts.not_judged(one)}.",
             f"{capital(name)} differs from greedy by {effect(one)}.",
         ]
     elif verdict.pays:
-        constant = verdict.stands[one.arm].constant
-        told = [f"Exploration pays: {name} significantly beats greedy. The difference is {lead}."]
-        if constant and constant.loses:
-            told.append(
-                f"But the best fixed action earns significantly more: {amounts.number(constant.reference_mean)}."
-            )
+        told = [f"Exploration pays: {name} significantly beats greedy. The difference is {_effect_and_p(one)}."]
+        if stand.fixed and stand.fixed.loses:
+            earns = amounts.number(stand.fixed.reference_mean)
+            told.append(f"But the best fixed action earns significantly more: {earns}.")
         if not found.confirmed:
             told.append("No independent seeds confirm this: give more --minutes before you rely on it.")
     elif verdict.costs:
+        known = {GREEDY, *(other.arm for other in judged)}
+        left = ", ".join(NAMES[other] for other in context.full.strategies if other not in known)
+        among = f" and was compared (not {left})" if left else ""
         told = [
-            f"Exploration costs reward: every strategy that explores{_unjudged(context)} is significantly worse than "
-            f"greedy.",
-            f"The best of them, {name}, differs from greedy by {lead}.",
+            f"Exploration costs reward: every strategy that explores{among} is significantly worse than greedy.",
+            f"The best of them, {name}, differs from greedy by {_effect_and_p(one)}.",
         ]
     else:
-        judged = [other for other in verdict.against_greedy.values() if other.is_judged]
         is_first = all(other.difference <= one.difference for other in judged)
         which = "the best that explores" if is_first else "the recommended strategy"
         told = [
             "Inconclusive: no strategy that explores is significantly better than greedy.",
-            f"{capital(name)}, {which}, differs from greedy by {lead}.",
+            f"{capital(name)}, {which}, differs from greedy by {_effect_and_p(one)}.",
             *_power(one, context),
         ]
-    for side, others in (
-        ("better", [name for name, other in verdict.against_greedy.items() if other.wins and name != one.arm]),
-        ("worse", [name for name, other in verdict.against_greedy.items() if other.loses and not verdict.costs]),
-    ):
+    better = [NAMES[other.arm] for other in judged if other.wins and other is not one]
+    worse = [NAMES[other.arm] for other in judged if other.loses and not verdict.costs]
+    for side, others in (("better", better), ("worse", worse)):
         if others:
-            told.append(f"Significantly {side} than greedy: {words.listed([arms.NAMES[name] for name in others])}.")
-    told += [*_confirmation(found), *_baselines(found), *_model(found), *_lost(context)]
-    return " ".join(told)
+            told.append(f"Significantly {side} than greedy: {words.listed(others)}.")
+    return " ".join([*told, *_confirmation(found), *_baselines(found), *_models(found), *_lost(context)])
 
 
 def _effect_and_p(one: Comparison) -> str:
     """Returns a difference with Holm's p, where there is a test."""
-    p = f"; Holm-adjusted p {_equal(words.p_value(one.adjusted_p))}" * one.is_judged
-    return f"{effect(one)[:-1]}{p})"
-
-
-def _equal(p: str) -> str:
-    return p if p.startswith("<") else f"= {p}"
+    if not one.is_judged:
+        return effect(one)
+    p = words.p_value(one.adjusted_p)
+    return f"{effect(one)[:-1]}; Holm-adjusted p {p if p.startswith('<') else f'= {p}'})"
 
 
 def _power(one: Comparison | None, context: Context) -> list[str]:
     """Returns the minimum detectable difference, and the seeds that the observed one requires."""
     if one is None or math.isnan(one.detectable):
         return []
-    if one.detectable > context.reward_width:
-        return [
-            f"With {words.seeds(one.pairs)} that vary so much, even the largest possible difference would be missed."
-        ]
-    told = [f"Minimum detectable difference: {one.detectable:.2g} (80% power, {words.seeds(one.pairs)})."]
+    seeds = words.seeds(one.pairs)
+    if one.detectable > context.data.reward_width:
+        return [f"With {seeds} that vary so much, even the largest possible difference would be missed."]
+    told = [f"Minimum detectable difference: {one.detectable:.2g} (80% power, {seeds})."]
     if needed := words.seeds_needed(one):
         told.append(f"Seeds required for the observed difference: {needed}.")
     return told
 
 
-def _unjudged(context: Context) -> str:
-    """Returns which strategies that explore were not judged, as they diverged, failed or were left out."""
-    against = context.found.verdict.against_greedy
-    known = {GREEDY, *(name for name, one in against.items() if one.is_judged)}
-    names = [arms.NAMES[name] for name in context.full.strategies if name not in known]
-    return f" and was compared (not {', '.join(names)})" if names else ""
-
-
-def _why_not(found: Advice) -> str:
-    if GREEDY not in found.arms or not found.arms[GREEDY].reward:
+def _why_not(found: Findings) -> str:
+    if GREEDY not in found.compared or not found.compared[GREEDY].reward:
         return "greedy, the reference, diverged at all learning rates that were tried, or failed"
-    if found.arms[GREEDY].diverged:
+    if found.compared[GREEDY].diverged:
         return "greedy, the reference, diverged"
     if found.verdict.best:
         return "the best strategy and greedy have no seed in common, as runs failed"
     return "every strategy that explores diverged, or failed"
 
 
-def _confirmation(found: Advice) -> list[str]:
+def _confirmation(found: Findings) -> list[str]:
     """Returns the difference over the independent seeds, which did not select the best."""
-    against = findings.compared({name: arm.reward for name, arm in found.confirmed.items()}, GREEDY)
     return [
-        f"Independent seeds, which did not select {arms.NAMES[one.arm]}, give {effect(one)}."
+        f"Independent seeds, which did not select {NAMES[one.arm]}, give {effect(one)}."
         + " They do not confirm the gain." * (found.verdict.pays and not one.low > 0)
-        for one in against.values()
+        for one in findings.compared(found.confirmed, GREEDY).values()
         if math.isfinite(one.difference)
     ]
 
 
-def _baselines(found: Advice) -> list[str]:
+def _baselines(found: Findings) -> list[str]:
     """Returns what greedy, the recommended strategy and the baselines earn, and the normalized score."""
     name = found.verdict.recommended or found.verdict.best or GREEDY
     known = [
-        f"{arms.NAMES[one]} {amounts.estimate(mean(found.arms[one].reward))}"
+        f"{NAMES[one]} {amounts.estimate(found.compared[one].mean())}"
         for one in dict.fromkeys((name, found.verdict.best, GREEDY))
-        if one in found.arms and found.arms[one].reward
+        if one in found.compared and found.compared[one].reward
     ]
-    known += [
-        f"{what} {_landmark(value)}"
-        for what, value in (("uniform policy", found.chance), ("best fixed action", found.constant))
-        if value is not None
-    ]
-    has_ceiling = CEILING in found.arms and math.isfinite(mean(found.arms[CEILING].reward).mean)
+    for what, value in (("uniform policy", found.chance), ("best fixed action", found.constant)):
+        if value is not None:
+            sample = f", over a sample of {value.clients:,} clients" if isinstance(value, Sampled) else ""
+            known.append(f"{what} {amounts.estimate(baselines.interval(value))}{sample}")
+    has_ceiling = CEILING in found.compared and math.isfinite(found.compared[CEILING].mean().mean)
     if has_ceiling:
-        known.append(f"full-feedback baseline {amounts.estimate(mean(found.arms[CEILING].reward))}")
-    told = ["\n" + "\n".join(["Average rewards:", *(f"- {one}" for one in known)]) + "\n"]
+        known.append(f"full-feedback baseline {amounts.estimate(found.compared[CEILING].mean())}")
+    told = [_list("Average rewards:", known)]
     stand = found.verdict.stands.get(name)
     if stand and math.isfinite(stand.score):
-        told.append(
-            f"Normalized score of {arms.NAMES[name]}: {stand.score:.2f} (0 = uniform policy, 1 = full feedback)."
-        )
+        told.append(f"Normalized score of {NAMES[name]}: {stand.score:.2f} (0 = uniform policy, 1 = full feedback).")
     return told + (_ceiling(found) if has_ceiling else [])
 
 
-def _ceiling(found: Advice) -> list[str]:
+def _ceiling(found: Findings) -> list[str]:
     """Returns where the full-feedback baseline is no upper bound."""
-    own = found.arms[CEILING].reward
-    values = {name: arm.reward for name, arm in found.arms.items() if arm.reward and name != CHANCE}
-    above = [arms.NAMES[name] for name, one in findings.compared(values, CEILING).items() if one.difference > 0]
+    others = {name: one for name, one in found.compared.items() if name != CHANCE}
+    above = [NAMES[name] for name, one in findings.compared(others, CEILING).items() if one.difference > 0]
     told = []
     if above:
         told.append(f"{capital(words.listed(above))} earned more than the full-feedback baseline on average.")
-    constant = baselines.compare({CEILING: own}, fixed=found.constant)[CEILING].fixed
+    own = {CEILING: found.compared[CEILING].reward}
+    constant = baselines.compare(own, fixed=found.constant)[CEILING].fixed
     if constant and constant.loses:
         told.append(
             "Even full feedback earns significantly less than the best fixed action: the model is deployed too late, "
@@ -228,47 +234,40 @@ def _ceiling(found: Advice) -> list[str]:
     return told
 
 
-def _landmark(value: baselines.Landmark) -> str:
-    """Returns a baseline's mean; of a sample of the clients with its interval."""
-    one = baselines.interval(value)
-    if isinstance(value, Sampled):
-        return f"{amounts.estimate(one)}, over a sample of {value.clients:,} clients"
-    return amounts.estimate(one)
+def _list(head: str, items: list[str]) -> str:
+    """Returns a paragraph and its list, apart from the sentences before and after it."""
+    return "\n" + "\n".join([head, *(f"- {one}" for one in items)]) + "\n"
 
 
-def _model(found: Advice) -> list[str]:
+def _models(found: Findings) -> list[str]:
     """Returns what the trained models reach on held-out data, as estimates."""
-    against = findings.models(found.arms)
-    what = "accuracy" if found.measured == metrics.ACCURACY else "reward"
-    named = [(name, arms.NAMES[name]) for name in (found.verdict.best, CHANCE) if name in against]
+    against = findings.compared(found.compared, GREEDY, "model")
+    named = ((found.verdict.best, NAMES.get(found.verdict.best or "")), (CHANCE, "the uniform policy"))
     told = [
-        f"- trained by {'the uniform policy' if name == CHANCE else label}: {effect(against[name])}"
-        for name, label in named
-        if against[name].is_judged
+        f"trained by {trainer}: {effect(against[name])}"
+        for name, trainer in named
+        if name in against and against[name].is_judged
     ]
-    if not told:
-        return []
-    head = f"Held-out {what} of the trained model, against greedy's {amounts.estimate(mean(found.arms[GREEDY].model))}:"
-    return ["\n" + "\n".join([head, *told]) + "\n"]
+    what = "accuracy" if found.measured == metrics.ACCURACY else "reward"
+    reference = amounts.estimate(found.compared[GREEDY].mean("model")) if told else ""
+    head = f"Held-out {what} of the trained model, against greedy's {reference}:"
+    return [_list(head, told)] if told else []
 
 
 def _lost(context: Context) -> list[str]:
     """Returns which configurations diverged, or failed."""
-    compared, planned = context.found.arms.items(), context.plan.seeds
-    lost = [
-        f"{capital(arms.NAMES[name])} diverged on {len(arm.diverged)} of {words.seeds(len(arm.reward))}."
-        for name, arm in compared
-        if arm.diverged
-    ]
-    failed: dict[int, list[str]] = {}
-    for name, arm in compared:
-        if not arm.diverged and (count := planned - len(arm.reward)) > 0:
-            failed.setdefault(count, []).append(arms.NAMES[name])
-    lost += [
+    planned = context.plan.seeds
+    lost, failed = [], {}
+    for name, one in context.found.compared.items():
+        if one.diverged:
+            count = f"{len(one.diverged)} of {words.seeds(len(one.reward))}"
+            lost.append(f"{capital(NAMES[name])} diverged on {count}.")
+        elif len(one.reward) < planned:
+            failed.setdefault(planned - len(one.reward), []).append(NAMES[name])
+    return lost + [
         f"{capital(words.listed(names))} failed on {count} of {words.seeds(planned)}."
         for count, names in failed.items()
     ]
-    return lost
 
 
 def strategy(context: Context) -> str:
@@ -277,20 +276,26 @@ def strategy(context: Context) -> str:
     name = found.verdict.recommended
     if name is None:
         return _no_strategy(found)
-    arm = found.arms[name]
-    told = [f"{capital(arms.NAMES[name])}: {_why(found, name)}."]
-    if found.verdict.pays:
-        told += _second(found, name)
-    told += _constant(found, name)
-    values = ", ".join(f"{flag.removeprefix('bandits_').replace('_', ' ')} {value}" for flag, value in arm.point)
+    one = found.compared[name]
+    told = [f"{capital(NAMES[name])}: {_why(found, name)}."]
+    others = [other for other in found.verdict.against_greedy.values() if other.is_judged and other.arm != name]
+    if found.verdict.pays and others:
+        second = max(others, key=lambda other: other.mean).arm
+        lead = findings.compared({arm: found.compared[arm] for arm in (name, second)}, second)[name]
+        told.append(f"Its lead over {NAMES[second]}, the next that explores, is {effect(lead)}.")
+    constant = found.verdict.stands[name].fixed if name in found.verdict.stands else None
+    if constant and not constant.wins:
+        than = "earns significantly more" if constant.loses else "does not differ significantly"
+        told.append(f"But the best fixed action {than}: {NAMES[name]} minus that action is {effect(constant)}.")
+    values = ", ".join(f"{flag.removeprefix('bandits_').replace('_', ' ')} {value}" for flag, value in one.point)
     told.append(f"Settings: {values}.")
-    told += [f"{capital(note)}." for note in arm.notes]
+    told += [f"{capital(note)}." for note in one.notes]
     return f"{' '.join(told)} Command: {context.command}"
 
 
-def _why(found: Advice, name: str) -> str:
+def _why(found: Findings, name: str) -> str:
     """Returns why a strategy is recommended."""
-    if GREEDY not in found.arms or found.arms[GREEDY].diverged or not found.arms[GREEDY].reward:
+    if GREEDY not in found.compared or found.compared[GREEDY].diverged or not found.compared[GREEDY].reward:
         return "the best that explores; greedy diverged or failed, so there is no comparison"
     if found.verdict.pays:
         return "the highest mean of the strategies that are significantly better than greedy"
@@ -300,36 +305,81 @@ def _why(found: Advice, name: str) -> str:
     return f"it significantly beats the {baseline} and greedy does not, though the two do not differ significantly"
 
 
-def _no_strategy(found: Advice) -> str:
+def _no_strategy(found: Findings) -> str:
     """Returns why no strategy is recommended, and whether one fixed action earns more."""
     if found.verdict.all_diverged:
         return "None: every strategy diverged, or failed. Give lower learning rates as flags."
     told = "None: no strategy earns significantly more than the uniform policy, so their order may be luck."
-    against = {one: stand.fixed for one, stand in found.verdict.stands.items() if stand.fixed}
-    below = [arms.NAMES[one] for one, other in against.items() if other.loses]
+    against = [stand.fixed for stand in found.verdict.stands.values() if stand.fixed]
+    below = [NAMES[one.arm] for one in against if one.loses]
     if not below:
         return told
-    earns = amounts.number(max(one.reference_mean for one in against.values()))
+    earns = amounts.number(max(one.reference_mean for one in against))
     return f"{told} The best fixed action earns {earns}, significantly more than {words.listed(below)}."
 
 
-def _second(found: Advice, name: str) -> list[str]:
-    """Returns the lead of the best over the second of those that explore; empty without a second."""
-    others = {one.arm: one.mean for one in found.verdict.against_greedy.values() if one.is_judged and one.arm != name}
-    if not others:
-        return []
-    second = max(others, key=others.__getitem__)
-    one = findings.compared({arm: found.arms[arm].reward for arm in (name, second)}, second)[name]
-    return [f"Its lead over {arms.NAMES[second]}, the next that explores, is {effect(one)}."]
+def privacy(context: Context) -> str:
+    """Returns the unit of privacy, what each epsilon costs, and what epsilons rest on."""
+    found, values = context.found, context.found.by_noise
+    unit = f"The unit of privacy is {context.data.unit}."
+    if found.no_noise:
+        return f"{unit} Not run: {found.no_noise.rstrip('.')}."
+    if NO_NOISE not in values:
+        return f"{unit} Not run: --minutes={context.minutes:g} left no time for noise."
+    unnoised, clip_norm, name = values[NO_NOISE], found.noise[0]["clip_norm"], NAMES[found.noisy]
+    if not math.isfinite(unnoised.mean().mean):
+        return f"{unit} Inconclusive: {name} diverged without noise, at clip norm {clip_norm:.3g}."
+    clips = f"{capital(name)}, clipped to norm {clip_norm:.3g} without noise, earns"
+    head = f"{unit} {context.where.words} {clips} {amounts.estimate(unnoised.mean())}."
+    if found.noisy in found.confirmed:  # By the same seeds.
+        both = {NO_NOISE: unnoised, PLANNED: found.confirmed[found.noisy]}
+        change = findings.compared(both, PLANNED).get(NO_NOISE)
+        if change and change.is_judged and change.difference:
+            head += f" Fixed clipping and Poisson cohorts change it by {effect(change)}."
+    # Where chance is by seed, it is by other seeds than these.
+    unpaired = list(values) if isinstance(found.chance, Mapping) else []
+    rewards = {target: one.reward for target, one in values.items()}
+    stands = baselines.compare(rewards, uniform=found.chance, unpaired=unpaired)
+    beside = stands[NO_NOISE].chance
+    if beside and beside.is_judged and not beside.wins:
+        head += " That is not significantly more than the uniform policy, so costs of noise say little."
+    told = [head, "Average reward with noise, minus that without:"]
+    against = findings.compared(values, NO_NOISE)
+    for one in found.noise[1:]:
+        target = findings.noise_name(one)
+        compared = against.get(target)
+        if "error" in one:
+            told.append(f"- {target}: not run ({one['error'].rstrip('.')})")
+        elif compared is None or not math.isfinite(compared.difference):
+            told.append(f"- {target}: diverged")
+        else:
+            is_lost = compared.is_judged and stands[target].beats_uniform is False
+            lost = ", and no significant gain over the uniform policy is left"
+            doubt = "" if compared.is_judged else f", not tested: {amounts.not_judged(compared)}"
+            told.append(
+                f"- {target} (noise multiplier {one['noise_multiplier']:.3g}): {effect(compared)}{doubt}"
+                + lost * (is_lost and findings.beats(stands, NO_NOISE))
+            )
+    told += [_guarantee(one["guarantee"]) for one in found.noise if "guarantee" in one][:1]
+    told.append(
+        "The runs themselves have no guarantee: their noise is seeded, and tuning and comparison ran without noise."
+    )
+    return "\n".join(told)
 
 
-def _constant(found: Advice, name: str) -> list[str]:
-    """Returns what is to say where the best fixed action may earn as much; empty where it earns less."""
-    one = found.verdict.stands[name].constant if name in found.verdict.stands else None
-    if one is None or one.wins:
-        return []
-    told = "earns significantly more" if one.loses else "does not differ significantly"
-    return [f"But the best fixed action {told}: {arms.NAMES[name]} minus that action is {effect(one)}."]
+def _guarantee(report: Mapping[str, Any]) -> str:
+    """Returns what epsilons are accounted under."""
+    first = next(iter(report["guarantees"]), {"neighbours": "one client added or removed"})
+    by = "PLD" if report["mechanism"]["accountant"] == "pld" else "RDP"
+    told = [
+        f"Guarantee: delta {report['delta']:.2g} after {amounts.count(report['rounds'], 'round')}, by {by}.",
+        f"Neighbours: {first['neighbours']}, with Poisson sampling of each round's clients.",
+    ]
+    if report["epsilon_assumes"]:
+        told.append(f"Epsilon assumes {' and '.join(report['epsilon_assumes'])}.")
+    # Several warnings can end with the same sentence.
+    warned = dict.fromkeys(capital(part) for one in report["warnings"] for part in re.split(r"(?<=[.]) ", one))
+    return " ".join([*told, *(f"Warning: {part}" for part in warned)])
 
 
 def frequency(context: Context) -> str:
@@ -338,50 +388,46 @@ def frequency(context: Context) -> str:
     if not plan.often:
         return "Nothing: a model is deployed after every round already."
     often = f"deployment {planning.every(plan.often)} instead of {planning.every(plan.deploy_every)}"
-    told = _gains(found, found.arms, found.often)
+    told = _gains(found, found.compared, found.often)
     if not told:
         why = "it diverged" if found.often else f"--minutes={context.minutes:g} went to the questions above"
         return f"Not known: {often} ({why})."
     lines = [f"Average reward with {often}, minus that as planned:", *told]
     if again := _gains(found, found.confirmed, found.often_confirmed):
         lines += ["The same over independent seeds:", *again]
-    lead = findings.compared({name: arm.reward for name, arm in found.often.items()}, GREEDY).get(
-        found.verdict.best or ""
-    )
+    lead = findings.compared(found.often, GREEDY).get(found.verdict.best or "")
     if lead and lead.is_judged:
-        lines.append(f"Then {arms.NAMES[lead.arm]} minus greedy is {effect(lead)}.")
+        lines.append(f"Then {NAMES[lead.arm]} minus greedy is {effect(lead)}.")
     return "\n".join(lines)
 
 
-def _gains(found: Advice, planned: Mapping[str, Arm], often: Mapping[str, Arm]) -> list[str]:
+def _gains(found: Findings, planned: Results, often: Results) -> list[str]:
     """Returns what more frequent deployment adds to the best and to greedy, an item each."""
-    told = []
-    for name in dict.fromkeys(filter(None, (found.verdict.best, GREEDY))):
-        if name in often and name in planned:
-            values = {findings.PLANNED: planned[name].reward, findings.OFTEN: often[name].reward}
-            one = findings.compared(values, findings.PLANNED)[findings.OFTEN]
-            if math.isfinite(one.difference):
-                told.append(f"- {arms.NAMES[name]}: {effect(one)}")
-    return told
+    against = findings.against_planned(planned, often)
+    gains = {name: against.get(name or "", {}).get(OFTEN) for name in (found.verdict.best, GREEDY)}
+    return [
+        f"- {NAMES[name]}: {effect(one)}"
+        for name, one in gains.items()
+        if name and one and math.isfinite(one.difference)
+    ]
 
 
 def not_tried(context: Context) -> str:
     """Returns what was left out for lack of time, with the minutes that it needs, and what is never tried."""
-    left = planning.left_out(context.full, context.plan, arms.NAMES)
-    lines = []
-    if left:
-        more = max(1, math.ceil(context.minutes_of_all - context.minutes))
-        lines.append(f"Left out, to keep to --minutes={context.minutes:g}:")
-        lines += [f"- {one}" for one in left]
-        lines.append(
+    lines = ["Nothing was left out for lack of time."]
+    if left := planning.left_out(context.full, context.plan, NAMES):
+        whole = planning.minutes_of_all(context.full, context.pace)
+        more = max(1, math.ceil(whole - context.minutes))
+        lines = [
+            f"Left out, to keep to --minutes={context.minutes:g}:",
+            *(f"- {one}" for one in left),
             f"All this needs about {amounts.count(more, 'more minute')}: repeat the command with "
-            f"--minutes={context.minutes_of_all}, and it continues from these runs."
-        )
-    else:
-        lines.append("Nothing was left out for lack of time.")
-    lines += [context.overrun] if context.overrun else []
-    lines += ["A recommendation never tries:", *(f"- {one}" for one in _BY_DESIGN)]
-    return "\n".join(lines)
+            f"--minutes={whole}, and it continues from these runs.",
+        ]
+    over = context.seconds - 60 * context.minutes
+    if over > 1:
+        lines.append(f"It took {over:.0f} s longer than --minutes={context.minutes:g}.")
+    return "\n".join([*lines, "A recommendation never tries:", *(f"- {one}" for one in _BY_DESIGN)])
 
 
 def paragraphs(text: str) -> list[tuple[str, list[str]]]:

@@ -5,13 +5,12 @@ of `optimization.supervised` -> the selector observes the losses that came back.
 server would know, are evaluated beside that, in TensorFlow alone.
 """
 
-import csv
 import functools
-import io
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import tensorflow as tf
 
 from bandits import metrics as fairness
@@ -120,14 +119,11 @@ class SelectionRounds(training.TrainingRounds):
 
     def clients_csv(self, state: Progress) -> bytes:
         """Returns `clients.csv`: examples, selections and, where evaluated, the final model's loss of each client."""
-        losses = dict(zip(*self.client_losses(state.server.weights), strict=True))
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["client", "examples", "selections", "loss"])
-        for index, name in enumerate(self._clients.client_ids):
-            loss = f"{losses[index]:.6g}" if index in losses else ""
-            writer.writerow([name, self.sizes[index], state.selections[index], loss])
-        return file.getvalue().encode()
+        table = pd.DataFrame({"examples": self.sizes, "selections": state.selections})
+        ids, losses = self.client_losses(state.server.weights)
+        table.insert(0, "client", self._clients.client_ids)
+        table["loss"] = pd.Series(losses, ids)
+        return table.to_csv(index=False, float_format="%.6g").encode()
 
 
 def _losses_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

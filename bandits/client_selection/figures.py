@@ -4,27 +4,23 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-import matplotlib.figure
 import numpy as np
 import pandas as pd
 
+from bandits import figures
 from bandits.client_selection import metrics
 from data import files
 
 # Jain's index at the end, by selector and cohort size: Cho et al. 2020, Table I.
 PUBLISHED_JAIN = {
-    ("rand", 1): 0.43,
-    ("rand", 2): 0.29,
-    ("rand", 3): 0.66,
-    ("pow_d", 1): 0.75,
-    ("pow_d", 2): 0.89,
-    ("pow_d", 3): 0.91,
-    ("ucb_cs", 1): 0.61,
-    ("ucb_cs", 2): 0.61,
-    ("ucb_cs", 3): 0.65,
-    ("rpow_d", 1): 0.32,
-    ("rpow_d", 2): 0.52,
-    ("rpow_d", 3): 0.39,
+    (selector, cohort): value
+    for selector, values in {
+        "rand": (0.43, 0.29, 0.66),
+        "pow_d": (0.75, 0.89, 0.91),
+        "ucb_cs": (0.61, 0.61, 0.65),
+        "rpow_d": (0.32, 0.52, 0.39),
+    }.items()
+    for cohort, value in enumerate(values, 1)
 }
 _FINAL = {
     "global_loss": metrics.GLOBAL_LOSS,
@@ -86,28 +82,19 @@ def draw_convergence(rounds: pd.DataFrame, output: pathlib.Path, title: str) -> 
       title: Title.
     """
     evaluated = rounds.dropna(subset=[metrics.GLOBAL_LOSS])
-    cohorts = list(dict.fromkeys(evaluated["cohort"]))
-    figure = matplotlib.figure.Figure(figsize=(1.5 + 4 * len(cohorts), 6.5), layout="constrained")
-    grid = figure.subplots(2, len(cohorts), sharex=True, sharey="row", squeeze=False)
-    for column, cohort in enumerate(cohorts):
-        chosen = evaluated[evaluated["cohort"] == cohort]
-        for row, name in enumerate(_CURVES):
-            axes = grid[row, column]
+    cohorts = list(evaluated.groupby("cohort", sort=False))
+    size = (1.5 + 4 * len(cohorts), 6.5)
+    figure, grid = figures.panels(2, len(cohorts), size, title, sharex=True, sharey="row")
+    for column, (cohort, chosen) in zip(grid.T, cohorts, strict=True):
+        for axes, name in zip(column, _CURVES, strict=True):
             for index, (selector, one) in enumerate(chosen.groupby("selector", sort=False)):
-                by_round = one.groupby("round_num")[name]
-                mean, deviation = by_round.mean(), by_round.std()
-                axes.plot(mean.index, mean, label=selector, color=f"C{index}", linewidth=1.2)
-                axes.fill_between(
-                    mean.index, mean - deviation, mean + deviation, color=f"C{index}", alpha=0.15, linewidth=0
-                )
-            axes.grid(alpha=0.3)
-            if column == 0:
-                axes.set_ylabel(name.about)
-        grid[0, column].set_title(_cohort_title(cohort))
-        grid[1, column].set_xlabel("round")
+                figures.draw_mean(axes, one, name, f"C{index}", selector)
+        column[0].set_title(_cohort_title(cohort))
+        column[1].set_xlabel("round")
+    for axes, name in zip(grid[:, 0], _CURVES, strict=True):
+        axes.set_ylabel(name.about)
     grid[0, 0].set_ylim(0, _top(evaluated))
     grid[0, -1].legend()
-    figure.suptitle(title)
     files.save_picture(figure, output, dpi=120)
 
 
@@ -123,19 +110,16 @@ def draw_communication(rounds: pd.DataFrame, output: pathlib.Path, title: str) -
     """
     sent = rounds.groupby(["cohort", "selector", "seed"], sort=False)[metrics.MODEL_TRANSFERS].cumsum()
     evaluated = rounds.assign(sent=sent).dropna(subset=[metrics.GLOBAL_LOSS])
-    cohorts = list(dict.fromkeys(evaluated["cohort"]))
-    figure = matplotlib.figure.Figure(figsize=(1.5 + 4 * len(cohorts), 3.6), layout="constrained")
-    panels = figure.subplots(1, len(cohorts), sharey=True, squeeze=False)[0]
-    for axes, cohort in zip(panels, cohorts, strict=True):
-        for selector, one in evaluated[evaluated["cohort"] == cohort].groupby("selector", sort=False):
+    cohorts = list(evaluated.groupby("cohort", sort=False))
+    figure, grid = figures.panels(1, len(cohorts), (1.5 + 4 * len(cohorts), 3.6), title, sharey=True)
+    panels = grid[0]
+    for axes, (cohort, chosen) in zip(panels, cohorts, strict=True):
+        for selector, one in chosen.groupby("selector", sort=False):
             means = one.groupby("round_num")[["sent", metrics.GLOBAL_LOSS]].mean()
             axes.plot(means["sent"], means[metrics.GLOBAL_LOSS], label=selector, linewidth=1.2)
         axes.set(title=_cohort_title(cohort), xlabel="models sent, to clients and back")
-        axes.grid(alpha=0.3)
-    panels[0].set_ylabel(metrics.GLOBAL_LOSS.about)
-    panels[0].set_ylim(0, _top(evaluated))
+    panels[0].set(ylabel=metrics.GLOBAL_LOSS.about, ylim=(0, _top(evaluated)))
     panels[-1].legend()
-    figure.suptitle(title)
     files.save_picture(figure, output, dpi=120)
 
 
@@ -162,17 +146,14 @@ def draw_client_losses(clients: pd.DataFrame, output: pathlib.Path, title: str) 
     chosen = chosen[np.isfinite(chosen["loss"])]
     groups = list(chosen.groupby("selector", sort=False))
     bins = np.linspace(0, chosen["loss"].quantile(0.99), _BINS + 1)
-    figure = matplotlib.figure.Figure(figsize=(3.2 * len(groups) + 0.8, 3.2), layout="constrained")
-    for index, (axes, (selector, one)) in enumerate(
-        zip(figure.subplots(1, len(groups), sharey=True, squeeze=False)[0], groups, strict=True)
-    ):
+    size = (3.2 * len(groups) + 0.8, 3.2)
+    figure, grid = figures.panels(1, len(groups), size, f"{title}, {cohort} a round", sharey=True)
+    panels = grid[0]
+    for index, (axes, (selector, one)) in enumerate(zip(panels, groups, strict=True)):
         share = np.full(len(one), 1 / len(one))
         axes.hist(np.minimum(one["loss"], bins[-1]), bins, weights=share, color=f"C{index}", alpha=0.7)
         axes.axvline(one["loss"].mean(), color="black", linewidth=1, label="mean")
         axes.set(title=selector, xlabel="client's final training loss")
-        axes.grid(alpha=0.3)
-        if not index:
-            axes.set_ylabel("share of clients")
-            axes.legend()
-    figure.suptitle(f"{title}, {cohort} a round")
+    panels[0].set_ylabel("share of clients")
+    panels[0].legend()
     files.save_picture(figure, output, dpi=120)

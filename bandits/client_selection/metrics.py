@@ -20,12 +20,7 @@ GLOBAL_LOSS = Metric(
     told=True,
 )
 JAIN_INDEX = Metric(
-    "eval/jain_index",
-    "Fairness of the clients' training losses",
-    better="up",
-    evaluated=True,
-    told=True,
-    share=True,
+    "eval/jain_index", "Fairness of the clients' training losses", better="up", evaluated=True, told=True, share=True
 )
 WORST_DECILE_LOSS = Metric(
     "eval/worst_decile_loss", "Mean of the largest tenth of the clients' losses", better="down", evaluated=True

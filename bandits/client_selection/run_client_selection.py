@@ -9,7 +9,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bandits.client_selection import flags, metrics
 from bandits.client_selection.flags import SelectionOptions
@@ -21,11 +21,13 @@ from optimization.study import cli, frame, selector_flags
 
 if TYPE_CHECKING:
     from bandits.client_selection import experiment
+    from optimization.study import runner
 
 
 class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
     """Cho et al. 2020: federated training whose clients are chosen at random or by their losses."""
 
+    flags = flags
     usage = flags.USAGE
     presets = flags.PRESETS
     shown_in_presets = ("client_selection", "clients_per_round", "repeat")
@@ -36,17 +38,8 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
     rounds_per_checkpoint = 100
     name_help = "client_selection_TASK_SELECTOR"
 
-    def define(self, flag_set: cli.FlagSet) -> None:
-        flags.define(flag_set)
-
     def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
         return flags.variants(settings)
-
-    def resolve(self, settings: cli.Settings) -> cli.Settings:
-        return flags.resolve(settings)
-
-    def options(self, settings: cli.Settings) -> SelectionOptions:
-        return flags.options(settings)
 
     def length(self, options: SelectionOptions) -> frame.Length:
         return frame.Length(options.total_rounds, options.rounds_per_eval, options.rounds_per_checkpoint)
@@ -74,9 +67,9 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
     def label(self, options: SelectionOptions) -> str:
         return f"{options.selection.name}, m = {options.cohort_size}, seed {options.seed}"
 
-    def finish(self, run: frame.Run, played: frame.Played) -> None:
-        if not played.outcome.signum:
-            files.replace(run.folder.path / "clients.csv", played.rounds.clients_csv(played.outcome.state))
+    def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
+        if not outcome.signum:
+            files.replace(run.folder.path / "clients.csv", rounds.clients_csv(outcome.state))
 
     def report(self, runs: Sequence[frame.Run]) -> None:
         from bandits.client_selection import figures

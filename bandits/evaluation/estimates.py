@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits.evaluation import bootstrap, estimators, slope, totals
+from bandits.evaluation import bootstrap, estimators, totals
 from data import log_checks
 from data.errors import UsageError
 from optimization.study.intervals import Interval
@@ -36,6 +36,14 @@ HEADLINES = {
     "dr": "is unbiased if the propensities or the reward model are right, and usually has less variance than IPS",
     "snips": "has little bias if the propensities are right, and is less sensitive to large weights than IPS",
     "ips": "is unbiased if the propensities are right",
+}
+# Weights have a mean near 1, so that the same values serve all logs, and none is chosen by a look at one.
+_GRID = (math.inf, 1000.0, 500.0, 200.0, 100.0, 50.0, 20.0, 10.0, 5.0, 2.0, 1.0)
+PATHS: dict[str, tuple[estimators.Estimator, ...]] = {
+    estimators.ClippedIps.name: tuple(map(estimators.ClippedIps, _GRID)),
+    estimators.SwitchDr.name: tuple(map(estimators.SwitchDr, (*_GRID, 0.0))),
+    # A weight of w is half of what it was where lambda is w^2.
+    estimators.ShrunkDr.name: tuple(map(estimators.ShrunkDr, (*(weight**2 for weight in _GRID), 0.0))),
 }
 
 
@@ -141,7 +149,7 @@ def paths(has_model: bool, fixed: Mapping[str, float | None]) -> dict[str, tuple
         for one in (estimators.Ips(), estimators.Snips(), estimators.DirectMethod(), estimators.DoublyRobust())
         if has_model or not one.needs_model
     }
-    for name, path in slope.PATHS.items():
+    for name, path in PATHS.items():
         value = fixed.get(name)
         if has_model or not path[0].needs_model:
             found[name] = path if value is None else (dataclasses.replace(path[0], **{_PARAMETERS[name]: value}),)
@@ -187,7 +195,7 @@ def estimates(
     has_reward = not math.isnan(value.mean)
     found = [Estimate("logged", "", value, None, resampled)]
     for name, path in candidates.items():
-        chosen = path[0] if len(path) == 1 else slope.choose(sums, columns, path)
+        chosen = path[0] if len(path) == 1 else choose_by_slope(sums, columns, path)
         ratio = columns.ratio(chosen)
         parameter = ""
         if name in _PARAMETERS:
@@ -204,3 +212,36 @@ def estimates(
         else:
             found.append(Estimate(name, parameter, value, interval(ratio, logged)[0], resampled))
     return found
+
+
+def last_that_meets(candidates: Sequence[Interval]) -> int:
+    """Returns the number of the last interval that has a point in common with all before it, all together.
+
+    Args:
+      candidates: From the least to the most bias, with intervals of 95%; what has none could lie anywhere.
+    """
+    means = np.nan_to_num([candidate.mean for candidate in candidates])
+    halves = np.array([(candidate.high - candidate.low) / 2 for candidate in candidates])
+    halves = np.where(np.isnan(halves), np.inf, halves)
+    halves = np.maximum.accumulate(halves[::-1])[::-1]
+    meets = np.maximum.accumulate(means - halves) <= np.minimum.accumulate(means + halves)
+    return int(np.argmin(meets)) - 1 if not meets.all() else len(meets) - 1
+
+
+def choose_by_slope(
+    sums: totals.Sums, layout: totals.Layout, path: Sequence[estimators.Estimator]
+) -> estimators.Estimator:
+    """Returns the parameter that SLOPE chooses: one of little bias or of little variance.
+
+    Su, Srinath and Krishnamurthy, "Adaptive estimator selection for off-policy evaluation", 2020, Algorithm 1: of
+    candidates from the least to the most bias, the last one whose interval, two standard errors to each side, still has
+    a point in common with all before. Widths must not grow along the path: one that is below a later one counts as wide
+    as that, as in the authors' experiments. The chosen one's interval would take into account neither the choice
+    nor the bias.
+
+    Args:
+      sums: Of a log's clients.
+      layout: Of the sums; holds all candidates.
+      path: Candidates from the least to the most bias, as those of `PATHS`.
+    """
+    return path[last_that_meets([totals.interval(sums, layout.ratio(candidate)) for candidate in path])]

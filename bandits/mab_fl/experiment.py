@@ -4,13 +4,12 @@ One round: the rule chooses a combination -> its participants' inputs -> `proces
 again -> reward -> the rule learns. What is kept beside that: the best model so far, and what was exchanged.
 """
 
-import csv
 import dataclasses
-import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import sklearn.metrics
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -382,16 +381,16 @@ class MabFlRounds(runner.Rounds):
 
     def combinations_csv(self, progress: Progress) -> bytes:
         """Returns `combinations.csv`: what the rule learned of each combination."""
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["action", "combination", "workers", "plays", "adoptions", "mean_reward", "estimate"])
-        for action, estimate in enumerate(np.asarray(self._rule.estimates(progress.rule))):
-            plays, total = int(progress.plays[action]), progress.reward_sums[action]
-            names = " ".join(self._names[index] for index in combinations.members(self.choices[action]))
-            mean = f"{total / plays:.6g}" if plays else ""
-            counts = [plays, int(progress.adoptions[action])]
-            writer.writerow([action, self.choices[action], names, *counts, mean, f"{estimate:.6g}"])
-        return file.getvalue().encode()
+        table = {
+            "action": range(len(self.choices)),
+            "combination": self.choices,
+            "workers": [" ".join(self._names[index] for index in combinations.members(one)) for one in self.choices],
+            "plays": progress.plays,
+            "adoptions": progress.adoptions,
+            "mean_reward": pd.Series(progress.reward_sums) / np.where(progress.plays, progress.plays, np.nan),
+            "estimate": np.asarray(self._rule.estimates(progress.rule)),
+        }
+        return pd.DataFrame(table).to_csv(index=False, float_format="%.6g").encode()
 
 
 def _only_largest(values: np.ndarray) -> int:

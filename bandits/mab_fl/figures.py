@@ -1,19 +1,19 @@
 """Figures of MAB-FL's runs and studies, from their `metrics.csv`, `combinations.csv` and `estimates.csv`."""
 
+import functools
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import matplotlib.figure
 import numpy as np
 import pandas as pd
 import scipy.stats
 
+from bandits import figures
 from bandits.mab_fl import metrics, rewards, studies
 from data import files
 from optimization.study import curves as curve_statistics
 
-_NORMAL_95 = 1.96
 _STATIONARY = "stationary"
 _ESTIMATE = "estimate/"  # Before the code of a combination.
 
@@ -38,8 +38,8 @@ def _learned(folder: pathlib.Path) -> pd.DataFrame:
 def draw_run(folder: pathlib.Path, title: str) -> None:
     """Draws `curve.png`: the target's AUC over the rounds, each with its combination, and the estimated rewards."""
     rounds = _read(folder)
-    figure = matplotlib.figure.Figure(figsize=(8, 7), layout="constrained")
-    axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    figure, grid = figures.panels(2, 1, (8, 7), sharex=True, height_ratios=(3, 2))
+    axes, below = grid[:, 0]
     axes.plot(rounds["round_num"], rounds[metrics.GLOBAL_AUC], color="grey", label="validation")
     axes.plot(rounds["round_num"], rounds[metrics.TEST_AUC], color="black", label="test")
     _mark_combinations(axes, rounds)
@@ -94,22 +94,13 @@ def boxes(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence
     groups = chosen.fillna({colour: _STATIONARY}).groupby([x, colour, "seed"])[metrics.TEST_AUC].max()
     places = list(groups.index.unique(x))
     colours = sorted(groups.index.unique(colour), key=str)
-    figure = matplotlib.figure.Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
+    figure, ((axes,),) = figures.panels(1, 1, (8, 4.5))
     width = 0.8 / len(colours)
     for index, value in enumerate(colours):
         values = [groups.loc[place, value].to_numpy() for place in places]
         at = np.arange(len(places)) + (index - (len(colours) - 1) / 2) * width
-        style = {"facecolor": f"C{index}", "alpha": 0.5}
-        axes.boxplot(
-            values,
-            positions=at,
-            widths=0.85 * width,
-            patch_artist=True,
-            boxprops=style,
-            medianprops={"color": "black"},
-            showfliers=False,
-        )
+        style = {"boxprops": {"facecolor": f"C{index}", "alpha": 0.5}, "medianprops": {"color": "black"}}
+        axes.boxplot(values, positions=at, widths=0.85 * width, patch_artist=True, showfliers=False, **style)
         for place, points in zip(at, values, strict=True):
             axes.plot(np.full(len(points), place), points, ".", color=f"C{index}", markersize=4)
         label = value if value == _STATIONARY else f"{_short(colour)} = {_number(value)}"
@@ -119,32 +110,32 @@ def boxes(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence
     files.save_picture(figure, path, dpi=120)
 
 
-def splines_of_best(rounds: pd.DataFrame, path: pathlib.Path, title: str, groups: Mapping[str, Sequence[str]]) -> None:
-    """Draws the learning curve of each group's best setting: the highest median of the runs' highest test AUC."""
-    figure = matplotlib.figure.Figure(figsize=(9, 6.5), layout="constrained")
-    axes = figure.subplots()
-    for index, (name, best) in enumerate(_best_settings(rounds, groups)):
-        mean = best.groupby("round_num")[metrics.TEST_AUC].mean()
-        _plot_spline(axes, mean, color=f"C{index}", label=name)
-    _finish(axes, "", "test AUC, spline of the mean", legend=False)
-    figure.suptitle(title)
-    figure.legend(loc="outside lower center", ncols=2)
-    files.save_picture(figure, path, dpi=120)
+def best_curves(
+    rounds: pd.DataFrame, path: pathlib.Path, title: str, groups: Mapping[str, Sequence[str]], *, by_cost: bool = False
+) -> None:
+    """Draws the test AUC of each group's best setting: the highest median of the runs' highest test AUC.
 
-
-def exchanges(rounds: pd.DataFrame, path: pathlib.Path, title: str, groups: Mapping[str, Sequence[str]]) -> None:
-    """Draws test AUC against exchanges so far for each group's best setting, both as means over seeds."""
-    figure = matplotlib.figure.Figure(figsize=(9, 6.5), layout="constrained")
-    axes = figure.subplots()
-    for index, (name, best) in enumerate(_best_settings(rounds, groups)):
-        mean = best.groupby("round_num")[[metrics.COMMUNICATIONS, metrics.TEST_AUC]].mean()
+    Args:
+      rounds: All runs' rounds.
+      path: Where to.
+      title: The figure's title.
+      groups: By label, tables of settings.
+      by_cost: Whether it is the mean over seeds against exchanges so far, also a mean, instead of a spline by rounds.
+    """
+    figure, ((axes,),) = figures.panels(1, 1, (9, 6.5), title)
+    for index, (label, chosen) in enumerate(_best_settings(rounds, groups)):
+        mean = chosen.groupby("round_num")[[metrics.COMMUNICATIONS, metrics.TEST_AUC]].mean()
         cost, auc = mean[metrics.COMMUNICATIONS], mean[metrics.TEST_AUC]
-        if cost.iloc[-1] > 0:
-            axes.plot(cost, auc, ".-", color=f"C{index}", label=name)
+        if not by_cost:
+            _plot_spline(axes, auc, color=f"C{index}", label=label)
+        elif cost.iloc[-1] > 0:
+            axes.plot(cost, auc, ".-", color=f"C{index}", label=label)
         else:
-            axes.axhline(auc.iloc[-1], color=f"C{index}", linestyle="--", label=f"{name}: no exchange, last round")
-    _finish(axes, "", "test AUC, mean over seeds", xlabel="exchanges between server and participants", legend=False)
-    figure.suptitle(title)
+            axes.axhline(auc.iloc[-1], color=f"C{index}", linestyle="--", label=f"{label}: no exchange, last round")
+    if by_cost:
+        axes.set(xlabel="exchanges between server and participants", ylabel="test AUC, mean over seeds")
+    else:
+        axes.set(xlabel="round", ylabel="test AUC, spline of the mean")
     figure.legend(loc="outside lower center", ncols=2)
     files.save_picture(figure, path, dpi=120)
 
@@ -183,9 +174,9 @@ def grid(
     chosen = rounds[rounds["table"].isin(tables)]
     chosen = chosen.assign(row=chosen[down].fillna(_STATIONARY) if down else "")
     columns, rows = list(dict.fromkeys(chosen[across])), sorted(set(chosen["row"]), key=str)
-    figure = matplotlib.figure.Figure(figsize=(3.4 * len(columns), 2.6 * len(rows) + 0.8), layout="constrained")
+    figure, panels = _grid(len(rows), len(columns), (3.4, 2.6), title)
     drawn = _estimate_columns(chosen) if value == "estimate" else [value]
-    for axes_row, row in zip(_axes(figure, len(rows), len(columns)), rows, strict=True):
+    for axes_row, row in zip(panels, rows, strict=True):
         for axes, column in zip(axes_row, columns, strict=True):
             panel = chosen[(chosen["row"] == row) & (chosen[across] == column)]
             for index, name in enumerate(drawn):
@@ -195,13 +186,11 @@ def grid(
                 _plot_spline(axes, by_seed.mean(axis=1), color=colour, linewidth=2, label=name.removeprefix(_ESTIMATE))
             words = [_panel_word(across, column), *([_panel_word(down, row)] if down else [])]
             axes.set_title(", ".join(words), fontsize=9)
-            axes.grid(alpha=0.3)
             if row == rows[-1]:
                 axes.set_xlabel("round")
         axes_row[0].set_ylabel("estimated reward" if value == "estimate" else value)
     if len(drawn) > 1:
         figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
-    figure.suptitle(title)
     files.save_picture(figure, path, dpi=120)
 
 
@@ -227,8 +216,8 @@ def _plot_spline(axes: Any, curve: pd.Series, **style: Any) -> None:
 def actions(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence[str]) -> None:
     """Draws all runs' rounds with their combinations: over the learning curve, and as a raster of seeds."""
     chosen = rounds[rounds["table"].isin(tables)]
-    figure = matplotlib.figure.Figure(figsize=(8, 7), layout="constrained")
-    curve, raster = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    figure, grid = figures.panels(2, 1, (8, 7), sharex=True, height_ratios=(3, 2))
+    curve, raster = grid[:, 0]
     mean = chosen.groupby("round_num")[metrics.TEST_AUC].mean()
     curve.plot(mean.index, rewards.smooth(mean.to_numpy())(np.arange(len(mean))), color="black")
     _mark_combinations(curve, chosen)
@@ -243,12 +232,11 @@ def actions(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequen
 def curves(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str, panels: str) -> None:
     """Draws each table's mean over seeds with its 95% confidence interval, a panel for each value of a flag."""
     groups = list(rounds.groupby(panels))
-    figure = matplotlib.figure.Figure(figsize=(6 * len(groups), 4.5), layout="constrained")
-    for axes, (panel, group) in zip(_axes(figure, 1, len(groups))[0], groups, strict=True):
+    figure, grid = _grid(1, len(groups), (6, 4.5), title)
+    for axes, (panel, group) in zip(grid[0], groups, strict=True):
         for index, (table, one) in enumerate(group.groupby("table", sort=False)):
-            _mean_with_interval(axes, one, value, f"C{index}", table)
+            figures.draw_mean(axes, one, value, f"C{index}", table, of_mean=True)
         _finish(axes, f"{_short(panels)} = {panel}", value)
-    figure.suptitle(title)
     files.save_picture(figure, path, dpi=120)
 
 
@@ -257,31 +245,26 @@ def scatter(
 ) -> None:
     """Draws all runs' values, or residuals to the mean of the round; a column for each table, a row for each value."""
     tables = list(dict.fromkeys(rounds["table"]))
-    figure = matplotlib.figure.Figure(figsize=(3.2 * len(tables), 3.2 * len(values)), layout="constrained")
-    grid = _axes(figure, len(values), len(tables))
+    figure, grid = _grid(len(values), len(tables), (3.2, 3.2), title)
     for row, value in zip(grid, values, strict=True):
         for axes, table in zip(row, tables, strict=True):
             chosen = rounds[rounds["table"] == table]
             if residuals:
                 chosen = chosen.assign(**{value: _residuals(chosen, value)})
             axes.plot(chosen["round_num"], chosen[value], ".", color="grey", markersize=4)
-            _mean_with_interval(axes, chosen, value, "C3", None)
+            figures.draw_mean(axes, chosen, value, "C3", None, of_mean=True)
             axes.set_title(table)
-            axes.grid(alpha=0.3)
         row[0].set_ylabel(f"{value}, residual" if residuals else value)
-    figure.suptitle(title)
     files.save_picture(figure, path, dpi=120)
 
 
 def quantiles(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str) -> None:
     """Draws the residuals' quantiles against a normal distribution's, a panel for each table."""
     tables = list(dict.fromkeys(rounds["table"]))
-    figure = matplotlib.figure.Figure(figsize=(3.2 * len(tables), 3.4), layout="constrained")
-    for axes, table in zip(_axes(figure, 1, len(tables))[0], tables, strict=True):
+    figure, grid = _grid(1, len(tables), (3.2, 3.4), title)
+    for axes, table in zip(grid[0], tables, strict=True):
         scipy.stats.probplot(_residuals(rounds[rounds["table"] == table], value), plot=axes)
         axes.set(title=table, xlabel="normal quantile", ylabel="residual")
-        axes.grid(alpha=0.3)
-    figure.suptitle(title)
     files.save_picture(figure, path, dpi=120)
 
 
@@ -301,8 +284,8 @@ def deviations(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str,
 
 _KINDS: Mapping[str, Callable[..., None]] = {
     "boxes": boxes,
-    "splines": splines_of_best,
-    "exchanges": exchanges,
+    "splines": best_curves,
+    "exchanges": functools.partial(best_curves, by_cost=True),
     "grid": grid,
     "actions": actions,
     "curves": curves,
@@ -312,20 +295,15 @@ _KINDS: Mapping[str, Callable[..., None]] = {
 }
 
 
-def _axes(figure: matplotlib.figure.Figure, rows: int, columns: int) -> np.ndarray:
-    return figure.subplots(rows, columns, squeeze=False, sharex="col", sharey="row")
+def _grid(rows: int, columns: int, size: tuple[float, float], title: str) -> tuple[Any, np.ndarray]:
+    """Returns a figure of panels of this size that share their axes."""
+    whole = (size[0] * columns, size[1] * rows + 0.8 * (rows > 1))
+    return figures.panels(rows, columns, whole, title, sharex="col", sharey="row")
 
 
 def _residuals(rounds: pd.DataFrame, value: str) -> pd.Series:
     """Returns each round's value minus its mean over the seeds."""
     return rounds[value] - rounds.groupby("round_num")[value].transform("mean")
-
-
-def _mean_with_interval(axes: Any, rounds: pd.DataFrame, value: str, colour: str, label: str | None) -> None:
-    by_round = rounds.groupby("round_num")[value]
-    mean, half = by_round.mean(), _NORMAL_95 * by_round.std() / np.sqrt(by_round.count())
-    axes.plot(mean.index, mean, color=colour, label=label)
-    axes.fill_between(mean.index, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
 
 
 def _mark_combinations(axes: Any, rounds: pd.DataFrame) -> None:
@@ -336,7 +314,6 @@ def _mark_combinations(axes: Any, rounds: pd.DataFrame) -> None:
 
 def _finish(axes: Any, title: str, ylabel: str, xlabel: str = "round", legend: bool = True) -> None:
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
-    axes.grid(alpha=0.3)
     if legend:
         axes.legend()
 

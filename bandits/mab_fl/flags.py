@@ -8,9 +8,9 @@ from typing import Any
 
 from bandits import registry
 from bandits.mab_fl import rewards, studies
-from bandits.options import named
 from data import silos
 from data.errors import UsageError
+from optimization.options import named
 from optimization.study import cli, task_flags
 
 USAGE = """
@@ -38,18 +38,14 @@ _FRACTIONS = {
     "unipen62": (0.02, 0.2),
     "tabular": (0.2, 0.4),
 }
+_TABLE_FLAGS = ("data_file", "client_column", "label_column", "feature_columns")
+_TABLE_FLAGS += ("ignore_columns", "category_columns", "missing_values")
 _TASK_FLAGS = {
     "num_workers": ("generator", "mnist_writers", "unipen62"),
     "num_rows": ("generator",),
     "positive_labels": ("mnist_writers", "unipen62", "tabular"),
     "data_dir": ("heart_disease", "mnist_writers", "unipen62", "tabular"),
-    "data_file": ("tabular",),
-    "client_column": ("tabular",),
-    "label_column": ("tabular",),
-    "feature_columns": ("tabular",),
-    "ignore_columns": ("tabular",),
-    "category_columns": ("tabular",),
-    "missing_values": ("tabular",),
+    **dict.fromkeys(_TABLE_FLAGS, ("tabular",)),
 }
 _THRESHOLD = 0.025
 _C = 0.05  # Table 3's; increases of the AUC are small.
@@ -270,25 +266,22 @@ def resolve(settings: cli.Settings) -> cli.Settings:
             f"--reward={settings.reward} does not fit --decision_rule={settings.decision_rule}, which needs binary "
             "rewards."
         )
-    for name, what in (
-        ("data_file", "the table"),
-        ("client_column", "the participants' column"),
-        ("label_column", "the class"),
-    ):
+    needed = {"data_file": "the table", "client_column": "the participants' column", "label_column": "the class"}
+    for name, what in needed.items():
         if settings.task_type == "tabular" and not settings[name]:
             raise UsageError(f"--task_type=tabular needs --{name}: {what}.")
     _epochs_by_round(settings.epochs_by_round)
     train, validation = _FRACTIONS[settings.task_type]
-    defaults: dict[str, object] = {"train_fraction": train, "validation_fraction": validation}
-    if settings.task_type in _TASK_FLAGS["num_workers"]:
-        defaults["num_workers"] = 4
-    if settings.task_type == "generator":
-        defaults["num_rows"] = 40_000
-    defaults["pretrain_epochs"] = settings.epochs_per_round
-    if settings.reward == "binary":
-        defaults["threshold"] = _THRESHOLD
     preset = (settings.preset or "").replace("/", "_")
-    defaults["experiment_name"] = preset or f"mab_fl_{settings.task_type}_{settings.decision_rule}"
+    defaults = {
+        "train_fraction": train,
+        "validation_fraction": validation,
+        "num_workers": 4 if settings.task_type in _TASK_FLAGS["num_workers"] else None,
+        "num_rows": 40_000 if settings.task_type == "generator" else None,
+        "pretrain_epochs": settings.epochs_per_round,
+        "threshold": _THRESHOLD if settings.reward == "binary" else None,
+        "experiment_name": preset or f"mab_fl_{settings.task_type}_{settings.decision_rule}",
+    }
     settings = settings.filled(defaults)
     if settings.train_fraction + settings.validation_fraction >= 1:
         raise UsageError(

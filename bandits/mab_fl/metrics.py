@@ -26,29 +26,15 @@ CORRUPTED = Metric(
 TRIED = Metric("bandits/tried", "Combinations that were averaged and measured")
 LOCAL_AUC = Metric("eval/local_auc", "Validation, the target's own model after training", better="up")
 GLOBAL_AUC = Metric("eval/global_auc", "Validation, the global model after averaging", better="up")
-OVER_TARGET = Metric(
-    "eval/increase_over_target",
-    "The global model's AUC minus the target's own",
-    better="up",
-)
+OVER_TARGET = Metric("eval/increase_over_target", "The global model's AUC minus the target's own", better="up")
 OVER_PREVIOUS = Metric(
-    "eval/increase_over_previous",
-    "The global model's AUC minus that of the round before",
-    better="up",
+    "eval/increase_over_previous", "The global model's AUC minus that of the round before", better="up"
 )
 THRESHOLD = Metric("bandits/threshold", "Increase above which the reward was 1")
 REWARD = Metric("bandits/reward", "Reward of the action", better="up")
 BEST_AUC = Metric("eval/best_auc", "Validation, the best global model so far", better="up", told=True, share=True)
-NONFINITE = Metric(
-    "train/nonfinite_participants",
-    "Participants whose training diverged",
-    diverged=True,
-)
-COMMUNICATIONS = Metric(
-    "communication/exchanges",
-    "Exchanges between server and participants so far",
-    better="down",
-)
+NONFINITE = Metric("train/nonfinite_participants", "Participants whose training diverged", diverged=True)
+COMMUNICATIONS = Metric("communication/exchanges", "Exchanges between server and participants so far", better="down")
 TEST_AUC = Metric("eval/test_auc", "Test, the global model", better="up", evaluated=True, told=True, share=True)
 BEST_TEST_AUC = Metric(
     "eval/best_test_auc",

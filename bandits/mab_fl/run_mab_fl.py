@@ -19,6 +19,7 @@ from optimization.study import cli, frame
 
 if TYPE_CHECKING:
     from bandits.mab_fl import experiment
+    from optimization.study import runner
     from optimization.study.loggers import MakeLogger
 
 
@@ -85,6 +86,7 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
 class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     """MAB-FL: a bandit chooses whom a target participant is averaged with. A preset is a study of many settings."""
 
+    flags = flags
     usage = flags.USAGE
     presets = studies.PRESETS
     shown_in_presets = ()
@@ -94,9 +96,6 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     ranked_by = metrics.BEST_AUC
     rounds_per_checkpoint = 5
     name_help = "the preset's, or mab_fl_TASK_RULE"
-
-    def define(self, flag_set: cli.FlagSet) -> None:
-        flags.define(flag_set)
 
     def presets_text(self) -> str:
         return studies.text()
@@ -110,12 +109,6 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
             (one.name, whole.with_defaults(one.values).replace(preset=f"{settings.preset}/{one.name}"))
             for one in chosen
         ]
-
-    def resolve(self, settings: cli.Settings) -> cli.Settings:
-        return flags.resolve(settings)
-
-    def options(self, settings: cli.Settings) -> MabFlOptions:
-        return flags.options(settings)
 
     def length(self, options: MabFlOptions) -> frame.Length:
         return frame.Length(options.total_rounds, 1, options.rounds_per_checkpoint)
@@ -155,15 +148,15 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     def label(self, options: MabFlOptions) -> str:
         return options.setting or options.decision_rule
 
-    def finish(self, run: frame.Run, played: frame.Played) -> None:
-        if played.outcome.signum:
+    def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
+        if outcome.signum:
             return
         from bandits.mab_fl import figures
 
         folder, options = run.folder.path, run.options
-        files.replace(folder / "combinations.csv", played.rounds.combinations_csv(played.outcome.state))
+        files.replace(folder / "combinations.csv", rounds.combinations_csv(outcome.state))
         if not options.setting:
-            target = run.data.names[played.rounds.target]
+            target = run.data.names[rounds.target]
             figures.draw_run(folder, f"{options.silos.task_type}, target {target}")
         row = figures.result(folder)
         print(

@@ -7,11 +7,10 @@ table is a setting, or, where values are lists, a grid of settings.
 import dataclasses
 import itertools
 import pathlib
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from optimization.study import cli
+from optimization.study import cli, presets
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 _STUDY = "study"
@@ -51,9 +50,8 @@ class Study:
 def load() -> dict[str, Study]:
     """Returns all studies by name."""
     found = {}
-    for path in sorted(PRESETS.glob("*.toml")):
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        shared, figures = tables.pop(_STUDY), tables.pop(_FIGURES, [])
+    for path, shared, tables in presets.tables(PRESETS, _STUDY):
+        figures = tables.pop(_FIGURES, [])
         about = shared.pop("about")
         settings = [one for table, values in tables.items() for one in _grid(table, shared | values)]
         found[path.stem] = Study(about, settings, figures)

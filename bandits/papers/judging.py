@@ -114,7 +114,7 @@ def _check(claim: Claim, figure: Figure, known: Known) -> Verdict:
     if not claim.kind or (claim.needs and figure.data_kind != PAPER_DATA):
         return Verdict(claim, NOT_RUN, f"needs {claim.needs}", 0, 0.0)
     try:
-        rows = _KINDS[claim.kind](claim, figure, known)
+        rows = KINDS[claim.kind](claim, figure, known)
         needed = [premises.learned(_values(operand, figure, known)) for operand in claim.premises]
     except _MissingError as missing:
         return Verdict(claim, NOT_RUN, f"no {missing}", 0, 0.0)
@@ -423,7 +423,7 @@ def _above_constant(value: Value) -> _Statement:
     return _Statement(holds, why + difference.text(signed=True), difference.size, difference.low)
 
 
-_KINDS: Mapping[str, Callable[[Claim, Figure, Known], list[list[_Statement]]]] = {
+KINDS: Mapping[str, Callable[[Claim, Figure, Known], list[list[_Statement]]]] = {
     "order": _order,
     "close": _close,
     "apart": _apart,

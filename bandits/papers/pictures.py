@@ -1,5 +1,6 @@
 """Draws a figure's runs: curves, ours beside the published numbers, and what became of the text's claims."""
 
+import dataclasses
 import math
 import pathlib
 import textwrap
@@ -7,9 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bandits.papers.judging import Verdict
-from bandits.papers.plan import Arm, Figure
+from bandits.papers.plan import Figure
 from bandits.papers.results import Found, Value, data_note
+from bandits.papers.scoreboard import Judged
+from bandits.plans.plan import Configuration
 from bandits.results import baselines, runs
 from data import files
 
@@ -21,25 +23,18 @@ _RATE = "_rate"
 _TITLE_WIDTH, _NOTE_WIDTH = 50, 90  # Letters across a panel.
 
 
-def draw(
-    figure: Figure,
-    found: Mapping[str, Found],
-    rows: Sequence[Value],
-    verdicts: Sequence[Verdict],
-    outputs: Sequence[pathlib.Path],
-) -> None:
+def draw(judged: Judged, found: Mapping[str, Found], outputs: Sequence[pathlib.Path]) -> None:
     """Draws the curves, ours beside the published values, and the verdicts.
 
     Args:
-      figure: The figure.
+      judged: The figure with its numbers and verdicts.
       found: What each arm gave.
-      rows: Its numbers.
-      verdicts: On its claims.
       outputs: Pictures to write.
     """
     import matplotlib
     from matplotlib import figure as figures
 
+    figure, rows = judged.figure, judged.rows
     arms = [arm for arm in figure.arms if arm.is_drawn and arm.label in found]
     has_columns = [column for column in figure.curves if any(column in one.tables[0] for one in found.values())]
     panels = [(column, second) for column in has_columns for second in _seconds(arms)]
@@ -51,11 +46,10 @@ def draw(
     down, rest = -(-len(panels) // across), -(-len(compared) // across)
     labels = max(1, len({row.arm for row in rows}))
     heights = [_PANEL[1]] * down + [max(1.6, 0.9 + 0.2 * labels)] * rest
-    notes = [
-        line
-        for one in verdicts
-        for line in textwrap.wrap(_note(figure, one), _NOTE_WIDTH * across, subsequent_indent="   ")
-    ]
+    notes = []
+    for one in judged.lines:
+        note = f"{one.status} ({figure.data_kind}): {one.says} ({one.place})"
+        notes += textwrap.wrap(note, _NOTE_WIDTH * across, subsequent_indent="   ") if one.claim else []
     with matplotlib.rc_context({"font.size": 9, "lines.linewidth": 1.3}):
         size = (_PANEL[0] * across + 0.5, sum(heights) + 0.9 + 0.15 * len(notes))
         picture = figures.Figure(figsize=size, layout="constrained")
@@ -81,17 +75,13 @@ def _title(figure: Figure, across: int) -> str:
     return "\n".join(textwrap.fill(part, _TITLE_WIDTH * across, break_on_hyphens=False) for part in parts)
 
 
-def _note(figure: Figure, verdict: Verdict) -> str:
-    return f"{verdict.status} ({figure.data_kind}): {verdict.claim.says} ({verdict.claim.place})"
-
-
 def _is_compared(figure: Figure, rows: Sequence[Value], name: str) -> bool:
     """Returns whether a measure has a panel: the text states it, or there are no curves that would show it."""
     own = [row for row in rows if row.measure == name]
     return any(row.published or row.is_picked for row in own) or not figure.curves
 
 
-def _seconds(arms: Sequence[Arm]) -> list[str]:
+def _seconds(arms: Sequence[Configuration]) -> list[str]:
     """Returns the labels of the last axis, each of which has a panel; one empty word if there is a single axis."""
     if not arms or len(arms[0].words) == 1:
         return [""]
@@ -99,7 +89,13 @@ def _seconds(arms: Sequence[Arm]) -> list[str]:
 
 
 def _draw_curves(
-    plot, own: Sequence[Arm], arms: Sequence[Arm], found, column: str, second: str, at_chance: Mapping[str, str]
+    plot,
+    own: Sequence[Configuration],
+    arms: Sequence[Configuration],
+    found,
+    column: str,
+    second: str,
+    at_chance: Mapping[str, str],
 ) -> None:
     firsts = list(dict.fromkeys(arm.words[0] for arm in arms))
     for arm in own:
@@ -135,3 +131,55 @@ def _draw_values(plot, own: Sequence[Value], name: str) -> None:
     plot.set(xlabel=name.replace("_", " "))
     plot.grid(alpha=0.3)
     plot.legend(fontsize=7)
+
+
+def draw_of_study(figure: Figure, found: Mapping[str, Found], folder: pathlib.Path) -> list[str]:
+    """Draws the pictures that the figure's binary has for it; returns the names of their files."""
+    note = data_note(figure)
+    title = f"{note}\n{figure.text}" if note else figure.text
+    if figure.own_figures == "client_losses":
+        from bandits.client_selection import figures
+
+        names = {"selector": "client_selection", "cohort": "clients_per_round", "seed": "seed"}
+        flags = {path: runs.read(path).flags for one in found.values() for path in one.folders}
+        about = {path: {name: own[flag] for name, flag in names.items()} for path, own in flags.items()}
+        path = folder / f"{figure.name}_clients.png"
+        figures.draw_client_losses(figures.read(about)[1], path, title)
+        return [path.name]
+    if figure.own_figures == "normality":
+        path = folder / f"{figure.name}_normality.png"
+        _draw_normality(figure, found, path, title)
+        return [path.name]
+    if figure.own_figures == "study" and figure.study:
+        from bandits.mab_fl import studies as mab_fl
+        from bandits.mab_fl.figures import draw_study
+        from bandits.mab_fl.flags import varied
+
+        study = mab_fl.load()[figure.study]
+        if note:
+            drawn = [one | {"title": f"{one['title']}\n{note}"} if "title" in one else one for one in study.figures]
+            study = dataclasses.replace(study, figures=drawn)
+        settings = {one.name: one for one in study.settings}
+        drawn_runs = {
+            path: varied(settings[label], runs.read(path).flags) for label, one in found.items() for path in one.folders
+        }
+        draw_study(study, drawn_runs, folder)
+        return [one["file"] for one in study.figures]
+    return []
+
+
+def _draw_normality(figure: Figure, found: Mapping[str, Found], path: pathlib.Path, title: str) -> None:
+    """Draws the overlaid densities of the statistics of normality, all seeds together, a row of pictures an alpha."""
+    from optimization.posterior import diagnostics
+
+    names = list(dict.fromkeys(one.column.partition(":")[0] for one in figure.measures))
+    panels: dict[str, dict[str, diagnostics.Normality]] = {}
+    for arm in (arm for arm in figure.arms if arm.label in found):
+        for name in names:
+            round_words = pathlib.Path(name).stem.removeprefix("diagnosis_").replace("_", " ")
+            words = [*arm.words, *([round_words] if len(names) > 1 else ())]
+            panel = next(word for word in words if word.startswith("alpha=")) if len(words) > 1 else ""
+            label = ", ".join(word for word in words if word != panel)
+            paths = [folder / name for folder in found[arm.label].folders]
+            panels.setdefault(panel, {})[label] = diagnostics.read_normality(paths)
+    diagnostics.draw_normality(panels, path, title)

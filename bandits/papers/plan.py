@@ -5,10 +5,9 @@ Nothing here reads data or imports TensorFlow; `texts` reads figures from files.
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from bandits.plans import building
-from bandits.plans import plan as grid_plan
+from bandits.plans.plan import Configuration, Run
 from data.errors import UsageError
 
 FIRST_TUNING_SEED = 100  # Points are picked on seeds that no reported value comes from.
@@ -18,38 +17,6 @@ DATA_KINDS = (PAPER_DATA, REDUCED, STAND_IN)
 _ROUNDS_TO = "rounds to "
 _SHARE_OF = "share of "
 _LAST = "last "
-
-
-@dataclasses.dataclass(frozen=True)
-class Arm:
-    """One curve of a figure, or row of a table.
-
-    Attributes:
-      label: Its name; those of several axes are joined by commas.
-      words: The label's parts, one an axis.
-      arguments: Flags of its binary.
-      sweeps: Values to search, as `--sweep` of the grid; without any, it is one run a seed.
-      grid: A published grid to search.
-      is_drawn: Whether it is drawn, or only compared with.
-    """
-
-    label: str
-    words: tuple[str, ...]
-    arguments: tuple[str, ...]
-    sweeps: tuple[str, ...] = ()
-    grid: str | None = None
-    is_drawn: bool = True
-
-    @property
-    def is_searched(self) -> bool:
-        """Whether its flags are searched."""
-        return bool(self.sweeps or self.grid)
-
-    def edges(self, picked: Mapping[str, float]) -> list[str]:
-        """Returns the flags of which a sweep's pick is the least or largest value of three or more; of a grid, none."""
-        tried = dict(sweep.split("=", 1) for sweep in self.sweeps)
-        values = {flag: [*map(float, tried[flag].split(";"))] for flag in picked if flag in tried}
-        return [flag for flag, some in values.items() if len(some) > 2 and grid_plan.is_edge(some, picked[flag])]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +173,7 @@ class Figure:
     about: str
     also: tuple[str, ...]
     binary: str
-    arms: tuple[Arm, ...]
+    arms: tuple[Configuration, ...]
     repeat: int
     published_seeds: int
     tuning_seeds: tuple[int, ...]
@@ -229,7 +196,7 @@ class Figure:
         """Whether its numbers are comparable with the paper's: of the paper's data and rounds."""
         return self.data_kind == PAPER_DATA and self.scale == PAPER
 
-    def runs(self, repeat: int, base: Sequence[str], folder: pathlib.Path) -> dict[str, list[grid_plan.Run]]:
+    def runs(self, repeat: int, base: Sequence[str], folder: pathlib.Path) -> dict[str, list[Run]]:
         """Returns the runs of each arm: all seeds', or of a search, those of its points on the tuning seeds.
 
         Args:
@@ -242,15 +209,23 @@ class Figure:
         """
         return {arm.label: self.runs_of(arm, repeat, base, folder) for arm in self.arms}
 
-    def runs_of(self, arm: Arm, repeat: int, base: Sequence[str], folder: pathlib.Path) -> list[grid_plan.Run]:
+    def runs_of(self, arm: Configuration, repeat: int, base: Sequence[str], folder: pathlib.Path) -> list[Run]:
         """Returns the runs of one arm; see `runs`."""
         return self._runs(arm, range(repeat), base, folder)
 
-    def rounds_of(self, arm: Arm) -> int:
+    def planned(self, repeat: int, base: Sequence[str], folder: pathlib.Path) -> Iterator[tuple[Run, int]]:
+        """Yields (run, how often it counts): a search's points, and as often as seeds one for what it will pick."""
+        for arm in self.arms:
+            some = self.runs_of(arm, repeat, base, folder)
+            yield from ((run, 1) for run in some)
+            if arm.is_searched:
+                yield some[0].with_seed(0), repeat
+
+    def rounds_of(self, arm: Configuration) -> int:
         """Returns how many rounds a run of an arm has."""
         return self.first_run(arm).rounds
 
-    def first_run(self, arm: Arm) -> grid_plan.Run:
+    def first_run(self, arm: Configuration) -> Run:
         """Returns one run of an arm, of a search that of its first point.
 
         Raises:
@@ -272,14 +247,9 @@ class Figure:
                 raise UsageError(f"--figure={self.name}: {other} and {arm.label} are the same runs.")
 
     def _runs(
-        self, arm: Arm, seeds: Sequence[int], base: Sequence[str], folder: pathlib.Path | None
-    ) -> list[grid_plan.Run]:
+        self, arm: Configuration, seeds: Sequence[int], base: Sequence[str], folder: pathlib.Path | None
+    ) -> list[Run]:
         try:
-            grid = building.build((*arm.arguments, *base), sweeps=arm.sweeps, binary=self.binary, grid=arm.grid)
-            grid = dataclasses.replace(grid, seeds=tuple(self.tuning_seeds if arm.is_searched else seeds))
-            if folder is not None:
-                return grid.in_folder(folder).runs()
-            first = {name: values[:1] for name, values in grid.blocks[0].items()}
-            return dataclasses.replace(grid, blocks=(first,)).runs()
+            return arm.runs(self.binary, self.tuning_seeds if arm.is_searched else seeds, base, folder)
         except UsageError as error:
             raise UsageError(f"--figure={self.name}, {arm.label}: {error}") from error

@@ -10,15 +10,16 @@ from bandits import studies
 from bandits.papers import results
 from bandits.papers.plan import Figure
 from bandits.papers.results import Found
-from bandits.plans import player, players
-from bandits.plans import results as grid_results
+from bandits.plans import outcomes
+from bandits.plans.executors import Executor
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Sweep
 from bandits.results import runs
 from data.errors import UsageError
 from optimization.study import frame
 
-_ENDED = (grid_results.FINISHED, grid_results.DIVERGED)
+_REDUCTION = 2  # One of so many points of a search goes on.
+_ENDED = (outcomes.FINISHED, outcomes.DIVERGED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,35 +37,6 @@ class Played:
     left: list[Run]
 
 
-@dataclasses.dataclass(frozen=True)
-class Halving:
-    """Successive halving of the points of a search, see `bandits.plans.halving`.
-
-    Attributes:
-      factor: Points of which one goes on.
-      at_once: Runs at the same time.
-    """
-
-    factor: int
-    at_once: int
-
-
-class _Nobody:
-    """A team that plays nothing."""
-
-    def submit(self, job: player.Job) -> None:
-        pass
-
-    def wait(self, seconds: float | None = None) -> None:
-        return None
-
-    def stop(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
 def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | None) -> None:
     """Opens the data of figures before any run is started: of each figure that of one run a task.
 
@@ -80,7 +52,7 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
     for figure in figures:
         study = studies.load(studies.STUDIES[figure.binary])
         some = {run.settings.get("task_type"): run for run in map(figure.first_run, figure.arms)}
-        left = [run for run in some.values() if grid_results.finished_rounds(folder / run.name) < run.rounds]
+        left = [run for run in some.values() if outcomes.finished_rounds(folder / run.name) < run.rounds]
         named = {"data_dir": data_dir} if data_dir else {}
         planned = [run.settings.replace(**{key: named[key] for key in named if key in run.settings}) for run in left]
         try:
@@ -99,8 +71,8 @@ def play(
     repeat: int,
     base: Sequence[str],
     folder: pathlib.Path,
-    team: players.Team | None,
-    halving: Halving | None = None,
+    executor: Executor | None,
+    halving: int | None = None,
 ) -> Played:
     """Plays what is missing of a figure.
 
@@ -109,8 +81,9 @@ def play(
       repeat: Seeds.
       base: Flags that all runs share.
       folder: Folder of all runs.
-      team: Who plays them; None to play nothing, and take what is finished.
-      halving: How points of a search are given up early; None to run all of them to the end.
+      executor: What executes them; None to play nothing, and take what is finished.
+      halving: Runs at the same time, if points of searches are given up early (`Sweep.run_halving`); None to run all of
+        them to the end.
     """
     first = figure.runs(repeat, base, folder)
     metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
@@ -118,15 +91,15 @@ def play(
     is_searched = {arm.label: arm.is_searched for arm in figure.arms}
     errors: dict[str, str] = {}
     found: dict[str, Found] = {}
-    sweep = Sweep(folder, team or _Nobody(), metric, smallest=metric.better == "down")
+    sweep = Sweep(folder, executor or Executor(), metric, smallest=metric.better == "down")
     with contextlib.closing(sweep):
-        play_all = sweep.play if team else sweep.submit
-        halved = {label: halving for label in order if halving is not None and is_searched[label]}
+        play_all = sweep.run if executor else sweep.submit
+        halved = [label for label in order if halving and is_searched[label]]
         play_all(_once(first, [label for label in order if label not in halved]))
-        for label, how in halved.items():
+        for label in halved:
             # Before the second deployment, rewards say little of what was learned.
             least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
-            sweep.play_halving(first[label], how.factor, how.at_once, max(1, least))
+            sweep.run_halving(first[label], _REDUCTION, halving, max(1, least))
         reported, points = {}, {}
         for arm in figure.arms:
             if not arm.is_searched:
@@ -142,18 +115,18 @@ def play(
         play_all(_once(reported, order))
     label_of = {run.name: label for group in (first, reported) for label, some in group.items() for run in some}
     for name, outcome in sweep.outcomes.items():
-        if outcome.status == grid_results.FAILED:
+        if outcome.status == outcomes.FAILED:
             errors[name] = f"{label_of[name]}: {outcome.error} ({folder / name})"
     for label, some in reported.items():
         # What a diverged run has earned counts, too: without it, the others' mean would be too good. It judges nothing.
         finished = [run for run in some if sweep.outcomes[run.name].status in _ENDED]
         try:
             if finished:
-                lost = {run.seed for run in finished if sweep.outcomes[run.name].status == grid_results.DIVERGED}
+                lost = {run.seed for run in finished if sweep.outcomes[run.name].status == outcomes.DIVERGED}
                 found[label] = _found(figure, finished, points.get(label), folder, lost)
         except UsageError as error:
             errors[label] = f"{label}: {error}"
-    left = [outcome.run for outcome in sweep.outcomes.values() if outcome.status == grid_results.UNFINISHED]
+    left = [outcome.run for outcome in sweep.outcomes.values() if outcome.status == outcomes.UNFINISHED]
     return Played(found, list(errors.values()), left)
 
 
@@ -174,11 +147,11 @@ def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path
       LookupError: If no run is finished, or one is still to be played.
       UsageError: If a finished run's files are damaged.
     """
-    if any(sweep.outcomes[run.name].status == grid_results.UNFINISHED for run in some):
+    if any(sweep.outcomes[run.name].status == outcomes.UNFINISHED for run in some):
         raise LookupError
     points: dict[str, list[Run]] = {}
     for run in some:
-        if sweep.outcomes[run.name].status == grid_results.FINISHED:
+        if sweep.outcomes[run.name].status == outcomes.FINISHED:
             points.setdefault(run.point, []).append(run)
     if not points:
         raise LookupError
@@ -186,7 +159,7 @@ def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path
 
     def goodness(group: Sequence[Run]) -> float:
         values = results.measured(measure, _found(figure, group, None, folder))
-        return grid_results.goodness(values, smallest=measure.smallest)
+        return outcomes.goodness(values, smallest=measure.smallest)
 
     most = max(map(len, points.values()))  # A point of which a seed is missing is not compared with whole ones.
     return max((group for group in points.values() if len(group) == most), key=goodness)[0]

@@ -11,8 +11,9 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from bandits.papers.plan import Arm, Figure, Measure
+from bandits.papers.plan import Figure, Measure
 from bandits.papers.results import Value, number
+from bandits.plans.plan import Configuration
 from bandits.results import words
 from bandits.results.comparison import Comparison
 from optimization.study.intervals import Interval
@@ -76,7 +77,7 @@ def edges(figure: Figure, rows: Iterable[Value], label: str) -> list[str]:
     return [f"{flag.replace('_', ' ')} {number(picked[flag].mean)}" for flag, is_edge in on_edge.items() if is_edge]
 
 
-def _arm(figure: Figure, label: str) -> Arm | None:
+def _arm(figure: Figure, label: str) -> Configuration | None:
     return next((arm for arm in figure.arms if arm.label == label), None)
 
 

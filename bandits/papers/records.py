@@ -57,16 +57,13 @@ def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
         on_edge = arm.edges(one.searched)
         edges = {f"{_EDGE}{flag}": int(flag in on_edge) for flag in one.searched if arm.sweeps}
         for index, (seed, table, folder) in enumerate(zip(one.seeds, one.tables, one.folders, strict=True)):
-            content = runs.read_json(folder / "config.json") if (folder / "config.json").exists() else {}
             row = {"arm": arm.label, "seed": seed} | {name: values[index] for name, values in numbers.items()}
             row |= {f"{_PICKED}{flag}": value for flag, value in one.searched.items()}
             row |= edges
             row |= {_DIVERGED: int(seed in one.diverged)} if any(some.diverged for some in found.values()) else {}
             row |= _of_run(runs.read(folder), bounded) if bounded else {}
             row["rounds"] = int(table["round_num"].iloc[-1])
-            row["data"] = content.get("data_checksum") or ""
-            row["commit"] = (content.get("git_commit") or "")[:_COMMIT_LENGTH]
-            rows.append(row | {"machine": machine()})
+            rows.append(row | provenance(folder))
     table = pd.DataFrame(rows)
     # Once a file: what is the same in all rows is told where it changes.
     return table[[*(name for name in table if name not in _FIXED[2:]), *(name for name in _FIXED[2:] if rows)]]
@@ -82,6 +79,13 @@ def _of_run(run: Run, column: Metric) -> dict[str, float]:
         elif isinstance(found, float):
             row[name] = found
     return row
+
+
+def provenance(folder: pathlib.Path) -> dict[str, str]:
+    """Returns a run's checksum of its data, the project's commit, and this machine."""
+    content = runs.read_json(folder / "config.json") if (folder / "config.json").exists() else {}
+    commit = (content.get("git_commit") or "")[:_COMMIT_LENGTH]
+    return {"data": content.get("data_checksum") or "", "commit": commit, "machine": machine()}
 
 
 @functools.cache

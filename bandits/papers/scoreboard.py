@@ -7,28 +7,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bandits.papers import judging, premises, results, texts
-from bandits.papers.judging import (
-    AGREES,
-    DISAGREES,
-    FAILS,
-    HOLDS,
-    INCONCLUSIVE,
-    NOT_COMPARABLE,
-    NOT_RUN,
-    OPPOSITE,
-    PREMISE,
-    SAME,
-    STATUSES,
-    Verdict,
-)
-from bandits.papers.plan import DATA_KINDS, PAPER_DATA, STAND_IN, Figure
+from bandits.papers import judging, premises, records, texts
+from bandits.papers.plan import DATA_KINDS, PAPER_DATA, STAND_IN, Claim, Figure
 from bandits.papers.results import Value, number
+from optimization.study import intervals
 
 if TYPE_CHECKING:
     import pandas as pd
 
-CLAIM, NUMBER = "claim", "number"
+CLAIM, NUMBER, COMPUTED = "claim", "number", "none: computed"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +34,9 @@ class Line:
       chance: As `Verdict.chance`; a number's interval errs in 5%.
       data_kind: One of `plan.DATA_KINDS`.
       means: What that means for a practitioner; empty where nothing is declared.
-      data: Its data, if they are not the figure's.
+      data: Its data, if they are not the figure's: `COMPUTED` for an epsilon.
       command: The command for it, if it is not the figure's.
+      claim: The claim; None for a number.
     """
 
     figure: Figure
@@ -64,54 +52,73 @@ class Line:
     means: str = ""
     data: str = ""
     command: str = ""
+    claim: Claim | None = None
 
     @property
     def verdict(self) -> str:
         """The status with the kind of data that it is about; a claim that is not run has no data."""
-        if self.status == NOT_RUN:
+        if self.status == judging.NOT_RUN:
             return self.status
         is_shortened = self.figure.scale == texts.SMALL and self.data_kind == self.figure.data_kind != STAND_IN
         # An epsilon is of the paper's settings at every scale.
         return f"{self.status} ({self.data_kind}{', small scale' if is_shortened and not self.data else ''})"
 
 
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """A figure with its results and verdicts, which are computed once.
+
+    Attributes:
+      figure: The figure.
+      table: Its records; None if there are none.
+      rows: Its numbers.
+      lines: Its lines of the scoreboard.
+    """
+
+    figure: Figure
+    table: "pd.DataFrame | None"
+    rows: Sequence[Value]
+    lines: Sequence[Line]
+
+    @classmethod
+    def of(cls, figure: Figure, table: "pd.DataFrame | None") -> "Judged":
+        """Returns the verdicts on a figure's records."""
+        rows = [] if table is None else records.values(figure, table)
+        return cls(figure, table, rows, lines(figure, rows))
+
+
 def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
     """Returns a line for each claim and number of a figure; `rows` are the results."""
-    found = [_claim(figure, verdict) for verdict in judging.check(figure, rows)]
-    known = {(row.arm, row.measure): row for row in rows}
-    kind = figure.data_kind
-    for one in figure.published:
-        says = f"{one.arm}: {one.measure.replace('_', ' ')}"
-        row = known.get((one.arm, one.measure))
-        if row is None:
-            found.append(Line(figure, NUMBER, says, one.place, number(one.value), "", 0, NOT_RUN, 0.0, kind))
-            continue
-        status, why = judging.compare(row, figure)
-        ours = judging.value_words(row, figure) + judging.stand_note(row) + (f"; {why}" if why else "")
-        if row.is_picked:
-            count = len(figure.tuning_seeds)
-            ours += f"; selected on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
-        chance = 1 - results.intervals.CONFIDENCE if status in (*HOLDS, *FAILS) else 0.0
-        seeds = len(row.finite)
-        found.append(Line(figure, NUMBER, says, one.place, number(one.value), ours, seeds, status, chance, kind))
-    return found + accounted(figure)
-
-
-def accounted(figure: Figure) -> list[Line]:
-    """Returns the lines of a figure's epsilons, which are computed at the paper's settings, without a run."""
     found = []
-    for one in figure.accounted:
-        status, ours = judging.computed(one)
-        flags = f"./scripts/python -m scripts.privacy_budget {' '.join(one.arguments)}"
-        line = Line(figure, NUMBER, one.says, one.place, number(one.value), ours, 0, status, 0.0, PAPER_DATA)
-        found.append(dataclasses.replace(line, data="none: computed", command=flags))
+    for verdict in judging.check(figure, rows):
+        claim, status = verdict.claim, verdict.status
+        kind = PAPER_DATA if claim.needs and status == judging.NOT_RUN else figure.data_kind
+        line = Line(
+            figure, CLAIM, claim.says, claim.place, "", verdict.why, verdict.seeds, status, verdict.chance, kind
+        )
+        found.append(dataclasses.replace(line, means=verdict.means, claim=claim))
+    known = {(row.arm, row.measure): row for row in rows}
+    for one in figure.published:
+        row = known.get((one.arm, one.measure))
+        ours, seeds, status, chance = "", 0, judging.NOT_RUN, 0.0
+        if row is not None:
+            status, why = judging.compare(row, figure)
+            ours = judging.value_words(row, figure) + judging.stand_note(row) + (f"; {why}" if why else "")
+            if row.is_picked:
+                count = len(figure.tuning_seeds)
+                ours += f"; selected on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
+            seeds, chance = (
+                len(row.finite),
+                1 - intervals.CONFIDENCE if status in (*judging.HOLDS, *judging.FAILS) else 0.0,
+            )
+        says, published = f"{one.arm}: {one.measure.replace('_', ' ')}", number(one.value)
+        found.append(Line(figure, NUMBER, says, one.place, published, ours, seeds, status, chance, figure.data_kind))
+    for each in figure.accounted:  # Computed at the paper's settings, without a run.
+        status, ours = judging.computed(each)
+        line = Line(figure, NUMBER, each.says, each.place, number(each.value), ours, 0, status, 0.0, PAPER_DATA)
+        flags = f"./scripts/python -m scripts.privacy_budget {' '.join(each.arguments)}"
+        found.append(dataclasses.replace(line, data=COMPUTED, command=flags))
     return found
-
-
-def _claim(figure: Figure, one: Verdict) -> Line:
-    claim = one.claim
-    kind = PAPER_DATA if claim.needs and one.status == NOT_RUN else figure.data_kind
-    return Line(figure, CLAIM, claim.says, claim.place, "", one.why, one.seeds, one.status, one.chance, kind, one.means)
 
 
 def command(figure: Figure, seeds: int | None = None) -> str:
@@ -149,7 +156,7 @@ def table(rows: Iterable[Line]) -> "pd.DataFrame":
 def counts(rows: Iterable[Line]) -> dict[str, int]:
     """Returns how many lines have each status, in the order of statuses."""
     found = collections.Counter(one.status for one in rows)
-    return {status: found[status] for status in STATUSES}
+    return {status: found[status] for status in judging.STATUSES}
 
 
 def by_data(rows: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
@@ -165,7 +172,7 @@ def by_chance(rows: Iterable[Line]) -> str:
     """Returns how many verdicts may be due to chance, as text by kind of data; empty where there is no verdict."""
     parts = []
     for kind in DATA_KINDS:
-        decided = [one for one in rows if one.data_kind == kind and one.status in (*HOLDS, *FAILS)]
+        decided = [one for one in rows if one.data_kind == kind and one.status in (*judging.HOLDS, *judging.FAILS)]
         if decided:
             parts.append(f"{number(sum(one.chance for one in decided))} of {len(decided)} ({kind})")
     if not parts:
@@ -202,10 +209,13 @@ def edges(figure: Figure, rows: Sequence[Value]) -> str:
     return f"Best points on an edge of the grid: {', '.join(found)}." if found else ""
 
 
-def values_table(figure: Figure, rows: Sequence[Value]) -> "pd.DataFrame":
+def values_table(judged: Judged) -> "pd.DataFrame":
     """Returns a figure's numbers as `NAME.csv` holds them."""
     import pandas as pd
 
+    figure, rows = judged.figure, judged.rows
+    numbers = [line for line in judged.lines if line.kind == NUMBER and line.data != COMPUTED]
+    status = {(one.arm, one.measure): line.status for one, line in zip(figure.published, numbers, strict=True)}
     return pd.DataFrame(
         {
             "label": [row.arm for row in rows],
@@ -217,18 +227,33 @@ def values_table(figure: Figure, rows: Sequence[Value]) -> "pd.DataFrame":
             "seeds": [len(row.finite) for row in rows],
             "normalized": [row.stand.word if row.stand else "" for row in rows],
             "published": [row.published.value if row.published else math.nan for row in rows],
-            "verdict": [judging.compare(row, figure)[0] if row.published else "" for row in rows],
+            "verdict": [status.get((row.arm, row.measure), "") for row in rows],
             "source": [row.published.place if row.published else "" for row in rows],
+            "data_kind": figure.data_kind,
+            "data": figure.data or "the paper's",
         }
     )
 
 
-def text(figure: Figure, rows: Sequence[Value], verdicts: Sequence[Verdict]) -> str:
+def claims_table(judged: Judged) -> "pd.DataFrame":
+    """Returns the verdicts on a figure's claims and epsilons as `NAME_claims.csv` holds them."""
+    import pandas as pd
+
+    kind = judged.figure.data_kind
+    rows = [
+        (one.place, one.says, one.status, kind if one.claim else one.data_kind, one.ours, one.seeds)
+        for one in judged.lines
+        if one.claim or one.data == COMPUTED
+    ]
+    return pd.DataFrame(rows, columns=["source", "claim", "verdict", "data_kind", "ours", "seeds"])
+
+
+def text(judged: Judged) -> str:
     """Returns a figure's numbers and verdicts for the terminal."""
+    figure, rows = judged.figure, judged.rows
     parts = []
     if rows:
-        columns = ["label", "measure", "seeds", "normalized", "published", "verdict", "source"]
-        shown = values_table(figure, rows)[columns]
+        shown = values_table(judged)[["label", "measure", "seeds", "normalized", "published", "verdict", "source"]]
         shown.insert(2, "ours", [judging.value_words(row, figure) for row in rows])
         shown["published"] = shown["published"].map(lambda value: "" if math.isnan(value) else number(value))
         heads = {"label": "", "ours": "ours (95% interval)", "normalized": "compared with bounds", "source": "section"}
@@ -236,11 +261,11 @@ def text(figure: Figure, rows: Sequence[Value], verdicts: Sequence[Verdict]) -> 
         empty = [name for name in ("compared with bounds", "published", "verdict", "section") if not shown[name].any()]
         parts.append(shown.drop(columns=empty).to_string(index=False))
     parts += filter(None, [edges(figure, rows)])
-    found = [*(_claim(figure, one) for one in verdicts), *accounted(figure)]
-    width = max((len(one.verdict) for one in found), default=0) + 2
+    shown_lines = [one for one in judged.lines if one.claim or one.data == COMPUTED]
+    width = max((len(one.verdict) for one in shown_lines), default=0) + 2
     parts += [
         f"{one.verdict:<{width}}{one.place}: {' '.join(filter(None, [one.says, one.published]))} [{one.ours}]"
-        for one in found
+        for one in shown_lines
     ]
     return "\n".join(parts)
 
@@ -248,21 +273,21 @@ def text(figure: Figure, rows: Sequence[Value], verdicts: Sequence[Verdict]) -> 
 def notes() -> Mapping[str, str]:
     """Returns what each status means, for a page."""
     return {
-        f"{AGREES}, {DISAGREES}": (
+        f"{judging.AGREES}, {judging.DISAGREES}": (
             "on the paper's data, complete or reduced: the whole 95% interval of every difference that the claim needs "
             "lies on its side, or of one on the other side. A published number agrees if our interval lies within 5% "
             "of it (our tolerance) or half a unit of its last digit; it disagrees if it lies outside of the range of "
             "95% of means of new seeds. An epsilon is computed, and agrees within the same bounds"
         ),
-        f"{SAME}, {OPPOSITE}": (
+        f"{judging.SAME}, {judging.OPPOSITE}": (
             "the same result on stand-in data, which neither confirm nor refute the paper. For a question of this "
             "project, the direction is that of the sentence"
         ),
-        INCONCLUSIVE: "neither; more seeds may decide. One seed never does, nor a configuration with a diverged run",
-        PREMISE: (
+        judging.INCONCLUSIVE: "neither; more seeds may decide. One seed never does, nor a configuration with a diverged run",
+        judging.PREMISE: (
             "the claim is about models that learned, or about tuned rates, and ours are not: neither configuration "
             "beats the best fixed action, or the best point of the worse one lies on an edge of its grid"
         ),
-        NOT_COMPARABLE: "the paper gives a number for other data or settings than ours",
-        NOT_RUN: "there is no run of it, or it needs data that no stand-in replaces",
+        judging.NOT_COMPARABLE: "the paper gives a number for other data or settings than ours",
+        judging.NOT_RUN: "there is no run of it, or it needs data that no stand-in replaces",
     }

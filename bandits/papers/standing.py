@@ -4,9 +4,10 @@ import functools
 import math
 from collections.abc import Hashable, Mapping, Sequence
 
-from bandits import binaries, studies, world_flags
-from bandits.papers.plan import Arm, Figure
+from bandits import studies, world_flags
+from bandits.papers.plan import Figure
 from bandits.papers.results import Value, number
+from bandits.plans.plan import Configuration
 from bandits.results import baselines, configurations, runs
 from bandits.results.baselines import Standing
 from bandits.results.comparison import Landmark, Values
@@ -27,37 +28,37 @@ def column(figure: Figure) -> Metric | None:
     return metric if metric and metric.bounds and (first.at == "last" or first.last_rounds) else None
 
 
-def is_landmark(arm: Arm) -> bool:
+def is_landmark(arm: Configuration) -> bool:
     """Returns whether an arm is there for others to stand between."""
     return arm.words[0].startswith((CHANCE, CEILING))
 
 
-def shown(arm: Arm) -> str:
+def shown(arm: Configuration) -> str:
     """Returns how a page names a configuration."""
     named = {CHANCE: "uniform policy", CEILING: "full-feedback baseline"}
     word = next((word for word in named if is_landmark(arm) and arm.label.startswith(word)), "")
     return arm.label.replace(word, named[word], 1) if word else arm.label
 
 
-def kind(figure: Figure, arm: Arm) -> Hashable:
+def kind(figure: Figure, arm: Configuration) -> Hashable:
     """Returns what an arm shares with its ceiling: whose rewards are paid, how long, and how often it is deployed."""
     flags = _settings(figure.binary, arm.arguments)
     return (*map(str, configurations.environment(flags)), flags.get("bandits_deploy_freq"))
 
 
-def _kind_of_chance(figure: Figure, arm: Arm) -> Hashable:
+def _kind_of_chance(figure: Figure, arm: Configuration) -> Hashable:
     """Returns what an arm shares with uniformly random actions that bound it."""
     flags = _settings(figure.binary, arm.arguments)
     return tuple(map(str, configurations.environment({**flags, **dict.fromkeys(_OF_CHANGE)})))
 
 
-def _stays(figure: Figure, arm: Arm) -> bool:
+def _stays(figure: Figure, arm: Configuration) -> bool:
     """Returns whether all rounds are of one world."""
     flags = _settings(figure.binary, arm.arguments)
     return not flags.get("reward_drift") or flags.get("drift_world") is not None
 
 
-def _plays_one_world(figure: Figure, arm: Arm) -> bool:
+def _plays_one_world(figure: Figure, arm: Configuration) -> bool:
     """Returns whether the first measure's rounds are all of one world.
 
     Each world's actions are another's in other places (`bandits.worlds.drift`), so that its best earns the same.
@@ -74,7 +75,7 @@ def _plays_one_world(figure: Figure, arm: Arm) -> bool:
 
 @functools.cache
 def _settings(binary: str, arguments: tuple[str, ...]) -> Settings:
-    return binaries.resolve(studies.STUDIES[binary], arguments)
+    return studies.resolve(studies.STUDIES[binary], arguments)
 
 
 def ceilings(figure: Figure, values: Values) -> dict[Hashable, Mapping[int, float]]:

@@ -2,27 +2,28 @@
 
 import dataclasses
 import itertools
+import math
 import pathlib
 import re
 import string
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bandits import studies
+from bandits.papers import judging, selection
 from bandits.papers.plan import (
     DATA_KINDS,
     FIRST_TUNING_SEED,
     PAPER,
     SMALL,
     Accounted,
-    Arm,
     Claim,
     Figure,
     Measure,
     Published,
 )
 from bandits.plans import plan as grid_plan
+from bandits.plans.plan import Configuration
 from data.errors import UsageError
 from optimization.study import cli, presets
 
@@ -36,8 +37,8 @@ _FOLDER = pathlib.Path(__file__).parent / "published"
 _TEXT = "text"
 _EVERY_ARM = "*"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.
-_KEYS = {
-    *(
+_KEYS = set(
+    [
         "about",
         "accounted",
         "also",
@@ -56,8 +57,6 @@ _KEYS = {
         "no_small",
         "own",
         "own_figures",
-    ),
-    *(
         "published",
         "published_seeds",
         "reference",
@@ -69,31 +68,24 @@ _KEYS = {
         "sweeps",
         "tuning_seeds",
         "words",
-    ),
-}
-_SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
-_PARTIAL = ("order", "close")  # Kinds that say the same of fewer arms.
-_CLAIM_KINDS = (
-    "order",
-    "close",
-    "apart",
-    "near_best",
-    "not_worse",
-    "larger_lead",
-    "between",
-    "steady",
-    "beats_best_fixed",
+    ]
 )
-_CLAIM_KEYS = {
-    *_CLAIM_KINDS,
-    *("for_each", "high", "low", "means", "needs", "our_range", "place", "premises", "says", "within"),
-}
+_SMALL_KEYS = set(["arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"])
+_PARTIAL = ("order", "close")  # Kinds that say the same of fewer arms.
+_CLAIM_KEYS = set(["for_each", "high", "low", "means", "needs", "our_range", "place", "premises", "says", "within"])
 _MEANINGS = {"holds", "fails", "inconclusive"}
 
 
 def names() -> list[str]:
     """Returns the values of `--text`: the names of the files."""
-    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+    return [path.stem for path, *_ in _read_files()]
+
+
+def _read_files(text: str = "*") -> Iterable[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
+    """Yields each text's file, what its figures share, and their tables by name."""
+    for path, shared, tables in presets.tables(_FOLDER, _TEXT, f"{text}.toml"):
+        if path.stem != selection.NAME:  # Its figure is no text's, and has no claims.
+            yield path, shared, tables
 
 
 def load(scale: str, text: str = "*") -> dict[str, Figure]:
@@ -107,14 +99,10 @@ def load(scale: str, text: str = "*") -> dict[str, Figure]:
       ValueError: If a file is not sound; it names the figure.
     """
     found = {}
-    for path in sorted(_FOLDER.glob(f"{text}.toml")):
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        shared = tables.pop(_TEXT)
+    for path, shared, tables in _read_files(text):
         title = shared.pop("title")
-        if scale == SMALL and shared.get("own"):
-            continue
         for name, table in tables.items():
-            if scale == SMALL and "no_small" in table:
+            if scale == SMALL and (shared.get("own") or "no_small" in table):
                 continue
             try:
                 found[name] = _read(name, title, shared | table, scale)
@@ -125,11 +113,8 @@ def load(scale: str, text: str = "*") -> dict[str, Figure]:
 
 def without_small() -> dict[str, str]:
     """Returns why a paper's figure has no small scale, by name of the figure."""
-    found: dict[str, str] = {}
-    for path in sorted(_FOLDER.glob("*.toml")):
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        found |= {name: table["no_small"] for name, table in tables.items() if "no_small" in table}
-    return found
+    tables = {name: table for _, _, some in _read_files() for name, table in some.items()}
+    return {name: table["no_small"] for name, table in tables.items() if "no_small" in table}
 
 
 def choose(names: str, scale: str) -> list[Figure]:
@@ -218,10 +203,8 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     if data_kind not in DATA_KINDS:
         raise ValueError(f"data_kind is {data_kind}: it must be one of {', '.join(DATA_KINDS)}")
     at = small.get("at", {}) if is_small else {}
-    measures = tuple(
-        Measure(one, **({key: value for key, value in values.items()} | ({"at": at[one]} if one in at else {})))
-        for one, values in table["measures"].items()
-    )
+    shortened = {one: {"at": round_num} for one, round_num in at.items()}
+    measures = tuple(Measure(one, **values | shortened.get(one, {})) for one, values in table["measures"].items())
     arms = _arms(table, small if is_small else None)
     claims = [one for claim in table.get("claims", ()) for one in _claims(claim)]
     return Figure(
@@ -253,7 +236,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     )
 
 
-def _arms(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Arm, ...]:
+def _arms(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Configuration, ...]:
     axes: list[Mapping[str, str]] = table.get("arms", [])
     if "study" in table:
         from bandits.mab_fl import studies as mab_fl
@@ -279,8 +262,10 @@ def _arms(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Ar
         flags += [own[word] for word in words if word in own]
         tried = sweeps.get(label, sweeps.get(_EVERY_ARM))
         found_by = grid if tried is None else None
-        arms.append(Arm(label, words, _arguments(flags, table), tuple(_sweeps(tried or {})), found_by))
-    others = [Arm(label, (label,), _arguments([flags], table), is_drawn=False) for label, flags in compared.items()]
+        arms.append(Configuration(label, words, _arguments(flags, table), tuple(_sweeps(tried or {})), found_by))
+    others = [
+        Configuration(label, (label,), _arguments([flags], table), is_drawn=False) for label, flags in compared.items()
+    ]
     return (*arms, *others)
 
 
@@ -296,29 +281,20 @@ def _published(table: Mapping[str, Any], measure: str) -> Iterable[Published]:
     """Yields the text's numbers. A list of them runs over the second axis; not a number stands for a dash."""
     for block in table.get("published", ()):
         lists = {label: value if isinstance(value, list) else [value] for label, value in block["values"].items()}
-        unit = _unit([number for numbers in lists.values() for number in numbers])
+        of, place = block.get("measure", measure), block["place"]
+        unit = _unit(itertools.chain.from_iterable(lists.values()))
         for label, numbers in lists.items():
-            labels = [label]
-            if isinstance(block["values"][label], list):
-                labels = [f"{label}, {word}" for word in table["arms"][1]]
+            is_list = isinstance(block["values"][label], list)
+            labels = [f"{label}, {word}" for word in table["arms"][1]] if is_list else [label]
+            is_other = block.get("other_settings", False) or label in table.get("not_judged", ())
             for one, number in zip(labels, numbers, strict=True):
-                if number == number:
-                    yield Published(
-                        one,
-                        block.get("measure", measure),
-                        float(number),
-                        block["place"],
-                        unit,
-                        block.get("other_settings", False) or label in table.get("not_judged", ()),
-                    )
+                if not math.isnan(number):
+                    yield Published(one, of, float(number), place, unit, is_other)
 
 
 def _unit(numbers: Iterable[float]) -> float:
-    return 10.0 ** -max(map(_decimals, numbers))
-
-
-def _decimals(number: float) -> int:
-    return len(f"{number}".partition(".")[2]) if isinstance(number, float) and number == number else 0
+    """Returns the unit of the last digit that any of the numbers is written with."""
+    return 10.0 ** -max(0 if math.isnan(number) else len(str(number).partition(".")[2]) for number in numbers)
 
 
 def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
@@ -339,9 +315,9 @@ def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
 def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
     """Yields a claim, or one for each label of the second axis."""
     means = claim.get("means", {})
-    if unknown := (set(claim) - _CLAIM_KEYS) | (set(means) - _MEANINGS):
+    if unknown := (set(claim) - _CLAIM_KEYS - set(judging.KINDS)) | (set(means) - _MEANINGS):
         raise ValueError(f"a claim has an unknown {', '.join(sorted(unknown))}")
-    kinds = [kind for kind in _CLAIM_KINDS if kind in claim]
+    kinds = [kind for kind in judging.KINDS if kind in claim]
     if len(kinds) > 1 or not (kinds or "needs" in claim):
         raise ValueError(f"the claim {claim['says']} must have one kind, or say what it needs")
     kind = kinds[0] if kinds else ""
@@ -357,7 +333,7 @@ def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
         yield Claim(says, claim["place"], kind, operands, **others, premises=premises, means=means)
 
 
-def _asked(claim: Claim, arms: Sequence[Arm]) -> Claim:
+def _asked(claim: Claim, arms: Sequence[Configuration]) -> Claim:
     """Returns a claim of those of its operands that a smaller scale has; whole, where it cannot be asked of them."""
     labels = {arm.label for arm in arms}
     left = [tuple(operand for operand in group if _arms_of(operand) <= labels) for group in claim.operands]

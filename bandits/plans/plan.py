@@ -1,4 +1,7 @@
-"""Which runs a grid consists of: points, their keys and folders, wider grids."""
+"""Which runs are planned: configurations, grids of command lines, published grids, and points with their folders.
+
+A point is one choice of all flags but the seed.
+"""
 
 import dataclasses
 import hashlib
@@ -11,15 +14,19 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import binaries
-from bandits.plans import player
+from bandits import studies
+from bandits.plans import executors
 from data.errors import UsageError
-from optimization.study import cli, run_folder
+from optimization.study import cli, presets, run_folder
 
+_PUBLISHED = pathlib.Path(__file__).parent / "published"
+# A grid sets these itself, or they make a binary play several runs.
+_OWN = ("root_output_dir", "experiment_name", "repeat", "restart")
 _SEED = "seed"
 _ROUNDS = "total_rounds"
 _NAME_LENGTH, _KEY_LENGTH = 120, 12
 _SERIES = (1, 2, 5)
+_LARGEST_SEED = 2**32 - 1
 
 Axes = Mapping[str, Sequence[str]]
 
@@ -56,15 +63,15 @@ class Run:
         """Rounds after which it is finished."""
         return self.settings.total_rounds
 
-    def job(self, folder: pathlib.Path) -> player.Job:
-        """Returns the job that plays it below the folder of all runs."""
-        return player.Job.of(self.module, self.arguments, folder, self.name, self.rounds)
+    def job(self, folder: pathlib.Path) -> executors.Job:
+        """Returns the job that executes it below the folder of all runs."""
+        return executors.Job.of(self.module, self.arguments, folder, self.name, self.rounds)
 
     def with_seed(self, seed: int) -> "Run":
         """Returns the run of the same point with another seed."""
         arguments = (*self.arguments, f"--{_SEED}={seed}")
         return dataclasses.replace(
-            self, seed=seed, arguments=arguments, settings=binaries.resolve(self.module, arguments)
+            self, seed=seed, arguments=arguments, settings=studies.resolve(self.module, arguments)
         )
 
     def at_rounds(self, rounds: int) -> "Run":
@@ -74,7 +81,7 @@ class Run:
           UsageError: If its rounds would not be those of the whole run.
         """
         arguments = (*self.arguments, f"--{_ROUNDS}={rounds}")
-        settings = binaries.resolve(self.module, arguments)
+        settings = studies.resolve(self.module, arguments)
         for name in settings:
             if settings[name] != self.settings[name] and name not in {_ROUNDS, *run_folder.FREE_FLAGS}:
                 raise UsageError(f"--early_stop needs --{name}: its default depends on --{_ROUNDS}.")
@@ -109,6 +116,17 @@ class Grid:
         """Names of all swept flags, in order."""
         return tuple(dict.fromkeys(name for block in self.blocks for name in block))
 
+    def fresh_seeds(self, count: int) -> range:
+        """Returns so many seeds after those that it searches with.
+
+        Raises:
+          UsageError: If there are no such seeds.
+        """
+        first = max(self.seeds) + 1
+        if count and first + count - 1 > _LARGEST_SEED:
+            raise UsageError(f"--reporting_repeat={count} needs seeds above {_LARGEST_SEED}, the largest.")
+        return range(first, first + count)
+
     def with_base(self, *arguments: str) -> "Grid":
         """Returns a grid whose runs all have some flags more."""
         return dataclasses.replace(self, base=(*self.base, *arguments))
@@ -141,7 +159,7 @@ class Grid:
                 found[key] = words
                 point = f"{name}-{key}"
                 for seed in self.seeds:
-                    arguments = binaries.without_file(self.binary, (*self.base, *words, f"--{_SEED}={seed}"))
+                    arguments = studies.without_file(self.binary, (*self.base, *words, f"--{_SEED}={seed}"))
                     settings = self._resolve(arguments, words)
                     runs.append(Run(self.binary, point, seed, _configuration(block), numbers, arguments, settings))
         return self.renamed(runs)
@@ -162,7 +180,7 @@ class Grid:
 
     def _resolve(self, arguments: Sequence[str], words: Sequence[str]) -> cli.Settings:
         try:
-            return binaries.resolve(self.binary, arguments)
+            return studies.resolve(self.binary, arguments)
         except UsageError as error:
             raise UsageError(f"{error} (run {shlex.join(words)})" if words else str(error)) from error
 
@@ -199,10 +217,207 @@ class Grid:
 
     def _takes(self, name: str, value: float) -> bool:
         try:
-            binaries.parse(self.binary, [f"--{name}={as_text(value)}"])
+            studies.parse(self.binary, [f"--{name}={as_text(value)}"])
         except UsageError:
             return False
         return True
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """What is planned to be run and compared: a curve of a figure, or a row of a table.
+
+    Attributes:
+      label: Its name; parts of several axes are joined by commas.
+      words: The parts of its label, one an axis.
+      arguments: Flags of the binary.
+      sweeps: Values to search, as `--sweep` of the grid; without any, it is one run a seed.
+      grid: A published grid to search.
+      is_drawn: Whether it is drawn, or only compared with.
+    """
+
+    label: str
+    words: tuple[str, ...]
+    arguments: tuple[str, ...]
+    sweeps: tuple[str, ...] = ()
+    grid: str | None = None
+    is_drawn: bool = True
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether its flags are searched."""
+        return bool(self.sweeps or self.grid)
+
+    def edges(self, picked: Mapping[str, float]) -> list[str]:
+        """Returns the flags of which a sweep's pick is the least or largest value of three or more; of a grid, none."""
+        tried = dict(sweep.split("=", 1) for sweep in self.sweeps)
+        values = {flag: [*map(float, tried[flag].split(";"))] for flag in picked if flag in tried}
+        return [flag for flag, some in values.items() if len(some) > 2 and is_edge(some, picked[flag])]
+
+    def runs(
+        self, binary: str, seeds: Sequence[int], base: Sequence[str] = (), folder: pathlib.Path | None = None
+    ) -> list[Run]:
+        """Returns its runs: those of all points and seeds.
+
+        Args:
+          binary: Name in `studies.STUDIES`.
+          seeds: Seeds of each point.
+          base: Flags beside its own.
+          folder: Where earlier runs lie; what is the same run has the same folder. None for the runs of the first
+            point alone: checking all of a search takes minutes.
+
+        Raises:
+          UsageError: If its flags are not sound.
+        """
+        grid = build((*self.arguments, *base), sweeps=self.sweeps, binary=binary, grid=self.grid)
+        grid = dataclasses.replace(grid, seeds=tuple(seeds))
+        if folder is not None:
+            return grid.in_folder(folder).runs()
+        first = {name: values[:1] for name, values in grid.blocks[0].items()}
+        return dataclasses.replace(grid, blocks=(first,)).runs()
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """A published grid.
+
+    Attributes:
+      about: What it is.
+      binary: Name in `studies.STUDIES`.
+      flags: Flags that it fixes, and their values.
+      blocks: Flags and values to try: an axis of a single value is a word that names a configuration.
+      expand: Flags that were widened where the best lay on an edge.
+      by_scenario: Flags that it fixes in some of the scenarios alone, by scenario.
+    """
+
+    about: str
+    binary: str
+    flags: Mapping[str, Any]
+    blocks: Sequence[Mapping[str, Sequence[Any]]]
+    expand: Sequence[str]
+    by_scenario: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+
+def published() -> dict[str, Published]:
+    """Returns the published grids by name."""
+    found = {}
+    for _, _, tables in presets.tables(_PUBLISHED):
+        for name, table in tables.items():
+            blocks = [
+                {flag: value if isinstance(value, list) else [value] for flag, value in configuration.items()}
+                | table["sweep"]
+                for configuration in table["configurations"]
+            ]
+            fixed, by_scenario = table["flags"], table.get("by_scenario", {})
+            found[name] = Published(table["about"], table["binary"], fixed, blocks, table["expand"], by_scenario)
+    return found
+
+
+def build(
+    rest: Sequence[str],
+    *,
+    sweeps: Sequence[str],
+    repeat: int = 1,
+    binary: str | None = None,
+    grid: str | None = None,
+) -> Grid:
+    """Returns the grid of a command line.
+
+    Args:
+      rest: Flags of the runs.
+      sweeps: Values of `--sweep`, as `flag=v1,v2`; values that hold commas are separated by semicolons.
+      repeat: Consecutive seeds of every point.
+      binary: Name in `studies.STUDIES`; None for the grid's, or the first.
+      grid: A published grid; what is given beside it wins.
+
+    Raises:
+      UsageError: If they do not go together.
+    """
+    known = published()
+    if grid is not None and grid not in known:
+        raise cli.unknown("grid", grid, known, f"it is one of {', '.join(known)}.")
+    table = known[grid] if grid else None
+    if table and binary not in (None, table.binary):
+        raise UsageError(f"--grid={grid} is a grid of --binary={table.binary}, not {binary}.")
+    chosen = studies.STUDIES[binary or (table.binary if table else next(iter(studies.STUDIES)))]
+    given = studies.parse(chosen, rest)
+    axes = _sweeps(sweeps)
+    for name in axes:
+        if name in given.given - given.from_file:
+            raise UsageError(f"--{name} is given, and swept: leave one out.")
+        if name in _OWN:
+            raise UsageError(f"--sweep={name}: the grid sets this flag of its runs itself.")
+    if given.get("list_presets"):
+        raise UsageError(f"--list_presets is a flag of {chosen}.")
+    if given.get("restart"):
+        raise UsageError(
+            "--restart starts single runs over: give it with the command that config.json in the run's folder holds."
+        )
+    seeds = tuple(cli.seeds({"seed": given.seed, "repeat": repeat}))
+    if "seed" in axes:
+        if repeat > 1:
+            raise UsageError("--repeat has no effect with --sweep=seed: leave one out.")
+        seeds = tuple(int(text) for text in axes.pop("seed") if _is_seed(text))
+    base, expandable = list(rest), [name for name in axes if _is_number(chosen, name, axes[name])]
+    blocks: list[Axes] = [axes]
+    if table:
+        preset = presets.values(given.preset, studies.load(chosen).presets)
+        fixed = {name: value for name, value in preset.items() if name not in given.given}
+        fixed |= {name: given[name] for name in given.given}
+        flags = {**table.flags, **table.by_scenario.get(fixed.get("scenario", ""), {})}
+        added = {name: value for name, value in flags.items() if name not in fixed and name not in axes}
+        base += [f"--{name}={as_text(value)}" for name, value in added.items()]
+        blocks = _fitting(table, fixed, given.given, axes)
+        if not blocks:
+            raise UsageError(f"--grid={grid} has no values to try for these flags' --bandits_type.")
+        expandable = list(dict.fromkeys((*table.expand, *expandable)))
+    return Grid(chosen, tuple(base), tuple(itertools.chain(*map(_split, blocks))), seeds, tuple(expandable))
+
+
+def _fitting(table: Published, fixed: Mapping[str, Any], given: frozenset[str], axes: Axes) -> list[Axes]:
+    """Returns the blocks of a published grid that agree with what is fixed, without axes that are given."""
+    blocks: list[Axes] = []
+    for block in table.blocks:
+        texts = {name: [as_text(value) for value in values] for name, values in block.items()}
+        names = [name for name, values in texts.items() if is_words(values)]
+        if all(as_text(fixed[name]) in texts[name] for name in names if name in fixed):
+            blocks.append({name: values for name, values in texts.items() if name not in given} | dict(axes))
+    return blocks
+
+
+def _split(block: Axes) -> list[Axes]:
+    """Returns a block for each combination of words."""
+    words = {name: values for name, values in block.items() if is_words(values)}
+    return [
+        {**block, **{name: (value,) for name, value in zip(words, values, strict=True)}}
+        for values in itertools.product(*words.values())
+    ]
+
+
+def _sweeps(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    axes: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, equals, values = text.removeprefix("--").partition("=")
+        found = tuple(value.strip() for value in values.split(";" if ";" in values else ","))
+        if not equals or not name or "" in found:
+            raise UsageError(f"--sweep={text} must be flag=value,value.")
+        if name in axes:
+            raise UsageError(f"--sweep={name} is given twice: put all its values into one.")
+        axes[name] = found
+    return axes
+
+
+def _is_seed(text: str) -> bool:
+    if not text.isdecimal():
+        raise UsageError(f"--sweep=seed={text}: a seed is a whole number.")
+    return True
+
+
+def _is_number(binary: str, name: str, values: Sequence[str]) -> bool:
+    """Returns whether a flag takes any number, so that values can be added."""
+    if is_words(values):
+        return False
+    return isinstance(studies.parse(binary, [f"--{name}={values[0]}"])[name], float)
 
 
 def is_edge(values: Sequence[float], best: float) -> bool:

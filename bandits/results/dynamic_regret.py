@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from bandits import binaries, options, world_flags
+from bandits import options, studies, world_flags
 from bandits.results import baselines, comparison, runs, sections, tables
 from bandits.results.comparison import Better
 from bandits.results.configurations import ROLES, ConfigurationResults, Part, deployed_otherwise, environment
@@ -380,7 +380,7 @@ def command(arm: ConfigurationResults, world: int) -> str | None:
     own += [f"--seed={seeds[0]}"] + [f"--repeat={seeds[-1] - seeds[0] + 1}"] * (len(seeds) > 1)
     kept = _kept(module, words[start:], own)
     try:
-        settings = binaries.resolve(module, [*kept, *own[:3]])
+        settings = studies.resolve(module, [*kept, *own[:3]])
     except UsageError:
         return None
     if any(settings.get(one) != flags.get(one) for one in world_flags.NAMES if one != _OF_WORLD):
@@ -418,7 +418,7 @@ def _that_go(module: str, kept: Sequence[str], left: Sequence[str]) -> Sequence[
 
 def _goes(module: str, words: Sequence[str]) -> bool:
     try:
-        binaries.resolve(module, words)
+        studies.resolve(module, words)
     except UsageError:
         return False
     return True

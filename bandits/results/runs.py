@@ -4,6 +4,7 @@ import functools
 import math
 import os
 import pathlib
+import platform
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ __all__ = (
     "draw",
     "find",
     "labels",
+    "machine",
     "named",
     "newest_command",
     "read",
@@ -44,6 +46,18 @@ def read(folder: pathlib.Path) -> Run:
 def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFrame":
     """Reads the `metrics.csv` of such a folder; see `results.read_metrics`."""
     return results.read_metrics(folder, rounds)
+
+
+@functools.cache
+def machine() -> str:
+    """Returns what the processor is called, and how many of its cores this process may use."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return f"{name}, {len(os.sched_getaffinity(0))} cores"
 
 
 def named(settings: cli.Settings) -> list[pathlib.Path]:

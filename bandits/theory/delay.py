@@ -1,7 +1,7 @@
 """What deploying less often costs: equations (9) and (10), and what is measured."""
 
 from bandits import policies
-from bandits.theory import bounds, simulation, slopes, worlds
+from bandits.theory import bounds, findings, simulation, worlds
 from bandits.theory.findings import SEEDS, Curve, Found, Scale, table, told
 from optimization.study import intervals
 
@@ -41,7 +41,7 @@ def bounds_and_regret(scale: Scale) -> Found:
                 str(periods),
                 *(f"{one / total:.3f}" for one in both),
                 f"{first_term:.3f}",
-                *(told(intervals.of_mean(list(slopes.by_seed(s.mean(axis=0) / ignorance, SEEDS)))) for s in shares),
+                *(told(intervals.of_mean(list(findings.by_seed(s.mean(axis=0) / ignorance, SEEDS)))) for s in shares),
             ]
         )
     head = ["I", "(9) / nI", "(10) / nI", "of (9), its n", "measured, every 1000", "measured, after each"]
@@ -66,7 +66,7 @@ def half_as_often(scale: Scale) -> Found:
             runs,
             generator,
         )
-        found = slopes.by_seed(played.greedy.sum(axis=0) * (total // periods), SEEDS)
+        found = findings.by_seed(played.greedy.sum(axis=0) * (total // periods), SEEDS)
         rows.append(
             [
                 f"{total // periods:,}",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bandits import policies, schedules
-from bandits.theory import bounds, oracles, regret, simulation, slopes, worlds
+from bandits.theory import bounds, findings, oracles, regret, simulation, worlds
 from bandits.theory.findings import SEEDS, Curve, Found, Scale, over_seeds, slope, table, told
 from bandits.theory.rates import DELTA
 from optimization.study import intervals
@@ -65,14 +65,14 @@ def schedules_end_it(scale: Scale) -> Found:
                 else:
                     epsilon = 0.1 if name.endswith("0.1") else third
                     policy = _constant(policies.EpsilonGreedy(epsilon))
-                found.append(slopes.by_seed(_last(world, policy, samples, runs, generator), SEEDS))
+                found.append(findings.by_seed(_last(world, policy, samples, runs, generator), SEEDS))
             measured[name].append(max(found, key=np.mean))
     rows, curves = [], []
     panel = "whole regret against samples"
     for name, values in measured.items():
         together = np.array(values)
         curves.append(Curve(panel, name, totals.astype(float), together.mean(axis=1)))
-        fitted = slope(slopes.loglog(totals.astype(float), together.T))
+        fitted = slope(findings.loglog(totals.astype(float), together.T))
         rows.append([name, *(told(intervals.of_mean(list(values[at])), 2) for at in (0, -1)), fitted])
     floor = 0.1 * worlds.costly_exploration(_ACTIONS, 0.0).exploration_cost
     curves.append(Curve(panel, "floor of epsilon = 0.1", totals.astype(float), np.full(len(totals), floor), True))
@@ -138,8 +138,8 @@ def inexact_oracle(scale: Scale) -> Found:
                 runs,
                 generator,
             )
-            measured[name].append(slopes.by_seed(played.after[-1], SEEDS))
-        whole.append(slopes.by_seed(played.whole[-1], SEEDS))  # Of the last way.
+            measured[name].append(findings.by_seed(played.after[-1], SEEDS))
+        whole.append(findings.by_seed(played.whole[-1], SEEDS))  # Of the last way.
     for at, fed_opt in enumerate(errors):
         rows.append(
             [
@@ -156,7 +156,7 @@ def inexact_oracle(scale: Scale) -> Found:
     limits = [bounds.greedy_regret(actions, epsilon, one) for one in errors]
     curves.append(Curve(panel, "bound sqrt(2K epsilon_fed-opt / epsilon)", errors, limits, is_bound=True))
     head = ["epsilon_fed-opt", ways[0], "its bound", *ways[1:], "its whole regret there", "sqrt(2K epsilon_fed-opt)"]
-    fitted = slopes.loglog(np.array(errors), np.array(measured[ways[0]]).T)
+    fitted = findings.loglog(np.array(errors), np.array(measured[ways[0]]).T)
     constant = max(
         found.mean() / bounds.falcon_regret(actions, one, 1) for found, one in zip(whole, errors, strict=True)
     )

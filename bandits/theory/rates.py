@@ -3,7 +3,7 @@
 import numpy as np
 
 from bandits import policies, schedules
-from bandits.theory import bounds, regret, simulation, slopes, worlds
+from bandits.theory import bounds, findings, regret, simulation, worlds
 from bandits.theory.findings import SEEDS, Curve, Found, Scale, over_seeds, slope, table, told
 from optimization.study import intervals
 
@@ -97,7 +97,7 @@ def shrinking_gaps(scale: Scale) -> Found:
     )
     rows, curves, worst = [], [], 0.0
     for name, grid in _GRIDS.items():
-        regrets = np.array([slopes.by_seed(found, SEEDS) for found, _, _ in measured[name]])
+        regrets = np.array([findings.by_seed(found, SEEDS) for found, _, _ in measured[name]])
         limits = np.array(
             [
                 bounds.greedy_regret(
@@ -116,8 +116,8 @@ def shrinking_gaps(scale: Scale) -> Found:
             [
                 name,
                 f"{places[0]:g} to {places[-1]:g}",
-                slope(slopes.loglog(places, regrets.T)),
-                f"{slopes.loglog(places, np.tile(limits, (2, 1))).mean:.2f}",
+                slope(findings.loglog(places, regrets.T)),
+                f"{findings.loglog(places, np.tile(limits, (2, 1))).mean:.2f}",
                 " to ".join(told(intervals.of_mean(regrets[at].tolist())) for at in (0, -1)),
             ]
         )
@@ -139,7 +139,7 @@ def other_gaps(scale: Scale) -> Found:
     linear = simulation.play_linear(
         worlds.fan(3), 0.5, samples, periods[-1], periods, scale.runs(3), generator, evaluated=8000
     )
-    linear = slopes.by_seed(linear, SEEDS).T
+    linear = findings.by_seed(linear, SEEDS).T
     places = samples * np.array(periods, float)
     sizes = np.arange(400, 1601, 200)
     world = worlds.hidden_best(3, 0.15)
@@ -155,15 +155,15 @@ def other_gaps(scale: Scale) -> Found:
             max(scale.runs(5000), 1000 * SEEDS),  # Fewer can be without a mistake, whose logarithm is minus infinity.
             generator,
         )
-        hard.append(slopes.by_seed(played.after[-1], SEEDS))
-    rate = slopes.semilog(sizes.astype(float), np.array(hard).T)
+        hard.append(findings.by_seed(played.after[-1], SEEDS))
+    rate = findings.semilog(sizes.astype(float), np.array(hard).T)
     halves = np.log(2) / -rate.mean
     straight = np.corrcoef(sizes, np.log(np.mean(hard, axis=1)))[0, 1] ** 2
     rows = [[f"{size:,}", told(over_seeds(found))] for size, found in zip(sizes, hard, strict=True)]
     panel = "greedy part's regret against samples"
     return Found(
         {
-            "linear_slope": slope(slopes.loglog(places, linear)),
+            "linear_slope": slope(findings.loglog(places, linear)),
             "linear_from": f"{places[0]:,.0f}",
             "linear_to": f"{places[-1]:,.0f}",
             "hard": table(["n", "regret"], rows),

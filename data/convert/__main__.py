@@ -31,7 +31,7 @@ KINDS = {
     "fashion_mnist": _Kind("fashion_mnist_pool.npz", "data.convert.images:fashion_mnist", "Fashion-MNIST's four files"),
     "cifar100": _Kind("cifar100_subset150.npz", "data.convert.images:cifar100", "CIFAR-100, Python version"),
     "unipen62": _Kind(
-        "unipen62_writers.npz", "data.convert.characters:unipen62", "UNIPEN train_r01_v07, its folders data and include"
+        "unipen62_writers.npz", "data.convert.unipen:unipen62", "UNIPEN train_r01_v07, its folders data and include"
     ),
     "heart_disease": _Kind(
         "heart_disease_4sites.csv", "data.convert.hospitals:heart_disease", "UCI Heart Disease, processed.*.data"

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from data.convert import originals
+from data import convert
 
 _SITES = ("cleveland", "hungarian", "switzerland", "va")
 _COLUMNS = "age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,target"
@@ -19,7 +19,7 @@ def heart_disease(source: pathlib.Path) -> bytes:
     """
     rows = [f"site,{_COLUMNS}"]
     for site in _SITES:
-        path = originals.find(source, f"processed.{site}.data")
+        path = convert.find(source, f"processed.{site}.data")
         for number, line in enumerate(path.read_text(encoding="latin-1").splitlines(), 1):
             if not line.strip():
                 continue
@@ -29,5 +29,5 @@ def heart_disease(source: pathlib.Path) -> bytes:
                     raise ValueError(f"{len(measured) + 1} values instead of 14")
                 rows.append(",".join([site, *measured, str(int(float(target)))]))
             except ValueError as error:
-                raise originals.damaged(path, f"line {number}: {error}") from error
+                raise convert.damaged(path, f"line {number}: {error}") from error
     return ("\n".join(rows) + "\n").encode()

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from data import cifar, idx
-from data.convert import originals
+from data import convert, image_files
 from data.errors import UsageError
 
 Arrays = Mapping[str, np.ndarray]
@@ -85,10 +84,10 @@ def cifar100(source: pathlib.Path) -> Arrays:
     Raises:
       UsageError: If a file is missing or damaged.
     """
-    if (first := originals.find(source, _CIFAR_ARCHIVE, cifar.PARTS[0])).name == _CIFAR_ARCHIVE:
-        parts = _open(first, cifar.read_archive)
+    if (first := convert.find(source, _CIFAR_ARCHIVE, image_files.CIFAR_PARTS[0])).name == _CIFAR_ARCHIVE:
+        parts = _open(first, image_files.read_cifar_archive)
     else:
-        parts = [_open(originals.find(source, part), cifar.read) for part in cifar.PARTS]
+        parts = [_open(convert.find(source, part), image_files.read_cifar) for part in image_files.CIFAR_PARTS]
     for pixels, labels in parts:
         is_sound = pixels.dtype == np.uint8 and labels.shape == (len(pixels),) and labels.dtype.kind == "i"
         if not is_sound or not ((labels >= 0) & (labels < 100)).all():
@@ -117,14 +116,14 @@ def _images_and_labels(source: pathlib.Path, name: str) -> tuple[np.ndarray, np.
 
 
 def _find(source: pathlib.Path, name: str) -> pathlib.Path:
-    return originals.find(source, f"{name}.gz", name)
+    return convert.find(source, f"{name}.gz", name)
 
 
 def _read(path: pathlib.Path, values: str, dimensions: int) -> np.ndarray:
     try:
-        return idx.read(path, values, dimensions)
+        return image_files.read_idx(path, values, dimensions)
     except ValueError as error:
-        raise originals.damaged(path, error) from error
+        raise convert.damaged(path, error) from error
 
 
 def _open(path: pathlib.Path, read: Callable[[Any], Any]) -> Any:
@@ -132,7 +131,7 @@ def _open(path: pathlib.Path, read: Callable[[Any], Any]) -> Any:
         with path.open("rb") as file:
             return read(file)
     except (OSError, ValueError) as error:
-        raise originals.damaged(path, error) from error
+        raise convert.damaged(path, error) from error
 
 
 def _by_digest(images: np.ndarray) -> np.ndarray:

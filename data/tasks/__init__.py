@@ -10,7 +10,6 @@ import numpy as np
 from data import statistics, text
 from data.clients import ClientData, Examples, Features, file_checksum
 from data.errors import UsageError
-from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
 
@@ -92,11 +91,6 @@ def learned(options: TaskOptions, found: statistics.OfTable | statistics.OfPosts
         return {"public_statistics": file_checksum(options.public_statistics)}
     words = found.in_words()
     return {"statistics": found.as_json() if words else {}, "private_statistics": words}
-
-
-def characters(options: TaskOptions) -> dict[str, np.ndarray]:
-    """Returns the reward matrices of the 62-class character tasks."""
-    return rewards.character_rewards(reference_code=options.is_published)
 
 
 # Where the published program of the bandits' study starts the models that it has in common with this one.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from data import clients, interaction_log, log_checks, log_table, logged_clients, tasks, text
+from data import clients, interaction_log, log_checks, log_table, logged_clients, partition, schema, tasks, text
 from data.errors import UsageError
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
@@ -48,8 +48,15 @@ def load(options: TaskOptions) -> tasks.Task:
         raise UsageError(f"{options.data_file} has one action alone, {log.action_names[0]!r}: a bandit needs two.")
     if options.learn_from == REPLAY:
         logged_clients.check_uniform(log)
-    is_held_out, how = logged_clients.split(log)
-    train, held_out = log.take(np.flatnonzero(~is_held_out)), log.take(np.flatnonzero(is_held_out))
+    if len(log.client_ids) < 2:
+        raise UsageError(
+            f"The log has one client, {log.client_ids[0]!r}: --client_column must name a column that distinguishes "
+            "clients."
+            if log.client_ids
+            else "The log has no row."
+        )
+    split = partition.hold_out(log.clients, len(log.client_ids), seed=0)
+    train, held_out = log.take(np.flatnonzero(~split.is_held_out)), log.take(np.flatnonzero(split.is_held_out))
     num_actions, width = len(log.action_names), logged_clients.num_features(log.contexts, log.feature_names)
     known = logged_clients.learn(train, width)
     keeps_log = options.learn_from in (REPLAY, "regression", "ips")
@@ -65,7 +72,7 @@ def load(options: TaskOptions) -> tasks.Task:
             keeps_log=keeps_log,
             seed=options.partition_seed,
             numbers=[position[name] for name in rows.client_ids],
-            checksum=checksum,
+            digest=checksum,
         )
 
     report = {
@@ -74,7 +81,7 @@ def load(options: TaskOptions) -> tasks.Task:
         "held_out_rows": len(held_out),
         "clients": len(log.client_ids),
         "actions": num_actions,
-        "held_out": how,
+        "held_out": split.how,
         "content": clients.array_checksum(log.contexts, log.actions, log.rewards, log.propensities, log.clients),
         "regressions": [{"penalty": each.penalty, "mean_reward": each.base} for each in known.regressions],
         "log": dict(log.report),
@@ -83,7 +90,7 @@ def load(options: TaskOptions) -> tasks.Task:
     if options.learn_from != SIMULATOR:
         fitted = "the regression of the log, a part of the targets"
     print(
-        f"Log: {len(log):,} rows of {len(log.client_ids):,} clients, {num_actions} actions; held out are {how}.",
+        f"Log: {len(log):,} rows of {len(log.client_ids):,} clients, {num_actions} actions; held out are {split.how}.",
         file=sys.stderr,
     )
     for finding in (*log_checks.dropped(log), log_checks.duplicates(log)):
@@ -124,20 +131,7 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
         if not interaction_log.is_own(path):
             raise UsageError(f"{path} is no run's log: of your own, name the columns by {', '.join(_COLUMNS)}.")
         return interaction_log.read(path), clients.file_checksum(path)
-    wanted = log_table.Wanted(
-        options.client_column,
-        options.action_column,
-        options.reward_column or "",
-        options.propensity_column or "",
-        feature_columns=options.feature_columns,
-        ignore_columns=options.ignore_columns,
-        category_columns=options.category_columns,
-    )
-    try:
-        log = log_table.read(path, wanted, missing_values=options.missing_values)
-    except UsageError as error:
-        raise UsageError(str(error).replace("--log", "--data_file")) from error
-    return log, clients.file_checksum(path)
+    return log_table.read(path, schema.of_options(options)), clients.file_checksum(path)
 
 
 def _range(known: logged_clients.Rewards, train: interaction_log.InteractionLog, feedback: str) -> tuple[float, float]:

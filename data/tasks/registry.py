@@ -1,6 +1,6 @@
-"""The tasks by name, each in a module with `load(options) -> Task`.
+"""The tasks by name, each with a function that opens it.
 
-Modules are named as text, so that flags are checked before anything slow is imported.
+Functions are named as text, so that flags are checked before anything slow is imported.
 """
 
 import dataclasses
@@ -17,13 +17,13 @@ class TaskEntry:
     """A value of `TaskOptions.task_type`.
 
     Attributes:
-      module: Module with `load(options) -> data.tasks.Task`.
+      opener: Module of `data.tasks` and function `TaskOptions -> data.tasks.Task`, such as `logged:load`.
       help: One line.
       options: Options of some tasks only that this one reads.
       defaults: Values where none is given: of options, and of the cap on a client's examples.
     """
 
-    module: str
+    opener: str
     help: str
     options: frozenset[str] = frozenset()
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -57,76 +57,76 @@ _LOG = frozenset(
 
 TASKS = {
     "digits": TaskEntry(
-        "data.tasks.digits",
+        "images:load_digits",
         "8x8 digits, 60 made clients, 10 actions; needs no file",
         frozenset({"init_labels", "partition_alpha"}),
         {"partition_alpha": 1.0},
     ),
     "emnist_chars": TaskEntry(
-        "data.tasks.emnist",
+        "images:load_writers",
         "federated EMNIST, 3400 writers, 62 actions, CNN; or LEAF's files in --data_dir",
         _MODEL | _DOWNLOADED,
     ),
     "emnist_digits": TaskEntry(
-        "data.tasks.emnist", "federated EMNIST digits, 3383 writers, 10 actions, CNN", _MODEL | _DOWNLOADED
+        "images:load_writers", "federated EMNIST digits, 3383 writers, 10 actions, CNN", _MODEL | _DOWNLOADED
     ),
-    "emnist62_linear": TaskEntry("data.tasks.emnist", "emnist_chars with a linear model", _WEIGHTS | _DOWNLOADED),
-    "emnist10_linear": TaskEntry("data.tasks.emnist", "emnist_digits with a linear model", _WEIGHTS | _DOWNLOADED),
+    "emnist62_linear": TaskEntry("images:load_writers", "emnist_chars with a linear model", _WEIGHTS | _DOWNLOADED),
+    "emnist10_linear": TaskEntry("images:load_writers", "emnist_digits with a linear model", _WEIGHTS | _DOWNLOADED),
     "unipen62": TaskEntry(
-        "data.tasks.handwriting",
+        "images:load_writers",
         "UNIPEN characters, 211 writers, 62 actions, CNN; needs --data_dir",
         _MODEL,
         _SMALL_POPULATION,
     ),
     "mnist_writers": TaskEntry(
-        "data.tasks.handwriting",
+        "images:load_writers",
         "MNIST by NIST writer, 539 writers, 10 actions, CNN; needs --data_dir",
         _MODEL,
         _SMALL_POPULATION,
     ),
     "fashion_mnist": TaskEntry(
-        "data.tasks.images",
+        "images:load_dealt",
         "Fashion-MNIST dealt with label skew, 100 made clients, 10 actions, MLP",
         _IMAGES,
         _MADE_IMAGES,
     ),
     "mnist": TaskEntry(
-        "data.tasks.images",
+        "images:load_dealt",
         "MNIST dealt with label skew, 100 made clients, 10 actions, CNN",
         _IMAGES,
         _MADE_IMAGES,
     ),
     "cifar100": TaskEntry(
-        "data.tasks.images",
+        "images:load_dealt",
         "CIFAR-100 dealt with label skew, 100 made clients, 100 actions, MLP",
         _IMAGES | {"partition_beta"},
         _MADE_IMAGES,
     ),
     "synthetic": TaskEntry(
-        "data.tasks.synthetic",
+        "synthetic:load",
         "Synthetic(alpha, beta) of Li et al., 30 made clients, 10 actions, linear; needs no file",
         frozenset({"partition_clients", "partition_seed", "synthetic_alpha", "synthetic_beta"}),
         {"partition_clients": 30},
     ),
     "stackoverflow_tag": TaskEntry(
-        "data.tasks.stackoverflow",
+        "posts:load_stackoverflow",
         "TFF's Stack Overflow, 342,477 users, the 50 top tags as actions, linear",
         _TEXT | _DOWNLOADED,
         _L2_TEXT | {"max_words": 256, "max_examples_per_client": 256},
     ),
     "stackexchange_tag": TaskEntry(
-        "data.tasks.stackexchange",
+        "posts:load_stackexchange",
         "posts of Stack Exchange sites by user, the 50 top tags, linear; needs --data_dir",
         _TEXT,
         _L2_TEXT,
     ),
     "tabular": TaskEntry(
-        "data.tasks.tabular",
+        "tabular:load",
         "your own table: --data_file, --client_column and --label_column or --reward_columns",
         _TABLE | {"model", "init_labels", "public_statistics"},
     ),
     "logged": TaskEntry(
-        "data.tasks.logged",
+        "logged:load",
         "your own log of a bandit, or a run's: --data_file, and of your own the four --..._column",
         _LOG | {"model", "norm", "initial_weights", "partition_seed"},
     ),
@@ -139,4 +139,5 @@ def load(options: TaskOptions) -> tasks.Task:
     Raises:
       UsageError: If it is not there.
     """
-    return importlib.import_module(TASKS[options.task_type].module).load(options)
+    module, _, function = TASKS[options.task_type].opener.partition(":")
+    return getattr(importlib.import_module(f"data.tasks.{module}"), function)(options)

@@ -1,13 +1,31 @@
-"""Synthetic(alpha, beta): generated clients that differ in model and in features; needs no file."""
+"""Synthetic(alpha, beta), generated federated data whose clients differ in model and in features.
 
-from data import synthetic, tasks
+Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, "Federated Optimization in Heterogeneous Networks", 2020, section 5.1
+and appendix C.1. Client k has its own model and its own distribution of features:
+
+  u_k ~ N(0, alpha), W_k ~ N(u_k, 1), b_k ~ N(u_k, 1);  B_k ~ N(0, beta), v_k ~ N(B_k, 1) per feature;
+  x ~ N(v_k, diag(j^-1.2)),  y = argmax(W_k x + b_k).
+
+alpha and beta are variances. By this definition u_k moves all outputs of a client alike, so that alpha changes no
+label: the clients' models differ as much with alpha = 0. Sizes follow the published program's power law: 50 more than
+a lognormal number with mu = 4 and sigma = 2, rounded down.
+"""
+
+import numpy as np
+
+from data import clients, keys, tasks
+from data.errors import UsageError
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
+
+NUM_FEATURES = 60
+NUM_CLASSES = 10
+_HELD_OUT_FRACTION = 0.1
 
 
 def load(options: TaskOptions) -> tasks.Task:
     """Returns the task: 60 features, 10 actions, multinomial logistic regression."""
-    population, held_out = synthetic.load(
+    population, held_out = generate(
         options.partition_clients,
         options.synthetic_alpha,
         options.synthetic_beta,
@@ -16,13 +34,61 @@ def load(options: TaskOptions) -> tasks.Task:
     return tasks.Task(
         clients=population,
         held_out=held_out,
-        num_actions=synthetic.NUM_CLASSES,
-        feature_spec=((synthetic.NUM_FEATURES,), "float32"),
+        num_actions=NUM_CLASSES,
+        feature_spec=((NUM_FEATURES,), "float32"),
         model="mlp",
         model_arguments={
-            "num_features": synthetic.NUM_FEATURES,
+            "num_features": NUM_FEATURES,
             "hidden": (),
-            "num_outputs": synthetic.NUM_CLASSES,
+            "num_outputs": NUM_CLASSES,
         },
-        rewards={"exact": rewards.exact(synthetic.NUM_CLASSES)},
+        rewards={"exact": rewards.exact(NUM_CLASSES)},
     )
+
+
+def generate(num_clients: int, alpha: float, beta: float, seed: int) -> tuple[clients.ClientData, clients.ClientData]:
+    """Returns the clients with nine tenths of each one's examples, and the same clients with the rest.
+
+    Features are float32 [examples, 60]; labels int32 below 10.
+
+    Args:
+      num_clients: Clients.
+      alpha: Variance of the clients' models' means, without effect on the examples; see above.
+      beta: Variance of the means of the clients' features' means.
+      seed: Seed of all of it.
+
+    Raises:
+      UsageError: If there is no client, or a variance is negative.
+    """
+    if num_clients < 1:
+        raise UsageError(f"--partition_clients={num_clients} must be at least 1.")
+    if alpha < 0 or beta < 0:
+        raise UsageError(f"--synthetic_alpha={alpha:g} and --synthetic_beta={beta:g} are variances: at least 0.")
+    sizes = keys.generator(seed, keys.Purpose.PARTITION).lognormal(4, 2, num_clients).astype(int) + 50
+    parts = [
+        _client(int(size), alpha, beta, keys.generator(seed, keys.Purpose.EXAMPLES, client))
+        for client, size in enumerate(sizes)
+    ]
+    names = [f"client_{client:03d}" for client in range(num_clients)]
+    train, held_out = [], []
+    for examples in parts:
+        cut = len(examples.labels) - int(_HELD_OUT_FRACTION * len(examples.labels))
+        train.append(examples.take(np.arange(cut)))
+        held_out.append(examples.take(np.arange(cut, len(examples.labels))))
+    return _clients(train, names), _clients(held_out, names)
+
+
+def _client(size: int, alpha: float, beta: float, draw: np.random.Generator) -> clients.Examples:
+    model_mean = draw.normal(0, np.sqrt(alpha))
+    kernel = draw.normal(model_mean, 1, (NUM_FEATURES, NUM_CLASSES))
+    bias = draw.normal(model_mean, 1, NUM_CLASSES)
+    center = draw.normal(draw.normal(0, np.sqrt(beta)), 1, NUM_FEATURES)
+    deviation = np.arange(1, NUM_FEATURES + 1) ** -0.6
+    features = draw.normal(center, deviation, (size, NUM_FEATURES)).astype(np.float32)
+    return clients.Examples(features, np.argmax(features @ kernel + bias, axis=1).astype(np.int32))
+
+
+def _clients(parts: list[clients.Examples], names: list[str]) -> clients.ClientData:
+    owners = np.repeat(np.arange(len(parts)), [len(examples.labels) for examples in parts])
+    features, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return clients.ArrayClients(clients.Examples(features, labels), owners, names)

@@ -164,10 +164,7 @@ def draw_label_allocation(counts: np.ndarray, output: str | os.PathLike, title: 
 
 
 def draw_densities(
-    models: np.ndarray,
-    parameters: Sequence[int],
-    shift: mean_shift.MeanShift,
-    output: str | os.PathLike,
+    models: np.ndarray, parameters: Sequence[int], shift: mean_shift.MeanShift, output: str | os.PathLike
 ) -> None:
     """Draws kernel densities of some parameters with the clients, their mean, their modes and FedKP's (figs 3.3, 3.4).
 

@@ -208,11 +208,7 @@ class PosteriorRounds(training.TrainingRounds):
         return metrics.measure(np.concatenate(found), examples.labels)
 
     def _diagnose(
-        self,
-        updates: process.CohortUpdates,
-        state: Progress,
-        examples: Sequence[clients.Examples],
-        round_num: int,
+        self, updates: process.CohortUpdates, state: Progress, examples: Sequence[clients.Examples], round_num: int
     ) -> None:
         """Writes the normality of the cohort's models, and pictures of it, into the run's folder."""
         updates = updates.with_examples()

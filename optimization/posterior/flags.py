@@ -123,9 +123,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Evaluation")
     flags.text("thresholds", "0.84,0.86", "count the rounds until the running means reach these, separated by commas")
     flags.text(
-        "diagnose_round",
-        None,
-        "rounds, separated by commas, whose cohorts' models are tested for normality and drawn",
+        "diagnose_round", None, "rounds, separated by commas, whose cohorts' models are tested for normality and drawn"
     )
     flags.text(
         "diagnose_parameters",

@@ -1,4 +1,9 @@
-"""Kernels and kernel density estimates in one dimension (Johansson and Gullbrandson 2022, section 2.6)."""
+"""Kernels, kernel density estimates in one dimension, and their bandwidths.
+
+Johansson and Gullbrandson 2022, section 2.6 and Appendix C. Every bandwidth rule maps samples, float [parameters,
+clients], to bandwidths, float [parameters]. Samples without spread, and a single one, have the bandwidth zero. All
+rules scale with the samples, and all but `nearest` ignore where they lie.
+"""
 
 import dataclasses
 import math

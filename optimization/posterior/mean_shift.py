@@ -3,6 +3,10 @@
 The clients' values of a parameter are samples of its posterior. Mean shift climbs from a start to a mode of their
 kernel density. It commutes with translation and scaling, so model deltas may stand for models, and inside this module
 the values of a parameter are mapped to [0, 1].
+
+Epanechnikov's kernel has windows, which make the steps of all clients at once cheap. The samples that a point feels
+change only at the edges sample +- bandwidth. Between two edges a step is one function of the point, whose coefficients
+are sums over the felt samples.
 """
 
 import dataclasses

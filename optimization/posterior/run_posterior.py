@@ -6,8 +6,8 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
-from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,10 +16,11 @@ from data.errors import UsageError
 from data.tasks import registry
 from optimization.posterior import flags, metrics
 from optimization.posterior.flags import PosteriorOptions
-from optimization.study import frame, selector_flags
+from optimization.study import cli, frame, results, selector_flags
 
 if TYPE_CHECKING:
     from optimization.posterior import experiment
+    from optimization.study import runner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +65,7 @@ def _server_features(options: PosteriorOptions, task: tasks.Task) -> clients.Fea
 class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
     """Johansson and Gullbrandson 2022: the server makes a posterior's mean, or mode, of a cohort's models."""
 
+    flags = flags
     usage = flags.USAGE
     presets = flags.PRESETS
     shown_in_presets = (
@@ -81,10 +83,8 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
     rounds_per_checkpoint = 25
     name_help = "posterior_TASK_ALGORITHM or PRESET_ALGORITHM"
 
-    define = staticmethod(flags.define)
-    resolve = staticmethod(flags.resolve)
-    options = staticmethod(flags.options)
-    notes = staticmethod(flags.notes)
+    def notes(self, settings: cli.Settings) -> Sequence[str]:
+        return flags.notes(settings)
 
     def length(self, options: PosteriorOptions) -> frame.Length:
         return frame.Length(options.total_rounds, 0, options.rounds_per_checkpoint)
@@ -121,24 +121,22 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
     def label(self, options: PosteriorOptions) -> str:
         return options.posterior.name
 
-    def finish(self, run: frame.Run, played: frame.Played) -> None:
-        import pandas as pd
-
+    def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
         from optimization.posterior import tables
 
-        options, folder, outcome = run.options, run.folder, played.outcome
+        options, folder = run.options, run.folder
         told = f"{options.posterior.name}, seed {options.seed}"
-        if outcome.round_num:
-            title = f"{options.task.task_type}: {told}"
-            tables.draw_run(folder.metrics_path, folder.path / "accuracy.png", title)
+        if not outcome.round_num:
+            return
+        table = results.read_metrics(folder.path)
+        tables.draw_run(table, folder.path / "accuracy.png", f"{options.task.task_type}: {told}")
         if outcome.signum:
             return
-        rounds = pd.read_csv(folder.metrics_path)
-        results = tables.results(rounds, options.thresholds)
-        files.replace(folder.path / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
+        lines = tables.results(table, options.thresholds)
+        files.replace(folder.path / "results.csv", lines.to_csv(index=False, float_format="%.6g").encode())
         print(f"{told}: {outcome.round_num} rounds; running means of {metrics.WINDOW} rounds:")
-        print(results.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
-        if (moved := rounds[metrics.SHARE_MOVED].mean()) == moved:
+        print(lines.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        if (moved := table[metrics.SHARE_MOVED].mean()) == moved:
             print(
                 f"Mean shift moved {moved:.1%} of the parameters (mean over rounds); the others keep the clients' mean."
             )

@@ -1,6 +1,7 @@
-"""A client's training as a chain of posterior samples: IASG and SGLD.
+"""A client's training as a chain of posterior samples: IASG and SGLD; and what FedPA sends of it.
 
-Johansson and Gullbrandson 2022, Algorithm 6 and eq. 2.16; Mandt et al. 2017; Welling and Teh 2011.
+Johansson and Gullbrandson 2022, Algorithms 5 and 6 and eq. 2.16; Mandt et al. 2017; Welling and Teh 2011; for FedPA's
+shrinkage covariance Al-Shedivat et al. 2021, section 4.
 """
 
 import dataclasses

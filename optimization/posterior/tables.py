@@ -1,7 +1,6 @@
-"""Tables 5.1 and 5.2 of Johansson and Gullbrandson 2022, from the `metrics.csv` of some runs."""
+"""Tables 5.1 and 5.2 of Johansson and Gullbrandson 2022, from the `metrics.csv` of some runs; and a run's figure."""
 
 import os
-import pathlib
 from collections.abc import Mapping, Sequence
 
 import matplotlib.figure
@@ -133,9 +132,14 @@ def first_round(rounds: pd.DataFrame, column: str, threshold: float) -> float:
     return float(reached.iloc[0]) if len(reached) else np.nan
 
 
-def draw_run(metrics_path: pathlib.Path, output: str | os.PathLike, title: str) -> None:
-    """Draws accuracy and loss over rounds, each round's and running means (Figures 5.1, 5.3, 5.5 to 5.8), as a PNG."""
-    table = pd.read_csv(metrics_path)
+def draw_run(table: pd.DataFrame, output: str | os.PathLike, title: str) -> None:
+    """Draws accuracy and loss over rounds, each round's and running means (Figures 5.1, 5.3, 5.5 to 5.8), as a PNG.
+
+    Args:
+      table: A run's `metrics.csv`.
+      output: PNG to write.
+      title: Title of both pictures.
+    """
     figure = matplotlib.figure.Figure(figsize=(9, 3.6), layout="constrained")
     for axes, measure in zip(figure.subplots(1, 2), ("accuracy", "loss"), strict=True):
         for index, (part, data) in enumerate(metrics.SETS.items()):

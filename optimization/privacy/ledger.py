@@ -1,4 +1,4 @@
-"""What several releases about the same clients have spent together, and the file that remembers them.
+"""What several releases, or a search over runs, about the same clients cost together; and the file that remembers them.
 
 A release is written down before its noise is drawn: what stops in between has been paid for, never the other way
 round. Nothing here imports TensorFlow.
@@ -15,11 +15,9 @@ from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 import numpy as np
-from dp_accounting import rdp
-from dp_accounting.rdp import rdp_privacy_accountant
 
 from data.errors import UsageError
-from optimization.privacy import mechanisms, releases
+from optimization.privacy import mechanisms
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +149,10 @@ def poisson_divergences(divergences: np.ndarray) -> np.ndarray:
     Args:
       divergences: Of each of the points, float64 [runs, ORDERS]; the mean is their number.
     """
+    from dp_accounting.rdp import rdp_privacy_accountant  # Here: the accounting library takes most of a second.
+
+    from optimization.privacy import releases
+
     mean, one = len(divergences), divergences.max(axis=0)
     others = releases.ORDERS - 1
     failing = [
@@ -167,6 +169,10 @@ def describe(spent: Sequence[tuple[mechanisms.Mechanism, int]]) -> str:
     """
     if not any(mechanism.noise_multiplier for mechanism, _ in spent):
         return ""
+    from dp_accounting import rdp
+
+    from optimization.privacy import releases
+
     told = f"Privacy: choosing among runs on private data costs privacy. The {len(spent)} runs together"
     reasons = [mechanism.reason for mechanism, _ in spent if mechanism.reason]
     if reasons:

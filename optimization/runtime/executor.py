@@ -1,6 +1,11 @@
 """Has a worker compute: TFF's remote calls in TFF's order, but with less for a round to wait for.
 
 TFF's own executor sends every argument and every computation anew, and disposes of what they were before it goes on.
+
+What crosses the wire to a worker on another machine, unencrypted and without a password: the computations, the
+server's state (models, optimizer, and with it the seeds of privacy noise), the data of the cohort's simulated clients,
+and the aggregated updates. Who reaches a worker's port can run code there. Across networks that are not trusted, tunnel
+it.
 """
 
 import collections

@@ -1,4 +1,10 @@
-"""What the rest of the program asks of the runtime, once TFF is imported; `worker.start` says what that is."""
+"""How rounds are compiled and run, once TFF is imported; `worker.start` says by which workers.
+
+A round runs on parts of its cohort: on several workers, or one after the other to save memory. TFF's mergeable form of
+a round says how: clients' work and the sums over a part; merging two sums; the server's step after the last. Parts are
+merged in their order, whoever computed them, so that equal runs are equal bit for bit; against a cohort in one piece,
+sums differ in their last bits.
+"""
 
 import collections
 import functools

@@ -7,9 +7,7 @@ import numpy as np
 
 from data import clients, keys
 
-KINDS: Mapping[str, str] = {
-    "diurnal": "each with a chance that rises and falls over a day, by its time zone",
-}
+KINDS: Mapping[str, str] = {"diurnal": "each with a chance that rises and falls over a day, by its time zone"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """Client selectors: which clients train in the next round, from the local losses that earlier rounds reported.
 
-Their names, parameters and flags are in `optimization.study.selector_flags`.
+They have one interface for every experiment. `select` gives a cohort, `observe` learns the losses that it reported;
+both are pure. States are named tuples of NumPy arrays whose shapes and dtypes never change, so that they can be
+checkpointed. Names, parameters and flags are in `optimization.study.selector_flags`, a run's cohorts in `selected`.
 
 Equations and algorithm numbers without another source: Cho, Gupta, Joshi and Yagan, "Bandit-based
 Communication-Efficient Client Selection Strategies for Federated Learning", 2020. In a selector's documentation, m is

@@ -52,10 +52,7 @@ def define(flags: cli.FlagSet, aggregator_type: str = "mean") -> None:
         "let the clip norm follow a quantile of the updates' norms (default: yes for mean and secure_sum)",
     )
     flags.number(
-        "unclip_quantile",
-        None,
-        f"that quantile, the part of updates left unclipped (default: {_QUANTILE})",
-        high=1.0,
+        "unclip_quantile", None, f"that quantile, the part of updates left unclipped (default: {_QUANTILE})", high=1.0
     )
     flags.number(
         "clip_norm",

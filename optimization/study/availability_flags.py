@@ -55,9 +55,9 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def options(settings: cli.Settings) -> Availability:
-    """Returns who comes to a round; of a run from before there were these flags, everyone."""
-    drop_out = settings.get("drop_out") or 0.0
-    if not settings.get("availability"):
+    """Returns who comes to a round."""
+    drop_out = settings.drop_out or 0.0
+    if not settings.availability:
         return Availability(drop_out=drop_out) if drop_out else ALWAYS
     return Availability(
         kind=settings.availability,

@@ -210,15 +210,7 @@ class FlagSet:
         else:
             self._note(name, f"{help_text}: {', '.join(choices)}")
 
-    def integer(
-        self,
-        name: str,
-        default: int | None,
-        help_text: str,
-        *,
-        low: int = 0,
-        high: int | None = None,
-    ) -> None:
+    def integer(self, name: str, default: int | None, help_text: str, *, low: int = 0, high: int | None = None) -> None:
         """Defines a whole number in [low, high]; without `high`, of at most 31 bits."""
         flags.DEFINE_integer(name, default, help_text, lower_bound=low, upper_bound=high, flag_values=self._flags)
         self._note(name, help_text)

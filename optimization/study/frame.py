@@ -12,6 +12,7 @@ import io
 import os
 import pathlib
 import sys
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -66,36 +67,11 @@ class Run(Generic[OptionsT, DataT]):
     folder: run_folder.RunFolder
 
 
-@dataclasses.dataclass(frozen=True)
-class Stopped:
-    """How a command ended early.
-
-    Attributes:
-      run: The run that was stopped.
-      signum: The signal that stopped it.
-    """
-
-    run: Run
-    signum: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Played:
-    """How a run's rounds ended.
-
-    Attributes:
-      rounds: What was played, as the study's own class.
-      outcome: How far.
-    """
-
-    rounds: Any
-    outcome: "runner.Outcome"
-
-
 class Study(abc.ABC, Generic[OptionsT, DataT]):
     """What a study says of itself. Nothing of it but `play` and what comes after may import TensorFlow.
 
     Attributes:
+      flags: Its module of flags, with `define`, `resolve` and `options`.
       usage: First lines of `--help`.
       presets: Folder of its published settings.
       shown_in_presets: Flags that `--list_presets` shows.
@@ -107,6 +83,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
       name_help: What `--experiment_name` is by default.
     """
 
+    flags: types.ModuleType
     usage: str
     presets: pathlib.Path
     shown_in_presets: Sequence[str]
@@ -117,21 +94,21 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     rounds_per_checkpoint: int | None
     name_help: str
 
-    @abc.abstractmethod
     def define(self, flags: cli.FlagSet) -> None:
         """Defines the study's own flags, the first of them in the group "What is studied"."""
+        self.flags.define(flags)
 
-    @abc.abstractmethod
     def resolve(self, settings: cli.Settings) -> cli.Settings:
         """Returns one run's flags, all filled in and checked; reads no file, and changes nothing a second time.
 
         Raises:
           UsageError: On a flag without effect, or values that do not go together.
         """
+        return self.flags.resolve(settings)
 
-    @abc.abstractmethod
     def options(self, settings: cli.Settings) -> OptionsT:
         """Returns what resolved flags mean: frozen dataclasses, in which flags have no names any more."""
+        return self.flags.options(settings)
 
     def notes(self, settings: cli.Settings) -> Sequence[str]:
         """Returns what a command prints of one run's resolved flags before it starts, such as changed defaults."""
@@ -219,12 +196,11 @@ class PlainStudy(Study[OptionsT, DataT]):
         rounds = self.rounds(run)
         label, loggers = self.label(run.options), self.loggers(rounds)
         outcome = play(self, rounds, run.folder, self.length(run.options), label=label, loggers=loggers)
-        played = Played(rounds, outcome)
-        self.finish(run, played)
-        return played.outcome.signum
+        self.finish(run, rounds, outcome)
+        return outcome.signum
 
-    def finish(self, run: Run[OptionsT, DataT], played: Played) -> None:
-        """Writes and prints what a run gave, also of one that was stopped."""
+    def finish(self, run: Run[OptionsT, DataT], rounds: Any, outcome: "runner.Outcome") -> None:
+        """Writes and prints what a run gave, also of one that was stopped; `rounds` are of the study's own class."""
 
 
 def flag_set(study: Study) -> cli.FlagSet:
@@ -362,8 +338,9 @@ def program(study: Study, settings: cli.Settings) -> int:
     runs = open_all(study, settings)
     if stopped := play_all(study, settings, runs):
         again = run_folder.continuing(settings)
-        print(f"Stopped; what was done is saved. {again} {stopped.run.folder.path}.", file=sys.stderr)
-        return 128 + stopped.signum
+        run, signum = stopped
+        print(f"Stopped; what was done is saved. {again} {run.folder.path}.", file=sys.stderr)
+        return 128 + signum
     return 0
 
 
@@ -382,8 +359,11 @@ def open_all(study: Study, settings: cli.Settings, command: str | None = None) -
     return runs
 
 
-def play_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> Stopped | None:
-    """Plays, or continues, all runs of a command, and writes what they gave; returns the one that was stopped, if any.
+def play_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> tuple[Run, int] | None:
+    """Plays, or continues, all runs of a command, and writes what they gave.
+
+    Returns:
+      The run that was stopped, and the signal that stopped it; None if all are finished.
 
     Raises:
       Failure: If it cannot be done; what was done before is saved.
@@ -391,7 +371,7 @@ def play_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> Stopp
     study.start_worker(settings)
     for run in runs:
         if signum := study.play(run):
-            return Stopped(run, signum)
+            return run, signum
     study.report(runs)
     return None
 

@@ -5,7 +5,7 @@ import functools
 import pathlib
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
@@ -41,14 +41,27 @@ def define(flags: cli.FlagSet) -> None:
     flags.switch("list_presets", False, "print the names of all presets, and end")
 
 
+def tables(
+    folder: pathlib.Path, shared: str = _SHARED, pattern: str = "*.toml"
+) -> Iterator[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
+    """Yields each published TOML file of a folder, what all its tables share, and its tables by name.
+
+    Args:
+      folder: The folder.
+      shared: Name of the table that all others of its file share; a file may lack it.
+      pattern: Pattern of the files' names.
+    """
+    for path in sorted(folder.glob(pattern)):
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        yield path, found.pop(shared, {}), found
+
+
 @functools.cache  # Each of many runs asks whether its preset sets a flag.
 def load(folder: pathlib.Path) -> Mapping[str, Preset]:
     """Returns all presets of a folder by name, in the order of its files."""
     found = {}
-    for path in sorted(folder.glob("*.toml")):
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        shared = tables.pop(_SHARED, {})
-        for name, values in tables.items():
+    for _, shared, settings in tables(folder):
+        for name, values in settings.items():
             about = values.pop(_ABOUT)
             found[name] = Preset(about, shared | values)
     return found

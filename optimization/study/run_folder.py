@@ -282,10 +282,7 @@ class RunFolder:
                         raise ValueError("wrong checksum")
             except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
                 is_damaged = True
-                print(
-                    f"Warning: checkpoint {path} is not readable ({error}); trying the one before.",
-                    file=sys.stderr,
-                )
+                print(f"Warning: checkpoint {path} is not readable ({error}); trying the one before.", file=sys.stderr)
                 continue
             if is_other:
                 raise Failure(
@@ -375,16 +372,7 @@ def versions() -> dict[str, str]:
 def _git_commit() -> str | None:
     """Returns the project's commit, marked when the tree has changes; None outside a checkout."""
     root = pathlib.Path(__file__).resolve().parents[2]
-    command = [
-        "git",
-        "-C",
-        str(root),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-        "--exclude=*",
-    ]
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):

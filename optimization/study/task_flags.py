@@ -136,9 +136,7 @@ def define_data(flags: cli.FlagSet) -> None:
     )
     flags.integer("partition_examples", 0, "examples of a client; 0 to deal all")
     flags.number(
-        "synthetic_alpha",
-        1.0,
-        "variance of the means of clients' models; by its definition it changes no label",
+        "synthetic_alpha", 1.0, "variance of the means of clients' models; by its definition it changes no label"
     )
     flags.number("synthetic_beta", 1.0, "variance of the means of clients' features")
 

@@ -1,9 +1,9 @@
-"""Flags of supervised training by cohorts, for the studies that train so; defaults are the studies' own."""
+"""Flags of the server optimizer and of supervised training by cohorts. Nothing here imports TFF."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from optimization.options import ServerOptimizer, Training
+from optimization.options import ServerOptimizer, Training, named
 from optimization.study import cli, selector_flags, task_flags
 
 # Hyperparameters of each optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
@@ -62,17 +62,13 @@ def define_evaluation(flags: cli.FlagSet, batch_size: int) -> None:
 
 def options(settings: cli.Settings) -> Training:
     """Returns what resolved flags mean."""
-    return Training(
-        seed=settings.seed,
+    return named(
+        Training,
+        settings,
         task=task_flags.options(settings),
-        total_rounds=settings.total_rounds,
         cohort_size=settings.clients_per_round,
         selection=selector_flags.options(settings),
-        max_examples_per_client=settings.max_examples_per_client,
         batch_size=settings.client_batch_size,
         learning_rate=settings.client_learning_rate,
         server_optimizer=server_optimizer(settings),
-        eval_batch_size=settings.eval_batch_size,
-        max_validation_samples=settings.max_validation_samples,
-        rounds_per_checkpoint=settings.rounds_per_checkpoint,
     )

@@ -427,7 +427,7 @@ def parse(*arguments: str) -> cli.Settings:
 def test_every_name_builds_its_rule(name):
     settings = parse(f"--decision_rule={name}")
     entry = registry.RULES[name]
-    rule = entry.build(registry.rule_values(settings, registry.RULES))
+    rule = entry.chosen(registry.rule_values(settings, registry.RULES)).build()
     assert isinstance(rule.init(3), decision_rules.BetaState) == (name in registry.BINARY)
     assert rule.explores_all(1, key(0)) == (name in registry.EXTREME)
     assert entry.help
@@ -435,7 +435,7 @@ def test_every_name_builds_its_rule(name):
 
 def test_flags_reach_the_rule():
     settings = parse("--decision_rule=discounted_ucb", "--rule_gamma=0.5", "--rule_c=0.05")
-    rule = registry.RULES["discounted_ucb"].build(registry.rule_values(settings, registry.RULES))
+    rule = registry.RULES["discounted_ucb"].chosen(registry.rule_values(settings, registry.RULES)).build()
     assert rule == decision_rules.Ucb(gamma=0.5, c=0.05)
 
 

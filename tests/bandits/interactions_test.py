@@ -10,7 +10,7 @@ import pytest
 
 from bandits import interactions, metrics, run_federated
 from bandits.evaluation import run_policies
-from data import interaction_log
+from data import interaction_log, log_checks
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -109,7 +109,7 @@ def test_without_the_flag_nothing_is_written_and_nothing_else_changes(finished, 
         pd.read_csv(run / "metrics.csv").drop(**drop), pd.read_csv(finished / "metrics.csv").drop(**drop)
     )
     with pytest.raises(UsageError, match="holds no log of interactions: give --log_interactions"):
-        interactions.read(run)
+        interactions.read_run(run)
 
 
 @pytest.mark.parametrize(
@@ -188,4 +188,4 @@ def test_a_greedy_log_is_written_and_refused_for_estimation(tmp_path):
     log = check_agrees(run)
     assert (log.propensities == 1).all()
     with pytest.raises(UsageError, match="its policy is deterministic"):
-        interactions.check_random(log, run)
+        log_checks.check_random(log.propensities, str(run))

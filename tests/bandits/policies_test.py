@@ -69,7 +69,7 @@ for _name in ("falcon_epochs", "squarecb"):
 @pytest.mark.parametrize("name", FIRST_OF_TIES)
 def test_the_first_of_tied_actions_is_the_best_where_asked(name):
     values, expected = FIRST_OF_TIES[name]
-    policy = registry.POLICIES[name].build({**values, "first_of_ties": True})
+    policy = registry.POLICIES[name].chosen({**values, "first_of_ties": True}).build()
     np.testing.assert_allclose(policy(tf.constant(PREDICTED)), expected, rtol=1e-5, atol=1e-7)
 
 
@@ -203,7 +203,7 @@ def test_squarecb_plays_as_vowpal_wabbit_does(scale, exponent, examples, predict
     # One interaction a deployment: before deployment t + 1 there were t of them.
     schedule = schedules.Power(scale, exponent, counts_interactions=True)
     gamma = schedule.value(examples, schedules.Planned(len(predicted), interactions=1))
-    policy = registry.POLICIES["squarecb"].build({"mu": None, "gamma": gamma, "first_of_ties": True})
+    policy = registry.POLICIES["squarecb"].chosen({"mu": None, "gamma": gamma, "first_of_ties": True}).build()
     np.testing.assert_allclose(policy(tf.constant([predicted])), [expected], atol=3e-7)
 
 
@@ -269,6 +269,6 @@ def test_a_parameter_that_comes_as_data_gives_what_the_number_gives(name):
     for value in (0.0, 0.25, 1.0, 3e38):
         if entry.parameters[entry.moving].complaint(value):
             continue
-        expected = entry.build({**values, entry.moving: value})(tf.constant(PREDICTED))
+        expected = entry.chosen({**values, entry.moving: value}).build()(tf.constant(PREDICTED))
         np.testing.assert_allclose(played(tf.constant(value)), expected, rtol=1e-6, atol=1e-7)
     assert played.experimental_get_tracing_count() == 1

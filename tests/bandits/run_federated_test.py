@@ -19,7 +19,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import experiment, flags, losses, metrics, policies, run_federated, shared_process
+from bandits import experiment, flags, losses, metrics, phase_process, policies, run_federated
 from bandits import options as bandit_options
 from data.errors import UsageError
 from data.tasks import registry
@@ -279,7 +279,7 @@ def test_runs_that_differ_in_their_schedule_alone_share_their_rounds(tmp_path):
         chosen = flags.options(settings)
         phase = bandit_options.phases(chosen, task)[-1]
         mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1)
-        return shared_process.key(task, phase, experiment.build_process(task, phase, mechanism))
+        return phase_process.key(task, phase, experiment.build_process(task, phase, mechanism))
 
     scales = [key("--bandits_type=squarecb", f"--bandits_gamma={scale}") for scale in (1, 10)]
     assert scales[0] == scales[1] != key("--bandits_type=falcon", "--bandits_mu=10")

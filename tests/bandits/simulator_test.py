@@ -27,7 +27,7 @@ def make(bias: float, clients: int = 60) -> logged_clients.LoggedClients:
         keeps_log=False,
         seed=0,
         numbers=range(clients),
-        checksum="",
+        digest="",
     )
 
 

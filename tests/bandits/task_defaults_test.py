@@ -64,9 +64,3 @@ def test_a_folder_begun_under_another_default_of_the_initial_training_is_refused
         "--scenario=init_shift", "--init_server_optimizer=sgd", "--init_server_learning_rate=1", "--total_rounds=200"
     )
     run_folder.RunFolder(tmp_path).open(given, "digest")
-
-
-def test_a_folder_without_an_initial_training_is_continued_under_any_default_of_it(tmp_path):
-    today = _resolved()
-    run_folder.RunFolder(tmp_path).open(today | _EARLIER, "digest")
-    run_folder.RunFolder(tmp_path).open(today, "digest")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import columns, csv_file, dates, statistics
+from data import columns, dates, statistics, table_file
 from data.errors import UsageError
 
 TRAIN = np.array([True, True, True, True, False, False])
@@ -123,13 +123,15 @@ def test_features_are_in_the_order_of_the_columns():
 
 
 def test_whole_numbers_made_float_by_gaps_are_written_whole():
-    assert columns.text(pd.Series([3.0, None, -1.0])).tolist()[::2] == ["3", "-1"]
-    assert columns.text(pd.Series([3.5, 3.0])).tolist() == ["3.5", "3.0"]
+    assert table_file.as_text(pd.Series([3.0, None, -1.0])).tolist()[::2] == ["3", "-1"]
+    assert table_file.as_text(pd.Series([3.5, 3.0])).tolist() == ["3.5", "3.0"]
 
 
 def test_names_keep_their_text_and_lose_a_question_mark_among_numbers():
-    assert columns.names(pd.Series(["007", "?", "8"])).dropna().tolist() == ["007", "8"]
-    assert columns.names(pd.Series(["a", "?", "8"])).dropna().tolist() == ["a", "?", "8"]
+    assert columns.named(pd.Series(["007", "?", "8", "007"])).tolist()[::2] == ["007", "8"]
+    assert columns.named(pd.Series(["007", "?", None])).isna().tolist() == [False, True, True]
+    assert columns.named(pd.Series(["a", "?", "8"])).tolist() == ["a", "?", "8"]
+    assert columns.named(pd.Series(["10", "9", "9"])).cat.categories.tolist() == ["9", "10"]
 
 
 def test_names_are_in_the_order_of_numbers_only_if_all_are_some():
@@ -253,52 +255,27 @@ def test_dates_are_measured_by_what_is_known_from_elsewhere():
         _encode_known(["2023-01-05", None], statistics.Numbers(0.0, 1.0, has_missing=False))
 
 
-def _numbered(values):
-    csv_file.check_accepted(columns.row_numbers(pd.DataFrame({"id": values})))
-
-
 @pytest.mark.parametrize(
     "values",
     [
-        range(50),
-        range(149, 99, -1),
-        [str(7 * row % 60 - 5) for row in range(60)],
-        [*range(1, 30), *range(33, 61)],  # Three rows were deleted.
-        [*range(49), 48],
-        [f"{row:06d}" for row in range(60) if row % 10],
+        ["1,5", "2", "3"],
+        ["1,200", "950"],
+        ["1.234,50 €", "12,00 €"],
+        ["$1,200", "$950"],
+        ["$1", "€2"],
+        [*map(str, range(19)), "0,5"],
     ],
     ids=range(6),
 )
-def test_numbers_of_rows_are_refused(values):
-    values = list(values)
-    low, high = min(map(int, values)), max(map(int, values))
-    with pytest.raises(UsageError, match=f"Column 'id' numbers the rows, from {low} to {high}, .*--ignore_columns=id"):
-        _numbered(values)
+def test_numbers_with_commas_or_several_signs_are_refused(values):
+    message = r"Column 'x' has numbers with commas or signs in them: .*--category_columns=x .*--ignore_columns=x\."
+    with pytest.raises(UsageError, match=message):
+        _encode(values, np.full(len(values), True))
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        range(49),  # Few rows.
-        [*range(48), 60, 70],  # 50 of 71.
-        [*range(48), 47, 46],
-        [float(row) for row in range(60)],
-        [row / 2 for row in range(60)],
-        [f"{row}.0" for row in range(60)],
-        [None, None, *range(58)],
-        [None, *(row + 0.5 for row in range(59))],
-        [True, False] * 30,
-        pd.date_range("2023-01-01", periods=60),
-    ],
-    ids=range(10),
-)
-def test_decimals_dates_and_few_rows_number_nothing(values):
-    _numbered(values)
-
-
-def test_numbers_of_rows_are_refused_where_one_is_missing():
-    with pytest.raises(UsageError, match="Column 'id' numbers the rows, from 0 to 58, which"):
-        _numbered([None, *range(59)])
+def test_words_versions_and_few_numbers_with_commas_are_categories():
+    assert len(_encode(["1,5", "red", "blue"], np.full(3, True)).names) == 3
+    assert len(_encode(["1.2.10", "1.3.0", "2.0.1"], np.full(3, True)).names) == 3
 
 
 def test_codes_with_leading_zeros_are_categories():
@@ -320,7 +297,10 @@ def _many(others: str, share: float, numbers="{}"):
             _many("<{}", 0.12),
             r"is of numbers in all but 36 of 300 cells: '<0' \(row 1\), .*--missing_values='<0,<1,<2,<3,<4,<5,<6'",
         ),
-        (_many("", 0.0, "{}%"), r"has numbers with signs around them: '0.5%' \(row 1\), .*or say --category_columns=x"),
+        (
+            _many("", 0.0, "{}%"),
+            r"has numbers with commas or signs in them: '0.5%' \(row 1\), .*or say --category_columns=x",
+        ),
         (
             ["unknown"] * 15 + [f"2023-{1 + row // 28:02d}-{1 + row % 28:02d}" for row in range(85)],
             r"is of dates in all but 15 of 100 cells: 'unknown' \(row 1\), .*--missing_values='unknown'",
@@ -351,18 +331,18 @@ def test_several_columns_are_refused_at_once_each_with_its_own_remedy():
     frame = pd.DataFrame(
         {
             "a b": [f"n{row}" for row in range(60)],
-            "e,f": range(60),
+            "e,f": [f"m{row}" for row in range(60)],
             "age": ["n/k", "?", *map(str, range(58))],
             "price": [f"{'$€'[row % 2]}{row}" for row in range(60)],
         }
     )
     with pytest.raises(UsageError) as caught:
-        columns.learn(frame, np.full(60, True), refused=columns.row_numbers(frame))
+        columns.learn(frame, np.full(60, True))
     first, *reasons, add, correct = str(caught.value).split("\n")
     assert first == "4 columns cannot be read as they are:"
-    assert [reason.split("'")[1] for reason in reasons] == ["e,f", "a b", "age", "price"]
+    assert [reason.split("'")[1] for reason in reasons] == ["a b", "e,f", "age", "price"]
     # Age and price are not given up.
-    assert add.endswith(": --ignore_columns='\"e,f\",a b' --missing_values='n/k'")
+    assert add.endswith(": --ignore_columns='a b,\"e,f\"' --missing_values='n/k'")
     assert correct == "Correct in the file: 'price'"
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from data import interaction_log, text
+from data import clients, interaction_log, text
 from data.errors import UsageError
 
 
@@ -84,10 +84,10 @@ def test_what_is_written_is_read_back(tmp_path, changed):
         log,
         client_ids=tuple(names),
         clients=np.sort(place[log.clients]).astype(np.int32),
-        contexts=interaction_log._taken(log.contexts, order),
+        contexts=None if log.contexts is None else clients.Examples(log.contexts, log.clients).take(order).features,
         **{
             name: None if getattr(log, name) is None else getattr(log, name)[order]
-            for name in ("actions", "rewards", "propensities", *interaction_log._OPTIONAL)
+            for name in interaction_log.ROW_FIELDS
         },
     )
     _assert_equal(interaction_log.read(tmp_path / "log.parquet"), expected)

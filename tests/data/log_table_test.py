@@ -7,10 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import log_checks, log_table, statistics
+from data import log_checks, log_table, schema, statistics
 from data.errors import UsageError
 
-WANTED = log_table.Wanted("user", "action", "reward", "propensity")
+
+def _schema(client="user", **columns):
+    names = {"action_column": "action", "reward_column": "reward", "propensity_column": "propensity"}
+    return schema.Schema(client, **names | columns, file_flag="--log")
+
+
+WANTED = _schema()
 
 
 def _frame(**changed) -> pd.DataFrame:
@@ -25,7 +31,7 @@ def _frame(**changed) -> pd.DataFrame:
     return pd.DataFrame(columns | changed)
 
 
-def _read(tmp_path: pathlib.Path, frame: pd.DataFrame, wanted: log_table.Wanted = WANTED, **others):
+def _read(tmp_path: pathlib.Path, frame: pd.DataFrame, wanted: schema.Schema = WANTED, **others):
     path = tmp_path / "log.parquet"
     frame.to_parquet(path)
     return log_table.read(str(path), wanted, **others)
@@ -56,14 +62,14 @@ def test_a_csv_file_gives_the_same_log(tmp_path):
 
 
 def test_a_position_is_a_category_of_the_context(tmp_path):
-    wanted = log_table.Wanted("user", "action", "reward", "propensity", position_column="place", ignore_columns="age")
+    wanted = _schema(position_column="place", ignore_columns="age")
     log = _read(tmp_path, _frame(), wanted)
     assert log.feature_names == ("place=1", "place=2", "place=3")
     np.testing.assert_array_equal(log.contexts, [[0, 0, 1], [0, 1, 0], [1, 0, 0], [1, 0, 0]])
 
 
 def test_several_client_columns_make_a_client_of_each_combination(tmp_path):
-    wanted = log_table.Wanted("user,place", "action", "reward", "propensity")
+    wanted = _schema("user,place")
     log = _read(tmp_path, _frame(place=[1, 2, 2, 3]), wanted)
     assert log.client_ids == ("10 | 3", "a | 2", "b | 1", "b | 2")
     assert log.feature_names == ("age",)
@@ -71,20 +77,23 @@ def test_several_client_columns_make_a_client_of_each_combination(tmp_path):
 
 def test_rounds_periods_and_a_policys_probabilities_are_read(tmp_path):
     frame = _frame(round=[3, 1, 4, 2], period=[1, 0, 1, 0], new=[0.1, 0.2, 0.3, 0.4])
-    wanted = log_table.Wanted(
-        "user", "action", "reward", "propensity", "round", "period", probability_columns="new", ignore_columns="age"
+    wanted = _schema(
+        round_column="round",
+        period_column="period",
+        probability_columns="new",
+        ignore_columns="age",
     )
     log = _read(tmp_path, frame, wanted)
     np.testing.assert_array_equal(log.rounds, [2, 1, 3, 4])
     np.testing.assert_array_equal(log.periods, [0, 0, 1, 1])
     np.testing.assert_array_equal(log.probabilities, [0.4, 0.2, 0.1, 0.3])
     each = frame.assign(p2=0.5, p9=0.25, p10=0.25)
-    wanted = log_table.Wanted("user", "action", "reward", "propensity", probability_columns="p2,p9,p10")
+    wanted = _schema(probability_columns="p2,p9,p10")
     assert _read(tmp_path, each, wanted).probabilities.tolist() == [[0.5, 0.25, 0.25]] * 4
 
 
 def test_actions_that_were_never_played_can_be_named(tmp_path):
-    wanted = log_table.Wanted("user", "action", "reward", "propensity", action_names="3,9")
+    wanted = _schema(action_names="3,9")
     log = _read(tmp_path, _frame(), wanted)
     assert log.action_names == ("2", "3", "9", "10")
     np.testing.assert_array_equal(log.actions, [0, 2, 3, 3])
@@ -150,26 +159,26 @@ def test_bad_logs_are_named(tmp_path, changed, message):
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        (log_table.Wanted("who", "action", "reward", "propensity"), "--client_column: there is no column 'who'"),
-        (log_table.Wanted("user", "action", "reward", "reward"), "'reward' that --reward_column names already"),
+        (_schema("who"), "--client_column: there is no column 'who'"),
+        (_schema(propensity_column="reward"), "'reward' that --reward_column names already"),
         (
-            log_table.Wanted("user", "action", "reward", "propensity", round_column="age", period_column="half"),
+            _schema(round_column="age", period_column="half"),
             "--period_column: there is no column 'half'",
         ),
         (
-            log_table.Wanted("user", "action", "reward", "propensity", round_column="half"),
+            _schema(round_column="half"),
             "--round_column=half must hold whole numbers",
         ),
         (
-            log_table.Wanted("user", "action", "reward", "propensity", category_columns="reward"),
+            _schema(category_columns="reward"),
             "names column 'reward', which is no feature",
         ),
         (
-            log_table.Wanted("user", "action", "reward", "propensity", probability_columns="age"),
+            _schema(probability_columns="age"),
             r"--policy=column: 40 in column 'age' \(row 2 of",
         ),
         (
-            log_table.Wanted("user", "action", "reward", "propensity", probability_columns="age,place"),
+            _schema(probability_columns="age,place"),
             "names 2 columns: give one, or one of each of the 3 actions",
         ),
     ],

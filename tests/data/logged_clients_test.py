@@ -35,7 +35,7 @@ def clients_of(log, feedback="simulator", *, keeps_log=False, seed=0):
         keeps_log=keeps_log,
         seed=seed,
         numbers=range(len(others)),
-        checksum="digest",
+        digest="digest",
     )
 
 
@@ -98,28 +98,6 @@ def test_labels_end_in_what_was_logged():
     rows = log.clients == 2
     np.testing.assert_allclose(labels[:, 3], log.actions[rows])
     np.testing.assert_allclose(labels[:, 4:], np.stack([log.rewards, log.propensities], axis=1)[rows], rtol=1e-6)
-
-
-def test_whole_clients_are_held_out_and_of_few_clients_rows():
-    log, _ = make(10)
-    is_held_out, how = logged_clients.split(log)
-    assert how == "2 of 10 clients"
-    assert len(np.unique(log.clients[is_held_out])) == 2
-    assert not set(log.clients[is_held_out]) & set(log.clients[~is_held_out])
-    few, _ = make(3)
-    is_held_out, how = logged_clients.split(few)
-    assert np.bincount(few.clients[is_held_out]).tolist() == [10, 10, 10]
-    assert how.startswith("20% of each client's rows")
-
-
-@pytest.mark.parametrize(
-    ("kept", "message"),
-    [(slice(0, 50), "one client, 'client 000'"), (slice(0, 0), "no row"), ([0, 50], "too few rows of too few clients")],
-)
-def test_a_log_that_cannot_be_split_is_refused(kept, message):
-    log, _ = make()
-    with pytest.raises(UsageError, match=message):
-        logged_clients.split(log.take(np.arange(len(log))[kept]))
 
 
 def test_replay_takes_uniform_propensities_alone():

@@ -5,6 +5,7 @@ import pytest
 import scipy.stats
 
 from data import partition
+from data.errors import UsageError
 
 
 def _deal(labels, num_clients: int, concentration: float, seed: int = 0) -> np.ndarray:
@@ -199,3 +200,28 @@ def test_shares_too_small_for_numpys_draw_have_the_dirichlet_distribution():
     logs = np.array([partition._log_shares(np.random.default_rng(seed), 1e-4, 2) for seed in range(2000)])
     differences = np.abs(np.diff(logs, axis=1))[:, 0]
     assert scipy.stats.kstest(differences, scipy.stats.expon(scale=1e4).cdf).pvalue > 0.01
+
+
+def test_whole_clients_are_held_out_and_of_few_clients_rows():
+    owners = np.repeat(np.arange(10), 50)
+    split = partition.hold_out(owners, 10, 0)
+    assert split.how == "2 of 10 clients"
+    assert sorted([*split.train, *split.held_out]) == list(range(10))
+    assert set(owners[split.is_held_out]) == set(split.held_out)
+    few = partition.hold_out(owners[:150], 3, 0)
+    assert np.bincount(owners[:150][few.is_held_out]).tolist() == [10, 10, 10]
+    assert (few.train, few.held_out) == ([0, 1, 2], [0, 1, 2])
+    assert few.how.startswith("20% of each client's rows")
+
+
+def test_few_clients_of_a_row_each_cannot_be_split():
+    with pytest.raises(UsageError, match="gives each client one row"):
+        partition.hold_out(np.arange(2), 2, 0)
+
+
+def test_rows_are_dealt_to_clients_of_equal_size():
+    names, owners = partition.deal(11, 3, 0)
+    assert names == ["client_0", "client_1", "client_2"]
+    assert np.bincount(owners).tolist() == [4, 4, 3]
+    with pytest.raises(UsageError, match="rows:12 is more than the 11 rows"):
+        partition.deal(11, 12, 0)

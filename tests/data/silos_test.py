@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import linear_model, metrics
 
-from data import silos, table_roles
+from data import schema, silos
 from data.errors import UsageError
 
 FRACTIONS = silos.Fractions(0.2, 0.3)
@@ -24,7 +24,7 @@ def csv(tmp_path):
 
 def _table(path, **changes):
     positive = changes.pop("positive_labels", None)
-    wanted = table_roles.Wanted(**{"client_column": "place", "label_column": "grade"} | changes)
+    wanted = schema.Schema(**{"client_column": "place", "label_column": "grade"} | changes)
     return silos.table(path, wanted, positive, FRACTIONS, seed=0)
 
 
@@ -106,7 +106,7 @@ class TestTable:
 
     def test_a_single_participant_is_refused(self, tmp_path):
         (tmp_path / "one.csv").write_text("place,age,grade\na,1,0\na,2,1\n")
-        with pytest.raises(UsageError, match="--client_column=place has fewer than two values"):
+        with pytest.raises(UsageError, match="--client_column=place has one value only, 'a'"):
             _table(str(tmp_path / "one.csv"))
 
 

@@ -70,8 +70,8 @@ def _decoded(corpus, examples):
     bags = examples.features
     return [
         (
-            {corpus.vocabulary[bags.ids[word]]: float(bags.values[word]) for word in range(*span)},
-            [corpus.tags[tag] for tag in np.flatnonzero(labels)],
+            {corpus.statistics.vocabulary[bags.ids[word]]: float(bags.values[word]) for word in range(*span)},
+            [list(corpus.statistics.tags)[tag] for tag in np.flatnonzero(labels)],
         )
         for span, labels in zip(itertools.pairwise(bags.offsets), examples.labels, strict=True)
     ]
@@ -119,11 +119,12 @@ def test_words_and_tags_are_counted_on_training_users_only(folder):
         # j has no example, but its words count unless it is one of the two users that are held out.
         training = [user[-1] for user in corpus.train.client_ids]
         trains = set(training) | ({"j"} if len(corpus.train) == 7 else set())
-        assert {word for word in corpus.vocabulary if word.startswith("word")} == {f"word{user}" for user in trains}
-        assert corpus.tags == ["ale", "tap"]
-        assert corpus.tag_counts.dtype == np.int64
-        assert corpus.tag_counts.tolist() == [2 * len(training), len(training)]
-        assert corpus.vocabulary[:1] == ["beer"]
+        assert {word for word in list(corpus.statistics.vocabulary) if word.startswith("word")} == {
+            f"word{user}" for user in trains
+        }
+        assert list(corpus.statistics.tags) == ["ale", "tap"]
+        assert list(corpus.statistics.tags.values()) == [2 * len(training), len(training)]
+        assert corpus.statistics.vocabulary[:1] == ("beer",)
 
 
 def test_words_and_tags_from_elsewhere_are_taken_as_they_are(folder):
@@ -137,7 +138,7 @@ def test_words_and_tags_from_elsewhere_are_taken_as_they_are(folder):
             assert one == other
     known = statistics.OfPosts(("unheard", "beer"), {"tap": 5, "unseen": 3, "ale": 1})
     other = _load(folder, known=known)
-    assert (other.vocabulary, other.tags, other.tag_counts.tolist()) == (
+    assert (list(other.statistics.vocabulary), list(other.statistics.tags), list(other.statistics.tags.values())) == (
         ["unheard", "beer"],
         ["tap", "unseen", "ale"],
         [5, 3, 1],
@@ -147,15 +148,17 @@ def test_words_and_tags_from_elsewhere_are_taken_as_they_are(folder):
 
 def test_rarer_tags_follow_in_alphabetical_order_and_may_be_fewer_than_asked_for(folder):
     corpus = _load(folder, num_tags=50)
-    assert corpus.tags[:2] == ["ale", "tap"]
-    assert corpus.tags[2:] == sorted(corpus.tags[2:])
-    assert all(f"rare-{user[-1]}" in corpus.tags for user in corpus.train.client_ids)
-    assert len(corpus.tags) == 2 + 8
+    assert list(corpus.statistics.tags)[:2] == ["ale", "tap"]
+    assert list(corpus.statistics.tags)[2:] == sorted(list(corpus.statistics.tags)[2:])
+    assert all(f"rare-{user[-1]}" in corpus.statistics.tags for user in corpus.train.client_ids)
+    assert len(corpus.statistics.tags) == 2 + 8
 
 
 def test_the_vocabulary_has_the_most_frequent_words_whatever_the_tags(folder):
-    assert _load(folder, vocabulary_size=1).vocabulary == ["beer"]
-    assert _load(folder).vocabulary == _load(folder, num_tags=9, keep_untagged=True).vocabulary
+    assert list(_load(folder, vocabulary_size=1).statistics.vocabulary) == ["beer"]
+    assert list(_load(folder).statistics.vocabulary) == list(
+        _load(folder, num_tags=9, keep_untagged=True).statistics.vocabulary
+    )
 
 
 def test_untagged_posts_are_kept_on_demand(folder):
@@ -203,7 +206,11 @@ def test_posts_in_chunks_are_the_same(folder, monkeypatch):
     whole = _load(folder)
     monkeypatch.setattr(stackexchange, "_POSTS_AT_ONCE", 4)
     chunked = _load(folder)
-    assert (whole.vocabulary, whole.tags, whole.report) == (chunked.vocabulary, chunked.tags, chunked.report)
+    assert (list(whole.statistics.vocabulary), list(whole.statistics.tags), whole.report) == (
+        list(chunked.statistics.vocabulary),
+        list(chunked.statistics.tags),
+        chunked.report,
+    )
     for index in range(len(whole.train)):
         one, other = whole.train.load(index), chunked.train.load(index)
         for found, expected in zip(one.features, other.features, strict=True):
@@ -316,15 +323,15 @@ def test_the_real_posts(shared_data):
     corpus = stackexchange.load(str(shared_data), max_words=256, normalisation="mean")
     assert (len(corpus.train), len(corpus.held_out)) == (1715, 180)
     assert not set(corpus.train.client_ids) & set(corpus.held_out.client_ids)
-    assert len(corpus.tags) == len(set(corpus.tags)) == 50
-    assert len(corpus.vocabulary) == len(set(corpus.vocabulary)) == 10_000
+    assert len(corpus.statistics.tags) == 50
+    assert len(corpus.statistics.vocabulary) == len(set(corpus.statistics.vocabulary)) == 10_000
     assert corpus.report[stackexchange.POSTS] == 8263
     assert corpus.report[stackexchange.EXAMPLES] + corpus.report[stackexchange.UNTAGGED] == 8263
     examples = [corpus.train.load(index) for index in range(len(corpus.train))]
     labels = np.concatenate([client.labels for client in examples])
     assert labels.any(axis=1).all()
-    np.testing.assert_array_equal(labels.sum(axis=0), corpus.tag_counts)
-    assert (np.diff(corpus.tag_counts) <= 0).all()
+    np.testing.assert_array_equal(labels.sum(axis=0), list(corpus.statistics.tags.values()))
+    assert (np.diff(list(corpus.statistics.tags.values())) <= 0).all()
     bags = text.joined([client.features for client in examples])
     assert np.diff(bags.offsets).max() == 256
     assert 0.5 < bags.values.sum() / len(labels) <= 1

@@ -1,7 +1,8 @@
-"""Tests of data.table_file, with small sound and damaged files."""
+"""Tests of data.table_file: how files are written, and what is broken in them."""
 
 import gzip
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -56,8 +57,8 @@ MISTAKES = {
     "other_suffix": ("a,b\n1,2\n", "table.sav", r"--data_file=.*table.sav must be one of .csv, .csv.gz, .tsv"),
     "spreadsheet": ("", "Table.XLSX", r"--data_file=.*Table.XLSX is a spreadsheet: save its sheet as CSV"),
     "hidden_spreadsheet": (b"PK\x03\x04\x00", "table.csv", r"table.csv is a spreadsheet or an archive, whatever"),
-    "nul_byte": (b"a,b\n1,2\n3,\x004\n", "table.csv", r"Line 3 of .*table.csv holds a NUL byte"),
-    "no_encoding": (b"a,b\n1,\xff\n1,\x81\n", "table.csv", r"neither UTF-8 \(line 2\) nor Latin-1 .* \(line 3\)"),
+    "nul_byte": (b"a,b\n1,2\n3,\x004\n", "table.csv", r"table.csv holds a NUL byte, which no text does"),
+    "no_encoding": (b"a,b\n1,\xff\n1,\x81\n", "table.csv", r"neither UTF-8 nor Latin-1 or Windows-1252: --data_file"),
     "empty": ("", "table.csv", r"table.csv is empty: --data_file must have named columns and at least one row"),
     "blank_lines": ("\n\n", "table.csv", r"table.csv is empty: --data_file"),
     "empty_gzip": (gzip.compress(b""), "table.csv.gz", r"table.csv.gz is empty: --data_file"),
@@ -72,7 +73,7 @@ MISTAKES = {
     "open_quote": (
         'a,b\n1,2\n"1,2\n3,4\n',
         "table.csv",
-        r"The quote that opens in line 3 of .*table.csv is never closed",
+        r"line 3 has 1\. Quotes must be .* and each must be closed",
     ),
     "endless_quote": (
         'a,b\n1,2\n"' + "1,2\n" * 40_000,
@@ -175,12 +176,6 @@ def test_a_missing_value_that_is_a_number_is_so_beside_words(write):
     assert table.frame["who"].tolist() == ["-9.0", "v", "w"]
 
 
-def test_a_missing_value_that_is_a_number_is_so_with_a_decimal_comma(write):
-    table = table_file.read(write("a;b\n-9,0;1,5\n-9;-9,00\n2,5;3\n"), (), "-9")
-    assert table.missing == {"-9": 3}
-    assert table.frame.isna().to_numpy().tolist() == [[True, False], [True, True], [False, False]]
-
-
 def test_a_frame_is_a_table_whatever_its_types():
     frame = pd.DataFrame(
         {
@@ -207,3 +202,153 @@ def test_a_frame_is_a_table_whatever_its_types():
 def test_a_frame_without_rows_or_columns_is_no_table(frame):
     with pytest.raises(UsageError, match="the frame is empty"):
         table_file.of_frame(frame, "the frame")
+
+
+WAYS = {
+    "comma": "who,größe\na,1.5\nb,2\n",
+    "semicolon": "who;größe\na;1.5\nb;2\n",
+    "tab": "who\tgröße\na\t1.5\nb\t2\n",
+}
+
+
+@pytest.fixture
+def read(tmp_path):
+    def of_content(content: str | bytes, *arguments) -> table_file.Table:
+        path = tmp_path / "table.csv"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return table_file.read(str(path), *arguments)
+
+    return of_content
+
+
+@pytest.mark.parametrize(("code", "named"), [("utf-8", "utf-8"), ("utf-8-sig", "utf-8"), ("utf-16", "utf-16")])
+@pytest.mark.parametrize("separator", WAYS)
+def test_separator_and_encoding_are_found_out(read, separator, code, named):
+    table = read(WAYS[separator].encode(code))
+    assert table.frame.to_dict("list") == {"who": ["a", "b"], "größe": [1.5, 2.0]}
+    assert table.form == {"encoding": named, "separator": separator}
+
+
+@pytest.mark.parametrize("code", ["latin-1", "cp1252"])
+def test_what_is_not_utf_8_is_windows_latin(read, code):
+    table = read(WAYS["semicolon"].encode(code))
+    assert table.frame.columns.tolist() == ["who", "größe"]
+    assert table.form["encoding"] == "cp1252"
+
+
+def test_other_separators_in_quotes_or_rows_change_nothing(read):
+    table = read('who,"a;b",note\nu,1,x;y\nv,2,"x,y\tz"\n')
+    assert table.frame.to_dict("list") == {"who": ["u", "v"], "a;b": [1, 2], "note": ["x;y", "x,y\tz"]}
+
+
+def test_of_two_separators_in_the_header_the_one_that_fits_the_rows_counts(read):
+    table = read("who;size, cm;y\nu;1;0\nv;2;1\n")
+    assert table.frame.columns.tolist() == ["who", "size, cm", "y"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "sign", "numbers"),
+    [
+        (["$1.50", "-$2", "3"], "$", ["1.50", "-2", "3"]),
+        (["1.5 €", "€2", " 3€"], "€", ["1.5", "2", "3"]),
+        (["5%", "12.5 %"], "%", ["5", "12.5"]),
+        (['"$1,234.50"', "$999.00"], "$", ["1234.50", "999.00"]),
+    ],
+    ids=range(4),
+)
+def test_amounts_are_read_without_their_sign(read, cells, sign, numbers):
+    table = read("who,x\n" + "".join(f"a,{cell}\n" for cell in cells))
+    assert table.signs == {"x": sign}
+    assert [str(value) for value in table.frame["x"]] == numbers
+    assert read("who,x\n" + "".join(f"a,{cell}\n" for cell in cells), ["x"]).signs == {}
+
+
+@pytest.mark.parametrize("cells", [["$1", "€2"], ["$1", "red", "blue"], ["1", "2"]], ids=range(3))
+def test_cells_of_two_signs_or_few_numbers_stay_as_they_are(read, cells):
+    table = read("who,x\n" + "".join(f"a,{cell}\n" for cell in cells))
+    assert (list(map(str, table.frame["x"])), table.signs) == (cells, {})
+
+
+@pytest.mark.parametrize("last", ["12.000;1", "12.000;1,5"])
+def test_points_that_may_group_thousands_are_refused(read, last):
+    text = f"who;income;z\na;800;0\nb;1.500;1\nc;{last}\n"
+    with pytest.raises(
+        UsageError, match=r"Column 'income' of .* holds numbers with points, such as '1\.500', which may"
+    ):
+        read(text)
+    assert read(text, ["income"]).frame["income"].tolist() == ["800", "1.500", "12.000"]
+
+
+@pytest.mark.parametrize("other", ["0.125", "2.5", ".5", "1.2345"])
+def test_points_are_decimals_where_another_number_says_so(read, other):
+    assert read(f"x;y\n1.500;1\n2.250;{other}\n").frame["x"].tolist() == [1.5, 2.25]
+    assert read("x,y\n1.500,1\n").frame["x"].tolist() == [1.5]
+
+
+def test_columns_of_names_are_text_also_where_the_header_has_blanks(read):
+    table = read("who ,x, lab ,\n007,0.5,01,3\n7,0.6,1,4\n", ["who", "lab"])
+    assert table.frame.to_dict("list") == {"who": ["007", "7"], "x": [0.5, 0.6], "lab": ["01", "1"]}
+    assert table.nameless == ("Unnamed: 3",)
+
+
+def test_codes_with_leading_zeros_keep_them(read):
+    table = read("zip,x\n01234,01.5\n12345,0\n")
+    assert table.frame.to_dict("list") == {"zip": ["01234", "12345"], "x": [1.5, 0.0]}
+
+
+def test_a_line_of_two_quotes_is_refused_and_a_line_of_blanks_is_none(read):
+    with pytest.raises(UsageError, match=r"has 2 or 3 rows, by how its quotes are read: are all closed\?"):
+        read('a,b\n1,2\n \t\n""\n3,4\n')
+    table = read("a,b\n1,2\n \t\n\n3,4\n")
+    assert [table.place(row) for row in range(2)] == ["line 2", "line 5"]
+
+
+def test_advice_names_columns_as_a_shell_takes_them(read):
+    with pytest.raises(UsageError, match=r"--category_columns='Patient ID', or .* --ignore_columns='Patient ID'\."):
+        read("who;Patient ID\na;1.500\nb;2\n")
+
+
+def test_a_row_has_the_line_in_which_it_begins(read):
+    table = read('a,b\r\n\r\n1,"x\r\ny"\r\n2,z\r\n')
+    assert [table.place(row) for row in range(2)] == ["line 3", "line 5"]
+
+
+def test_wide_lines_without_other_separators_are_read(read):
+    names = [f"column_{number}" for number in range(20_000)]
+    table = read(",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n")
+    assert table.frame.shape == (1, 20_000)
+
+
+def _finite(values, **others):
+    table = table_file.of_frame(pd.DataFrame({"paid": values}), "t.parquet")
+    return table.numbers(table.frame["paid"], "--paid", "reward", **others)
+
+
+def test_numbers_are_read_whatever_they_are_written_as():
+    for values in ([1, 0], [True, False], ["1", " 0.0"], pd.array([1, 0], "Int64")):
+        found = _finite(values)
+        assert found.dtype == np.float64
+        assert found.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("values", "others", "message"),
+    [
+        (["1,5"], {}, r"'1,5' .* is no number; a reward must be one\. Write decimals with a point, and no groups\."),
+        (["1", "x"], {}, r"--paid: 'x' in column 'paid' \(row 2 of t.parquet\) is no number; a reward must be one"),
+        (
+            [1, None, None],
+            {},
+            r"--paid: a missing value .*\(row 2 of .*\) is not finite \(and 1 more\); .* have a reward\.",
+        ),
+        ([1, np.inf], {"each": " for every action"}, r"--paid: inf .* every row must have a reward for every action\."),
+        ([1, 1e39], {"dtype": np.float32}, r"--paid: 1e\+39 .* is not finite"),
+    ],
+)
+def test_what_is_no_number_is_named(values, others, message):
+    with pytest.raises(UsageError, match=message):
+        _finite(values, **others)
+
+
+def test_what_is_finite_as_it_is_kept_is_taken():
+    assert _finite([1e39]).tolist() == [1e39]

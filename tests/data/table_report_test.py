@@ -39,7 +39,7 @@ def test_each_column_has_a_line():
 
 def test_of_many_columns_the_first_have_a_line_and_the_rest_are_counted():
     many = [{"name": f"x{number}", "use": "feature", "kind": "number"} for number in range(300)]
-    *_, last, rest = table_report.lines({"rows": 9, "clients": 2, "dropped_rows": 0, "columns": many + COLUMNS})
+    *_, last, rest = table_report.lines({"rows": 9, "clients": 2, "dropped_rows": {}, "columns": many + COLUMNS})
     assert last == "  x17   feature  number"
     assert rest == (
         "  and 286 more (feature, number: 283; feature, category: 1; feature, date: 1; none, dropped: 1), all in "
@@ -49,7 +49,7 @@ def test_of_many_columns_the_first_have_a_line_and_the_rest_are_counted():
 
 def test_a_name_of_several_lines_is_told_in_one():
     column = {"name": "blood\npressure", "use": "feature", "kind": "number"}
-    *_, last = table_report.lines({"rows": 9, "clients": 2, "dropped_rows": 0, "columns": [column]})
+    *_, last = table_report.lines({"rows": 9, "clients": 2, "dropped_rows": {}, "columns": [column]})
     assert last == "  blood pressure  feature  number"
 
 

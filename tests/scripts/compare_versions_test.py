@@ -1,9 +1,12 @@
 """Tests of scripts.compare_versions and what it plays with, on checkouts whose programs are a few lines."""
 
 import contextlib
+import json
 import math
+import os
 import pathlib
 import signal
+import subprocess
 import sys
 
 import numpy as np
@@ -13,6 +16,7 @@ from data.errors import Failure
 from optimization.study import interruption
 from scripts import compare_versions, version_runs, version_speed
 
+FIELDS = version_runs.__file__.replace("runs", "fields")
 TABLE = "round_num,score,kind,eval/accuracy,seconds\n1,0.5,a,,3.5\n2,0.25,b,0.75,{seconds}\n"
 # Its rounds count up from what it finds; what a round is worth depends on its sources and on the older ones' rounds.
 PROGRAM = """#!{python}
@@ -32,6 +36,21 @@ for number in range(len(lines), int(flags["--total_rounds"]) + 1):
 metrics.write_text("\\n".join(lines) + "\\n")
 with open(here / "started.txt", "a") as started:
     print(" ".join(sys.argv[1:]), file=started)
+"""
+
+# Saves a checkpoint as runs do.
+SAVES = """
+import collections, pathlib, sys
+import numpy as np
+import tensorflow as tf
+from optimization.study.run_folder import RunFolder
+Server = collections.namedtuple("Server", "weights")
+State = collections.namedtuple("State", "server rounds")
+folder = RunFolder(sys.argv[1])
+(pathlib.Path(sys.argv[1]) / "checkpoints").mkdir()
+state = State(Server([np.ones(2), np.zeros(2)]), 3)
+folder._config = {"has_checkpoints": True}
+folder.save_checkpoint(1, [np.asarray(leaf) for leaf in tf.nest.flatten(state)])
 """
 
 
@@ -118,11 +137,61 @@ def test_a_run_that_is_missing_is_told(folders, tmp_path):
     ]
 
 
+@pytest.fixture
+def checkpoints(tmp_path) -> tuple[pathlib.Path, pathlib.Path]:
+    """Folders of two runs whose checkpoints hold the same fields, numbered in another order."""
+    for name, order in (("old", [0, 1, 2]), ("new", [2, 0, 1])):
+        fields, leaves = ["weights/0", "weights/1", "rate"], [np.ones(2), np.zeros(2), np.array(0.5)]
+        folder = tmp_path / name / "checkpoints"
+        folder.mkdir(parents=True)
+        (folder.parent / "fields.json").write_text(json.dumps([fields[index] for index in order]))
+        arrays = {f"leaf_{place:04d}": leaves[index] for place, index in enumerate(order)}
+        np.savez(folder / "round_1.npz", leaves=3, **arrays)
+    return tmp_path / "old", tmp_path / "new"
+
+
+def test_checkpoints_are_compared_by_field(checkpoints, monkeypatch):
+    assert list(compare_versions.differences(*checkpoints)) == []
+    fields = checkpoints[1] / "fields.json"
+    fields.write_text(fields.read_text().replace("rate", "learning_rate"))
+    assert [where for where, _ in compare_versions.differences(*checkpoints)] == [
+        "checkpoints/round_1.npz rate is missing",
+        "checkpoints/round_1.npz learning_rate is new",
+    ]
+    monkeypatch.setattr(version_runs, "renamed_fields", lambda: {"rate": "learning_rate"})
+    assert list(compare_versions.differences(*checkpoints)) == []
+
+
+def test_a_field_that_only_one_version_has_is_named_alone(checkpoints):
+    np.savez(checkpoints[1] / "checkpoints" / "round_1.npz", leaves=2, leaf_0000=np.ones(2), leaf_0001=np.array(0.5))
+    (checkpoints[1] / "fields.json").write_text('["weights/0", "rate"]')
+    found = list(compare_versions.differences(*checkpoints))
+    assert found == [("checkpoints/round_1.npz weights/1 is missing", math.inf)]
+
+
+def test_fields_are_named_by_the_structure_of_the_state(tmp_path, monkeypatch):
+    (tmp_path / "program.py").write_text(SAVES)
+    words = [sys.executable, FIELDS, "program", str(tmp_path)]
+    root = str(pathlib.Path(FIELDS).parents[1])
+    subprocess.run(words, cwd=tmp_path, check=True, env=os.environ | {"PYTHONPATH": root})
+    assert json.loads((tmp_path / "fields.json").read_text()) == ["server/weights/0", "server/weights/1", "rounds"]
+
+
+def test_logs_are_compared_too(folders):
+    import pandas as pd
+
+    for folder, action in zip(folders, ("a", "b"), strict=True):
+        pd.DataFrame({"action": pd.Categorical(["a", action])}).to_parquet(folder / "seed_3" / "log.parquet")
+    found = [where for where, _ in compare_versions.differences(*folders)]
+    assert len(found) == 1
+    assert found[0].startswith("seed_3/log.parquet action")
+
+
 def test_the_settings_have_every_study():
     settings = version_runs.settings()
     assert len(settings) >= 30
     resumed = {setting.binary for setting in settings.values() if setting.is_resumed}
-    assert {setting.binary for setting in settings.values()} == resumed
+    assert {setting.binary for setting in settings.values()} == {*resumed, "scripts.evaluate_policy"}
     assert sorted(binary.rpartition(".")[2] for binary in resumed) == [
         "run_ads",
         "run_client_selection",
@@ -132,7 +201,7 @@ def test_the_settings_have_every_study():
     ]
     for setting in settings.values():
         assert bool(setting.tolerance or setting.expected) == bool(setting.reason)
-        assert "{" not in setting.flags.replace("{data}", "").replace("{tables}", "")
+        assert "{" not in setting.flags.format(data="", tables="", runs="")
 
 
 @pytest.fixture
@@ -170,11 +239,11 @@ def test_checkouts_that_do_the_same_are_played_once(compare, tmp_path, capsys):
     assert capsys.readouterr().out == "short: same\nresumed: same\nloose: same\nnamed: same\n"
     old = next((tmp_path / "output").glob("old_*"))
     assert _started(tmp_path, "old") == [
-        f"-m binary --flag=1 --data_dir={tmp_path}/output/data --root_output_dir={old}/short --experiment_name=whole "
-        "--seed=3 --total_rounds=3",
-        f"-m binary --flag=2 --root_output_dir={old}/resumed --experiment_name=whole --seed=3 --total_rounds=4",
-        f"-m binary --flag=3 --root_output_dir={old}/loose --experiment_name=whole --seed=3 --total_rounds=2",
-        f"-m binary --flag=4 --root_output_dir={old}/named --experiment_name=whole --seed=3 --total_rounds=2",
+        f"{FIELDS} binary --flag=1 --data_dir={tmp_path}/output/data --root_output_dir={old}/short "
+        "--experiment_name=whole --seed=3 --total_rounds=3",
+        f"{FIELDS} binary --flag=2 --root_output_dir={old}/resumed --experiment_name=whole --seed=3 --total_rounds=4",
+        f"{FIELDS} binary --flag=3 --root_output_dir={old}/loose --experiment_name=whole --seed=3 --total_rounds=2",
+        f"{FIELDS} binary --flag=4 --root_output_dir={old}/named --experiment_name=whole --seed=3 --total_rounds=2",
     ]
     assert len(_started(tmp_path, "new")) == 6
     assert compare("0.5", "0.5") == 0

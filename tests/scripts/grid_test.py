@@ -26,9 +26,9 @@ _MAIN = """
 import sys
 from optimization.study import cli
 from bandits import studies
-from scripts.grid import command
+from scripts import grid
 studies.STUDIES["toy"] = "tests.scripts.toy_binary"
-cli.main(command.define(), command.program)
+cli.main(grid.define(), grid.program)
 """
 
 

@@ -11,11 +11,12 @@ import pytest
 from matplotlib import figure as figures
 
 from bandits import metrics, studies
-from bandits.papers import judging, pictures, records, results, texts
+from bandits.papers import judging, pictures, records, results, scoreboard, texts
 from bandits.papers.judging import DISAGREES, NOT_RUN
-from bandits.papers.plan import PAPER_DATA, Arm, Claim, Figure, Measure, Published
+from bandits.papers.plan import PAPER_DATA, Claim, Figure, Measure, Published
 from bandits.papers.results import Found, Value
-from bandits.plans import building
+from bandits.plans import plan
+from bandits.plans.plan import Configuration
 from data.errors import Failure, UsageError
 from optimization.study import run_folder
 from scripts import reproduce
@@ -29,7 +30,7 @@ LOSS = Measure("loss", "loss", smallest=True)
 
 
 def _figure(**changes) -> Figure:
-    arms = (Arm("near", ("near",), ("--rate=0.1",)), Arm("far", ("far",), ("--rate=1",)))
+    arms = (Configuration("near", ("near",), ("--rate=0.1",)), Configuration("far", ("far",), ("--rate=1",)))
     values = {
         "name": "f1",
         "text": "Nobody 2020",
@@ -146,7 +147,7 @@ def test_a_fall_after_the_chosen_peak_is_judged_by_the_seeds_that_did_not_choose
     found = _found(tmp_path, "arm", *({"auc": curve} for curve in curves))
     measures = (Measure("peak", "auc", "chosen peak"), Measure("end", "auc"))
     falls = Claim("falls", "here", "order", (("arm @ peak",), ("arm @ end",)))
-    figure = _figure(arms=(Arm("arm", ("arm",), ()),), measures=measures, claims=(falls,))
+    figure = _figure(arms=(Configuration("arm", ("arm",), ()),), measures=measures, claims=(falls,))
     rows = records.values(figure, records.of(figure, {"arm": found}))
     (verdict,) = judging.check(figure, rows)
     assert (verdict.status, verdict.seeds) == (holds, 6)
@@ -177,9 +178,9 @@ def test_stand_in_data_is_marked_on_the_picture_and_only_there(tmp_path, monkeyp
     )
     figure = _figure(data_kind=data_kind, data="synthetic data")
     found = {label: _found(tmp_path, label, {"score": [1.0, 2.0]}) for label in ("near", "far")}
-    rows = records.values(figure, records.of(figure, found))
+    judged = scoreboard.Judged.of(figure, records.of(figure, found))
     outputs = [tmp_path / "f.png", tmp_path / "f.pdf"]
-    pictures.draw(figure, found, rows, judging.check(figure, rows), outputs)
+    pictures.draw(judged, found, outputs)
     assert outputs[0].read_bytes().startswith(b"\x89PNG")
     assert outputs[1].read_bytes().startswith(b"%PDF")
     words = titles[0].replace("\n", " ")
@@ -197,7 +198,7 @@ def test_an_arm_that_is_not_told_from_chance_is_called_so_in_the_picture(tmp_pat
             )
             (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.2}}))
     figure = _figure(curves=(metrics.ROUND_REWARD,), measures=(), published=(), claims=())
-    pictures.draw(figure, found, [], [], [tmp_path / "x.svg"])
+    pictures.draw(scoreboard.Judged(figure, None, [], []), found, [tmp_path / "x.svg"])
     assert all(
         f">{name}<" in (tmp_path / "x.svg").read_text()
         for name in ("near", "far (not significantly different from the uniform policy)")
@@ -285,7 +286,7 @@ def test_arms_alone_leave_the_picture_and_judge_what_is_there(play, tmp_path, ca
     assert play(_figure(), "--repeat=6") == 0
     drawn = (tmp_path / "r" / "f1" / "f1.png").stat().st_mtime_ns
     capfd.readouterr()
-    far = Arm("third", ("third",), ("--rate=10",))
+    far = Configuration("third", ("third",), ("--rate=10",))
     assert play(_figure(arms=(*_figure().arms, far)), "--repeat=6", "--arms=third", "--report_only") == 0
     assert "agrees (paper's data)  section 2: near is better" in capfd.readouterr().out
     assert play(_figure(arms=(*_figure().arms, far)), "--repeat=6", "--arms=third") == 0
@@ -307,7 +308,10 @@ def test_a_report_of_what_is_finished_names_a_folder_that_cannot_be_written(play
 
 
 def test_a_job_array_holds_what_can_be_played_now(play, tmp_path, capfd):
-    arms = (Arm("searched", ("searched",), (), sweeps=("rate=0.01;0.1",)), Arm("far", ("far",), ("--rate=1",)))
+    arms = (
+        Configuration("searched", ("searched",), (), sweeps=("rate=0.01;0.1",)),
+        Configuration("far", ("far",), ("--rate=1",)),
+    )
     assert play(_figure(arms=arms, claims=(), published=()), "--executor=slurm_script") == 0
     assert "6 runs in " in capfd.readouterr().out  # Two points on two tuning seeds; what is picked is not known yet.
     commands = (tmp_path / "r" / "commands.txt").read_text().splitlines()
@@ -330,7 +334,10 @@ def test_an_ordering_that_disagrees_is_no_failure(play, capfd):
 
 
 def test_a_failed_run_is_told_at_the_end_and_the_others_are_drawn(play, tmp_path, capfd):
-    arms = (Arm("near", ("near",), ("--rate=0.1",)), Arm("far", ("far",), ("--rate=1", "--fails_at=1")))
+    arms = (
+        Configuration("near", ("near",), ("--rate=0.1",)),
+        Configuration("far", ("far",), ("--rate=1", "--fails_at=1")),
+    )
     assert play(_figure(arms=arms), "--repeat=1") == 1
     captured = capfd.readouterr()
     assert "not run  section 2: near is better [no score of far]" in captured.out
@@ -342,7 +349,7 @@ def test_a_failed_run_is_told_at_the_end_and_the_others_are_drawn(play, tmp_path
 
 def test_of_a_search_the_best_point_counts_and_its_values_are_told(play, tmp_path):
     """The point is picked on the tuning seeds, which give no value."""
-    arms = (Arm("searched", ("searched",), (), sweeps=("rate=0.01;0.1;1",)),)
+    arms = (Configuration("searched", ("searched",), (), sweeps=("rate=0.01;0.1;1",)),)
     published = (Published("searched", "rate", 0.2, "Table 1"),)
     figure = _figure(arms=arms, published=published, claims=(), curves=())
     assert play(figure, "--repeat=1") == 0
@@ -357,7 +364,7 @@ def test_of_a_search_the_best_point_counts_and_its_values_are_told(play, tmp_pat
 
 
 def test_points_of_a_search_are_given_up_early_if_asked(play, tmp_path):
-    arms = (Arm("searched", ("searched",), ("--burn_in_rounds=1",), sweeps=("rate=0.001;0.01;0.1;1",)),)
+    arms = (Configuration("searched", ("searched",), ("--burn_in_rounds=1",), sweeps=("rate=0.001;0.01;0.1;1",)),)
     figure = _figure(arms=arms, published=(), claims=(), curves=(), tuning_seeds=(100,))
     assert play(figure, "--repeat=1", "--early_stop=asha") == 0
     rounds = {
@@ -396,7 +403,7 @@ def test_data_dir_is_the_environment_s_folder_of_all_runs(play, tmp_path, monkey
 
 
 def test_a_mistake_in_an_arm_is_told_before_anything_is_played(play, tmp_path):
-    figure = _figure(arms=(Arm("near", ("near",), ("--rat=1",)),))
+    figure = _figure(arms=(Configuration("near", ("near",), ("--rat=1",)),))
     with pytest.raises(UsageError, match="--figure=f1, near: --rat is not known"):
         play(figure)
     assert not (tmp_path / "r").exists()
@@ -404,7 +411,10 @@ def test_a_mistake_in_an_arm_is_told_before_anything_is_played(play, tmp_path):
 
 def test_two_arms_that_are_the_same_runs_are_refused(monkeypatch):
     monkeypatch.setitem(studies.STUDIES, "toy", TOY)
-    arms = [Arm(name, (name,), (f"--rate={rate}",)) for name, rate in (("near", "1"), ("far", "2"), ("next", "1.0"))]
+    arms = [
+        Configuration(name, (name,), (f"--rate={rate}",))
+        for name, rate in (("near", "1"), ("far", "2"), ("next", "1.0"))
+    ]
     with pytest.raises(UsageError, match="--figure=f1: near and next are the same runs"):
         _figure(arms=tuple(arms)).check()
 
@@ -423,7 +433,9 @@ def test_densities_of_normality_are_overlaid_a_row_for_each_alpha(tmp_path, monk
     from optimization.posterior import diagnostics
 
     arms = tuple(
-        Arm(f"alpha={one}, epochs={two}", (f"alpha={one}", f"epochs={two}"), ()) for one in (1, 2) for two in (3, 4)
+        Configuration(f"alpha={one}, epochs={two}", (f"alpha={one}", f"epochs={two}"), ())
+        for one in (1, 2)
+        for two in (3, 4)
     )
     found, drawn = {}, {}
     for index, arm in enumerate(arms):
@@ -587,7 +599,7 @@ def test_every_published_number_and_claim_is_of_an_arm_and_measure():
         labels = {arm.label for arm in figure.arms}
         measures = {measure.name for measure in figure.measures}
         for arm in (arm for arm in figure.arms if arm.is_searched):
-            grid = building.build(arm.arguments, sweeps=arm.sweeps, binary=figure.binary, grid=arm.grid)
+            grid = plan.build(arm.arguments, sweeps=arm.sweeps, binary=figure.binary, grid=arm.grid)
             measures.update(grid.swept)
         assert len(labels) == len(figure.arms)
         assert {(one.arm in labels, one.measure in measures) for one in figure.published} <= {(True, True)}

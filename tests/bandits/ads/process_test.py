@@ -124,7 +124,7 @@ def test_any_aggregation_of_vectors_serves(tff_worker, by_hand):
 @pytest.mark.parametrize("name", ["greedy", "discounted_ucb", "thompson", "gradient_epsilon", "federated_ucb"])
 def test_every_kind_of_rule_plays_in_the_worker_as_it_does_here(tff_worker, name):
     entry = flags.RULES[name]
-    rule = entry.build({key: parameter.default for key, parameter in entry.parameters.items()})
+    rule = entry.chosen({key: parameter.default for key, parameter in entry.parameters.items()}).build()
     federation = build(rule).build()
     start = federation.initialize()
     after, metrics = federation.next(start, shards(3))

@@ -6,17 +6,17 @@ import math
 import pytest
 
 from bandits import metrics
-from bandits.advice import arms, findings
-from bandits.advice.findings import Arm
-from bandits.plans import results
+from bandits.advice import findings, strategies
+from bandits.advice.findings import StrategyResults
+from bandits.plans import outcomes
 from optimization.study import run_folder
 
 _POINT = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
 
 
-def _read(folder, rounds: int, status: str = results.FINISHED) -> Arm:
+def _read(folder, rounds: int, status: str = outcomes.FINISHED) -> StrategyResults:
     """Reads a run of four rounds, evaluated after the second and the last, as one of so many rounds."""
-    (run,) = arms.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", _POINT, 2000, 1)
+    (run,) = strategies.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", _POINT, 2000, 1)
     (folder / run.name).mkdir(parents=True)
     names = ["round_num", metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ACCURACY, metrics.CLIP_NORM]
     names.append(metrics.WORST_TENTH)
@@ -28,9 +28,9 @@ def _read(folder, rounds: int, status: str = results.FINISHED) -> Arm:
         [4, 0.7, 0.4, 0.9, 4, 0.75],
     ]
     (folder / run.name / "metrics.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
-    arm = Arm("greedy", _POINT)
-    outcome = results.Outcome(run, status, rounds, 0.1 * rounds)
-    findings.read(arm, {run.name: outcome}, folder, metrics.ACCURACY)
+    arm = StrategyResults("greedy", _POINT)
+    outcome = outcomes.Outcome(run, status, rounds, 0.1 * rounds)
+    arm.read([outcome], folder, metrics.ACCURACY)
     return arm
 
 
@@ -64,7 +64,7 @@ def test_bounds_are_of_each_seeds_own_data_where_seeds_have_any(tmp_path):
 
 
 def test_a_run_that_diverged_gives_no_numbers(tmp_path):
-    arm = _read(tmp_path, 3, results.DIVERGED)
+    arm = _read(tmp_path, 3, outcomes.DIVERGED)
     assert arm.diverged == [2000]
     assert math.isnan(arm.model[2000])
 
@@ -73,14 +73,14 @@ def test_a_search_tells_the_expected_best_after_its_first_rung(tmp_path):
     points = []
     for rate, rounds, rewards in (("0.1", 2, (0.25, 0.75)), ("0.2", 1, (0.5,)), ("0.3", 1, (0.0,))):
         point = (("server_learning_rate", "0.01"), ("client_learning_rate", rate))
-        (run,) = arms.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", point, 1000, 1)
+        (run,) = strategies.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", point, 1000, 1)
         (tmp_path / run.name).mkdir(parents=True)
         rows = "".join(f"{place},{value}\n" for place, value in enumerate(rewards, 1))
         (tmp_path / run.name / "metrics.csv").write_text(f"round_num,{metrics.AVERAGE_REWARD}\n{rows}")
         (tmp_path / run.name / "config.json").write_text(
             json.dumps({"format": run_folder.FORMAT, "flags": {"seed": 1000}, "command": "run"})
         )
-        points.append(results.Point((results.Outcome(run, results.FINISHED, rounds, rewards[-1]),), rewards[-1]))
+        points.append(outcomes.Point((outcomes.Outcome(run, outcomes.FINISHED, rounds, rewards[-1]),), rewards[-1]))
     found = findings.search(points, 3, tmp_path, metrics.AVERAGE_REWARD)["expected_best"]
     # Of 0, 0.25 and 0.5 the mean; of pairs 0.25, 0.5 and 0.5; the best.
     assert found == {"rounds": 1, "of_points": {1: pytest.approx(0.25), 2: pytest.approx(1.25 / 3), 3: 0.5}}
@@ -88,7 +88,8 @@ def test_a_search_tells_the_expected_best_after_its_first_rung(tmp_path):
 
 def test_a_comparison_says_in_json_what_its_seeds_would_find_and_how_many_it_would_need():
     values = {"greedy": {0: 0.5, 1: 0.5, 2: 0.5}, "softmax": {0: 0.6, 1: 0.5, 2: 0.7}}
-    (one,) = findings.compared(values, "greedy").values()
+    some = {name: StrategyResults(name, _POINT, reward) for name, reward in values.items()}
+    (one,) = findings.compared(some, "greedy").values()
     found = findings.plain({"softmax": one})["softmax"]
     assert found["detectable"] == one.detectable > 0.1
     assert found["seeds_needed"] == one.seeds_needed > 3
@@ -96,7 +97,7 @@ def test_a_comparison_says_in_json_what_its_seeds_would_find_and_how_many_it_wou
 
 
 def _verdict(values, chance, constant):
-    found = {name: Arm(name, _POINT, dict(enumerate(rewards))) for name, rewards in values.items()}
+    found = {name: StrategyResults(name, _POINT, dict(enumerate(rewards))) for name, rewards in values.items()}
     return findings.verdict(found, chance, constant)
 
 
@@ -121,7 +122,7 @@ def test_without_greedy_to_compare_with_the_best_by_mean_is_recommended():
 def test_what_is_told_above_greedy_but_not_above_chance_does_not_hide_who_is():
     softmax = {0: 0.6, 1: 0.9, 2: 0.3}
     greedy = {seed: softmax.get(seed, 0.6) - 0.1 + 0.0001 * seed for seed in range(8)}
-    found = {name: Arm(name, _POINT, reward) for name, reward in (("greedy", greedy), ("softmax", softmax))}
+    found = {name: StrategyResults(name, _POINT, reward) for name, reward in (("greedy", greedy), ("softmax", softmax))}
     told = findings.verdict(found, 0.1, None)
     assert told.against_greedy["softmax"].wins
     assert not told.stands["softmax"].beats_uniform

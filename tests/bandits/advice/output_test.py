@@ -1,63 +1,87 @@
 """What a recommendation leaves in its folder."""
 
+import math
+from types import SimpleNamespace
+
 import pytest
 
-from bandits.advice import output
+from bandits import metrics
+from bandits.advice import findings, output
+from bandits.advice.findings import Findings, StrategyResults
+from bandits.advice.plan import Plan
+
+FLAGS = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
 
 
-def _arm(first_seed: int, *rewards: float | None) -> dict:
-    reward = {str(seed): value for seed, value in enumerate(rewards, first_seed)}
-    return {"name": "greedy", "reward": reward, "recent_reward": {}, "model": {}, "worst_tenth": reward}
+def _results(first_seed: int, *rewards: float) -> StrategyResults:
+    reward = dict(enumerate(rewards, first_seed))
+    return StrategyResults("greedy", FLAGS, reward, worst_tenth=reward)
 
 
-def _advice(noise=(), arms=None, initial_model_varies: bool = True) -> dict:
-    return {
-        "advice_command": "python -m scripts.advise",
-        "sentences": {},
-        "command": "",
-        "more_often": {"bandits_deploy_freq": 1, "arms": {}},
-        "model_metric": "eval/accuracy",
-        "arms": {"greedy": _arm(2000, 0.5, 0.6)} if arms is None else arms,
-        "verdict": {"against_greedy": {}},
-        "privacy": {"noise": list(noise), "against_no_noise": {}},
-        "initial_model_varies": initial_model_varies,
-        "pace": {"round_seconds": 0.5, "workers": 2},
-        "clients": 20,
-        "clients_per_round": 10,
-        "actions": 3,
-        "seconds": 60.0,
-        "machine": "2 cores",
-    }
+def _tables(found: Findings) -> list[output.Table]:
+    context = SimpleNamespace(found=found, plan=Plan(rounds=9, deploy_every=3, often=1))
+    return output.tables(context)
+
+
+def _advice(found: Findings, initial_model_varies: bool = True) -> dict:
+    return findings.plain(
+        {
+            "advice_command": "python -m scripts.advise",
+            "sentences": {},
+            "command": "",
+            "arms": found.compared,
+            "privacy": {"noise": found.noise},
+            "initial_model_varies": initial_model_varies,
+            "pace": {"round_seconds": 0.5, "workers": 2},
+            "clients": 20,
+            "clients_per_round": 10,
+            "actions": 3,
+            "seconds": 60.0,
+            "machine": "2 cores",
+        }
+    )
+
+
+def _found(*unnoised: float) -> Findings:
+    """Returns findings of greedy and, where there are rewards under clipping alone, of these."""
+    clipped = {"noise_multiplier": 0.0, "run_noise_multiplier": 0.0, "clip_norm": 0.5, "arm": _results(3000, *unnoised)}
+    compared = {"greedy": _results(2000, 0.5, 0.6)}
+    return Findings(metrics.ACCURACY, compared=compared, noise=[clipped] * bool(unnoised))
+
+
+def _markdown(found: Findings, **more) -> str:
+    return output.markdown(_advice(found, **more), _tables(found))
 
 
 def test_the_page_says_over_which_seeds_its_numbers_are():
-    told = output.markdown(_advice())
+    told = _markdown(_found())
     assert "Means and 95% intervals over seeds 2000 to 2001. Seeds vary the cohorts, the first weights and" in told
 
 
 def test_runs_under_noise_have_seeds_of_their_own_and_it_is_said():
-    clipped = {"noise_multiplier": 0.0, "run_noise_multiplier": 0.0, "arm": _arm(3000, 0.4, 0.5, None)}
-    told = output.markdown(_advice([clipped]))
+    told = _markdown(_found(0.4, 0.5, math.nan))
     assert "over seeds 2000 to 2001, with noise seeds 3000 to 3002. " in told
     assert "the clients' draws and the noise." in told
+    assert ", 1 diverged |" in told
 
 
 def test_the_worst_tenth_of_clients_and_the_reward_against_epsilon_are_told(tmp_path):
-    clipped = {"noise_multiplier": 0.0, "run_noise_multiplier": 0.0, "arm": _arm(3000, 0.4, 0.5)}
-    told = output.markdown(_advice([clipped]))
+    found = _found(0.4, 0.5)
+    told = _markdown(found)
     assert "| held-out accuracy of the model | its reward, worst tenth of clients |" in told
     assert "|  | 0.6 (-0.1 to 1.2) |" in told  # 0.05 by Student's t with one degree of freedom, 12.706.
-    output.write(_advice([clipped]), tmp_path)
+    output.save(_advice(found), _tables(found), tmp_path)
     (page,) = tmp_path.glob("*.html")
     assert "<td>no noise, clipped</td><td>0</td><td>0</td><td>0.5 (-0.2 to 1.1)</td>" in page.read_text()
 
 
 def test_first_weights_that_are_given_are_not_said_to_vary():
-    assert "Seeds vary the cohorts and the clients' draws." in output.markdown(_advice(initial_model_varies=False))
+    assert "Seeds vary the cohorts and the clients' draws." in _markdown(_found(), initial_model_varies=False)
 
 
 def test_without_any_run_there_is_a_page():
-    assert "over no seed." in output.markdown(_advice(arms={"greedy": _arm(2000)}))
+    found = Findings(metrics.ACCURACY, compared={"greedy": _results(2000)})
+    assert "over no seed." in _markdown(found)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ import itertools
 import pytest
 
 from bandits.advice import plan as planning
-from bandits.advice.plan import COMPARE, CONFIRM, FREQUENT, NOISE, SEARCH, STAGES, Pace, Plan
+from bandits.advice.plan import COMPARE, CONFIRM, FREQUENT, NOISE, SEARCH, STAGES, Plan
+from bandits.plans.estimate import Pace, Work
 
 PACE = Pace(round_seconds=0.1, run_seconds=2.0, point_seconds=3.0, workers=2)
 FULL = Plan(rounds=100, deploy_every=10, often=1)
@@ -41,7 +42,7 @@ def test_each_stage_plays_its_arms_on_its_seeds():
 
 
 def test_runs_share_the_workers_and_each_worker_compiles_each_point():
-    assert PACE.seconds(planning.Work(points=2, runs=4, rounds=100)) == pytest.approx(1.1 * (2 * 3 + (4 * 2 + 10) / 2))
+    assert PACE.seconds(Work(points=2, runs=4, rounds=100)) == pytest.approx(1.1 * (2 * 3 + (4 * 2 + 10) / 2))
 
 
 @pytest.mark.parametrize("minutes", [0.5, 1, 2, 5, 10, 15, 30, 60, 300])

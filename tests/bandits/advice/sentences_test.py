@@ -7,15 +7,20 @@ import numpy as np
 import pytest
 
 from bandits import metrics
-from bandits.advice import costs, findings, sentences
-from bandits.advice.context import Context
-from bandits.advice.findings import Arm
+from bandits.advice import findings, privacy, sentences
+from bandits.advice.findings import Findings, StrategyResults
+from bandits.advice.inputs import Data
 from bandits.advice.plan import CEILING, CHANCE, GREEDY, Plan
-from bandits.advice.stages import Advice
+from bandits.advice.sentences import Context
+from bandits.plans.estimate import Pace
 from bandits.results import comparison
+from bandits.simulator import Score
+from optimization.study.intervals import Interval
 
 FULL = Plan(rounds=150, deploy_every=10, often=1)
 SOFTMAX = "softmax"
+WHERE = privacy.Deployment(100_000, 500, False, delta=1e-6)
+GUARANTEE = "Guarantees hold for training on 100,000 clients, about 500 a round."
 _RATES = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
 # Deviations of eight seeds with mean 0.
 _SPREAD = np.array([-3, -2, -1, 0, 0, 1, 2, 3]) / 100
@@ -25,31 +30,35 @@ def _values(mean: float, spread: float = 1.0, seeds: int = 8, first: int = 2000)
     return {first + place: mean + spread * one for place, one in enumerate(_SPREAD[:seeds])}
 
 
-def _arm(name: str, reward: dict[int, float], model: dict[int, float] | None = None) -> Arm:
+def _arm(name: str, reward: dict[int, float], model: dict[int, float] | None = None) -> StrategyResults:
     point = (*_RATES, ("bandits_temperature", "0.05")) if name == SOFTMAX else _RATES
-    return Arm(name, point, reward, reward, model or reward, dict.fromkeys(reward, 0.25))
+    return StrategyResults(name, point, reward, reward, model or reward, dict.fromkeys(reward, 0.25))
 
 
-def _found(values: dict[str, dict[int, float]], **more) -> Advice:
+def _found(values: dict[str, dict[int, float]], **more) -> Findings:
     """Returns what was found of arms with such rewards; chance is that of the uniform arm."""
     arms = {name: _arm(name, reward) for name, reward in values.items()}
     chance = values.get(CHANCE)
-    found = Advice(metrics.ACCURACY, arms=arms, chance=chance, verdict=findings.verdict(arms, chance, None))
+    found = Findings(metrics.ACCURACY, compared=arms, chance=chance, verdict=findings.verdict(arms, chance, None))
     return dataclasses.replace(found, **more)
 
 
-def _context(found: Advice, plan: Plan = FULL, **more) -> Context:
-    known = {
-        "minutes": 7,
-        "minutes_of_all": 20,
-        "clients": 15,
-        "cohort": 5,
-        "held_out": "held out for evaluation: 4 of 19 clients",
-        "unit": "one store",
-        "where": "Guarantees hold here.",
-        "command": "RUN IT",
-    }
-    return Context(found=found, plan=plan, full=FULL, **known | more)
+def _context(found: Findings, plan: Plan = FULL, rows: int = 0, reward_width: float = math.inf, **more) -> Context:
+    data = Data(
+        checksum="",
+        report={"training_rows": rows},
+        clients=15,
+        cohort=5,
+        num_actions=3,
+        reward_width=reward_width,
+        is_labelled=True,
+        statistics=(),
+        held_out="held out for evaluation: 4 of 19 clients",
+        unit="one store",
+        scores=more.pop("scores", ()),
+    )
+    known = {"minutes": 7, "where": WHERE, "command": "RUN IT", "pace": Pace(0.1, 2.0, 3.0, 2)}
+    return Context(found=found, plan=plan, full=FULL, data=data, **known | more)
 
 
 def _better() -> dict[str, dict[int, float]]:
@@ -79,7 +88,7 @@ def test_exploration_pays_where_it_is_significantly_better_than_greedy():
 
 def test_the_horizon_comes_first_with_the_times_that_rows_are_used():
     found = _found(_better())
-    found.arms[GREEDY].decisions = {2000: 811_000.0, 2001: 813_000.0}
+    found.compared[GREEDY].decisions = {2000: 811_000.0, 2001: 813_000.0}
     told = sentences.scope(_context(found, rows=5_412))
     assert told.startswith("One run is 150 rounds = 812,000 decisions, your 5,412 training rows 150 times. Whether")
     assert "15 clients train, 5 a round; held out for evaluation: 4 of 19 clients." in told
@@ -89,8 +98,11 @@ def test_the_horizon_comes_first_with_the_times_that_rows_are_used():
 
 
 def test_simulated_rewards_are_named_before_all_else():
-    told = sentences.scope(_context(_found(_better()), rewards="Rewards are simulated."))
-    assert told.startswith("Rewards are simulated. One run is 150 rounds.")
+    nothing = Interval(math.nan, math.nan, math.nan, 8)
+    score = Score("logging policy", nothing, nothing, nothing)
+    told = sentences.scope(_context(_found(_better()), scores=(score,)))
+    assert told.startswith("Rewards are simulated: they are drawn from a regression of the log")
+    assert "from the log itself.\n One run is 150 rounds." in told
 
 
 @pytest.mark.parametrize(("rounds", "says_so"), [(10, True), (11, False)])
@@ -113,7 +125,7 @@ def test_full_feedback_below_the_best_fixed_action_is_explained():
 
 def test_exploration_that_earns_less_than_a_fixed_action_says_so():
     found = _found(_better())
-    found.verdict = findings.verdict(found.arms, 0.1, 0.9)
+    found.verdict = findings.verdict(found.compared, 0.1, 0.9)
     told = sentences.exploration(_context(found))
     assert ". But the best fixed action earns significantly more: 0.9." in told
 
@@ -173,7 +185,7 @@ def test_exploration_costs_where_all_of_it_is_significantly_worse():
 )
 def test_a_recommendation_that_a_fixed_action_would_beat_says_so(constant, told):
     found = _found(_better())
-    found.verdict = findings.verdict(found.arms, 0.1, constant)
+    found.verdict = findings.verdict(found.compared, 0.1, constant)
     assert f" But the best fixed action {told}" in sentences.strategy(_context(found))
 
 
@@ -208,12 +220,12 @@ def test_nothing_is_recommended_that_is_not_better_than_the_uniform_policy():
 def test_without_a_recommendation_the_best_fixed_action_is_named_where_it_earns_more():
     close = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.505, spread=2).items()}
     found = _found({GREEDY: _values(0.5, spread=2), SOFTMAX: close}, chance=0.5, constant=0.9)
-    found.verdict = findings.verdict(found.arms, 0.5, 0.9)
+    found.verdict = findings.verdict(found.compared, 0.5, 0.9)
     told = sentences.exploration(_context(found))
     assert "softmax (temperature 0.05), differs from the uniform policy by +0.005 (95% CI" in told
     end = "may be luck. The best fixed action earns 0.9, significantly more than greedy and softmax."
     assert sentences.strategy(_context(found)).endswith(end)
-    found.constant, found.verdict = 0.501, findings.verdict(found.arms, 0.5, 0.501)
+    found.constant, found.verdict = 0.501, findings.verdict(found.compared, 0.5, 0.501)
     assert sentences.strategy(_context(found)).endswith("order may be luck.")
 
 
@@ -224,12 +236,12 @@ def test_what_was_left_out_is_listed_with_the_minutes_that_it_needs():
         "- the hyperparameter search (all settings are defaults)",
         "- privacy: every run with noise",
     ]
-    assert told[3].startswith("All this needs about 13 more minutes: repeat the command with --minutes=20, and it con")
+    assert told[3].startswith("All this needs about 37 more minutes: repeat the command with --minutes=44, and it con")
     assert _lines(sentences.not_tried(_context(_found(_better()))))[0] == "Nothing was left out for lack of time."
 
 
 def test_a_recommendation_that_took_longer_than_its_budget_says_so():
-    told = _lines(sentences.not_tried(_context(_found(_better()), overrun="It took 55 s longer than --minutes=0.1.")))
+    told = _lines(sentences.not_tried(_context(_found(_better()), minutes=0.1, seconds=61.0)))
     assert told[1] == "It took 55 s longer than --minutes=0.1."
 
 
@@ -237,11 +249,11 @@ def test_baselines_of_a_sample_have_their_interval_and_widen_the_verdict():
     found = _found(_better())
     chance, constant = comparison.Sampled(0.1, 0.001, 2000), comparison.Sampled(0.58, 0.02, 2000)
     found.chance, found.constant = chance, constant
-    found.verdict = findings.verdict(found.arms, chance, constant)
+    found.verdict = findings.verdict(found.compared, chance, constant)
     told = sentences.exploration(_context(found))
     assert "- uniform policy 0.1000 (95% CI 0.0980 to 0.1020), over a sample of 2,000 clients" in told
     assert "best fixed action does not differ significantly: softmax minus that" in sentences.strategy(_context(found))
-    found.verdict = findings.verdict(found.arms, 0.1, 0.58)
+    found.verdict = findings.verdict(found.compared, 0.1, 0.58)
     assert " But the best fixed action" not in sentences.strategy(_context(found))
 
 
@@ -250,8 +262,8 @@ def test_baselines_by_seed_are_each_seeds_own():
     constant = _values(0.5, spread=5)
     above = {seed: value + 0.01 + 0.001 * (-1) ** seed for seed, value in constant.items()}
     found = _found({GREEDY: constant, SOFTMAX: above, CHANCE: _values(0.1)}, constant=constant)
-    found.verdict = findings.verdict(found.arms, found.chance, constant)
-    assert found.verdict.stands[SOFTMAX].constant.wins
+    found.verdict = findings.verdict(found.compared, found.chance, constant)
+    assert found.verdict.stands[SOFTMAX].fixed.wins
     assert "- best fixed action 0.50 (95% CI" in sentences.exploration(_context(found))
 
 
@@ -270,7 +282,7 @@ def test_what_diverged_is_named_and_never_the_best():
 
 def test_greedy_that_diverged_is_not_recommended_and_it_is_said():
     found = _found({GREEDY: _values(0.5) | {2003: math.nan}, SOFTMAX: _values(0.6)}, chance=0.1)
-    found.verdict = findings.verdict(found.arms, 0.1, None)
+    found.verdict = findings.verdict(found.compared, 0.1, None)
     assert found.verdict.recommended == SOFTMAX
     told = "Softmax: the best that explores; greedy diverged or failed, so there is no comparison."
     assert sentences.strategy(_context(found)).startswith(told)
@@ -299,9 +311,9 @@ def test_of_one_seed_it_is_said_that_there_is_no_test():
 
 def test_held_out_models_are_estimates_without_a_verdict_of_their_own():
     found = _found(_better())
-    found.arms[CHANCE].model = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.52).items()}
-    found.arms[GREEDY].model = _values(0.40)
-    found.arms[SOFTMAX].model = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.45).items()}
+    found.compared[CHANCE].model = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.52).items()}
+    found.compared[GREEDY].model = _values(0.40)
+    found.compared[SOFTMAX].model = {seed: value + 0.001 * (-1) ** seed for seed, value in _values(0.45).items()}
     told = _lines(sentences.exploration(_context(found)))
     place = told.index("Held-out accuracy of the trained model, against greedy's 0.400 (95% CI 0.383 to 0.417):")
     assert told[place + 1 : place + 3] == [
@@ -353,19 +365,15 @@ def test_what_deploying_more_often_changes():
     assert sentences.frequency(_context(_found(_better()), always)).startswith("Nothing: a model is deployed after ev")
 
 
-def _noisy() -> Advice:
-    from bandits.advice import privacy
-
-    where = privacy.Deployment(100_000, 500, False, delta=1e-6)
-    strong, weak = (privacy.noise(where, 150, 20, epsilon) for epsilon in (1.0, 10.0))
-    first = {"noise_multiplier": 0.0, "run_noise_multiplier": 0.0, "clip_norm": 0.25}
+def _noisy() -> Findings:
+    strong, weak = (privacy.noise(WHERE, 150, 20, epsilon) for epsilon in (1.0, 10.0))
+    first = {"noise_multiplier": 0.0, "run_noise_multiplier": 0.0}
     base = {3000 + seed: 0.6 + 0.01 * seed for seed in range(4)}
     at_chance = {seed: 0.1 + 0.001 * (seed % 2) for seed in base}
     little = {seed: value - 0.02 + 0.03 * (seed % 2) for seed, value in base.items()}
     noise = [
-        (first, _arm(SOFTMAX, base)),
-        (strong | {"clip_norm": 0.25}, _arm(SOFTMAX, at_chance)),
-        (weak | {"clip_norm": 0.25}, _arm(SOFTMAX, little)),
+        one | {"clip_norm": 0.25, "arm": _arm(SOFTMAX, reward)}
+        for one, reward in ((first, base), (strong, at_chance), (weak, little))
     ]
     return _found(_better(), noise=noise, noisy=SOFTMAX)
 
@@ -374,17 +382,18 @@ def test_the_unit_of_privacy_comes_first_and_clipping_is_apart_from_noise():
     found = _noisy()
     usual = {3000 + seed: 0.8 + 0.011 * seed for seed in range(4)}
     found.confirmed = {SOFTMAX: _arm(SOFTMAX, usual), GREEDY: _arm(GREEDY, usual)}
-    told = costs.privacy(_context(found))
-    assert told.startswith("The unit of privacy is one store. Guarantees hold here. Softmax, clipped to norm 0.25 with")
+    told = sentences.privacy(_context(found))
+    assert told.startswith(f"The unit of privacy is one store. {GUARANTEE} The data is taken for a sample of them, ")
+    assert "of such cohorts. Softmax, clipped to norm 0.25 without noise, earns" in told
     assert "Fixed clipping and Poisson cohorts change it by -0.2015 (95% CI -0.2036 to -0.1994, 4 seeds)." in told
-    found.noise[0][1].reward = {3000: 0.1, 3001: 0.101, 3002: 0.5, 3003: 0.1}
-    told = costs.privacy(_context(found))
+    found.noise[0]["arm"].reward = {3000: 0.1, 3001: 0.101, 3002: 0.5, 3003: 0.1}
+    told = sentences.privacy(_context(found))
     assert "That is not significantly more than the uniform policy, so costs of noise say little." in told
     assert "is left" not in told
 
 
 def test_each_epsilon_has_its_cost_and_what_it_rests_on():
-    told = _lines(costs.privacy(_context(_noisy())))
+    told = _lines(sentences.privacy(_context(_noisy())))
     assert told[0].endswith("clipped to norm 0.25 without noise, earns 0.615 (95% CI 0.594 to 0.636).")
     assert told[1] == "Average reward with noise, minus that without:"
     assert told[2].startswith("- epsilon 1 (noise multiplier ")
@@ -403,27 +412,28 @@ def test_each_epsilon_has_its_cost_and_what_it_rests_on():
 )
 def test_costs_are_differences_with_their_interval(steps, told):
     found = _noisy()
-    base = found.noise[0][1].reward
-    found.noise[2][1].reward = {seed: value + step for (seed, value), step in zip(base.items(), steps, strict=True)}
-    assert told in costs.privacy(_context(found))
+    base = found.noise[0]["arm"].reward
+    found.noise[2]["arm"].reward = {seed: value + step for (seed, value), step in zip(base.items(), steps, strict=True)}
+    assert told in sentences.privacy(_context(found))
 
 
 def test_a_run_with_noise_that_diverged_is_named():
     found = _noisy()
-    found.noise[1][1].reward = dict.fromkeys(found.noise[1][1].reward, math.nan)
-    assert "- epsilon 1: diverged" in _lines(costs.privacy(_context(found)))
+    found.noise[1]["arm"].reward = dict.fromkeys(found.noise[1]["arm"].reward, math.nan)
+    assert "- epsilon 1: diverged" in _lines(sentences.privacy(_context(found)))
 
 
 def test_an_epsilon_without_runs_has_its_reason():
     found = _noisy()
-    found.noise[2] = ({"target_epsilon": 1e6, "error": "Epsilon 1e+06 needs no search."}, _arm(SOFTMAX, {}))
-    assert "- epsilon 1e+06: not run (Epsilon 1e+06 needs no search)" in _lines(costs.privacy(_context(found)))
+    error = {"target_epsilon": 1e6, "error": "Epsilon 1e+06 needs no search."}
+    found.noise[2] = error | {"clip_norm": 0.25, "arm": _arm(SOFTMAX, {})}
+    assert "- epsilon 1e+06: not run (Epsilon 1e+06 needs no search)" in _lines(sentences.privacy(_context(found)))
 
 
 @pytest.mark.parametrize(("why", "told"), [("", "--minutes=7 left no time for noise"), ("it is so.", "it is so")])
 def test_no_noise_has_its_reason(why, told):
     assert (
-        costs.privacy(_context(_found(_better(), no_noise=why)))
+        sentences.privacy(_context(_found(_better(), no_noise=why)))
         == f"The unit of privacy is one store. Not run: {told}."
     )
 

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import tensorflow_federated as tff
 
+from bandits import metrics as fairness
 from bandits.client_selection import experiment, metrics
 from bandits.client_selection.run_client_selection import STUDY
 from data import clients, keys
@@ -113,7 +114,7 @@ def test_metrics_of_all_clients_are_those_of_the_saved_model(finished):
     assert written["examples"].tolist() == sizes
     last = table(finished, "run/ucb_cs").iloc[-1]
     np.testing.assert_allclose(last[metrics.GLOBAL_LOSS], np.average(expected, weights=sizes), rtol=1e-5)
-    np.testing.assert_allclose(last[metrics.JAIN_INDEX], metrics.jain_index(expected), rtol=1e-5)
+    np.testing.assert_allclose(last[metrics.JAIN_INDEX], fairness.jain_index(expected), rtol=1e-5)
     np.testing.assert_allclose(last[metrics.WORST_DECILE_LOSS], expected.max(), rtol=1e-5)
     np.testing.assert_allclose(last[metrics.MEDIAN_LOSS], np.median(expected), rtol=1e-5)
     held_out = clients.pool(task.held_out, 0, 0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandits.evaluation import bootstrap, estimators, slope, terms, totals
+from bandits.evaluation import bootstrap, estimates, estimators, terms, totals
 from data import keys, log_regression
 from data.examples import make
 
@@ -12,7 +12,12 @@ _LOGS = 300
 # Of 300 intervals of 95%, 275 to 295 hold the value with probability 0.99.
 _LEAST, _MOST = 275 / 300, 295 / 300
 _UNBIASED = (estimators.Ips(), estimators.Snips(), estimators.DoublyRobust())
-_BIASED = (estimators.DirectMethod(), *slope.PATHS["clipped_ips"], *slope.PATHS["switch_dr"], *slope.PATHS["dros"])
+_BIASED = (
+    estimators.DirectMethod(),
+    *estimates.PATHS["clipped_ips"],
+    *estimates.PATHS["switch_dr"],
+    *estimates.PATHS["dros"],
+)
 _LAYOUT = totals.Layout((*_UNBIASED, *_BIASED))
 _POLICIES = {"uniform": lambda device, past_orders: np.full(len(make.OFFERS), 1 / len(make.OFFERS)), "rule": make.rule}
 _DEVICES, _MOST_ORDERS = len(make.DEVICE_SHARES), 30
@@ -71,7 +76,7 @@ def shares():
             )
             sums = totals.sums(rows, _LAYOUT)
             chosen = {one.name: one for one in (*_UNBIASED, estimators.DirectMethod())}
-            chosen |= {name: slope.choose(sums, _LAYOUT, path) for name, path in slope.PATHS.items()}
+            chosen |= {name: estimates.choose_by_slope(sums, _LAYOUT, path) for name, path in estimates.PATHS.items()}
             for name, estimator in chosen.items():
                 interval = totals.interval(sums, _LAYOUT.ratio(estimator))
                 held.setdefault((policy, name), []).append(interval.low <= truths[policy] <= interval.high)

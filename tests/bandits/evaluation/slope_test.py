@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from bandits.evaluation import estimators, slope, terms, totals
+from bandits.evaluation import estimates, estimators, terms, totals
 from optimization.study.intervals import Interval
 
 
@@ -24,10 +24,10 @@ def _interval(mean, half):
     ],
 )
 def test_the_last_whose_interval_meets_all_before(candidates, expected):
-    assert slope.last_that_meets([_interval(*candidate) for candidate in candidates]) == expected
+    assert estimates.last_that_meets([_interval(*candidate) for candidate in candidates]) == expected
 
 
-@pytest.mark.parametrize("path", slope.PATHS.values())
+@pytest.mark.parametrize("path", estimates.PATHS.values())
 def test_paths_go_from_the_unbiased_to_the_least_variance(path):
     weights = np.array([0.0, 0.5, 3.0, 30.0, 5000.0])
     ones, zeros = np.ones(5), np.zeros(5)
@@ -48,10 +48,10 @@ def _log(clients, rare_reward):
 
 @pytest.mark.parametrize(("clients", "is_clipped"), [(40, True), (20_000, False)])
 def test_it_clips_what_is_noise_and_keeps_what_is_not(clients, is_clipped):
-    path = slope.PATHS[estimators.ClippedIps.name]
+    path = estimates.PATHS[estimators.ClippedIps.name]
     layout = totals.Layout(path)
     sums = totals.sums(_log(clients, 0.9), layout)
-    chosen = slope.choose(sums, layout, path)
+    chosen = estimates.choose_by_slope(sums, layout, path)
     assert (chosen.clip < 50) == is_clipped
     if not is_clipped:
         interval = totals.interval(sums, layout.ratio(chosen))

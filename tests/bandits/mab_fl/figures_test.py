@@ -85,7 +85,7 @@ def test_exchanges_draw_the_mean_auc_against_the_mean_exchanges(tmp_path, monkey
     rounds = rounds.assign(**{metrics.COMMUNICATIONS: [6, 12, 10, 20], metrics.TEST_AUC: [0.5, 0.6, 0.7, 0.8]})
     alone = rounds.assign(table="alone", setting="alone", **{metrics.COMMUNICATIONS: 0})
     both = pd.concat([rounds, alone])
-    figures.exchanges(both, tmp_path / "x.png", "title", {"UCB": ["ucb"], "alone": ["alone"]})
+    figures.best_curves(both, tmp_path / "x.png", "title", {"UCB": ["ucb"], "alone": ["alone"]}, by_cost=True)
     curve, level = pictures[0].axes[0].get_lines()
     np.testing.assert_allclose(curve.get_xdata(), [8, 16])
     np.testing.assert_allclose(curve.get_ydata(), [0.6, 0.7])

@@ -7,8 +7,9 @@ import pytest
 
 from bandits.papers import judging, texts
 from bandits.papers.judging import AGREES, DISAGREES, INCONCLUSIVE, NOT_COMPARABLE, NOT_RUN, OPPOSITE, PREMISE, SAME
-from bandits.papers.plan import PAPER, PAPER_DATA, REDUCED, SMALL, STAND_IN, Arm, Claim, Figure, Measure, Published
+from bandits.papers.plan import PAPER, PAPER_DATA, REDUCED, SMALL, STAND_IN, Claim, Figure, Measure, Published
 from bandits.papers.results import Value
+from bandits.plans.plan import Configuration
 from bandits.results import baselines
 
 T_2 = 4.302652729749464  # Student's t at 97.5% with 2 degrees of freedom.
@@ -22,7 +23,7 @@ def _figure(*claims: Claim, arms="abc", data_kind: str = PAPER_DATA, scale: str 
         about="Figure 1",
         also=(),
         binary="run_federated",
-        arms=tuple(arm if isinstance(arm, Arm) else Arm(arm, (arm,), ()) for arm in arms),
+        arms=tuple(arm if isinstance(arm, Configuration) else Configuration(arm, (arm,), ()) for arm in arms),
         repeat=3,
         published_seeds=1,
         tuning_seeds=(100,),
@@ -181,7 +182,7 @@ def test_a_stand_in_has_a_direction_and_neither_agrees_nor_disagrees(kind, highe
 def _stood(arm: str, *seeds: float, constant: float | None = 1.0) -> Value:
     """Returns a value of an arm with the best fixed action of its runs."""
     values = dict(enumerate(seeds))
-    stand = baselines.compare({arm: values}, chance=0.1, constant=constant)[arm]
+    stand = baselines.compare({arm: values}, uniform=0.1, fixed=constant)[arm]
     return Value(arm, "score", values, 9, stand=stand)
 
 
@@ -235,7 +236,7 @@ def test_a_claim_about_a_strong_initial_model_needs_one():
 
 @pytest.mark.parametrize(("rate", "status"), [(0.5, PREMISE), (2.0, AGREES), (8.0, PREMISE)])
 def test_a_searched_loser_on_an_edge_of_its_grid_decides_nothing(rate, status):
-    arms = (Arm("a", ("a",), ()), Arm("b", ("b",), (), sweeps=("rate=0.5;2;8",)))
+    arms = (Configuration("a", ("a",), ()), Configuration("b", ("b",), (), sweeps=("rate=0.5;2;8",)))
     rows = _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0)
     picked = Value("b", "rate", {0: rate}, 9, is_picked=True)
     verdict = _judge(ORDER, *rows, picked, arms=arms)
@@ -248,7 +249,7 @@ def test_a_searched_loser_on_an_edge_of_its_grid_decides_nothing(rate, status):
 
 @pytest.mark.parametrize(("is_edge", "status"), [(True, PREMISE), (False, AGREES)])
 def test_the_grid_that_ran_decides_where_records_say_so(is_edge, status):
-    arms = (Arm("a", ("a",), ()), Arm("b", ("b",), (), sweeps=("rate=0.5;2;8",)))
+    arms = (Configuration("a", ("a",), ()), Configuration("b", ("b",), (), sweeps=("rate=0.5;2;8",)))
     picked = Value("b", "rate", {0: 2.0}, 9, is_picked=True, is_edge=is_edge)  # Inside of the declared grid.
     rows = _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0)
     assert _judge(ORDER, *rows, picked, arms=arms).status == status
@@ -290,9 +291,9 @@ def test_of_what_not_all_seeds_reach_it_is_told_how_many_do():
 def test_an_arm_that_is_not_told_above_the_best_constant_action_is_called_so():
     ours = {0: 0.5, 1: 0.51, 2: 0.52}
     for constant, note in ((0.9, " (below the best fixed action)"), (0.2, "")):
-        stand = baselines.compare({"a": ours}, chance=0.1, constant=constant)["a"]
+        stand = baselines.compare({"a": ours}, uniform=0.1, fixed=constant)["a"]
         assert judging.stand_note(Value("a", "score", ours, stand=stand)) == note
-    stand = baselines.compare({"a": ours}, chance=0.9, constant=0.95)["a"]
+    stand = baselines.compare({"a": ours}, uniform=0.9, fixed=0.95)["a"]
     assert judging.stand_note(Value("a", "score", ours, stand=stand)).startswith(" (below the uniform policy")
 
 
@@ -434,7 +435,7 @@ def test_what_a_search_picked_has_no_interval():
 )
 def test_an_arm_is_compared_with_the_best_fixed_action_that_its_runs_recorded(ours, status):
     row = _value("a", *ours)
-    row = dataclasses.replace(row, stand=baselines.compare({"a": row.finite}, constant=3.0)["a"])
+    row = dataclasses.replace(row, stand=baselines.compare({"a": row.finite}, fixed=3.0)["a"])
     verdict = _judge(Claim("", "", "beats_best_fixed", (("a",),)), row)
     assert verdict.status == status
     assert verdict.why.startswith(f"a {row.mean:.3g}, best fixed action 3: ")

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from bandits.papers import page, records, scoreboard, standing, texts
-from bandits.papers.plan import Accounted, Arm, Claim, Figure, Measure, Published
+from bandits.papers.plan import Accounted, Claim, Figure, Measure, Published
 from bandits.papers.results import Found, Value
+from bandits.plans.plan import Configuration
 from data.errors import UsageError
 from optimization.study import run_folder
 
@@ -22,7 +23,7 @@ def _figure(**changes) -> Figure:
         "about": "Figure 1: a toy",
         "also": (),
         "binary": "run_federated",
-        "arms": (Arm("near", ("near",), ()), Arm("far", ("far",), ())),
+        "arms": (Configuration("near", ("near",), ()), Configuration("far", ("far",), ())),
         "repeat": 3,
         "published_seeds": 1,
         "tuning_seeds": (100,),
@@ -89,7 +90,7 @@ def test_records_are_a_row_a_run(tmp_path):
 
 @pytest.mark.parametrize(("rate", "is_edge"), [(0.1, True), (0.2, False)])
 def test_records_keep_whether_a_pick_was_on_an_edge_of_the_grid_that_ran(tmp_path, rate, is_edge):
-    far = Arm("far", ("far",), (), sweeps=("rate=0.1;0.2;0.5",))
+    far = Configuration("far", ("far",), (), sweeps=("rate=0.1;0.2;0.5",))
     tables = [pd.DataFrame({"round_num": [1], "score": [0.25]})]
     table = records.of(_figure(arms=(far,)), {"far": Found([tmp_path], tables, {"rate": rate}, [0])})
     records.write(table, tmp_path / "f1.csv")
@@ -151,7 +152,9 @@ def test_an_arm_at_chance_is_called_so():
     )
     claim, _, _ = scoreboard.lines(_figure(), [near, far])
     assert claim.ours.startswith("near 4, far 1.02 (not significantly different from the uniform policy): +2.98 (")
-    assert "above the uniform policy" in scoreboard.text(_figure(), [near, far], [])
+    assert "above the uniform policy" in scoreboard.text(
+        scoreboard.Judged(_figure(), None, [near, far], scoreboard.lines(_figure(), [near, far]))
+    )
 
 
 def test_what_a_seed_does_not_determine_is_unpaired():
@@ -254,18 +257,18 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
 
 @pytest.mark.parametrize(("tried", "is_told"), [("0.1;0.2;0.5", True), ("0.01;0.1;0.5", False), ("0.1;0.2", False)])
 def test_a_pick_at_the_edge_of_three_or_more_is_told(tmp_path, known, tried, is_told):
-    arms = (Arm("near", ("near",), ()), Arm("far", ("far",), (), sweeps=(f"rate={tried}",)))
+    arms = (Configuration("near", ("near",), ()), Configuration("far", ("far",), (), sweeps=(f"rate={tried}",)))
     figure = _figure(arms=arms)
     known(figure)
     records.write(_table(), records.path_of(figure, tmp_path / "evidence"))
     told = "Best points on an edge of the grid: far (rate 0.1)."
     assert (f"**{told.replace(':', ':**')}\n" in page.made(tmp_path / "evidence")) == is_told
-    assert (told in scoreboard.text(figure, records.values(figure, _table()), [])) == is_told
+    assert (told in scoreboard.text(scoreboard.Judged.of(figure, _table()))) == is_told
 
 
 def test_an_own_figure_says_where_arms_stand_and_compares_along_the_reference_s_axis(tmp_path, known):
-    arms = tuple(Arm(f"near, {word}", ("near", word), ()) for word in ("stays", "goes"))
-    landmarks = tuple(Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling"))
+    arms = tuple(Configuration(f"near, {word}", ("near", word), ()) for word in ("stays", "goes"))
+    landmarks = tuple(Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling"))
     figure = _figure(own=True, published=(), claims=(), arms=(*arms, *landmarks), reference="stays")
     known(figure)
     scores = {
@@ -282,8 +285,8 @@ def test_an_own_figure_says_where_arms_stand_and_compares_along_the_reference_s_
 
 
 def test_a_text_s_figure_with_a_ceiling_says_where_its_arms_stand(tmp_path, known):
-    landmarks = [Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
-    figure = _figure(arms=(Arm("near", ("near",), ()), *landmarks))
+    landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
+    figure = _figure(arms=(Configuration("near", ("near",), ()), *landmarks))
     known(figure)
     scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
     _write(figure, scores, tmp_path)
@@ -292,10 +295,10 @@ def test_a_text_s_figure_with_a_ceiling_says_where_its_arms_stand(tmp_path, know
 
 def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_path, known):
     # On both tasks 0 to 10, and near at 4 and 8.
-    landmarks = [Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
+    landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
     figures = []
     for name, where in (("f1", "often"), ("f2", "seldom")):
-        arms = (Arm(f"near, {where}", ("near", where), ()), *landmarks)
+        arms = (Configuration(f"near, {where}", ("near", where), ()), *landmarks)
         figures.append(_figure(own=True, name=name, about=f"{name}: a task", arms=arms, claims=()))
     known(*figures)
     for figure, near in zip(figures, (4.0, 8.0), strict=True):
@@ -318,10 +321,10 @@ def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_p
 def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often_in_that_world(tmp_path, known, often, seldom):
     # Of what is deployed often, near earns more than the ceiling that is deployed seldom, and half of its own.
     arms = tuple(
-        Arm(label, (label,), (flag,))
+        Configuration(label, (label,), (flag,))
         for label, flag in (("near", often), ("far", seldom), ("chance", seldom), ("ceiling", seldom))
     )
-    own = Arm("ceiling, often", ("ceiling, often",), (often,))
+    own = Configuration("ceiling, often", ("ceiling, often",), (often,))
     figures = [
         _figure(own=True, name=name, about=f"{name}: a task", arms=(*arms, own), claims=()) for name in ("f1", "f2")
     ]
@@ -347,9 +350,11 @@ def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often_in_that_
 
 
 def test_a_task_without_the_arm_that_most_have_is_left_out_of_scores_over_tasks(tmp_path, known):
-    landmarks = [Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
+    landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
     figures = [
-        _figure(own=True, name=name, about=f"{name}: a task", arms=(Arm(arm, (arm,), ()), *landmarks), claims=())
+        _figure(
+            own=True, name=name, about=f"{name}: a task", arms=(Configuration(arm, (arm,), ()), *landmarks), claims=()
+        )
         for name, arm in (("f1", "near"), ("f2", "adam"), ("f3", "near"))
     ]
     known(*figures)
@@ -373,8 +378,8 @@ def test_a_task_without_the_arm_that_most_have_is_left_out_of_scores_over_tasks(
     ],
 )
 def test_an_arm_stands_between_landmarks_of_its_own_clients_and_world(flag, word):
-    landmarks = [Arm(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
-    figure = _figure(arms=(Arm("near", ("near",), (flag,)), *landmarks))
+    landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
+    figure = _figure(arms=(Configuration("near", ("near",), (flag,)), *landmarks))
     scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
     rows = [Value(arm, "score", dict(enumerate(some))) for arm, some in scores.items()]
     stands = standing.stands(figure, rows, {})
@@ -395,11 +400,14 @@ def test_an_arm_stands_between_landmarks_of_its_own_clients_and_world(flag, word
     ],
 )
 def test_in_the_last_rounds_the_best_constant_action_is_chance_s_where_they_are_of_one_world(flags, rounds, constant):
-    arms = [Arm(name, (name,), ("--total_rounds=10", *own.split())) for name, own in (("near", flags), ("chance", ""))]
+    arms = [
+        Configuration(name, (name,), ("--total_rounds=10", *own.split()))
+        for name, own in (("near", flags), ("chance", ""))
+    ]
     figure = _figure(arms=tuple(arms), measures=(Measure("score", "bandits/round_rewards", f"last {rounds}"),))
     rows = [Value(arm.label, "score", {0: 4.0, 1: 4.5}) for arm in arms]
     near = standing.stands(figure, rows, {"near": (1.0, 3.0), "chance": (1.0, 2.0)})["near"]
-    assert (near.constant.reference_mean if near.constant else None) == constant
+    assert (near.fixed.reference_mean if near.fixed else None) == constant
     assert near.chance.reference_mean == 1.0  # What is computed counts before what was drawn, 4.25.
 
 

@@ -1,4 +1,4 @@
-"""Tests of bandits.plans.plan, and of the grids that bandits.plans.building makes."""
+"""Tests of bandits.plans.plan."""
 
 import itertools
 import os
@@ -7,15 +7,15 @@ import sys
 
 import pytest
 
-from bandits import binaries
-from bandits.plans import building, plan
+from bandits import studies
+from bandits.plans import plan
 from data.errors import UsageError
 
 RATES = "server_learning_rate=0.001,0.002,0.005"
 
 
 def _build(*rest, sweeps=(), **arguments):
-    return building.build(rest, sweeps=sweeps, **arguments)
+    return plan.build(rest, sweeps=sweeps, **arguments)
 
 
 def _points(grid):
@@ -72,7 +72,7 @@ def test_a_preset_and_its_flags_given_by_hand_have_one_key():
 
 def test_keys_are_the_same_in_another_process():
     code = (
-        "from scripts.grid import building; grid = building.build(['--cache=persistent', '--seed=1'], "
+        "from bandits.plans import plan; grid = plan.build(['--cache=persistent', '--seed=1'], "
         f"sweeps=['{RATES}']); print([run.point for run in grid.runs()])"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "5"}
@@ -175,7 +175,7 @@ def test_a_published_grid_holds_all_combinations_for_each_algorithm(name):
         for server, client, values in itertools.product(servers, clients, choices)
     }
     assert found == wanted
-    settings = binaries.resolve(grid.binary, (*grid.base, "--bandits_type=greedy"))
+    settings = studies.resolve(grid.binary, (*grid.base, "--bandits_type=greedy"))
     fixed = (64, 16, 1, "adam", 256 if name.endswith("so") else 0)
     names = ("clients_per_round", "client_batch_size", "client_epochs_per_round", "server_optimizer")
     assert (*(settings[flag] for flag in names), settings.max_examples_per_client) == fixed
@@ -206,7 +206,7 @@ def test_flags_given_beside_a_published_grid_win_and_a_preset_chooses_its_algori
 )
 def test_a_published_grid_has_the_initial_rates_of_its_scenarios_table(name, scenario, initial):
     grid = _build(f"--scenario={scenario}", grid=name)
-    settings = binaries.resolve(grid.binary, (*grid.base, "--bandits_type=greedy"))
+    settings = studies.resolve(grid.binary, (*grid.base, "--bandits_type=greedy"))
     assert (settings.init_server_learning_rate, settings.init_client_learning_rate) == initial
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from bandits import metrics
-from bandits.plans import arms, plan, results, verdict
+from bandits.plans import outcomes, plan, verdict
 from bandits.results import words
 from data.errors import UsageError
 from optimization.study import cli, run_folder
@@ -28,17 +28,17 @@ def _outcomes(folder, point, values, configuration="", first=0, bounds=BOUNDS, *
         )
         if bounds:
             (path / "bounds.json").write_text(json.dumps(bounds))
-        found.append(results.Outcome(run, results.FINISHED, 1, value))
+        found.append(outcomes.Outcome(run, outcomes.FINISHED, 1, value))
     return found
 
 
-def _text(folder, outcomes, reported=None, reference=None):
-    ranked = results.rank(outcomes, smallest=False)
+def _text(folder, some, reported=None, reference=None):
+    ranked = outcomes.rank(some, smallest=False)
     points, best = (
-        arms.of(found, folder, metrics.AVERAGE_REWARD, smallest=False)
+        verdict.of(found, folder, metrics.AVERAGE_REWARD, smallest=False)
         for found in (
             {point.name: point.outcomes for several in ranked.values() for point in several},
-            {arms.short(name): (reported or {}).get(name, several[0].outcomes) for name, several in ranked.items()},
+            {verdict.short(name): (reported or {}).get(name, several[0].outcomes) for name, several in ranked.items()},
         )
     )
     return verdict.text(points, best, ranked, reported or {}, reference).splitlines()
@@ -143,11 +143,11 @@ def test_fresh_seeds_rank_no_point(tmp_path):
     (tuning,) = _outcomes(tmp_path, "a", [0.5])
     (fresh,) = _outcomes(tmp_path, "a", [0.9], first=1)
     fresh.reports = True
-    ((point,),) = results.rank([tuning, fresh], smallest=False).values()
+    ((point,),) = outcomes.rank([tuning, fresh], smallest=False).values()
     assert point.mean == 0.5
-    table = results.table([tuning, fresh], [], metrics.AVERAGE_REWARD, tmp_path)
+    table = outcomes.table([tuning, fresh], [], metrics.AVERAGE_REWARD, tmp_path)
     assert table["used_for"].tolist() == ["tuning", "reporting"]
-    assert "used_for" not in results.table([tuning], [], metrics.AVERAGE_REWARD, tmp_path)
+    assert "used_for" not in outcomes.table([tuning], [], metrics.AVERAGE_REWARD, tmp_path)
 
 
 def _configurations(folder, rewards, **flags):
@@ -186,18 +186,18 @@ def test_where_no_ceiling_was_played_it_is_said_how_one_could_be(tmp_path, scena
 def test_of_one_seed_no_place_is_told_and_of_more_each_point_s(tmp_path):
     values = {"bandits_type=softmax": [0.49, 0.5, 0.51], "bandits_type=init": [0.1, 0.11, 0.09]}
     found = _configurations(tmp_path, values | {"bandits_type=supervised_mse": [0.9, 0.89, 0.91]})
-    ranked = results.rank(found, smallest=False)
+    ranked = outcomes.rank(found, smallest=False)
     points = {point.name: point.outcomes for several in ranked.values() for point in several}
-    some = arms.of(points, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
-    words = {results.label(point): word for point, word in some.stands_by_point().items()}
+    some = verdict.of(points, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
+    words = {outcomes.label(point): word for point, word in some.stands_by_point().items()}
     assert words == {
         "bandits_type=softmax": "at a normalized score of 0.50",
         "bandits_type=init": "not significantly different from the uniform policy",
         "bandits_type=supervised_mse": "ceiling",
     }
-    assert [results.label(point) for point in some.not_above_chance()] == ["bandits_type=init"]
-    ones = {name: outcomes[:1] for name, outcomes in points.items()}
-    single = arms.of(ones, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
+    assert [outcomes.label(point) for point in some.not_above_chance()] == ["bandits_type=init"]
+    ones = {name: seeds[:1] for name, seeds in points.items()}
+    single = verdict.of(ones, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
     assert (single.stands_by_point(), single.not_above_chance()) == ({}, set())
 
 
@@ -247,7 +247,7 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
         "First: bandits_type=softmax,task_type=digits",
         "First: bandits_type=softmax,task_type=mnist",
     ]
-    ranking = results.text(results.rank(found, smallest=False), ["bandits_type"], "reward", smallest=False, shown=9)
+    ranking = outcomes.text(outcomes.rank(found, smallest=False), ["bandits_type"], "reward", smallest=False, shown=9)
     assert [line.split()[:2] for line in ranking.splitlines() if line and line.split()[0] != "rank"] == [
         ["task_type=digits"],
         ["1", "softmax"],
@@ -284,17 +284,17 @@ def _runs(*configurations):
 )
 def test_a_reference_that_compares_nothing_is_refused(wanted, configurations, message):
     with pytest.raises(UsageError, match=message):
-        arms.check_reference(wanted, _runs(*configurations), has_fresh_seeds=False)
+        verdict.check_reference(wanted, _runs(*configurations), has_fresh_seeds=False)
 
 
 def test_a_reference_is_an_arm_s_words_or_a_strategy():
     some = _runs("bandits_type=softmax task_type=digits", "bandits_type=greedy task_type=digits")
     for wanted in ("greedy", "softmax digits"):
-        arms.check_reference(wanted, some, has_fresh_seeds=False)
+        verdict.check_reference(wanted, some, has_fresh_seeds=False)
 
 
 @pytest.mark.parametrize("configuration", ["", "bandits_type=softmax"])
 def test_a_grid_whose_runs_all_failed_says_nothing(tmp_path, configuration):
     settings = cli.Settings({"seed": 0, "total_rounds": 1}, frozenset())
     run = plan.Run("bandits.run_federated", "a-0123456789ab", 0, configuration, (), (), settings)
-    assert _text(tmp_path, [results.Outcome(run, results.FAILED)]) == []
+    assert _text(tmp_path, [outcomes.Outcome(run, outcomes.FAILED)]) == []

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bandits import policies
-from bandits.theory import oracles, simulation, slopes, worlds
+from bandits.theory import findings, oracles, simulation, worlds
 
 
 def _epsilon_greedy(epsilon):
@@ -110,11 +110,11 @@ def test_a_linear_world_without_noise_in_its_fit_has_no_regret():
 def test_slopes_of_powers_and_exponentials_are_exact():
     places = np.array([1.0, 2.0, 5.0, 10.0])
     seeds = np.array([[1.0], [3.0]])
-    assert slopes.loglog(places, seeds * places**-0.5).mean == pytest.approx(-0.5)
-    assert slopes.semilog(places, seeds * np.exp(-0.2 * places)).mean == pytest.approx(-0.2)
+    assert findings.loglog(places, seeds * places**-0.5).mean == pytest.approx(-0.5)
+    assert findings.semilog(places, seeds * np.exp(-0.2 * places)).mean == pytest.approx(-0.2)
     with pytest.raises(ValueError, match="values must be above 0"):
-        slopes.loglog(places, np.zeros((2, 4)))
+        findings.loglog(places, np.zeros((2, 4)))
 
 
 def test_runs_of_a_seed_are_averaged():
-    np.testing.assert_allclose(slopes.by_seed(np.array([[1.0, 3.0, 5.0, 9.0]]), 2), [[2.0, 7.0]])
+    np.testing.assert_allclose(findings.by_seed(np.array([[1.0, 3.0, 5.0, 9.0]]), 2), [[2.0, 7.0]])

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from data import log_checks, log_table, table_roles, tabular
+from data import log_checks, log_table, schema
 from data.examples import make
+from data.tasks import tabular
 
 
 def test_the_table_is_what_the_script_makes():
@@ -15,7 +16,7 @@ def test_the_table_is_small():
 
 
 def test_the_table_has_25_clients_3_labels_numbers_and_a_category():
-    table = tabular.load(str(make.PATH), table_roles.Wanted(make.CLIENT, make.LABEL))
+    table = tabular.open_table(str(make.PATH), schema.Schema(make.CLIENT, make.LABEL))
     assert (len(table.train), len(table.held_out)) == (20, 5)
     assert table.action_names == ("class_0", "class_1", "class_2")
     assert table.feature_names[0] == "alcohol"
@@ -24,7 +25,7 @@ def test_the_table_has_25_clients_3_labels_numbers_and_a_category():
 
 
 def test_clients_differ_in_their_labels_and_none_is_empty():
-    train = tabular.load(str(make.PATH), table_roles.Wanted(make.CLIENT, make.LABEL)).train
+    train = tabular.open_table(str(make.PATH), schema.Schema(make.CLIENT, make.LABEL)).train
     counts = np.array([np.bincount(train.load(client).labels, minlength=3) for client in range(len(train))])
     assert set(counts.sum(axis=1)) == {7, 8}
     assert (counts.max(axis=1) >= 6).sum() >= 3
@@ -37,7 +38,13 @@ def test_the_log_is_what_the_script_makes():
 
 
 def test_the_log_has_120_clients_four_offers_and_honest_propensities():
-    wanted = log_table.Wanted("customer", "offer", "bought", "propensity", probability_columns="rule")
+    wanted = schema.Schema(
+        "customer",
+        action_column="offer",
+        reward_column="bought",
+        propensity_column="propensity",
+        probability_columns="rule",
+    )
     log = log_table.read(str(make.LOG_PATH), wanted)
     assert (len(log), len(log.client_ids)) == (2269, 120)
     assert log.action_names == ("coupon", "free_shipping", "gift", "none")

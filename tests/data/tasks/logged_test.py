@@ -124,3 +124,8 @@ def test_a_log_of_ones_own_is_read_by_its_columns(tmp_path):
         logged.load(dataclasses.replace(own, action_column=None))
     with pytest.raises(UsageError, match="no column 'armm'"):
         logged.load(dataclasses.replace(own, action_column="armm"))
+
+
+def test_a_log_of_one_client_is_refused(load):
+    with pytest.raises(UsageError, match="one client, 'c0'"):
+        load(_log().take(np.arange(40)))

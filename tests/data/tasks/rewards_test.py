@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from data.tasks import digits, rewards
+from data.tasks import images, rewards
 from data.tasks.options import TaskOptions
 
 # EMNIST's order of classes.
@@ -129,6 +129,6 @@ def test_of_equally_frequent_labels_the_first_are_paid_for_initially():
 
 
 def test_a_shift_of_digits_pays_for_the_first_half_and_then_for_all():
-    phases = digits.load(TaskOptions("digits")).rewards
+    phases = images.load_digits(TaskOptions("digits")).rewards
     np.testing.assert_array_equal(phases["init"], np.diag([1, 1, 1, 1, 1, 0, 0, 0, 0, 0]))
     np.testing.assert_array_equal(phases["bandits"], np.eye(10))

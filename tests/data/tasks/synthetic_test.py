@@ -1,6 +1,10 @@
-"""Tests of the task `synthetic`."""
+"""Tests of data.tasks.synthetic."""
+
+import numpy as np
+import pytest
 
 from data import tasks
+from data.errors import UsageError
 from data.tasks import synthetic
 from data.tasks.options import TaskOptions
 
@@ -20,3 +24,68 @@ def test_the_flags_change_the_clients_but_for_alpha():
     changes = [{}, {"partition_seed": 2}, {"synthetic_beta": 0.0}, {"partition_clients": 5}]
     assert len({load(**change).clients.checksum for change in changes}) == 4
     assert load(synthetic_alpha=0.0).clients.checksum == load().clients.checksum
+
+
+def whole(num_clients: int, alpha: float, beta: float, seed: int = 0):
+    """Returns each client's features and labels, training and held-out ones together."""
+    parts = synthetic.generate(num_clients, alpha, beta, seed)
+    return [
+        [np.concatenate(arrays) for arrays in zip(*(part.load(client) for part in parts), strict=True)]
+        for client in range(num_clients)
+    ]
+
+
+def test_shapes_dtypes_and_the_split():
+    train, held_out = synthetic.generate(30, 1.0, 1.0, 0)
+    assert len(train) == len(held_out) == 30
+    for client in range(30):
+        examples, rest = train.load(client), held_out.load(client)
+        assert (examples.features.shape[1], examples.features.dtype) == (60, np.float32)
+        assert examples.labels.dtype == np.int32
+        total = len(examples.labels) + len(rest.labels)
+        assert total >= 50
+        assert len(rest.labels) == total // 10
+        assert set(examples.labels) <= set(range(10))
+
+
+def test_sizes_follow_a_lognormal_law():
+    sizes = np.array([len(labels) for _, labels in whole(400, 1.0, 1.0)])
+    # The logarithm of what exceeds 50, plus the half that rounding down takes, has mean 4 and deviation 2.
+    logs = np.log(sizes - 50 + 0.5)
+    assert logs.mean() == pytest.approx(4, abs=0.35)
+    assert logs.std() == pytest.approx(2, abs=0.25)
+
+
+def test_features_have_the_published_variances():
+    features, _ = max(whole(30, 1.0, 1.0), key=lambda client: len(client[1]))
+    expected = np.arange(1, 61) ** -1.2
+    np.testing.assert_allclose(features.var(axis=0), expected, rtol=5 * np.sqrt(2 / len(features)))
+
+
+def test_beta_spreads_the_clients_feature_means():
+    def spread(beta):
+        means = [features.mean(axis=0) for features, _ in whole(200, 1.0, beta)]
+        return np.array([mean.mean() for mean in means]).var()
+
+    # A client's mean over 60 features is B_k, of variance beta, and 60 draws of variance 1.
+    assert spread(0.0) == pytest.approx(1 / 60, rel=0.35)
+    assert spread(4.0) == pytest.approx(4 + 1 / 60, rel=0.35)
+
+
+def test_labels_are_those_of_a_linear_model_of_each_client():
+    from sklearn.linear_model import LogisticRegression
+
+    features, labels = next(client for client in whole(30, 1.0, 1.0) if 200 < len(client[1]) < 600)
+    model = LogisticRegression(C=1e4, max_iter=2000).fit(features, labels)
+    assert model.score(features, labels) > 0.99
+
+
+def test_a_seed_fixes_the_data_and_its_checksum():
+    first, again, other = (synthetic.generate(3, 1.0, 1.0, seed)[0] for seed in (5, 5, 6))
+    assert first.checksum == again.checksum != other.checksum
+
+
+@pytest.mark.parametrize(("arguments", "flag"), [((0, 1, 1), "partition_clients"), ((2, -1, 1), "synthetic_alpha")])
+def test_bad_input_is_refused(arguments, flag):
+    with pytest.raises(UsageError, match=f"--{flag}"):
+        synthetic.generate(*arguments, seed=0)

@@ -1,0 +1,208 @@
+"""What a recommendation is about: the flags of all its runs, and the data. Runs' flags are checked before it is opened.
+
+A log's simulator may answer only where the log itself does not contradict it.
+"""
+
+import dataclasses
+import math
+import pathlib
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bandits import logged_flags, registry, schedule_flags, simulator, studies
+from bandits.advice import amounts
+from bandits.advice.strategies import BINARY
+from bandits.plans.plan import as_text
+from data.errors import UsageError
+from optimization.study import cli, frame, presets
+
+# A recommendation sets these itself, or they make no single question of it.
+OWN = ("bandits_type", "seed", "repeat", "restart", "list_presets")
+# By flag, the values that add no noise and leave cohorts seeded.
+_OF_NOISE: Mapping[str, tuple[Any, ...]] = {
+    "noise_multiplier": (0.0, None),
+    "aggregator_type": ("mean", "none", "dpsgd"),
+    "cohort_sampling": ("fixed",),
+    "insecure_seeded_noise": (False,),
+}
+_NAMES = {"uniformly random actions": "uniform policy"}
+
+
+def base_flags(given: Sequence[str]) -> tuple[str, ...]:
+    """Returns the flags of all runs.
+
+    Args:
+      given: As they stand in the command.
+
+    Raises:
+      UsageError: If one is the recommendation's to set, or unknown.
+    """
+    settings = studies.parse(BINARY, given)
+    parameters = [f"bandits_{name}" for entry in registry.POLICIES.values() for name in entry.parameters]
+    for name in (*OWN, *parameters, *schedule_flags.NAMES):
+        if name in settings.given:
+            raise UsageError(f"--{name}: advise sets this flag of its runs itself: leave it out.")
+    _check_noise(presets.applied(settings, studies.load(BINARY).presets))
+    is_table = "task_type" not in settings.given and settings.data_file
+    return studies.without_file(BINARY, [*given, *["--task_type=tabular"] * bool(is_table)])
+
+
+def _check_noise(settings: cli.Settings) -> None:
+    """Refuses noise in all runs, given or set by a preset: searches and comparisons have none.
+
+    Raises:
+      UsageError: If there is some.
+    """
+    for name, harmless in _OF_NOISE.items():
+        is_ignored = name == "noise_multiplier" and settings.aggregator_type in ("mean", "none")
+        if settings[name] in harmless or (is_ignored and name not in settings.given):
+            continue
+        told = "advise adds noise itself, in a stage of its own"
+        if name in settings.given:
+            raise UsageError(f"--{name}: {told}: leave it out.")
+        raise UsageError(
+            f"--preset={settings.preset} sets --{name}={as_text(settings[name])}, but {told}: give "
+            f"--{name}={as_text(harmless[0])} beside it, or a preset without noise."
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """What a recommendation needs to know of its data.
+
+    Attributes:
+      checksum: Digest.
+      report: What became of it.
+      clients: Clients that train.
+      cohort: Clients of a round.
+      num_actions: Actions.
+      reward_width: Between the smallest and the largest reward.
+      is_labelled: Whether a label says which action is right, and rewards are 1 for it alone.
+      statistics: What is learned of the clients without noise, in words.
+      held_out: What is held out for evaluation, in words.
+      unit: What a guarantee protects, in words.
+      scores: Of a log's simulator; empty for other data.
+    """
+
+    checksum: str
+    report: dict[str, Any]
+    clients: int
+    cohort: int
+    num_actions: int
+    reward_width: float
+    is_labelled: bool
+    statistics: tuple[str, ...]
+    held_out: str
+    unit: str
+    scores: tuple[simulator.Score, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Training rows of a table or log; 0 for other data."""
+        return int(self.report.get("training_rows", 0))
+
+
+def open_data(settings: cli.Settings) -> Data:
+    """Opens the data of resolved flags, and checks these against it.
+
+    Raises:
+      UsageError: If it is not there, or they do not fit it.
+    """
+    study = studies.load(BINARY)
+    options = study.options(settings)
+    task = study.open(options)
+    clients = study.population(options, task) or len(task.clients)
+    settings = frame.fitted(study, settings, clients)
+    options = study.options(settings)
+    # Before the study's check, which would print what the recommendation says first.
+    scores = tuple(simulator.once(task.held_out)[0]) if logged_flags.is_simulated(options.task) else ()
+    study.check(options, task)
+    low, high = task.reward_range(options.rewards)
+    evaluated = len(task.held_out)
+    held_out = f"held out for evaluation: {evaluated:,} other clients" if evaluated > 1 else ""
+    if of_rows := task.report.get("held_out"):
+        held_out = f"held out for evaluation: {of_rows}"
+    return Data(
+        checksum=task.checksum,
+        report=dict(task.report),
+        clients=clients,
+        cohort=settings.clients_per_round,
+        num_actions=task.num_actions,
+        reward_width=(high - low) or 1.0,
+        is_labelled=not task.multi_label and not options.has_shift and options.drift.kind == "none",
+        statistics=task.private_statistics,
+        held_out=held_out or "held out: one pooled test set",
+        unit=_unit(settings.client_column, clients, of_rows),
+        scores=scores,
+    )
+
+
+def _unit(column: str | None, clients: int, held_out: str | None) -> str:
+    """Returns what a guarantee protects, and how many of them there are."""
+    if not column:
+        return "one client with all its data, not a single example"
+    if column.startswith("rows:"):
+        return "one synthetic client, a random group of rows: name a real --client_column to protect someone"
+    return (
+        f"one value of column {column!r} with all its rows, not the people behind single rows: {clients:,} train; "
+        f"held out: {held_out or ''}"
+    )
+
+
+def folder_name(settings: cli.Settings) -> str:
+    """Returns the default name of the output folder."""
+    table = pathlib.Path(settings.data_file).name.partition(".")[0] if settings.data_file else ""
+    scenario = "" if settings.preset or settings.scenario == "scratch" else settings.scenario
+    return "_".join(filter(None, ("advice", settings.preset or table or settings.task_type, scenario)))
+
+
+def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str]) -> None:
+    """Refuses a simulator that held-out clients of the log contradict.
+
+    Args:
+      scores: Of the logging policy and of the uniform policy, by the simulator and by the log.
+      base: Flags of all runs.
+
+    Raises:
+      UsageError: If a 95% interval of a difference lies on one side of 0.
+    """
+    if not any(one.is_off for one in scores):
+        return
+    values = "\n".join(f"  {_score(one)}" for one in scores)
+    file = next((flag.partition("=")[2] for flag in base if flag.startswith("--data_file=")), "LOG")
+    raise UsageError(
+        "The log contradicts its simulator, so a recommendation from the simulator would be wrong. Nothing was run.\n"
+        f"Average reward on held-out clients:\n{values}\n"
+        "Use the log itself, by doubly robust (DR) estimation:\n"
+        f"  value of a policy: scripts.evaluate_policy --log={shlex.quote(file)} --policy=uniform, with the log's "
+        "columns\n"
+        f"  offline training:  {cli.command_line(BINARY, [*base, '--learn_from=dr'])}\n"
+        "Neither says whether exploration pays: for that, log more actions, or columns that explain rewards better."
+    )
+
+
+def _score(one: simulator.Score) -> str:
+    name = _NAMES.get(one.policy, one.policy)
+    by = "doubly robust" if name == "uniform policy" else "logged"
+    if math.isnan(one.difference.low):
+        return f"{name}: cannot be compared, as all rewards are equal"
+    digits = amounts.decimals(one.difference.low, one.difference.high)
+    return (
+        f"{name}: {amounts.number(one.simulated.mean, digits)} simulated, {amounts.number(one.logged.mean, digits)} "
+        f"{by}, difference {amounts.estimate(one.difference, '+')}"
+    )
+
+
+def simulated(scores: Sequence[simulator.Score]) -> str:
+    """Returns what a recommendation says first, where the log does not contradict its simulator; empty without one."""
+    if not scores:
+        return ""
+    values = "\n".join(f"- {_score(one)}" for one in scores)
+    is_known = any(math.isfinite(one.difference.low) for one in scores)
+    checked = "do not contradict it" if is_known else "cannot check it"
+    return (
+        "Rewards are simulated: they are drawn from a regression of the log, and have its bias.\n"
+        f"Held-out clients of the log {checked}:\n{values}\n"
+        "scripts.evaluate_policy estimates a policy's value from the log itself.\n"
+    )

@@ -1,0 +1,218 @@
+"""The process of a phase: one that runs share, or one whose server combines the cohort's models itself.
+
+Runs that differ in nothing but their state (seed, initial model, server learning rate) share one TFF process. A program
+that plays many runs builds a round once for all such runs, and finds it where an earlier program kept it; their numbers
+are those of a process of their own.
+
+Where no sum can combine the cohort's models, as samples of a posterior, the clients' work and the server's step are
+still those of `process.BanditProcess`. Between the two, the deltas come side by side to the program, which makes one of
+them by an algorithm of `optimization.posterior`. So a round is the clients' computation and the server's and not, as
+the mean's, one that compiles to the MapReduce form.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from bandits import process
+from bandits.options import Phase
+from data import download, tasks
+from optimization import models
+from optimization.posterior import algorithms
+from optimization.posterior import process as posterior_process
+from optimization.runtime import kept_rounds
+from optimization.study import compiled
+
+_RATE = "learning_rate"  # Where TFF's optimizers keep it in their states.
+
+
+class SharedProcess(NamedTuple):
+    """A run's own view of it.
+
+    Attributes:
+      shared: The process.
+      definition: What defines the run's rounds.
+      initial_weights: Its theta_0.
+      server_learning_rate: Its own.
+    """
+
+    shared: tff.templates.IterativeProcess
+    definition: process.BanditProcess
+    initial_weights: models.Weights
+    server_learning_rate: float
+
+    def initialize(self) -> process.BanditState:
+        """Returns the run's first state."""
+        state = self.shared.initialize()
+        weights = tuple(np.asarray(weight) for weight in self.initial_weights)
+        optimizer = self.definition.server_optimizer.set_hparams(
+            state.optimizer, {_RATE: np.asarray(state.optimizer[_RATE]).dtype.type(self.server_learning_rate)}
+        )
+        return state._replace(weights=weights, deployed=(weights,) * len(state.deployed), optimizer=optimizer)
+
+    @property
+    def next(self) -> tff.Computation:
+        """Plays a round: (state, clients) -> (state, metrics)."""
+        return self.shared.next
+
+
+class CollectedRounds:
+    """Rounds with the interface of the process that `process.BanditProcess.build` returns."""
+
+    def __init__(
+        self, definition: process.BanditProcess, initial_weights: models.Weights, aggregate: algorithms.Aggregate
+    ):
+        """Builds the computations.
+
+        Args:
+          definition: The rounds; its `aggregator` is not used.
+          initial_weights: theta_0.
+          aggregate: Makes one delta of the cohort's, and draws nothing.
+        """
+        built = definition.build(initial_weights)
+        self.initialize = built.initialize
+        self._shapes, self._aggregate = definition.model.shapes, aggregate
+        state_type, client_type = built.state_type.member, definition.client_type()
+        deployed_type, weights_type = state_type.deployed, state_type.weights
+
+        @tff.tensorflow.computation(deployed_type, weights_type, client_type)
+        def client_round(deployed, weights, client):
+            output = definition.client_round()(deployed, weights, client)
+            return posterior_process.client_row(output), [getattr(output, name) for name in process.SUMMED]
+
+        self._at_clients = posterior_process.at_clients(client_round)
+        self._server_round = tff.tensorflow.computation(definition.server_round, state_type, weights_type)
+
+    def next(
+        self, state: process.BanditState, cohort: Sequence[process.ClientInput]
+    ) -> tuple[process.BanditState, process.RoundMetrics]:
+        """Plays one round; where nobody has an example the update is zero, and where nobody came there is none."""
+        updates, summed = posterior_process.collect(self._at_clients, [state.deployed, state.weights], cohort)
+        before = algorithms.flat(state.weights)
+        delta = np.full_like(before, 0 if len(updates.examples) else np.nan)
+        if updates.examples.any():
+            delta = self._aggregate(before, updates.with_examples(), None).delta  # type: ignore[arg-type]
+        step = self._server_round(state, models.unflatten(tf.constant(delta), self._shapes))
+        metrics = process.RoundMetrics(**self._sums(summed), update_norm=step[4], deployed=step[5], aggregator=())
+        return process.BanditState._make((*step[:4], state.aggregator)), metrics
+
+    def _sums(self, summed: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        """Returns the sums over clients, one after the other as in TFF's aggregations."""
+        types = self._at_clients.type_signature.result.member[1]
+        totals = [np.zeros(part.shape, part.dtype) for part in types]
+        for client in summed:
+            totals = [total + part for total, part in zip(totals, client, strict=True)]
+        return dict(zip(process.SUMMED, totals, strict=True))
+
+
+class _ChainState(NamedTuple):
+    """What a chain's rounds keep where others keep the server optimizer's state.
+
+    Attributes:
+      weights: The chain's newest state.
+      optimizer: The server optimizer's state.
+    """
+
+    weights: tuple
+    optimizer: object
+
+
+class ChainRounds:
+    """Rounds after which the server moves its chain: clients train its newest state, and act with its average."""
+
+    def __init__(self, rounds: Any, chain: algorithms.ServerChain, seed: int):
+        """Wraps the rounds of the mean; `seed` is the run's."""
+        self._rounds, self._chain, self._seed = rounds, chain, seed
+
+    def initialize(self) -> process.BanditState:
+        """Returns the state before round 1."""
+        state = self._rounds.initialize()
+        return state._replace(optimizer=_ChainState(tuple(state.weights), state.optimizer))
+
+    def next(self, state: process.BanditState, cohort: Any) -> tuple[process.BanditState, process.RoundMetrics]:
+        """Plays one round; `weights` of its state are the average, or in burn-in rounds the newest state."""
+        chain: Any = state.optimizer
+        after, metrics = self._rounds.next(state._replace(weights=chain.weights, optimizer=chain.optimizer), cohort)
+        round_num = int(after.round_num)
+        newest = self._chain.state(after.weights, self._seed, round_num)
+        served = self._chain.served(state.weights, newest, round_num)
+        deployed = (served, *after.deployed[1:]) if metrics.deployed else after.deployed
+        kept = _ChainState(newest, after.optimizer)
+        return after._replace(weights=served, deployed=deployed, optimizer=kept), metrics
+
+
+def build(
+    task: tasks.Task, phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights
+) -> Callable[[int], Any]:
+    """Returns the function round number, from 1 -> process of that round.
+
+    Args:
+      task: The task.
+      phase: The phase.
+      definition: What defines its rounds; its `local_sgd` is the clients' training in burn-in rounds.
+      initial_weights: theta_0.
+    """
+    if phase.posterior is not None:
+        return _combined(phase, definition, initial_weights)
+    shared = _shared(task, phase, definition, initial_weights)
+    return lambda round_num: shared
+
+
+def _shared(
+    task: tasks.Task,
+    phase: Phase,
+    definition: process.BanditProcess,
+    initial_weights: models.Weights,
+) -> tff.templates.IterativeProcess | SharedProcess:
+    """Returns the process of a phase, built before if possible."""
+    if phase.aggregation.kind != "mean":  # Two runs never share their noise.
+        return definition.build(initial_weights)
+    own_key = ("rounds", key(task, phase, definition))
+    folder = download.cache_folder(phase.task.cache_dir) / "rounds"
+
+    def find() -> tff.templates.IterativeProcess:
+        if not kept_rounds.is_versioned(*_parts(definition)):
+            return definition.build()
+        return kept_rounds.process(folder, repr(own_key), definition.build)
+
+    shared = compiled.kept(own_key, find)
+    return SharedProcess(shared, definition, initial_weights, phase.server_optimizer.learning_rate)
+
+
+def _parts(definition: process.BanditProcess) -> tuple:
+    return definition.policy, definition.loss, definition.local_sgd
+
+
+def key(task: tasks.Task, phase: Phase, definition: process.BanditProcess) -> Hashable:
+    """Returns a key of the rounds that differ from these in nothing but their state; arguments as of `build`."""
+    parts = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
+    parts |= {
+        "types": tuple(map(type, _parts(definition))),  # Two modules may have a class of one name.
+        "model": (task.model, repr(task.model_arguments)),
+        "reward_matrix": (definition.reward_matrix.shape, definition.reward_matrix.tobytes()),
+        "aggregator": phase.aggregation,
+        "server_optimizer": dataclasses.replace(phase.server_optimizer, learning_rate=0.0),
+        "feature_spec": repr(definition.feature_spec),
+        "label_spec": repr(definition.label_spec),
+    }
+    return tuple(parts.items())
+
+
+def _combined(phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights) -> Callable[[int], Any]:
+    algorithm = algorithms.build(phase.posterior, definition.local_sgd, definition.model)  # type: ignore[arg-type]
+
+    @functools.cache
+    def rounds_of(work):
+        own = dataclasses.replace(definition, local_sgd=work)
+        if algorithm.chain:
+            return ChainRounds(own.build(initial_weights), algorithm.chain, phase.seed)
+        if algorithm.aggregate is None:
+            return own.build(initial_weights)
+        return CollectedRounds(own, initial_weights, algorithm.aggregate)
+
+    return lambda round_num: rounds_of(algorithm.work_of(round_num))

@@ -1,0 +1,343 @@
+"""What became of a plan's runs: the state of each run's folder, the ranking, `results.csv`, and heat maps."""
+
+import dataclasses
+import functools
+import math
+import pathlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bandits.plans import executors, plan
+from bandits.results import configurations, runs
+from data import files
+from data.errors import UsageError
+from optimization.privacy import mechanisms
+from optimization.study import divergence, run_folder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FINISHED, FAILED, STOPPED_EARLY, UNFINISHED = "finished", "failed", "stopped early", "unfinished"
+DIVERGED = "diverged"
+_MOST_CELLS = 14  # A side of the heat map, in inches.
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What became of a run.
+
+    Attributes:
+      run: The run.
+      status: One of the words above.
+      rounds: Rounds that are finished, and whose metric is `value`.
+      value: The metric; not a number if there is none, it is not finite, or the run diverged.
+      error: Why it failed.
+      reports: Whether its seed is a fresh one, which picks no point: it is not ranked.
+    """
+
+    run: plan.Run
+    status: str = UNFINISHED
+    rounds: int = 0
+    value: float = math.nan
+    error: str = ""
+    reports: bool = False
+
+
+def finished_rounds(folder: pathlib.Path) -> int:
+    """Returns the rounds after which a run's folder was marked as finished; 0 for one that was not, or is not there.
+
+    Raises:
+      UsageError: If the folder is damaged, of another format, or was made with other versions of the packages; it
+        names the folder.
+    """
+    config = folder / "config.json"
+    mark = folder / executors.FINISHED_FILE
+    if not config.exists():
+        if mark.exists() or (folder / "metrics.csv").exists():
+            raise UsageError(f"{folder} is damaged: it has no config.json. Delete it, and it is run again.")
+        return 0
+    content = runs.read_json(config)
+    before = content.get("versions")
+    if not isinstance(before, dict):
+        raise UsageError(f"{config} is damaged: it names no versions. Delete the folder, and it is run again.")
+    run_folder.check_format(folder, content)
+    for name, now in _versions().items():
+        if before.get(name) != now and name != "python":
+            raise UsageError(
+                f"{folder} was made with {name} {before.get(name)}; this is {now}: numbers of both do not belong in "
+                "one grid. Delete the folder, or choose another --experiment_name."
+            )
+    if not mark.exists():
+        return 0
+    rounds = runs.read_json(mark).get("total_rounds")
+    if not isinstance(rounds, int):
+        raise UsageError(f"{mark} is damaged. Delete the folder, and it is run again.")
+    return rounds
+
+
+_versions = functools.cache(run_folder.versions)
+
+
+def read_value(folder: pathlib.Path, column: str, rounds: int) -> float:
+    """Returns a finished run's metric after so many rounds, or after its last one; not a number if it is not finite.
+
+    A run that went on beyond these rounds may not have been evaluated after them: then it is what the evaluation before
+    measured, or without one that after.
+
+    Raises:
+      UsageError: If its metrics are damaged, or have no such column; it names the file.
+    """
+    table = runs.read_metrics(folder)
+    if column not in table:
+        raise UsageError(f"{folder / 'metrics.csv'} has no column {column}.")
+    is_past = table["round_num"] <= rounds
+    value = float(table[column][is_past].iloc[-1])
+    if not math.isfinite(value) and not is_past.all() and getattr(column, "evaluated", False):
+        measured = table[column].dropna()
+        before = measured[is_past[measured.index]]
+        value = float(before.iloc[-1] if len(before) else measured.iloc[0]) if len(measured) else math.nan
+    return value if math.isfinite(value) else math.nan
+
+
+def has_diverged(folder: pathlib.Path, rounds: int) -> bool:
+    """Returns whether a finished run's training had diverged after so many rounds: its metric says nothing.
+
+    Raises:
+      UsageError: If its files are damaged; it names the file.
+    """
+    run = runs.read(folder)
+    return divergence.is_lost(run.metrics[run.metrics["round_num"] <= rounds], run.columns, run.flags)
+
+
+def goodness(values: Sequence[float], *, smallest: bool) -> float:
+    """Returns the mean of a point's seeds, so that more is better; the worst if one is not a number."""
+    mean = sum(values) / len(values)
+    return -math.inf if math.isnan(mean) else -mean if smallest else mean
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """All seeds of one point.
+
+    Attributes:
+      outcomes: Of each seed.
+      mean: Mean of the metric over the seeds; not a number if one has none.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    mean: float
+
+    @property
+    def name(self) -> str:
+        """Its name, with the key of its flags."""
+        return self.outcomes[0].run.point
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that all seeds have finished."""
+        return min(outcome.rounds for outcome in self.outcomes)
+
+
+def rank(outcomes: Sequence[Outcome], *, smallest: bool, apart: bool = True) -> dict[str, list[Point]]:
+    """Returns the points of each configuration (or, unless `apart`, all in one list), the best first.
+
+    Those that went furthest come first, then it is by their means. Points without a mean, such as those that diverged
+    or failed, come last; equal ones keep their order. Fresh seeds, which only report, take no part.
+    """
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.reports:
+            continue
+        groups.setdefault(outcome.run.point, []).append(outcome)
+    ranked: dict[str, list[Point]] = {}
+    for group in groups.values():
+        mean = sum(outcome.value for outcome in group) / len(group)
+        ranked.setdefault(group[0].run.configuration if apart else "", []).append(Point(tuple(group), mean))
+    for points in ranked.values():
+        points.sort(key=lambda one: (math.isnan(one.mean), -one.rounds, -goodness([one.mean], smallest=smallest)))
+    return ranked
+
+
+def label(point: str) -> str:
+    """Returns the name of a point without the key of its flags."""
+    return point.rpartition("-")[0]
+
+
+def table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str, folder: pathlib.Path) -> "pd.DataFrame":
+    """Returns a row a run: its folder, how it went, its flags, the swept ones first, and its command.
+
+    Args:
+      outcomes: What became of the runs.
+      swept: Names of swept flags.
+      metric: Name of the metric.
+      folder: Folder of all runs.
+    """
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    has_reports = any(outcome.reports for outcome in outcomes)
+    for outcome in outcomes:
+        settings = outcome.run.settings
+        names = [*swept, "seed", *sorted(set(settings) - run_folder.FREE_FLAGS - {*swept, "seed", "list_presets"})]
+        rows.append(
+            {"run": outcome.run.name, "status": outcome.status, metric: outcome.value, "rounds": outcome.rounds}
+            | ({"used_for": "reporting" if outcome.reports else "tuning"} if has_reports else {})
+            | {name: settings[name] for name in names if name != "repeat"}
+            | {"command": _command(folder / outcome.run.name), "error": outcome.error}
+        )
+    # What no run sets says nothing.
+    table = pd.DataFrame(rows)
+    return table.drop(columns=[name for name in table if name not in (metric, "error") and table[name].isna().all()])
+
+
+def _command(folder: pathlib.Path) -> str | None:
+    try:
+        return runs.newest_command(runs.read_json(folder / "config.json"))
+    except UsageError:  # It has failed, and `error` says so.
+        return None
+
+
+def text(
+    ranked: Mapping[str, Sequence[Point]],
+    swept: Sequence[str],
+    metric: str,
+    *,
+    smallest: bool,
+    shown: int,
+    stands: Mapping[str, str] | None = None,
+) -> str:
+    """Returns the ranking as a table for the terminal, the first points of each configuration.
+
+    Args:
+      ranked: The points of each configuration, the best first.
+      swept: Names of swept flags.
+      metric: What ranks.
+      smallest: Whether less of it is better.
+      shown: Points that are shown of a configuration.
+      stands: By point, in words where it stands beside chance; empty or None if that is not known.
+    """
+    import pandas as pd
+
+    if all(len(points) == 1 for points in ranked.values()):  # Nothing but words is compared.
+        ranked, shown = _together(ranked, smallest=smallest), len(ranked)
+    parts = []
+    for configuration, points in ranked.items():
+        words = {word.partition("=")[0] for word in configuration.split()}
+        rows = []
+        has_diverged = any(one.status == DIVERGED for point in points[:shown] for one in point.outcomes)
+        for place, point in enumerate(points[:shown], 1):
+            values = [outcome.value for outcome in point.outcomes]
+            settings = point.outcomes[0].run.settings
+            row: dict[str, Any] = {"rank": place}
+            row |= {name: plan.as_text(settings[name]) for name in swept if name not in words} | {metric: point.mean}
+            if len(values) > 1:
+                row |= {"lowest": min(values), "highest": max(values), "seeds": len(values)}
+            if has_diverged:
+                row["status"] = DIVERGED if any(one.status == DIVERGED for one in point.outcomes) else ""
+            row["rounds"] = point.rounds
+            if stands:
+                row["beside chance"] = stands.get(point.name, "-")
+            rows.append(row)
+        lines = [configuration] if configuration else []
+        lines.append(pd.DataFrame(rows).to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        if len(points) > shown:
+            lines.append(f"... and {len(points) - shown} more, see results.csv")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _together(ranked: Mapping[str, Sequence[Point]], *, smallest: bool) -> dict[str, list[Point]]:
+    """Returns points that are configurations each in one list; one for each data, rewards and cohorts, by its words."""
+    groups: dict[str, list[Outcome]] = {}
+    for points in ranked.values():
+        for outcome in (outcome for point in points for outcome in point.outcomes):
+            groups.setdefault(str(configurations.environment(outcome.run.settings, "total_rounds")), []).append(outcome)
+    found: dict[str, list[Point]] = {}
+    for some in groups.values():
+        first, *others = (one.run.configuration.split() for one in some)
+        words = [word for word in first if all(word in other for other in others)] if len(groups) > 1 else []
+        found.setdefault(" ".join(words), []).extend(rank(some, smallest=smallest, apart=False)[""])
+    return found
+
+
+def privacy_told(some: Sequence[Outcome], folder: pathlib.Path) -> str:
+    """Returns what the search has cost the clients' privacy, of the runs that say what they spent; empty for none."""
+    from optimization.privacy import ledger
+
+    paths = [folder / outcome.run.name / run_folder.PRIVACY_FILE for outcome in some]
+    reports = [mechanisms.load(path) for path in paths if path.exists()]
+    told = ledger.describe(reports)
+    missing = len(paths) - len(reports)
+    return f"{told} Not counted: {missing} runs without a {run_folder.PRIVACY_FILE}." if told and missing else told
+
+
+def learning_rates(swept: Sequence[str]) -> tuple[str, str] | None:
+    """Returns the two swept learning rates, the server's first; None if there are not two."""
+    rates = sorted((name for name in swept if name.endswith("learning_rate")), key=lambda name: "server" not in name)
+    return (rates[0], rates[1]) if len(rates) == 2 else None
+
+
+def cells(points: Sequence[Point], axes: tuple[str, str]) -> "pd.DataFrame":
+    """Returns the best of ranked points for each pair of values of two flags, with its mean and name."""
+    import pandas as pd
+
+    settings = [point.outcomes[0].run.settings for point in points]
+    table = pd.DataFrame([{axis: one[axis] for axis in axes} for one in settings])
+    table = table.assign(mean=[point.mean for point in points], name=[point.name for point in points])
+    return table.drop_duplicates(list(axes))  # The best comes first.
+
+
+def heat_map(
+    points: Sequence[Point],
+    axes: tuple[str, str],
+    path: pathlib.Path,
+    *,
+    metric: str,
+    title: str,
+    smallest: bool,
+    marked: Collection[str] = (),
+) -> None:
+    """Draws the metric over two flags, its values in the cells; over other flags, the best of their values.
+
+    Args:
+      points: Ranked points of one configuration.
+      axes: The flags of the rows and of the columns.
+      path: The picture.
+      metric: Its name.
+      title: Title.
+      smallest: Whether less is better.
+      marked: Names of points that are not told to be above chance: their cells have an asterisk.
+    """
+    import numpy as np
+    from matplotlib import figure
+
+    best = cells(points, axes)
+    is_marked = best["name"].isin(marked)
+    best = best.assign(text=best["mean"].map("{:.3g}".format) + is_marked.map({True: "*", False: ""}))
+    table = best.pivot(index=axes[0], columns=axes[1], values="mean")
+    texts = best.pivot(index=axes[0], columns=axes[1], values="text").to_numpy()
+    values = table.to_numpy()
+    size = (min(_MOST_CELLS, 2.5 + 0.8 * len(table.columns)), min(_MOST_CELLS, 1.6 + 0.55 * len(table)))
+    picture = figure.Figure(figsize=size, layout="constrained")
+    plot = picture.subplots()
+    # Cividis looks alike to readers with and without colour blindness; light is good.
+    image = plot.imshow(values, cmap="cividis_r" if smallest else "cividis", aspect="auto", origin="lower")
+    middle = np.nanmean([np.nanmin(values), np.nanmax(values)]) if np.isfinite(values).any() else 0.0
+    for (row, column), value in np.ndenumerate(values):
+        is_light = (value < middle) if smallest else (value > middle)
+        plot.text(
+            column,
+            row,
+            "-" if np.isnan(value) else texts[row, column],
+            ha="center",
+            va="center",
+            color="black" if is_light or np.isnan(value) else "white",
+            fontsize=9,
+        )
+    plot.set_xticks(range(len(table.columns)), table.columns.map("{:g}".format))
+    plot.set_yticks(range(len(table)), table.index.map("{:g}".format))
+    if is_marked.any():
+        title += "\n* not told to be above chance"
+    plot.set(xlabel=axes[1].replace("_", " "), ylabel=axes[0].replace("_", " "), title=title)
+    picture.colorbar(image, label=metric)
+    files.save_picture(picture, path, dpi=150)

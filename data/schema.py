@@ -1,0 +1,314 @@
+"""The schema of a table or log: which column plays which role, as flags name them."""
+
+import csv
+import dataclasses
+import difflib
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from data.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+POLICY = "--policy=column"  # Names the columns of a target policy.
+_LISTED = 20  # Of more columns, a message names the nearest.
+_NEAREST = 5
+
+# Column names of logs, in lower case, words joined by underscores. A certain name needs no values.
+_CERTAIN = re.compile(
+    r"(.*_)?(propensity|propensities|pscores?)(_.*)?|p_score"
+    r"|(action|logging|logged|behaviou?r)(_policy)?_(prob|probs|probability|probabilities)"
+)
+_PROBABILITIES = {"p", "prob", "probs", "probability", "probabilities", "pi_b", "label_probability"}
+_PROBABILITIES |= {"sampling_prob", "sampling_probability", "policy_prob", "logprob", "log_prob", "ipw"}
+_ACTIONS = {"action", "action_id", "action_taken", "arm", "arm_id", "chosen", "chosen_action", "chosen_arm"}
+_ACTIONS |= {"selected_arm", "selected_action"}
+_PERHAPS_ACTIONS = {"a", "item", "item_id", "ad", "ad_id", "choice", "offer", "variant", "treatment"}
+_REWARDS = {"reward", "rewards", "payout", "payoff", "click", "is_click"}
+_LIKELY_REWARDS = {"clicked", "conversion", "converted"}  # Of an action that was chosen, or of an earlier one.
+_PERHAPS_REWARDS = {"r", "cost", "clicks", "return", "outcome", "y"}
+
+
+def listed(flag: str | None) -> list[str]:
+    """Returns the words of a flag, separated by commas; one that holds a comma is quoted."""
+    return [name.strip() for name in next(csv.reader([flag], skipinitialspace=True))] if flag else []
+
+
+def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:
+    """Returns words as a flag's value, as `listed` and a shell read it; in quotes if need be, or always."""
+    value = ",".join(f'"{word}"' if "," in word else word for word in words)
+    return f"'{value}'" if quoted and "'" not in value else shlex.quote(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Schema:
+    """The roles that flags give to columns; several columns are separated by commas, one that holds a comma is quoted.
+
+    A table has a label or the reward of each action. A log has the chosen action, its reward and its propensity.
+
+    Attributes:
+      client_column: Whose row it is; of several columns, each combination of values is a client. Of a table also
+        `rows:N`, which deals the rows to N clients at random.
+      label_column: Table: the class, one action each.
+      reward_columns: Table: the reward of each action; `all` for all columns that have no other role.
+      action_column: Log: the chosen action.
+      reward_column: Log: its reward.
+      propensity_column: Log: the probability with which it was chosen.
+      round_column: Log: the round, a whole number; None for none.
+      period_column: Log: the deployment period, likewise.
+      position_column: Log: a feature that is a category, such as the place on a page; None for none.
+      probability_columns: Log: a target policy's probability of the chosen action, or, of as many columns as there are
+        actions in the order of `InteractionLog.action_names`, of each action; None for none.
+      action_names: Log: actions that were possible too, though none of the rows has them.
+      feature_columns: The features; None for all columns that have no other role.
+      ignore_columns: Columns that are left out.
+      category_columns: Features that are categories, whatever they hold.
+      missing_values: Texts that are missing values besides the usual ones.
+      file_flag: The flag that names the file, for messages.
+    """
+
+    client_column: str
+    label_column: str | None = None
+    reward_columns: str | None = None
+    action_column: str | None = None
+    reward_column: str | None = None
+    propensity_column: str | None = None
+    round_column: str | None = None
+    period_column: str | None = None
+    position_column: str | None = None
+    probability_columns: str | None = None
+    action_names: str | None = None
+    feature_columns: str | None = None
+    ignore_columns: str | None = None
+    category_columns: str | None = None
+    missing_values: str | None = None
+    file_flag: str = "--data_file"
+
+    @property
+    def is_log(self) -> bool:
+        return bool(self.action_column)
+
+    @property
+    def categories(self) -> list[str]:
+        """Features that are categories, whatever they hold."""
+        return [*filter(None, [self.position_column]), *listed(self.category_columns)]
+
+    @property
+    def text_columns(self) -> list[str]:
+        """Columns whose values are names, where 007 is no number; and those that nobody reads."""
+        names = [self.client_column, *listed(self.client_column), self.label_column, self.action_column]
+        return [*filter(None, names), *self.categories, *listed(self.ignore_columns)]
+
+    @property
+    def num_dealt_clients(self) -> int:
+        """N of `rows:N`; 0 for the name of a column.
+
+        Raises:
+          UsageError: If N is no number, or below 2.
+        """
+        if self.is_log or not self.client_column.startswith("rows:"):
+            return 0
+        number = self.client_column.removeprefix("rows:")
+        if not number.isdecimal() or int(number) < 2:
+            raise UsageError(
+                f"--client_column={self.client_column} must be rows:N with N at least 2, or name a column."
+            )
+        return int(number)
+
+    def check(self) -> None:
+        """Checks what needs no table.
+
+        Raises:
+          UsageError: If a table has both label and rewards, or neither; a log no reward or no propensity; or if clients
+            cannot be dealt so.
+        """
+        if self.is_log and not (self.reward_column and self.propensity_column):
+            raise UsageError("A log needs --reward_column and --propensity_column beside --action_column.")
+        if not self.is_log and bool(self.label_column) == bool(self.reward_columns):
+            flags = "both are given" if self.label_column else "neither is given"
+            raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")
+        _ = self.num_dealt_clients
+
+
+def of_options(options: Any) -> Schema:
+    """Returns the schema of a task's options, a dataclass with fields of the same names."""
+    names = {field.name for field in dataclasses.fields(options)}
+    roles = [field.name for field in dataclasses.fields(Schema) if field.name in names]
+    return Schema(**{name: getattr(options, name) for name in roles})
+
+
+@dataclasses.dataclass(frozen=True)
+class Roles:
+    """The columns of one file by role; each has one.
+
+    Attributes:
+      clients: The clients' columns; empty where clients are dealt.
+      label: The label's, or the chosen action's; None for a table of rewards.
+      rewards: Those of the actions' rewards, if there is no label.
+      features: Those of features.
+      ignored: Those that are left out.
+      named: Features that flags name, not those that are left over.
+      suspected: Columns that may belong to a log, though the schema is a table's.
+    """
+
+    clients: list[str]
+    label: str | None
+    rewards: list[str]
+    features: list[str]
+    ignored: list[str]
+    named: list[str]
+    suspected: list[str]
+
+
+def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
+    """Returns the roles of a file's columns.
+
+    Args:
+      schema: What flags name.
+      names: Of all columns.
+      path: The file, for messages.
+
+    Raises:
+      UsageError: If a column is not there, or has two roles; or if rewards are fewer than two.
+    """
+    if len(names) == 1:
+        raise UsageError(
+            f"{path} has one column alone, {names[0]!r}: columns must be separated by commas, semicolons or tabs."
+        )
+    clients = [schema.client_column] if schema.client_column in names else listed(schema.client_column)
+    clients = [] if schema.num_dealt_clients else clients
+    features, ignored = listed(schema.feature_columns), listed(schema.ignore_columns)
+    categories, position = listed(schema.category_columns), list(filter(None, [schema.position_column]))
+    takes_all = schema.reward_columns == "all"
+    used = {*clients, schema.label_column, *features, *ignored, *categories}
+    rewards = [name for name in names if name not in used] if takes_all else listed(schema.reward_columns)
+    chosen = {"--client_column": clients, "--reward_columns": rewards}
+    for flag in ("label", "action", "reward", "propensity", "round", "period", "position"):
+        chosen[f"--{flag}_column"] = list(filter(None, [getattr(schema, f"{flag}_column")]))
+    chosen |= {
+        POLICY: listed(schema.probability_columns),
+        "--feature_columns": [name for name in features if name not in position],
+        "--ignore_columns": ignored,
+    }
+    uses = _assign(names, path, chosen)
+    if schema.reward_columns and len(rewards) < 2:
+        raise UsageError(
+            f"--reward_columns={schema.reward_columns}: a bandit needs at least two actions, a column each."
+        )
+    left = [name for name in names if name not in uses]
+    context = features or left
+    if schema.is_log:
+        context = [name for name in names if name in [*position, *context]]
+    for name in categories:
+        _check_known("--category_columns", name, names, path)
+        if name not in context:
+            raise UsageError(f"--category_columns names column {name!r}, which is no feature.")
+    label = schema.label_column or schema.action_column
+    suspected = rewards if takes_all else []
+    if not features and (left or label or takes_all):
+        suspected = [*([label] if label else []), *rewards, *left]
+    return Roles(clients, label, rewards, context, ignored, [*features, *schema.categories], suspected)
+
+
+def _assign(names: Sequence[str], path: str, chosen: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Returns the flag that names each column."""
+    uses: dict[str, str] = {}
+    for flag, named in chosen.items():
+        for name in named:
+            _check_known(flag, name, names, path)
+            if name in uses:
+                other = "twice" if uses[name] == flag else f"that {uses[name]} names already"
+                raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")
+            uses[name] = flag
+    return uses
+
+
+def _check_known(flag: str, name: str, names: Sequence[str], path: str) -> None:
+    if name not in names:
+        shown, which = names, "its columns are"
+        if len(names) > _LISTED:
+            shown = difflib.get_close_matches(name, names, _NEAREST) or names[:_NEAREST]
+            which = f"of its {len(names)} columns the nearest are"
+        raise UsageError(f"{flag}: there is no column {name!r} in {path}; {which} {', '.join(shown)}.")
+
+
+def check_no_log(frame: "pd.DataFrame", path: str, label: str | None = None) -> None:
+    """Refuses a log of a bandit that is taken for a table: its propensity, or even its reward, would be a feature.
+
+    A log has the reward of the chosen action alone; a table needs the reward of every action. It is a log if a column
+    is called a propensity, whatever it holds; or is called a probability and holds several, beside an action and a
+    reward that is not the label; or if an action and a reward are called so without doubt.
+
+    Args:
+      frame: The columns that no flag names as features, rewards and the label among them.
+      path: The file, for the message.
+      label: The column that a flag names as the label.
+
+    Raises:
+      UsageError: If it is; it names the columns.
+    """
+    called = {name: _words(name) for name in frame.columns}
+    others = {name: words for name, words in called.items() if name != label}
+    action = _first(called, _ACTIONS, _PERHAPS_ACTIONS)
+    reward = _first(others, _REWARDS, _LIKELY_REWARDS, _PERHAPS_REWARDS)
+    propensity = next((name for name, words in called.items() if _CERTAIN.fullmatch(words)), None)
+    if propensity:
+        reward = reward or _first(called, _REWARDS, _LIKELY_REWARDS, _PERHAPS_REWARDS)
+        reward = None if reward == action else reward
+    elif action and reward:
+        fitting = {name: words for name, words in others.items() if _is_probability(frame[name], words)}
+        propensity = _first(fitting, _PROBABILITIES)
+    if propensity is None:
+        pair = _by_names(called, others, label)
+        if pair is None:
+            return
+        action, reward = pair
+    roles = {"as the chosen action": action, "as its reward": reward, "as its propensity": propensity}
+    shown = ", ".join(f"{name!r} {role}" for role, name in roles.items() if name)
+    raise UsageError(
+        f"{path} looks like a log of a bandit, with {shown}. A log has the reward of the chosen action alone, and this "
+        "task needs the right action of each row, or every action's reward. If it is no log, name the features with "
+        "--feature_columns, or leave such columns out with --ignore_columns. What a log says of other policies: "
+        "scripts.evaluate_policy; to learn and to simulate from one: --task_type=logged (docs/logs.md)."
+    )
+
+
+def _words(name: str) -> str:
+    """Returns a name in lower case, with underscores between words, as those of `actionId`."""
+    return "_".join(re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()))
+
+
+def _first(called: Mapping[str, str], *known: set[str]) -> str | None:
+    return next((name for words in known for name, own in called.items() if own in words), None)
+
+
+def _by_names(called: Mapping[str, str], others: Mapping[str, str], label: str | None) -> tuple[str, str] | None:
+    """Returns an action and its reward, if their names alone leave no doubt."""
+    labels = {name: words for name, words in called.items() if name == label}
+    for actions, rewards in (
+        (_first(called, _ACTIONS), _first(called, _REWARDS)),
+        (_first(others, _ACTIONS), _first(others, _LIKELY_REWARDS)),
+        (_first(labels, _PERHAPS_ACTIONS), _first(others, _REWARDS)),
+        (_first(others, {"item_id", "ad_id"}), _first(others, {"click", "is_click"})),
+    ):
+        if actions and rewards:
+            return actions, rewards
+    return None
+
+
+def _is_probability(column: "pd.Series", words: str) -> bool:
+    """Returns whether a column holds several probabilities, or what its name says to be made of them."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(column, errors="coerce")
+    if numbers.isna().sum() > column.isna().sum() or numbers.nunique() < 2:
+        return False
+    numbers = numbers.dropna()
+    if words in ("logprob", "log_prob"):
+        return bool((numbers <= 0).all())
+    if words == "ipw":
+        return bool((numbers >= 1).all())
+    return bool(((numbers > 0) & (numbers <= 1)).all())

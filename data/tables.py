@@ -1,0 +1,235 @@
+"""The reader of tables and logs: rows, their clients and labels by a schema, and the columns as features."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from data import columns, dates, partition, statistics, table_file, table_report
+from data.errors import UsageError
+from data.schema import Roles, Schema, as_flag, check_no_log, listed, resolve
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_JOINT = " | "  # Between the values of several client columns.
+_MANY = 50
+
+
+class Features(NamedTuple):
+    """Columns as features.
+
+    Attributes:
+      values: float32 [rows, features].
+      names: Such as `age`, `age is missing` and `color=red`.
+      learned: What is known of each column.
+      report: What was read, dropped and imputed, in JSON's types.
+    """
+
+    values: np.ndarray
+    names: list[str]
+    learned: columns.Learned
+    report: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Rows of a table or log that have a client and, where there is one, a label or an action.
+
+    Attributes:
+      table: Where they are from.
+      schema: What flags name.
+      roles: The columns by role.
+      frame: The rows, with their index in the table.
+      client_ids: Names of the clients, in the order of numbers if all are some.
+      clients: int32 [rows], positions in `client_ids`.
+      label_names: Names of the labels, or actions, in that order; or the columns of rewards.
+      labels: int32 [rows], positions in `label_names`; None for a table of rewards.
+      dropped: How many rows lack what.
+    """
+
+    table: table_file.Table
+    schema: Schema
+    roles: Roles
+    frame: "pd.DataFrame"
+    client_ids: list[str]
+    clients: np.ndarray
+    label_names: list[str]
+    labels: np.ndarray | None
+    dropped: Mapping[str, int]
+
+    def numbers(self, name: str, flag: str, what: str, dtype: type = np.float64, each: str = "") -> np.ndarray:
+        """Returns the numbers of a column, see `table_file.Table.numbers`."""
+        return self.table.numbers(self.frame[name], flag, what, dtype, each)
+
+    def features(
+        self, is_train: np.ndarray | None = None, known: statistics.OfTable | None = None, *, has_any: bool = True
+    ) -> Features:
+        """Returns the columns of features as such; see `columns.encode`.
+
+        Args:
+          is_train: bool [rows], rows from which means, deviations and categories are learned; None for all.
+          known: Statistics from elsewhere instead.
+          has_any: Whether columns are read at all.
+
+        Raises:
+          UsageError: If a column cannot be read as it is.
+        """
+        frame, cells = self.frame[self.roles.features if has_any else []], self.table.cells
+        if known:
+            learned = {name: known.columns.get(name) for name in frame.columns}
+        else:
+            is_train = np.ones(len(frame), bool) if is_train is None else is_train
+            learned = dict(
+                columns.learn(frame, is_train, categories=self.schema.categories, named=self.roles.named, show=cells)
+            )
+        encoded = columns.encode(frame, learned, show=cells)
+        warnings = [] if known or self.schema.is_log else table_report.label_warnings(self)
+        report = {
+            "rows": len(self.frame),
+            "dropped_rows": dict(self.dropped),
+            "imputed": encoded.imputed,
+            "missing_as_category": encoded.missing_as_category,
+            "columns_left_out": [*self.table.nameless, *encoded.left_out],
+            "form": dict(self.table.form),
+            "missing_values": dict(self.table.missing),
+            "warnings": [*warnings, *table_report.category_warnings(learned, self.roles.named)],
+        }
+        if not self.schema.is_log:
+            report |= {
+                "clients": len(self.client_ids),
+                "signs": dict(self.table.signs),
+                "columns": table_report.of_columns(self, learned, encoded),
+            }
+        return Features(encoded.values, list(encoded.names), learned, report)
+
+
+def read(path: str, schema: Schema, *, known: statistics.OfTable | None = None, seed: int = 0) -> Rows:
+    """Reads the rows of a table or log.
+
+    Rows without a client, or without a label or action, are dropped, and so are those of a label that is not known.
+
+    Args:
+      path: The file, see `table_file.read`.
+      schema: The roles of its columns.
+      known: Statistics from elsewhere, whose labels count; None to count the table's.
+      seed: Seed of dealt clients.
+
+    Raises:
+      UsageError: If the file or a column is missing, or not what it has to be; if there is one client only; or if a
+        log is read as a table.
+    """
+    schema.check()
+    table = table_file.read(path, schema.text_columns, schema.missing_values, schema.file_flag)
+    roles = resolve(schema, list(table.frame.columns), path)
+    if not schema.is_log:
+        check_no_log(table.frame[roles.suspected], path, roles.label)
+    if known and not schema.is_log:
+        _check_known(known, schema, roles, path)
+    known_labels = list(known.labels) if known and schema.label_column else None
+    frame, dropped = _complete(table.frame, schema, roles, path, known_labels)
+    label_names, labels = roles.rewards, None
+    if roles.label:
+        label_names = _label_names(frame[roles.label], schema, known_labels)
+        labels = columns.codes(frame[roles.label], label_names)
+    if schema.num_dealt_clients:
+        client_ids, clients = partition.deal(len(frame), schema.num_dealt_clients, seed)
+    else:
+        client_ids, clients = _owners(frame, roles.clients, schema)
+    return Rows(table, schema, roles, frame, client_ids, clients, label_names, labels, dropped)
+
+
+def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: str) -> None:
+    """Refuses statistics of another table."""
+    flag = "--public_statistics"
+    if bool(known.labels) != bool(roles.label):
+        has, wants = ("labels", "rewards") if known.labels else ("no labels", "labels")
+        raise UsageError(f"{flag} has {has}, but {path} is read as a table of {wants}.")
+    for what, missing in (
+        ("nothing of", [name for name in roles.features if name not in known.columns]),
+        ("more columns than", [name for name in known.columns if name not in roles.features]),
+    ):
+        if missing:
+            raise UsageError(
+                f"{flag} has {what} the features of {path}: {', '.join(missing)}. Both must have the same columns; "
+                "--feature_columns names those of the table."
+            )
+    for name in schema.categories:
+        if not isinstance(known.columns[name], statistics.Categories):
+            raise UsageError(f"--category_columns names column {name!r}, of which {flag} has no categories.")
+
+
+def _complete(
+    frame: "pd.DataFrame", schema: Schema, roles: Roles, path: str, known_labels: list[str] | None
+) -> "tuple[pd.DataFrame, dict[str, int]]":
+    """Returns the rows with a client and a (known) label, both as categories of text, and how many rows lack which."""
+    dropped = {}
+    label, flag = ("action", "--action_column") if schema.is_log else ("label", "--label_column")
+    for what, names in (("client", roles.clients), (label, [roles.label] if roles.label else [])):
+        if names:
+            frame = frame.assign(**{name: columns.named(frame[name]) for name in names})
+            is_complete = frame[names].notna().all(axis=1)
+            dropped[f"without_{what}"] = int((~is_complete).sum())
+            frame = frame[is_complete]
+    if known_labels is not None:
+        is_known = frame[roles.label].isin(known_labels)
+        dropped["of_another_label"] = int((~is_known).sum())
+        frame = frame[is_known]
+    if frame.empty:
+        of_these = ", with a label of --public_statistics" if known_labels is not None else ""
+        raise UsageError(f"No row of {path} has what --client_column and {flag} name{of_these}.")
+    return frame, dropped
+
+
+def _owners(frame: "pd.DataFrame", names: list[str], schema: Schema) -> tuple[list[str], np.ndarray]:
+    """Returns the clients' names, and the client of each row."""
+    grouped = frame.groupby(names, observed=True, sort=True)
+    clients = grouped.ngroup().to_numpy(np.int32)
+    client_ids = [_JOINT.join(key) for key in grouped.size().index.to_frame().itertuples(index=False)]
+    if len(client_ids) < 2:
+        how = "or several"
+        if not schema.is_log:
+            how = "or deal the rows to N clients by --client_column=rows:N"
+        raise UsageError(
+            f"--client_column={schema.client_column} has one value only, {client_ids[0]!r}: name a column that "
+            f"distinguishes clients, {how}."
+        )
+    return client_ids, clients
+
+
+def _label_names(labels: "pd.Series", schema: Schema, known: list[str] | None) -> list[str]:
+    """Returns the names of all labels, or actions, also of those that a flag adds."""
+    import pandas as pd
+
+    flag = f"{'--action_column' if schema.is_log else '--label_column'}={as_flag([labels.name])}"
+    present = list(labels.cat.remove_unused_categories().cat.categories)
+    names = known or columns.ordered(pd.Series([*present, *listed(schema.action_names)], dtype=object))
+    if len(names) < 2:
+        how = "; --action_names=A,B names those that were never chosen" if schema.is_log else ""
+        raise UsageError(f"{flag} has one value only, {names[0]!r}: a bandit needs two actions or more{how}.")
+    if len(names) > statistics.MAX_CATEGORIES:
+        raise UsageError(
+            f"{flag} has {len(names)} distinct values, more than {statistics.MAX_CATEGORIES}: name a column of classes."
+        )
+    if not schema.is_log and not known and len(names) > _MANY:
+        _check_classes(names, len(labels), flag)
+    return names
+
+
+def _check_classes(names: list[str], num_rows: int, flag: str) -> None:
+    """Refuses labels of which most have decimals, or nearly each row has its own, or that are dates."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(pd.Series(names), errors="coerce")
+    is_measured = (numbers.dropna() % 1 != 0).sum() > len(names) / 2
+    what = ""
+    if is_measured or (numbers.notna().mean() > 0.9 and len(names) > num_rows / 2):
+        what = "numbers"
+    elif dates.of_texts(pd.Series(names, name="label"), 0.9):
+        what = "dates"
+    if what:
+        raise UsageError(
+            f"{flag} has {len(names)} distinct values in {num_rows} rows, which are {what} and no classes: name a "
+            "column of classes."
+        )

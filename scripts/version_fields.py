@@ -1,0 +1,42 @@
+"""Runs a program of the checkout in the working directory, and writes its checkpoints' field names to `fields.json`.
+
+Checkpoints hold numbered leaves. Without names, a field more or less would move all that follow it. The names are those
+of the structure that was flattened last before a checkpoint is saved.
+"""
+
+import json
+import os
+import runpy
+import sys
+from typing import Any
+from unittest import mock
+
+sys.path[0] = os.getcwd()  # The checkout's modules, not those beside this file.
+
+import tensorflow as tf  # noqa: E402
+from tensorflow.python.util import nest  # noqa: E402
+
+from optimization.study.run_folder import RunFolder  # noqa: E402
+
+
+def main() -> None:
+    """Runs the module that is the first argument, with the other arguments."""
+    flatten, save = tf.nest.flatten, RunFolder.save_checkpoint
+    flattened: list[Any] = [None]
+
+    def remembering(structure: Any, *args: Any, **kwargs: Any) -> list:
+        flattened[0] = structure
+        return flatten(structure, *args, **kwargs)
+
+    def naming(folder: RunFolder, round_num: int, leaves: list) -> None:
+        names = [name for name, _ in nest.flatten_with_joined_string_paths(flattened[0])]
+        (folder.path / "fields.json").write_text(json.dumps(names))
+        save(folder, round_num, leaves)
+
+    del sys.argv[0]
+    with mock.patch.object(tf.nest, "flatten", remembering), mock.patch.object(RunFolder, "save_checkpoint", naming):
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""A simulator that its log contradicts answers nothing."""
+
+import math
+
+import numpy as np
+import pytest
+
+from bandits import simulator, studies
+from bandits.advice import inputs
+from bandits.advice.strategies import BINARY
+from data.errors import UsageError
+from optimization.study import intervals
+
+TABLE = ("--data_file=sklearn_wine.csv", "--client_column=cellar", "--label_column=cultivar")
+COLUMNS = (
+    "--client_column=user",
+    "--action_column=action",
+    "--reward_column=reward",
+    "--propensity_column=propensity",
+)
+
+
+def _write(path, probability):
+    """Writes a log of 80 users whose best action is XOR of two features, which no linear model of them fits."""
+    draw = np.random.default_rng(2)
+    lines = ["user,x,y,action,reward,propensity"]
+    for user in np.repeat(np.arange(80), 40):
+        x, y = draw.integers(2, size=2)
+        best = int(x != y)
+        action = best if draw.random() < probability else 1 - best
+        reward = int(draw.random() < (0.6 if action == best else 0.05))
+        propensity = probability if action == best else 1 - probability
+        lines.append(f"u{user},{x},{y},{'ab'[action]},{reward},{propensity:.2f}")
+    path.write_text("\n".join(lines))
+
+
+def _scores(path):
+    flags = ("--task_type=logged", f"--data_file={path}", *COLUMNS)
+    return flags, inputs.open_data(studies.resolve(BINARY, (*flags, "--bandits_type=greedy"))).scores
+
+
+def test_a_simulator_that_dr_refutes_is_refused_with_what_the_log_supports(tmp_path):
+    _write(tmp_path / "log.csv", 0.9)
+    flags, scores = _scores(tmp_path / "log.csv")
+    (uniform,) = [one for one in scores if one.is_off]
+    # The truth is (0.6 + 0.05) / 2: DR finds it, and the simulator takes the logged actions' reward for any action's.
+    assert uniform.logged.low < 0.325 < uniform.logged.high
+    assert uniform.simulated.mean > 0.5
+    with pytest.raises(UsageError, match="The log contradicts its simulator") as caught:
+        inputs.check_simulator(scores, flags)
+    told = str(caught.value)
+    assert "uniform policy: 0.56 simulated, 0.30 doubly robust, difference +0.26 (95% CI +0.18 to +0.34)" in told
+    offline = told.partition("offline training:")[2].partition("\n")[0]
+    resolved = studies.resolve(BINARY, offline.partition(f"{BINARY} ")[2].split())
+    assert resolved.learn_from == "dr"
+
+
+def test_a_simulator_that_its_log_supports_is_named_first(tmp_path):
+    _write(tmp_path / "log.csv", 0.5)
+    flags, scores = _scores(tmp_path / "log.csv")
+    inputs.check_simulator(scores, flags)
+    first, second, logging, uniform, *_ = inputs.simulated(scores).split("\n")
+    assert first == "Rewards are simulated: they are drawn from a regression of the log, and have its bias."
+    assert second == "Held-out clients of the log do not contradict it:"
+    assert logging.startswith("- logging policy: ")
+    assert uniform.startswith("- uniform policy: ")
+
+
+def test_a_log_without_reward_cannot_check_its_simulator():
+    nothing = intervals.Interval(math.nan, math.nan, math.nan, 8)
+    score = simulator.Score("logging policy", nothing, nothing, intervals.Interval(0.0, math.nan, math.nan, 8))
+    _, second, logging, *_ = inputs.simulated([score]).split("\n")
+    assert second == "Held-out clients of the log cannot check it:"
+    assert logging == "- logging policy: cannot be compared, as all rewards are equal"
+
+
+def test_other_data_has_no_simulator():
+    inputs.check_simulator((), ())
+    assert inputs.simulated(()) == ""
+
+
+def test_a_table_makes_the_task_tabular():
+    assert inputs.base_flags(TABLE) == (*TABLE, "--task_type=tabular")
+    assert inputs.base_flags(("--task_type=digits",)) == ("--task_type=digits",)
+
+
+@pytest.mark.parametrize("preset", ["emnist_dp_small_noise", "so_dp_small_noise"])
+def test_a_preset_with_noise_is_refused_and_what_is_right_is_told(preset):
+    with pytest.raises(
+        UsageError, match=rf"--preset={preset} sets --noise_multiplier=.*--noise_multiplier=0 beside it"
+    ):
+        inputs.base_flags((f"--preset={preset}",))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--preset=emnist_dp_clip_only",),
+        ("--preset=emnist_dp_small_noise", "--noise_multiplier=0"),
+        ("--preset=emnist_dp_small_noise", "--aggregator_type=mean"),
+        ("--task_type=digits", "--cohort_sampling=fixed"),
+    ],
+)
+def test_values_that_add_no_noise_are_passed_on(flags):
+    assert inputs.base_flags(flags) == flags
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("--task_type=digits",), "advice_digits"),
+        (("--task_type=tabular", *TABLE), "advice_sklearn_wine"),
+        (("--task_type=digits", "--scenario=init_shift"), "advice_digits_init_shift"),
+        (("--preset=emnist_scratch_softmax",), "advice_emnist_scratch_softmax"),
+        (("--preset=emnist_init_shift_softmax", "--scenario=init_shift"), "advice_emnist_init_shift_softmax"),
+    ],
+)
+def test_the_folder_is_named_by_the_data(arguments, name):
+    settings = studies.parse(BINARY, arguments)
+    assert inputs.folder_name(settings) == name
+
+
+def test_the_data_says_what_its_searches_need():
+    resolved = studies.resolve(BINARY, ("--task_type=tabular", *TABLE, "--bandits_type=greedy"))
+    data = inputs.open_data(resolved)
+    assert (data.clients, data.cohort, data.num_actions, data.reward_width) == (20, 20, 3, 1.0)
+    assert data.is_labelled
+    assert (data.held_out, data.rows) == ("held out for evaluation: 5 of 25 clients", data.report["training_rows"])
+    assert data.unit.startswith("one value of column 'cellar' with all its rows, not the people behind single rows: 20")
+    few = inputs.open_data(studies.resolve(BINARY, ("--task_type=digits", "--bandits_type=greedy")))
+    assert (few.cohort, few.rows, few.unit) == (20, 0, "one client with all its data, not a single example")
+
+
+def test_labels_measure_no_model_where_rewards_change():
+    flags = ("--task_type=digits", "--bandits_type=greedy")
+    for others, is_labelled in (((), True), (("--scenario=drift",), False), (("--scenario=init_shift",), False)):
+        assert inputs.open_data(studies.resolve(BINARY, (*flags, *others))).is_labelled is is_labelled

@@ -1,0 +1,127 @@
+"""A recommendation that was interrupted, or has another time."""
+
+import json
+import time
+
+import pytest
+
+from bandits.advice import plan, session, strategies
+from data import files
+from data.errors import UsageError
+
+
+def _change(folder, changes):
+    content = json.loads((folder / session.PLAN_FILE).read_text())
+    files.replace(folder / session.PLAN_FILE, json.dumps(content | changes).encode())
+
+
+def test_the_folder_of_another_advice_is_refused(tmp_path):
+    state = session.State(tmp_path, {"--total_rounds": 10}, 5.0)
+    state.finished = True
+    state.save()
+    assert session.State(tmp_path, {"--total_rounds": 10}, 5.0).finished
+    with pytest.raises(UsageError, match=r"another recommendation: --total_rounds was 10, is 20\. Choose another"):
+        session.State(tmp_path, {"--total_rounds": 20}, 5.0)
+
+
+def test_where_the_model_would_be_trained_is_told_by_what_differs(tmp_path):
+    session.State(tmp_path, {"where it would be trained, population": 60}, 5.0).save()
+    with pytest.raises(
+        UsageError, match=r"another recommendation: where it would be trained, population was 60, is 90\. Choose"
+    ):
+        session.State(tmp_path, {"where it would be trained, population": 90}, 5.0)
+
+
+def test_with_other_minutes_it_is_planned_anew(tmp_path):
+    state = session.State(tmp_path, {}, 5.0)
+    state.stages["search"] = decided = plan.Plan(rounds=9, deploy_every=3, often=1)
+    state.save()
+    assert session.State(tmp_path, {}, 5.0).stages == {"search": decided}
+    assert session.State(tmp_path, {}, 9.0).stages == {}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spent": None},
+        {"pace": {"round_seconds": "x"}},
+        {"pace": 3},
+        {"stages": {"search": {}}},
+        {"stages": []},
+        {"identity": None},
+        {"stages": {"search": {"rounds": 9, "deploy_every": 3, "often": 1, "strategies": None}}},
+        {"spent": float("nan")},
+        {"minutes": None},
+    ],
+)
+def test_a_damaged_plan_is_refused_and_it_says_what_to_do(tmp_path, changes):
+    state = session.State(tmp_path, {}, 5.0)
+    state.save()
+    _change(tmp_path, changes)
+    with pytest.raises(UsageError, match=r"plan\.json is damaged: delete it, and the rest is planned again"):
+        session.State(tmp_path, {}, 5.0)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_a_plan_that_is_no_json_object_is_refused_likewise(tmp_path, content):
+    (tmp_path / session.PLAN_FILE).write_text(content)
+    with pytest.raises(UsageError, match=r"plan\.json is damaged: delete it"):
+        session.State(tmp_path, {}, 5.0)
+
+
+def test_noise_that_will_not_be_played_leaves_its_time_to_what_is_left(tmp_path):
+    made, _ = _session(tmp_path, 20.0)
+    made.state.pace = plan.Pace(0.01, 1.0, 1.0, 2)
+    made.begin(plan.SEARCH, "")
+    before = made.begin(plan.COMPARE, "")
+    made.leave_out_noise()
+    after = made.begin(plan.CONFIRM, "")
+    assert before.work(plan.NOISE).runs > 0 == after.work(plan.NOISE).runs
+    assert not any("noise" in one or "epsilon" in one for one in plan.left_out(made.full, after, {}))
+
+
+def test_with_other_minutes_the_pace_that_was_measured_and_the_time_it_took_are_kept(tmp_path):
+    state = session.State(tmp_path, {}, 5.0)
+    state.pace = plan.Pace(0.1, 2.0, 3.0, 2)
+    state.save()
+    _change(tmp_path, {"spent": 60.0})
+    again = session.State(tmp_path, {}, 9.0)
+    assert again.pace == state.pace
+    assert (again.earlier, again.spent) == (60.0, pytest.approx(0.0, abs=5.0))
+
+
+def _session(tmp_path, minutes=5.0) -> tuple[session.Session, dict[str, strategies.Space]]:
+    base, full = ("--task_type=digits",), plan.Plan(rounds=100, deploy_every=10, often=1)
+    made = session.Session(tmp_path, session.State(tmp_path, {}, minutes), full, base, 2)
+    return made, strategies.spaces(base, full.strategies, 10)
+
+
+def test_what_a_killed_measurement_played_is_not_measured_again(tmp_path, monkeypatch):
+    made, spaces = _session(tmp_path)
+    measured = []
+
+    def timed(_, some, rounds):
+        measured.append({run.seed for run in some})
+        return 5.0, 0.1
+
+    monkeypatch.setattr(session.Session, "_timed", timed)
+    (before,) = strategies.runs(made.base, "greedy", spaces["greedy"].first, strategies.TUNING_SEED, 1)
+    (tmp_path / "search" / before.name).mkdir(parents=True)
+    made.measure(spaces)
+    assert measured == [{1002, 1003}] * 3
+
+
+@pytest.mark.parametrize(("minutes", "factor"), [(30.0, 0.5), (40.0, 1.0)])
+def test_what_other_minutes_played_is_no_higher_pace(tmp_path, monkeypatch, minutes, factor):
+    state = session.State(tmp_path, {}, 30.0)
+    state.pace = plan.Pace(0.1, 2.0, 3.0, 2)
+    state.save()
+    _change(tmp_path, {"spent": 60.0})
+    made, _ = _session(tmp_path, minutes)
+    made.begin(plan.SEARCH, "Searching")
+    planned = made.plan.seconds(made.pace, [plan.SEARCH])
+    assert planned > 60
+    now = time.monotonic()
+    monkeypatch.setattr(session.time, "monotonic", lambda: now + planned / 2)
+    made.end()
+    assert made.pace.run_seconds == pytest.approx(factor * 2.0, rel=0.01)

@@ -1,0 +1,108 @@
+"""What is searched of each strategy, and the runs of a point."""
+
+import pytest
+
+from bandits.advice import strategies
+from bandits.advice.plan import CEILING, CHANCE, STRATEGIES
+from data.errors import UsageError
+
+BASE = ("--task_type=digits", "--total_rounds=40")
+
+
+@pytest.fixture(scope="module")
+def spaces():
+    return strategies.spaces(BASE, (*STRATEGIES, CHANCE, CEILING), num_actions=10)
+
+
+def test_a_search_begins_with_the_defaults_and_stays_in_its_space(spaces):
+    for space in spaces.values():
+        points = space.points(8)
+        assert len(set(points)) == len(points) == 8
+        assert points[0] == space.first
+        assert all(value in space.values[flag] for point in points for flag, value in point)
+
+
+def test_defaults_are_among_the_values_that_are_tried(spaces):
+    for space in spaces.values():
+        assert all(value in space.values[flag] for flag, value in space.first), space
+
+
+def test_strategies_try_the_same_rates(spaces):
+    rates = [[point[:2] for point in space.points(6)] for space in spaces.values()]
+    assert all(one == rates[0] for one in rates)
+
+
+def test_more_points_begin_with_those_of_fewer(spaces):
+    for space in spaces.values():
+        assert space.points(16)[:4] == space.points(4)
+
+
+def test_a_space_that_is_exhausted_has_no_more_points():
+    base = (*BASE, "--client_learning_rate=0.3", "--server_learning_rate=0.02")
+    greedy = strategies.spaces(base, ["greedy"], num_actions=10)["greedy"]
+    assert greedy.points(16) == [(("server_learning_rate", "0.02"), ("client_learning_rate", "0.3"))]
+    assert strategies.spaces((*BASE, "--client_learning_rate=0.3"), ["greedy"], 10)["greedy"].size == 5
+
+
+def test_parameters_are_in_units_of_the_rewards_and_fit_the_actions():
+    spaces = strategies.spaces(BASE, ["softmax", "falcon"], num_actions=200, reward_width=10.0)
+    assert dict(spaces["softmax"].first)["bandits_temperature"] == "0.5"
+    assert dict(spaces["falcon"].first)["bandits_gamma"] == "100"
+    assert min(map(float, spaces["falcon"].values["bandits_mu"])) == 199
+    assert dict(spaces["falcon"].first)["bandits_mu"] == "199"
+
+
+def test_runs_that_end_early_or_deploy_more_often_are_in_one_world():
+    late = ("--cache=persistent", "--reward_delay=uniform", "--bandits_deploy_freq=10")
+    base = strategies.in_one_world((*BASE, "--scenario=drift", *late))
+    assert base == (*BASE, "--scenario=drift", *late, "--drift_start=21", "--delay_rounds=5")
+    assert strategies.in_one_world(base) == base
+    assert strategies.in_one_world(BASE) == BASE
+    (whole,) = strategies.runs(base, "greedy", (), strategies.SEED, 1)
+    assert whole.at_rounds(10).settings.drift_start == 21
+    (often,) = strategies.runs(base, "greedy", (), strategies.SEED, 1, "--bandits_deploy_freq=1")
+    assert often.settings.delay_rounds == 5
+
+
+def test_runs_of_a_point_differ_in_their_seed_alone(spaces):
+    runs = strategies.runs(BASE, "softmax", spaces["softmax"].first, strategies.SEED, 3)
+    assert [run.seed for run in runs] == [2000, 2001, 2002]
+    assert len({run.point for run in runs}) == 1
+    assert strategies.point_of(runs[0]) == spaces["softmax"].first
+    assert runs[0].settings.total_rounds == 40
+
+
+def test_the_ceiling_goes_with_an_initial_training_but_has_no_log_of_a_bandit():
+    assert CEILING in strategies.check((*BASE, "--scenario=init_shift"))
+    assert CEILING not in strategies.check((*BASE, "--log_interactions"))
+    with pytest.raises(UsageError, match="--client_batch_size"):
+        strategies.check((*BASE, "--client_batch_size=0"))
+
+
+def test_a_name_tells_a_strategy_with_its_parameter(spaces):
+    assert strategies.label("softmax", spaces["softmax"].first) == "softmax (temperature 0.05)"
+    assert strategies.label("falcon", spaces["falcon"].first) == "FALCON (mu 100, gamma 1000)"
+    assert strategies.label("greedy", spaces["greedy"].first) == "greedy"
+
+
+def test_the_servers_rate_is_in_units_of_reward_columns():
+    table = ("--task_type=tabular", "--data_file=a.csv", "--client_column=who", "--reward_columns=left,right")
+    rates = strategies.spaces(table, ["greedy"], 2, reward_width=50.0)["greedy"]
+    assert dict(rates.first) == {"server_learning_rate": "0.5", "client_learning_rate": "0.1"}
+    assert rates.values["server_learning_rate"] == ("0.1", "0.25", "0.5", "1", "2.5")
+    given = strategies.spaces((*table, "--server_learning_rate=0.02"), ["greedy"], 2, reward_width=50.0)["greedy"]
+    assert dict(given.first)["server_learning_rate"] == "0.02"
+    plain = strategies.spaces((*table, "--server_optimizer=sgd"), ["greedy"], 2, reward_width=50.0)["greedy"]
+    assert dict(plain.first)["server_learning_rate"] == "0.01"
+    assert (
+        dict(strategies.spaces(BASE, ["greedy"], 2, reward_width=50.0)["greedy"].first)["server_learning_rate"]
+        == "0.01"
+    )
+
+
+def test_a_command_has_each_flag_once():
+    base = (*BASE, "--server_learning_rate=0.02")
+    (space,) = strategies.spaces(base, ["greedy"], 10).values()
+    told = strategies.command(base, "greedy", space.first)
+    assert told.count("--server_learning_rate") == 1
+    assert "--client_learning_rate=0.1" in told

@@ -1,0 +1,155 @@
+"""Tests of the rounds that runs share, of bandits.phase_process."""
+
+import dataclasses
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bandits import losses, phase_process, policies, process, run_federated
+from optimization import client_work, options
+from optimization.runtime import kept_rounds
+from optimization.study import compiled, frame
+
+SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
+TASK = types.SimpleNamespace(model="mlp", model_arguments={"num_features": 4})
+PHASE = types.SimpleNamespace(
+    server_optimizer=options.ServerOptimizer("adam", 0.1),
+    aggregation=options.Aggregation(),
+    posterior=None,
+    task=types.SimpleNamespace(cache_dir=None),
+)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept(monkeypatch):
+    monkeypatch.setattr(compiled, "_kept", type(compiled._kept)())
+
+
+def _definition(build=lambda weights: None):
+    class Definition(process.BanditProcess):
+        def build(self, *weights):
+            return build(weights)
+
+    return Definition(
+        model=None,
+        policy=policies.Softmax(0.5),
+        loss=losses.SupervisedLoss(),
+        reward_matrix=np.eye(3, dtype=np.float32),
+        local_sgd=client_work.LocalSgd(0.1, 4, 1),
+        aggregator=None,
+        server_optimizer=None,
+        deploy_every=2,
+        feature_spec=None,
+        label_spec=None,
+    )
+
+
+def _builds(monkeypatch, *runs):
+    """Returns how many processes are built for runs, each given as what is other in its task, phase and definition."""
+    built = []
+    monkeypatch.setattr(kept_rounds, "process", lambda folder, key, build: build())
+
+    definition = _definition(built.append)
+    for task, phase, changes in runs:
+        one = types.SimpleNamespace(**vars(TASK) | task), types.SimpleNamespace(**vars(PHASE) | phase)
+        phase_process.build(*one, dataclasses.replace(definition, **changes), ())
+    return len(built)
+
+
+def test_runs_that_differ_in_their_server_rate_share_a_process(monkeypatch):
+    assert _builds(monkeypatch, ({}, {}, {}), ({}, {"server_optimizer": options.ServerOptimizer("adam", 0.2)}, {})) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ({"model_arguments": {"num_features": 5}}, {}, {}),
+        ({}, {"server_optimizer": options.ServerOptimizer("adam", 0.1, (("beta_1", 0.8),))}, {}),
+        ({}, {"aggregation": options.Aggregation(clip_norm=0.1)}, {}),
+        ({}, {}, {"local_sgd": client_work.LocalSgd(0.2, 4, 1)}),
+        ({}, {}, {"policy": policies.Softmax(0.6)}),
+        ({}, {}, {"reward_matrix": np.ones((3, 3), np.float32)}),
+    ],
+)
+def test_runs_that_compute_something_else_do_not_share(monkeypatch, other):
+    assert _builds(monkeypatch, ({}, {}, {}), other) == 2
+
+
+def test_rounds_of_classes_outside_the_project_are_not_kept_on_disk(monkeypatch):
+    class Softmax(policies.Softmax):  # Whose source no version tells.
+        pass
+
+    asked = []
+    own = _definition(), dataclasses.replace(_definition(), policy=Softmax(0.5))
+    keys = [repr(phase_process.key(TASK, PHASE, definition)) for definition in own]
+    assert keys[0] != keys[1]
+    monkeypatch.setattr(kept_rounds, "process", lambda folder, key, build: asked.append(key))
+    for definition in own:
+        phase_process.build(TASK, PHASE, definition, ())
+    assert len(asked) == 1
+
+
+def test_runs_with_noise_never_share(monkeypatch):
+    noisy = ({}, {"aggregation": options.Aggregation("dpftrl")}, {})
+    assert _builds(monkeypatch, noisy, noisy) == 2
+
+
+@pytest.fixture
+def play(tff_worker, monkeypatch, tmp_path):
+    """A function (name, *arguments) -> metrics and weights of a run that keeps its rounds in the folder `cache`."""
+    from optimization.runtime import worker
+
+    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
+    monkeypatch.setattr(kept_rounds, "_version", lambda: "this version")
+
+    def run(name, *arguments):
+        where = (f"--root_output_dir={tmp_path}", f"--experiment_name={name}", f"--cache_dir={tmp_path / 'cache'}")
+        settings = frame.flag_set(run_federated.STUDY).parse(["run_federated", *SMALL, *where, *arguments])
+        assert frame.program(run_federated.STUDY, settings) == 0
+        metrics = pd.read_csv(tmp_path / name / "metrics.csv").drop(columns="seconds")
+        with np.load(tmp_path / name / "model" / "weights.npz") as weights:
+            return metrics, dict(weights)
+
+    return run
+
+
+def _assert_equal(one, other):
+    pd.testing.assert_frame_equal(one[0], other[0], check_exact=True)
+    for name, weights in other[1].items():
+        np.testing.assert_array_equal(one[1][name], weights)
+
+
+def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_its_own(play, monkeypatch):
+    play("before", "--seed=1", "--server_learning_rate=0.01", "--total_rounds=1")
+    after = ("--seed=2", "--server_learning_rate=0.03")
+    shared = play("shared", *after)
+    assert len(compiled._kept) == 1
+    compiled._kept.clear()  # As in another program, which may build nothing.
+    with monkeypatch.context() as patch:
+        patch.setattr(process.BanditProcess, "build", None)
+        kept = play("kept", *after)
+    monkeypatch.setattr(phase_process, "_shared", lambda *given: given[-2].build(given[-1]))
+    alone = play("alone", *after)
+    _assert_equal(shared, alone)
+    _assert_equal(kept, alone)
+
+
+def test_a_run_with_noise_leaves_nothing_to_other_programs(play, tmp_path):
+    play("noisy", "--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=1", "--total_rounds=1")
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("name", ["adagrad", "adam", "sgd", "yogi"])
+def test_the_server_rate_is_part_of_every_optimizers_state(name):
+    import tensorflow as tf
+
+    from optimization import server
+
+    weights = gradient = (tf.constant([1.0, 2.0]),)
+    slow, fast = server.OPTIMIZERS[name](0.01), server.OPTIMIZERS[name](0.03)
+    state = slow.set_hparams(slow.initialize(gradient), {phase_process._RATE: np.float32(0.03)})
+    _, found = slow.next(state, weights, gradient)
+    _, wanted = fast.next(fast.initialize(gradient), weights, gradient)
+    np.testing.assert_array_equal(found[0], wanted[0])

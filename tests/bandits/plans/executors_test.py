@@ -1,0 +1,178 @@
+"""Tests of bandits.plans.executors."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bandits.plans import executors
+from data.errors import Failure
+
+pytestmark = pytest.mark.slow
+
+MODULE = "tests.scripts.toy_binary"
+
+
+def _job(folder, name, *flags, rounds=4):
+    return executors.Job.of(MODULE, (f"--total_rounds={rounds}", *flags), folder, name, rounds)
+
+
+def _log(job):
+    announced, log = (pathlib.Path(job.folder) / executors.LOG_FILE).read_text().split("\n", 1)
+    assert announced.endswith(f"; folder {job.folder}")
+    return log
+
+
+@pytest.fixture
+def one():
+    executor = executors.Local(1)
+    yield executor
+    executor.close()
+
+
+def _play(executor, *jobs):
+    for job in jobs:
+        executor.submit(job)
+    return dict(executor.wait() for _ in jobs)
+
+
+def test_one_process_plays_one_run_after_the_other_each_with_its_own_log(one, tmp_path):
+    jobs = [_job(tmp_path, name) for name in ("a", "b")]
+    assert _play(one, *jobs) == dict.fromkeys(jobs, executors.Result(0))
+    first, second = map(_log, jobs)
+    assert first.startswith("pid ")
+    assert first == second
+    for job in jobs:
+        assert (pathlib.Path(job.folder) / executors.FINISHED_FILE).read_text() == '{"total_rounds": 4}\n'
+
+
+def test_as_many_processes_as_workers_play_at_once(tmp_path):
+    executor = executors.Local(2)
+    jobs = [_job(tmp_path, name) for name in ("a", "b")]
+    _play(executor, *jobs)
+    executor.close()
+    assert len(set(map(_log, jobs))) == 2
+
+
+def test_a_process_that_dies_is_told_and_replaced(one, tmp_path):
+    dying, other = _job(tmp_path, "a", f"--dies_in={tmp_path}"), _job(tmp_path, "b")
+    results = _play(one, dying, other)
+    assert results[dying] == (1, f"Its process ended (signal 9); see {tmp_path}/a/log.txt.")
+    assert results[other].status == 0
+    assert _play(one, dying)[dying].status == 0
+    assert "Continuing after round 1" in _log(dying)
+
+
+def test_failures_and_bad_usage_are_told_apart(one, tmp_path):
+    failing = _job(tmp_path, "a", "--fails_at=0.1")
+    refused = _job(tmp_path, "b", "--rate=0")
+    results = _play(one, failing, refused)
+    assert results[failing] == (1, "ValueError: this rate fails")
+    assert "Traceback" in _log(failing)
+    assert results[refused].status == 2
+    assert results[refused].message.startswith("--rate=0.0: 0 is not a number above 0")
+    assert not (tmp_path / "a" / executors.FINISHED_FILE).exists()
+
+
+def test_stopping_ends_the_runs_in_progress_and_those_that_wait(tmp_path):
+    executor = executors.Local(1)
+    jobs = [_job(tmp_path, name, f"--waits_for={tmp_path}/never") for name in ("a", "b")]
+    for job in jobs:
+        executor.submit(job)
+    while not list((tmp_path / "a").glob("checkpoints/round_*2.npz")):
+        time.sleep(0.02)
+    executor.stop()
+    executor.close()
+    assert not (tmp_path / "b").exists()
+
+
+# In a process of its own: Ray ends the process that uses it, if on a busy machine its own ones are late.
+_RAY = """
+import json, sys
+from bandits.plans import executors
+executor = executors.Ray(None, workers=1, cores=1)
+try:
+    jobs = [executors.Job(module, tuple(arguments), *rest) for module, arguments, *rest in json.loads(sys.argv[1])]
+    for job in jobs:
+        executor.submit(job)
+    results = dict(executor.wait() for _ in jobs)
+finally:
+    executor.close()
+print(json.dumps([results[job] for job in jobs]))
+"""
+
+
+def test_a_ray_task_is_repeated_when_its_process_dies_and_its_process_plays_on(tmp_path):
+    jobs = [
+        _job(tmp_path, "a", f"--dies_in={tmp_path}"),
+        _job(tmp_path, "b"),
+        _job(tmp_path, "c", "--fails_at=0.1"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", _RAY, json.dumps(jobs)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [[0, ""], [0, ""], [1, "ValueError: this rate fails"]]
+    assert "Continuing after round 1" in _log(jobs[0])
+
+
+def test_an_address_without_a_cluster_is_told_at_once():
+    with pytest.raises(Failure, match=r"--ray_address=127\.0\.0\.1:9: no Ray cluster answers there"):
+        executors.Ray("127.0.0.1:9", workers=1, cores=1)
+
+
+def _node(address, cpus, *, is_alive=True):
+    return {"NodeManagerAddress": address, "Resources": {"CPU": cpus} if cpus else {}, "Alive": is_alive}
+
+
+def test_a_cluster_on_which_no_run_would_start_is_refused_with_what_its_nodes_have():
+    nodes = [
+        _node("10.0.0.2", 1.0),
+        _node("10.0.0.1", 1.0),
+        _node("10.0.0.3", 0.0),
+        _node("10.0.0.4", 8.0, is_alive=False),
+    ]
+    with pytest.raises(Failure) as refused:
+        executors.check_nodes(nodes, cores=2)
+    assert str(refused.value).startswith(
+        "--executor=ray: each run asks for 2 CPUs, and no node of the cluster has as many: 10.0.0.1 has 1, "
+        "10.0.0.2 has 1, 10.0.0.3 has 0. "
+    )
+    assert "\n" not in str(refused.value)
+
+
+def test_one_node_with_as_many_cpus_as_a_run_asks_for_is_enough():
+    executors.check_nodes([_node("10.0.0.1", 1.0), _node("10.0.0.2", 2.0)], cores=2)
+
+
+def test_the_job_array_plays_each_run_and_continues_one_that_was_interrupted(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", "/some folder/data")
+    folder = tmp_path / "a grid"
+    folder.mkdir()
+    jobs = [_job(folder, "a", f"--dies_in={tmp_path}"), _job(folder, "b", "--rate=0.5")]
+    script = executors.write_slurm_script(folder, jobs, cores=3)
+    lines = script.read_text().splitlines()
+    assert lines[0] == "#!/bin/sh"
+    for line in ("#SBATCH --array=0-1", "#SBATCH --cpus-per-task=3", "#SBATCH --job-name=a_grid"):
+        assert line in lines
+    assert "export FEDBANDITS_DATA_DIR='/some folder/data'" in lines
+    commands = (folder / "commands.txt").read_text().splitlines()
+    assert len(commands) == 2
+    assert f"/scripts/python -m scripts.grid_worker {MODULE} --total_rounds=4 --rate=0.5 " in commands[1]
+    assert not (folder / "a").exists()  # Nothing was run.
+
+    def task(number):
+        environment = os.environ | {"SLURM_ARRAY_TASK_ID": str(number)}
+        return subprocess.run([script], env=environment, capture_output=True, text=True).returncode
+
+    assert [task(0), task(1), task(0)] == [-9, 0, 0]
+    assert "Continuing after round 1" in _log(jobs[0])
+    for job in jobs:
+        assert (pathlib.Path(job.folder) / executors.FINISHED_FILE).exists()

@@ -1,0 +1,67 @@
+"""Tests of data.tables: what is a label, and what is odd about some."""
+
+import pandas as pd
+import pytest
+
+from data import frames, schema, tables
+from data.errors import UsageError
+
+
+def _rows(values):
+    frame = pd.DataFrame({"x": [row % 3 for row in range(len(values))], "y": pd.Series(values, dtype=object)})
+    with frames.lent(frame) as name:
+        return tables.read(name, schema.Schema("rows:2", "y"))
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (
+            [f"{row % 60 + 0.5}" for row in range(300)],
+            "60 distinct values in 300 rows, which are numbers and no classes",
+        ),
+        (
+            [str(row * 7) for row in range(60)],
+            "60 distinct values in 60 rows, which are numbers and no classes: name a",
+        ),
+        (
+            [f"2023-{1 + row // 28:02d}-{1 + row % 28:02d}" for row in range(60)],
+            "60 distinct values in 60 rows, which are dates and no classes",
+        ),
+        ([f"n{row}" for row in range(1001)], "1001 distinct values, more than 1000: name a column of classes"),
+    ],
+    ids=range(4),
+)
+def test_measurements_and_dates_are_no_classes(values, told):
+    with pytest.raises(UsageError, match=f"--label_column=y has {told}"):
+        _rows(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [str(row % 100) for row in range(300)],
+        [f"n{row}" for row in range(10, 70)],
+        [f"{row}.5" for row in range(50)],
+    ],
+    ids=["codes", "words", "few"],
+)
+def test_codes_words_and_a_few_numbers_are_classes(values):
+    assert _rows(values).label_names == list(dict.fromkeys(values))
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (["0", "1", "0", "1"], []),
+        (["a", "b", "c"] * 2, []),
+        (["0", "0.0", "1.0", "1"] * 2, ["classes that are one number in several ways: '0' and '0.0'; '1' and '1.0'."]),
+        (["0", "1", "n/k"] * 2, ["numbers and the class 'n/k': --missing_values='n/k' drops its rows."]),
+        (["a", "b", "b"], ["classes of a single row: 'a'."]),
+        (list("abcdeff"), ["classes of a single row: 'a', 'b', 'c' and 2 more."]),
+    ],
+    ids=range(6),
+)
+def test_odd_classes_are_warned_of(values, told):
+    found = _rows(values).features().report["warnings"]
+    assert found == [f"--label_column=y has {one}" for one in told]
