@@ -172,7 +172,7 @@ def single(part: Part) -> str:
         cells = [arm.name, run.flags.get("seed"), int(run.metrics["round_num"].iloc[-1])]
         cells += [tables.number(value, f"{value or 0:.{of}f}") for value, of in zip(numbers, digits, strict=True)]
         rows.append([*cells, os.path.relpath(run.folder, base)])
-    listed = tables.html(["Configuration", "Seed", "Rounds", *titles, "Folder"], rows)
+    listed = tables.html(["Configuration", "Seed", "Rounds", *titles, "Folder"], rows, left=("Folder",))
     return f"<p>Folders lie in {html.escape(base)}.</p>{listed}{_more(len(found))}"
 
 
