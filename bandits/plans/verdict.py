@@ -92,7 +92,9 @@ class Points(configurations.Part):
         if not (references or wanted):
             references = [arm for arm in self.arms if not arm.role][:1]
         alike = [configurations.environment(one.flags) for one in references]
-        return dataclasses.replace(self, arms=tuple(arm for arm in self.arms if configurations.environment(arm.flags) in alike))
+        return dataclasses.replace(
+            self, arms=tuple(arm for arm in self.arms if configurations.environment(arm.flags) in alike)
+        )
 
 
 def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> Points:
@@ -252,7 +254,9 @@ def _first(told: Points, leader: PointResults) -> str:
     marks = told.marks(leader)
     what = ", ".join(f"{name} {marks[one]:.4g}" for one, name in _MARKS.items() if one in marks)
     if configurations.FULL_FEEDBACK not in marks and "bandits_type" in leader.flags:
-        what += f"; no ceiling of its data, rewards and rounds: add bandits_type={dynamic_regret.FULL_FEEDBACK} to --sweep"
+        what += (
+            f"; no ceiling of its data, rewards and rounds: add bandits_type={dynamic_regret.FULL_FEEDBACK} to --sweep"
+        )
     if stand.beats_uniform:
         return f"First: {leader.label}, {stand.word} ({what})."
     reason = f"it was played with {stand.word}" if stand.word.startswith("one seed") else f"it is {stand.word}"
