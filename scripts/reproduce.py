@@ -197,7 +197,7 @@ def _of_figures(settings: cli.Settings) -> int:
         playing.check_data(chosen, folder / "runs", settings.data_dir)
     if settings.executor != "slurm_script" and not settings.estimate:
         _check_records(whole, chosen, folder, kept)
-    halving = settings.workers if settings.early_stop else None
+    halving = settings.workers if settings.early_stop else 0
 
     def planned() -> list[tuple[Run, int]]:
         return [one for each in chosen for one in each.planned(settings.repeat or each.repeat, base, folder / "runs")]
@@ -207,7 +207,8 @@ def _of_figures(settings: cli.Settings) -> int:
         return [run for one in played for run in one.left]
 
     def reproduce(executor: executors.Executor | None) -> int:
-        failed, lines = [], []
+        failed: list[str] = []
+        lines: list[scoreboard.Line] = []
         for figure, part in zip(whole, chosen, strict=True):
             played = playing.play(part, settings.repeat or figure.repeat, base, folder / "runs", executor, halving)
             failed += [f"{figure.name}: {error}" for error in played.errors]

@@ -5,14 +5,14 @@ import itertools
 import math
 import pathlib
 import string
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from bandits.papers import judging, records, results, scoreboard, standing, texts
 from bandits.papers.plan import Figure
 from bandits.papers.results import number
 from bandits.papers.scoreboard import Judged
 from bandits.plans.plan import Configuration
-from bandits.results import baselines, comparison, over_tasks, words
+from bandits.results import baselines, comparison, over_tasks, tables, words
 
 _PAPERS_DATA = "The paper's data."
 _HEAD = pathlib.Path(__file__).with_name("page_head.md")
@@ -347,6 +347,5 @@ def _not_compared(one: Judged) -> list[str]:
     return [_table(head, [row for row in rows if any(row[1:])])]
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines) + "\n"
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return f"{tables.markdown(head, rows)}\n"

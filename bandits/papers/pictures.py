@@ -153,7 +153,7 @@ def draw_of_study(figure: Figure, found: Mapping[str, Found], folder: pathlib.Pa
 
         study = mab_fl.load()[figure.study]
         if note:
-            drawn = [one | {"title": f"{one['title']}\n{note}"} if "title" in one else one for one in study.figures]
+            drawn = [{**one, "title": f"{one['title']}\n{note}"} if "title" in one else one for one in study.figures]
             study = dataclasses.replace(study, figures=drawn)
         settings = {one.name: one for one in study.settings}
         drawn_runs = {

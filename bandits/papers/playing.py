@@ -72,7 +72,7 @@ def play(
     base: Sequence[str],
     folder: pathlib.Path,
     executor: Executor | None,
-    halving: int | None = None,
+    halving: int = 0,
 ) -> Played:
     """Plays what is missing of a figure.
 
@@ -82,7 +82,7 @@ def play(
       base: Flags that all runs share.
       folder: Folder of all runs.
       executor: What executes them; None to play nothing, and take what is finished.
-      halving: Runs at the same time, if points of searches are given up early (`Sweep.run_halving`); None to run all of
+      halving: Runs at the same time, if points of searches are given up early (`Sweep.run_halving`); 0 to run all of
         them to the end.
     """
     metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
