@@ -360,11 +360,11 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Returns p values adjusted by Holm's step-down; those that are not a number are no tests, and stay so."""
-    from statsmodels.stats import multitest
-
-    tested = [p for p in p_values if math.isfinite(p)]
-    adjusted = iter(multitest.multipletests(tested, method="holm")[1].tolist() if tested else [])
-    return [next(adjusted) if math.isfinite(p) else math.nan for p in p_values]
+    tested = sorted((p, place) for place, p in enumerate(p_values) if math.isfinite(p))
+    found, last = [math.nan] * len(p_values), 0.0
+    for below, (p, place) in enumerate(tested):
+        found[place] = last = max(last, min(1.0, (len(tested) - below) * p))
+    return found
 
 
 def tolerance(first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray") -> float:
