@@ -225,7 +225,7 @@ def test_what_other_minutes_played_is_no_higher_pace(tmp_path, monkeypatch, minu
 _SMALL = """
 import dataclasses, sys
 from optimization.study import cli
-from scripts.advise import command
+from scripts import advise as command
 full = command.full_plan
 few = dict(points=2, tuning_seeds=1, seeds=2, more_seeds=2, frequent_seeds=2, frequent_all=False, noise_seeds=1)
 command.full_plan = lambda *given: dataclasses.replace(full(*given), **few)

@@ -26,7 +26,7 @@ _MAIN = """
 import sys
 from optimization.study import cli
 from bandits import studies
-from scripts.grid import command
+from scripts import grid as command
 studies.STUDIES["toy"] = "tests.scripts.toy_binary"
 cli.main(command.define(), command.program)
 """

@@ -72,7 +72,7 @@ def test_a_preset_and_its_flags_given_by_hand_have_one_key():
 
 def test_keys_are_the_same_in_another_process():
     code = (
-        "from scripts.grid import building; grid = building.build(['--cache=persistent', '--seed=1'], "
+        "from bandits.plans import building; grid = building.build(['--cache=persistent', '--seed=1'], "
         f"sweeps=['{RATES}']); print([run.point for run in grid.runs()])"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "5"}

@@ -93,7 +93,7 @@ def test_stopping_ends_the_runs_in_progress_and_those_that_wait(tmp_path):
 # In a process of its own: Ray ends the process that uses it, if on a busy machine its own ones are late.
 _RAY = """
 import json, sys
-from scripts.grid import player, players
+from bandits.plans import player, players
 executor = players.Ray(None, workers=1, cores=1)
 try:
     jobs = [player.Job(module, tuple(arguments), *rest) for module, arguments, *rest in json.loads(sys.argv[1])]
