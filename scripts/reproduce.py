@@ -236,9 +236,7 @@ def _of_selection(settings: cli.Settings) -> int:
     if not 2 <= repeat <= selection.CANDIDATE_SEED:
         raise UsageError(f"--repeat={repeat}: {selection.NAME} takes 2 to {selection.CANDIDATE_SEED} logs of a task.")
     folder = _folder(settings)
-    plan = selection.Plan(
-        selection.choose(_labels(settings)), repeat, _base(settings), folder.resolve() / "runs"
-    )
+    plan = selection.Plan(selection.choose(_labels(settings)), repeat, _base(settings), folder.resolve() / "runs")
     plan.check()
     outputs = [folder / selection.NAME]
     if settings.records:

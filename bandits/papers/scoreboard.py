@@ -107,7 +107,10 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
             if row.is_picked:
                 count = len(figure.tuning_seeds)
                 ours += f"; selected on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
-            seeds, chance = len(row.finite), 1 - intervals.CONFIDENCE if status in (*judging.HOLDS, *judging.FAILS) else 0.0
+            seeds, chance = (
+                len(row.finite),
+                1 - intervals.CONFIDENCE if status in (*judging.HOLDS, *judging.FAILS) else 0.0,
+            )
         says, published = f"{one.arm}: {one.measure.replace('_', ' ')}", number(one.value)
         found.append(Line(figure, NUMBER, says, one.place, published, ours, seeds, status, chance, figure.data_kind))
     for each in figure.accounted:  # Computed at the paper's settings, without a run.

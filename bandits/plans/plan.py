@@ -65,7 +65,8 @@ class Run:
 
     def job(self, folder: pathlib.Path) -> executors.Job:
         """Returns the job that executes it below the folder of all runs."""
-        return executors.Job.of(self.module, self.arguments, folder, self.name, self.rounds)
+        where = (f"--root_output_dir={folder}", f"--experiment_name={self.name}")
+        return executors.Job(self.module, (*self.arguments, *where), str(folder / self.name), self.rounds)
 
     def with_seed(self, seed: int) -> "Run":
         """Returns the run of the same point with another seed."""
