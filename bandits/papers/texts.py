@@ -39,13 +39,41 @@ _TEXT = "text"
 _EVERY_ARM = "*"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.
 _KEYS = set(
-    "about accounted also arms binary claims compared curves data data_kind flags grid left_open measures not_judged "
-    "no_small own own_figures published published_seeds reference repeat searched small small_data_kind study sweeps "
-    "tuning_seeds words".split()
+    [
+        "about",
+        "accounted",
+        "also",
+        "arms",
+        "binary",
+        "claims",
+        "compared",
+        "curves",
+        "data",
+        "data_kind",
+        "flags",
+        "grid",
+        "left_open",
+        "measures",
+        "not_judged",
+        "no_small",
+        "own",
+        "own_figures",
+        "published",
+        "published_seeds",
+        "reference",
+        "repeat",
+        "searched",
+        "small",
+        "small_data_kind",
+        "study",
+        "sweeps",
+        "tuning_seeds",
+        "words",
+    ]
 )
-_SMALL_KEYS = set("arms at compared data data_kind flags only own repeat sweeps".split())
+_SMALL_KEYS = set(["arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"])
 _PARTIAL = ("order", "close")  # Kinds that say the same of fewer arms.
-_CLAIM_KEYS = set("for_each high low means needs our_range place premises says within".split())
+_CLAIM_KEYS = set(["for_each", "high", "low", "means", "needs", "our_range", "place", "premises", "says", "within"])
 _MEANINGS = {"holds", "fails", "inconclusive"}
 
 

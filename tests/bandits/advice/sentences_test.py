@@ -263,7 +263,7 @@ def test_baselines_by_seed_are_each_seeds_own():
     above = {seed: value + 0.01 + 0.001 * (-1) ** seed for seed, value in constant.items()}
     found = _found({GREEDY: constant, SOFTMAX: above, CHANCE: _values(0.1)}, constant=constant)
     found.verdict = findings.verdict(found.compared, found.chance, constant)
-    assert found.verdict.stands[SOFTMAX].constant.wins
+    assert found.verdict.stands[SOFTMAX].fixed.wins
     assert "- best fixed action 0.50 (95% CI" in sentences.exploration(_context(found))
 
 

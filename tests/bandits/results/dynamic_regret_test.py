@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import binaries, metrics, run_federated
+from bandits import metrics, run_federated, studies
 from bandits.results import configurations, dynamic_regret, runs
 from bandits.results.dynamic_regret import Segment, World
 from bandits.worlds.drift import Drift
@@ -247,7 +247,7 @@ def test_missing_ceilings_are_told_once_with_commands_that_run():
     ]
     for world, line in enumerate(commands):
         words = [word for word in shlex.split(line)[3:] if not word.startswith("--repeat")]
-        settings = binaries.resolve(MODULE, words)
+        settings = studies.resolve(MODULE, words)
         assert (settings.drift_world, settings.world_seed, settings.bandits_type) == (world, 4, "supervised_mse")
     assert commands[0] in dynamic_regret.section(part)
 
@@ -256,7 +256,7 @@ def test_the_ceiling_of_an_arm_that_begins_from_a_model_begins_from_one_too():
     told, *commands = dynamic_regret.missing(_part(_played(SOFTMAX, "--scenario=init_shift", "--reward_drift=abrupt")))
     assert told.endswith("needs the full-feedback baseline of world 0 and world 1: run these:")
     for world, line in enumerate(commands):
-        settings = binaries.resolve(MODULE, shlex.split(line)[3:])
+        settings = studies.resolve(MODULE, shlex.split(line)[3:])
         assert (settings.scenario, settings.drift_world) == ("init_shift", world)
         assert settings.bandits_type == "supervised_mse"
 
@@ -266,7 +266,7 @@ def test_a_ceiling_has_no_reset_of_a_config_file_either(tmp_path):
     config.write_text('reset = "model"\nreset_when = "window"\nreset_window = 2\n')
     _, command, _ = dynamic_regret.missing(_part(_played(SOFTMAX, f"--config={config}")))
     assert f"--config={config}" in command
-    assert binaries.resolve(MODULE, shlex.split(command)[3:]).reset is None
+    assert studies.resolve(MODULE, shlex.split(command)[3:]).reset is None
 
 
 def test_a_run_without_a_command_is_told_with_flags():
