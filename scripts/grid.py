@@ -10,6 +10,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import contextlib
+import dataclasses
 import functools
 import os
 import pathlib
@@ -141,7 +142,7 @@ def program(settings: cli.Settings) -> int:
         cores = given.max_concurrent_threads or cores
     elif executors.shares_cores(settings) and not given.get("tff_workers"):
         cores = executors.cores_of_run(settings)
-        grid = grid.with_base(f"--max_concurrent_threads={cores}")
+        grid = dataclasses.replace(grid, base=(*grid.base, f"--max_concurrent_threads={cores}"))
     some = grid.runs()
     grid.fresh_seeds(settings.reporting_repeat)
     if settings.expand_edges and not any(name in grid.expandable for name in grid.swept):
@@ -170,7 +171,7 @@ def program(settings: cli.Settings) -> int:
             new = [run for run in some if not (folder / "runs" / run.name).exists()]
             if new:
                 sweep.check_shared(new)
-        return run(settings, grid, some, folder, cores)
+        return execute(settings, grid, some, folder, cores)
 
 
 def write_script(grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
@@ -184,7 +185,7 @@ def write_script(grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cor
     return 0
 
 
-def run(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
+def execute(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
     """Executes the runs and reports; returns the exit status."""
     executor = executors.build(settings, cores)
     metric, smallest = ranked_by(settings, grid.binary)

@@ -13,7 +13,8 @@ from bandits.advice.plan import CEILING, CHANCE, GREEDY
 from bandits.plans import outcomes, plan
 from bandits.plans.outcomes import Outcome
 from bandits.results import baselines, comparison, runs
-from bandits.results.comparison import Comparison
+from bandits.results.baselines import Standing
+from bandits.results.comparison import Comparison, Landmark
 from data.errors import UsageError
 from optimization.study import intervals
 from optimization.study.metrics import Metric
@@ -95,7 +96,7 @@ class StrategyResults:
 Results = Mapping[str, StrategyResults]
 
 
-def bounds(folder: pathlib.Path) -> tuple[baselines.Landmark | None, baselines.Landmark | None]:
+def bounds(folder: pathlib.Path) -> tuple[Landmark | None, Landmark | None]:
     """Returns what uniformly random actions and the best constant action earn, as the runs below a folder record it.
 
     Each is None if it is not known, and by seed where each seed has data of its own.
@@ -105,11 +106,9 @@ def bounds(folder: pathlib.Path) -> tuple[baselines.Landmark | None, baselines.L
         with contextlib.suppress(UsageError):  # Of one that failed.
             if path.name not in found:
                 found[path.name] = runs.read(path)
-    chance, constant = (
-        baselines.recorded(list(found.values()), REWARD, one)
-        for one in (baselines.RECORDED_UNIFORM, baselines.RECORDED_FIXED)
-    )
-    return chance, constant
+    some = list(found.values())
+    uniform = baselines.recorded(some, REWARD, baselines.RECORDED_UNIFORM)
+    return uniform, baselines.recorded(some, REWARD, baselines.RECORDED_FIXED)
 
 
 def search(points: Sequence[outcomes.Point], most: int, folder: pathlib.Path, metric: Metric) -> dict[str, Any]:
@@ -190,7 +189,7 @@ class Verdict:
     """
 
     against_greedy: Mapping[str, Comparison] = dataclasses.field(default_factory=dict)
-    stands: Mapping[str, baselines.Standing] = dataclasses.field(default_factory=dict)
+    stands: Mapping[str, Standing] = dataclasses.field(default_factory=dict)
     best: str | None = None
     recommended: str | None = None
     pays: bool = False
@@ -232,12 +231,12 @@ def verdict(found: Results, chance: Any, constant: Any) -> Verdict:
     return Verdict(against, stands, best, recommended, bool(winners), costs, all_diverged=not sound)
 
 
-def beats(stands: Mapping[str, baselines.Standing], name: str) -> bool:
+def beats(stands: Mapping[str, Standing], name: str) -> bool:
     """Returns whether a strategy is told above chance, or chance is not known."""
     return name in stands and stands[name].beats_uniform is not False
 
 
-def _beats_constant(stands: Mapping[str, baselines.Standing], name: str) -> bool:
+def _beats_constant(stands: Mapping[str, Standing], name: str) -> bool:
     """Returns whether a strategy is told above the best constant action, or that is not known."""
     one = stands[name].fixed if name in stands else None
     return one is None or not one.is_judged or one.wins
@@ -303,6 +302,15 @@ def plain(value: Any) -> Any:
             "jain_index": value.jain_index,
             "diverged": value.diverged,
             "notes": value.notes,
+        }
+    if isinstance(value, Standing):
+        value = {
+            "arm": value.arm,
+            "chance": value.uniform,
+            "constant": value.fixed,
+            "ceiling": value.full_feedback,
+            "share": value.score,
+            "word": value.word,
         }
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]

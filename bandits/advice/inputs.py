@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bandits import logged_flags, registry, schedule_flags, simulator, studies
-from bandits.advice import amounts
 from bandits.advice.strategies import BINARY
 from bandits.plans.plan import as_text
+from bandits.results import words
 from data.errors import UsageError
-from optimization.study import cli, frame, presets
+from optimization.study import cli, frame, intervals, presets
 
 # A recommendation sets these itself, or they make no single question of it.
 OWN = ("bandits_type", "seed", "repeat", "restart", "list_presets")
@@ -185,13 +185,11 @@ def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str]) -> N
 def _score(one: simulator.Score) -> str:
     name = _NAMES.get(one.policy, one.policy)
     by = "doubly robust" if name == "uniform policy" else "logged"
-    if math.isnan(one.difference.low):
+    digits = intervals.decimals(one.difference)
+    if digits is None:
         return f"{name}: cannot be compared, as all rewards are equal"
-    digits = amounts.decimals(one.difference.low, one.difference.high)
-    return (
-        f"{name}: {amounts.number(one.simulated.mean, digits)} simulated, {amounts.number(one.logged.mean, digits)} "
-        f"{by}, difference {amounts.estimate(one.difference, '+')}"
-    )
+    simulated, logged = (f"{value.mean:.{max(digits, 0)}f}" for value in (one.simulated, one.logged))
+    return f"{name}: {simulated} simulated, {logged} {by}, difference {words.estimate(one.difference, signed=True)}"
 
 
 def simulated(scores: Sequence[simulator.Score]) -> str:

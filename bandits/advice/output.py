@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bandits import metrics
-from bandits.advice import amounts, findings, sentences, strategies
+from bandits.advice import findings, sentences, strategies
 from bandits.advice import plan as planning
 from bandits.advice.findings import StrategyResults, plain
 from bandits.advice.inputs import Data
@@ -18,7 +18,7 @@ from bandits.advice.privacy import Deployment
 from bandits.advice.sentences import Context
 from bandits.advice.session import ADVICE_FILE, Session
 from bandits.advice.strategies import NAMES
-from bandits.results import runs, words
+from bandits.results import runs, tables, words
 from data import files
 from optimization.study import cli, run_folder
 from optimization.study.intervals import Interval
@@ -26,7 +26,7 @@ from optimization.study.intervals import Interval
 _MARKDOWN, _PAGE = "advice.md", "advice.html"
 _ENVIRONMENT = re.compile(r"^(?:\w+=\S+ )+")
 
-Table = Sequence[Mapping[str, str]]  # Rows, of which all have the same columns.
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # Heads and rows.
 
 
 def write(
@@ -60,7 +60,7 @@ def write(
         seconds=session.state.spent,
     )
     advice = content(context, session)
-    save(advice, tables(context), session.folder)
+    save(advice, shown_tables(context), session.folder)
     return advice
 
 
@@ -127,7 +127,7 @@ def content(context: Context, session: Session) -> dict[str, Any]:
     )
 
 
-def tables(context: Context) -> list[Table]:
+def shown_tables(context: Context) -> list[Table]:
     """Returns the table of the comparison and, where there was noise, that of the reward against epsilon."""
     return [_comparison(context), *[_noise(context.found)] * bool(context.found.noise)]
 
@@ -135,39 +135,32 @@ def tables(context: Context) -> list[Table]:
 def _comparison(context: Context) -> Table:
     found, often = context.found, context.plan.often
     what = "accuracy" if found.measured == metrics.ACCURACY else "reward"
+    heads = ["configuration", "average reward", "minus greedy", "Holm-adjusted p", "reward, last tenth of the rounds"]
+    heads += [f"held-out {what} of the model", "its reward, worst tenth of clients"]
+    heads += [f"deployed {planning.every(often)}"] * bool(found.often)
     rows = []
     for name, one in found.compared.items():
         against = found.verdict.against_greedy.get(name)
         is_tested = against is not None and math.isfinite(against.adjusted_p)
-        row = {
-            "configuration": strategies.label(name, one.point),
-            "average reward": _mean(one),
-            "minus greedy": _difference(against),
-            "Holm-adjusted p": words.p_value(against.adjusted_p) if is_tested else "",
-            "reward, last tenth of the rounds": _mean(one, "recent"),
-            f"held-out {what} of the model": _mean(one, "model"),
-            "its reward, worst tenth of clients": _mean(one, "worst_tenth"),
-        }
-        if found.often:
-            every = "round" if often == 1 else f"{often} rounds"
-            row[f"deployed every {every}"] = _mean(found.often[name]) if name in found.often else ""
+        row = [strategies.label(name, one.point), _mean(one), _difference(against)]
+        row += [words.p_value(against.adjusted_p) if is_tested else ""]
+        row += [_mean(one, what) for what in ("recent", "model", "worst_tenth")]
+        row += [_mean(found.often[name]) if name in found.often else ""] * bool(found.often)
         rows.append(row)
-    return rows
+    return heads, rows
 
 
 def _noise(found: findings.Findings) -> Table:
     against = findings.compared(found.by_noise, findings.NO_NOISE)
-    return [
-        {
-            "epsilon": f"{one['target_epsilon']:g}" if "guarantee" in one else "no noise, clipped",
-            "noise multiplier": f"{one['noise_multiplier']:g}",
-            "in the runs": f"{one['run_noise_multiplier']:.3g}",
-            "average reward": _mean(one["arm"]),
-            "minus no noise": _difference(against.get(findings.noise_name(one))),
-        }
-        for one in found.noise
-        if "error" not in one
-    ]
+    heads = ["epsilon", "noise multiplier", "in the runs", "average reward", "minus no noise"]
+    rows = []
+    for one in found.noise:
+        if "error" not in one:
+            epsilon = f"{one['target_epsilon']:g}" if "guarantee" in one else "no noise, clipped"
+            multipliers = [f"{one['noise_multiplier']:g}", f"{one['run_noise_multiplier']:.3g}"]
+            difference = _difference(against.get(findings.noise_name(one)))
+            rows.append([epsilon, *multipliers, _mean(one["arm"]), difference])
+    return heads, rows
 
 
 def _mean(one: StrategyResults, what: str = "reward") -> str:
@@ -175,13 +168,13 @@ def _mean(one: StrategyResults, what: str = "reward") -> str:
     if math.isnan(mean.mean):
         return "diverged" if values else ""
     lost = len(values) - mean.size
-    return amounts.estimate(mean).replace("95% CI ", "") + (f", {lost} diverged" if lost else "")
+    return words.estimate(mean, label="") + (f", {lost} diverged" if lost else "")
 
 
 def _difference(one: findings.Comparison | None) -> str:
     if one is None or math.isnan(one.difference):
         return ""
-    return amounts.estimate(Interval(one.difference, one.low, one.high, one.pairs), "+").replace("95% CI ", "")
+    return words.estimate(Interval(one.difference, one.low, one.high, one.pairs), signed=True, label="")
 
 
 def told(advice: Mapping[str, Any], folder: pathlib.Path) -> str:
@@ -231,8 +224,6 @@ def save(advice: Mapping[str, Any], shown: Sequence[Table], folder: pathlib.Path
 
 def _top(advice: Mapping[str, Any], shown: Sequence[Table]) -> str:
     """Returns the sentences, and the tables, as the page's first section."""
-    from bandits.results import tables
-
     parts = []
     for name, text in advice["sentences"].items():
         section = ""
@@ -247,11 +238,8 @@ def _top(advice: Mapping[str, Any], shown: Sequence[Table]) -> str:
         "Only the test above decides: the average reward of all rounds against greedy, adjusted by Holm. Below are the "
         f"runs of the comparison and those with noise, as estimates. All numbers are in {ADVICE_FILE}."
     )
-    shown_tables = ""
-    for rows in filter(None, shown):
-        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row.values()) for row in rows)
-        shown_tables += tables.table([*rows[0]], [f"<tr>{row}</tr>" for row in cells], text=[*rows[0]])
-    return f'<dl>{"".join(parts)}</dl>{shown_tables}<p class="note">{html.escape(note)}</p>'
+    drawn = "".join(tables.html(heads, rows, left=heads) for heads, rows in shown)
+    return f'<dl>{"".join(parts)}</dl>{drawn}<p class="note">{html.escape(note)}</p>'
 
 
 def markdown(advice: Mapping[str, Any], shown: Sequence[Table]) -> str:
@@ -263,9 +251,8 @@ def markdown(advice: Mapping[str, Any], shown: Sequence[Table]) -> str:
         for paragraph, items in sentences.paragraphs(text.removesuffix(advice["command"] or " ")):
             lines += [paragraph, "", *(f"- {one}" for one in items), *[""] * bool(items)]
         lines += _block(advice["command"]) if is_followed else []
-    for rows in filter(None, shown):
-        cells = [[*rows[0]], ["---"] * len(rows[0]), *([*row.values()] for row in rows)]
-        lines += [*(f"| {' | '.join(row)} |" for row in cells), ""]
+    for heads, rows in shown:
+        lines += [tables.markdown(heads, rows), ""]
     under_noise = _seeds([one["arm"] for one in advice["privacy"]["noise"] if "arm" in one])
     over = [_seeds(advice["arms"].values()) or "no seed", *[f"with noise {under_noise}"] * bool(under_noise)]
     pace = advice["pace"]

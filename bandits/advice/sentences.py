@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from bandits import metrics
-from bandits.advice import amounts, findings, inputs
+from bandits.advice import findings, inputs
 from bandits.advice import plan as planning
-from bandits.advice.amounts import capital, effect
 from bandits.advice.findings import NO_NOISE, OFTEN, PLANNED, Findings, Results
 from bandits.advice.inputs import Data
 from bandits.advice.plan import CEILING, CHANCE, GREEDY, Plan
@@ -22,6 +21,8 @@ from bandits.advice.strategies import NAMES, label
 from bandits.plans.estimate import Pace
 from bandits.results import baselines, words
 from bandits.results.comparison import Comparison, Sampled
+from bandits.results.plots import capital
+from bandits.results.words import count, effect, estimate
 
 TITLES: Mapping[str, str] = {
     "scope": "What does this answer hold for?",
@@ -80,7 +81,7 @@ def write(context: Context) -> dict[str, str]:
 def scope(context: Context) -> str:
     """Returns the horizon, the clients, and where rewards come from."""
     plan, data, greedy = context.plan, context.data, context.found.compared.get(GREEDY)
-    horizon = f"One run is {amounts.count(plan.rounds, 'round')}"
+    horizon = f"One run is {count(plan.rounds, 'round')}"
     if greedy and greedy.decisions:
         decisions = greedy.mean("decisions").mean
         horizon += f" = {decisions:,.0f} decisions"
@@ -97,7 +98,7 @@ def scope(context: Context) -> str:
     told.append(f"A new model is deployed {planning.every(plan.deploy_every)}.")
     if plan.rounds <= plan.deploy_every:  # What is deployed after the last round acts in none.
         told.append("No round follows a deployment, so every strategy acts with the initial model.")
-    told.append(f"{amounts.count(data.clients, 'client')} train, {data.cohort:,} a round; {data.held_out}.")
+    told.append(f"{count(data.clients, 'client')} train, {data.cohort:,} a round; {data.held_out}.")
     told.append("All rewards below are averages per decision over a run, unless stated otherwise.")
     return " ".join(told)
 
@@ -120,13 +121,13 @@ def exploration(context: Context) -> str:
         told += _power(stand.uniform, context)
     elif not one.is_judged:
         told = [
-            f"Inconclusive: {amounts.not_judged(one)}.",
+            f"Inconclusive: {_not_judged(one)}.",
             f"{capital(name)} differs from greedy by {effect(one)}.",
         ]
     elif verdict.pays:
         told = [f"Exploration pays: {name} significantly beats greedy. The difference is {_effect_and_p(one)}."]
         if stand.fixed and stand.fixed.loses:
-            earns = amounts.number(stand.fixed.reference_mean)
+            earns = f"{stand.fixed.reference_mean:.3g}"
             told.append(f"But the best fixed action earns significantly more: {earns}.")
         if not found.confirmed:
             told.append("No independent seeds confirm this: give more --minutes before you rely on it.")
@@ -160,6 +161,10 @@ def _effect_and_p(one: Comparison) -> str:
         return effect(one)
     p = words.p_value(one.adjusted_p)
     return f"{effect(one)[:-1]}; Holm-adjusted p {p if p.startswith('<') else f'= {p}'})"
+
+
+def _not_judged(one: Comparison) -> str:
+    return "one seed gives no interval and no test" if one.pairs < 2 else "a run that is compared diverged"
 
 
 def _power(one: Comparison | None, context: Context) -> list[str]:
@@ -199,17 +204,17 @@ def _baselines(found: Findings) -> list[str]:
     """Returns what greedy, the recommended strategy and the baselines earn, and the normalized score."""
     name = found.verdict.recommended or found.verdict.best or GREEDY
     known = [
-        f"{NAMES[one]} {amounts.estimate(found.compared[one].mean())}"
+        f"{NAMES[one]} {estimate(found.compared[one].mean())}"
         for one in dict.fromkeys((name, found.verdict.best, GREEDY))
         if one in found.compared and found.compared[one].reward
     ]
     for what, value in (("uniform policy", found.chance), ("best fixed action", found.constant)):
         if value is not None:
             sample = f", over a sample of {value.clients:,} clients" if isinstance(value, Sampled) else ""
-            known.append(f"{what} {amounts.estimate(baselines.interval(value))}{sample}")
+            known.append(f"{what} {estimate(baselines.interval(value))}{sample}")
     has_ceiling = CEILING in found.compared and math.isfinite(found.compared[CEILING].mean().mean)
     if has_ceiling:
-        known.append(f"full-feedback baseline {amounts.estimate(found.compared[CEILING].mean())}")
+        known.append(f"full-feedback baseline {estimate(found.compared[CEILING].mean())}")
     told = [_list("Average rewards:", known)]
     stand = found.verdict.stands.get(name)
     if stand and math.isfinite(stand.score):
@@ -249,7 +254,7 @@ def _models(found: Findings) -> list[str]:
         if name in against and against[name].is_judged
     ]
     what = "accuracy" if found.measured == metrics.ACCURACY else "reward"
-    reference = amounts.estimate(found.compared[GREEDY].mean("model")) if told else ""
+    reference = estimate(found.compared[GREEDY].mean("model")) if told else ""
     head = f"Held-out {what} of the trained model, against greedy's {reference}:"
     return [_list(head, told)] if told else []
 
@@ -314,7 +319,7 @@ def _no_strategy(found: Findings) -> str:
     below = [NAMES[one.arm] for one in against if one.loses]
     if not below:
         return told
-    earns = amounts.number(max(one.reference_mean for one in against))
+    earns = f"{max(one.reference_mean for one in against):.3g}"
     return f"{told} The best fixed action earns {earns}, significantly more than {words.listed(below)}."
 
 
@@ -330,7 +335,7 @@ def privacy(context: Context) -> str:
     if not math.isfinite(unnoised.mean().mean):
         return f"{unit} Inconclusive: {name} diverged without noise, at clip norm {clip_norm:.3g}."
     clips = f"{capital(name)}, clipped to norm {clip_norm:.3g} without noise, earns"
-    head = f"{unit} {context.where.words} {clips} {amounts.estimate(unnoised.mean())}."
+    head = f"{unit} {context.where.words} {clips} {estimate(unnoised.mean())}."
     if found.noisy in found.confirmed:  # By the same seeds.
         both = {NO_NOISE: unnoised, PLANNED: found.confirmed[found.noisy]}
         change = findings.compared(both, PLANNED).get(NO_NOISE)
@@ -340,7 +345,7 @@ def privacy(context: Context) -> str:
     unpaired = list(values) if isinstance(found.chance, Mapping) else []
     rewards = {target: one.reward for target, one in values.items()}
     stands = baselines.compare(rewards, uniform=found.chance, unpaired=unpaired)
-    beside = stands[NO_NOISE].chance
+    beside = stands[NO_NOISE].uniform
     if beside and beside.is_judged and not beside.wins:
         head += " That is not significantly more than the uniform policy, so costs of noise say little."
     told = [head, "Average reward with noise, minus that without:"]
@@ -355,7 +360,7 @@ def privacy(context: Context) -> str:
         else:
             is_lost = compared.is_judged and stands[target].beats_uniform is False
             lost = ", and no significant gain over the uniform policy is left"
-            doubt = "" if compared.is_judged else f", not tested: {amounts.not_judged(compared)}"
+            doubt = "" if compared.is_judged else f", not tested: {_not_judged(compared)}"
             told.append(
                 f"- {target} (noise multiplier {one['noise_multiplier']:.3g}): {effect(compared)}{doubt}"
                 + lost * (is_lost and findings.beats(stands, NO_NOISE))
@@ -372,7 +377,7 @@ def _guarantee(report: Mapping[str, Any]) -> str:
     first = next(iter(report["guarantees"]), {"neighbours": "one client added or removed"})
     by = "PLD" if report["mechanism"]["accountant"] == "pld" else "RDP"
     told = [
-        f"Guarantee: delta {report['delta']:.2g} after {amounts.count(report['rounds'], 'round')}, by {by}.",
+        f"Guarantee: delta {report['delta']:.2g} after {count(report['rounds'], 'round')}, by {by}.",
         f"Neighbours: {first['neighbours']}, with Poisson sampling of each round's clients.",
     ]
     if report["epsilon_assumes"]:
@@ -421,7 +426,7 @@ def not_tried(context: Context) -> str:
         lines = [
             f"Left out, to keep to --minutes={context.minutes:g}:",
             *(f"- {one}" for one in left),
-            f"All this needs about {amounts.count(more, 'more minute')}: repeat the command with "
+            f"All this needs about {count(more, 'more minute')}: repeat the command with "
             f"--minutes={whole}, and it continues from these runs.",
         ]
     over = context.seconds - 60 * context.minutes

@@ -28,7 +28,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from bandits.papers import premises
-from bandits.papers.plan import PAPER_DATA, STAND_IN, Accounted, Claim, Figure, Measure
+from bandits.papers.plan import PAPER_DATA, STAND_IN, Accounted, Claim, Figure, Measure, parse_operand
 from bandits.papers.premises import Known, Premise
 from bandits.papers.results import Value, number
 from bandits.results import baselines, budget, comparison, words
@@ -172,7 +172,7 @@ def compare(value: Value, figure: Figure) -> tuple[str, str]:
 
 def measure_of(figure: Figure, operand: str) -> Measure:
     """Returns the measure that an operand names, or the figure's first."""
-    _, _, name = operand.partition(" @ ")
+    _, name = parse_operand(operand)
     return _measure(figure, name) if name else figure.measures[0]
 
 
@@ -188,7 +188,7 @@ def _values(operand: str, figure: Figure, known: Known) -> list[Value]:
     """
     measure = measure_of(figure, operand).name
     found = []
-    for arm in operand.partition(" @ ")[0].split(" | "):
+    for arm in parse_operand(operand)[0]:
         value = known.get((arm, measure))
         if value is None or not any(map(math.isfinite, value.finite.values())):
             raise _MissingError(f"{measure} of {arm}")
@@ -338,9 +338,9 @@ def _apart(claim, figure, known):
 
 def _near_best(claim, figure, known):
     (operand,) = claim.operands[0]
-    _, at, measure = operand.partition(" @ ")
-    mine = operand.partition(" @ ")[0]
-    others = [arm.label + at + measure for arm in figure.arms if arm.is_drawn and arm.label != mine]
+    mine, measure = parse_operand(operand)
+    of = f" @ {measure}" * bool(measure)
+    others = [arm.label + of for arm in figure.arms if arm.is_drawn and arm.label not in mine]
     return _pairs([operand], others, figure, known, claim.within)
 
 

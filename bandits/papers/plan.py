@@ -139,6 +139,12 @@ class Claim:
     means: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
+def parse_operand(operand: str) -> tuple[list[str], str]:
+    """Returns the labels of a claim's operand, of which the best counts, and its measure; empty for the first one."""
+    labels, _, measure = operand.partition(" @ ")
+    return labels.split(" | "), measure
+
+
 @dataclasses.dataclass(frozen=True)
 class Figure:
     """A figure or table at one scale.
@@ -196,10 +202,11 @@ class Figure:
         """Whether its numbers are comparable with the paper's: of the paper's data and rounds."""
         return self.data_kind == PAPER_DATA and self.scale == PAPER
 
-    def runs(self, repeat: int, base: Sequence[str], folder: pathlib.Path) -> dict[str, list[Run]]:
-        """Returns the runs of each arm: all seeds', or of a search, those of its points on the tuning seeds.
+    def runs_of(self, arm: Configuration, repeat: int, base: Sequence[str], folder: pathlib.Path) -> list[Run]:
+        """Returns the runs of an arm: all seeds', or of a search, those of its points on the tuning seeds.
 
         Args:
+          arm: The arm.
           repeat: Seeds.
           base: Flags that all runs share.
           folder: Where runs of earlier figures lie; what is the same run has the same folder.
@@ -207,10 +214,6 @@ class Figure:
         Raises:
           UsageError: If an arm's flags are not sound; it names the figure and arm.
         """
-        return {arm.label: self.runs_of(arm, repeat, base, folder) for arm in self.arms}
-
-    def runs_of(self, arm: Configuration, repeat: int, base: Sequence[str], folder: pathlib.Path) -> list[Run]:
-        """Returns the runs of one arm; see `runs`."""
         return self._runs(arm, range(repeat), base, folder)
 
     def planned(self, repeat: int, base: Sequence[str], folder: pathlib.Path) -> Iterator[tuple[Run, int]]:
@@ -229,7 +232,7 @@ class Figure:
         """Returns one run of an arm, of a search that of its first point.
 
         Raises:
-          UsageError: As `runs`.
+          UsageError: As `runs_of`.
         """
         return self._runs(arm, [0], (), None)[0]
 
@@ -237,7 +240,7 @@ class Figure:
         """Checks the flags of each arm, of a search only one point: all of them take minutes.
 
         Raises:
-          UsageError: As `runs`; or if two arms are the same runs.
+          UsageError: As `runs_of`; or if two arms are the same runs.
         """
         seen: dict[object, str] = {}
         for arm in self.arms:

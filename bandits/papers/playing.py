@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import pathlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from bandits import studies
 from bandits.papers import results
@@ -85,93 +85,86 @@ def play(
       halving: Runs at the same time, if points of searches are given up early (`Sweep.run_halving`); None to run all of
         them to the end.
     """
-    first = figure.runs(repeat, base, folder)
     metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
-    order = _order(figure)
-    is_searched = {arm.label: arm.is_searched for arm in figure.arms}
+    # What is compared, which the first axis has, is run close together.
+    others = list(dict.fromkeys(arm.words[1:] for arm in figure.arms))
+    ordered = sorted(figure.arms, key=lambda arm: others.index(arm.words[1:]))
+    first = {arm.label: figure.runs_of(arm, repeat, base, folder) for arm in ordered}
+    halved = [arm.label for arm in ordered if arm.is_searched and halving]
+    reported: dict[str, list[Run]] = {}
+    picked: dict[str, Run] = {}
     errors: dict[str, str] = {}
-    found: dict[str, Found] = {}
     sweep = Sweep(folder, executor or Executor(), metric, smallest=metric.better == "down")
     with contextlib.closing(sweep):
-        play_all = sweep.run if executor else sweep.submit
-        halved = [label for label in order if halving and is_searched[label]]
-        play_all(_once(first, [label for label in order if label not in halved]))
+        run_all = sweep.run if executor else sweep.submit
+        run_all(_once(some for label, some in first.items() if label not in halved))
         for label in halved:
             # Before the second deployment, rewards say little of what was learned.
             least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
             sweep.run_halving(first[label], _REDUCTION, halving, max(1, least))
-        reported, points = {}, {}
-        for arm in figure.arms:
-            if not arm.is_searched:
-                reported[arm.label] = first[arm.label]
-                continue
-            try:
-                points[arm.label] = best(figure, first[arm.label], sweep, folder)
-                reported[arm.label] = [points[arm.label].with_seed(seed) for seed in range(repeat)]
-            except UsageError as error:
-                errors[arm.label] = f"{arm.label}: {error}"
-            except LookupError:
-                pass  # Its runs failed, and are told; or they are left.
-        play_all(_once(reported, order))
+        for arm in ordered:
+            reported[arm.label] = first[arm.label]
+            if arm.is_searched:
+                reported[arm.label] = []
+                try:
+                    point = best(figure, first[arm.label], sweep, folder)
+                except UsageError as error:
+                    errors[arm.label] = f"{arm.label}: {error}"
+                    continue
+                if point:
+                    picked[arm.label] = point
+                    reported[arm.label] = [point.with_seed(seed) for seed in range(repeat)]
+        run_all(_once(reported.values()))
     label_of = {run.name: label for group in (first, reported) for label, some in group.items() for run in some}
     for name, outcome in sweep.outcomes.items():
         if outcome.status == outcomes.FAILED:
             errors[name] = f"{label_of[name]}: {outcome.error} ({folder / name})"
+    found: dict[str, Found] = {}
     for label, some in reported.items():
         # What a diverged run has earned counts, too: without it, the others' mean would be too good. It judges nothing.
-        finished = [run for run in some if sweep.outcomes[run.name].status in _ENDED]
+        ended = {run.seed: run for run in some if sweep.outcomes[run.name].status in _ENDED}
+        lost = [seed for seed, run in ended.items() if sweep.outcomes[run.name].status == outcomes.DIVERGED]
         try:
-            if finished:
-                lost = {run.seed for run in finished if sweep.outcomes[run.name].status == outcomes.DIVERGED}
-                found[label] = _found(figure, finished, points.get(label), folder, lost)
+            if ended:
+                found[label] = _found(list(ended.values()), folder, picked.get(label), lost)
         except UsageError as error:
             errors[label] = f"{label}: {error}"
     left = [outcome.run for outcome in sweep.outcomes.values() if outcome.status == outcomes.UNFINISHED]
     return Played(found, list(errors.values()), left)
 
 
-def _order(figure: Figure) -> list[str]:
-    """Returns the arms' labels as they are played: what is compared, which the first axis has, close together."""
-    seconds = list(dict.fromkeys(arm.words[1:] for arm in figure.arms))
-    return [arm.label for arm in sorted(figure.arms, key=lambda arm: seconds.index(arm.words[1:]))]
+def _once(some: Iterable[Sequence[Run]]) -> list[Run]:
+    return list({run.name: run for runs_of_arm in some for run in runs_of_arm}.values())
 
 
-def _once(by_arm: Mapping[str, Sequence[Run]], order: Sequence[str]) -> list[Run]:
-    return list({run.name: run for label in order for run in by_arm.get(label, ())}.values())
-
-
-def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path) -> Run:
+def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path) -> Run | None:
     """Returns a run of the best point of a search, by the figure's first measure, its mean over the tuning seeds.
 
+    Returns:
+      None if no run is finished, or one is still to be run.
+
     Raises:
-      LookupError: If no run is finished, or one is still to be played.
       UsageError: If a finished run's files are damaged.
     """
-    if any(sweep.outcomes[run.name].status == outcomes.UNFINISHED for run in some):
-        raise LookupError
+    status = {run.name: sweep.outcomes[run.name].status for run in some}
     points: dict[str, list[Run]] = {}
     for run in some:
-        if sweep.outcomes[run.name].status == outcomes.FINISHED:
+        if status[run.name] == outcomes.FINISHED:
             points.setdefault(run.point, []).append(run)
-    if not points:
-        raise LookupError
+    if not points or outcomes.UNFINISHED in status.values():
+        return None
     measure = figure.measures[0]
 
     def goodness(group: Sequence[Run]) -> float:
-        values = results.measured(measure, _found(figure, group, None, folder))
-        return outcomes.goodness(values, smallest=measure.smallest)
+        return outcomes.goodness(results.measured(measure, _found(group, folder)), smallest=measure.smallest)
 
     most = max(map(len, points.values()))  # A point of which a seed is missing is not compared with whole ones.
     return max((group for group in points.values() if len(group) == most), key=goodness)[0]
 
 
-def _found(
-    figure: Figure, some: Sequence[Run], point: Run | None, folder: pathlib.Path, lost: Iterable[int] = ()
-) -> Found:
+def _found(some: Sequence[Run], folder: pathlib.Path, point: Run | None = None, diverged: Iterable[int] = ()) -> Found:
+    folders = [folder / run.name for run in some]
     tables = [runs.read_metrics(folder / run.name, run.rounds) for run in some]
-    searched = {}
-    if point is not None:
-        values = {flag: point.settings[flag] for flag in point.numbers}
-        searched = {flag: float(value) for flag, value in values.items() if value is not None}
-    seeds = [run.seed for run in some]
-    return Found([folder / run.name for run in some], tables, searched, seeds, frozenset(lost))
+    values = {flag: point.settings[flag] for flag in point.numbers} if point else {}
+    searched = {flag: float(value) for flag, value in values.items() if value is not None}
+    return Found(folders, tables, searched, [run.seed for run in some], frozenset(diverged))

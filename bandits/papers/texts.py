@@ -21,6 +21,7 @@ from bandits.papers.plan import (
     Figure,
     Measure,
     Published,
+    parse_operand,
 )
 from bandits.plans import plan as grid_plan
 from bandits.plans.plan import Configuration
@@ -37,42 +38,12 @@ _FOLDER = pathlib.Path(__file__).parent / "published"
 _TEXT = "text"
 _EVERY_ARM = "*"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.
-_KEYS = set(
-    [
-        "about",
-        "accounted",
-        "also",
-        "arms",
-        "binary",
-        "claims",
-        "compared",
-        "curves",
-        "data",
-        "data_kind",
-        "flags",
-        "grid",
-        "left_open",
-        "measures",
-        "not_judged",
-        "no_small",
-        "own",
-        "own_figures",
-        "published",
-        "published_seeds",
-        "reference",
-        "repeat",
-        "searched",
-        "small",
-        "small_data_kind",
-        "study",
-        "sweeps",
-        "tuning_seeds",
-        "words",
-    ]
-)
-_SMALL_KEYS = set(["arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"])
+_KEYS_OF_ARMS = {"compared", "flags", "grid", "searched", "sweeps", "words"}
+_KEYS = {field.name for field in dataclasses.fields(Figure)} - {"name", "text", "scale"}
+_KEYS |= _KEYS_OF_ARMS | {"no_small", "not_judged", "small", "small_data_kind"}
+_SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
 _PARTIAL = ("order", "close")  # Kinds that say the same of fewer arms.
-_CLAIM_KEYS = set(["for_each", "high", "low", "means", "needs", "our_range", "place", "premises", "says", "within"])
+_CLAIM_KEYS = {"for_each"} | {field.name for field in dataclasses.fields(Claim)} - {"kind", "operands"}
 _MEANINGS = {"holds", "fails", "inconclusive"}
 
 
@@ -336,7 +307,7 @@ def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
 def _asked(claim: Claim, arms: Sequence[Configuration]) -> Claim:
     """Returns a claim of those of its operands that a smaller scale has; whole, where it cannot be asked of them."""
     labels = {arm.label for arm in arms}
-    left = [tuple(operand for operand in group if _arms_of(operand) <= labels) for group in claim.operands]
+    left = [tuple(operand for operand in group if set(parse_operand(operand)[0]) <= labels) for group in claim.operands]
     groups = tuple(group for group in left if group)
     if not left:
         return claim
@@ -347,12 +318,8 @@ def _asked(claim: Claim, arms: Sequence[Configuration]) -> Claim:
     return dataclasses.replace(claim, says=f"{claim.says} (some of the arms)", operands=groups)
 
 
-def _arms_of(operand: str) -> set[str]:
-    return set(operand.partition(" @ ")[0].split(" | "))
-
-
 def _with_word(operand: str, word: str) -> str:
     if not word:
         return operand
-    names, at, measure = operand.partition(" @ ")
-    return " | ".join(f"{name}, {word}" for name in names.split(" | ")) + at + measure
+    labels, measure = parse_operand(operand)
+    return " | ".join(f"{label}, {word}" for label in labels) + f" @ {measure}" * bool(measure)

@@ -51,12 +51,6 @@ class Job(NamedTuple):
     folder: str
     rounds: int
 
-    @classmethod
-    def of(cls, module: str, arguments: Sequence[str], root: pathlib.Path, name: str, rounds: int) -> "Job":
-        """Returns the job of a run of this name below a folder."""
-        where = (f"--root_output_dir={root}", f"--experiment_name={name}")
-        return cls(module, (*arguments, *where), str(root / name), rounds)
-
 
 class Result(NamedTuple):
     """How a job ended.

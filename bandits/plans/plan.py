@@ -65,7 +65,8 @@ class Run:
 
     def job(self, folder: pathlib.Path) -> executors.Job:
         """Returns the job that executes it below the folder of all runs."""
-        return executors.Job.of(self.module, self.arguments, folder, self.name, self.rounds)
+        where = (f"--root_output_dir={folder}", f"--experiment_name={self.name}")
+        return executors.Job(self.module, (*self.arguments, *where), str(folder / self.name), self.rounds)
 
     def with_seed(self, seed: int) -> "Run":
         """Returns the run of the same point with another seed."""
@@ -126,10 +127,6 @@ class Grid:
         if count and first + count - 1 > _LARGEST_SEED:
             raise UsageError(f"--reporting_repeat={count} needs seeds above {_LARGEST_SEED}, the largest.")
         return range(first, first + count)
-
-    def with_base(self, *arguments: str) -> "Grid":
-        """Returns a grid whose runs all have some flags more."""
-        return dataclasses.replace(self, base=(*self.base, *arguments))
 
     def in_folder(self, folder: pathlib.Path) -> "Grid":
         """Returns a grid whose points have the names of those that lie in a folder already."""
@@ -203,17 +200,12 @@ class Grid:
                     continue
                 value = beyond([float(text) for text in block[name]], best.settings[name])
                 tried = [float(text) for text in before[name]]
-                if value is None or self._steps(block[name], tried, value) >= most or not self._takes(name, value):
+                if value is None or _steps(block[name], tried, value) >= most or not self._takes(name, value):
                     continue
                 wider[name] = (*block[name], as_text(value))
                 added.append(f"--{name}={as_text(value)}")
             blocks.append(wider)
         return dataclasses.replace(self, blocks=tuple(blocks), first=first), added
-
-    def _steps(self, texts: Sequence[str], tried: Sequence[float], value: float) -> int:
-        """Returns how many values were added before on the side of a new value."""
-        is_up = value > max(tried)
-        return sum(float(text) > max(tried) if is_up else float(text) < min(tried) for text in texts)
 
     def _takes(self, name: str, value: float) -> bool:
         try:
@@ -357,7 +349,10 @@ def build(
     if "seed" in axes:
         if repeat > 1:
             raise UsageError("--repeat has no effect with --sweep=seed: leave one out.")
-        seeds = tuple(int(text) for text in axes.pop("seed") if _is_seed(text))
+        words = axes.pop("seed")
+        if bad := [word for word in words if not word.isdecimal()]:
+            raise UsageError(f"--sweep=seed={bad[0]}: a seed is a whole number.")
+        seeds = tuple(map(int, words))
     base, expandable = list(rest), [name for name in axes if _is_number(chosen, name, axes[name])]
     blocks: list[Axes] = [axes]
     if table:
@@ -407,17 +402,17 @@ def _sweeps(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return axes
 
 
-def _is_seed(text: str) -> bool:
-    if not text.isdecimal():
-        raise UsageError(f"--sweep=seed={text}: a seed is a whole number.")
-    return True
-
-
 def _is_number(binary: str, name: str, values: Sequence[str]) -> bool:
     """Returns whether a flag takes any number, so that values can be added."""
     if is_words(values):
         return False
     return isinstance(studies.parse(binary, [f"--{name}={values[0]}"])[name], float)
+
+
+def _steps(texts: Sequence[str], tried: Sequence[float], value: float) -> int:
+    """Returns how many values were added before on the side of a new value."""
+    is_up = value > max(tried)
+    return sum(float(text) > max(tried) if is_up else float(text) < min(tried) for text in texts)
 
 
 def is_edge(values: Sequence[float], best: float) -> bool:

@@ -57,11 +57,10 @@ def check_shared(some: Sequence[Run]) -> None:
     for run in (some[0], some[-1]):
         try:
             frame.checked(study, [run.settings], warns=False)  # Each run prints its own.
+            return
         except UsageError as error:
             refused.append(str(error))
-        if not refused:
-            return
-    if len(refused) == 2 and refused[0] == refused[1]:
+    if refused[0] == refused[1]:
         raise UsageError(refused[0])
 
 

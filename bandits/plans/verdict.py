@@ -31,7 +31,7 @@ _MARKS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Arm(configurations.ConfigurationResults):
+class PointResults(configurations.ConfigurationResults):
     """The seeds of a point.
 
     Attributes:
@@ -60,7 +60,7 @@ class Arm(configurations.ConfigurationResults):
 
 
 @dataclasses.dataclass(frozen=True)
-class Arms(configurations.Part):
+class Points(configurations.Part):
     """Points of a grid.
 
     Attributes:
@@ -68,7 +68,7 @@ class Arms(configurations.Part):
       metric: What ranks them, with the side that is asked for.
     """
 
-    arms: tuple[Arm, ...]
+    arms: tuple[PointResults, ...]
     metric: Metric = dataclasses.field(kw_only=True)
 
     @property
@@ -86,7 +86,7 @@ class Arms(configurations.Part):
         """Returns the names of the points of which the seeds do not say that they are above chance."""
         return {arm.point for arm in self.arms if self.is_at_chance(arm)}
 
-    def beside(self, wanted: str | None) -> "Arms":
+    def beside(self, wanted: str | None) -> "Points":
         """Returns the arms that have the data, rewards, rounds and cohorts of a reference; see `Part.compared`."""
         references: Sequence[configurations.ConfigurationResults] = self.named(wanted or configurations.GREEDY)
         if not (references or wanted):
@@ -96,7 +96,7 @@ class Arms(configurations.Part):
         return dataclasses.replace(self, arms=tuple(kept))
 
 
-def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> Arms:
+def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> Points:
     """Returns points as arms; those of which no run has finished a round are left out.
 
     Args:
@@ -111,9 +111,9 @@ def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Me
     for name, seeds in points.items():
         found = tuple(runs.read(folder / one.run.name) for one in seeds if one.rounds)
         if found:
-            made.append(Arm(name, found, configurations.role(found[0]), outcomes=tuple(seeds)))
+            made.append(PointResults(name, found, configurations.role(found[0]), outcomes=tuple(seeds)))
     study = studies.load(made[0].outcomes[0].run.module) if made else None
-    return Arms("", study, tuple(made), metric=ranked_by)
+    return Points("", study, tuple(made), metric=ranked_by)
 
 
 def short(configuration: str) -> str:
@@ -147,8 +147,8 @@ def check_reference(wanted: str, some: Sequence[Run], *, has_fresh_seeds: bool) 
 
 
 def text(
-    points: Arms,
-    best: Arms,
+    points: Points,
+    best: Points,
     ranked: Mapping[str, Sequence[Point]],
     reported: Mapping[str, Sequence[Outcome]],
     reference: str | None = None,
@@ -205,7 +205,7 @@ def _reported(reported: Mapping[str, Sequence[Outcome]]) -> str:
     return "\n".join(lines)
 
 
-def _compared(best: Arms, reference: str | None) -> list[str]:
+def _compared(best: Points, reference: str | None) -> list[str]:
     """Returns the comparison of configurations with one of them, and which cannot be compared with it."""
     if reference and not best.named(reference):
         return [f"--reference={reference} has no finished run: nothing is compared."]
@@ -225,7 +225,7 @@ def _compared(best: Arms, reference: str | None) -> list[str]:
     return lines
 
 
-def _seeds(told: Arms, *, has_intervals: bool) -> str:
+def _seeds(told: Points, *, has_intervals: bool) -> str:
     """Returns what differs between seeds, and what intervals are over; nothing of single seeds."""
     if all(len(arm.runs) < 2 for arm in told.arms):
         return ""
@@ -233,9 +233,9 @@ def _seeds(told: Arms, *, has_intervals: bool) -> str:
     return " ".join([varied, *[words.what_intervals_are_over()] * has_intervals])
 
 
-def _firsts(told: Arms) -> list[str]:
+def _firsts(told: Points) -> list[str]:
     """Returns whether the first is told from chance, as one of all: the first of equal data, rewards and cohorts."""
-    groups: dict[str, list[Arm]] = {}
+    groups: dict[str, list[PointResults]] = {}
     for arm in told.arms:
         if not arm.role:
             groups.setdefault(str(configurations.environment(arm.flags, _ROUNDS)), []).append(arm)
@@ -245,32 +245,23 @@ def _firsts(told: Arms) -> list[str]:
     return lines
 
 
-def _first(told: Arms, leader: Arm) -> str:
+def _first(told: Points, leader: PointResults) -> str:
     """Returns whether it is told from chance, and what that, the best constant action and the ceiling earn."""
     stand = told.stands[leader]
     if stand.uniform is None:
         return ""
     marks = told.marks(leader)
     what = ", ".join(f"{name} {marks[one]:.4g}" for one, name in _MARKS.items() if one in marks)
-    if configurations.FULL_FEEDBACK not in marks:
-        what += _without_ceiling(leader)
+    if configurations.FULL_FEEDBACK not in marks and "bandits_type" in leader.flags:
+        sweep = f"bandits_type={dynamic_regret.FULL_FEEDBACK}"
+        what += f"; no ceiling of its data, rewards and rounds: add {sweep} to --sweep"
     if stand.beats_uniform:
         return f"First: {leader.label}, {stand.word} ({what})."
-    return f"No winner: {leader.label} is first, but {_reason(stand.word)} ({what})."
+    reason = f"it was played with {stand.word}" if stand.word.startswith("one seed") else f"it is {stand.word}"
+    return f"No winner: {leader.label} is first, but {reason} ({what})."
 
 
-def _without_ceiling(arm: Arm) -> str:
-    """Returns what is to say of an arm that has none; empty where there can be none."""
-    if "bandits_type" not in arm.flags:
-        return ""
-    return f"; no ceiling of its data, rewards and rounds: add bandits_type={dynamic_regret.FULL_FEEDBACK} to --sweep"
-
-
-def _reason(word: str) -> str:
-    return f"it was played with {word}" if word.startswith("one seed") else f"it is {word}"
-
-
-def _goodness(arm: Arm, told: Arms) -> tuple[int, float]:
+def _goodness(arm: PointResults, told: Points) -> tuple[int, float]:
     values = list(arm.values(told.metric).values())
     rounds = min(one.rounds for one in arm.outcomes)
     return rounds, outcomes.goodness(values, smallest=told.metric.better == "down")

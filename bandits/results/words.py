@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 
 from bandits.results import power
 from bandits.results.comparison import UNPAIRED, Comparison
-from optimization.study import intervals
 from optimization.study.intervals import Interval
 
 ONE_SEED = "One seed tells nothing of how sure a difference is: play several, --repeat=8."
@@ -77,24 +76,20 @@ def p_value(p: float) -> str:
     return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
 
 
-def interval(found: Interval, *, signed: bool = False) -> str:
-    """Returns a mean and its interval as text: two significant digits of the width, and a mean of the same decimals."""
-    sign = "+" if signed else ""
-    if not (math.isfinite(found.low) and math.isfinite(found.high)):
-        return f"{found.mean:{sign}.3g}" if math.isfinite(found.mean) else "-" if math.isnan(found.mean) else "infinite"
-    width = found.high - found.low
-    if not width:
-        return f"{found.mean:{sign}.3g} (the same in every seed)"
-    digits = 1 - math.floor(math.log10(width))
-    mean, low, high = (f"{round(end, digits):{sign}.{max(digits, 0)}f}" for end in (found.mean, found.low, found.high))
-    return f"{mean} ({low} to {high})"
+def estimate(one: Interval, *, signed: bool = False, label: str = "95% CI ") -> str:
+    """Returns a mean and its interval, such as `0.359 (95% CI 0.341 to 0.378)`; the mean alone where it has none."""
+    return one.text(signed=signed, label=label) if one.high > one.low else f"{one.mean:{'+' * signed}.3g}"
 
 
-def of_values(values: Sequence[float]) -> Interval:
-    """Returns the mean and interval of an arm's values; those that are not finite have diverged, and leave none."""
-    if all(map(math.isfinite, values)):
-        return intervals.of_mean(values)
-    return Interval(math.nan, math.nan, math.nan, len(values))
+def effect(one: Comparison) -> str:
+    """Returns a difference, such as `+0.136 (95% CI +0.119 to +0.153, 8 seeds)`."""
+    mean, _, ends = estimate(Interval(one.difference, one.low, one.high, one.pairs), signed=True).partition(" (")
+    return f"{mean} ({', '.join(filter(None, [ends.removesuffix(')'), seeds(one.pairs)]))})"
+
+
+def count(size: int, what: str) -> str:
+    """Returns a number of things, such as `1 round`."""
+    return f"{size:,} {what}{'s' * (size != 1)}"
 
 
 def what_seeds_vary(*, partition: bool = False, initial_model: bool = True, noise: bool = False) -> str:

@@ -40,7 +40,7 @@ class Interval(NamedTuple):
         if digits is None:
             mean = "-" if math.isnan(self.mean) else "infinite" if math.isinf(self.mean) else f"{self.mean:{sign}.3g}"
             return f"{mean} (the same in every seed)" if self.low == self.high else mean
-        mean, low, high = (f"{round(end, digits):{sign}.{max(digits, 0)}f}" for end in self[:3])
+        mean, low, high = (f"{round(end, digits) + 0.0:{sign}.{max(digits, 0)}f}" for end in self[:3])  # No -0.00.
         return f"{mean} ({label}{low} to {high})"
 
 

@@ -1,6 +1,7 @@
 """What a recommendation leaves in its folder."""
 
 import math
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +21,7 @@ def _results(first_seed: int, *rewards: float) -> StrategyResults:
 
 def _tables(found: Findings) -> list[output.Table]:
     context = SimpleNamespace(found=found, plan=Plan(rounds=9, deploy_every=3, often=1))
-    return output.tables(context)
+    return output.shown_tables(context)
 
 
 def _advice(found: Findings, initial_model_varies: bool = True) -> dict:
@@ -72,7 +73,8 @@ def test_the_worst_tenth_of_clients_and_the_reward_against_epsilon_are_told(tmp_
     assert "|  | 0.6 (-0.1 to 1.2) |" in told  # 0.05 by Student's t with one degree of freedom, 12.706.
     output.save(_advice(found), _tables(found), tmp_path)
     (page,) = tmp_path.glob("*.html")
-    assert "<td>no noise, clipped</td><td>0</td><td>0</td><td>0.5 (-0.2 to 1.1)</td>" in page.read_text()
+    row = ["no noise, clipped", "0", "0", "0.5 (-0.2 to 1.1)", ""]
+    assert row in [re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", line) for line in page.read_text().split("\n")]
 
 
 def test_first_weights_that_are_given_are_not_said_to_vary():

@@ -408,7 +408,7 @@ def test_in_the_last_rounds_the_best_constant_action_is_chance_s_where_they_are_
     rows = [Value(arm.label, "score", {0: 4.0, 1: 4.5}) for arm in arms]
     near = standing.stands(figure, rows, {"near": (1.0, 3.0), "chance": (1.0, 2.0)})["near"]
     assert (near.fixed.reference_mean if near.fixed else None) == constant
-    assert near.chance.reference_mean == 1.0  # What is computed counts before what was drawn, 4.25.
+    assert near.uniform.reference_mean == 1.0  # What is computed counts before what was drawn, 4.25.
 
 
 def test_a_page_s_table_ends_with_the_best_constant_action(tmp_path, known):

@@ -18,7 +18,8 @@ MODULE = "tests.scripts.toy_binary"
 
 
 def _job(folder, name, *flags, rounds=4):
-    return executors.Job.of(MODULE, (f"--total_rounds={rounds}", *flags), folder, name, rounds)
+    where = (f"--root_output_dir={folder}", f"--experiment_name={name}")
+    return executors.Job(MODULE, (f"--total_rounds={rounds}", *flags, *where), str(folder / name), rounds)
 
 
 def _log(job):
