@@ -40,7 +40,8 @@ class Interval(NamedTuple):
         if digits is None:
             mean = "-" if math.isnan(self.mean) else "infinite" if math.isinf(self.mean) else f"{self.mean:{sign}.3g}"
             return f"{mean} (the same in every seed)" if self.low == self.high else mean
-        mean, low, high = (f"{round(end, digits) + 0.0:{sign}.{max(digits, 0)}f}" for end in self[:3])  # No -0.00.
+        nothing = -0.0 if signed else 0.0  # Added: -0.00 is the side of an end of a difference, else it is 0.00.
+        mean, low, high = (f"{round(end, digits) + nothing:{sign}.{max(digits, 0)}f}" for end in self[:3])
         return f"{mean} ({label}{low} to {high})"
 
 
