@@ -171,7 +171,7 @@ def program(settings: cli.Settings) -> int:
             new = [run for run in some if not (folder / "runs" / run.name).exists()]
             if new:
                 sweep.check_shared(new)
-        return run(settings, grid, some, folder, cores)
+        return execute(settings, grid, some, folder, cores)
 
 
 def write_script(grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
@@ -185,7 +185,7 @@ def write_script(grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cor
     return 0
 
 
-def run(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
+def execute(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
     """Executes the runs and reports; returns the exit status."""
     executor = executors.build(settings, cores)
     metric, smallest = ranked_by(settings, grid.binary)

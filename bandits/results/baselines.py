@@ -83,9 +83,9 @@ def compare(
     scale = None if uniform is None or full_feedback is None else _scale(uniform, full_feedback, better)
     found = {}
     for arm in values:
-        several = [compared[name].get(arm) for name in (UNIFORM, FIXED, FULL_FEEDBACK)]
-        score = (several[0].mean - scale[0]) / (scale[1] - scale[0]) if several[0] and scale else math.nan
-        found[arm] = Standing(arm, *several, score, _word(*several, score))
+        first, second, third = (compared[name].get(arm) for name in (UNIFORM, FIXED, FULL_FEEDBACK))
+        score = (first.mean - scale[0]) / (scale[1] - scale[0]) if first and scale else math.nan
+        found[arm] = Standing(arm, first, second, third, score, _word(first, second, third, score))
     return found
 
 

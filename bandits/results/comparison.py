@@ -209,9 +209,17 @@ def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
         notes = one.notes
         if least_p >= LEVEL:
             notes += (f"the sign-flip test cannot reach 5% with {_number(one.pairs)} and {flipped} arms",)
-        changes = {"adjusted_p": p, "sign_flip_adjusted_p": flip, "sign_flip_least_p": least_p, "notes": notes}
-        word = TOLD_APART if one.is_judged and p < LEVEL else NOT_TOLD_APART
-        found.append(dataclasses.replace(one, level=LEVEL / tested, word=word, **changes))
+        found.append(
+            dataclasses.replace(
+                one,
+                adjusted_p=p,
+                sign_flip_adjusted_p=flip,
+                sign_flip_least_p=least_p,
+                level=LEVEL / tested,
+                word=TOLD_APART if one.is_judged and p < LEVEL else NOT_TOLD_APART,
+                notes=notes,
+            )
+        )
     return found
 
 
@@ -220,7 +228,7 @@ def _compared(pair: Pair, better: Better) -> Comparison:
     import numpy as np
 
     sample = pair.landmark if isinstance(pair.landmark, Sampled) else None
-    number = sample.mean if sample else pair.landmark
+    number = pair.landmark.mean if isinstance(pair.landmark, Sampled) else pair.landmark
     others = number if isinstance(number, Mapping) else dict.fromkeys(pair.values, number)
     is_paired = pair.is_paired or not isinstance(pair.landmark, Mapping)
     own, others, notes, is_sound = _of_common_seeds(pair, others, is_paired)
@@ -338,12 +346,12 @@ def _test_paired(first: "np.ndarray", second: "np.ndarray", difference: float) -
 def _test_unpaired(first: "np.ndarray", second: "np.ndarray", difference: float) -> _Test:
     from statsmodels.stats import weightstats
 
-    deviations = [float(one.std(ddof=1)) for one in (first, second)]
-    if max(deviations) > tolerance(first, second):
+    own, other = (float(one.std(ddof=1)) for one in (first, second))
+    if max(own, other) > tolerance(first, second):
         both = weightstats.CompareMeans(weightstats.DescrStatsW(first), weightstats.DescrStatsW(second))
         low, high = map(float, both.tconfint_diff(LEVEL, usevar="unequal"))
         p = float(both.ttest_ind(usevar="unequal")[1])
-        return _Test(difference, low, high, p, math.nan, *deviations)
+        return _Test(difference, low, high, p, deviation=own, reference_deviation=other)
     if not difference:
         return _Test(difference, math.nan, math.nan, 1.0, math.nan, 0.0, 0.0, ["equal in every seed"])
     notes = ["no seed changes anything: no interval, and no test"]
@@ -360,11 +368,11 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Returns p values adjusted by Holm's step-down; those that are not a number are no tests, and stay so."""
-    from statsmodels.stats import multitest
-
-    tested = [p for p in p_values if math.isfinite(p)]
-    adjusted = iter(multitest.multipletests(tested, method="holm")[1].tolist() if tested else [])
-    return [next(adjusted) if math.isfinite(p) else math.nan for p in p_values]
+    tested = sorted((p, place) for place, p in enumerate(p_values) if math.isfinite(p))
+    found, last = [math.nan] * len(p_values), 0.0
+    for below, (p, place) in enumerate(tested):
+        found[place] = last = max(last, min(1.0, (len(tested) - below) * p))
+    return found
 
 
 def tolerance(first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray") -> float:

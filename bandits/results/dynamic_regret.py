@@ -197,6 +197,8 @@ def _mean(
 def world_of(arm: ConfigurationResults) -> World | None:
     """Returns in which worlds an arm played; None where rewards stayed as they were."""
     flags = arm.runs[0].flags
+    if not flags.get("reward_drift"):
+        return None
     drift = world_flags.drift_of(cli.Settings(flags, frozenset()))
     if drift.kind == "none" or drift.only is not None:
         return None

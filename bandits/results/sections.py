@@ -279,7 +279,7 @@ def _epsilon(arm: ConfigurationResults) -> _Spent | None:
     found = [
         _Spent(one["epsilon"], one) for run in arm.runs if isinstance((one := run.privacy).get("epsilon"), int | float)
     ]
-    return max(found, key=lambda one: one.epsilon, default=None)
+    return max(found, key=lambda one: one.epsilon) if found else None
 
 
 def _privacy(arm: ConfigurationResults) -> Cell:

@@ -40,8 +40,11 @@ class Interval(NamedTuple):
         if digits is None:
             mean = "-" if math.isnan(self.mean) else "infinite" if math.isinf(self.mean) else f"{self.mean:{sign}.3g}"
             return f"{mean} (the same in every seed)" if self.low == self.high else mean
-        mean, low, high = (f"{round(end, digits) + 0.0:{sign}.{max(digits, 0)}f}" for end in self[:3])  # No -0.00.
-        return f"{mean} ({label}{low} to {high})"
+        # A mean is never -0.00; an end of a difference that rounds to zero keeps its side.
+        mean, *ends = (round(number, digits) for number in self[:3])
+        low, high = ends if signed else (end + 0.0 for end in ends)
+        shown = [f"{number:{sign}.{max(digits, 0)}f}" for number in (mean + 0.0, low, high)]
+        return f"{shown[0]} ({label}{shown[1]} to {shown[2]})"
 
 
 def decimals(interval: Interval) -> int | None:

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from statsmodels.stats import multitest
 
 from bandits.results import comparison
 
@@ -238,6 +239,11 @@ def test_flipped_signs_equal_scipys_exact_permutations(seeds):
     differences = np.random.default_rng(seeds).normal(0.5, 1.0, seeds)
     exact = stats.permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=np.inf)
     assert comparison.sign_flip(differences) == pytest.approx(exact.pvalue, rel=1e-12)
+
+
+def test_holm_equals_statsmodels():
+    p_values = np.random.default_rng(0).uniform(0, 0.2, 30)
+    assert comparison.holm(p_values) == pytest.approx(multitest.multipletests(p_values, method="holm")[1], rel=1e-12)
 
 
 def test_flipped_signs_by_hand():
