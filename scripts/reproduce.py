@@ -192,11 +192,6 @@ def _of_figures(settings: cli.Settings) -> int:
         figure.first_run(arm).at_rounds(1)
     folder, base = _folder(settings), _base(settings)
     kept = pathlib.Path(settings.records) if settings.records else None
-    runs_here = settings.executor == "local" and not settings.estimate and not settings.report_only
-    if settings.executor != "slurm_script" and (settings.data_dir or runs_here):
-        playing.check_data(chosen, folder / "runs", settings.data_dir)
-    if settings.executor != "slurm_script" and not settings.estimate:
-        _check_records(whole, chosen, folder, kept)
     halving = settings.workers if settings.early_stop else 0
 
     def planned() -> list[tuple[Run, int]]:
@@ -205,6 +200,12 @@ def _of_figures(settings: cli.Settings) -> int:
     def left() -> list[Run]:
         played = [playing.play(each, settings.repeat or each.repeat, base, folder / "runs", None) for each in chosen]
         return [run for one in played for run in one.left]
+
+    def check() -> None:
+        if not settings.report_only and (settings.data_dir or (settings.executor == "local" and not settings.estimate)):
+            playing.check_data(chosen, folder / "runs", settings.data_dir)
+        if not settings.estimate:
+            _check_records(whole, chosen, folder, kept)
 
     def reproduce(executor: executors.Executor | None) -> int:
         failed: list[str] = []
@@ -225,7 +226,7 @@ def _of_figures(settings: cli.Settings) -> int:
             print(f"\n{len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
         return 1 if failed else 0
 
-    return _run(settings, chosen[0].binary, planned, left, reproduce)
+    return _run(settings, chosen[0].binary, planned, left, reproduce, check)
 
 
 def _of_selection(settings: cli.Settings) -> int:
@@ -239,10 +240,10 @@ def _of_selection(settings: cli.Settings) -> int:
     folder = _folder(settings)
     plan = selection.Plan(selection.choose(_labels(settings)), repeat, _base(settings), folder.resolve() / "runs")
     plan.check()
-    outputs = [folder / selection.NAME]
-    if settings.records:
-        outputs.append(pathlib.Path(settings.records) / "selection")
-        _check_folder(pathlib.Path(settings.records), outputs[-1])
+    kept = pathlib.Path(settings.records) if settings.records else None
+    outputs = [folder / selection.NAME, *([kept / "selection"] if kept else [])]
+    if kept:
+        _check_folder(kept, outputs[-1])
 
     def reproduce(executor: executors.Executor | None) -> int:
         if executor:
@@ -262,14 +263,26 @@ def _run(
     planned: Callable[[], Sequence[tuple[Run, int]]],
     left: Callable[[], Sequence[Run]],
     reproduce: Callable[[executors.Executor | None], int],
+    check: Callable[[], None] = lambda: None,
 ) -> int:
-    """Runs, estimates or lists what is planned, as the flags say; returns the exit status."""
+    """Runs, estimates or lists what is planned, as the flags say; returns the exit status.
+
+    Args:
+      settings: The flags.
+      binary: Name in `studies.STUDIES`.
+      planned: Returns all runs, and how often each counts.
+      left: Returns the runs that could be run now.
+      reproduce: Runs and reports; without an executor, reports what is finished.
+      check: Checks what needs the output's folder, before anything is run.
+    """
     if settings.report_only:
+        check()
         return reproduce(None)
     folder, cores = _folder(settings), executors.cores_of_run(settings)
     with sweep.claim(folder, studies.STUDIES[binary]):
         if settings.executor == "slurm_script":
             return _write_script(left(), folder, cores)
+        check()
         executor = executors.build(settings, cores)
         with executors.running(executor, folder):
             if settings.estimate or settings.scale == texts.PAPER:
