@@ -38,8 +38,8 @@ class Interval(NamedTuple):
         sign = "+" if signed else ""
         digits = decimals(self)
         if digits is None:
-            mean = "-" if math.isnan(self.mean) else "infinite" if math.isinf(self.mean) else f"{self.mean:{sign}.3g}"
-            return f"{mean} (the same in every seed)" if self.low == self.high else mean
+            word = "-" if math.isnan(self.mean) else "infinite" if math.isinf(self.mean) else f"{self.mean:{sign}.3g}"
+            return f"{word} (the same in every seed)" if self.low == self.high else word
         # A mean is never -0.00; an end of a difference that rounds to zero keeps its side.
         mean, *ends = (round(number, digits) for number in self[:3])
         low, high = ends if signed else (end + 0.0 for end in ends)
