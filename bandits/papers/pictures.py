@@ -38,6 +38,7 @@ def draw(judged: Judged, found: Mapping[str, Found], outputs: Sequence[pathlib.P
     arms = [arm for arm in figure.arms if arm.is_drawn and arm.label in found]
     has_columns = [column for column in figure.curves if any(column in one.tables[0] for one in found.values())]
     panels = [(column, second) for column in has_columns for second in _seconds(arms)]
+    firsts = list(dict.fromkeys(arm.words[0] for arm in arms))
     folders = {arm.label: found[arm.label].folders for arm in arms}
     at_chance = {column: baselines.notes(folders, runs.declared().get(column, column)) for column in has_columns}
     compared = [name for name in dict.fromkeys(row.measure for row in rows) if _is_compared(figure, rows, name)]
@@ -56,8 +57,12 @@ def draw(judged: Judged, found: Mapping[str, Found], outputs: Sequence[pathlib.P
         picture.suptitle(_title(figure, across), fontsize=11)
         axes = picture.subplots(len(heights), across, squeeze=False, gridspec_kw={"height_ratios": heights}).ravel()
         for plot, (column, second) in zip(axes, panels, strict=False):
-            own = [arm for arm in arms if second in ("", arm.words[-1])]
-            _draw_curves(plot, own, arms, found, column, second, at_chance[column])
+            curves = [
+                (arm.words[0] + at_chance[column].get(arm.label, ""), firsts.index(arm.words[0]), found[arm.label])
+                for arm in arms
+                if second in ("", arm.words[-1])
+            ]
+            _draw_curves(plot, column, second, curves)
         for plot, name in zip(axes[down * across :], compared, strict=False):
             _draw_values(plot, [row for row in rows if row.measure == name], name)
         used = {*range(len(panels)), *range(down * across, down * across + len(compared))}
@@ -88,22 +93,13 @@ def _seconds(arms: Sequence[Configuration]) -> list[str]:
     return list(dict.fromkeys(arm.words[-1] for arm in arms))
 
 
-def _draw_curves(
-    plot,
-    own: Sequence[Configuration],
-    arms: Sequence[Configuration],
-    found,
-    column: str,
-    second: str,
-    at_chance: Mapping[str, str],
-) -> None:
-    firsts = list(dict.fromkeys(arm.words[0] for arm in arms))
-    for arm in own:
-        name = arm.words[0] + at_chance.get(arm.label, "")
-        runs.draw(plot, found[arm.label].tables, column, name, firsts.index(arm.words[0]))
-    plot.set(xlabel="round", ylabel=column, title=second)
+def _draw_curves(plot, column: str, title: str, curves: Sequence[tuple[str, int, Found]]) -> None:
+    """Draws curves, each with its name and the number of its colour."""
+    for name, colour, found in curves:
+        runs.draw(plot, found.tables, column, name, colour)
+    plot.set(xlabel="round", ylabel=column, title=title)
     plot.grid(alpha=0.3)
-    plot.legend(fontsize=6 if len(own) > 8 else 7)
+    plot.legend(fontsize=6 if len(curves) > 8 else 7)
 
 
 def _draw_values(plot, own: Sequence[Value], name: str) -> None:

@@ -162,9 +162,7 @@ def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path
     return max((group for group in points.values() if len(group) == most), key=goodness)[0]
 
 
-def _found(
-    some: Sequence[Run], folder: pathlib.Path, point: Run | None = None, diverged: Iterable[int] = ()
-) -> Found:
+def _found(some: Sequence[Run], folder: pathlib.Path, point: Run | None = None, diverged: Iterable[int] = ()) -> Found:
     folders = [folder / run.name for run in some]
     tables = [runs.read_metrics(folder / run.name, run.rounds) for run in some]
     values = {flag: point.settings[flag] for flag in point.numbers} if point else {}

@@ -107,10 +107,8 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
             if row.is_picked:
                 count = len(figure.tuning_seeds)
                 ours += f"; selected on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
-            seeds, chance = (
-                len(row.finite),
-                1 - intervals.CONFIDENCE if status in (*judging.HOLDS, *judging.FAILS) else 0.0,
-            )
+            seeds = len(row.finite)
+            chance = 1 - intervals.CONFIDENCE if status in (*judging.HOLDS, *judging.FAILS) else 0.0
         says, published = f"{one.arm}: {one.measure.replace('_', ' ')}", number(one.value)
         found.append(Line(figure, NUMBER, says, one.place, published, ours, seeds, status, chance, figure.data_kind))
     for each in figure.accounted:  # Computed at the paper's settings, without a run.
@@ -283,7 +281,9 @@ def notes() -> Mapping[str, str]:
             "the same result on stand-in data, which neither confirm nor refute the paper. For a question of this "
             "project, the direction is that of the sentence"
         ),
-        judging.INCONCLUSIVE: "neither; more seeds may decide. One seed never does, nor a configuration with a diverged run",
+        judging.INCONCLUSIVE: (
+            "neither; more seeds may decide. One seed never does, nor a configuration with a diverged run"
+        ),
         judging.PREMISE: (
             "the claim is about models that learned, or about tuned rates, and ours are not: neither configuration "
             "beats the best fixed action, or the best point of the worse one lies on an edge of its grid"

@@ -22,8 +22,8 @@ from bandits.plans.executors import Executor
 from bandits.plans.outcomes import FAILED, finished_rounds
 from bandits.plans.plan import Configuration, Run, as_text
 from bandits.plans.sweep import Sweep
+from data import files
 from data.errors import Failure, UsageError
-from data import files, log_checks
 from optimization.study import cli, intervals
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from bandits.options import phases
 from bandits.papers import records, selection
 from bandits.papers.selection import Study
 from bandits.plans.plan import Run
-from data import interaction_log, keys, tasks
+from data import interaction_log, keys, log_checks, tasks
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -87,7 +87,7 @@ def read_deployment(folder: pathlib.Path) -> Deployment:
     run = interactions.read_run(folder)
     if run.options.drift.kind != "none":
         raise UsageError(f"{folder}: true rewards are those of labels, and --reward_drift changed what was paid.")
-    interactions.check_random(run.log, folder)
+    log_checks.check_random(run.log.propensities, str(folder))
     distinct, context = each_once(run.log)
     phase = phases(run.options, run.task)[-1]
     return Deployment(run.log, distinct, context, expected_rewards(run.task, phase.rewards, distinct))

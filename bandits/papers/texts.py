@@ -38,14 +38,12 @@ _FOLDER = pathlib.Path(__file__).parent / "published"
 _TEXT = "text"
 _EVERY_ARM = "*"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.
-_KEYS = set(
-    "about accounted also arms binary claims compared curves data data_kind flags grid left_open measures not_judged "
-    "no_small own own_figures published published_seeds reference repeat searched small small_data_kind study sweeps "
-    "tuning_seeds words".split()
-)
-_SMALL_KEYS = set("arms at compared data data_kind flags only own repeat sweeps".split())
+_KEYS_OF_ARMS = {"compared", "flags", "grid", "searched", "sweeps", "words"}
+_KEYS = {field.name for field in dataclasses.fields(Figure)} - {"name", "text", "scale"}
+_KEYS |= _KEYS_OF_ARMS | {"no_small", "not_judged", "small", "small_data_kind"}
+_SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
 _PARTIAL = ("order", "close")  # Kinds that say the same of fewer arms.
-_CLAIM_KEYS = set("for_each high low means needs our_range place premises says within".split())
+_CLAIM_KEYS = {"for_each"} | {field.name for field in dataclasses.fields(Claim)} - {"kind", "operands"}
 _MEANINGS = {"holds", "fails", "inconclusive"}
 
 

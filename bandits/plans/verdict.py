@@ -92,7 +92,8 @@ class Points(configurations.Part):
         if not (references or wanted):
             references = [arm for arm in self.arms if not arm.role][:1]
         alike = [configurations.environment(one.flags) for one in references]
-        return dataclasses.replace(self, arms=tuple(arm for arm in self.arms if configurations.environment(arm.flags) in alike))
+        kept = (arm for arm in self.arms if configurations.environment(arm.flags) in alike)
+        return dataclasses.replace(self, arms=tuple(kept))
 
 
 def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> Points:
@@ -159,7 +160,7 @@ def text(
       best: The best of each configuration; with fresh seeds, where there are some.
       ranked: The points of each configuration, the best first.
       reported: What the best of each gave with fresh seeds; empty without such.
-      reference: What the best are compared with; see `report.arms.Part.compared`.
+      reference: What the best are compared with; see `report.configurations.Part.compared`.
     """
     better = points.metric.better or "up"
     is_picked = any(len(several) > 1 for several in ranked.values())
@@ -252,7 +253,8 @@ def _first(told: Points, leader: PointResults) -> str:
     marks = told.marks(leader)
     what = ", ".join(f"{name} {marks[one]:.4g}" for one, name in _MARKS.items() if one in marks)
     if configurations.FULL_FEEDBACK not in marks and "bandits_type" in leader.flags:
-        what += f"; no ceiling of its data, rewards and rounds: add bandits_type={dynamic_regret.FULL_FEEDBACK} to --sweep"
+        sweep = f"bandits_type={dynamic_regret.FULL_FEEDBACK}"
+        what += f"; no ceiling of its data, rewards and rounds: add {sweep} to --sweep"
     if stand.beats_uniform:
         return f"First: {leader.label}, {stand.word} ({what})."
     reason = f"it was played with {stand.word}" if stand.word.startswith("one seed") else f"it is {stand.word}"

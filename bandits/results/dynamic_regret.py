@@ -401,13 +401,13 @@ def _kept(module: str, words: Sequence[str], own: Sequence[str]) -> list[str]:
     replaced |= {*world_flags.RESET_NAMES}  # In one world there is no change that a ceiling should learn anew for.
     left = [word for word in left if word.partition("=")[0].lstrip("-") not in replaced]
     kept: list[str] = []
-    while some := _more(module, [own[0], *kept], left):
+    while some := _that_go(module, [own[0], *kept], left):
         kept += some
         left = [word for word in left if word not in some]
     return kept
 
 
-def _more(module: str, kept: Sequence[str], left: Sequence[str]) -> Sequence[str]:
+def _that_go(module: str, kept: Sequence[str], left: Sequence[str]) -> Sequence[str]:
     """Returns flags of those left that go with what is kept: one, or a few that go together alone, as noise's do."""
     for count in range(1, _MOST_TOGETHER + 1):
         for some in itertools.combinations(left, count):

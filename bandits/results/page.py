@@ -220,7 +220,7 @@ def _part(
         if hidden
         else ""
     )
-    sections = [
+    folded = [
         f'<div class="panels" data-group="{place}"></div>'
         if group["title"] == "Results"
         else f'<details class="curves"><summary>{html.escape(group["title"])} <span>{len(group["panels"])}</span>'
@@ -238,7 +238,7 @@ def _part(
 <h3>Curves</h3>
 <div class="legend" role="group" aria-label="Configurations: hide or show"{" hidden" * (len(part.arms) == 1)}></div>
 {rest}
-{"".join(sections)}
+{"".join(folded)}
 <div class="note">{words}</div>
 </section>"""
 

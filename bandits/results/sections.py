@@ -63,7 +63,7 @@ def results(part: Part, looks: Sequence[Mapping[str, Any]], *, has_regret: bool 
         if has_regret:
             cells.append(interval(regret(part, arm), digits[columns[0]] if columns else 0))
         rows.append(cells + [_privacy(arm)] * has_epsilon + [_rounds(arm)])
-    return tables.html(heads, rows, "results")
+    return tables.html(heads, rows, "results", _SCALES)
 
 
 def regret(part: Part, arm: ConfigurationResults) -> Interval | None:
@@ -172,7 +172,7 @@ def single(part: Part) -> str:
         cells = [arm.name, run.flags.get("seed"), int(run.metrics["round_num"].iloc[-1])]
         cells += [tables.number(value, f"{value or 0:.{of}f}") for value, of in zip(numbers, digits, strict=True)]
         rows.append([*cells, os.path.relpath(run.folder, base)])
-    listed = tables.html(["Configuration", "Seed", "Rounds", *titles, "Folder"], rows)
+    listed = tables.html(["Configuration", "Seed", "Rounds", *titles, "Folder"], rows, left=("Folder",))
     return f"<p>Folders lie in {html.escape(base)}.</p>{listed}{_more(len(found))}"
 
 

@@ -91,9 +91,8 @@ def test_what_is_played_is_not_played_again_and_says_the_same(played, capsys):
     assert _program(played, "--workers=1", f"--records={played}/again") == 0
     assert {path: path.stat().st_mtime_ns for path in runs.rglob("metrics.csv")} == before
     for name in (selection.SCORES, selection.CANDIDATES):
-        assert (played / "again" / "selection" / name).read_bytes() == (
-            played / "kept" / "selection" / name
-        ).read_bytes()
+        again, kept = (played / folder / "selection" / name for folder in ("again", "kept"))
+        assert again.read_bytes() == kept.read_bytes()
     told, (scores, candidates) = capsys.readouterr().out, _read(played / "kept")
     assert selection.scores_table(scores) in told
     assert selection.candidates_table(candidates) in told
@@ -111,11 +110,7 @@ def test_the_published_settings_make_twelve_candidates_and_no_log_shares_their_s
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (
-            "--model_rounds=2",
-            "--model_rounds=none",
-            "--figure=select_before_deploying, few_digits: reward_model: --model_rounds=none",
-        ),
+        ("--model_rounds=2", "--model_rounds=none", "few_digits: reward_model: --model_rounds=none"),
         ("client_learning_rate=0.01", "client_rate=0.01", "--figure=select_before_deploying, few_digits: "),
         ("[0.05, 1]", "[]", "two candidates at least"),
         ("--bandits_temperature=0.5", "--scenario=drift", "--reward_drift=abrupt a policy has no one true reward"),
