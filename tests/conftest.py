@@ -79,7 +79,7 @@ def without_tensorflow(tmp_path_factory) -> Callable[..., subprocess.CompletedPr
 _KILLED_IN_A_CHECKPOINT = """
 import os, signal, sys
 from bandits import studies
-from optimization.study import files
+from data import files
 
 whole, (module, checkpoint) = files.save_arrays, sys.argv[1:3]
 

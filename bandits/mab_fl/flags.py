@@ -38,8 +38,10 @@ _FRACTIONS = {
     "unipen62": (0.02, 0.2),
     "tabular": (0.2, 0.4),
 }
-_TABLE_FLAGS = ("data_file", "client_column", "label_column", "feature_columns")
-_TABLE_FLAGS += ("ignore_columns", "category_columns", "missing_values")
+_TABLE_FLAGS = (
+    *("data_file", "client_column", "label_column", "feature_columns"),
+    *("ignore_columns", "category_columns", "missing_values"),
+)
 _TASK_FLAGS = {
     "num_workers": ("generator", "mnist_writers", "unipen62"),
     "num_rows": ("generator",),

@@ -11,6 +11,7 @@ import pytest
 
 from bandits.mab_fl import flags, metrics, run_mab_fl, studies
 from data import silos
+from data.errors import Failure
 from optimization.study import frame
 
 pytestmark = pytest.mark.slow
@@ -72,14 +73,11 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_chec
             np.testing.assert_array_equal(one[name], other[name])
 
 
-def test_estimates_of_rounds_before_the_file_was_written_stay_empty(finished, tmp_path):
+def test_a_run_that_has_lost_its_estimates_is_refused(tmp_path):
     play(tmp_path, *RULE, "--total_rounds=3")
     (tmp_path / "run" / "estimates.csv").unlink()
-    play(tmp_path, *RULE)
-    estimates = pd.read_csv(tmp_path / "run" / "estimates.csv")
-    whole = pd.read_csv(finished / "run" / "estimates.csv")
-    assert estimates.iloc[:3, 1:].isna().all(axis=None)
-    pd.testing.assert_frame_equal(estimates.iloc[3:], whole.iloc[3:])
+    with pytest.raises(Failure, match=r"estimates.csv lacks the rows of rounds 1-3: .* --restart"):
+        play(tmp_path, *RULE)
 
 
 def test_another_seed_gives_another_run_and_the_same_data(finished, tmp_path):
