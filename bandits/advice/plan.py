@@ -185,7 +185,7 @@ def fitted(full: Plan, pace: Pace, seconds: float, left: Sequence[str] = STAGES)
             return plan
         if any(name in DECIDES[stage] for stage in left):
             now = getattr(plan, name)
-            less = tuple(one for one in now if one in value) if isinstance(value, tuple) else min(now, value)
+            less: Any = tuple(one for one in now if one in value) if isinstance(value, tuple) else min(now, value)
             plan = dataclasses.replace(plan, **{name: less})
     if plan.seconds(pace, left) <= seconds or SEARCH not in left:
         return plan

@@ -262,7 +262,8 @@ def _models(found: Findings) -> list[str]:
 def _lost(context: Context) -> list[str]:
     """Returns which configurations diverged, or failed."""
     planned = context.plan.seeds
-    lost, failed = [], {}
+    lost: list[str] = []
+    failed: dict[int, list[str]] = {}
     for name, one in context.found.compared.items():
         if one.diverged:
             count = f"{len(one.diverged)} of {words.seeds(len(one.reward))}"

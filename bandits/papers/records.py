@@ -5,10 +5,7 @@ page is made anew, judged anew and compared by others without a run.
 """
 
 import dataclasses
-import functools
-import os
 import pathlib
-import platform
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -85,19 +82,7 @@ def provenance(folder: pathlib.Path) -> dict[str, str]:
     """Returns a run's checksum of its data, the project's commit, and this machine."""
     content = runs.read_json(folder / "config.json") if (folder / "config.json").exists() else {}
     commit = (content.get("git_commit") or "")[:_COMMIT_LENGTH]
-    return {"data": content.get("data_checksum") or "", "commit": commit, "machine": machine()}
-
-
-@functools.cache
-def machine() -> str:
-    """Returns what the processor is called, and how many of its cores this process may use."""
-    name = platform.processor() or platform.machine()
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
-    return f"{name}, {len(os.sched_getaffinity(0))} cores"
+    return {"data": content.get("data_checksum") or "", "commit": commit, "machine": runs.machine()}
 
 
 def path_of(figure: Figure, folder: pathlib.Path) -> pathlib.Path:
