@@ -337,7 +337,7 @@ def test_a_metric_that_the_binary_does_not_have_is_refused():
     [
         ((), ("federated/total_reward", False)),
         (("--metric=federated/regret",), ("federated/regret", True)),
-        (("--metric=federated_regret", "--nolower_is_better"), ("federated/regret", False)),
+        (("--metric=federated/regret", "--nolower_is_better"), ("federated/regret", False)),
     ],
 )
 def test_a_metric_ranks_as_its_study_declares_it_unless_told_otherwise(arguments, expected):
