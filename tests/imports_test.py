@@ -89,8 +89,7 @@ def test_below_the_flags_nothing_takes_settings(folder):
 
 # Who ends the process or changes what it does for its owner: programs, and a helper that is a process of its own.
 _OWNERS = {
-    "bandits/plans/player.py": {"SystemExit"},
-    "bandits/plans/players.py": {"SystemExit", "signal.signal"},
+    "bandits/plans/executors.py": {"SystemExit", "signal.signal"},
     "data/convert/__main__.py": {"sys.exit"},
     "optimization/runtime/isolation_helper.py": {"os._exit", "sys.exit"},
     "optimization/study/cli.py": {"sys.exit"},
