@@ -142,8 +142,6 @@ TEXTS = {
     "tables/decimals.csv": "who;label;x;y\n" + "a;0;1,5;0.5\nb;1;9;1.5\n" * 5,
     "tables/words.csv": "who,age,size,label\n" + ROWS.replace("c1,1,", "c1,n/k,"),
     "tables/dates.csv": "who,day,label\n" + "".join(f"c{row % 6},0{row}/01/2023,{row % 2}\n" for row in range(2, 10)),
-    "tables/numbered.csv": "who,id,age,label\n"
-    + "".join(f"c{row % 6},{row},{row % 7},{row % 3}\n" for row in range(1, 61)),
     "tables/codes.csv": "who,id,age,label\n" + "".join(f"c{row % 6},n{row},{row % 7},{row % 3}\n" for row in range(60)),
     "tables/log.csv": "age,arm,reward,pscore\n" + "".join(f"{row % 7},{row % 3},{row % 2},0.5\n" for row in range(60)),
     "tables/points.csv": "who;label;x\n" + "a;0;1.500\nb;1;800\n" * 5,

@@ -280,6 +280,6 @@ def test_the_table_of_selection_is_what_the_records_give():
 
 
 def test_the_page_of_theory_is_its_template_with_numbers():
-    template = (ROOT / "scripts" / "theory" / "page.md").read_text()
+    template = (ROOT / "bandits" / "theory" / "page.md").read_text()
     pattern = ".+?".join(map(re.escape, re.split(r"\$\w+", template)))
     assert re.fullmatch(pattern, (ROOT / "docs" / "theory.md").read_text(), re.DOTALL)

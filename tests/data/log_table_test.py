@@ -199,7 +199,13 @@ def test_the_small_sample_of_open_bandit_has_its_published_overlap():
     """The uniform policy over 80 items, from the log of Bernoulli Thompson sampling."""
     folder = pathlib.Path(os.environ["FEDBANDITS_DATA_DIR"], "open_bandit")
     users = ",".join(f"user_feature_{number}" for number in range(4))
-    wanted = log_table.Wanted(users, "item_id", "click", "propensity_score", position_column="position")
+    wanted = Schema(
+        client_column=users,
+        action_column="item_id",
+        reward_column="click",
+        propensity_column="propensity_score",
+        position_column="position",
+    )
     log = log_table.read(str(folder / "bts_all.csv.gz"), wanted, with_contexts=False)
     weights = 1 / 80 / log.propensities
     assert (len(log), len(log.action_names), log.rewards.sum()) == (10000, 80, 42)
