@@ -199,7 +199,7 @@ def test_the_small_sample_of_open_bandit_has_its_published_overlap():
     """The uniform policy over 80 items, from the log of Bernoulli Thompson sampling."""
     folder = pathlib.Path(os.environ["FEDBANDITS_DATA_DIR"], "open_bandit")
     users = ",".join(f"user_feature_{number}" for number in range(4))
-    wanted = Schema(
+    wanted = schema.Schema(
         client_column=users,
         action_column="item_id",
         reward_column="click",
