@@ -20,8 +20,6 @@ from optimization import client_work, models, supervised
 from optimization.study import training
 from optimization.study.metrics import mean
 
-MOST_EVALUATED = 1000  # Clients whose losses are evaluated, a seeded choice.
-
 
 class Progress(NamedTuple):
     """State between rounds.
@@ -83,9 +81,10 @@ class SelectionRounds(training.TrainingRounds):
     def _evaluated(self) -> tuple[np.ndarray, clients.Examples]:
         """Indices of the evaluated clients, all with examples, and their examples one after another."""
         ids = np.flatnonzero(self.sizes)
-        if len(ids) > MOST_EVALUATED:
+        most = self._options.max_eval_clients
+        if most and most < len(ids):
             draw = keys.generator(self._options.seed, keys.Purpose.EVALUATION, 0, 0)
-            ids = np.sort(draw.choice(ids, MOST_EVALUATED, replace=False))
+            ids = np.sort(draw.choice(ids, most, replace=False))
         return ids, clients.joined(self._load(ids))
 
     @functools.cached_property

@@ -34,6 +34,7 @@ class SelectionOptions(Training):
       learning_rate_factor: By this number.
       client_weighting: Weight of a client in the mean, `uniform` or `num_examples`.
       rounds_per_eval: Rounds between evaluations; 0 for only the last.
+      max_eval_clients: Most clients whose losses are evaluated; 0 for all.
     """
 
     steps: int
@@ -41,6 +42,7 @@ class SelectionOptions(Training):
     learning_rate_factor: float
     client_weighting: str
     rounds_per_eval: int
+    max_eval_clients: int
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -69,6 +71,7 @@ def define(flags: cli.FlagSet) -> None:
 
     flags.group("Evaluation")
     flags.integer("rounds_per_eval", 5, "rounds between evaluations; 0 for only the last")
+    flags.integer("max_eval_clients", 1000, "most clients whose losses are evaluated, a seeded choice; 0 for all")
     training_flags.define_evaluation(flags, batch_size=4096)
 
     task_flags.define_data(flags)
@@ -120,6 +123,7 @@ def options(settings: cli.Settings) -> SelectionOptions:
         learning_rate_factor=settings.learning_rate_factor,
         client_weighting=settings.client_weighting,
         rounds_per_eval=settings.rounds_per_eval,
+        max_eval_clients=settings.max_eval_clients,
     )
 
 

@@ -173,6 +173,7 @@ class MabFlRounds(runner.Rounds):
         self._num_averaged = 1
         self.estimates = np.zeros(0)
         self.choices = list(choices) or self._proposals()
+        flags.check_earlier(options, self.choices)
         if options.tries_all:
             self._num_averaged = len(self.choices)
 
@@ -189,7 +190,7 @@ class MabFlRounds(runner.Rounds):
         asked = 2 * len(self._names) if self._options.choices == flags.COSINE_CLUSTERS else 0
         return Progress(
             server=self._process(self._options.epochs_per_round).initial_state(weights),
-            rule=self._rule.init(count),
+            rule=_warm(self._rule.init(count), self.choices, dict(self._options.earlier)),
             best_weights=weights,
             best_auc=np.float64(0),
             best_round=np.int64(0),
@@ -207,11 +208,16 @@ class MabFlRounds(runner.Rounds):
         )
 
     def is_finished(self, progress: Progress, round_num: int) -> bool:
-        """Returns whether early stopping has ended the training."""
-        return bool(progress.stopped_after)
+        """Returns whether early stopping, and the tuning after it, have come to an end."""
+        stopped_after = int(progress.stopped_after)
+        return bool(stopped_after) and round_num >= stopped_after + self._options.tuning_rounds
 
     def play_round(self, progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
-        """Plays one round of Algorithm 7."""
+        """Plays one round: Algorithm 7, or one of the target's tuning after the last."""
+        trains_until = int(progress.stopped_after) or self._options.total_rounds
+        if round_num > trains_until:
+            return self._tune(progress, round_num, is_first=round_num == trains_until + 1)
+
         # Step 1: choose, or try all.
         seed = self._options.seed
         key = keys.tensorflow_key(seed, keys.Purpose.DECISION, round_num, 0)
@@ -288,6 +294,17 @@ class MabFlRounds(runner.Rounds):
         sums = reward_sums[tried]
         kept[tried] = ~combinations.clearly_worse(sums, products[np.ix_(tried, tried)], rounds, level)
         return products, kept
+
+    def _tune(self, progress: Progress, round_num: int, *, is_first: bool) -> tuple[Progress, Mapping[str, Any]]:
+        """Plays a round in which the target trains the best model by itself; the rule learns nothing."""
+        server = progress.server
+        if is_first:
+            server = self._process(self._options.epochs_per_round).initial_state(progress.best_weights)
+        alone = combinations.code([self.target], len(self._names))
+        server, measured = self._round(server, [alone], round_num)
+        auc = np.float64(measured.candidate_auc[0])
+        row: dict[str, Any] = {metrics.ACTION: metrics.TUNING, metrics.TRIED: 0}
+        return self._measured(progress, progress._replace(server=server), measured, row, auc, round_num)
 
     def _measured(
         self,
@@ -402,3 +419,16 @@ def _only_largest(values: np.ndarray) -> int:
 def _newest(before: np.ndarray, added: np.ndarray) -> np.ndarray:
     """Returns the newest values, as many as there were."""
     return np.append(before, added)[len(added) :] if len(before) else before
+
+
+def _warm(state: Any, choices: Sequence[str], earlier: Mapping[str, float]) -> Any:
+    """Returns a rule's first state in which the mean of earlier rewards counts as one reward."""
+    for action, combination in enumerate(choices):
+        if combination not in earlier:
+            continue
+        mean = earlier[combination]
+        if isinstance(state, decision_rules.BetaState):
+            state.successes[action], state.failures[action] = mean, 1 - mean
+        else:
+            state.values[action], state.counts[action] = mean, 1
+    return state

@@ -1,9 +1,13 @@
 """Flags of `run_mab_fl`, and every check that needs no data and no TensorFlow."""
 
+import csv
 import dataclasses
 import itertools
+import json
+import math
+import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from bandits import registry
@@ -99,10 +103,12 @@ class MabFlOptions:
       fixed_combination: The combination of FIXED, or None.
       reward: What an increase is worth.
       compare_with: A key of `rewards.BASELINES`.
+      warm_start: Folder of the run that `earlier` comes from, or None.
       drop_level: Bound on the probability that Extreme Explore drops the best combination; None to drop none.
       corrupted_participant: Name of the participant whose training labels are flipped, or None.
       label_flip_rate: Probability that one of them is.
-      total_rounds: Rounds.
+      earlier: (combination, mean reward) of that run, which are the rule's first estimates.
+      total_rounds: Rounds, without the target's own.
       epochs_per_round: Passes of a participant over its training rows in a round.
       epochs_by_round: (round, passes from it on), in the order of the rounds; `epochs_per_round` before the first.
       pretrain_epochs: More of them in round 1.
@@ -111,6 +117,7 @@ class MabFlOptions:
       target_weight: Weight of the target in every average; None for by training rows.
       early_stopping: Whether a run ends when the spline of the target's own validation AUC falls.
       early_stopping_patience: Consecutive rounds in which it must fall.
+      tuning_rounds: Rounds after the last, in which the target tunes the best model by itself.
       rounds_per_checkpoint: Rounds between checkpoints.
     """
 
@@ -128,9 +135,11 @@ class MabFlOptions:
     fixed_combination: str | None
     reward: rewards.Reward
     compare_with: str
+    warm_start: str | None
     drop_level: float | None
     corrupted_participant: str | None
     label_flip_rate: float
+    earlier: tuple[tuple[str, float], ...]
     total_rounds: int
     epochs_per_round: int
     epochs_by_round: tuple[tuple[int, int], ...]
@@ -140,6 +149,7 @@ class MabFlOptions:
     target_weight: float | None
     early_stopping: bool
     early_stopping_patience: int
+    tuning_rounds: int
     rounds_per_checkpoint: int
 
     def epochs_of(self, round_num: int) -> int:
@@ -201,8 +211,9 @@ def define(flags: cli.FlagSet) -> None:
     )
     flags.belong("drop_level", decision_rule=("extreme_explore",))
     flags.belong("drop_level", reward=("increment", "percentage"))
+    flags.path("warm_start", None, "folder of an earlier run whose mean rewards are the rule's first estimates")
     choosing = [name for name in RULES if name not in BASELINES]
-    flags.belong("combinations", "propose", decision_rule=choosing)
+    flags.belong("combinations", "propose", "warm_start", decision_rule=choosing)
     one_by_one = [name for name in choosing if name not in registry.EXTREME]
     flags.belong("explore_every", "explore_probability", decision_rule=one_by_one)
     flags.belong("fixed_combination", decision_rule=(FIXED,))
@@ -231,6 +242,7 @@ def define(flags: cli.FlagSet) -> None:
     )
     flags.integer("early_stopping_patience", 5, "rounds in a row in which it must fall", low=1)
     flags.belong("early_stopping_patience", early_stopping=True)
+    flags.integer("tuning_rounds", 0, "rounds after the last in which the target tunes the best model by itself")
 
     flags.group("Data")
     flags.path("data_dir", None, "folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment)")
@@ -299,7 +311,11 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def options(settings: cli.Settings) -> MabFlOptions:
-    """Returns what resolved flags mean."""
+    """Returns what resolved flags mean; reads what `--warm_start` names.
+
+    Raises:
+      UsageError: If that holds no estimates, or those of other rewards.
+    """
     rule = settings.decision_rule
     choices = settings.combinations if settings.propose == "none" else settings.propose
     derived = {
@@ -310,9 +326,20 @@ def options(settings: cli.Settings) -> MabFlOptions:
         "delays_rewards": rule in registry.EXTREME and settings.evaluation == "delayed",
         "choices": rule if rule in BASELINES else choices,
         "reward": rewards.Reward(settings.reward, settings.threshold),
+        "earlier": _earlier(settings),
         "epochs_by_round": _epochs_by_round(settings.epochs_by_round),
     }
     return named(MabFlOptions, settings, **derived)
+
+
+def check_earlier(options: MabFlOptions, choices: Collection[str]) -> None:
+    """Checks that `--warm_start` knows one of the combinations.
+
+    Raises:
+      UsageError: If it does not.
+    """
+    if options.warm_start and not set(dict(options.earlier)) & set(choices):
+        raise UsageError(f"--warm_start={options.warm_start} knows none of the combinations {', '.join(choices)}.")
 
 
 def varied(setting: studies.Setting, flag_values: Mapping[str, Any]) -> dict[str, Any]:
@@ -342,3 +369,27 @@ def _silo_options(settings: cli.Settings) -> silos.SiloOptions:
     values = {field.name: settings[field.name] for field in dataclasses.fields(silos.SiloOptions)}
     values["seed"] = settings.seed if settings.resplit else 0
     return silos.SiloOptions(**{name: value for name, value in values.items() if value is not None})
+
+
+def _earlier(settings: cli.Settings) -> tuple[tuple[str, float], ...]:
+    if not settings.warm_start:
+        return ()
+    folder = pathlib.Path(settings.warm_start)
+    try:
+        with open(folder / "combinations.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        means = {row["combination"]: float(row["mean_reward"]) for row in rows if row["mean_reward"]}
+        before = json.loads((folder / "config.json").read_text())["flags"]
+        differing = [name for name in ("reward", "threshold", "compare_with") if before[name] != settings[name]]
+        if not all(map(math.isfinite, means.values())):
+            raise ValueError("not finite")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"--warm_start={settings.warm_start} holds no estimates: name the folder of a finished run."
+        ) from error
+    for name in differing:
+        raise UsageError(
+            f"--warm_start: that run had --{name}={before[name]}, this one has {settings[name]}; their rewards cannot "
+            "be compared."
+        )
+    return tuple(means.items())

@@ -111,7 +111,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         ]
 
     def length(self, options: MabFlOptions) -> frame.Length:
-        return frame.Length(options.total_rounds, 1, options.rounds_per_checkpoint)
+        return frame.Length(options.total_rounds + options.tuning_rounds, 1, options.rounds_per_checkpoint)
 
     def data_key(self, options: MabFlOptions) -> silos.SiloOptions:
         return options.silos
@@ -121,10 +121,13 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
 
     def check(self, options: MabFlOptions, participants: silos.Silos) -> None:
         target = find_target(options, participants)
-        find_choices(options, participants, target)
-        last = options.total_rounds
-        if late := [first for first, _ in options.epochs_by_round if first > last]:
-            print(f"Warning: --epochs_by_round: round {late[0]} is never run, the last is {last}.", file=sys.stderr)
+        if choices := find_choices(options, participants, target):
+            flags.check_earlier(options, choices)
+        last_round = options.total_rounds + options.tuning_rounds
+        if late := [first for first, _ in options.epochs_by_round if first > last_round]:
+            print(
+                f"Warning: --epochs_by_round: round {late[0]} is never run, the last is {last_round}.", file=sys.stderr
+            )
         corrupted = options.corrupted_participant
         others = [name for name in participants.names if name != participants.names[target]]
         if corrupted is not None and corrupted not in others:
@@ -134,7 +137,10 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
             )
 
     def recorded(self, options: MabFlOptions, participants: silos.Silos) -> Mapping[str, Any]:
-        return {"target": participants.names[find_target(options, participants)]}
+        target = participants.names[find_target(options, participants)]
+        # The target's own rounds begin after the last: with them, a run cannot be made longer.
+        begins = {"tuning_begins_after": options.total_rounds} if options.tuning_rounds else {}
+        return {"target": target, **begins}
 
     def rounds(self, run: frame.Run) -> "experiment.MabFlRounds":
         from bandits.mab_fl import experiment

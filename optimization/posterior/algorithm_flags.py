@@ -34,6 +34,7 @@ class Posterior:
       langevin_deviation: Of SGLD's noise at the server, one of `DEVIATIONS`.
       mean_shift: FedKP's climb to a mode.
       kernel_weights: Weight of a client's kernel, and of its model, `uniform` or `num_examples`.
+      kernel_bandwidths: With `num_examples`, a client's bandwidth is inversely proportional to its number of examples.
       posterior_samples: Models sampled, for predictions (FedAG) or to distil (FedBE).
       distillation_epochs: Passes of FedBE over the server's examples.
     """
@@ -45,6 +46,7 @@ class Posterior:
     langevin_deviation: str = SQRT_2_RATE
     mean_shift: MeanShift = dataclasses.field(default_factory=MeanShift)
     kernel_weights: str = "uniform"
+    kernel_bandwidths: str = "uniform"
     posterior_samples: int = 10
     distillation_epochs: int = 20
 
@@ -74,6 +76,12 @@ def define_kernels(flags: cli.FlagSet, flag: str) -> None:
     flags.number("bandwidth_scale", 1.0, "factor of the bandwidth", above=True)
     flags.choice(
         "kernel_weights", "uniform", ["uniform", "num_examples"], "weight of a client's kernel, and of its model"
+    )
+    flags.choice(
+        "kernel_bandwidths",
+        "uniform",
+        ["uniform", "num_examples"],
+        "num_examples: a client's bandwidth is inversely proportional to its number of examples",
     )
     flags.choice(
         "mean_shift_weights", None, mean_shift.WEIGHTS, f"weight of a client in a step (default: {mean_shift.KERNEL})"
@@ -154,5 +162,6 @@ def options(settings: Mapping[str, Any], flag: str) -> Posterior:
         ),
         langevin_deviation=settings["langevin_deviation"] or SQRT_2_RATE,
         kernel_weights=settings["kernel_weights"],
+        kernel_bandwidths=settings["kernel_bandwidths"],
         **{name: settings[name] for name in own if name in settings},
     )

@@ -15,7 +15,7 @@ import numpy as np
 from data import keys
 from optimization import client_work, models
 from optimization.client_work import ClientWork
-from optimization.posterior import algorithm_flags, ensembles, process, samplers
+from optimization.posterior import algorithm_flags, ensembles, mean_shift, process, samplers
 
 NO_DEVIATION = np.zeros(0, np.float32)
 
@@ -165,8 +165,12 @@ def _fedkp(posterior: algorithm_flags.Posterior) -> Aggregate:
 
     def aggregate(weights, updates, generator) -> ServerUpdate:
         del weights, generator
-        sizes = updates.examples if posterior.kernel_weights == "num_examples" else None
-        found = shifted(updates.deltas, sizes)
+        sizes = updates.examples.astype(np.float64)
+        found = shifted(
+            updates.deltas,
+            sizes if posterior.kernel_weights == "num_examples" else None,
+            mean_shift.size_factors(sizes) if posterior.kernel_bandwidths == "num_examples" else None,
+        )
         return ServerUpdate(found.model, share_moved=found.share_moved)
 
     return aggregate

@@ -24,7 +24,7 @@ LEAST_REACH = 0.01
 
 
 def profile_cluster_mean(
-    samples: np.ndarray, weights: np.ndarray, reach: np.ndarray, tolerances: np.ndarray, t_max: int
+    samples: np.ndarray, weights: np.ndarray, reach: np.ndarray, pulls: np.ndarray, tolerances: np.ndarray, t_max: int
 ) -> np.ndarray:
     """Returns the average of the modes that the clients reach by steps to the mean of the felt samples.
 
@@ -34,8 +34,9 @@ def profile_cluster_mean(
 
     Args:
       samples: float64 [parameters, clients], ascending; overwritten.
-      weights: float64, the clients' shares in a step and in the average, broadcast to the samples.
+      weights: float64, the clients' shares in the average, broadcast to the samples.
       reach: float64 [parameters, clients], the samples' bandwidths.
+      pulls: float64, the clients' weights in a step, likewise.
       tolerances: float64 [parameters, 1], see `MeanShift.tolerance`.
       t_max: Most steps.
 
@@ -46,7 +47,7 @@ def profile_cluster_mean(
     places = _places(samples)
     samples += places
     edges, felt = _windows(samples, reach)
-    pulls = np.broadcast_to(weights, samples.shape)
+    pulls = np.broadcast_to(pulls, samples.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
         means = felt(pulls * samples) / felt(pulls)
     # Where nothing is felt rounding errors remain; nothing arrives there.
@@ -72,7 +73,7 @@ def profile_cluster_mean(
 
 
 def kernel_cluster_mean(
-    samples: np.ndarray, weights: np.ndarray, reach: np.ndarray, tolerances: np.ndarray, t_max: int
+    samples: np.ndarray, weights: np.ndarray, reach: np.ndarray, pulls: np.ndarray, tolerances: np.ndarray, t_max: int
 ) -> np.ndarray:
     """Returns the average of where Algorithm 8 leads the clients, whose weights are the kernel's values.
 
@@ -83,6 +84,7 @@ def kernel_cluster_mean(
       samples: float64 [parameters, clients], ascending.
       weights: As in `profile_cluster_mean`.
       reach: Likewise, at least `LEAST_REACH`.
+      pulls: As in `profile_cluster_mean`.
       tolerances: Likewise.
       t_max: Most steps.
 
@@ -93,7 +95,7 @@ def kernel_cluster_mean(
     places = _places(samples)
     edges, felt = _windows(centred + places, reach)
     edge_numbers = np.arange(edges.size, dtype=np.float64)
-    pulls = np.broadcast_to(weights, samples.shape)
+    pulls = np.broadcast_to(pulls, samples.shape)
     curved = pulls / np.square(reach)
     first = curved * centred
     second = first * centred
@@ -217,36 +219,37 @@ class MeanShift:
         if self.tolerance < 0 or self.t_max < 1:
             raise ValueError(f"tolerance={self.tolerance} must be at least 0, t_max={self.t_max} at least 1.")
 
-    def fedkp(self, models: np.ndarray, weights=None) -> Aggregate:
+    def fedkp(self, models: np.ndarray, weights=None, bandwidth_factors=None) -> Aggregate:
         """Shifts the mean of the models to a mode (Algorithm 9).
 
         Args:
           models: float32 [clients, parameters], models or deltas.
           weights: Positive float [clients], the clients' weights in the density and the mean, such as their numbers of
             examples; by default equal.
+          bandwidth_factors: Positive float [clients], factors of the clients' own bandwidths; see `size_factors`.
 
         Raises:
-          ValueError: if no model is finite, or weights are not positive.
+          ValueError: if no model is finite, or weights or factors are not positive.
         """
-        return self._aggregate(models, weights, cluster=False)
+        return self._aggregate(models, weights, bandwidth_factors, cluster=False)
 
-    def fedkp_cluster_mean(self, models: np.ndarray, weights=None) -> Aggregate:
+    def fedkp_cluster_mean(self, models: np.ndarray, weights=None, bandwidth_factors=None) -> Aggregate:
         """Shifts every client's model to its mode and averages (Algorithm 10). Arguments as in `fedkp`."""
-        return self._aggregate(models, weights, cluster=True)
+        return self._aggregate(models, weights, bandwidth_factors, cluster=True)
 
     def modes(self, models: np.ndarray) -> np.ndarray:
         """Returns where each client's model is shifted to, float32 [clients, parameters]; all must be finite."""
         samples = models.T.astype(np.float64)
         lows, units = _frame(samples)
         samples = (samples - lows) / units
-        found = self._shift(samples, np.ones(len(models)), self.tolerance / units, samples)
-        return (found * units + lows).T.astype(np.float32)
+        ones = np.ones(len(models))
+        return (self._shift(samples, ones, ones, self.tolerance / units, samples) * units + lows).T.astype(np.float32)
 
-    def _aggregate(self, models, weights, *, cluster: bool) -> Aggregate:
+    def _aggregate(self, models, weights, factors, *, cluster: bool) -> Aggregate:
         clients = np.flatnonzero(cohort.finite_clients(models))
         if not clients.size:
             raise ValueError(f"None of the {len(models)} models is finite.")
-        weights = _positive(weights, len(models))[clients]
+        weights, factors = (_positive(values, len(models))[clients] for values in (weights, factors))
         weights = weights / weights.sum()
         result, moved = np.empty(models.shape[1], np.float32), np.empty(models.shape[1], bool)
         has_windows = cluster and self.kernel is kernels.EPANECHNIKOV and self.bandwidth != kernels.NEAREST
@@ -258,10 +261,10 @@ class MeanShift:
             samples /= units
             means = samples @ weights
             if has_windows:
-                modes = self._windowed_cluster_mean(samples, weights, self.tolerance / units)
+                modes = self._windowed_cluster_mean(samples, weights, factors, self.tolerance / units)
             else:
                 starts = samples if cluster else means[:, np.newaxis]
-                modes = self._shift(samples, weights, self.tolerance / units, starts)
+                modes = self._shift(samples, weights, factors, self.tolerance / units, starts)
                 modes = modes @ weights if cluster else modes[:, 0]
             moved[chunk] = np.abs(modes - means) > np.maximum(self.tolerance / units[:, 0], _ROUNDING)
             result[chunk] = modes * units[:, 0] + lows[:, 0]
@@ -272,54 +275,69 @@ class MeanShift:
         cohort.each_chunk(work, models.shape[1], max(1, _CELLS // cells))
         return Aggregate(result, float(moved.mean()))
 
-    def _shift(self, samples, weights, tolerances, starts) -> np.ndarray:
+    def _shift(self, samples, weights, factors, tolerances, starts) -> np.ndarray:
         """Returns where Algorithm 8 leads from each of the starts [parameters, points]."""
         points, rows = starts.flatten(), np.repeat(np.arange(len(starts)), starts.shape[1])
+        pulls = self._pulls(weights, factors)
         weigh = self.kernel.pull if self.step_weights == PROFILE else self.kernel.weight
+        if not np.ptp(factors):
+            factors = factors[:1]
         widths = None if self.bandwidth == kernels.NEAREST else self.widths(samples)
         active = np.arange(points.size)
         for _ in range(self.t_max):
             row = rows[active]
             distances = samples[row] - points[active, np.newaxis]
             width = self.scale * kernels.nearest(distances, self.kernel) if widths is None else widths[row]
-            reach = width[:, np.newaxis] + _MARGIN
+            reach = width[:, np.newaxis] * factors + _MARGIN
             shares = weigh(distances / reach)
-            mass = shares @ weights
+            mass = shares @ pulls
             shares *= distances
-            steps = shares @ weights / np.where(mass > 0, mass, 1)
+            steps = shares @ pulls / np.where(mass > 0, mass, 1)
             points[active] += steps
             active = active[np.abs(steps) > tolerances[row, 0]]
             if not active.size:
                 break
         return points.reshape(starts.shape)
 
-    def _windowed_cluster_mean(self, samples, weights, tolerances) -> np.ndarray:
+    def _windowed_cluster_mean(self, samples, weights, factors, tolerances) -> np.ndarray:
         """Returns the average of what `_shift` gives with the samples as starts, at the price of a few steps."""
         if self.step_weights == PROFILE:
-            return self._windows(profile_cluster_mean, samples, weights, tolerances)
+            return self._windows(profile_cluster_mean, samples, weights, factors, tolerances)
         result = np.zeros(len(samples))  # Of samples that agree.
-        is_narrow = self.widths(samples) < LEAST_REACH
+        is_narrow = self.widths(samples) * factors.min() < LEAST_REACH
         wide, narrow = np.flatnonzero(~is_narrow), np.flatnonzero(is_narrow & samples.any(axis=1))
         if wide.size:
-            result[wide] = self._windows(kernel_cluster_mean, samples[wide], weights, tolerances[wide])
+            result[wide] = self._windows(kernel_cluster_mean, samples[wide], weights, factors, tolerances[wide])
         most = max(1, _CELLS // samples.shape[1] ** 2)
         for start in range(0, len(narrow), most):
             rows = narrow[start : start + most]
-            result[rows] = self._shift(samples[rows], weights, tolerances[rows], samples[rows]) @ weights
+            result[rows] = self._shift(samples[rows], weights, factors, tolerances[rows], samples[rows]) @ weights
         return result
 
-    def _windows(self, cluster_mean, samples, weights, tolerances) -> np.ndarray:
-        if np.ptp(weights):
+    def _windows(self, cluster_mean, samples, weights, factors, tolerances) -> np.ndarray:
+        if np.ptp(weights) or np.ptp(factors):
             order = np.argsort(samples, axis=1)
-            samples, weights = np.take_along_axis(samples, order, axis=1), weights[order]
+            samples, weights, factors = np.take_along_axis(samples, order, axis=1), weights[order], factors[order]
         else:
             samples.sort(axis=1)
-        reach = self.widths(samples)[:, np.newaxis] + _MARGIN
-        return cluster_mean(samples, weights, reach, tolerances, self.t_max)
+        reach = self.widths(samples)[:, np.newaxis] * factors + _MARGIN
+        return cluster_mean(samples, weights, reach, self._pulls(weights, factors), tolerances, self.t_max)
+
+    def _pulls(self, weights: np.ndarray, factors: np.ndarray) -> np.ndarray:
+        """Returns the clients' weights in a step: K's slope at (x - sample) / (h factor) holds the factor squared."""
+        return weights / np.square(factors) if self.step_weights == PROFILE else weights
 
     def widths(self, samples: np.ndarray) -> np.ndarray:
         """Returns the bandwidths of samples float [parameters, clients], scaled; not for `kernels.NEAREST`."""
         return self.scale * kernels.RULES[self.bandwidth](samples, self.kernel)
+
+
+def size_factors(sizes: np.ndarray) -> np.ndarray:
+    """Returns bandwidth factors inversely proportional to the clients' numbers of examples (chapter 7).
+
+    A client of average size has the factor 1; the thesis' own 1 / size would shrink all bandwidths by the average size.
+    """
+    return np.mean(sizes) / sizes
 
 
 def _frame(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -261,9 +261,6 @@ def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_agai
     assert mean.next(mean.initialize(), [0.0, 1.0], [9.0, 1.0]).result == pytest.approx(expected)
 
 
-def test_evaluation_of_some_clients_only(tmp_path, monkeypatch):
-    from bandits.client_selection import experiment
-
-    monkeypatch.setattr(experiment, "MOST_EVALUATED", 2)
-    assert play(tmp_path, "--total_rounds=1") == 0
+def test_evaluation_of_some_clients_only(tmp_path):
+    assert play(tmp_path, "--max_eval_clients=2", "--total_rounds=1") == 0
     assert pd.read_csv(tmp_path / "run" / "clients.csv")["loss"].notna().sum() == 2

@@ -7,7 +7,7 @@ import pytest
 import sklearn.metrics
 import tensorflow as tf
 
-from bandits.mab_fl import combinations, experiment, flags, metrics, model, run_mab_fl
+from bandits.mab_fl import combinations, experiment, flags, metrics, model, process, run_mab_fl
 from data import keys, silos
 from optimization.study import frame
 
@@ -210,18 +210,38 @@ def test_the_best_model_so_far_is_kept(tff_worker, generated):
         np.testing.assert_array_equal(weight, kept)
 
 
+def test_tuning_continues_from_the_best_model_with_the_target_alone(tff_worker, generated):
+    arguments = ("--decision_rule=fixed", "--fixed_combination=0101", "--total_rounds=3", "--tuning_rounds=2")
+    rounds = make(*arguments, participants=generated)
+    progress, _ = play(rounds, 3)
+    tuned, row = rounds.play_round(progress, 4)
+    assert (row[metrics.ACTION], row[metrics.TRIED], row[metrics.COMMUNICATIONS]) == (metrics.TUNING, 0, 3 * 4)
+    assert row[metrics.OVER_TARGET] == 0
+    np.testing.assert_array_equal(tuned.rule.values, progress.rule.values)
+    # By hand: the target alone, from the best model, with the round's key.
+    alone = make("--decision_rule=target_alone", "--pretrain_epochs=0", participants=generated)
+    start = alone.initial_state()
+    start = start._replace(server=process.GlobalModel(tuple(w[np.newaxis] for w in progress.best_weights), np.int32(0)))
+    expected, _ = alone.play_round(start, 4)
+    for weight, other in zip(rounds.global_weights(tuned), alone.global_weights(expected), strict=True):
+        np.testing.assert_array_equal(weight, other)
+
+
 FALLING = np.append(np.full(22, np.nan), 1.5 - 0.05 * np.arange(10))  # Below it is no AUC of the next rounds.
 
 
-def test_early_stopping_ends_after_the_spline_fell_for_its_patience(tff_worker, generated):
-    rounds = make("--early_stopping", "--early_stopping_patience=2", participants=generated)
+def test_early_stopping_ends_after_the_spline_fell_for_its_patience_and_the_tuning_is_done(tff_worker, generated):
+    arguments = ("--early_stopping", "--early_stopping_patience=2", "--tuning_rounds=1")
+    rounds = make(*arguments, participants=generated)
     progress, _ = play(rounds, 3)
     progress, _ = rounds.play_round(progress._replace(history=FALLING), 4)
     assert (progress.falling_rounds, progress.stopped_after) == (1, 0)
-    assert not rounds.is_finished(progress, 4)
     progress, _ = rounds.play_round(progress._replace(history=FALLING), 5)
     assert progress.stopped_after == 5
-    assert rounds.is_finished(progress, 5)
+    assert not rounds.is_finished(progress, 5)
+    progress, row = rounds.play_round(progress, 6)
+    assert row[metrics.ACTION] == metrics.TUNING
+    assert rounds.is_finished(progress, 6)
 
 
 def test_early_stopping_waits_until_every_combination_was_tried(tff_worker, generated):
@@ -294,6 +314,17 @@ def test_the_best_model_s_test_auc_stays_while_later_models_are_worse(tff_worker
 def test_without_early_stopping_only_the_last_round_is_the_last(generated):
     rounds = make("--total_rounds=2", participants=generated)
     assert not rounds.is_finished(rounds.initial_state(), 2)
+
+
+@pytest.mark.parametrize("rule", ["ucb", "thompson"])
+def test_a_warm_start_counts_earlier_means_as_one_reward(rule):
+    reward = ("--reward=binary",)
+    rounds = make(f"--decision_rule={rule}", *reward, earlier=(("0110", 0.75), ("1100", 0.5)))
+    state = rounds.initial_state().rule
+    first, second = state
+    expected = ([0.5, 0.75, 0], [1, 1, 0]) if rule == "ucb" else ([0.5, 0.75, 0], [0.5, 0.25, 0])
+    np.testing.assert_array_equal(first, expected[0])
+    np.testing.assert_array_equal(second, expected[1])
 
 
 def test_fifty_participants_get_few_proposals_that_hold_the_target(tff_worker):

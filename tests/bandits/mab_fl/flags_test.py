@@ -110,12 +110,12 @@ class TestPresets:
         assert studies.whole(None, {""}) is None
 
 
-def test_a_folder_records_the_target_that_the_data_fills_in(tmp_path):
-    arguments = (f"--root_output_dir={tmp_path}", "--num_rows=4000")
+def test_a_folder_records_the_target_that_the_data_fills_in_and_when_tuning_begins(tmp_path):
+    arguments = (f"--root_output_dir={tmp_path}", "--num_rows=4000", "--tuning_rounds=2")
     (run,) = frame.prepare(STUDY, plan(*arguments))
     recorded = json.loads(run.folder.config_path.read_text())["flags"]
     flags_of_run = {name: value for name, value in run.settings.items() if name != "restart"}
-    assert recorded == flags_of_run | {"target": "worker_2"}
+    assert recorded == flags_of_run | {"target": "worker_2", "tuning_begins_after": 15}
 
 
 def test_settings_that_share_their_participants_open_them_once(tmp_path):

@@ -119,10 +119,11 @@ def test_an_early_stopped_run_is_finished_and_its_folder_says_so(tmp_path, monke
 
     monkeypatch.setattr(rewards, "is_falling", lambda history: len(history) == 3)
     for _ in range(2):  # The second time, nothing is left to do.
-        assert play(tmp_path, *STOPS_AT_ONCE, "--rounds_per_checkpoint=0") == 0
-        assert list(table(tmp_path)["round_num"]) == [1, 2, 3]
+        assert play(tmp_path, *STOPS_AT_ONCE, "--tuning_rounds=1", "--rounds_per_checkpoint=0") == 0
+        assert list(table(tmp_path)["round_num"]) == [1, 2, 3, 4]
+        assert table(tmp_path)[metrics.ACTION].iloc[-1] == metrics.TUNING
         assert (tmp_path / "run" / "model" / "weights.npz").exists()
-        assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["round_00000003.npz"]
+        assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["round_00000004.npz"]
 
 
 def test_an_early_stopped_run_does_not_go_on_when_it_is_made_longer(tmp_path, monkeypatch):
@@ -132,6 +133,19 @@ def test_an_early_stopped_run_does_not_go_on_when_it_is_made_longer(tmp_path, mo
     for total_rounds in (6, 7):
         assert play(tmp_path, *STOPS_AT_ONCE, f"--total_rounds={total_rounds}") == 0
         assert list(table(tmp_path)["round_num"]) == [1, 2, 3]
+
+
+def test_a_run_with_tuning_cannot_be_made_longer(tmp_path):
+    from data.errors import UsageError
+
+    play(tmp_path, "--total_rounds=1", "--tuning_rounds=1")
+    with pytest.raises(UsageError, match="--tuning_begins_after was 1, is 2"):
+        play(tmp_path, "--total_rounds=2", "--tuning_rounds=1")
+
+
+def test_a_warm_start_begins_with_the_earlier_estimates(finished, tmp_path):
+    assert play(tmp_path, *RULE, f"--warm_start={finished / 'run'}") == 0
+    assert (table(tmp_path)[metrics.REWARD].isin([0, 1])).all()
 
 
 def test_proposed_combinations_are_chosen_from(tmp_path):

@@ -75,13 +75,14 @@ def test_modes_are_the_uphill_maxima_of_the_density_on_a_grid(kernel):
 
 @pytest.mark.parametrize("t_max", [1, 2, 3, 8, 20])
 @pytest.mark.parametrize("tolerance", [0.0, 0.02])
-@pytest.mark.parametrize("clients", ["equal", "weighted"])
+@pytest.mark.parametrize("clients", ["equal", "weighted", "own bandwidths"])
 def test_windows_of_the_profile_give_what_single_steps_give(t_max, tolerance, clients):
     models = _models()
     sizes = np.random.default_rng(1).integers(1, 30, len(models))
     weighting = {
         "equal": {},
         "weighted": {"weights": sizes},
+        "own bandwidths": {"bandwidth_factors": mean_shift.size_factors(sizes)},
     }[clients]
     windows = mean_shift.MeanShift(tolerance=tolerance, t_max=t_max, step_weights="profile")
     stepwise = dataclasses.replace(windows, kernel=STEPWISE)
@@ -95,7 +96,7 @@ def test_windows_of_the_profile_give_what_single_steps_give(t_max, tolerance, cl
 @pytest.mark.parametrize("scale", [0.02, 0.5, 1.0, 30.0])
 @pytest.mark.parametrize("t_max", [1, 3, 20])
 @pytest.mark.parametrize("tolerance", [0.0, 0.02])
-@pytest.mark.parametrize("clients", ["equal", "weighted"])
+@pytest.mark.parametrize("clients", ["equal", "weighted", "own bandwidths"])
 def test_windows_of_the_kernel_give_what_single_steps_give(t_max, tolerance, clients, scale):
     models = _models()
     models[:, 3], models[:15, 4] = 0.1, 0.2  # Clients that agree, and most of them that do.
@@ -103,6 +104,7 @@ def test_windows_of_the_kernel_give_what_single_steps_give(t_max, tolerance, cli
     weighting = {
         "equal": {},
         "weighted": {"weights": sizes},
+        "own bandwidths": {"bandwidth_factors": mean_shift.size_factors(sizes)},
     }[clients]
     windows = mean_shift.MeanShift(scale=scale, tolerance=tolerance, t_max=t_max)
     stepwise = dataclasses.replace(windows, kernel=STEPWISE)
@@ -260,6 +262,23 @@ def test_a_double_weight_counts_as_two_equal_clients():
             mean_shift.MeanShift(scale=scale).fedkp(two).model,
             atol=1e-6,
         )
+
+
+def test_a_clients_bandwidth_shrinks_with_its_examples():
+    np.testing.assert_allclose(mean_shift.size_factors(np.array([10, 20, 30])), [2, 1, 2 / 3])
+
+
+def test_clients_own_bandwidths_climb_the_sum_of_their_kernels():
+    models, factors = _models(), np.random.default_rng(2).uniform(0.5, 2, 21)
+    shift = mean_shift.MeanShift(scale=2, t_max=500, tolerance=0, step_weights="profile")
+    found = shift.fedkp(models, bandwidth_factors=factors).model
+    for column, width in enumerate(2 * _widths(models)):
+        samples, own = models[:, column].astype(np.float64), width * factors
+
+        def total(point: float, samples=samples, own=own) -> float:
+            return kernels.EPANECHNIKOV.density((point - samples) / own).sum()
+
+        assert total(found[column]) >= max(total(found[column] - 1e-5), total(found[column] + 1e-5))
 
 
 def test_the_nearest_bandwidth_is_taken_anew_at_each_step():
