@@ -1,5 +1,7 @@
 """Runs a program of the checkout in the working directory, and writes its checkpoints' field names to `fields.json`.
 
+`compare_versions` starts this file; nothing imports it.
+
 Checkpoints hold numbered leaves. Without names, a field more or less would move all that follow it. The names are those
 of the structure that was flattened last before a checkpoint is saved.
 """
@@ -19,7 +21,7 @@ from tensorflow.python.util import nest  # noqa: E402
 from optimization.study.run_folder import RunFolder  # noqa: E402
 
 
-def main() -> None:
+def _main() -> None:
     """Runs the module that is the first argument, with the other arguments."""
     flatten, save = tf.nest.flatten, RunFolder.save_checkpoint
     flattened: list[Any] = [None]
@@ -38,5 +40,4 @@ def main() -> None:
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
-if __name__ == "__main__":
-    main()
+_main()
