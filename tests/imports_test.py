@@ -14,12 +14,15 @@ FOLDERS = ("data", "optimization", "bandits", "scripts")
 _AT_THE_EDGE = (
     "optimization/study/",
     "bandits/advice/",
-    "bandits/binaries.py",
     "bandits/papers/",
     "bandits/plans/",
-    "bandits/evaluation/",
+    "bandits/evaluation/anytime.py",
+    "bandits/evaluation/private_evaluation.py",
+    "bandits/evaluation/reward_model.py",
+    "bandits/evaluation/run_policy.py",
     "bandits/registry.py",
-    "bandits/results/",
+    "bandits/results/budget.py",
+    "bandits/results/runs.py",
     "bandits/studies.py",
 )
 

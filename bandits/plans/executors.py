@@ -141,7 +141,7 @@ _KINDS = {
 def define(flags: cli.FlagSet, **others: str) -> None:
     """Defines the flags of executors, as a group; `others` are kinds that the caller serves itself."""
     flags.group("Where it is run")
-    flags.choice("executor", "local", _KINDS | others, "who plays the runs")
+    flags.choice("executor", "local", _KINDS | others, "what executes the runs")
     flags.text(
         "ray_address",
         None,

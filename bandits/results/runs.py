@@ -32,6 +32,7 @@ __all__ = (
     "machine",
     "named",
     "newest_command",
+    "processor",
     "read",
     "read_json",
     "read_metrics",
@@ -49,15 +50,18 @@ def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFra
 
 
 @functools.cache
-def machine() -> str:
-    """Returns what the processor is called, and how many of its cores this process may use."""
-    name = platform.processor() or platform.machine()
+def processor() -> str:
+    """Returns the processor's name."""
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
-        pass
-    return f"{name}, {len(os.sched_getaffinity(0))} cores"
+        return platform.processor() or platform.machine()
+
+
+def machine() -> str:
+    """Returns the processor's name and the number of its cores that this process may use."""
+    return f"{processor()}, {len(os.sched_getaffinity(0))} cores"
 
 
 def named(settings: cli.Settings) -> list[pathlib.Path]:

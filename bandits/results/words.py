@@ -38,7 +38,7 @@ def _line(one: Comparison, words: Sequence[str]) -> str:
 
 
 def verdict(one: Comparison) -> str:
-    """Returns the verdict and its side, such as "better than greedy" or "not told apart from greedy"."""
+    """Returns the verdict and its side, such as "better than greedy" or "not significantly different from greedy"."""
     if one.is_told_apart:
         return f"{'better' if one.is_better else 'worse'} than {one.reference}"
     return f"{one.word} from {one.reference}"

@@ -3,8 +3,9 @@
 import numpy as np
 
 from bandits import policies
+from bandits.results.tables import markdown
 from bandits.theory import federated, oracles, simulation, worlds
-from bandits.theory.findings import SEEDS, Found, Scale, over_seeds, table, told
+from bandits.theory.findings import SEEDS, Found, Scale, over_seeds, told
 from optimization import client_work
 from optimization.study import intervals
 
@@ -33,7 +34,7 @@ def few_clients(scale: Scale) -> Found:
             row.append(told(over_seeds(played.after[-1])))
         rows.append([f"{clients:,}" if clients else "n, each sample a client's of its own", *row])
     head = ["m", "clients alike", "half of their contexts their own", "disjoint supports"]
-    return Found({"few": table(head, rows)})
+    return Found({"few": markdown(head, rows)})
 
 
 def local_steps(scale: Scale) -> Found:
@@ -52,7 +53,7 @@ def local_steps(scale: Scale) -> Found:
             averaging = federated.Averaging(rounds, steps, rate)
             left = [federated.fed_opt(moments, averaging(moments, start)) for *_, moments in played]
             rows.append([str(steps), *(told(over_seeds(one), 2) for one in left)])
-        words[name] = table(["local steps", "clients alike", "half their own", "disjoint supports"], rows)
+        words[name] = markdown(["local steps", "clients alike", "half their own", "disjoint supports"], rows)
     # The training that studies play, on the same samples: the same numbers but for 32 bits.
     features, actions, rewards, moments = played[-1]
     fit = federated.Trained((30,), client_work.LocalSgd(rate, samples, epochs=4)).build(3, 3)
@@ -78,7 +79,7 @@ def own_training(scale: Scale) -> Found:
         for rounds, coefficients in models.items():
             measured = federated.fed_opt(moments, coefficients), _regret(fan, fresh, coefficients)
             rows.append([name, rounds, *(told(intervals.of_mean(one.tolist()), 2) for one in measured)])
-    return Found({"own": table(["clients", "rounds", "epsilon_fed-opt", "regret"], rows)})
+    return Found({"own": markdown(["clients", "rounds", "epsilon_fed-opt", "regret"], rows)})
 
 
 def _regret(world: worlds.LinearWorld, features: np.ndarray, coefficients: np.ndarray) -> np.ndarray:

@@ -1,8 +1,9 @@
 """What deploying less often costs: equations (9) and (10), and what is measured."""
 
 from bandits import policies
+from bandits.results.tables import markdown
 from bandits.theory import bounds, findings, simulation, worlds
-from bandits.theory.findings import SEEDS, Curve, Found, Scale, table, told
+from bandits.theory.findings import SEEDS, Curve, Found, Scale, told
 from optimization.study import intervals
 
 _SQUARED_RATE = 20.0  # (2K / epsilon) ln(.)
@@ -45,7 +46,7 @@ def bounds_and_regret(scale: Scale) -> Found:
             ]
         )
     head = ["I", "(9) / nI", "(10) / nI", "of (9), its n", "measured, every 1000", "measured, after each"]
-    return Found({"delay": table(head, rows)})
+    return Found({"delay": markdown(head, rows)})
 
 
 def half_as_often(scale: Scale) -> Found:
@@ -90,7 +91,7 @@ def half_as_often(scale: Scale) -> Found:
     ]
     panel = "regret of 64,000 samples against a deployment's"
     return Found(
-        {"half": table(head, rows)},
+        {"half": markdown(head, rows)},
         [
             Curve(panel, "measured", places, means),
             Curve(panel, "bound (9), C = 20", places, limits, is_bound=True),

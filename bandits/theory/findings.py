@@ -66,12 +66,6 @@ class Found:
     curves: Sequence[Curve] = ()
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def over_seeds(values: np.ndarray) -> intervals.Interval:
     """Returns the mean of float [runs], and its interval over the seeds that they are runs of."""
     return intervals.of_mean(by_seed(values, SEEDS).tolist())

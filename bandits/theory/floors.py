@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 
 from bandits import policies, schedules
+from bandits.results.tables import markdown
 from bandits.theory import bounds, findings, oracles, regret, simulation, worlds
-from bandits.theory.findings import SEEDS, Curve, Found, Scale, over_seeds, slope, table, told
+from bandits.theory.findings import SEEDS, Curve, Found, Scale, over_seeds, slope, told
 from bandits.theory.rates import DELTA
 from optimization.study import intervals
 
@@ -77,7 +78,7 @@ def schedules_end_it(scale: Scale) -> Found:
     floor = 0.1 * worlds.costly_exploration(_ACTIONS, 0.0).exploration_cost
     curves.append(Curve(panel, "floor of epsilon = 0.1", totals.astype(float), np.full(len(totals), floor), True))
     head = ["exploration", f"regret, nI = {totals[0]:,}", f"nI = {totals[-1]:,}", "slope"]
-    return Found({"schedules": table(head, rows), "fixed_floor": f"{floor:.4f}"}, curves)
+    return Found({"schedules": markdown(head, rows), "fixed_floor": f"{floor:.4f}"}, curves)
 
 
 def constant_parameters(scale: Scale) -> Found:
@@ -103,7 +104,7 @@ def constant_parameters(scale: Scale) -> Found:
             played = _last(world, _constant(policy), 20000, runs, generator)
             rows.append([str(actions), name, told(over_seeds(played)), f"{loses:.4f}", limit])
     head = ["K", "exploration", "regret measured", "calculated", "(K - 1) / gamma"]
-    return Found({"constants": table(head, rows)})
+    return Found({"constants": markdown(head, rows)})
 
 
 def inexact_oracle(scale: Scale) -> Found:
@@ -160,7 +161,7 @@ def inexact_oracle(scale: Scale) -> Found:
     constant = max(
         found.mean() / bounds.falcon_regret(actions, one, 1) for found, one in zip(whole, errors, strict=True)
     )
-    words = {"inexact": table(head, rows), "inexact_slope": slope(fitted), "falcon_constant": f"{constant:.2f}"}
+    words = {"inexact": markdown(head, rows), "inexact_slope": slope(fitted), "falcon_constant": f"{constant:.2f}"}
     return Found(words, curves)
 
 

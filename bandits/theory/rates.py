@@ -3,8 +3,9 @@
 import numpy as np
 
 from bandits import policies, schedules
+from bandits.results.tables import markdown
 from bandits.theory import bounds, findings, regret, simulation, worlds
-from bandits.theory.findings import SEEDS, Curve, Found, Scale, over_seeds, slope, table, told
+from bandits.theory.findings import SEEDS, Curve, Found, Scale, over_seeds, slope, told
 from optimization.study import intervals
 
 DELTA = 0.05
@@ -56,7 +57,7 @@ def _middle_term() -> dict[str, str]:
         "middle term as it stands, with rewards 0 or 1": regret.squared_difference(world, predicted, noisy=True),
         "right side, sqrt((2K/epsilon) E(f - f\\*)^2)": regret.bound_by_error(world, predicted, logged, epsilon),
     }
-    return {"middle": table(["term", "value"], [[name, f"{value[0]:.4f}"] for name, value in terms.items()])}
+    return {"middle": markdown(["term", "value"], [[name, f"{value[0]:.4f}"] for name, value in terms.items()])}
 
 
 def _edge_of_knowledge(
@@ -128,7 +129,7 @@ def shrinking_gaps(scale: Scale) -> Found:
                 Curve(panel, "bound (8), its constant measured", places, limits, is_bound=True),
             ]
     head = ["against", "from, to", "slope measured", "slope of (8)", "regret"]
-    words = {"rates": table(head, rows), "constant": f"{constant:.2f}", "largest_share": f"{worst:.2f}"}
+    words = {"rates": markdown(head, rows), "constant": f"{constant:.2f}", "largest_share": f"{worst:.2f}"}
     return Found(words, curves)
 
 
@@ -166,7 +167,7 @@ def other_gaps(scale: Scale) -> Found:
             "linear_slope": slope(findings.loglog(places, linear)),
             "linear_from": f"{places[0]:,.0f}",
             "linear_to": f"{places[-1]:,.0f}",
-            "hard": table(["n", "regret"], rows),
+            "hard": markdown(["n", "regret"], rows),
             "hard_half": f"{halves:.0f}",
             "hard_rate": f"{1000 * rate.mean:.2f} [{1000 * rate.low:.2f}, {1000 * rate.high:.2f}]",
             "hard_straight": f"{straight:.3f}",
@@ -208,4 +209,4 @@ def bounds_beside(scale: Scale) -> Found:
             ]
         )
     head = ["i", "error measured", "(7)", "regret measured", "(8)"]
-    return Found({"beside": table(head, rows), "beside_constant": f"{constant:.2f}"})
+    return Found({"beside": markdown(head, rows), "beside_constant": f"{constant:.2f}"})

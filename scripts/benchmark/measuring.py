@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bandits.results import runs
 from data import clients, files, random_data, tasks, text
 from data.tasks import images, rewards
 
@@ -44,10 +44,8 @@ def memory_mb(pids: Iterable[int], field: str) -> float:
 
 def machine() -> dict[str, Any]:
     """Returns what this machine is, and how busy."""
-    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
-        "processor": names[0] if names else platform.processor(),
+        "processor": runs.processor(),
         "cores": len(os.sched_getaffinity(0)),
         "load_average": round(os.getloadavg()[0], 2),
     }
