@@ -99,7 +99,7 @@ def define(flags: cli.FlagSet) -> None:
         "most deployments that a client lags behind: each acts with the model of a random one of so many earlier ones",
         high=16,
     )
-    parameters = {name: registry.POLICIES[entry.policy].parameters for name, entry in registry.BANDITS.items()}
+    parameters = {name: registry.POLICIES[entry.policy].settings for name, entry in registry.BANDITS.items()}
     flags.parameters("bandits_", "bandits_type", parameters)
     schedule_flags.define(flags)
     flags.switch(
@@ -332,6 +332,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         name=settings.bandits_type,
         bandit=bandit,
         policy=exploration,
+        heads=int(settings.bandits_heads) if policy.heads else 1,
         half_sum=settings.loss == "half_sum",
         sigmoid=settings.cross_entropy == "sigmoid",
         published_weights=settings.bandits_epsilon if settings.importance_weights == "published_code" else None,

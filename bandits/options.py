@@ -51,6 +51,7 @@ class BanditOptions:
       name: What `--bandits_type` calls policy and loss.
       bandit: Policy and loss.
       policy: The policy with its parameters.
+      heads: Heads of the model, in the initial training too.
       importance_weighting: Whether examples have importance weights.
       published_weights: Epsilon of (epsilon / K) / propensity, the published code's weights; None for 1 / propensity.
       half_sum: Whether a squared loss is half a sum, as in the paper, instead of a mean.
@@ -91,6 +92,7 @@ class BanditOptions:
     name: str
     bandit: BanditEntry
     policy: Chosen
+    heads: int
     importance_weighting: bool
     published_weights: float | None
     half_sum: bool
