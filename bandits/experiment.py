@@ -102,7 +102,9 @@ def _loss_of_a_head(phase: Phase, num_actions: int) -> losses.BanditLoss | losse
 def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> process.BanditProcess:
     """Returns the process of one phase."""
     bandit, model = phase.bandit, models.of_task(task, phase.heads)
-    local_sgd = client_work.LocalSgd(phase.client_learning_rate, phase.client_batch_size, phase.client_epochs)
+    local_sgd = client_work.LocalSgd(
+        phase.client_learning_rate, phase.client_batch_size, phase.client_epochs, corrections=phase.corrections
+    )
     aggregator = None
     if bandit.trains:
         aggregator = aggregators.build(phase.aggregation, mechanism, tuple(model.shapes.values()))

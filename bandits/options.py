@@ -14,6 +14,7 @@ from data import tasks
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
 from optimization import options
+from optimization.corrections import Correction
 from optimization.posterior import algorithm_flags
 from optimization.selection import selected
 
@@ -77,6 +78,7 @@ class BanditOptions:
       client_batch_size: Examples of a mini-batch.
       client_epochs: Passes of a client over its log.
       client_learning_rate: Of the clients' SGD.
+      corrections: Of its gradients, in the initial training too.
       server_optimizer: The server's.
       aggregation: How a cohort's updates become one.
       posterior: How a cohort's models become one, where that is no `aggregation`.
@@ -118,6 +120,7 @@ class BanditOptions:
     client_batch_size: int
     client_epochs: int
     client_learning_rate: float
+    corrections: tuple[Correction, ...]
     server_optimizer: options.ServerOptimizer
     aggregation: options.Aggregation
     posterior: algorithm_flags.Posterior | None

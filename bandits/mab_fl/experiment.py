@@ -179,7 +179,9 @@ class MabFlRounds(runner.Rounds):
 
     def _process(self, epochs: int) -> process.MabFlProcess:
         options = self._options
-        work = client_work.LocalSgd(options.client_learning_rate, options.client_batch_size, epochs)
+        work = client_work.LocalSgd(
+            options.client_learning_rate, options.client_batch_size, epochs, corrections=options.corrections
+        )
         return process.MabFlProcess(self._classifier, work, self._num_averaged)
 
     def initial_state(self) -> Progress:
