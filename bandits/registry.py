@@ -132,7 +132,7 @@ POLICIES = {
     "bag": PolicyEntry(
         "bandits.policies:Bag",
         has_best=True,
-        heads=Parameter(5, "last layers of the model, a bootstrap ensemble that votes", low=1),
+        heads=Parameter(5, "last layers of the model, a bootstrap ensemble that votes", low=1, high=100, whole=True),
     ),
 }
 

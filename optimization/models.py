@@ -410,6 +410,12 @@ def with_heads(model: Model, heads: int) -> Model:
     )
 
 
+def with_copies(weights: Weights, heads: int) -> Weights:
+    """Returns weights of a model with so many heads: all those of the one head that these have."""
+    *body, kernel, bias = weights
+    return *body, np.tile(kernel, (1, heads)), np.tile(bias, heads)
+
+
 def scaled_gradient(values: tf.Tensor, factor: float) -> tf.Tensor:
     """Returns the values as they are; their gradient is multiplied by the factor."""
 

@@ -193,6 +193,32 @@ def test_squarecb_plays_as_vowpal_wabbit_does(scale, exponent, examples, predict
     np.testing.assert_allclose(play(policy, [predicted]), [expected], atol=3e-7)
 
 
+# What Vowpal Wabbit 9.11.9 gives with `--cb_explore_adf --bag 4 --noconstant`: whether with --first_only, the costs
+# that its heads predict, negated, and its probabilities.
+BAGS_OF_VOWPAL_WABBIT = [
+    (
+        False,
+        [[0.0, 0.384221, 0.224846], [0.0, 0.470156, 0.257703], [0.0, 0.368136, 0.387898], [0.0, 0.433034, 0.0]],
+        [0, 0.75, 0.25],
+    ),
+    (
+        False,
+        [[0.0, 0.111164, 0.0], [0.0, -0.054282, 0.0], [0.0, -0.007111, 0.0], [0.0, 0.079335, 0.0]],
+        [0.25, 0.5, 0.25],
+    ),
+    (False, [[0.153487, 0, 0], [-0.118849, 0, 0], [0.148325, 0, 0], [0.095375, 0, 0]], [0.75, 0.125, 0.125]),
+    (False, [[0.0, 0.0, 0.0]] * 4, [1 / 3, 1 / 3, 1 / 3]),
+    (True, [[0.143238, 0, 0], [-0.147579, 0, 0], [0.134816, 0, 0], [0.053956, 0, 0]], [0.75, 0.25, 0]),
+    (True, [[0.0, 0.0, 0.0]] * 4, [1, 0, 0]),
+]
+
+
+@pytest.mark.parametrize(("first_only", "heads", "expected"), BAGS_OF_VOWPAL_WABBIT)
+def test_bag_plays_as_vowpal_wabbit_does(first_only, heads, expected):
+    found = play(policies.Bag(first_of_ties=first_only), [np.mean(heads, axis=0)], [heads])
+    np.testing.assert_allclose(found, [expected], atol=1e-6)
+
+
 @hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
 @hypothesis.given(
     predicted=arrays(

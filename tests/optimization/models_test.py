@@ -232,6 +232,10 @@ def test_flops_are_those_of_the_matrix_products_and_convolutions(model, flops):
     assert model.flops == flops
 
 
+def _widened(model: models.Model) -> dict[str, tuple[int, ...]]:
+    return {name: (*shape[:-1], 2 * shape[-1]) for name, shape in list(model.shapes.items())[-2:]}
+
+
 @pytest.mark.parametrize("name", [*MODELS, *RESNETS, "posts"])
 def test_the_last_layer_makes_outputs_of_the_bodys_and_a_head_the_outputs_of_its_own(name):
     model, shape = (MODELS | RESNETS | {"posts": (models.bag_of_words(6, 10), ())})[name]
@@ -244,6 +248,9 @@ def test_the_last_layer_makes_outputs_of_the_bodys_and_a_head_the_outputs_of_its
     ensemble = models.with_heads(model, 2)
     by_head = outputs.reshape(len(outputs), 2, -1)
     np.testing.assert_array_equal(ensemble.forward(weights, features), by_head)
+    copies = models.with_heads(dataclasses.replace(model, shapes=model.shapes | _widened(model)), 2)
+    same = copies.forward(models.with_copies(weights, 2), features)
+    np.testing.assert_allclose(same, np.repeat(outputs[:, np.newaxis], 2, axis=1), rtol=1e-5, atol=1e-5)
     if ensemble.training and not model.training:
         trained = ensemble.training(weights, features, tf.constant([1, 2]))
         np.testing.assert_allclose(trained, by_head, rtol=1e-5, atol=1e-5)
