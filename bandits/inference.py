@@ -117,7 +117,7 @@ def logged(labels: tf.Tensor) -> dict[str, tf.Tensor]:
 
 def replay(
     played: Mapping[str, tf.Tensor], labels: tf.Tensor, features: tf.Tensor | Mapping[str, tf.Tensor]
-) -> tuple[Mapping[str, tf.Tensor], tf.Tensor | Mapping[str, tf.Tensor]]:
+) -> tuple[dict[str, tf.Tensor], tf.Tensor | Mapping[str, tf.Tensor]]:
     """Keeps the rows in which the policy plays what was logged (Li, Chu, Langford and Wang 2011, Algorithm 2).
 
     Args:

@@ -113,6 +113,7 @@ class SupervisedLoss:
     sigmoid: bool = False
     half_sum: bool = False
     full_feedback = True
+    of_one_action = False
 
     def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
         """Returns float32 [batch, actions], what a policy explores on."""
@@ -150,7 +151,7 @@ class Bootstrapped:
     @property
     def of_one_action(self) -> bool:
         """Whether the chosen action's outputs, one of each head, say it all."""
-        return not self.full_feedback and self.loss.of_one_action
+        return self.loss.of_one_action
 
     def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
         """Returns float32 [batch, heads, actions], what the heads predict."""

@@ -67,7 +67,7 @@ class Model:
         None where a model is not linear in its weights, or reads most of them for one action. With several heads,
         terms are [batch, heads, terms].
       body: (weights, features, key=None) -> float32 [batch, units], the inputs of the last layer, whose kernel and bias
-        are the last two weights; with an int32 [2] key as in training. None where the model does not end in one.
+        are the last two weights; with an int32 [2] key as in training. Only of a model that ends in one.
       heads: Last layers, side by side in the last two weights.
       kernels: How kernels are drawn, one of INITIAL_WEIGHTS.
     """
@@ -77,7 +77,7 @@ class Model:
     flops: int
     training: Callable[[Sequence[tf.Tensor], tf.Tensor, tf.Tensor], tf.Tensor] | None = None
     terms: Callable[[tf.Tensor, tf.Tensor], Sequence[Terms]] | None = None
-    body: Callable[..., tf.Tensor] | None = None
+    body: Callable[..., tf.Tensor] = None  # type: ignore[assignment]
     heads: int = 1
     kernels: str = "glorot_uniform"
 
