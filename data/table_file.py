@@ -343,7 +343,7 @@ def _separator(path: str, text: str) -> str:
 
 
 def _records(path: str, text: str, separator: str) -> tuple[list[str], list[list[str | None]], list[int]]:
-    """Returns the columns' names, the rows, each of as many stripped values, None for a missing one, and their lines."""
+    """Returns the columns' names, the rows (stripped values, None for a missing one), and the line of each."""
     records = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
     header: list[str] = []
     rows, lines, wrong, begins = [], [], [], 1

@@ -124,7 +124,7 @@ def read(path: str, schema: Schema, *, known: statistics.OfTable | None = None, 
     table = table_file.read(path, schema.text_columns, schema.missing_values, schema.file_flag)
     roles = resolve(schema, list(table.frame.columns), path)
     if not schema.is_log:
-        check_no_log(table.frame[roles.suspected], path, roles.label)
+        check_no_log(roles.suspected, path, roles.label)
     if known and not schema.is_log:
         _check_known(known, schema, roles, path)
     known_labels = list(known.labels) if known and schema.label_column else None

@@ -119,7 +119,7 @@ def test_parquet_without_pyarrow_says_what_to_do(read, monkeypatch):
         raise ImportError("Missing optional dependency 'pyarrow'.")
 
     monkeypatch.setattr(pd, "read_parquet", no_pyarrow)
-    with pytest.raises(UsageError, match="--data_file=.* needs pyarrow"):
+    with pytest.raises(UsageError, match=r"--data_file=.* needs pyarrow"):
         read("", name="table.parquet")
 
 
