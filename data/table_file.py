@@ -14,7 +14,7 @@ import pathlib
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -78,7 +78,12 @@ class Table:
         return f"{shown} and {len(column) - most} more" if len(column) > most else shown
 
     def numbers(
-        self, column: "pd.Series", flag: str, what: str, dtype: type = np.float64, each: str = ""
+        self,
+        column: "pd.Series",
+        flag: str,
+        what: str,
+        dtype: type = np.float64,
+        within: tuple[float, float] = (-np.inf, np.inf),
     ) -> np.ndarray:
         """Returns the numbers of a column in which every cell must be one, such as rewards.
 
@@ -87,39 +92,41 @@ class Table:
           flag: The flag that names it, for messages.
           what: What each number is, such as `reward`.
           dtype: Type in which they must be finite.
-          each: What a row must have one of, where it is more than one: ` for every action`.
+          within: The least and the largest number that is allowed.
 
         Returns:
           [rows] of the dtype, finite.
 
         Raises:
-          UsageError: If a cell is missing, not finite or no number; it names the place.
+          UsageError: If a cell is missing, not finite, no number or not within; it names the place.
         """
         import pandas as pd
 
         values = column
         if not pd.api.types.is_numeric_dtype(column.dtype):
             written = as_text(column)
-            values = pd.to_numeric(written.replace(_TRUTH), errors="coerce")
-            wrong = written[values.isna() & written.notna()]
-            if len(wrong):
-                how = " Write decimals with a point, and no groups." if "," in wrong.iloc[0] else ""
-                raise UsageError(
-                    f"{flag}: {wrong.iloc[0]!r} in column {column.name!r} ({self.place(wrong.index[0])} of "
-                    f"{self.path}) is no number; a {what} must be one.{how}"
+            values = pd.to_numeric(written.map(lambda value: _TRUTH.get(value, value)), errors="coerce")
+            if (is_word := values.isna() & written.notna()).any():
+                self._refuse(
+                    column, flag, is_word, repr(written[is_word].iloc[0]), f"is no number, as a {what} must be"
                 )
         exact = values.to_numpy(np.float64, na_value=np.nan)
         with np.errstate(over="ignore"):
             numbers = exact.astype(dtype)
-        rows = np.flatnonzero(~np.isfinite(numbers))
+        is_missing = np.isnan(exact)
+        self._refuse(column, flag, is_missing, "a missing value", f"is not allowed: every row must have a {what}")
+        is_wrong = ~np.isfinite(numbers) | (exact < within[0]) | (exact > within[1])
+        span = f"from {within[0]:g} to {within[1]:g}" if np.isfinite(within).all() else "finite"
+        self._refuse(column, flag, is_wrong, f"{exact[is_wrong.argmax()]:g}", f"is no {what}, which must be {span}")
+        return numbers
+
+    def _refuse(self, column: "pd.Series", flag: str, is_wrong: Any, value: str, why: str) -> None:
+        rows = column.index[is_wrong]
         if len(rows):
-            value = "a missing value" if np.isnan(exact[rows[0]]) else f"{exact[rows[0]]}"
             more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
             raise UsageError(
-                f"{flag}: {value} in column {column.name!r} ({self.place(column.index[rows[0]])} of {self.path}) is "
-                f"not finite{more}; every row must have a {what}{each}."
+                f"{flag}: {value} in column {column.name!r} ({self.place(rows[0])} of {self.path}) {why}{more}."
             )
-        return numbers
 
 
 def as_text(column: "pd.Series") -> "pd.Series":

@@ -59,9 +59,9 @@ class Rows:
     labels: np.ndarray | None
     dropped: Mapping[str, int]
 
-    def numbers(self, name: str, flag: str, what: str, dtype: type = np.float64, each: str = "") -> np.ndarray:
+    def numbers(self, name: str, flag: str, what: str, **how: Any) -> np.ndarray:
         """Returns the numbers of a column, see `table_file.Table.numbers`."""
-        return self.table.numbers(self.frame[name], flag, what, dtype, each)
+        return self.table.numbers(self.frame[name], flag, what, **how)
 
     def features(
         self, is_train: np.ndarray | None = None, known: statistics.OfTable | None = None, *, has_any: bool = True

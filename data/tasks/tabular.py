@@ -110,10 +110,7 @@ def open_table(
     rows = tables.read(path, wanted, known=known, seed=seed)
     labels = rows.labels
     if labels is None:
-        each = [
-            rows.numbers(name, "--reward_columns", "reward", np.float32, " for every action")
-            for name in rows.roles.rewards
-        ]
+        each = [rows.numbers(name, "--reward_columns", "reward", dtype=np.float32) for name in rows.roles.rewards]
         labels = np.stack(each, axis=1)
     split = partition.hold_out(rows.clients, len(rows.client_ids), seed, held_out_fraction)
     features = rows.features(~split.is_held_out, known)
