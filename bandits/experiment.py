@@ -76,8 +76,13 @@ class Progress(NamedTuple):
     losses: Any = ()
 
 
-def build_loss(phase: Phase, num_actions: int) -> losses.BanditLoss | losses.SupervisedLoss:
+def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
     """Returns the loss that a phase trains."""
+    loss = _loss_of_a_head(phase, num_actions)
+    return losses.Bootstrapped(loss) if phase.heads > 1 else loss
+
+
+def _loss_of_a_head(phase: Phase, num_actions: int) -> losses.BanditLoss | losses.SupervisedLoss:
     bandit = phase.bandit
     if bandit.supervised:
         return losses.SupervisedLoss(bandit.cross_entropy, bandit.cross_entropy and phase.sigmoid, phase.half_sum)
@@ -96,8 +101,10 @@ def build_loss(phase: Phase, num_actions: int) -> losses.BanditLoss | losses.Sup
 
 def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> process.BanditProcess:
     """Returns the process of one phase."""
-    bandit, model = phase.bandit, models.of_task(task)
-    local_sgd = client_work.LocalSgd(phase.client_learning_rate, phase.client_batch_size, phase.client_epochs)
+    bandit, model = phase.bandit, models.of_task(task, phase.heads)
+    local_sgd = client_work.LocalSgd(
+        phase.client_learning_rate, phase.client_batch_size, phase.client_epochs, corrections=phase.corrections
+    )
     aggregator = None
     if bandit.trains:
         aggregator = aggregators.build(phase.aggregation, mechanism, tuple(model.shapes.values()))
@@ -364,6 +371,8 @@ class BanditRounds(runner.Rounds):
         @tf.function(input_signature=specs, autograph=False)  # Autograph would take half a second to change nothing.
         def sums(weights, world, features, labels):
             outputs = definition.model.forward(weights, models.dense(features))
+            if definition.model.heads > 1:
+                outputs = inference.predicted_rewards(definition.model, definition.loss, outputs)
             action = tf.argmax(outputs, axis=1, output_type=tf.int32)
             rewards = inference.reward_vectors(labels, inference.mixture(definition.reward_matrix, world))
             is_right = tf.gather(labels, action, axis=1, batch_dims=1) > 0 if multi_label else tf.equal(labels, action)

@@ -8,6 +8,7 @@ from bandits import initial_flags, logged_flags, registry, schedule_flags, task_
 from bandits.options import BanditOptions
 from data.errors import UsageError
 from data.tasks import registry as tasks
+from optimization import corrections
 from optimization.options import Cohorts, named
 from optimization.posterior import algorithm_flags
 from optimization.study import aggregation_flags, availability_flags, cli, selector_flags, task_flags, training_flags
@@ -99,7 +100,7 @@ def define(flags: cli.FlagSet) -> None:
         "most deployments that a client lags behind: each acts with the model of a random one of so many earlier ones",
         high=16,
     )
-    parameters = {name: registry.POLICIES[entry.policy].parameters for name, entry in registry.BANDITS.items()}
+    parameters = {name: registry.POLICIES[entry.policy].settings for name, entry in registry.BANDITS.items()}
     flags.parameters("bandits_", "bandits_type", parameters)
     schedule_flags.define(flags)
     flags.switch(
@@ -185,6 +186,7 @@ def define(flags: cli.FlagSet) -> None:
     selector_flags.define(flags, with_privacy=True)
     flags.choice("client_optimizer", "sgd", ["sgd"], "optimizer on the client")
     flags.number("client_learning_rate", None, "its learning rate")
+    training_flags.define_corrections(flags)
 
     flags.group("Server")
     training_flags.define_server(flags, "adam")
@@ -305,7 +307,7 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     """Refuses flags that were given but have no effect with the others."""
     initial_flags.check(settings)
     if not bandit.trains and settings.scenario in initial_flags.UNTRAINED:
-        for name in sorted(settings.given & (aggregation_flags.OF_TRAINING | {"loss"})):
+        for name in sorted(settings.given & (aggregation_flags.OF_TRAINING | {"loss", *corrections.CORRECTIONS})):
             raise UsageError(
                 f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains: nothing is "
                 "aggregated, no noise added."
@@ -332,6 +334,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         name=settings.bandits_type,
         bandit=bandit,
         policy=exploration,
+        heads=int(settings.bandits_heads) if policy.heads else 1,
         half_sum=settings.loss == "half_sum",
         sigmoid=settings.cross_entropy == "sigmoid",
         published_weights=settings.bandits_epsilon if settings.importance_weights == "published_code" else None,
@@ -351,6 +354,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         redraws_examples=bool(settings.redraw_examples),
         logs_interactions=bool(settings.log_interactions),
         client_epochs=settings.client_epochs_per_round,
+        corrections=corrections.chosen(settings),
         server_optimizer=training_flags.server_optimizer(settings),
         aggregation=aggregation_flags.options(settings),
         posterior=algorithm_flags.options(settings, "model_aggregation") if is_posterior else None,

@@ -1,12 +1,15 @@
 """One client's bandit inference (Agarwal et al. 2023, Algorithm 2): contexts -> cache of (x, a, r, propensity)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from bandits import policies
+from bandits import losses, policies
+from optimization import models
+
+_POLICY = -3  # Folded into a client's key of its actions, for what a policy draws.
 
 
 def mixture(matrices: np.ndarray, world: tf.Tensor) -> np.ndarray | tf.Tensor:
@@ -41,21 +44,53 @@ def reward_vectors(labels: tf.Tensor, reward_matrix: np.ndarray | tf.Tensor) -> 
     return labels @ tf.convert_to_tensor(reward_matrix)
 
 
-def bandit_inference(
-    predicted_rewards: tf.Tensor, rewards: tf.Tensor, policy: policies.Policy, key: tf.Tensor
-) -> Mapping[str, tf.Tensor]:
-    """Lets the policy act once on each context.
+def predicted_rewards(model: models.Model, loss: losses.Loss, outputs: tf.Tensor) -> tf.Tensor:
+    """Returns float32 [batch, actions], what a model's outputs predict; with several heads their mean."""
+    predicted = loss.predicted_rewards(outputs)
+    return tf.reduce_mean(predicted, axis=1) if model.heads > 1 else predicted
+
+
+def probabilities(
+    policy: policies.Policy,
+    model: models.Model,
+    weights: Sequence[tf.Tensor],
+    loss: losses.Loss,
+    contexts: tf.Tensor | Mapping[str, tf.Tensor],
+    key: tf.Tensor,
+) -> tf.Tensor:
+    """Returns a policy's probabilities, float32 [batch, actions].
 
     Args:
-      predicted_rewards: float32 [batch, actions].
-      rewards: float32 [batch, actions], of which only the chosen action's is observed.
       policy: Exploration policy.
+      model: The model that it explores on.
+      weights: Its weights.
+      loss: The loss that it is trained with, which says how outputs predict rewards.
+      contexts: As the model takes them.
+      key: int32 [2], key of the actions.
+    """
+    outputs = model.forward(weights, contexts)
+    made = {
+        "head_rewards": lambda: tf.reshape(
+            loss.predicted_rewards(outputs), [tf.shape(outputs)[0], model.heads, outputs.shape[-1]]
+        ),
+        "representation": lambda: model.body(weights, contexts),
+        "contexts": lambda: contexts,
+        "key": lambda: tf.random.experimental.stateless_fold_in(key, _POLICY),
+    }
+    return policy(predicted_rewards(model, loss, outputs), **{name: made[name]() for name in policy.asks})
+
+
+def bandit_inference(probabilities: tf.Tensor, rewards: tf.Tensor, key: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Acts once on each context.
+
+    Args:
+      probabilities: float32 [batch, actions], the policy's.
+      rewards: float32 [batch, actions], of which only the chosen action's is observed.
       key: int32 [2], key of the draw.
 
     Returns:
       `action` int32, `reward` and `propensity` float32, each [batch].
     """
-    probabilities = policy(predicted_rewards)
     action = _draw(probabilities, key)
     return {
         "action": action,
@@ -75,14 +110,14 @@ def _draw(probabilities: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     return tf.argmax(upper > drawn, axis=1, output_type=tf.int32)
 
 
-def logged(labels: tf.Tensor) -> Mapping[str, tf.Tensor]:
+def logged(labels: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns the log that labels end in, in `bandit_inference`'s form; labels float32 [batch, ... + 3]."""
     return {"action": tf.cast(labels[:, -3], tf.int32), "reward": labels[:, -2], "propensity": labels[:, -1]}
 
 
 def replay(
     played: Mapping[str, tf.Tensor], labels: tf.Tensor, features: tf.Tensor | Mapping[str, tf.Tensor]
-) -> tuple[Mapping[str, tf.Tensor], tf.Tensor | Mapping[str, tf.Tensor]]:
+) -> tuple[dict[str, tf.Tensor], tf.Tensor | Mapping[str, tf.Tensor]]:
     """Keeps the rows in which the policy plays what was logged (Li, Chu, Langford and Wang 2011, Algorithm 2).
 
     Args:

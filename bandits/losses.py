@@ -3,17 +3,26 @@
 The paper writes sums with a factor one half. By default these are means over the mini-batch (and over actions when
 supervised), as in the published program, because the learning rates of the paper's tables belong to means.
 
-A bandit loss sees the chosen action's reward and nothing else of the labels.
+A bandit loss sees the chosen action's reward and nothing else of the labels. Examples of a mini-batch may have a
+`weight`, float32 [batch].
 """
 
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
+import scipy.stats
 import tensorflow as tf
 
+from optimization import models
+
 FULL_FEEDBACK = "rewards"  # Cache entry, float32 [batch, actions], that only supervised losses read.
+BOOTSTRAP = "bootstrap"  # Cache entry, float32 [batch, heads], that only losses of several heads read.
+_BOOTSTRAP_KEY = -4  # Folded into a client's key of its actions, for the bootstrap's weights.
+# Distribution function of Poisson(1) at 0 to 19; above, float32 has only 1.
+_POISSON = scipy.stats.poisson(1).cdf(np.arange(20)).astype(np.float32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +79,7 @@ class BanditLoss:
                 losses = tf.square(chosen - reward)
         if self.importance_weighted:
             losses *= tf.minimum(self.weight_scale / batch["propensity"], self.weight_cap)
-        return _total(losses, self.half_sum)
+        return _total(losses, batch, self.half_sum)
 
 
 def _predicted(outputs: tf.Tensor, cross_entropy: bool, sigmoid: bool) -> tf.Tensor:
@@ -79,7 +88,9 @@ def _predicted(outputs: tf.Tensor, cross_entropy: bool, sigmoid: bool) -> tf.Ten
     return tf.sigmoid(outputs) if sigmoid else tf.nn.softmax(outputs)
 
 
-def _total(losses: tf.Tensor, half_sum: bool) -> tf.Tensor:
+def _total(losses: tf.Tensor, batch: Mapping[str, tf.Tensor], half_sum: bool) -> tf.Tensor:
+    if "weight" in batch:
+        losses *= tf.reshape(batch["weight"], [-1] + [1] * (losses.shape.rank - 1))
     return tf.reduce_sum(losses) / 2 if half_sum else tf.reduce_mean(losses)
 
 
@@ -102,6 +113,7 @@ class SupervisedLoss:
     sigmoid: bool = False
     half_sum: bool = False
     full_feedback = True
+    of_one_action = False
 
     def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
         """Returns float32 [batch, actions], what a policy explores on."""
@@ -111,8 +123,62 @@ class SupervisedLoss:
         """Returns the scalar loss, from outputs and `rewards`, both float32 [batch, actions]."""
         rewards = batch[FULL_FEEDBACK]
         if self.sigmoid:
-            return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(rewards, outputs))
+            return _total(tf.nn.sigmoid_cross_entropy_with_logits(rewards, outputs), batch, half_sum=False)
         if self.cross_entropy:
             targets = tf.math.divide_no_nan(rewards, tf.reduce_sum(rewards, axis=1, keepdims=True))
-            return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, outputs))
-        return _total(tf.square(outputs - rewards), self.half_sum)
+            return _total(tf.nn.softmax_cross_entropy_with_logits(targets, outputs), batch, half_sum=False)
+        return _total(tf.square(outputs - rewards), batch, self.half_sum)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bootstrapped:
+    """The mean over a model's heads of a loss, in which each head weighs every example by a number of its own.
+
+    Poisson(1) numbers make heads an online bootstrap ensemble (Oza and Russell 2001). A head's last layer has the
+    gradient of its own loss, as if the head were alone; so has the body, on average (`models.of_task`).
+
+    Attributes:
+      loss: The loss of one head.
+    """
+
+    loss: BanditLoss | SupervisedLoss
+
+    @property
+    def full_feedback(self) -> bool:
+        """Whether training sees every action's reward."""
+        return self.loss.full_feedback
+
+    @property
+    def of_one_action(self) -> bool:
+        """Whether the chosen action's outputs, one of each head, say it all."""
+        return self.loss.of_one_action
+
+    def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns float32 [batch, heads, actions], what the heads predict."""
+        return self.loss.predicted_rewards(outputs)
+
+    def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the scalar loss.
+
+        Args:
+          outputs: float32 [batch, heads, actions], or of the chosen actions, [batch, heads], if `of_one_action`.
+          batch: What the loss of one head reads, and `bootstrap` float32 [batch, heads].
+        """
+        heads = batch[BOOTSTRAP].shape[1]
+        outputs = models.scaled_gradient(outputs, heads)
+        flat = tf.reshape(outputs, [-1, *outputs.shape[2:]])
+        names = [name for name in ("action", "reward", "propensity", FULL_FEEDBACK) if name in batch]
+        of_heads = {name: tf.repeat(batch[name], heads, axis=0) for name in names}
+        value = self.loss(flat, of_heads | {"weight": tf.reshape(batch[BOOTSTRAP], [-1])})
+        return value / heads if self.loss.half_sum else value
+
+
+Loss: TypeAlias = BanditLoss | SupervisedLoss | Bootstrapped
+
+
+def bootstrap(key: tf.Tensor, num_examples: tf.Tensor, heads: int) -> tf.Tensor:
+    """Returns float32 [examples, heads], Poisson(1) weights of a client's examples, by its key of the actions."""
+    own_key = tf.random.experimental.stateless_fold_in(key, _BOOTSTRAP_KEY)
+    uniform = tf.random.stateless_uniform([num_examples * heads], own_key)
+    counts = tf.searchsorted(_POISSON, uniform, side="right")
+    return tf.reshape(tf.cast(counts, tf.float32), [-1, heads])

@@ -14,6 +14,7 @@ from data import tasks
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
 from optimization import options
+from optimization.corrections import Correction
 from optimization.posterior import algorithm_flags
 from optimization.selection import selected
 
@@ -51,6 +52,7 @@ class BanditOptions:
       name: What `--bandits_type` calls policy and loss.
       bandit: Policy and loss.
       policy: The policy with its parameters.
+      heads: Heads of the model, in the initial training too.
       importance_weighting: Whether examples have importance weights.
       published_weights: Epsilon of (epsilon / K) / propensity, the published code's weights; None for 1 / propensity.
       half_sum: Whether a squared loss is half a sum, as in the paper, instead of a mean.
@@ -76,6 +78,7 @@ class BanditOptions:
       client_batch_size: Examples of a mini-batch.
       client_epochs: Passes of a client over its log.
       client_learning_rate: Of the clients' SGD.
+      corrections: Of its gradients, in the initial training too.
       server_optimizer: The server's.
       aggregation: How a cohort's updates become one.
       posterior: How a cohort's models become one, where that is no `aggregation`.
@@ -91,6 +94,7 @@ class BanditOptions:
     name: str
     bandit: BanditEntry
     policy: Chosen
+    heads: int
     importance_weighting: bool
     published_weights: float | None
     half_sum: bool
@@ -116,6 +120,7 @@ class BanditOptions:
     client_batch_size: int
     client_epochs: int
     client_learning_rate: float
+    corrections: tuple[Correction, ...]
     server_optimizer: options.ServerOptimizer
     aggregation: options.Aggregation
     posterior: algorithm_flags.Posterior | None

@@ -185,7 +185,8 @@ def _shared(
 
 
 def _parts(definition: process.BanditProcess) -> tuple:
-    return definition.policy, definition.loss, definition.local_sgd
+    work = definition.local_sgd
+    return definition.policy, definition.loss, work, *getattr(work, "corrections", ())
 
 
 def key(task: tasks.Task, phase: Phase, definition: process.BanditProcess) -> Hashable:
@@ -193,7 +194,7 @@ def key(task: tasks.Task, phase: Phase, definition: process.BanditProcess) -> Ha
     parts = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
     parts |= {
         "types": tuple(map(type, _parts(definition))),  # Two modules may have a class of one name.
-        "model": (task.model, repr(task.model_arguments)),
+        "model": (task.model, repr(task.model_arguments), definition.model.heads),
         "reward_matrix": (definition.reward_matrix.shape, definition.reward_matrix.tobytes()),
         "aggregator": phase.aggregation,
         "server_optimizer": dataclasses.replace(phase.server_optimizer, learning_rate=0.0),

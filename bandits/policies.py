@@ -1,6 +1,7 @@
 """Exploration policies: predicted rewards -> action probabilities (Agarwal et al. 2023, Algorithm 2, lines 4-7).
 
-A policy is one function. Drawing the action and recording its propensity happen once, in `bandits.inference`.
+A policy is one function, which may ask for more than predicted rewards: see `MORE`. Drawing the action and recording
+its propensity happen once, in `bandits.inference`.
 What it explores by (epsilon, temperature, gamma) is a number; or, where a schedule moves it with the deployment, a
 float32 scalar tensor that a compiled round takes as data, and None where that is not there yet.
 Ties for the best action are broken at random: tied actions share the greedy action's probability, which is what a
@@ -9,7 +10,9 @@ uniform choice among them gives. With `first_of_ties`, the first of them is the 
 
 import abc
 import dataclasses
-from typing import TypeAlias
+import inspect
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -19,25 +22,50 @@ _ROUNDING = 1e-3  # More than the sum of a row's rounding errors, less than any 
 _LARGEST, _SMALLEST = tf.float32.max, 1e-37  # The latter is not yet rounded to 0, nor its inverse to infinity.
 
 
+# What a policy asks for by naming it among the arguments of its `probabilities`, beside `predicted_rewards`.
+MORE: Mapping[str, str] = {
+    "head_rewards": "float32 [batch, heads, actions], the rewards that each head of the model predicts",
+    "representation": "float32 [batch, units], the inputs of the model's last layer",
+    "contexts": "the contexts as the model takes them, [batch, ...], or of posts a mapping, see `models.dense`",
+    "key": "int32 [2], a key of the policy's own: equal for the same client and period or round",
+}
+
+
 class Policy(abc.ABC):
-    """Maps predicted rewards to a distribution over actions."""
+    """Maps predicted rewards, and what else it asks for, to a distribution over actions."""
+
+    asks: tuple[str, ...] = ()  # Those of MORE that `probabilities` names.
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        _, _, *names = inspect.signature(cls.probabilities).parameters
+        if unknown := set(names) - set(MORE):
+            raise TypeError(f"{cls.__name__} asks for {', '.join(sorted(unknown))}: none of {', '.join(MORE)}.")
+        cls.asks = tuple(names)
 
     @abc.abstractmethod
-    def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
-        """Returns float32 [batch, actions] rows that sum to 1, from finite rewards of the same shape."""
+    def probabilities(self, predicted_rewards: tf.Tensor, *args: Any, **kwargs: Any) -> tf.Tensor:
+        """Returns float32 [batch, actions] rows that sum to 1.
 
-    def __call__(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
+        Args:
+          predicted_rewards: float32 [batch, actions], finite; with several heads their mean.
+          *args: Those of MORE that a policy names here.
+          **kwargs: Likewise.
+        """
+
+    def __call__(self, predicted_rewards: tf.Tensor, **more: Any) -> tf.Tensor:
         """Returns `probabilities`, uniform for rows that are no distribution or whose predictions are not all finite.
 
         Args:
           predicted_rewards: float32 [batch, actions].
+          **more: What the policy `asks` for.
 
         Returns:
           float32 [batch, actions]; every row is a distribution.
         """
         usable = tf.reduce_all(tf.math.is_finite(predicted_rewards), axis=1, keepdims=True)
         # Zeros make every policy's arithmetic safe; their rows are replaced below.
-        rows = self.probabilities(tf.where(usable, predicted_rewards, 0.0))
+        rows = self.probabilities(tf.where(usable, predicted_rewards, 0.0), **more)
         sums = tf.reduce_sum(rows, axis=1, keepdims=True)
         is_distribution = tf.reduce_all(rows >= 0, axis=1, keepdims=True) & (tf.abs(sums - 1) < _ROUNDING)
         rows = tf.where(usable & is_distribution, rows, 1.0)
@@ -45,10 +73,10 @@ class Policy(abc.ABC):
 
 
 def _best(predicted_rewards: tf.Tensor, only_first: bool) -> tf.Tensor:
-    """Returns float32 [batch, actions] that is 1 at each row's best actions, or only at the first of them, else 0."""
+    """Returns float32 [..., actions] that is 1 at each row's best actions, or only at the first of them, else 0."""
     if only_first:
-        return tf.one_hot(tf.argmax(predicted_rewards, axis=1), tf.shape(predicted_rewards)[1])
-    top = tf.reduce_max(predicted_rewards, axis=1, keepdims=True)
+        return tf.one_hot(tf.argmax(predicted_rewards, axis=-1), tf.shape(predicted_rewards)[-1])
+    top = tf.reduce_max(predicted_rewards, axis=-1, keepdims=True)
     return tf.cast(predicted_rewards >= top, tf.float32)
 
 
@@ -74,7 +102,7 @@ def _in_range(value: Parameter) -> Parameter:
 
 def _greedy(predicted_rewards: tf.Tensor, first_of_ties: bool) -> tf.Tensor:
     best = _best(predicted_rewards, first_of_ties)
-    return best / tf.reduce_sum(best, axis=1, keepdims=True)
+    return best / tf.reduce_sum(best, axis=-1, keepdims=True)
 
 
 def _uniform(predicted_rewards: tf.Tensor) -> tf.Tensor:
@@ -189,3 +217,20 @@ class InverseGapWeighting(Policy):
         # Of m tied actions one is the best of line 7; the other m - 1 have gap 0 and count among the others.
         scale = 1 / tf.maximum(1.0, below_sum + (num_best - 1) / mu)
         return scale * below + best * tf.maximum(0.0, 1 - scale * below_sum) / num_best
+
+
+@dataclasses.dataclass(frozen=True)
+class Bag(Policy):
+    """Plays an action as often as the model's heads vote for it, each for the one that it predicts to be best.
+
+    The heads are a bootstrap ensemble (Oza and Russell 2001; Bietti, Agarwal and Langford 2021, Algorithm 4), see
+    `losses.Bootstrapped`; a head splits its vote among tied actions. Vowpal Wabbit's `--bag` for given predictions.
+
+    Attributes:
+      first_of_ties: Whether of tied actions the first is the best, not a random one.
+    """
+
+    first_of_ties: bool = False
+
+    def probabilities(self, predicted_rewards: tf.Tensor, head_rewards: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_mean(_greedy(head_rewards, self.first_of_ties), axis=1)

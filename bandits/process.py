@@ -146,9 +146,9 @@ class BanditProcess:
 
     model: models.Model
     policy: policies.Policy
-    loss: losses.BanditLoss | losses.SupervisedLoss
+    loss: losses.Loss
     reward_matrix: np.ndarray
-    local_sgd: client_work.LocalSgd | None
+    local_sgd: client_work.ClientWork | None
     aggregator: tff.aggregators.WeightedAggregationFactory | None
     server_optimizer: tff.learning.optimizers.Optimizer
     deploy_every: int
@@ -215,23 +215,32 @@ class BanditProcess:
         matrix = inference.mixture(self.reward_matrix, client.world)
         rewards = inference.reward_vectors(client.labels, matrix)
         if self.feedback == "logged":
-            cache = inference.logged(client.labels)
+            cache = self._weighted(inference.logged(client.labels), client.keys.cache)
             return cache, {"features": models.dense(client.features), **cache}
         own = deployed[0]
         if self.max_delay:
             own = tf.switch_case(tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed])
         features = models.dense(client.features)
-        predicted = self.loss.predicted_rewards(self.model.forward(own, features))
         policy = self.policy
         if self.moving:  # Policies with parameters are dataclasses.
             policy = dataclasses.replace(policy, **{self.moving: client.moved})  # type: ignore[type-var]
-        cache = inference.bandit_inference(predicted, rewards, policy, client.keys.cache)
+        key = client.keys.cache
+        probabilities = inference.probabilities(policy, self.model, own, self.loss, features, key)
+        cache = self._weighted(inference.bandit_inference(probabilities, rewards, key), key)
         if self.feedback == "replay":
             cache, features = inference.replay(cache, client.labels, features)
         if self.is_late:
             cache, features, rewards = inference.kept((cache, features, rewards), client.arrived)
         log = {losses.FULL_FEEDBACK: rewards} if self.loss.full_feedback else cache
+        if self.model.heads > 1:
+            log = {**log, losses.BOOTSTRAP: cache[losses.BOOTSTRAP]}
         return cache, {"features": features, **log}
+
+    def _weighted(self, cache: dict[str, tf.Tensor], key: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the log with the weights of its examples for each of several heads."""
+        if self.model.heads == 1:
+            return cache
+        return {**cache, losses.BOOTSTRAP: losses.bootstrap(key, tf.size(cache["action"]), self.model.heads)}
 
     def server_round(self, state: BanditState, delta: tuple[tf.Tensor, ...] | None):
         """Takes the server's step, in TensorFlow; none without a delta.

@@ -26,6 +26,7 @@ class PolicyEntry:
       moving: Its parameter that a schedule may move with the deployment; empty for none.
       schedule: The schedule that always moves it, of `schedule_flags`; empty where `--bandits_schedule` names it.
       exponent: Where that is a power of time, the default of its exponent.
+      heads: `--bandits_heads`, how many heads its model has; None for one.
     """
 
     target: str
@@ -35,6 +36,12 @@ class PolicyEntry:
     moving: str = ""
     schedule: str = ""
     exponent: float | None = None
+    heads: Parameter | None = None
+
+    @property
+    def settings(self) -> Mapping[str, Parameter]:
+        """What a run sets: its parameters, and how many heads its model has."""
+        return {**self.parameters, **({"heads": self.heads} if self.heads else {})}
 
     def chosen(self, values: Mapping[str, float]) -> "Chosen":
         """Returns the policy that these values of its parameters make, before it is imported."""
@@ -122,6 +129,11 @@ POLICIES = {
         schedule=schedules.POWER,
         exponent=0.5,
     ),
+    "bag": PolicyEntry(
+        "bandits.policies:Bag",
+        has_best=True,
+        heads=Parameter(5, "last layers of the model, a bootstrap ensemble that votes", low=1, high=100, whole=True),
+    ),
 }
 
 
@@ -157,6 +169,7 @@ BANDITS = {
     "falcon": BanditEntry("falcon", "inverse gap weighting"),
     "falcon_epochs": BanditEntry("falcon_epochs", "inverse gap weighting, gamma of FALCON's epochs"),
     "squarecb": BanditEntry("squarecb", "inverse gap weighting, gamma a power of time (SquareCB)"),
+    "bag": BanditEntry("bag", "votes of a bootstrap ensemble of heads"),
     "uniform": BanditEntry("uniform", "uniformly random actions"),
     "greedy_ce": BanditEntry("greedy", "best predicted action, cross entropy", cross_entropy=True),
     "epsilon_greedy_ce_unweight": BanditEntry("epsilon_greedy", "epsilon-greedy, cross entropy", cross_entropy=True),
@@ -173,6 +186,7 @@ BANDITS = {
     "falcon_ce": BanditEntry("falcon", "inverse gap weighting, cross entropy", cross_entropy=True),
     "falcon_epochs_ce": BanditEntry("falcon_epochs", "as falcon_epochs, cross entropy", cross_entropy=True),
     "squarecb_ce": BanditEntry("squarecb", "as squarecb, cross entropy", cross_entropy=True),
+    "bag_ce": BanditEntry("bag", "as bag, cross entropy", cross_entropy=True),
     "supervised_mse": BanditEntry("greedy", "all rewards shown, squared loss", supervised=True),
     "supervised_ce": BanditEntry("greedy", "all rewards shown, cross entropy", supervised=True, cross_entropy=True),
     "init": BanditEntry("greedy", "greedy on the initial model, never trained (baseline)", trains=False),

@@ -126,10 +126,14 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         run.folder.write_json(run_folder.BOUNDS_FILE, constant_actions.as_json(constant_actions.of_run(options, task)))
         if logged_flags.is_simulated(options.task):
             run.folder.write_json(run_folder.SIMULATOR_FILE, simulator.as_json(simulator.once(task.held_out)[0]))
-        shapes = models.of_task(task).shapes
+        shapes = models.of_task(task, options.heads).shapes
         dimension = sum(math.prod(shape) for shape in shapes.values())
-        path = options.initial_model_path
-        weights = run_folder.load_model(path, shapes) if path else None
+        weights = None
+        if path := options.initial_model_path:
+            one_head = models.of_task(task).shapes
+            has_one = {name: one.shape for name, one in run_folder.read_model(path).items()} == one_head
+            weights = run_folder.load_model(path, one_head if has_one else shapes)
+            weights = models.with_copies(weights, options.heads) if has_one else weights
         trained = guarantees.of_initial_model(options)
         *_, last = planned = phases(options, task)
         for phase in planned:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import tensorflow as tf
 
 from optimization import models
+from optimization.corrections import Correction, Step
 
 Batch = Mapping[str, tf.Tensor]
 # (model outputs [batch, actions], that mini-batch of the examples) -> scalar, the mean over the mini-batch. One whose
@@ -37,13 +38,27 @@ class ClientUpdate(NamedTuple):
 
 
 class ClientWork(Protocol):
-    """A client's training: `LocalSgd`, or what stands in its place."""
+    """A client's training, as all processes take it. Equal ones have equal hashes and compute the same."""
 
     def __hash__(self) -> int: ...
 
-    def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor: ...
+    def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor:
+        """Returns how many examples all mini-batches of a client of this size have together, int32."""
 
-    def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]: ...
+    def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
+        """Returns the training function.
+
+        Call this once in the graph or eager context where the function will run: it creates the variables.
+
+        Args:
+          model: The model to train.
+          loss: Mean loss of a mini-batch.
+
+        Returns:
+          A function of (weights, examples, key, learning_rate=None): the weights that the round starts from, float32
+          in the model's order; a mapping with `features` and whatever `loss` reads, all with the examples as first
+          axis; the client's int32 [2] key of the round; a float32 scalar that replaces the work's own learning rate.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +74,7 @@ class LocalSgd:
       epochs: Passes over the examples; None with `steps`.
       steps: Steps, tau; None with `epochs`.
       momentum: Of heavy-ball momentum, which starts at rest in every round.
+      corrections: What changes each step's gradients, in this order.
 
     Raises:
       ValueError: If not exactly one of `epochs` and `steps` is given.
@@ -69,32 +85,20 @@ class LocalSgd:
     epochs: int | None = None
     steps: int | None = None
     momentum: float = 0.0
+    corrections: tuple[Correction, ...] = ()
 
     def __post_init__(self):
         if (self.epochs is None) == (self.steps is None):
             raise ValueError(f"Give either epochs or steps, not epochs={self.epochs} and steps={self.steps}.")
 
     def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor:
-        """Returns how many examples all mini-batches of a client of this size have together, int32."""
         if self.steps is None:
             return num_examples * self.epochs
         return tf.where(num_examples > 0, self.steps * self.batch_size, 0)
 
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
-        """Returns the training function.
-
-        Call this once in the graph or eager context where the function will run: it creates the variables.
-
-        Args:
-          model: The model to train.
-          loss: Mean loss of a mini-batch.
-
-        Returns:
-          A function of (weights, examples, key, learning_rate=None): float32 tensors in the model's order; a mapping
-          with `features` and whatever `loss` reads, all with the examples as first axis; the int32 [2] key of the
-          mini-batches; a float32 scalar that goes before this object's learning rate.
-        """
-        by_terms = model.terms and getattr(loss, "of_one_action", False) and not self.momentum
+        # Momentum and corrections change entries that no term reads.
+        by_terms = model.terms and getattr(loss, "of_one_action", False) and not (self.momentum or self.corrections)
         walk = self._build_walk_by_terms(model, loss) if by_terms else self.build_walk(model, loss)
 
         @tf.function(autograph=False)
@@ -118,19 +122,20 @@ class LocalSgd:
           loss: Mean loss of a mini-batch.
 
         Returns:
-          A function of (weights, examples, key, learning_rate=None, change=, visit=) that gives the deltas, finite or
-          not, and the sum of losses and their deviation of `ClientUpdate`. `change` maps (gradients, int32 number of
-          the step from 0) to the gradients used; `visit` takes (the model's variables, that number) after a step.
+          A function of (weights, examples, key, learning_rate=None, visit=) that gives the deltas, finite or not, and
+          the sum of losses and their deviation of `ClientUpdate`. After a step, `visit` takes the model's variables
+          and the step's int32 number, from 0.
         """
         variables = [tf.Variable(tf.zeros(shape), trainable=True) for shape in model.shapes.values()]
         velocities = [tf.Variable(tf.zeros(shape)) for shape in model.shapes.values()] if self.momentum else []
 
-        def walk(weights, examples, key, learning_rate=None, change=_as_they_are, visit=_pass_by):
+        def walk(weights, examples, key, learning_rate=None, visit=_pass_by):
             rate = self.learning_rate if learning_rate is None else learning_rate
             for variable, weight in zip(variables, weights, strict=True):
                 variable.assign(weight)
             for velocity in velocities:
                 velocity.assign(tf.zeros_like(velocity))
+            num_examples = _count(examples)
 
             def step(position: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
                 batch = _take(dict(examples), rows)
@@ -142,7 +147,10 @@ class LocalSgd:
                         step_key = fold_in(fold_in(key, _RANDOM_MODEL), position)
                         outputs = model.training(variables, batch["features"], step_key)
                     value = loss(outputs, batch)
-                gradients = change(tape.gradient(value, variables), position)
+                gradients = tape.gradient(value, variables)
+                for correct in self.corrections:
+                    dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+                    gradients = correct(Step(dense, variables, weights, position, key, num_examples))
                 for index, (variable, gradient) in enumerate(zip(variables, gradients, strict=True)):
                     self._step(variable, gradient, rate, velocities[index] if velocities else None)
                 visit(variables, position)
@@ -178,9 +186,9 @@ class LocalSgd:
                 with tf.GradientTape() as tape:
                     tape.watch(outputs)
                     value = loss(outputs, batch)
-                slope = tf.expand_dims(rate * tape.gradient(value, outputs), 1)
+                slope = tf.expand_dims(rate * tape.gradient(value, outputs), -1)
                 for delta, (places, factors) in zip(deltas, of_batch, strict=True):
-                    delta.scatter_nd_sub(tf.expand_dims(places, 2), slope * factors)
+                    delta.scatter_nd_sub(tf.expand_dims(places, -1), slope * factors)
                 return value
 
             loss_sum, deviation = self._steps(examples, key, step)
@@ -193,7 +201,7 @@ class LocalSgd:
         self, examples: Batch, key: tf.Tensor, step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Takes all steps; `step` maps (its number, its examples' positions) to its loss. Returns `ClientUpdate`'s."""
-        num_steps, rows_of = self._batches(tf.shape(tf.nest.flatten(examples)[0])[0], key)
+        num_steps, rows_of = self._batches(_count(examples), key)
 
         def once(position: tf.Tensor, loss_sum: tf.Tensor, values: tf.TensorArray):
             rows = rows_of(position)
@@ -260,13 +268,12 @@ def _sums(arrays: Sequence[tf.Tensor], terms: Sequence[models.Terms]) -> tf.Tens
     """Returns each example's sum of terms of these flattened arrays."""
     pairs = zip(arrays, terms, strict=True)
     # For single entries, this takes two thirds of a plain gather's time.
-    parts = [tf.gather_nd(array, tf.expand_dims(places, 2)) * factors for array, (places, factors) in pairs]
-    return tf.add_n([tf.reduce_sum(part, axis=1) for part in parts])
+    parts = [tf.gather_nd(array, tf.expand_dims(places, -1)) * factors for array, (places, factors) in pairs]
+    return tf.add_n([tf.reduce_sum(part, axis=-1) for part in parts])
 
 
-def _as_they_are(gradients: list, position: tf.Tensor) -> list:
-    del position
-    return gradients
+def _count(examples: Batch) -> tf.Tensor:
+    return tf.shape(tf.nest.flatten(examples)[0])[0]
 
 
 def _pass_by(variables: list[tf.Variable], position: tf.Tensor) -> None:

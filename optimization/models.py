@@ -1,7 +1,8 @@
 """Models as pure functions of their weights.
 
 A model is a list of named weight shapes and one function from (weights, features) to outputs, so that the same
-code runs on server tensors, on a client's variables and in a test.
+code runs on server tensors, on a client's variables and in a test. A task's model ends in a dense layer, of which an
+ensemble has several: its heads, on one body.
 """
 
 import dataclasses
@@ -57,12 +58,17 @@ class Model:
 
     Attributes:
       shapes: Weight names and shapes, in the order of all weight tuples. All weights are float32.
-      forward: (weights, features [batch, ...], as of `dense`) -> outputs float32 [batch, actions].
+      forward: (weights, features [batch, ...], as of `dense`) -> outputs float32 [batch, actions]; with several heads
+        [batch, heads, actions].
       flops: Multiply-adds times two of `forward` per example, convolutions and matrix products only.
-      training: (weights, features, int32 [2] key) -> outputs in training, where they are random; None where they are
-        those of `forward`.
+      training: (weights, features, int32 [2] key) -> outputs in training, where they are random or their gradients not
+        those of `forward`; None where they are the same.
       terms: (features, int32 [batch] actions) -> `Terms` of each weight array: the output of that action is their sum.
-        None where a model is not linear in its weights, or reads most of them for one action.
+        None where a model is not linear in its weights, or reads most of them for one action. With several heads,
+        terms are [batch, heads, terms].
+      body: (weights, features, key=None) -> float32 [batch, units], the inputs of the last layer, whose kernel and bias
+        are the last two weights; with an int32 [2] key as in training. Only of a model that ends in one.
+      heads: Last layers, side by side in the last two weights.
       kernels: How kernels are drawn, one of INITIAL_WEIGHTS.
     """
 
@@ -71,6 +77,8 @@ class Model:
     flops: int
     training: Callable[[Sequence[tf.Tensor], tf.Tensor, tf.Tensor], tf.Tensor] | None = None
     terms: Callable[[tf.Tensor, tf.Tensor], Sequence[Terms]] | None = None
+    body: Callable[..., tf.Tensor] = None  # type: ignore[assignment]
+    heads: int = 1
     kernels: str = "glorot_uniform"
 
     @property
@@ -81,6 +89,8 @@ class Model:
     def initial_weights(self, seed: int) -> Weights:
         """Draws kernels, as `kernels` says; biases and offsets are zero, scales one. If Glorot-uniform, as Keras does.
 
+        Heads are drawn as a last layer of its own each.
+
         Args:
           seed: Seed of the draw.
 
@@ -89,44 +99,64 @@ class Model:
         """
         draw = keys.generator(seed, keys.Purpose.WEIGHTS)
         weights = []
-        for name, shape in self.shapes.items():
+        for place, (name, shape) in enumerate(self.shapes.items()):
             if len(shape) == 1:
                 weights.append(np.full(shape, name.endswith("scale"), np.float32))
                 continue
-            ends = math.prod(shape[:-2]) * (shape[-2] + shape[-1])
+            is_last = place == len(self.shapes) - 2
+            ends = math.prod(shape[:-2]) * (shape[-2] + shape[-1] // (self.heads if is_last else 1))
             weights.append(INITIAL_WEIGHTS[self.kernels](draw, ends, shape).astype(np.float32))
         return tuple(weights)
 
 
-def mlp(num_features: int, hidden: Sequence[int], num_outputs: int) -> Model:
-    """Returns dense layers with ReLU between; with no hidden layer, the linear model with bias."""
+def _ending_in_dense(
+    shapes: dict[str, tuple[int, ...]], body: Callable[..., tf.Tensor], flops: int, *, is_random: bool = False
+) -> Model:
+    """Returns a model whose last layer is dense; `is_random` if training's body is."""
+
+    def outputs(weights, features, key=None):
+        return tf.nn.bias_add(body(weights, features, key) @ weights[-2], weights[-1])
+
+    return Model(shapes, outputs, flops, outputs if is_random else None, body=body)
+
+
+def mlp(num_features: int, hidden: Sequence[int], num_outputs: int, dropouts: Sequence[float] = ()) -> Model:
+    """Returns dense layers with ReLU between; with no hidden layer, the linear model with bias.
+
+    Args:
+      num_features: Features of an example.
+      hidden: Widths of the hidden layers.
+      num_outputs: Outputs.
+      dropouts: Part of each layer's inputs that training drops; none for no drop-out.
+    """
     sizes = [num_features, *hidden, num_outputs]
     shapes: dict[str, tuple[int, ...]] = {}
     for layer, (width_in, width_out) in enumerate(itertools.pairwise(sizes)):
         shapes[f"dense_{layer}/kernel"] = (width_in, width_out)
         shapes[f"dense_{layer}/bias"] = (width_out,)
 
-    def forward(weights, features):
-        hidden_values = tf.reshape(features, [-1, num_features])
+    def body(weights, features, key=None):
+        values = tf.reshape(features, [-1, num_features])
         for layer in range(len(sizes) - 1):
             if layer:
-                hidden_values = tf.nn.relu(hidden_values)
-            hidden_values = tf.nn.bias_add(hidden_values @ weights[2 * layer], weights[2 * layer + 1])
-        return hidden_values
+                values = tf.nn.relu(tf.nn.bias_add(values @ weights[2 * layer - 2], weights[2 * layer - 1]))
+            if dropouts and key is not None:
+                values = tf.nn.experimental.stateless_dropout(values, dropouts[layer], key + layer)
+        return values
 
     flops = sum(2 * a * b for a, b in itertools.pairwise(sizes))
-    return Model(shapes, forward, flops)
+    return _ending_in_dense(shapes, body, flops, is_random=bool(dropouts))
 
 
 def linear_l2(num_features: int, num_outputs: int) -> Model:
     """Returns the linear model with bias of features that are scaled to an L2 norm of 1; zeros stay zeros."""
     linear = mlp(num_features, (), num_outputs)
 
-    def forward(weights, features):
-        rows = tf.reshape(features, [-1, num_features])
-        return linear.forward(weights, tf.math.divide_no_nan(rows, tf.norm(rows, axis=1, keepdims=True)))
+    def body(weights, features, key=None):
+        rows = linear.body(weights, features, key)
+        return tf.math.divide_no_nan(rows, tf.norm(rows, axis=1, keepdims=True))
 
-    return dataclasses.replace(linear, forward=forward)
+    return _ending_in_dense(linear.shapes, body, linear.flops)
 
 
 class _Convolution(NamedTuple):
@@ -158,45 +188,35 @@ def _convolutional(
         flops += 2 * side**2 * math.prod(shapes[f"conv_{layer}/kernel"])
         side = -(-side // 2) if pool else side
     flat = side**2 * channels
-    dense = mlp(flat, hidden, num_outputs)
+    dense = mlp(flat, hidden, num_outputs, dropouts)
     num_kernels = 2 * len(convolutions)
 
-    def layers(weights, features, key):
+    def body(weights, features, key=None):
         values = tf.reshape(features, [-1, 28, 28, 1])
         for layer, (_, _, padding, pool) in enumerate(convolutions):
             values = tf.nn.conv2d(values, weights[2 * layer], strides=1, padding=padding)
             values = tf.nn.relu(tf.nn.bias_add(values, weights[2 * layer + 1]))
             if pool:
                 values = tf.nn.max_pool2d(values, ksize=2, strides=2, padding="SAME")
-        values = tf.reshape(values, [-1, flat])
-        if key is None:
-            return dense.forward(weights[num_kernels:], values)
-        for layer, rate in enumerate(dropouts):
-            kernel, bias = weights[num_kernels + 2 * layer : num_kernels + 2 * layer + 2]
-            values = tf.nn.relu(values) if layer else values
-            values = tf.nn.experimental.stateless_dropout(values, rate, key + layer)
-            values = tf.nn.bias_add(values @ kernel, bias)
-        return values
+        return dense.body(weights[num_kernels:], tf.reshape(values, [-1, flat]), key)
 
-    return Model(
-        shapes | dense.shapes,
-        _also_of_no_example(lambda weights, features: layers(weights, features, None)),
-        flops + dense.flops,
-        layers if dropouts else None,
-    )
+    shapes |= dense.shapes
+    return _ending_in_dense(shapes, _also_of_no_example(body), flops + dense.flops, is_random=bool(dropouts))
 
 
-def _also_of_no_example(forward):
-    """Returns a forward function for which a batch may be empty.
+def _also_of_no_example(body):
+    """Returns a body for which a batch may be empty; in training, none is.
 
     oneDNN's convolution miscounts the channels of an empty batch: it gets one blank example, cut off at the end.
     """
 
-    def run(weights, features):
+    def run(weights, features, key=None):
+        if key is not None:
+            return body(weights, features, key)
         num_examples = tf.shape(features)[0]
         blanks = tf.cast(tf.equal(num_examples, 0), tf.int32)
         padded = tf.pad(features, [[0, blanks]] + [[0, 0]] * (len(features.shape) - 1))
-        return forward(weights, padded)[:num_examples]
+        return body(weights, padded)[:num_examples]
 
     return run
 
@@ -272,7 +292,8 @@ def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "g
             flops += add(f"{name}/shortcut", 1, width_in, width_out, size)
     shapes |= {"dense_0/kernel": (512, num_outputs), "dense_0/bias": (num_outputs,)}
 
-    def forward(weights, features):
+    def body(weights, features, key=None):
+        del key
         left = iter(weights)
         values = tf.reshape(features, [-1, *image_shape])
         values = tf.nn.relu(_convolve(values, left, 2, norm))
@@ -282,9 +303,9 @@ def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "g
             inner = tf.nn.relu(_convolve(values, left, stride, norm))
             inner = _convolve(inner, left, 1, norm)
             values = tf.nn.relu(inner + (_convolve(values, left, stride, norm) if stride > 1 else values))
-        return tf.nn.bias_add(tf.reduce_mean(values, axis=(1, 2)) @ next(left), next(left))
+        return tf.reduce_mean(values, axis=(1, 2))
 
-    return Model(shapes, _also_of_no_example(forward), flops + 2 * 512 * num_outputs)
+    return _ending_in_dense(shapes, _also_of_no_example(body), flops + 2 * 512 * num_outputs)
 
 
 def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm: str) -> tf.Tensor:
@@ -343,12 +364,66 @@ def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
         words = Terms(features["ids"] * num_outputs + actions, features["values"])
         return words, Terms(actions, tf.ones_like(actions, tf.float32))
 
-    return Model(shapes, forward, 2 * vocabulary_size * num_outputs, terms=terms)
+    def body(weights, features, key=None):
+        del weights, key
+        ids = features["ids"]
+        rows = tf.broadcast_to(tf.expand_dims(tf.range(tf.shape(ids)[0]), 1), tf.shape(ids))
+        return tf.scatter_nd(tf.stack([rows, ids], axis=2), features["values"], [tf.shape(ids)[0], vocabulary_size])
+
+    return Model(shapes, forward, 2 * vocabulary_size * num_outputs, terms=terms, body=body)
 
 
-def of_task(task: tasks.Task) -> Model:
-    """Returns a task's model."""
-    return dataclasses.replace(_BUILDERS[task.model](**task.model_arguments), kernels=task.initial_weights)
+def of_task(task: tasks.Task, heads: int = 1) -> Model:
+    """Returns a task's model, with so many heads."""
+    arguments = {**task.model_arguments, "num_outputs": heads * task.model_arguments["num_outputs"]}
+    model = _BUILDERS[task.model](**arguments)
+    return dataclasses.replace(with_heads(model, heads) if heads > 1 else model, kernels=task.initial_weights)
+
+
+def with_heads(model: Model, heads: int) -> Model:
+    """Returns a model whose outputs are taken for those of so many heads, one after the other.
+
+    In training, the body's gradient is divided by the number of heads: a loss that gives each head the gradient of its
+    own loss gives the body their mean.
+    """
+    num_actions = list(model.shapes.values())[-1][0] // heads
+
+    def by_head(outputs):
+        return tf.reshape(outputs, [-1, heads, num_actions])
+
+    def training(weights, features, key):
+        values = scaled_gradient(model.body(weights, features, key), 1 / heads)
+        return by_head(tf.nn.bias_add(values @ weights[-2], weights[-1]))
+
+    def terms(features, actions):
+        outputs = tf.expand_dims(actions, 1) + num_actions * tf.range(heads)
+        repeated = tf.nest.map_structure(lambda part: tf.repeat(part, heads, axis=0), features)
+        flat = model.terms(repeated, tf.reshape(outputs, [-1]))
+        return [Terms(*(tf.reshape(part, [-1, heads, tf.shape(part)[1]]) for part in one)) for one in flat]
+
+    return dataclasses.replace(
+        model,
+        forward=lambda weights, features: by_head(model.forward(weights, features)),
+        training=training if len(model.shapes) > 2 else None,  # A linear model's body has no weights.
+        terms=terms if model.terms else None,
+        heads=heads,
+    )
+
+
+def with_copies(weights: Weights, heads: int) -> Weights:
+    """Returns weights of a model with so many heads: all those of the one head that these have."""
+    *body, kernel, bias = weights
+    return *body, np.tile(kernel, (1, heads)), np.tile(bias, heads)
+
+
+def scaled_gradient(values: tf.Tensor, factor: float) -> tf.Tensor:
+    """Returns the values as they are; their gradient is multiplied by the factor."""
+
+    @tf.custom_gradient
+    def same(unchanged):
+        return tf.identity(unchanged), lambda upstream: factor * upstream
+
+    return same(values)
 
 
 _BUILDERS: Mapping[str, Callable[..., Model]] = {

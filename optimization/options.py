@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from data.tasks.options import TaskOptions
+from optimization.corrections import Correction
 from optimization.selection.availability import ALWAYS, Availability
 from optimization.selection.selected import Selection
 
@@ -94,6 +95,7 @@ class Training:
       max_examples_per_client: Cap on a client's examples; 0 for none.
       batch_size: Examples of a client's mini-batch.
       learning_rate: Of its steps.
+      corrections: Of its gradients.
       server_optimizer: The server's.
       eval_batch_size: Examples of an evaluation batch.
       max_validation_samples: Most held-out examples; 0 for all.
@@ -108,6 +110,7 @@ class Training:
     max_examples_per_client: int
     batch_size: int
     learning_rate: float
+    corrections: tuple[Correction, ...]
     server_optimizer: ServerOptimizer
     eval_batch_size: int
     max_validation_samples: int

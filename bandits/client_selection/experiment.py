@@ -40,7 +40,9 @@ class SelectionRounds(training.TrainingRounds):
 
     def __init__(self, options: flags.SelectionOptions, task: tasks.Task):
         """Takes what the flags mean, and the task."""
-        work = client_work.LocalSgd(options.learning_rate, options.batch_size, steps=options.steps)
+        work = client_work.LocalSgd(
+            options.learning_rate, options.batch_size, steps=options.steps, corrections=options.corrections
+        )
         super().__init__(options, task, work, options.selection.weighting(options.client_weighting))
         self._options = options
 

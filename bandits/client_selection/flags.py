@@ -64,6 +64,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.text("learning_rate_drops", None, "rounds, separated by commas, after which it is multiplied")
     flags.number("learning_rate_factor", 0.5, "by this number", high=1.0, above=True)
     flags.belong("learning_rate_factor", learning_rate_drops=True)
+    training_flags.define_corrections(flags)
     flags.choice("client_weighting", "uniform", ["uniform", "num_examples"], "weight of a client in the mean")
     takes_mean = "its learning rate; sgd with 1 takes the mean model"
     training_flags.define_server(flags, "sgd", learning_rate=1.0, learning_rate_help=takes_mean, above=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from bandits import experiment, interactions, losses, policies
+from bandits import experiment, inference, interactions, losses, policies
 from bandits.options import Phase, phases
 from data import clients, files, text
 from data.errors import UsageError
@@ -33,7 +33,7 @@ def outputs(model: models.Model, weights: models.Weights, contexts: clients.Feat
 def probabilities(
     model: models.Model,
     weights: models.Weights,
-    loss: losses.BanditLoss | losses.SupervisedLoss,
+    loss: losses.Loss,
     policy: policies.Policy,
     contexts: clients.Features,
     count: int,
@@ -51,16 +51,17 @@ def probabilities(
     Raises:
       UsageError: If contexts are not as the model takes them.
     """
+    parts = [np.zeros((0, list(model.shapes.values())[-1][0] // model.heads))]
     try:
-        found = outputs(model, weights, contexts, count)
+        for number, part in enumerate(batches(contexts, count)):
+            seen = models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))
+            # What a policy draws itself, it draws once here.
+            rows = inference.probabilities(policy, model, weights, loss, seen, tf.constant([0, number]))
+            parts.append(rows.numpy().astype(np.float64))
     except (tf.errors.InvalidArgumentError, ValueError) as error:
         given = "bags of words" if isinstance(contexts, text.Bags) else f"{contexts.shape[1:]}"
         raise UsageError(f"--policy: the run's model does not take the log's contexts, {given}: {error}") from error
-    parts = [
-        policy(loss.predicted_rewards(tf.constant(found[start : start + _BATCH]))).numpy().astype(np.float64)
-        for start in range(0, count, _BATCH)
-    ]
-    rows = np.concatenate(parts) if parts else np.zeros(found.shape)
+    rows = np.concatenate(parts)
     return rows / rows.sum(axis=1, keepdims=True)  # In float64, they sum to 1 more exactly.
 
 
@@ -87,7 +88,7 @@ def of_periods(run: interactions.LoggedRun) -> np.ndarray:
     if log.contexts is None:
         raise ValueError("The log was read without contexts.")
     *_, phase = phases(run.options, run.task)
-    model = models.of_task(run.task)
+    model = models.of_task(run.task, run.options.heads)
     loss = experiment.build_loss(phase, run.task.num_actions)
     found = np.zeros((len(log), run.task.num_actions))
     acted = np.asarray(log.models)

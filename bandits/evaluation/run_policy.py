@@ -107,7 +107,7 @@ def of_contexts(
     from bandits.evaluation import run_policies
     from optimization import models
 
-    model = models.of_task(task)
+    model = models.of_task(task, chosen.heads)
     weights = tuple(run_folder.load_model(folder, model.shapes))
     phase = dataclasses.replace(phases(chosen, task)[-1], policy=policy)
     loss = experiment.build_loss(phase, task.num_actions)

@@ -179,8 +179,10 @@ class MabFlRounds(runner.Rounds):
 
     def _process(self, epochs: int) -> process.MabFlProcess:
         options = self._options
-        local_sgd = client_work.LocalSgd(options.client_learning_rate, options.client_batch_size, epochs)
-        return process.MabFlProcess(self._classifier, local_sgd, self._num_averaged)
+        work = client_work.LocalSgd(
+            options.client_learning_rate, options.client_batch_size, epochs, corrections=options.corrections
+        )
+        return process.MabFlProcess(self._classifier, work, self._num_averaged)
 
     def initial_state(self) -> Progress:
         """Returns the state before round 1."""

@@ -14,8 +14,9 @@ from bandits import registry
 from bandits.mab_fl import rewards, studies
 from data import silos
 from data.errors import UsageError
+from optimization import corrections
 from optimization.options import named
-from optimization.study import cli, task_flags
+from optimization.study import cli, task_flags, training_flags
 
 USAGE = """
 Who should a target participant learn with? A bandit chooses the combination that is averaged, round by round.
@@ -114,6 +115,7 @@ class MabFlOptions:
       pretrain_epochs: More of them in round 1.
       client_batch_size: Rows of a mini-batch.
       client_learning_rate: Learning rate of SGD.
+      corrections: Of its gradients.
       target_weight: Weight of the target in every average; None for by training rows.
       early_stopping: Whether a run ends when the spline of the target's own validation AUC falls.
       early_stopping_patience: Consecutive rounds in which it must fall.
@@ -146,6 +148,7 @@ class MabFlOptions:
     pretrain_epochs: int
     client_batch_size: int
     client_learning_rate: float
+    corrections: tuple[corrections.Correction, ...]
     target_weight: float | None
     early_stopping: bool
     early_stopping_patience: int
@@ -227,6 +230,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.integer("pretrain_epochs", None, "passes of every participant before round 1 (default: --epochs_per_round)")
     flags.integer("client_batch_size", 32, "rows of a mini-batch", low=2)
     flags.number("client_learning_rate", 0.05, "learning rate of SGD", above=True)
+    training_flags.define_corrections(flags)
     flags.number(
         "target_weight",
         None,
@@ -328,6 +332,7 @@ def options(settings: cli.Settings) -> MabFlOptions:
         "reward": rewards.Reward(settings.reward, settings.threshold),
         "earlier": _earlier(settings),
         "epochs_by_round": _epochs_by_round(settings.epochs_by_round),
+        "corrections": corrections.chosen(settings),
     }
     return named(MabFlOptions, settings, **derived)
 

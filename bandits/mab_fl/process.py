@@ -93,12 +93,12 @@ class MabFlProcess:
 
     Attributes:
       classifier: The network.
-      local_sgd: Local training.
+      work: Local training.
       num_combinations: Combinations averaged in a round: 1, or all of them where the rule may try all.
     """
 
     classifier: model.BinaryClassifier
-    local_sgd: client_work.LocalSgd
+    work: client_work.ClientWork
     num_combinations: int
 
     def initial_state(self, weights: models.Weights) -> GlobalModel:
@@ -172,7 +172,7 @@ class MabFlProcess:
         network = self.classifier.trained
         before = weights[: len(network.shapes)]
         batches = {"features": participant.features, "labels": participant.labels}
-        update = self.local_sgd.build(network, _cross_entropy)(before, batches, participant.key)
+        update = self.work.build(network, _cross_entropy)(before, batches, participant.key)
         trained = [weight + delta for weight, delta in zip(before, update.delta, strict=True)]
         return trained + self.classifier.statistics(trained, participant.features), update.is_finite
 

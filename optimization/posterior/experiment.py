@@ -56,7 +56,11 @@ class PosteriorRounds(training.TrainingRounds):
         """
         self._options, self._folder = options, folder
         sgd = client_work.LocalSgd(
-            options.learning_rate, options.batch_size, epochs=options.epochs, momentum=options.momentum
+            options.learning_rate,
+            options.batch_size,
+            epochs=options.epochs,
+            momentum=options.momentum,
+            corrections=options.corrections,
         )
         self._algorithm = algorithms.build(options.posterior, sgd, models.of_task(task), task.server_features)
         super().__init__(options, task, self._algorithm.client_work, first_client=options.server_clients)

@@ -110,6 +110,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.integer("client_epochs_per_round", 5, "passes of a client over its examples", low=1)
     flags.number("client_learning_rate", 0.01, "learning rate on the client", above=True)
     flags.number("client_momentum", 0.9, "momentum on the client", high=1.0, below=True)
+    training_flags.define_corrections(flags)
 
     flags.group("Server")
     training_flags.define_server(

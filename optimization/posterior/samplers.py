@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from optimization import client_work, models
+from optimization import client_work, corrections, models
 
 _CHUNK = 1 << 20  # Parameters worked on at once: no second copy of the samples is made.
 
@@ -88,6 +88,32 @@ class Chain(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
+class LangevinNoise:
+    """SGLD's noise. The negative log posterior of n examples is n times their mean loss.
+
+    With it, steps are those of eq. 2.16 for eta = learning_rate / n, and the noise's variance is 2 learning_rate / n;
+    with momentum, 1 - momentum times that (Chen et al. 2014, eq. 15).
+
+    Attributes:
+      learning_rate: Of the steps.
+      momentum: Likewise.
+    """
+
+    learning_rate: float
+    momentum: float
+
+    def __call__(self, step: corrections.Step) -> list[tf.Tensor]:
+        # Divided by the step size, which multiplies it again.
+        scale = tf.sqrt(2 * (1 - self.momentum) / (self.learning_rate * tf.cast(step.num_examples, tf.float32)))
+        fold_in = tf.random.experimental.stateless_fold_in
+        step_key = fold_in(fold_in(step.key, _NOISE), step.number)
+        shapes = {str(index): tuple(gradient.shape) for index, gradient in enumerate(step.gradients)}
+        size = sum(math.prod(shape) for shape in shapes.values())
+        noise = models.unflatten(scale * tf.random.stateless_normal([size], step_key), shapes)
+        return [gradient + one for gradient, one in zip(step.gradients, noise, strict=True)]
+
+
+@dataclasses.dataclass(frozen=True)
 class ChainSgd:
     """A client's training as a chain of samples, each the average of some steps' models; in `LocalSgd`'s place.
 
@@ -95,9 +121,7 @@ class ChainSgd:
       sgd: The steps, in epochs.
       steps_per_sample: Steps that a sample averages, K of Algorithm 6; 0 for those of an epoch. The last sample takes
         also the steps left over.
-      langevin: Whether each step adds Gaussian noise (SGLD). The negative log posterior of n examples is n times their
-        mean loss, so these are the steps of eq. 2.16 for eta = learning_rate / n, and the noise's variance is
-        2 learning_rate / n; with momentum, 1 - momentum times that (Chen et al. 2014, eq. 15).
+      langevin: Whether each step adds `LangevinNoise` (SGLD).
       shrinkage: Of the samples' covariance, whose inverse FedPA's update is multiplied by (Algorithm 5); None for an
         update to the samples' average.
     """
@@ -108,11 +132,10 @@ class ChainSgd:
     shrinkage: float | None = None
 
     def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor:
-        """Returns how many examples all mini-batches of a client of this size have together, int32."""
         return self.sgd.examples_trained(num_examples)
 
     def build(self, model: models.Model, loss: client_work.Loss) -> Callable[..., client_work.ClientUpdate]:
-        """Returns the training function of `client_work.LocalSgd.build`; the learning rate is that of `sgd`."""
+        """Returns the training function of `client_work.ClientWork.build`; the learning rate is that of `sgd`."""
         run = self.build_chain(model, loss)
 
         def train(weights, examples, key, learning_rate=None) -> client_work.ClientUpdate:
@@ -128,9 +151,17 @@ class ChainSgd:
 
         return train
 
+    @property
+    def _steps(self) -> client_work.LocalSgd:
+        """The steps with all that changes them."""
+        if not self.langevin:
+            return self.sgd
+        noise = LangevinNoise(self.sgd.learning_rate, self.sgd.momentum)
+        return dataclasses.replace(self.sgd, corrections=(*self.sgd.corrections, noise))
+
     def build_chain(self, model: models.Model, loss: client_work.Loss) -> Callable[..., Chain]:
-        """Returns the function (weights, examples, key) -> `Chain`; see `client_work.LocalSgd.build`."""
-        sgd, walk = self.sgd, self.sgd.build_walk(model, loss)
+        """Returns the function (weights, examples, key) -> `Chain`; see `client_work.ClientWork.build`."""
+        sgd, walk = self.sgd, self._steps.build_walk(model, loss)
         size = sum(math.prod(shape) for shape in model.shapes.values())
         samples = tf.Variable(tf.zeros([0, size]), shape=[None, size], trainable=False)
 
@@ -143,16 +174,6 @@ class ChainSgd:
             num_samples = tf.maximum(num_steps // sample_steps, 1)
             samples.assign(tf.zeros([num_samples, size]))
             start = models.flatten(weights)
-            noise_key = tf.random.experimental.stateless_fold_in(key, _NOISE)
-
-            def add_noise(gradients: list, position: tf.Tensor) -> list:
-                if not self.langevin:
-                    return gradients
-                # Divided by the step size, which multiplies it again.
-                scale = tf.sqrt(2 * (1 - sgd.momentum) / (sgd.learning_rate * tf.cast(num_examples, tf.float32)))
-                step_key = tf.random.experimental.stateless_fold_in(noise_key, position)
-                noise = models.unflatten(scale * tf.random.stateless_normal([size], step_key), model.shapes)
-                return [tf.convert_to_tensor(gradient) + one for gradient, one in zip(gradients, noise, strict=True)]
 
             def add_to_sample(variables: list[tf.Variable], position: tf.Tensor) -> None:
                 sample = tf.minimum(position // sample_steps, num_samples - 1)
@@ -162,7 +183,7 @@ class ChainSgd:
                 tf.raw_ops.ResourceScatterAdd(resource=samples.handle, indices=sample, updates=update)
 
             # A client without examples makes no step, and its one sample is the model it was given.
-            _, loss_sum, deviation = walk(weights, examples, key, change=add_noise, visit=add_to_sample)
+            _, loss_sum, deviation = walk(weights, examples, key, visit=add_to_sample)
             # A plain read copies a variable that was changed row by row.
             return Chain(samples.read_value_no_copy(), loss_sum, deviation)
 

@@ -21,6 +21,7 @@ class Parameter:
       high: Largest value, or None.
       above: Whether `low` itself is excluded.
       below: Whether `high` itself is excluded.
+      whole: Whether it is a whole number.
     """
 
     default: float | None
@@ -29,12 +30,15 @@ class Parameter:
     high: float | None = None
     above: bool = False
     below: bool = False
+    whole: bool = False
 
     def complaint(self, value: float | None) -> str:
         """Returns what is wrong with a value; nothing if it is sound, within float32's range."""
         if value is None:
             return ""
         kind = "number" if math.isfinite(value) else "finite number"
+        if self.whole and not float(value).is_integer():
+            return f"{value:g} is not a whole number"
         wanted = f"a {kind} {'above' if self.above else 'of at least'} {self.low:g}"
         if self.high is not None:
             wanted += f" and {'below' if self.below else 'at most'} {self.high:g}"

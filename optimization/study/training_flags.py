@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from optimization import corrections
 from optimization.options import ServerOptimizer, Training, named
 from optimization.study import cli, selector_flags, task_flags
 
@@ -46,6 +47,12 @@ def define_server(
     flags.spelled("server_adagrad_initial_preconditioner_value", "server_adagrad_initial_accumulator_value")
 
 
+def define_corrections(flags: cli.FlagSet) -> None:
+    """Defines the flags of what corrects the gradients of a client's SGD."""
+    for name, entry in corrections.CORRECTIONS.items():
+        flags.number(name, 0.0, entry.help)
+
+
 def server_optimizer(settings: Mapping[str, Any]) -> ServerOptimizer:
     """Returns the optimizer with the hyperparameters that were given for it."""
     name = settings["server_optimizer"]
@@ -70,5 +77,6 @@ def options(settings: cli.Settings) -> Training:
         selection=selector_flags.options(settings),
         batch_size=settings.client_batch_size,
         learning_rate=settings.client_learning_rate,
+        corrections=corrections.chosen(settings),
         server_optimizer=server_optimizer(settings),
     )

@@ -80,7 +80,7 @@ def test_an_unknown_task_is_answered_with_the_known_ones():
 
 
 def test_an_unknown_bandit_is_answered_with_the_known_ones():
-    message = _refusal("--bandits_type=thompson")
+    message = _refusal("--bandits_type=no_such_bandit")
     assert all(name in message for name in registry.BANDITS)
 
 

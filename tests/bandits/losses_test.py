@@ -1,38 +1,68 @@
 import numpy as np
 import pytest
+import scipy.stats
 import tensorflow as tf
 
 from bandits import inference, losses, policies
+from optimization import client_work, models
 
 OUTPUTS = tf.constant([[0.5, 0.2], [0.1, 0.9]])
 BATCH = {
     "action": tf.constant([1, 0]),
     "reward": tf.constant([1.0, 0.5]),
     "propensity": tf.constant([0.25, 0.8]),
+    "rewards": tf.constant([[1.0, 0.0], [0.0, 1.0]]),
+}
+# Squares of the chosen actions (0.2 - 1, 0.1 - 0.5) and of all; cross entropies by NumPy.
+_FIRST, _SECOND = 0.64, 0.16
+_ALL = 0.25 + 0.04 + 0.01 + 0.01
+_P = np.exp(OUTPUTS.numpy()) / np.exp(OUTPUTS.numpy()).sum(axis=1, keepdims=True)
+_CHOSEN = -np.log(_P[0, 1]), -0.5 * np.log(_P[1, 0]) - 0.5 * np.log(1 - _P[1, 0])
+_OF_KERAS = tf.keras.losses.BinaryCrossentropy(from_logits=True)
+LOSSES = {
+    "regression": (losses.BanditLoss(), (_FIRST + _SECOND) / 2),
+    "weighted": (losses.BanditLoss(importance_weighted=True), (_FIRST / 0.25 + _SECOND / 0.8) / 2),
+    "scaled and capped": (
+        losses.BanditLoss(True, weight_scale=0.4, weight_cap=1.0),
+        (_FIRST * 1.0 + _SECOND * 0.5) / 2,
+    ),
+    "half sum": (losses.BanditLoss(half_sum=True), (_FIRST + _SECOND) / 2),
+    "softmax": (losses.BanditLoss(cross_entropy=True), sum(_CHOSEN) / 2),
+    "sigmoid": (losses.BanditLoss(cross_entropy=True, sigmoid=True), _OF_KERAS([[1.0], [0.5]], [[0.2], [0.1]])),
+    "supervised": (losses.SupervisedLoss(), _ALL / 4),
+    "supervised half sum": (losses.SupervisedLoss(half_sum=True), _ALL / 2),
+    "supervised softmax": (losses.SupervisedLoss(cross_entropy=True), -np.log(_P[[0, 1], [0, 1]]).mean()),
+    "supervised sigmoid": (
+        losses.SupervisedLoss(cross_entropy=True, sigmoid=True),
+        _OF_KERAS(BATCH["rewards"], OUTPUTS),
+    ),
 }
 
 
-def test_regression_is_the_mean_squared_error_of_chosen_actions():
-    # ((0.2 - 1)^2 + (0.1 - 0.5)^2) / 2
-    np.testing.assert_allclose(losses.BanditLoss()(OUTPUTS, BATCH), (0.64 + 0.16) / 2, rtol=1e-6)
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_by_hand(name):
+    loss, expected = LOSSES[name]
+    np.testing.assert_allclose(loss(OUTPUTS, BATCH), expected, rtol=1e-5)
+    if not loss.full_feedback and loss.of_one_action:  # The chosen outputs say as much as all.
+        np.testing.assert_allclose(loss(tf.constant([0.2, 0.1]), BATCH), expected, rtol=1e-5)
+    # An example that weighs 2 counts twice, and one that weighs 0 not.
+    twice = {key: tf.repeat(values, [2, 0], axis=0) for key, values in BATCH.items()}
+    expected = loss(tf.repeat(OUTPUTS, [2, 0], axis=0), twice)
+    np.testing.assert_allclose(loss(OUTPUTS, {**BATCH, "weight": tf.constant([2.0, 0.0])}), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_chosen_outputs_say_as_much_as_all(weighted):
-    loss = losses.BanditLoss(weighted)
-    assert loss.of_one_action
-    assert not losses.BanditLoss(weighted, cross_entropy=True).of_one_action
-    np.testing.assert_allclose(loss(tf.constant([0.2, 0.1]), BATCH), loss(OUTPUTS, BATCH), rtol=1e-6)
+def test_half_sums_grow_with_the_mini_batch():
+    three = {name: tf.concat([values, values[:1]], 0) for name, values in BATCH.items()}
+    many = losses.BanditLoss(half_sum=True)(tf.concat([OUTPUTS, OUTPUTS[:1]], 0), three)
+    np.testing.assert_allclose(many, (0.64 + 0.16 + 0.64) / 2, rtol=1e-6)
 
 
-def test_importance_weighting_divides_by_the_propensity():
-    loss = losses.BanditLoss(importance_weighted=True)(OUTPUTS, BATCH)
-    np.testing.assert_allclose(loss, (0.64 / 0.25 + 0.16 / 0.8) / 2, rtol=1e-6)
-
-
-def test_scaled_and_capped_weights():
-    loss = losses.BanditLoss(importance_weighted=True, weight_scale=0.4, weight_cap=1.0)(OUTPUTS, BATCH)
-    np.testing.assert_allclose(loss, (0.64 * 1.0 + 0.16 * 0.5) / 2, rtol=1e-6)
+def test_only_the_softmax_reads_all_outputs():
+    of_one = {name: loss.of_one_action for name, (loss, _) in LOSSES.items() if not loss.full_feedback}
+    assert [name for name, value in of_one.items() if not value] == ["softmax"]
+    found = losses.BanditLoss(cross_entropy=True, sigmoid=True).predicted_rewards(OUTPUTS)
+    np.testing.assert_allclose(found, 1 / (1 + np.exp(-OUTPUTS.numpy())), rtol=1e-6)
+    np.testing.assert_allclose(losses.BanditLoss(cross_entropy=True).predicted_rewards(OUTPUTS), _P, rtol=1e-6)
 
 
 def test_the_published_codes_weights_only_scale_the_loss_of_epsilon_greedy():
@@ -41,51 +71,6 @@ def test_the_published_codes_weights_only_scale_the_loss_of_epsilon_greedy():
     batch = BATCH | {"propensity": tf.gather(propensities, BATCH["action"], axis=1, batch_dims=1)}
     scaled = losses.BanditLoss(True, weight_scale=epsilon / actions, weight_cap=1.0)(OUTPUTS, batch)
     np.testing.assert_allclose(scaled, epsilon / actions * losses.BanditLoss(True)(OUTPUTS, batch), rtol=1e-6)
-
-
-def test_supervised_is_the_mean_over_actions_too():
-    rewards = tf.constant([[1.0, 0.0], [0.0, 1.0]])
-    loss = losses.SupervisedLoss()(OUTPUTS, {"rewards": rewards})
-    np.testing.assert_allclose(loss, (0.25 + 0.04 + 0.01 + 0.01) / 4, rtol=1e-5)
-
-
-def test_supervised_cross_entropy_of_one_label():
-    loss = losses.SupervisedLoss(cross_entropy=True)(OUTPUTS, {"rewards": tf.constant([[1.0, 0.0], [0.0, 1.0]])})
-    first = -np.log(np.exp(0.5) / (np.exp(0.5) + np.exp(0.2)))
-    second = -np.log(np.exp(0.9) / (np.exp(0.1) + np.exp(0.9)))
-    np.testing.assert_allclose(loss, (first + second) / 2, rtol=1e-5)
-
-
-def test_half_sums_are_the_texts():
-    bandit = losses.BanditLoss(importance_weighted=True, half_sum=True)(OUTPUTS, BATCH)
-    np.testing.assert_allclose(bandit, (0.64 / 0.25 + 0.16 / 0.8) / 2, rtol=1e-6)
-    np.testing.assert_allclose(losses.BanditLoss(half_sum=True)(OUTPUTS, BATCH), (0.64 + 0.16) / 2, rtol=1e-6)
-    three = {name: tf.concat([values, values[:1]], 0) for name, values in BATCH.items()}
-    many = losses.BanditLoss(half_sum=True)(tf.concat([OUTPUTS, OUTPUTS[:1]], 0), three)
-    np.testing.assert_allclose(many, (0.64 + 0.16 + 0.64) / 2, rtol=1e-6)
-    supervised = losses.SupervisedLoss(half_sum=True)(OUTPUTS, {"rewards": tf.constant([[1.0, 0.0], [0.0, 1.0]])})
-    np.testing.assert_allclose(supervised, (0.25 + 0.04 + 0.01 + 0.01) / 2, rtol=1e-5)
-
-
-def test_sigmoid_cross_entropy_is_kerass_of_each_actions_own_logit():
-    keras = tf.keras.losses.BinaryCrossentropy(from_logits=True)
-    loss = losses.BanditLoss(cross_entropy=True, sigmoid=True)
-    np.testing.assert_allclose(loss(OUTPUTS, BATCH), keras([[1.0], [0.5]], [[0.2], [0.1]]), rtol=1e-6)
-    np.testing.assert_allclose(loss(tf.constant([0.2, 0.1]), BATCH), loss(OUTPUTS, BATCH), rtol=1e-6)
-    np.testing.assert_allclose(loss.predicted_rewards(OUTPUTS), 1 / (1 + np.exp(-OUTPUTS.numpy())), rtol=1e-6)
-    assert loss.of_one_action
-    rewards = tf.constant([[1.0, 0.0], [0.0, 0.5]])
-    supervised = losses.SupervisedLoss(cross_entropy=True, sigmoid=True)(OUTPUTS, {"rewards": rewards})
-    np.testing.assert_allclose(supervised, keras(rewards, OUTPUTS), rtol=1e-6)
-
-
-def test_bandit_cross_entropy_is_that_of_the_chosen_actions_probability():
-    probability = np.exp([[0.5, 0.2], [0.1, 0.9]])
-    probability /= probability.sum(axis=1, keepdims=True)
-    first = -np.log(probability[0, 1])
-    second = -0.5 * np.log(probability[1, 0]) - 0.5 * np.log(1 - probability[1, 0])
-    loss = losses.BanditLoss(cross_entropy=True)(OUTPUTS, BATCH)
-    np.testing.assert_allclose(loss, (first + second) / 2, rtol=1e-5)
 
 
 def test_bandit_cross_entropy_is_finite_for_certain_predictions():
@@ -110,8 +95,82 @@ def test_importance_weighted_loss_is_unbiased_for_the_sum_over_actions(policy):
     """The mean over 400,000 draws lies within 2% of the full-information loss (eq. 6), five standard errors or more."""
     predicted = np.array([[0.1, 0.6, 0.3]], np.float32)
     rewards = np.array([[1.0, 0.0, 0.5]], np.float32)
-    draws = 400_000
-    predicted_many, rewards_many = tf.repeat(predicted, draws, axis=0), tf.repeat(rewards, draws, axis=0)
-    cache = inference.bandit_inference(predicted_many, rewards_many, policy, tf.constant([1, 2]))
+    predicted_many, rewards_many = (tf.repeat(one, 400_000, axis=0) for one in (predicted, rewards))
+    cache = inference.bandit_inference(policy(predicted_many), rewards_many, tf.constant([1, 2]))
     loss = losses.BanditLoss(importance_weighted=True)(predicted_many, cache)
     np.testing.assert_allclose(loss, np.square(predicted - rewards).sum(), rtol=0.02)
+
+
+# An ensemble of heads on one body.
+
+
+def test_bootstrap_weights_are_poisson_and_a_function_of_the_key():
+    weights = [losses.bootstrap(tf.constant(key), tf.constant(4000), 5).numpy() for key in ([1, 2], [1, 2], [1, 3])]
+    assert weights[0].shape == (4000, 5)
+    np.testing.assert_array_equal(weights[0], weights[1])
+    counts = np.bincount(weights[0].ravel().astype(int), minlength=6)
+    expected = scipy.stats.poisson(1).pmf(np.arange(5))
+    observed = [*counts[:5], counts[5:].sum()]
+    assert scipy.stats.chisquare(observed, 20_000 * np.array([*expected, 1 - expected.sum()])).pvalue > 0.001
+    assert np.abs(np.corrcoef([*weights[0].T, weights[2][:, 0]]) - np.eye(6)).max() < 0.08
+    assert losses.bootstrap(tf.constant([1, 2]), tf.constant(0), 5).shape == (0, 5)
+
+
+HEADS, LOG_SIZE = 3, 6
+DRAW = np.random.default_rng(5)
+LOG = {
+    "action": tf.constant(DRAW.integers(0, 2, LOG_SIZE), tf.int32),
+    "reward": tf.constant(DRAW.random(LOG_SIZE), tf.float32),
+    "propensity": tf.constant(DRAW.uniform(0.2, 1, LOG_SIZE), tf.float32),
+    "rewards": tf.constant(DRAW.random((LOG_SIZE, 2)), tf.float32),
+}
+DENSE = tf.constant(DRAW.normal(size=(LOG_SIZE, 4)), tf.float32)
+POSTS = {"ids": tf.constant(DRAW.integers(0, 4, (LOG_SIZE, 3)), tf.int32), "values": tf.abs(DENSE[:, :3])}
+TIMES = np.array([[0, 1, 2, 1, 0, 3], [1, 1, 1, 1, 1, 1], [2, 0, 0, 1, 4, 0]]).T
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if "capped" not in name])
+@pytest.mark.parametrize("words", [False, True])
+def test_heads_of_a_linear_model_train_as_if_alone_with_examples_as_often_as_they_weigh(name, words):
+    """One step with all examples: Vowpal Wabbit's copies of an example, all at the same weights."""
+    loss = LOSSES[name][0]
+    make, features = (
+        (models.bag_of_words, POSTS) if words else (lambda *sizes: models.mlp(sizes[0], (), sizes[1]), DENSE)
+    )
+    model = models.with_heads(make(4, 2 * HEADS), HEADS)
+    weights = [DRAW.normal(size=shape).astype(np.float32) for shape in model.shapes.values()]
+    work = client_work.LocalSgd(0.1, LOG_SIZE, epochs=1)
+    batch = {"features": features, **LOG, "bootstrap": tf.constant(TIMES, tf.float32)}
+    found = work.build(model, losses.Bootstrapped(loss))(weights, batch, [1, 2])
+    assert found.is_finite
+    alone_losses = []
+    for head in range(HEADS):
+        own = [weight[..., 2 * head : 2 * head + 2] for weight in weights]
+        repeated = tf.nest.map_structure(lambda one, head=head: tf.repeat(one, TIMES[:, head], axis=0), batch)
+        count = int(TIMES[:, head].sum())
+        # The mean is over the mini-batch, whatever its examples weigh.
+        rate = 0.1 if loss.half_sum else 0.1 * count / LOG_SIZE
+        alone = client_work.LocalSgd(rate, count, epochs=1).build(make(4, 2), loss)(own, repeated, [1, 2])
+        alone_losses.append(alone.loss_sum / (count if loss.half_sum else LOG_SIZE))
+        for delta, expected in zip(found.delta, alone.delta, strict=True):
+            np.testing.assert_allclose(delta[..., 2 * head : 2 * head + 2], expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.loss_sum, LOG_SIZE * np.mean(alone_losses), rtol=1e-5)
+
+
+def test_the_body_takes_the_mean_of_what_each_head_would_give_it():
+    single = models.mlp(4, (5,), 2)
+    model = models.with_heads(models.mlp(4, (5,), 2 * HEADS), HEADS)
+    weights = [DRAW.normal(size=shape).astype(np.float32) for shape in model.shapes.values()]
+    batch = {"features": DENSE, **LOG, "bootstrap": tf.constant(TIMES, tf.float32)}
+    work = client_work.LocalSgd(0.1, LOG_SIZE, epochs=1)
+    found = work.build(model, losses.Bootstrapped(losses.BanditLoss()))(weights, batch, [1, 2]).delta
+    heads = []
+    for head in range(HEADS):
+        own = [*weights[:2], weights[2][:, 2 * head : 2 * head + 2], weights[3][2 * head : 2 * head + 2]]
+        log = {"features": DENSE, **LOG, "weight": tf.constant(TIMES[:, head], tf.float32)}
+        heads.append(work.build(single, losses.BanditLoss())(own, log, [1, 2]).delta)
+    for place in range(2):
+        np.testing.assert_allclose(found[place], np.mean([delta[place] for delta in heads], axis=0), atol=1e-6)
+    for place in range(2, 4):
+        together = np.concatenate([delta[place] for delta in heads], axis=-1)
+        np.testing.assert_allclose(found[place], together, rtol=1e-4, atol=1e-6)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from bandits import losses, phase_process, policies, process, run_federated
-from optimization import client_work, options
+from optimization import client_work, corrections, models, options
 from optimization.runtime import kept_rounds
 from optimization.study import compiled, frame
 
@@ -33,7 +33,7 @@ def _definition(build=lambda weights: None):
             return build(weights)
 
     return Definition(
-        model=None,
+        model=models.mlp(3, (), 6),
         policy=policies.Softmax(0.5),
         loss=losses.SupervisedLoss(),
         reward_matrix=np.eye(3, dtype=np.float32),
@@ -69,6 +69,8 @@ def test_runs_that_differ_in_their_server_rate_share_a_process(monkeypatch):
         ({}, {"server_optimizer": options.ServerOptimizer("adam", 0.1, (("beta_1", 0.8),))}, {}),
         ({}, {"aggregation": options.Aggregation(clip_norm=0.1)}, {}),
         ({}, {}, {"local_sgd": client_work.LocalSgd(0.2, 4, 1)}),
+        ({}, {}, {"local_sgd": client_work.LocalSgd(0.1, 4, 1, corrections=(corrections.Proximal(0.1),))}),
+        ({}, {}, {"model": models.with_heads(models.mlp(3, (), 6), 2)}),
         ({}, {}, {"policy": policies.Softmax(0.6)}),
         ({}, {}, {"reward_matrix": np.ones((3, 3), np.float32)}),
     ],

@@ -324,6 +324,24 @@ def test_equal_inputs_give_equal_rounds_bit_for_bit(tff_worker):
             np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.parametrize("loss", [losses.BanditLoss(), losses.SupervisedLoss()])
+def test_a_bag_acts_by_its_heads_votes_and_each_head_weighs_what_has_arrived_by_the_clients_key(loss):
+    heads, client, arrived = 5, make_client(40, 1), np.arange(40) % 3 > 0
+    model = models.with_heads(models.mlp(NUM_FEATURES, (), heads * NUM_ACTIONS), heads)
+    weights = model.initial_weights(0)
+    definition = dataclasses.replace(make(losses.Bootstrapped(loss), policy=policies.Bag()), model=model, is_late=True)
+    log, batches = definition.act((weights,), client._replace(arrived=arrived))
+    votes = model.forward(weights, client.features).numpy().argmax(axis=2)[arrived]
+    np.testing.assert_allclose(
+        log["propensity"], (votes == log["action"].numpy()[:, np.newaxis]).mean(axis=1), rtol=1e-6
+    )
+    expected = losses.bootstrap(client.keys.cache, tf.constant(40), heads).numpy()[arrived]
+    np.testing.assert_array_equal(batches["bootstrap"], expected)
+    output = definition.client_round()((weights,), weights, client._replace(arrived=arrived))
+    assert (output.examples, output.trained_examples, output.nonfinite_clients) == (26, 26, 0)
+    assert all(np.any(part) for part in output.delta)
+
+
 def test_a_sparse_bag_of_words_trains_as_the_dense_one():
     draw = np.random.default_rng(3)
     ids = np.array([[1, 4, 0], [4, 2, 0], [0, 0, 0], [3, 1, 2], [4, 0, 0], [2, 3, 0]], np.int32)

@@ -1,10 +1,12 @@
 """Local SGD against gradients written out for a linear model."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from optimization import client_work, models
+from optimization import client_work, corrections, models
 
 NUM_FEATURES, NUM_OUTPUTS, BATCH = 3, 2, 4
 MODEL = models.mlp(NUM_FEATURES, (), NUM_OUTPUTS)
@@ -18,23 +20,26 @@ def squared(outputs, batch):
     return tf.reduce_mean(tf.square(outputs - batch["targets"]))
 
 
-def train(
-    work: client_work.LocalSgd, features=FEATURES, targets=TARGETS, learning_rate=None
-) -> client_work.ClientUpdate:
-    examples = {"features": tf.constant(features), "targets": tf.constant(targets)}
+EXAMPLES = {"features": tf.constant(FEATURES), "targets": tf.constant(TARGETS)}
+
+
+def train(work: client_work.LocalSgd, count=10, learning_rate=None) -> client_work.ClientUpdate:
+    examples = {name: values[:count] for name, values in EXAMPLES.items()}
     return work.build(MODEL, squared)(WEIGHTS, examples, KEY, learning_rate)
 
 
-def by_hand(batches, learning_rate, momentum=0.0):
+def by_hand(batches, learning_rate, momentum=0.0, proximal=0.0):
     """Returns the delta and the batches' losses."""
-    kernel, bias = (weight.astype(np.float64) for weight in WEIGHTS)
+    start = kernel, bias = [weight.astype(np.float64) for weight in WEIGHTS]
     velocity, losses = [np.zeros_like(kernel), np.zeros_like(bias)], []
     for rows in batches:
         outputs = FEATURES[rows] @ kernel + bias
         losses.append(np.square(outputs - TARGETS[rows]).mean())
         error = 2 * (outputs - TARGETS[rows]) / outputs.size
         gradients = FEATURES[rows].T @ error, error.sum(axis=0)
-        velocity = [momentum * v + gradient for v, gradient in zip(velocity, gradients, strict=True)]
+        moved = kernel - start[0], bias - start[1]
+        pulled = [gradient + proximal * way for gradient, way in zip(gradients, moved, strict=True)]
+        velocity = [momentum * v + gradient for v, gradient in zip(velocity, pulled, strict=True)]
         kernel, bias = kernel - learning_rate * velocity[0], bias - learning_rate * velocity[1]
     return (kernel - WEIGHTS[0], bias - WEIGHTS[1]), np.array(losses)
 
@@ -57,21 +62,19 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_the_delta_is_that_of_the_steps_by_hand(case, momentum):
+@pytest.mark.parametrize(("momentum", "proximal"), [(0.0, 0.0), (0.9, 0.0), (0.0, 0.5), (0.9, 0.5)])
+def test_the_delta_is_that_of_the_steps_by_hand_in_every_round(case, momentum, proximal):
     work, batches = CASES[case]
-    work = client_work.dataclasses.replace(work, momentum=momentum)
-    for found, expected in zip(train(work).delta, by_hand(batches, 0.1, momentum)[0], strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_losses_are_those_before_each_step(case):
-    work, batches = CASES[case]
-    update, losses = train(work), by_hand(batches, 0.1)[1]
+    chosen = corrections.chosen({"proximal_strength": proximal})
+    function = dataclasses.replace(work, momentum=momentum, corrections=chosen).build(MODEL, squared)
+    expected, losses = by_hand(batches, 0.1, momentum, proximal)
     sizes = [len(rows) for rows in batches]
-    np.testing.assert_allclose(update.loss_sum, np.dot(losses, sizes), rtol=1e-5)
-    np.testing.assert_allclose(update.loss_deviation, losses.std(), rtol=1e-4)
+    for _ in range(2):  # Momentum starts at rest.
+        update = function(WEIGHTS, EXAMPLES, KEY)
+        for found, part in zip(update.delta, expected, strict=True):
+            np.testing.assert_allclose(found, part, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(update.loss_sum, np.dot(losses, sizes), rtol=1e-5)
+        np.testing.assert_allclose(update.loss_deviation, losses.std(), rtol=1e-4)
     assert work.examples_trained(tf.constant(10)) == sum(sizes)
 
 
@@ -82,31 +85,36 @@ def test_a_given_learning_rate_goes_before_the_objects():
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_momentum_starts_at_rest_in_every_round():
-    work = client_work.LocalSgd(0.1, BATCH, steps=5, momentum=0.9)
-    function = work.build(MODEL, squared)
-    examples = {"features": tf.constant(FEATURES), "targets": tf.constant(TARGETS)}
-    first, second = (function(WEIGHTS, examples, KEY) for _ in range(2))
-    for one, other in zip(first.delta, second.delta, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_momentum_of_looked_up_rows_equals_that_of_the_dense_matrix():
-    ids = np.array([[1, 4], [2, 0], [3, 1], [4, 4]], np.int32)
-    values = np.array([[0.5, 0.5], [1, 0.2], [0.3, 0.7], [1, 0.4]], np.float32)
-    dense = np.zeros((4, 5), np.float32)
-    np.add.at(dense, (np.arange(4)[:, None], ids), values)
-    weights = (DRAW.normal(size=(5, 2)).astype(np.float32), np.zeros(2, np.float32))
-    deltas = []
-    for model, features in [
-        (models.bag_of_words(5, 2), {"ids": tf.constant(ids), "values": tf.constant(values)}),
-        (models.mlp(5, (), 2), tf.constant(dense)),
-    ]:
-        work = client_work.LocalSgd(0.1, 2, steps=6, momentum=0.5)
-        examples = {"features": features, "targets": tf.constant(TARGETS[:4])}
-        deltas.append(work.build(model, squared)(weights, examples, KEY).delta)
-    for sparse_part, dense_part in zip(*deltas, strict=True):
+@pytest.mark.parametrize(("momentum", "proximal"), [(0.5, 0.0), (0.0, 0.5)])
+def test_what_changes_all_entries_does_so_where_few_are_looked_up(momentum, proximal):
+    """Posts of words trained by looked-up rows, or by the terms of one action, as dense rows are."""
+    dense = np.zeros((6, 5), np.float32)
+    np.add.at(dense, (np.arange(6)[:, None], POSTS["ids"]), POSTS["values"])
+    chosen = corrections.chosen({"proximal_strength": proximal})
+    work = client_work.LocalSgd(0.1, 2, steps=6, momentum=momentum, corrections=chosen)
+    deltas = [
+        work.build(model, OfOneAction())(KERNEL, {"features": tf.nest.map_structure(tf.constant, features), **LOG}, KEY)
+        for model, features in [(models.bag_of_words(5, 2), POSTS), (models.mlp(5, (), 2), dense)]
+    ]
+    for sparse_part, dense_part in zip(deltas[0].delta, deltas[1].delta, strict=True):
         np.testing.assert_allclose(sparse_part, dense_part, atol=1e-6)
+
+
+def test_a_correction_sees_the_step():
+    seen = []
+
+    def note(step: corrections.Step):
+        seen.append((tuple(map(tuple, (step.key, step.start[1], step.weights[1].numpy()))), int(step.num_examples)))
+        return step.gradients
+
+    tf.config.run_functions_eagerly(True)
+    try:
+        update = train(client_work.LocalSgd(0.1, BATCH, steps=2, corrections=(note,)))
+    finally:
+        tf.config.run_functions_eagerly(False)
+    keys, starts, weights = zip(*(arrays for arrays, _ in seen), strict=True)
+    assert (set(keys), set(starts), {count for _, count in seen}) == ({tuple(KEY)}, {tuple(WEIGHTS[1])}, {10})
+    assert weights[0] == tuple(WEIGHTS[1]) != weights[1] != tuple(WEIGHTS[1] + update.delta[1])
 
 
 class OfOneAction:
@@ -130,31 +138,24 @@ KERNEL = DRAW.normal(size=(5, 2)).astype(np.float32), DRAW.normal(size=2).astype
 
 @pytest.mark.parametrize("counts", [{"epochs": 3}, {"steps": 7}])
 @pytest.mark.parametrize("learning_rate", [None, 0.3])
-def test_training_by_terms_equals_training_by_gradients(counts, learning_rate):
+def test_training_by_terms_equals_training_by_gradients_with_each_call(counts, learning_rate):
     model = models.bag_of_words(5, 2)
     log = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
-    updates = [
-        client_work.LocalSgd(0.1, 4, **counts).build(one, OfOneAction())(KERNEL, log, KEY, learning_rate)
-        for one in (model, client_work.dataclasses.replace(model, terms=None))
-    ]
-    for by_terms, by_gradients in zip(*(tf.nest.flatten(update) for update in updates), strict=True):
-        np.testing.assert_allclose(by_terms, by_gradients, rtol=1e-5, atol=1e-6)
-
-
-def test_training_by_terms_starts_anew_with_each_call():
-    train_posts = client_work.LocalSgd(0.1, 4, epochs=2).build(models.bag_of_words(5, 2), OfOneAction())
-    log = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
-    first, second = (train_posts(KERNEL, log, KEY) for _ in range(2))
-    for one, other in zip(first.delta, second.delta, strict=True):
-        np.testing.assert_array_equal(one, other)
+    by_terms, by_gradients = (
+        client_work.LocalSgd(0.1, 4, **counts).build(one, OfOneAction())
+        for one in (model, dataclasses.replace(model, terms=None))
+    )
+    expected = tf.nest.flatten(by_gradients(KERNEL, log, KEY, learning_rate))
+    for _ in range(2):
+        for found, part in zip(tf.nest.flatten(by_terms(KERNEL, log, KEY, learning_rate)), expected, strict=True):
+            np.testing.assert_allclose(found, part, rtol=1e-5, atol=1e-6)
 
 
 def test_training_by_terms_changes_no_other_entry():
     """Only words of posts with action 1 change column 1; of action 0, column 0."""
     log = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
-    kernel, bias = (
-        client_work.LocalSgd(0.1, 4, epochs=1).build(models.bag_of_words(5, 2), OfOneAction())(KERNEL, log, KEY).delta
-    )
+    work = client_work.LocalSgd(0.1, 4, epochs=1)
+    kernel, bias = work.build(models.bag_of_words(5, 2), OfOneAction())(KERNEL, log, KEY).delta
     np.testing.assert_array_equal(np.abs(kernel) > 0, [[0, 1], [1, 1], [0, 1], [0, 1], [1, 1]])
     assert np.all(np.abs(bias) > 0)
 
@@ -169,7 +170,7 @@ def test_training_by_terms_that_diverges_is_reported_as_such():
 @pytest.mark.parametrize("case", CASES)
 def test_an_empty_client_stays_where_it_is(case):
     work = CASES[case][0]
-    update = train(work, FEATURES[:0], TARGETS[:0])
+    update = train(work, count=0)
     assert all(not np.any(part) for part in update.delta)
     assert (update.loss_sum, update.loss_deviation, work.examples_trained(tf.constant(0))) == (0, 0, 0)
     assert update.is_finite
@@ -177,13 +178,18 @@ def test_an_empty_client_stays_where_it_is(case):
 
 def test_a_client_smaller_than_a_batch_takes_full_batches():
     work = client_work.LocalSgd(0.1, BATCH, steps=3)
-    update = train(work, FEATURES[:1], TARGETS[:1])
     assert work.examples_trained(tf.constant(1)) == 12
     expected = np.square(FEATURES[:1] @ WEIGHTS[0] + WEIGHTS[1] - TARGETS[:1]).mean()
-    assert update.loss_sum < 12 * expected
+    assert train(work, count=1).loss_sum < 12 * expected
 
 
 @pytest.mark.parametrize("counts", [{}, {"epochs": 1, "steps": 1}])
 def test_not_exactly_one_of_epochs_and_steps_is_refused(counts):
-    with pytest.raises(ValueError, match="either epochs or steps"):
+    with pytest.raises(ValueError, match="epochs"):
         client_work.LocalSgd(0.1, BATCH, **counts)
+
+
+def test_a_correction_of_strength_0_is_none_and_a_negative_one_refused():
+    assert corrections.chosen(dict.fromkeys(corrections.CORRECTIONS, 0.0)) == ()
+    with pytest.raises(ValueError, match="strength"):
+        corrections.Proximal(-1.0)

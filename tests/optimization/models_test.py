@@ -24,7 +24,7 @@ MODELS = {
 # Outputs of an example depend on its batch with "batch".
 RESNETS = {
     "group": (models.resnet18((32, 32, 3), 100), (32, 32, 3)),
-    "large": (models.resnet18((70, 40, 1), 5), (70, 40, 1)),
+    "large": (models.resnet18((70, 40, 1), 6), (70, 40, 1)),
 }
 
 
@@ -73,42 +73,25 @@ def _random_weights(model: models.Model) -> models.Weights:
     return tuple(weight + draw.normal(0, 0.05, weight.shape).astype(np.float32) for weight in model.initial_weights(0))
 
 
-def _num_parameters(model: models.Model) -> int:
-    return sum(math.prod(shape) for shape in model.shapes.values())
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        # 832 + 51,264 + 1,606,144 + 513 an output; 1,663,370 is McMahan et al.'s own count.
+        (models.cnn(62), 1_690_046),
+        (models.cnn(10), 1_663_370),
+        (models.cnn_dropout(62), 1_206_590),  # Reddi et al. 2021, Table 4.
+        (models.resnet18((224, 224, 3), 1000, "group"), 11_689_512),  # torchvision's.
+        (models.resnet18((224, 224, 3), 1000, "batch"), 11_689_512),
+    ],
+    ids=["cnn62", "cnn10", "cnn_dropout", "resnet_group", "resnet_batch"],
+)
+def test_models_have_the_published_number_of_parameters(model, parameters):
+    assert sum(math.prod(shape) for shape in model.shapes.values()) == parameters
 
 
-def test_the_cnn_has_the_studys_layers():
-    assert models.cnn(62).shapes == {
-        "conv_0/kernel": (5, 5, 1, 32),
-        "conv_0/bias": (32,),
-        "conv_1/kernel": (5, 5, 32, 64),
-        "conv_1/bias": (64,),
-        "dense_0/kernel": (3136, 512),
-        "dense_0/bias": (512,),
-        "dense_1/kernel": (512, 62),
-        "dense_1/bias": (62,),
-    }
-
-
-@pytest.mark.parametrize(("num_outputs", "parameters"), [(62, 1_690_046), (10, 1_663_370)])
-def test_the_cnn_has_the_published_number_of_parameters(num_outputs, parameters):
-    # 832 + 51,264 + 1,606,144 + 513 an output; 1,663,370 is McMahan et al.'s own count.
-    assert _num_parameters(models.cnn(num_outputs)) == parameters
-
-
-def test_an_mlp_has_a_kernel_and_a_bias_a_layer():
-    assert models.mlp(5, (4, 3), 2).shapes == {
-        "dense_0/kernel": (5, 4),
-        "dense_0/bias": (4,),
-        "dense_1/kernel": (4, 3),
-        "dense_1/bias": (3,),
-        "dense_2/kernel": (3, 2),
-        "dense_2/bias": (2,),
-    }
-
-
-def test_the_linear_model_is_one_layer_with_bias():
-    assert models.mlp(5, (), 2).shapes == {"dense_0/kernel": (5, 2), "dense_0/bias": (2,)}
+def test_names_of_weights_are_those_of_layers():
+    layers = ["conv_0", "conv_1", "dense_0", "dense_1"]
+    assert list(models.cnn(62).shapes) == [f"{layer}/{part}" for layer in layers for part in ("kernel", "bias")]
 
 
 def test_an_mlp_computes_what_is_worked_out_by_hand():
@@ -179,14 +162,6 @@ def test_resnet18_and_its_gradient_equal_keras_layers_with_the_same_weights(norm
         assert tf.norm(one - other) <= 1e-3 * tf.norm(other) + 1e-5
 
 
-@pytest.mark.parametrize("norm", ["group", "batch"])
-def test_resnet18_has_the_published_number_of_parameters(norm):
-    # torchvision's resnet18 has 11,689,512 with 1000 outputs.
-    assert _num_parameters(models.resnet18((224, 224, 3), 1000, norm)) == 11_689_512
-    # 1.82 billion multiply-adds in He et al. 2016, Table 1.
-    assert models.resnet18((224, 224, 3), 1000, norm).flops / 2 == pytest.approx(1.82e9, rel=0.01)
-
-
 def test_batch_normalisation_is_by_the_batch_at_hand():
     model = models.resnet18((32, 32, 3), 5, "batch")
     weights = _random_weights(model)
@@ -209,75 +184,33 @@ def test_dropout_drops_in_training_only_and_keeps_the_mean():
     assert (np.abs(outputs.mean(axis=0) - model.forward(weights, features)[0]) < 4 * errors).all()
 
 
-def test_the_cnns_of_tables_d1_and_d2_have_their_layers():
-    assert [shape for name, shape in models.cnn_small(10).shapes.items() if "kernel" in name] == [
-        (5, 5, 1, 16),
-        (5, 5, 16, 32),
-        (1568, 10),
-    ]
-    assert [shape for name, shape in models.cnn_dropout(62).shapes.items() if "kernel" in name] == [
-        (3, 3, 1, 32),
-        (3, 3, 32, 64),
-        (9216, 128),
-        (128, 62),
-    ]
-    assert _num_parameters(models.cnn_dropout(62)) == 1_206_590  # Reddi et al. 2021, Table 4.
-
-
 @pytest.mark.parametrize("name", [*MODELS, *RESNETS])
-def test_a_batch_without_examples_has_no_outputs(name):
-    model, feature_shape = (MODELS | RESNETS)[name]
-    outputs = model.forward(model.initial_weights(0), tf.zeros((0, *feature_shape)))
-    assert outputs.shape == (0, list(model.shapes.values())[-1][0])
-
-
-@pytest.mark.parametrize("name", [*MODELS, *RESNETS])
-def test_an_example_is_computed_alike_alone_and_in_a_batch(name):
+def test_an_example_is_computed_alike_alone_and_in_a_batch_and_none_has_no_output(name):
     model, feature_shape = (MODELS | RESNETS)[name]
     weights = _random_weights(model)
-    features = np.random.default_rng(2).uniform(size=(3, *feature_shape)).astype(np.float32)
-    batch = model.forward(weights, tf.constant(features))
-    alone = model.forward(weights, tf.constant(features[1:2]))
+    features = tf.constant(np.random.default_rng(2).uniform(size=(3, *feature_shape)).astype(np.float32))
+    batch, alone = model.forward(weights, features), model.forward(weights, features[1:2])
     tolerance = 1e-3 if name in RESNETS else 1e-5  # Outputs of random deep networks are large.
     np.testing.assert_allclose(batch[1:2], alone, rtol=tolerance, atol=tolerance)
+    assert model.forward(weights, features[:0]).shape == (0, list(model.shapes.values())[-1][0])
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_initial_weights_have_the_models_shapes_in_float32(name):
-    model = MODELS[name][0]
-    weights = model.initial_weights(0)
-    assert [weight.shape for weight in weights] == list(model.shapes.values())
-    assert {weight.dtype for weight in weights} == {np.dtype(np.float32)}
-
-
-def test_initial_weights_are_a_function_of_the_seed():
-    model = models.mlp(64, (64,), 10)
-    first, again, other = (model.initial_weights(seed) for seed in (5, 5, 6))
-    np.testing.assert_array_equal(first[0], again[0])
-    assert (first[0] != other[0]).all()
-
-
-def test_initial_biases_are_zero():
-    for name, weight in zip(models.cnn(62).shapes, models.cnn(62).initial_weights(0), strict=True):
-        if name.endswith("bias"):
-            assert not weight.any()
-
-
-@pytest.mark.parametrize(
-    ("name", "limit"),
-    [
-        ("conv_0/kernel", math.sqrt(6 / (25 * 1 + 25 * 32))),
-        ("conv_1/kernel", math.sqrt(6 / (25 * 32 + 25 * 64))),
-        ("dense_0/kernel", math.sqrt(6 / (3136 + 512))),
-        ("dense_1/kernel", math.sqrt(6 / (512 + 62))),
-    ],
-)
-def test_initial_kernels_fill_glorots_interval(name, limit):
-    model = models.cnn(62)
-    kernel = dict(zip(model.shapes, model.initial_weights(0), strict=True))[name]
-    assert 0.98 * limit < np.abs(kernel).max() <= limit
-    # The standard error of a uniform draw's mean is limit / sqrt(3 n).
-    assert abs(kernel.mean()) < 5 * limit / math.sqrt(3 * kernel.size)
+@pytest.mark.parametrize("heads", [1, 2])
+def test_initial_kernels_fill_glorots_interval_and_are_a_function_of_the_seed(heads):
+    model = dataclasses.replace(models.cnn(62 * heads), heads=heads)
+    weights, again, other = (model.initial_weights(seed) for seed in (0, 0, 1))
+    assert [(weight.shape, weight.dtype) for weight in weights] == [
+        (shape, np.float32) for shape in model.shapes.values()
+    ]
+    ends = [25 * 1 + 25 * 32, 25 * 32 + 25 * 64, 3136 + 512, 512 + 62]  # A head is a last layer of its own.
+    for place, sum_of_ends in enumerate(ends):
+        kernel, limit = weights[2 * place], math.sqrt(6 / sum_of_ends)
+        assert 0.98 * limit < np.abs(kernel).max() <= limit
+        # The standard error of a uniform draw's mean is limit / sqrt(3 n).
+        assert abs(kernel.mean()) < 5 * limit / math.sqrt(3 * kernel.size)
+        np.testing.assert_array_equal(kernel, again[2 * place])
+        assert (kernel != other[2 * place]).all()
+        assert not weights[2 * place + 1].any()
 
 
 @pytest.mark.parametrize(
@@ -291,23 +224,51 @@ def test_initial_kernels_fill_glorots_interval(name, limit):
         (models.cnn_small(10), 2 * (313_600 + 2_508_800 + 15_680)),
         # 676 x 9 x 32, 576 x 288 x 64, 9,216 x 128, 128 x 62.
         (models.cnn_dropout(62), 2 * (194_688 + 10_616_832 + 1_179_648 + 7_936)),
+        (models.resnet18((224, 224, 3), 1000), pytest.approx(2 * 1.82e9, rel=0.01)),  # He et al. 2016, Table 1.
     ],
-    ids=["mlp", "linear", "cnn", "cnn_small", "cnn_dropout"],
+    ids=["mlp", "linear", "cnn", "cnn_small", "cnn_dropout", "resnet"],
 )
 def test_flops_are_those_of_the_matrix_products_and_convolutions(model, flops):
     assert model.flops == flops
 
 
-def test_an_actions_terms_sum_to_its_output():
-    model, draw = models.bag_of_words(6, 3), np.random.default_rng(2)
+def _widened(model: models.Model) -> dict[str, tuple[int, ...]]:
+    return {name: (*shape[:-1], 2 * shape[-1]) for name, shape in list(model.shapes.items())[-2:]}
+
+
+@pytest.mark.parametrize("name", [*MODELS, *RESNETS, "posts"])
+def test_the_last_layer_makes_outputs_of_the_bodys_and_a_head_the_outputs_of_its_own(name):
+    model, shape = (MODELS | RESNETS | {"posts": (models.bag_of_words(6, 10), ())})[name]
+    weights = _random_weights(model)
+    features = tf.constant(np.random.default_rng(2).uniform(size=(3, *shape)).astype(np.float32))
+    if name == "posts":
+        features = {"ids": tf.constant([[1, 5, 1], [2, 0, 0]]), "values": tf.constant([[0.5, 0.25, 2], [1, 0, 0]])}
+    outputs = model.forward(weights, features).numpy()
+    np.testing.assert_allclose(model.body(weights, features) @ weights[-2] + weights[-1], outputs, rtol=1e-5, atol=1e-5)
+    ensemble = models.with_heads(model, 2)
+    by_head = outputs.reshape(len(outputs), 2, -1)
+    np.testing.assert_array_equal(ensemble.forward(weights, features), by_head)
+    copies = models.with_heads(dataclasses.replace(model, shapes=model.shapes | _widened(model)), 2)
+    same = copies.forward(models.with_copies(weights, 2), features)
+    np.testing.assert_allclose(same, np.repeat(outputs[:, np.newaxis], 2, axis=1), rtol=1e-5, atol=1e-5)
+    if ensemble.training and not model.training:
+        trained = ensemble.training(weights, features, tf.constant([1, 2]))
+        np.testing.assert_allclose(trained, by_head, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_an_actions_terms_sum_to_its_output_at_each_head(heads):
+    model, draw = models.bag_of_words(6, 3 * heads), np.random.default_rng(2)
+    model = models.with_heads(model, heads) if heads > 1 else model
     weights = [draw.normal(size=shape).astype(np.float32) for shape in model.shapes.values()]
     features = {"ids": tf.constant([[1, 5], [2, 0]]), "values": tf.constant([[0.5, 0.25], [1.0, 0.0]])}
     actions = tf.constant([2, 0])
     found = sum(
-        tf.reduce_sum(tf.gather(tf.reshape(weight, [-1]), places) * factors, axis=1)
+        tf.reduce_sum(tf.gather(tf.reshape(weight, [-1]), places) * factors, axis=-1)
         for weight, (places, factors) in zip(weights, model.terms(features, actions), strict=True)
     )
-    np.testing.assert_allclose(found, [model.forward(weights, features)[0, 2], model.forward(weights, features)[1, 0]])
+    outputs = model.forward(weights, features).numpy()
+    np.testing.assert_allclose(found, [outputs[0, ..., 2], outputs[1, ..., 0]], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -328,21 +289,12 @@ def test_bags_of_words_become_as_wide_as_the_longest(lengths, ids, values):
     assert (found["ids"].dtype, found["values"].dtype) == (tf.int32, tf.float32)
 
 
-def test_posts_without_words_have_the_outputs_of_the_bias():
-    model = models.bag_of_words(6, 3)
+def test_posts_without_words_and_features_of_zeros_have_the_outputs_of_the_bias():
     weights = (np.ones((6, 3), np.float32), np.float32([1, 2, 3]))
     nothing = text.Bags(tf.zeros(0, tf.int32), tf.zeros(0), tf.zeros(3, tf.int64))
-    np.testing.assert_array_equal(model.forward(weights, models.dense(nothing)), [[1, 2, 3]] * 2)
-
-
-def test_other_features_stay_as_they_are():
-    features = tf.zeros((2, 3))
-    assert models.dense(features) is features
-
-
-def test_features_of_zeros_stay_zeros_when_scaled():
-    outputs = models.linear_l2(2, 2).forward((np.eye(2, dtype=np.float32), np.ones(2, np.float32)), tf.zeros((1, 2)))
-    assert outputs.numpy().tolist() == [[1, 1]]
+    np.testing.assert_array_equal(models.bag_of_words(6, 3).forward(weights, models.dense(nothing)), [[1, 2, 3]] * 2)
+    zeros = tf.zeros((2, 6))
+    np.testing.assert_array_equal(models.linear_l2(6, 3).forward(weights, models.dense(zeros)), [[1, 2, 3]] * 2)
 
 
 def test_normal_kernels_have_glorots_variance_and_are_cut_off_at_two_of_its_draws_deviations():
@@ -357,11 +309,6 @@ def test_normal_kernels_have_glorots_variance_and_are_cut_off_at_two_of_its_draw
     assert not bias.any()
 
 
-def test_zero_weights_are_zero():
-    weights = dataclasses.replace(models.mlp(3, (), 2), kernels="zeros").initial_weights(0)
-    assert [weight.tolist() for weight in weights] == [[[0, 0]] * 3, [0, 0]]
-
-
 # Of a task.
 
 
@@ -372,17 +319,12 @@ def test_the_model_takes_what_the_specs_say():
     assert models.label_spec(task).is_compatible_with(tf.constant(examples.labels))
     outputs = model.forward(model.initial_weights(0), task.normalise(examples.features))
     assert outputs.shape == (len(examples.labels), task.num_actions)
-
-
-def test_kernels_are_drawn_as_the_task_says():
-    task = registry.load(TaskOptions("digits"))
-    zeros = models.of_task(dataclasses.replace(task, initial_weights="zeros"))
-    assert [model.initial_weights(0)[0].any() for model in (models.of_task(task), zeros)] == [True, False]
-
-
-def test_several_labels_are_a_row_each():
-    task = dataclasses.replace(registry.load(TaskOptions("digits")), multi_label=True)
-    assert models.label_spec(task) == tf.TensorSpec((None, 10), tf.float32)
+    ensemble = models.of_task(task, heads=3)
+    outputs = ensemble.forward(ensemble.initial_weights(0), task.normalise(examples.features))
+    assert outputs.shape == (len(examples.labels), 3, task.num_actions)
+    changed = dataclasses.replace(task, multi_label=True, initial_weights="zeros")
+    assert models.label_spec(changed) == tf.TensorSpec((None, 10), tf.float32)
+    assert [one.initial_weights(0)[0].any() for one in (model, models.of_task(changed))] == [True, False]
 
 
 def test_batches_hold_every_example_once_and_in_order():

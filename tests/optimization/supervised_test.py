@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization import client_work, models, supervised
+from optimization import client_work, corrections, models, supervised
 
 MODEL = models.mlp(3, (), 4)
 DRAW = np.random.default_rng(11)
@@ -133,28 +133,43 @@ def test_equal_inputs_give_equal_rounds_bit_for_bit(tff_worker):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_round_is_generalized_fedavg_of_tff(tff_worker):
-    """One epoch of one batch, SGD at the server: TFF's own FedAvg."""
-    examples = [
-        (client(number, 6, place).features, client(number, 6, place).labels) for place, number in enumerate((1, 2))
-    ]
-    spec = (tf.TensorSpec((None, 3)), tf.TensorSpec((None,), tf.int32))
+def _of_the_other_sign(step: corrections.Step):
+    """FedProx as TFF 0.87 has it: it subtracts the proximal term's gradient."""
+    return [2 * one - other for one, other in zip(step.gradients, corrections.Proximal(0.7)(step), strict=True)]
 
+
+@pytest.mark.parametrize("proximal", [0.0, 0.7])
+def test_rounds_are_tffs_fedavg_and_fedprox_of_the_same_batches(tff_worker, proximal):
+    """Five rounds of two epochs, without clipping; FedProx but for its sign."""
     keras = tf.keras.Sequential([tf.keras.layers.Input(3), tf.keras.layers.Dense(4)])
     keras.set_weights(INITIAL)
-    model = tff.learning.models.functional_model_from_keras(
-        keras, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), spec
+    spec = (tf.TensorSpec((None, 3)), tf.TensorSpec((None,), tf.int32))
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model = tff.learning.models.functional_model_from_keras(keras, loss, spec)
+    mean = tff.aggregators.MeanFactory()
+    theirs = tff.learning.algorithms.build_weighted_fed_prox(
+        model, proximal, tff.learning.optimizers.build_sgdm(0.2), model_aggregator=mean
     )
-    theirs = tff.learning.algorithms.build_unweighted_fed_avg(
-        model, tff.learning.optimizers.build_sgdm(0.2), tff.learning.optimizers.build_sgdm(1.0)
-    )
-    start = theirs.initialize()
-    output = theirs.next(start, [tf.data.Dataset.from_tensors(one) for one in examples])
-    before = start.global_model_weights.trainable
-    mine = make(local_work=client_work.LocalSgd(1e9, 6, epochs=1), cohort_size=2).build(tuple(before))
-    state, _ = mine.next(mine.initialize(), [client(1, 6, 0), client(2, 6, 1)])
-    for found, expected in zip(state.weights, output.state.global_model_weights.trainable, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    work = client_work.LocalSgd(1e9, 4, epochs=2, corrections=(_of_the_other_sign,) if proximal else ())
+    mine = make(mean, local_work=work, cohort_size=2).build(INITIAL)
+    state, their_state = mine.initialize(), theirs.initialize()
+    for round_num in range(5):
+        cohort = [client(1, 6, 0), client(2, 9, 1)]
+        cohort = [one._replace(key=one.key + np.int32(round_num)) for one in cohort]
+        state, _ = mine.next(state, cohort)
+        their_state = theirs.next(their_state, [_batches(one, 4) for one in cohort]).state
+    for found, expected in zip(state.weights, theirs.get_model_weights(their_state).trainable, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def _batches(one: supervised.ClientInput, size: int) -> tf.data.Dataset:
+    """Returns the mini-batches of two epochs, in the order of `client_work`."""
+    epochs = []
+    for epoch in range(2):
+        key = tf.random.experimental.stateless_fold_in(one.key, epoch)
+        order = tf.random.experimental.stateless_shuffle(tf.range(len(one.labels)), key).numpy()
+        epochs.append(tf.data.Dataset.from_tensor_slices((one.features[order], one.labels[order])).batch(size))
+    return epochs[0].concatenate(epochs[1])
 
 
 @pytest.mark.parametrize("position", [0, 2])

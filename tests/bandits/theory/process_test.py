@@ -44,7 +44,7 @@ def _laboratory(clients: list[process.ClientInput], coefficients: np.ndarray, po
     for client in clients:
         with_one = np.concatenate([np.ones((SAMPLES, 1)), client.features], axis=1)
         predicted = tf.constant(with_one @ coefficients, tf.float32)
-        log = inference.bandit_inference(predicted, tf.constant(client.labels), policy, client.keys.cache)
+        log = inference.bandit_inference(policy(predicted), tf.constant(client.labels), client.keys.cache)
         features.append(with_one)
         actions.append(log["action"].numpy())
         rewards.append(log["reward"].numpy())

@@ -1,0 +1,78 @@
+"""Corrections of the gradients of a client's SGD, such as FedProx. Nothing here imports TensorFlow.
+
+A new one is a class and an entry of CORRECTIONS here: its flag and the clients' training in all studies follow.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+Tensor: TypeAlias = Any  # A tf.Tensor.
+
+
+class Step(NamedTuple):
+    """A step of a client's training, before the weights change.
+
+    Attributes:
+      gradients: Of the mini-batch's mean loss, in the order of the model's weights; dense.
+      weights: The client's weights.
+      start: The weights that the round started from.
+      number: int32 scalar, the step's number in the round, from 0.
+      key: int32 [2], the client's key of the round; fold a number of your own below 0 into it before a draw.
+      num_examples: int32 scalar, how many examples the client has.
+    """
+
+    gradients: Sequence[Tensor]
+    weights: Sequence[Tensor]
+    start: Sequence[Tensor]
+    number: Tensor
+    key: Tensor
+    num_examples: Tensor
+
+
+# Returns the gradients that SGD uses. Equal corrections have equal hashes and compute the same.
+Correction: TypeAlias = Callable[[Step], Sequence[Tensor]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Proximal:
+    """FedProx: the loss has strength / 2 times the squared distance to the round's start (Li et al. 2020, section 3.2).
+
+    Attributes:
+      strength: mu of the paper, at least 0.
+
+    Raises:
+      ValueError: If the strength is negative.
+    """
+
+    strength: float
+
+    def __post_init__(self):
+        if not self.strength >= 0:
+            raise ValueError(f"strength must be at least 0, got {self.strength}")
+
+    def __call__(self, step: Step) -> list[Tensor]:
+        parts = zip(step.gradients, step.weights, step.start, strict=True)
+        return [gradient + self.strength * (weight - start) for gradient, weight, start in parts]
+
+
+class Entry(NamedTuple):
+    """A correction that a flag switches on.
+
+    Attributes:
+      build: Makes it of the flag's value.
+      help: What the flag is; 0 is no correction.
+    """
+
+    build: Callable[[float], Correction]
+    help: str
+
+
+CORRECTIONS: Mapping[str, Entry] = {
+    "proximal_strength": Entry(Proximal, "FedProx's mu: weight of the pull towards the round's first model; 0 for none")
+}
+
+
+def chosen(values: Mapping[str, Any]) -> tuple[Correction, ...]:
+    """Returns the corrections of CORRECTIONS whose values are not 0."""
+    return tuple(entry.build(values[name]) for name, entry in CORRECTIONS.items() if values.get(name))
