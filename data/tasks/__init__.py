@@ -10,6 +10,7 @@ import numpy as np
 from data import statistics, text
 from data.clients import ClientData, Examples, Features, file_checksum
 from data.errors import UsageError
+from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
 
@@ -91,6 +92,25 @@ def learned(options: TaskOptions, found: statistics.OfTable | statistics.OfPosts
         return {"public_statistics": file_checksum(options.public_statistics)}
     words = found.in_words()
     return {"statistics": found.as_json() if words else {}, "private_statistics": words}
+
+
+def tag_task(
+    options: TaskOptions, train: ClientData, held_out: ClientData, counted: statistics.OfPosts, **fields: Any
+) -> Task:
+    """Returns a task of posts: bags of words, the most frequent tags as actions, a linear model with bias."""
+    num_tags, tag_counts = len(counted.tags), np.array(list(counted.tags.values()), np.int64)
+    return Task(
+        clients=train,
+        held_out=held_out,
+        num_actions=num_tags,
+        feature_spec=text.Bags,
+        model="bag_of_words",
+        model_arguments={"vocabulary_size": len(counted.vocabulary), "num_outputs": num_tags},
+        rewards=rewards.tag_rewards(tag_counts, reference_code=options.is_published, initial_tags=options.init_labels),
+        multi_label=True,
+        **learned(options, counted),
+        **fields,
+    )
 
 
 # Where the published program of the bandits' study starts the models that it has in common with this one.
