@@ -38,6 +38,7 @@ class Task:
       private_statistics: The same in words: no noise hides it.
       public_statistics: Digest of what came from elsewhere instead; empty if nothing did.
       action_names: What the actions are called; empty for their numbers.
+      feature_names: What the numbers of a context are called; empty if they have no names.
     """
 
     clients: ClientData
@@ -56,6 +57,7 @@ class Task:
     private_statistics: tuple[str, ...] = ()
     public_statistics: str = ""
     action_names: tuple[str, ...] = ()
+    feature_names: tuple[str, ...] = ()
 
     @property
     def checksum(self) -> str:
@@ -115,6 +117,19 @@ def tag_task(
 
 # Where the published program of the bandits' study starts the models that it has in common with this one.
 _PUBLISHED_WEIGHTS = {"cnn": "glorot_normal", "linear_l2": "zeros"}
+
+
+def vector_model(options: TaskOptions, num_features: int, num_outputs: int) -> dict[str, Any]:
+    """Returns a task's fields that say what a context of some numbers is, and what takes it: `linear` or `mlp`.
+
+    Raises:
+      UsageError: If `TaskOptions.model` takes images.
+    """
+    hidden = {None: (), "linear": (), "mlp": (64,)}.get(options.model)
+    if hidden is None:
+        raise UsageError(f"--model={options.model} takes images; this task's contexts take linear or mlp.")
+    arguments = {"num_features": num_features, "hidden": hidden, "num_outputs": num_outputs}
+    return {"feature_spec": ((num_features,), "float32"), "model": "mlp", "model_arguments": arguments}
 
 
 def image_model(
