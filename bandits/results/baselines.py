@@ -142,13 +142,13 @@ def _word(uniform: Comparison | None, fixed: Comparison | None, full: Comparison
     uniform, fixed, full = (one if one and one.is_judged else None for one in (uniform, fixed, full))
     if not (uniform or fixed or full):
         return ONE_SEED if max(one.pairs for one in known) == 1 else NOT_JUDGED
-    same = comparison.NOT_TOLD_APART
-    if uniform and not uniform.is_told_apart:
+    same = comparison.NOT_SIGNIFICANT
+    if uniform and not uniform.is_significant:
         return f"{same} from {UNIFORM}"
     if uniform and not uniform.wins:
         return f"below {UNIFORM}"
     words = []
-    if full and not full.is_told_apart:
+    if full and not full.is_significant:
         words.append(f"{same} from {FULL_FEEDBACK}")
     elif full and full.wins:
         words.append(f"above {FULL_FEEDBACK}")
