@@ -188,7 +188,7 @@ def against(
     Args:
       values: As in `compare`.
       name: What the landmark is called.
-      landmark: By seed, as a configuration's values; or a number, which pairs with every seed: the test is that of one sample.
+      landmark: By seed, as a configuration's values; or a number, which pairs with every seed: a one-sample test.
         One that is `Sampled` is a mean with an error of its own: the test is Welch's.
       unpaired: Configurations that are not paired with the landmark's seeds.
       better: Whether more or less is better.
