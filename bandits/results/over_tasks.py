@@ -120,9 +120,8 @@ def sections(parts: Sequence[Part]) -> list[Section]:
         task = part.title if titles[part.title] == 1 else f"{part.title}, {number}"
         for arm in part.arms if part.columns else ():
             column, known = part.columns[0], part.baselines(arm)
-            uniform = known.uniform.values(column) if known.uniform else known.exact_uniform
-            if known.full_feedback and uniform is not None and not arm.role:
-                scale = Scale(task, {arm.name: arm.values(column)}, uniform, known.full_feedback.values(column))
+            if known.uniform is not None and known.full_feedback is not None and not arm.role:
+                scale = Scale(task, {arm.name: arm.values(column)}, known.uniform, known.full_feedback)
                 together.setdefault(column, []).append(scale)
     every = ((column, over(scales, column.better or "up")) for column, scales in together.items())
     return [_section(column, one) for column, one in every if one]
