@@ -86,7 +86,7 @@ FACTORS = (0.01, 0.1, 1.0, 10.0)
 NEIGHBOURS = 5
 GRID = 1024  # Points.
 FIXED_POINT_STEPS = 100
-_NEGLIGIBLE = 60.0  # exp(-60) is nothing, also times the 14th power of a frequency.
+NEGLIGIBLE = 60.0  # exp(-60) is nothing, also times the 14th power of a frequency.
 
 
 def silverman(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
@@ -144,7 +144,7 @@ def improved_sheather_jones(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
     def roughness(derivative: int, time: np.ndarray) -> np.ndarray:
         """Returns R of a derivative of the density estimate with this squared bandwidth."""
         rates = math.pi**2 * squares
-        felt = np.searchsorted(rates * time.min(initial=np.inf), _NEGLIGIBLE)  # Frequencies beyond add less than 1e-16.
+        felt = np.searchsorted(rates * time.min(initial=np.inf), NEGLIGIBLE)  # Frequencies beyond add less than 1e-16.
         decay = np.exp(-rates[:felt] * time[:, np.newaxis])
         return 0.5 * (rates[:felt] ** derivative * coefficients[rows, :felt] * decay).sum(axis=1)
 

@@ -26,7 +26,7 @@ def fits(num_clients: int, num_parameters: int) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Options:
+class _MeanShift:
     """What both factories take.
 
     Attributes:
@@ -34,82 +34,35 @@ class _Options:
       cohort_size: Most clients of a round; of a larger cohort a uniform sample of this size counts.
       shifts_clients: Whether every client's update is shifted to its mode and the modes are averaged (Algorithm 10); if
         not, their mean is shifted (Algorithm 9).
+      weighs: Whether a client's kernel, and its update in the mean, have the client's weight; else all weigh the same.
+      sizes_bandwidths: Whether a client's bandwidth is inversely proportional to its weight.
 
-    The result is not a number where no client came or no update is finite, and zero where no client has a weight above
-    0. The measurement `share_moved` is that of `mean_shift.Aggregate`.
+    A client counts if its update is finite and its weight, such as its number of examples, is above 0. Where none
+    counts, the result is zero if a client without a weight came, and else not a number. The measurement `share_moved`
+    is that of `mean_shift.Aggregate`.
     """
 
     shift: mean_shift.MeanShift
     cohort_size: int
     shifts_clients: bool = False
-
-    def _sampling(self, row: tff.Computation) -> tff.templates.AggregationProcess:
-        sampling = tff.aggregators.UnweightedReservoirSamplingFactory(self.cohort_size)
-        return sampling.create(row.type_signature.result)
-
-    def _server_step(self, value_type: tff.Type, rows_type: tff.Type, weighs: bool, sizes_bandwidths: bool):
-        """Returns the computation (updates [clients, parameters], weights [clients]) -> (update, measurements)."""
-        specs = tff.types.type_to_tf_tensor_specs(value_type)
-        shapes = {str(index): tuple(spec.shape) for index, spec in enumerate(tf.nest.flatten(specs))}
-
-        @tff.tensorflow.computation(rows_type)
-        def server_step(rows):
-            updates, weights = rows
-            update, share_moved = _aggregate(
-                self.shift, self.shifts_clients, updates, weights, weighs=weighs, sizes_bandwidths=sizes_bandwidths
-            )
-            parts = models.unflatten(update, shapes)
-            return tf.nest.pack_sequence_as(specs, parts), {"share_moved": share_moved}
-
-        return server_step
-
-
-@dataclasses.dataclass(frozen=True)
-class MeanShiftFactory(_Options, tff.aggregators.UnweightedAggregationFactory):
-    """FedKP with equal clients, as for `tff.learning.algorithms.build_unweighted_fed_avg`."""
-
-    def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
-        """Returns the process; `value_type` is one of float32 tensors."""
-
-        @tff.tensorflow.computation(value_type)
-        def row(value):
-            return models.flatten(tf.nest.flatten(value)), tf.constant(1.0)
-
-        sampling = self._sampling(row)
-        rows_type = sampling.next.type_signature.result.result.member
-        server_step = self._server_step(value_type, rows_type, weighs=False, sizes_bandwidths=False)
-
-        @tff.federated_computation(sampling.state_type, tff.FederatedType(value_type, tff.CLIENTS))
-        def next_round(state, value):
-            sampled = sampling.next(state, tff.federated_map(row, value))
-            result, measurements = tff.federated_map(server_step, sampled.result)
-            return tff.templates.MeasuredProcessOutput(sampled.state, result, measurements)
-
-        return tff.templates.AggregationProcess(sampling.initialize, next_round)
-
-
-@dataclasses.dataclass(frozen=True)
-class WeightedMeanShiftFactory(_Options, tff.aggregators.WeightedAggregationFactory):
-    """FedKP of the clients whose weight, such as their number of examples, is above 0.
-
-    Attributes:
-      weighs: Whether a client's kernel, and its update in the mean, have its weight; else all weigh the same.
-      sizes_bandwidths: Whether a client's bandwidth is inversely proportional to its weight.
-    """
-
     weighs: bool = False
     sizes_bandwidths: bool = False
 
-    def create(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
-        """Returns the process; `value_type` is one of float32 tensors, `weight_type` a number's."""
+    def _weighted(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
+        specs = tff.types.type_to_tf_tensor_specs(value_type)
+        shapes = {str(index): tuple(spec.shape) for index, spec in enumerate(tf.nest.flatten(specs))}
 
         @tff.tensorflow.computation(value_type, weight_type)
         def row(value, weight):
             return models.flatten(tf.nest.flatten(value)), tf.cast(weight, tf.float32)
 
-        sampling = self._sampling(row)
-        rows_type = sampling.next.type_signature.result.result.member
-        server_step = self._server_step(value_type, rows_type, self.weighs, self.sizes_bandwidths)
+        reservoir = tff.aggregators.UnweightedReservoirSamplingFactory(self.cohort_size)
+        sampling = reservoir.create(row.type_signature.result)
+
+        @tff.tensorflow.computation(sampling.next.type_signature.result.result.member)
+        def server_step(rows):
+            update, share_moved = _aggregate(self, *rows)
+            return tf.nest.pack_sequence_as(specs, models.unflatten(update, shapes)), {"share_moved": share_moved}
 
         @tff.federated_computation(
             sampling.state_type, tff.FederatedType(value_type, tff.CLIENTS), tff.FederatedType(weight_type, tff.CLIENTS)
@@ -122,19 +75,47 @@ class WeightedMeanShiftFactory(_Options, tff.aggregators.WeightedAggregationFact
         return tff.templates.AggregationProcess(sampling.initialize, next_round)
 
 
-def _aggregate(shift, shifts_clients: bool, updates, weights, *, weighs: bool, sizes_bandwidths: bool):
-    """Returns `mean_shift.Aggregate` of updates float32 [clients, parameters], as tensors."""
+class WeightedMeanShiftFactory(_MeanShift, tff.aggregators.WeightedAggregationFactory):
+    """FedKP with clients' weights, as for `tff.learning.algorithms.build_weighted_fed_avg`."""
+
+    def create(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
+        """Returns the process; values are float32 tensors, a weight is a number."""
+        return self._weighted(value_type, weight_type)
+
+
+class MeanShiftFactory(_MeanShift, tff.aggregators.UnweightedAggregationFactory):
+    """FedKP with equal clients, as for `tff.learning.algorithms.build_unweighted_fed_avg`."""
+
+    def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
+        """Returns the process; values are float32 tensors."""
+        weighted = self._weighted(value_type, tff.TensorType(np.float32))
+
+        @tff.tensorflow.computation(value_type)
+        def weight(value):
+            del value
+            return 1.0
+
+        @tff.federated_computation(weighted.state_type, tff.FederatedType(value_type, tff.CLIENTS))
+        def next_round(state, value):
+            return weighted.next(state, value, tff.federated_map(weight, value))
+
+        return tff.templates.AggregationProcess(weighted.initialize, next_round)
+
+
+def _aggregate(options: _MeanShift, updates, weights):
+    """Returns `mean_shift.Aggregate` of updates float32 [clients, parameters] and weights [clients], as tensors."""
+    shift, shifts_clients = options.shift, options.shifts_clients
     counted = tf.reduce_all(tf.math.is_finite(updates), axis=1) & (weights > 0)
     clients = tf.cast(tf.where(counted)[:, 0], tf.int32)
     sizes = tf.cast(tf.gather(weights, clients), tf.float64)
     num_clients, num_parameters = tf.size(clients), tf.shape(updates)[1]
     equal = tf.ones_like(sizes)
-    shares = sizes if weighs else equal
+    shares = sizes if options.weighs else equal
     shares /= tf.reduce_sum(shares)
-    factors = tf.reduce_mean(sizes) / sizes if sizes_bandwidths else equal
+    factors = tf.reduce_mean(sizes) / sizes if options.sizes_bandwidths else equal
     has_windows = shifts_clients and shift.kernel is kernels.EPANECHNIKOV and shift.bandwidth != kernels.NEAREST
     pairs = (shifts_clients and not has_windows) or shift.bandwidth in kernels.PAIRWISE
-    chunk = tf.maximum(1, _CELLS // (num_clients**2 if pairs else 2 * num_clients))
+    chunk = tf.maximum(1, _CELLS // tf.maximum(1, num_clients**2 if pairs else 2 * num_clients))
 
     def shift_chunk(start):
         samples = tf.transpose(tf.cast(tf.gather(updates[:, start : start + chunk], clients), tf.float64))
@@ -221,7 +202,7 @@ def _profile_cluster_mean(samples, weights, reach, pulls, tolerances, t_max: int
     """Does what `mean_shift.profile_cluster_mean` does, each parameter on a line of its own."""
     edges, felt = _windows(samples, reach)
     means = felt(pulls * samples) / felt(pulls)
-    means = tf.clip_by_value(tf.where(tf.math.is_nan(means), 1.0, means), 0.0, 1.0)
+    means = tf.clip_by_value(tf.where(tf.math.is_nan(means), tf.ones_like(means), means), 0.0, 1.0)
     first, successors = _interval(samples, edges), _interval(means, edges)
     following = tf.gather(means, successors, batch_dims=1)
     is_settled = tf.abs(following - means) <= tolerances
@@ -328,7 +309,9 @@ def _deviations(samples):
 
 def _quantile(ordered, share: float):
     rank = share * (_count(ordered) - 1)
-    below, above = (tf.gather(ordered, tf.cast(place, tf.int32), axis=1) for place in (tf.floor(rank), tf.math.ceil(rank)))
+    below, above = (
+        tf.gather(ordered, tf.cast(place, tf.int32), axis=1) for place in (tf.floor(rank), tf.math.ceil(rank))
+    )
     return below + (rank - tf.floor(rank)) * (above - below)
 
 
@@ -382,23 +365,30 @@ def _improved_sheather_jones(samples, kernel):
     ordered = tf.sort(samples, axis=1)
     count = 1 + tf.reduce_sum(tf.cast(ordered[:, 1:] > ordered[:, :-1], tf.float64), axis=1)
 
-    def roughness(derivative, time):
-        return 0.5 * tf.reduce_sum(rates**derivative * coefficients * tf.exp(-rates * time[:, tf.newaxis]), axis=1)
+    def step(number, times, rows):
+        row_coefficients, row_count = tf.gather(coefficients, rows), tf.gather(count, rows)
 
-    def step(number, times, changes):
-        found = roughness(7, times)
+        def roughness(derivative, time):
+            felt = tf.searchsorted(rates * tf.reduce_min(time), tf.constant([kernels.NEGLIGIBLE], tf.float64))[0]
+            decay = tf.exp(-rates[:felt] * time[:, tf.newaxis])
+            return 0.5 * tf.reduce_sum(rates[:felt] ** derivative * row_coefficients[:, :felt] * decay, axis=1)
+
+        before = tf.gather(times, rows)
+        found = roughness(7, before)
         for order in range(6, 1, -1):
             odd = math.prod(range(1, 2 * order, 2)) / math.sqrt(2 * math.pi)
             constant = 2 * (1 + 0.5 ** (order + 0.5)) / 3 * odd
-            found = roughness(order, (constant / (count * found)) ** (2 / (3 + 2 * order)))
-        after = tf.where(changes, (2 * math.sqrt(math.pi) * count * found) ** -0.4, times)
-        is_close = (after == times) | (tf.abs(after - times) <= 1e-10 * tf.abs(times))
-        return number + 1, after, changes & ~is_close
+            found = roughness(order, (constant / (row_count * found)) ** (2 / (3 + 2 * order)))
+        after = (2 * math.sqrt(math.pi) * row_count * found) ** -0.4
+        changes = (after != before) & ~(tf.abs(after - before) <= 1e-10 * tf.abs(before))
+        times = tf.tensor_scatter_nd_update(times, rows[:, tf.newaxis], after)
+        return number + 1, times, tf.boolean_mask(rows, changes)
 
     _, times, _ = tf.while_loop(
-        lambda number, _, changes: (number < kernels.FIXED_POINT_STEPS) & tf.reduce_any(changes),
+        lambda number, _, rows: (number < kernels.FIXED_POINT_STEPS) & (tf.size(rows) > 0),
         step,
-        (0, tf.zeros_like(ranges), ranges > 0),
+        (0, tf.zeros_like(ranges), tf.where(ranges > 0)[:, 0]),
+        shape_invariants=(tf.TensorShape([]), ranges.shape, tf.TensorShape([None])),
     )
     ratio = (kernel.roughness / kernel.variance**2 / kernels.GAUSSIAN.roughness) ** 0.2
     return tf.where(ranges > 0, ratio * 2 * ranges * tf.sqrt(times), 0.0)
