@@ -66,8 +66,8 @@ def test_figure_3_has_the_studys_settings():
 def selector_settings(*arguments: str) -> cli.Settings:
     own = cli.FlagSet("usage")
     own.group("Selection")
-    own.choice("client_selection", "uniform", list(selector_flags.SELECTORS), "whose")
-    selector_flags.define(own, with_privacy=True)
+    own.add(selector_flags.SELECTION, cli.Setting("non_private_selection", bool, "whose", False))
+    selector_flags.define(own)
     return own.parse(["test", *arguments])
 
 

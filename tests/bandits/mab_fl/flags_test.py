@@ -41,10 +41,11 @@ def test_a_threshold_is_a_number_or_a_quantile():
         "quantile:0.5",
     ]
     assert flags.options(only("--reward=binary", "--threshold=quantile:1")).reward.threshold == "quantile:1"
-    flag_set = frame.flag_set(STUDY)  # And from a file.
-    assert [flag_set.checked("threshold", value) for value in (1, 0.01, "quantile:0.5")] == [1, 0.01, "quantile:0.5"]
-    with pytest.raises(UsageError, match=r"threshold takes a number, or a text such as .*, not true"):
-        flag_set.checked("threshold", True)
+    parsed = frame.flag_set(STUDY).parse(["x"])  # And from a file.
+    for value in (1, 0.01, "quantile:0.5"):
+        assert parsed.taken({"threshold": value}) == {"threshold": value}
+    with pytest.raises(UsageError, match="threshold takes a number, or a text"):
+        parsed.taken({"threshold": True})
 
 
 def test_extreme_explore_measures_at_once_unless_told_otherwise():
