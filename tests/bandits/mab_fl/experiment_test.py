@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.stats
 import sklearn.metrics
 import tensorflow as tf
 
@@ -194,6 +195,12 @@ def test_extra_rounds_of_extreme_explore_come_by_schedule(tff_worker, generated)
     assert progress.plays.sum() == 8
     assert progress.adoptions.sum() == 4
     assert [row[metrics.COMMUNICATIONS] for row in rows] == [6, 16, 22, 32]
+
+
+def test_extra_rounds_of_extreme_explore_come_by_probability(generated):
+    rounds = make("--decision_rule=ucb", "--explore_probability=0.25", participants=generated)
+    count = sum(rounds.explores_all(number, np.array([9, number], np.int32)) for number in range(1, 801))
+    assert scipy.stats.binomtest(count, 800, 0.25).pvalue > 1e-4
 
 
 def test_the_best_model_so_far_is_kept(tff_worker, generated):
