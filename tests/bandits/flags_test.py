@@ -1,7 +1,6 @@
 """Tests of bandits.flags."""
 
 import dataclasses
-import itertools
 
 import pytest
 
