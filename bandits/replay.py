@@ -14,7 +14,7 @@ import tensorflow_federated as tff
 
 from bandits import interactions, process
 from data import clients, text
-from optimization.posterior import process as posterior_process
+from optimization import fed_avg
 from optimization.runtime import rounds
 
 
@@ -110,7 +110,7 @@ class Replay:
         def act(deployed, group):
             return _act(definition, deployed, group)
 
-        self._each = posterior_process.at_clients(act)
+        self._each = fed_avg.at_clients(act)
 
     @property
     def share(self) -> float | None:
@@ -119,12 +119,12 @@ class Replay:
         return float(np.median([own / others for own, others in later])) if later else None
 
     def play(
-        self, deployed: Sequence, visits: Sequence[Visit], round_num: int, counts: process.RoundMetrics, seconds: float
+        self, deployed: Sequence, visits: Sequence[Visit], round_num: int, counts: fed_avg.RoundMetrics, seconds: float
     ) -> None:
         """Plays the inference of a round again, and keeps its log in `logged`.
 
         Args:
-          deployed: The models of the round, as `process.BanditState` has them before it.
+          deployed: The models of the round, as `fed_avg.State` has them before it.
           visits: Its cohort.
           round_num: The round.
           counts: What it returned.

@@ -37,7 +37,7 @@ def _definition(build=lambda weights: None):
         policy=policies.Softmax(0.5),
         loss=losses.SupervisedLoss(),
         reward_matrix=np.eye(3, dtype=np.float32),
-        local_sgd=client_work.LocalSgd(0.1, 4, 1),
+        local_work=client_work.LocalSgd(0.1, 4, 1),
         aggregator=None,
         server_optimizer=None,
         deploy_every=2,
@@ -68,8 +68,8 @@ def test_runs_that_differ_in_their_server_rate_share_a_process(monkeypatch):
         ({"model_arguments": {"num_features": 5}}, {}, {}),
         ({}, {"server_optimizer": options.ServerOptimizer("adam", 0.1, (("beta_1", 0.8),))}, {}),
         ({}, {"aggregation": options.Aggregation(clip_norm=0.1)}, {}),
-        ({}, {}, {"local_sgd": client_work.LocalSgd(0.2, 4, 1)}),
-        ({}, {}, {"local_sgd": client_work.LocalSgd(0.1, 4, 1, corrections=(corrections.Proximal(0.1),))}),
+        ({}, {}, {"local_work": client_work.LocalSgd(0.2, 4, 1)}),
+        ({}, {}, {"local_work": client_work.LocalSgd(0.1, 4, 1, corrections=(corrections.Proximal(0.1),))}),
         ({}, {}, {"model": models.with_heads(models.mlp(3, (), 6), 2)}),
         ({}, {}, {"policy": policies.Softmax(0.6)}),
         ({}, {}, {"reward_matrix": np.ones((3, 3), np.float32)}),
@@ -147,10 +147,10 @@ def test_a_run_with_noise_leaves_nothing_to_other_programs(play, tmp_path):
 def test_the_server_rate_is_part_of_every_optimizers_state(name):
     import tensorflow as tf
 
-    from optimization import server
+    from optimization import fed_avg
 
     weights = gradient = (tf.constant([1.0, 2.0]),)
-    slow, fast = server.OPTIMIZERS[name](0.01), server.OPTIMIZERS[name](0.03)
+    slow, fast = fed_avg.OPTIMIZERS[name](0.01), fed_avg.OPTIMIZERS[name](0.03)
     state = slow.set_hparams(slow.initialize(gradient), {phase_process._RATE: np.float32(0.03)})
     _, found = slow.next(state, weights, gradient)
     _, wanted = fast.next(fast.initialize(gradient), weights, gradient)

@@ -63,7 +63,7 @@ def make(
         policy=policy or policies.Softmax(0.5),
         loss=loss,
         reward_matrix=REWARDS,
-        local_sgd=client_work.LocalSgd(learning_rate, BATCH, epochs),
+        local_work=client_work.LocalSgd(learning_rate, BATCH, epochs),
         aggregator=aggregator(adaptive_clipping=adaptive_clipping, **aggregation),
         server_optimizer=tff.learning.optimizers.build_adam(0.05),
         deploy_every=deploy_every,
@@ -123,13 +123,14 @@ def test_a_client_trains_on_the_rewards_that_have_arrived_alone(loss_name):
     late = dataclasses.replace(make(LOSSES[loss_name], epochs=2), is_late=True).client_round()
     output = late((INITIAL,), INITIAL, client._replace(arrived=arrived))
     _, reward, propensity = log_by_hand(client, INITIAL, policies.Softmax(0.5))
-    assert (output.examples, output.trained_examples, output.empty_clients) == (7, 7, 0)
-    np.testing.assert_allclose(output.reward_sum, reward[arrived].sum(), rtol=1e-6)
-    np.testing.assert_allclose(output.propensity_sum, propensity[arrived].sum(), rtol=1e-5)
+    assert (output.sums["examples"], output.sums["trained_examples"], output.sums["empty_clients"]) == (7, 7, 0)
+    np.testing.assert_allclose(output.sums["reward_sum"], reward[arrived].sum(), rtol=1e-6)
+    np.testing.assert_allclose(output.sums["propensity_sum"], propensity[arrived].sum(), rtol=1e-5)
     for found, expected in zip(output.delta, delta_by_hand(client, loss_name, 2, arrived=arrived), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     nothing = late((INITIAL,), INITIAL, client._replace(arrived=np.zeros(11, bool)))
-    assert (nothing.examples, nothing.reward_sum, nothing.empty_clients, nothing.nonfinite_clients) == (0, 0, 1, 0)
+    names = ("examples", "reward_sum", "empty_clients", "nonfinite_clients")
+    assert [nothing.sums[name] for name in names] == [0, 0, 1, 0]
     assert all((part.numpy() == 0).all() for part in nothing.delta)
 
 
@@ -157,7 +158,7 @@ def test_a_fixed_policy_in_a_known_drift_earns_the_sum_by_hand():
     earned, elsewhere = REWARDS[client.labels, action].sum(), worlds[1][client.labels, action].sum()
     for world, expected in ((0, earned), (0.25, 0.75 * earned + 0.25 * elsewhere), (1, elsewhere), (0, earned)):
         output = rounds((INITIAL,), INITIAL, client._replace(world=np.float32(world)))
-        assert output.reward_sum.numpy() == expected  # Halves and quarters: exact.
+        assert output.sums["reward_sum"].numpy() == expected  # Halves and quarters: exact.
 
 
 def test_logged_rewards_and_propensities_are_those_of_the_caches(tff_worker):
@@ -305,7 +306,7 @@ def test_a_bandit_trains_on_the_chosen_actions_reward_only(tff_worker):
     updates = []
     for rewards in vectors:
         definition = make()
-        definition = process.dataclasses.replace(
+        definition = dataclasses.replace(
             definition,
             reward_matrix=np.eye(NUM_ACTIONS, dtype=np.float32),
             label_spec=tf.TensorSpec((None, NUM_ACTIONS)),
@@ -338,7 +339,7 @@ def test_a_bag_acts_by_its_heads_votes_and_each_head_weighs_what_has_arrived_by_
     expected = losses.bootstrap(client.keys.cache, tf.constant(40), heads).numpy()[arrived]
     np.testing.assert_array_equal(batches["bootstrap"], expected)
     output = definition.client_round()((weights,), weights, client._replace(arrived=arrived))
-    assert (output.examples, output.trained_examples, output.nonfinite_clients) == (26, 26, 0)
+    assert (output.sums["examples"], output.sums["trained_examples"], output.sums["nonfinite_clients"]) == (26, 26, 0)
     assert all(np.any(part) for part in output.delta)
 
 
@@ -355,7 +356,7 @@ def test_a_sparse_bag_of_words_trains_as_the_dense_one():
         (models.mlp(5, (), NUM_ACTIONS), tf.constant(dense)),
     ]:
         client = process.ClientInput(features, tf.constant([0, 1, 2, 0, 1, 2]), make_client(1, 5).keys)
-        definition = process.dataclasses.replace(make(epochs=2), model=model)
+        definition = dataclasses.replace(make(epochs=2), model=model)
         outputs.append(definition.client_round()((weights,), weights, client))
     for sparse_part, dense_part in zip(outputs[0].delta, outputs[1].delta, strict=True):
         np.testing.assert_allclose(sparse_part, dense_part, atol=1e-6)
@@ -369,7 +370,7 @@ def test_bags_of_words_are_acted_on_and_trained_on_as_padded_posts(examples):
         "values": np.array([[0.5, 0.5, 0], [1, 0.2, 0.3], [0, 0, 0]], np.float32)[:examples],
     }
     weights = (np.random.default_rng(3).normal(size=(5, NUM_ACTIONS)).astype(np.float32), np.zeros(3, np.float32))
-    definition = process.dataclasses.replace(make(epochs=2), model=models.bag_of_words(5, NUM_ACTIONS))
+    definition = dataclasses.replace(make(epochs=2), model=models.bag_of_words(5, NUM_ACTIONS))
     labels, client_keys = tf.constant([0, 1, 2][:examples], tf.int32), make_client(1, 5).keys
     outputs = []
     for features in (posts, bags.take(np.arange(examples))):
@@ -381,7 +382,7 @@ def test_bags_of_words_are_acted_on_and_trained_on_as_padded_posts(examples):
 
 def test_clients_losses_come_back_at_their_positions(tff_worker):
     clients = [make_client(10, 1)._replace(position=np.int32(2)), make_client(0, 2)]
-    definition = process.dataclasses.replace(make(), cohort_size=3)
+    definition = dataclasses.replace(make(), cohort_size=3)
     rounds = definition.build(INITIAL)
     _, metrics = rounds.next(rounds.initialize(), clients)
     np.testing.assert_allclose(metrics.client_losses, [np.nan, 0, metrics.loss_sum / 10], rtol=1e-6)
