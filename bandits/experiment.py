@@ -5,14 +5,13 @@ aggregation in `process` -> the metrics here.
 """
 
 import functools
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from bandits import losses, metrics, phase_process, process, replay
+from bandits import logged_rounds, losses, metrics, phase_process, process
 from bandits.options import Phase
 from bandits.worlds import resets
 from data import clients, keys, tasks
@@ -151,7 +150,10 @@ class BanditRounds(runner.Rounds):
         if initial_weights is None:
             initial_weights = self._definition.model.initial_weights(phase.seed)
         self._poll_key = phase_process.key(task, phase, self._definition)
-        self._process_of = phase_process.build(task, phase, self._definition, initial_weights)
+        self.acting, trained = None, self._definition
+        if phase.logs_interactions and phase.logs:
+            self.acting, trained = logged_rounds.ActingFirst(trained), logged_rounds.trained(trained)
+        self._process_of = phase_process.build(task, phase, trained, initial_weights)
         self.client_rewards: dict[str, Any] = {}  # What the last evaluation gave of each client.
         self._watch = resets.Watch(phase.reset)
         self._attendance = None
@@ -164,9 +166,6 @@ class BanditRounds(runner.Rounds):
             selector = phase.selection.build(clients.sizes(self._clients, phase.population), phase.cohorts.size)
             self._selected = selected.SelectedCohorts(selector, phase.seed)
         computing = runtime_rounds.at_hand().computing
-        self.replay = None
-        if phase.logs_interactions and phase.logs:
-            self.replay = replay.Replay(self._definition, phase.deploy_every)
         self._prepare = cohorts.PreparedAhead(self._written_inputs, phase.total_rounds, computing)
         self._has_secret_cohorts = phase.bandit.trains and mechanism.rests_on_cohorts and not self._selected
         held = aggregators.secrets_in_state(phase.aggregation, mechanism) if phase.bandit.trains else []
@@ -196,10 +195,9 @@ class BanditRounds(runner.Rounds):
         else:
             learned, secret = (), state.cohort_seed
             visits, inputs = self._prepare(round_num, cohorts.as_integer(secret) if len(secret) else None)
-        start = time.perf_counter()
+        if self.acting:
+            inputs = self.acting(state.server.deployed, visits, round_num)
         server_state, counts = self._process_of(round_num).next(state.server, inputs)
-        if self.replay:
-            self.replay.play(state.server.deployed, visits, round_num, counts, time.perf_counter() - start)
         if self._selected:
             learned = self._selected.observe(learned, drawn, counts.client_losses, counts.client_deviations)
         total, rounds = state.reward_total, state.reward_rounds
@@ -258,7 +256,7 @@ class BanditRounds(runner.Rounds):
         """
         return [one.given for one in self.visits(positions, round_num)]
 
-    def visits(self, positions: np.ndarray, round_num: int) -> list[replay.Visit]:
+    def visits(self, positions: np.ndarray, round_num: int) -> list[logged_rounds.Visit]:
         """Reads the clients of a cohort, as `inputs` does, and says whose and which examples each input is."""
         phase = self._phase
         seed, most = phase.seed, phase.max_delay
@@ -285,7 +283,7 @@ class BanditRounds(runner.Rounds):
             if phase.delay.kind != "none":
                 arrived = phase.delay.arrived(seed, period, client, len(rows), round_num - acted_in)
                 given = given._replace(arrived=arrived)
-            visits.append(replay.Visit(given, client, rows))
+            visits.append(logged_rounds.Visit(given, client, rows))
         # The worker takes them in this order: with the small ones last, its cores end together.
         return sorted(visits, key=lambda visit: len(visit.rows), reverse=True)
 
@@ -300,9 +298,11 @@ class BanditRounds(runner.Rounds):
         most = self._phase.replay_rows
         return range(count)[(round_num - 1) * most : round_num * most]
 
-    def _written_inputs(self, round_num: int, cohort_seed: int | None) -> tuple[list[replay.Visit], list]:
+    def _written_inputs(self, round_num: int, cohort_seed: int | None) -> tuple[list[logged_rounds.Visit], list]:
         visits = self.visits(self.cohort(round_num, cohort_seed), round_num)
         inputs = [one.given for one in visits]
+        if self.acting:
+            return visits, inputs
         return visits, runtime_rounds.written_ahead(inputs, self._definition.client_type)
 
     def _poll(self, state: fed_avg.State, ids: np.ndarray, round_num: int) -> np.ndarray:

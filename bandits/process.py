@@ -103,11 +103,12 @@ class BanditProcess(fed_avg.Process):
 
     def act(self, deployed, client: ClientInput):
         """Acts with the deployed model and keeps the log (Algorithm 2); returns it, and what is trained on."""
-        matrix = mixture(self.reward_matrix, client.world)
-        rewards = reward_vectors(client.labels, matrix)
         if self.feedback == "logged":
-            cache = self._weighted(logged(client.labels), client.keys.cache)
-            return cache, {"features": models.dense(client.features), **cache}
+            cache, features = self._weighted(logged(client.labels), client.keys.cache), models.dense(client.features)
+            if self.is_late:
+                cache, features = kept((cache, features), client.arrived)
+            return cache, {"features": features, **cache}
+        rewards = reward_vectors(client.labels, mixture(self.reward_matrix, client.world))
         own = deployed[0]
         if self.max_delay:
             own = tf.switch_case(tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed])

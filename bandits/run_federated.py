@@ -144,7 +144,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             trained = guarantees.of_phase(options.task, task, phase, dimension, before, shown)
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights)
-            loggers = [interactions.logger(task, rounds.replay)] if rounds.replay else []
+            loggers = [interactions.logger(task, rounds.acting)] if rounds.acting else []
             outcome = frame.play(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
             _tell(options, task, phase, trained, folder, rounds, outcome)
             if outcome.signum:
@@ -189,8 +189,8 @@ def _tell(
         folder.write_json(run_folder.CLIENT_REWARDS_FILE, rounds.client_rewards)
     if outcome.signum is None:
         print(_summary(options, task, phase, folder, spent["summary"]))
-    if rounds.replay:
-        print(interactions.told(folder.path, rounds.replay))
+    if rounds.acting:
+        print(interactions.told(folder.path))
     if rounds.secrets:
         held = " and ".join(rounds.secrets)
         print(f"Keep {folder.path}/checkpoints secret: it holds {held}, which protects the clients.")
