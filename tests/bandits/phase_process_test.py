@@ -4,13 +4,13 @@ import dataclasses
 import types
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from bandits import losses, phase_process, policies, process, run_federated
+from bandits import losses, phase_process, policies, process
 from optimization import client_work, corrections, models, options
 from optimization.runtime import kept_rounds
-from optimization.study import compiled, frame
+from optimization.study import compiled
+from tests.bandits import whole_runs
 
 SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
 TASK = types.SimpleNamespace(model="mlp", model_arguments={"num_features": 4})
@@ -100,27 +100,13 @@ def test_runs_with_noise_never_share(monkeypatch):
 
 @pytest.fixture
 def play(tff_worker, monkeypatch, tmp_path):
-    """A function (name, *arguments) -> metrics and weights of a run that keeps its rounds in the folder `cache`."""
+    """A function (name, *arguments) -> folder of a run that keeps its rounds in the folder `cache`."""
     from optimization.runtime import worker
 
     monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
     monkeypatch.setattr(kept_rounds, "_version", lambda: "this version")
-
-    def run(name, *arguments):
-        where = (f"--root_output_dir={tmp_path}", f"--experiment_name={name}", f"--cache_dir={tmp_path / 'cache'}")
-        settings = frame.flag_set(run_federated.STUDY).parse(["run_federated", *SMALL, *where, *arguments])
-        assert frame.program(run_federated.STUDY, settings) == 0
-        metrics = pd.read_csv(tmp_path / name / "metrics.csv").drop(columns="seconds")
-        with np.load(tmp_path / name / "model" / "weights.npz") as weights:
-            return metrics, dict(weights)
-
-    return run
-
-
-def _assert_equal(one, other):
-    pd.testing.assert_frame_equal(one[0], other[0], check_exact=True)
-    for name, weights in other[1].items():
-        np.testing.assert_array_equal(one[1][name], weights)
+    run = whole_runs.player(*SMALL, f"--cache_dir={tmp_path / 'cache'}")
+    return lambda name, *arguments: run(tmp_path / name, *arguments)
 
 
 def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_its_own(play, monkeypatch):
@@ -134,8 +120,8 @@ def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_i
         kept = play("kept", *after)
     monkeypatch.setattr(phase_process, "_shared", lambda *given: given[-2].build(given[-1]))
     alone = play("alone", *after)
-    _assert_equal(shared, alone)
-    _assert_equal(kept, alone)
+    for run in (shared, kept):
+        whole_runs.assert_same(run, alone)
 
 
 def test_a_run_with_noise_leaves_nothing_to_other_programs(play, tmp_path):

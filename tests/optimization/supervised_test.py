@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization import client_work, corrections, fed_avg, models, supervised
+from optimization import client_work, corrections, models, supervised
 
 MODEL = models.mlp(3, (), 4)
 DRAW = np.random.default_rng(11)
@@ -126,14 +126,6 @@ def test_the_poll_gives_each_clients_exact_loss(tff_worker):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_equal_inputs_give_equal_rounds_bit_for_bit(tff_worker):
-    rounds = make().build(INITIAL)
-    cohort = [client(1, 10, 0), client(2, 6, 1), client(3, 8, 2)]
-    first, second = (rounds.next(rounds.initialize(), cohort) for _ in range(2))
-    for one, other in zip(tf.nest.flatten(first), tf.nest.flatten(second), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 def _of_the_other_sign(step: corrections.Step):
     """FedProx as TFF 0.87 has it: it subtracts the proximal term's gradient."""
     return [2 * one - other for one, other in zip(step.gradients, corrections.Proximal(0.7)(step), strict=True)]
@@ -171,10 +163,3 @@ def _batches(one: supervised.ClientInput, size: int) -> tf.data.Dataset:
         order = tf.random.experimental.stateless_shuffle(tf.range(len(one.labels)), key).numpy()
         epochs.append(tf.data.Dataset.from_tensor_slices((one.features[order], one.labels[order])).batch(size))
     return epochs[0].concatenate(epochs[1])
-
-
-@pytest.mark.parametrize("position", [0, 2])
-def test_a_scalar_is_put_at_its_position(position):
-    expected = [0.0, 0.0, 0.0]
-    expected[position] = 4.0
-    np.testing.assert_array_equal(fed_avg.at_position(tf.constant(4.0), position, 3), expected)
