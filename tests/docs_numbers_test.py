@@ -1,6 +1,6 @@
 """Numbers in the docs equal their records.
 
-A page lists the sources of its numbers in comments, one a line, with ` :: ` between the parts:
+`docs/evidence/numbers/PAGE.txt` lists the sources of a page's numbers, one a line, with ` :: ` between the parts:
 
   FILE.csv :: MEASURE :: ARM :: NUMBERS                  mean over seeds, with or without its 95% interval
   FILE.csv :: MEASURE :: ARM :: REFERENCE :: NUMBERS     mean difference, paired by seed
@@ -25,21 +25,21 @@ from bandits.papers import page, selection
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 EVIDENCE = ROOT / "docs" / "evidence"
-_COMMENT = re.compile(r"<!-- numbers\n(.*?)-->", re.DOTALL)
+NUMBERS = EVIDENCE / "numbers"
 _NUMBER = r"[+-]?\d+(?:\.\d+)?"
 _INTERVAL = re.compile(rf"{_NUMBER} (?:\({_NUMBER} to {_NUMBER}\)|\[{_NUMBER}, {_NUMBER}\])")
-PAGES = [path for path in sorted((ROOT / "docs").glob("**/*.md")) if _COMMENT.search(path.read_text())]
+PAGES = [path for path in sorted((ROOT / "docs").glob("**/*.md")) if (NUMBERS / f"{path.stem}.txt").exists()]
 # Pages in which every interval has a source.
-_COMPLETE = ["findings.md", "which_strategy.md", *(f"papers/{path.name}" for path in (ROOT / "docs/papers").glob("*"))]
+COMPLETE = [ROOT / "docs/findings.md", ROOT / "docs/which_strategy.md", *sorted((ROOT / "docs/papers").glob("*.md"))]
 
 
 def _sources(path: pathlib.Path) -> Iterator[list[str]]:
-    for comment in _COMMENT.findall(path.read_text()):
-        yield from (line.split(" :: ") for line in comment.splitlines())
+    for line in (NUMBERS / f"{path.stem}.txt").read_text().splitlines():
+        yield line.split(" :: ")
 
 
 def _text(path: pathlib.Path) -> str:
-    return " ".join(_COMMENT.sub("", path.read_text()).split())
+    return " ".join(path.read_text().split())
 
 
 @functools.cache
@@ -83,8 +83,7 @@ def test_numbers_equal_their_records(path):
     assert wrong == []
 
 
-@pytest.mark.parametrize("name", _COMPLETE)
-def test_every_interval_has_a_source(name):
-    path = ROOT / "docs" / name
+@pytest.mark.parametrize("path", COMPLETE, ids=lambda path: path.name)
+def test_every_interval_has_a_source(path):
     listed = {numbers for *_, numbers in _sources(path)}
     assert set(_INTERVAL.findall(_text(path))) - listed == set()
