@@ -53,7 +53,7 @@ def _generated(source: str) -> str:
 
 def mean_and_interval(file: str, measure: str, arm: str, reference: str | None = None) -> tuple[float, float, float]:
     """Mean over seeds with its 95% interval by Student's t, of an arm or of its paired difference from another."""
-    rows = pd.read_csv(EVIDENCE / file)
+    rows = pd.read_csv(EVIDENCE / file, dtype={"arm": str})
     table = rows.pivot(index="seed", columns="arm", values=measure)
     values = table[arm] - table[reference] if reference else table[arm]
     values = values.dropna().to_numpy()
