@@ -74,7 +74,7 @@ class PosteriorRounds(training.TrainingRounds):
         self._server_step = process.build_server_step(self._definition)
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
 
-    def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
+    def definition(self, work: Any, num_clients: int) -> fed_avg.Process:
         """Returns what defines rounds of so many clients with this work."""
         definition, factory = super().definition(work, num_clients), self._algorithm.factory
         return dataclasses.replace(definition, aggregator=factory) if factory else definition
