@@ -92,7 +92,7 @@ POLICIES = {
         has_best=True,
         moving="epsilon",
         schedule=schedules.POWER,
-        exponent=-1 / 3,  # Balances what exploring costs and what it teaches: docs/theory.md.
+        exponent=-1 / 3,  # Balances what exploring costs and what it teaches: docs/papers/agarwal2023.md.
     ),
     "softmax": PolicyEntry(
         "bandits.policies:Softmax",

@@ -12,8 +12,8 @@ from typing import Any
 
 from bandits import registry
 from bandits.mab_fl import rewards, studies
-from data import silos
 from data.errors import UsageError
+from data.tasks import silos
 from optimization import corrections
 from optimization.options import named
 from optimization.study import cli, task_flags, training_flags
