@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from data.errors import Failure, UsageError
 from optimization.study import cli
+from optimization.study.settings import setting
 from scripts import version_runs, version_speed
 
 if TYPE_CHECKING:
@@ -29,17 +30,28 @@ What was played stays in --output, and is not played again unless the sources ha
 _SHOWN = 3  # Differences of a setting.
 
 
+class _Flags:
+    """Flags.
+
+    Attributes:
+      old: Folder of the older checkout.
+      new: Folder of the newer one (default: the one that this program is of).
+      settings: Settings to play, separated by commas (default: all).
+      output: Folder of what is played.
+      speed: Measure rounds and first rounds of both in turns, instead of comparing what they give.
+    """
+
+    old: str = setting()
+    new: str = setting()
+    settings: str = setting()
+    output: str = setting("compared_versions")
+    speed: bool = setting(False)
+
+
 def define() -> cli.FlagSet:
     """Returns the flags of `compare_versions`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group("Flags")
-    flags.text("old", None, "folder of the older checkout")
-    flags.text("new", None, "folder of the newer one (default: the one that this program is of)")
-    flags.text("settings", None, "settings to play, separated by commas (default: all)")
-    flags.text("output", "compared_versions", "folder of what is played")
-    flags.switch(
-        "speed", False, "measure rounds and first rounds of both in turns, instead of comparing what they give"
-    )
+    flags.group(_Flags)
     return flags
 
 

@@ -24,6 +24,7 @@ from data import files
 from data import files as data_files
 from data.errors import UsageError
 from optimization.study import cli
+from optimization.study.settings import no_folder, setting
 
 _USAGE = """
 Reproduces figures and tables of the texts that this project follows, beside the numbers and orderings they state.
@@ -37,52 +38,64 @@ The same command continues what was interrupted. An ordering that disagrees is a
 """
 
 
+class _WhatIsReproduced:
+    """What is reproduced.
+
+    Attributes:
+      figure: Names, separated by commas; 1 means 1a to 1d; all: the texts' own; flagship: this project's; or
+        select_before_deploying.
+      text: All figures and tables of one text, instead of --figure.
+      list: Print the names of all figures and tables, and end.
+      arms: Their labels, separated by semicolons: only these; records keep the rows of the others.
+      scale: How much is run.
+      repeat: Seeds (default: as many as the text's).
+      data_dir: Folder of the data files, which must hold all that are needed (default: FEDBANDITS_DATA_DIR in the
+        environment; for what it lacks and can be downloaded, the cache folder).
+      early_stop: Give up points of searches early (default: run all to the end).
+      estimate: Run a few rounds of each task, print how long all takes, and end; random examples stand in for data sets
+        that would be downloaded.
+      report_only: Play nothing: report what is finished, also while another process plays.
+    """
+
+    figure: str = setting()
+    text: str = setting(words=texts.names(), only={"figure": False})
+    list: bool = setting(False)
+    arms: str = setting()
+    scale: str = setting(texts.PAPER, texts.SCALES)
+    repeat: int = setting(low=1)
+    data_dir: pathlib.Path = setting()
+    early_stop: str = setting(
+        words={"asha": "asynchronous successive halving: the better half of a search's points go on to more rounds"},
+        only={"executor": ("local", "ray")},
+    )
+    estimate: bool = setting(False)
+    report_only: bool = setting(False)
+
+
+class _Output:
+    """Output.
+
+    Attributes:
+      records: Folder in which a small file of numbers a figure is kept, such as docs/evidence.
+      page: Page to make of the records beside it, in the folder evidence; plays nothing.
+      root_output_dir: Folder of all output.
+      experiment_name: Name of this output's folder (default: reproduce_SCALE).
+    """
+
+    records: pathlib.Path = setting()
+    page: pathlib.Path = setting()
+    root_output_dir: pathlib.Path = setting("runs")
+    experiment_name: str = setting(complaint=no_folder)
+
+
 def define() -> cli.FlagSet:
     """Returns the flags of `reproduce`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group("What is reproduced")
-    flags.text(
-        "figure",
-        None,
-        "names, separated by commas; 1 means 1a to 1d; all: the texts' own; flagship: this project's; "
-        f"or {selection.NAME}",
-    )
-    flags.choice("text", None, texts.names(), "all figures and tables of one text, instead of --figure")
-    flags.belong("text", figure=False)
-    flags.switch("list", False, "print the names of all figures and tables, and end")
-    flags.text("arms", None, "their labels, separated by semicolons: only these; records keep the rows of the others")
-    flags.choice("scale", texts.PAPER, texts.SCALES, "how much is run")
-    flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1)
-
-    flags.path(
-        "data_dir",
-        None,
-        "folder of the data files, which must hold all that are needed (default: FEDBANDITS_DATA_DIR in the "
-        "environment; for what it lacks and can be downloaded, the cache folder)",
-    )
-    flags.choice(
-        "early_stop",
-        None,
-        {"asha": "asynchronous successive halving: the better half of a search's points go on to more rounds"},
-        "give up points of searches early (default: run all to the end)",
-    )
-    flags.belong("early_stop", executor=("local", "ray"))
-
-    flags.switch(
-        "estimate",
-        False,
-        "run a few rounds of each task, print how long all takes, and end; random examples stand in for data sets that "
-        "would be downloaded",
-    )
-    flags.switch("report_only", False, "play nothing: report what is finished, also while another process plays")
+    flags.group(_WhatIsReproduced)
 
     executors.define(flags, slurm_script="write a job array for Slurm, and run nothing")
 
-    flags.group("Output")
-    flags.path("records", None, "folder in which a small file of numbers a figure is kept, such as docs/evidence")
-    flags.path("page", None, "page to make of the records beside it, in the folder evidence; plays nothing")
-    flags.path("root_output_dir", "runs", "folder of all output")
-    flags.folder("experiment_name", "name of this output's folder (default: reproduce_SCALE)")
+    flags.group(_Output)
     return flags
 
 

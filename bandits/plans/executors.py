@@ -25,6 +25,7 @@ from bandits import studies
 from data import files
 from data.errors import Failure, UsageError
 from optimization.study import cli, interruption
+from optimization.study.settings import declared, setting, title
 
 FINISHED_FILE = "finished.json"
 LOG_FILE = "log.txt"
@@ -138,19 +139,24 @@ _KINDS = {
 }
 
 
+class _WhereItIsRun:
+    """Where it is run.
+
+    Attributes:
+      executor: What executes the runs.
+      ray_address: The cluster's address (default: a local Ray, started and stopped). Either way, who reaches the ports
+        that Ray opens can run code: use a trusted network, or a firewall.
+      workers: Runs at the same time.
+    """
+
+    executor: str = setting("local")
+    ray_address: str = setting(only={"executor": ("ray",)})
+    workers: int = setting(2, low=1, only={"executor": tuple(_KINDS), "ray_address": False})
+
+
 def define(flags: cli.FlagSet, **others: str) -> None:
     """Defines the flags of executors, as a group; `others` are kinds that the caller serves itself."""
-    flags.group("Where it is run")
-    flags.choice("executor", "local", _KINDS | others, "what executes the runs")
-    flags.text(
-        "ray_address",
-        None,
-        "the cluster's address (default: a local Ray, started and stopped). Either way, who reaches the ports that Ray "
-        "opens can run code: use a trusted network, or a firewall",
-    )
-    flags.belong("ray_address", executor=("ray",))
-    flags.integer("workers", 2, "runs at the same time", low=1)
-    flags.belong("workers", executor=tuple(_KINDS), ray_address=False)
+    flags.group(title(_WhereItIsRun), *declared(_WhereItIsRun, executor={"type": _KINDS | others}))
 
 
 def shares_cores(settings: cli.Settings) -> bool:
