@@ -381,6 +381,15 @@ class Settings(Mapping[str, Any]):
         """Returns a copy in which settings without a value take these."""
         return self.replace(**{name: value for name, value in defaults.items() if self[name] is None})
 
+    def check_order(self, low: str, high: str) -> None:
+        """Refuses a number above another one.
+
+        Raises:
+          UsageError: Naming both.
+        """
+        if self[low] > self[high]:
+            raise UsageError(f"--{low}={self[low]:g} must be at most --{high}={self[high]:g}.")
+
     def default(self, name: str) -> Any:
         """Returns the value that a setting would have if nobody had given it one; None if it is not declared."""
         if name not in self._declared:
