@@ -76,7 +76,7 @@ def program(settings: cli.Settings) -> int:
     """Runs all stages; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     settings = settings.settled()
     privacy.check(settings)
-    epsilons = privacy.epsilons(settings)
+    epsilons = tuple(dict.fromkeys(settings.target_epsilons))
     base = inputs.base_flags(settings.run_flags)
     names = strategies.check(base)
     base = strategies.in_one_world(base)
@@ -122,7 +122,7 @@ def program(settings: cli.Settings) -> int:
                 playing.measure(spaces)
                 found = stages.Stages(playing, spaces, data, where, epsilons, no_noise).play()
             finally:
-                playing.close()
+                state.save()
         advice = output.write(playing, found, data, where, base)
         state.finished = not playing.failed
         state.save()

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 
 from bandits import studies
-from bandits.plans import executors, outcomes, plan, sweep, verdict
+from bandits.plans import executors, plan, sweep, verdict
 from bandits.plans.plan import Run
 from data import files
 from data.errors import UsageError
@@ -65,7 +65,7 @@ def define() -> cli.FlagSet:
         "configuration that the others are compared with: its words, as 'greedy adam', or strategy (default: greedy, "
         "or without one the first)",
     )
-    flags.belong("reference", executor=("local", "ray"))
+    flags.belong("reference", executor=executors.RUNNING)
     flags.choice(
         "early_stop",
         None,
@@ -75,7 +75,7 @@ def define() -> cli.FlagSet:
     flags.integer("reduction_factor", 2, "one of so many points goes on", low=2)
     flags.belong("reduction_factor", early_stop=("asha",))
 
-    executors.define(flags, slurm_script="write a job array for Slurm, and run nothing")
+    executors.define(flags)
 
     flags.group("Output")
     flags.path("root_output_dir", "runs", "folder of all grids")
@@ -84,7 +84,7 @@ def define() -> cli.FlagSet:
         None,
         "page about the runs to keep up to date while the grid is played: an .html file, as scripts.report writes",
     )
-    flags.belong("report", executor=("local", "ray"))
+    flags.belong("report", executor=executors.RUNNING)
     flags.folder("experiment_name", "name of this grid's folder (default: grid_, and the grid, preset or binary)")
     return flags
 
@@ -96,14 +96,9 @@ def resolve(settings: cli.Settings) -> cli.Settings:
       UsageError: On flags that do not go together.
     """
     settings = settings.settled()
-    if settings.executor == "slurm_script" and (settings.expand_edges or settings.early_stop):
-        raise UsageError(
-            "--executor=slurm_script writes all runs beforehand: --expand_edges and --early_stop decide by results."
-        )
-    if settings.executor == "slurm_script" and settings.reporting_repeat:
-        raise UsageError(
-            "--executor=slurm_script writes all runs beforehand: which --reporting_repeat plays depends on results."
-        )
+    for name in ("expand_edges", "early_stop", "reporting_repeat"):
+        if settings.executor == "slurm_script" and settings[name]:
+            raise UsageError(f"--executor=slurm_script writes all runs beforehand, but --{name} decides by results.")
     if settings.report:
         files.check_output("report", pathlib.Path(settings.report), (".html",))
     return settings
@@ -166,23 +161,13 @@ def program(settings: cli.Settings) -> int:
         grid = grid.in_folder(folder / "runs")
         some = grid.renamed(some)
         if settings.executor == "slurm_script":
-            return write_script(grid, some, folder, cores)
+            return sweep.write_job_array(some, folder, cores, "the same command with --executor=local ranks them")
         if settings.executor == "local":
             new = [run for run in some if not (folder / "runs" / run.name).exists()]
-            if new:
-                sweep.check_shared(new)
+            told = sweep.refused({"": new[:1]})
+            if told and told == sweep.refused({"": new[-1:]}):  # What all runs share is refused before any is started.
+                raise UsageError(next(iter(told)))
         return execute(settings, grid, some, folder, cores)
-
-
-def write_script(grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
-    """Writes the job array of what is not finished; returns the exit status."""
-    left = [run for run in some if outcomes.finished_rounds(folder / "runs" / run.name) < run.rounds]
-    if not left:
-        print(f"All {len(some)} runs are finished: --executor=local ranks them.")
-        return 0
-    script = executors.write_slurm_script(folder, [run.job(folder / "runs") for run in left], cores)
-    print(f"{len(left)} runs in {script}. When they are done, the same command with --executor=local ranks them.")
-    return 0
 
 
 def execute(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:

@@ -13,7 +13,7 @@ import pathlib
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bandits import metrics, studies
 from bandits.results import baselines, runs
@@ -70,8 +70,9 @@ def define() -> cli.FlagSet:
     flags.text("ylim", None, "lowest and highest value of the vertical axis, as 0,1 (default: what the curves need)")
 
     flags.group("Tables", tables=True)
-    flags.text("rounds", None, "rounds to report, separated by commas (default: the study's for the task, or the last)")
-    flags.text("thresholds", None, "thresholds likewise (default: the study's for the task, or 0.84,0.86)")
+    last = "rounds to report, separated by commas (default: the study's for the task, or the last)"
+    flags.numbers("rounds", None, last, whole=True)
+    flags.numbers("thresholds", None, "thresholds likewise (default: the study's for the task, or 0.84,0.86)", high=1)
     return flags
 
 
@@ -195,21 +196,8 @@ def print_tables(settings: cli.Settings, named: Sequence[pathlib.Path]) -> None:
     for task, cells in by_task.items():
         last = min(int(table["round_num"].iloc[-1]) for seeds in cells.values() for table in seeds)
         rounds, thresholds = tables.PUBLISHED.get(task, ((last,), (0.84, 0.86)))
-        wanted = _numbers(settings, "rounds", int, rounds), _numbers(settings, "thresholds", float, thresholds)
-        print(f"{task}\n{tables.build(cells, *wanted).to_string()}\n")
-
-
-def _numbers(settings: cli.Settings, name: str, kind: type, default: Sequence[Any]) -> Sequence[Any]:
-    if settings[name] is None:
-        return default
-    try:
-        numbers = [kind(word) for word in settings[name].split(",")]
-    except ValueError:
-        numbers = [0]
-    if min(numbers) <= 0 or (kind is float and max(numbers) > 1):
-        wanted = "whole numbers above 0" if kind is int else "numbers above 0 up to 1"
-        raise UsageError(f"--{name}={settings[name]} must be {wanted}, separated by commas.")
-    return numbers
+        table = tables.build(cells, settings.rounds or rounds, settings.thresholds or thresholds)
+        print(f"{task}\n{table.to_string()}\n")
 
 
 def draw(

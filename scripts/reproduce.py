@@ -12,7 +12,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 import pathlib
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from bandits import studies
 from bandits.papers import page, pictures, playing, records, results, scoreboard, selection, texts
@@ -21,7 +21,6 @@ from bandits.papers.results import Found
 from bandits.plans import estimate, executors, sweep
 from bandits.plans.plan import Run
 from data import files
-from data import files as data_files
 from data.errors import UsageError
 from optimization.study import cli
 
@@ -66,7 +65,7 @@ def define() -> cli.FlagSet:
         {"asha": "asynchronous successive halving: the better half of a search's points go on to more rounds"},
         "give up points of searches early (default: run all to the end)",
     )
-    flags.belong("early_stop", executor=("local", "ray"))
+    flags.belong("early_stop", executor=executors.RUNNING)
 
     flags.switch(
         "estimate",
@@ -76,7 +75,7 @@ def define() -> cli.FlagSet:
     )
     flags.switch("report_only", False, "play nothing: report what is finished, also while another process plays")
 
-    executors.define(flags, slurm_script="write a job array for Slurm, and run nothing")
+    executors.define(flags)
 
     flags.group("Output")
     flags.path("records", None, "folder in which a small file of numbers a figure is kept, such as docs/evidence")
@@ -163,7 +162,7 @@ def program(settings: cli.Settings) -> int:
             raise UsageError(f"--report_only plays nothing: leave --{flag} out.")
     if settings.estimate and settings.executor == "slurm_script":
         raise UsageError("--estimate plays a few rounds, and --executor=slurm_script plays nothing: leave one out.")
-    with data_files.data_folder(settings.data_dir):
+    with files.data_folder(settings.data_dir):
         return _of_selection(settings) if settings.figure == selection.NAME else _of_figures(settings)
 
 
@@ -281,7 +280,8 @@ def _run(
     folder, cores = _folder(settings), executors.cores_of_run(settings)
     with sweep.claim(folder, studies.STUDIES[binary]):
         if settings.executor == "slurm_script":
-            return _write_script(left(), folder, cores)
+            then = "the same command writes what a search has picked; --report_only, without --executor, reports them"
+            return sweep.write_job_array(left(), folder, cores, then)
         check()
         executor = executors.build(settings, cores)
         with executors.running(executor, folder):
@@ -353,18 +353,6 @@ def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
             f"--repeat={repeat} would report seeds by which points are picked, those from {FIRST_TUNING_SEED} on, of "
             f"{', '.join(searched)}: give at most {FIRST_TUNING_SEED}."
         )
-
-
-def _write_script(left: Iterable[Run], folder: pathlib.Path, cores: int) -> int:
-    """Writes the job array of what can be played now; returns the exit status."""
-    jobs = list({run.name: run.job(folder / "runs") for run in left}.values())
-    if not jobs:
-        print("All runs are finished: --report_only, without --executor, reports them.")
-        return 0
-    script = executors.write_slurm_script(folder, jobs, cores)
-    print(f"{len(jobs)} runs in {script}. When they are done, the same command writes those that a search has picked.")
-    print("How long they take: --estimate, without --executor, measures a round of each task here.")
-    return 0
 
 
 def write_page(path: pathlib.Path) -> int:

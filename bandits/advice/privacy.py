@@ -12,7 +12,6 @@ from data.errors import UsageError
 from optimization.privacy import calibration, mechanisms
 from optimization.study import cli
 
-EPSILONS = (3.0, 10.0, 1.0)  # In the order in which they are played.
 _MOST_DELTA = 1e-3
 _SHARE, _MOST = 100, 1000  # By default one client of so many takes part in a round, at most so many.
 
@@ -84,27 +83,7 @@ def define(flags: cli.FlagSet) -> None:
         "target_delta", None, "delta of the guarantees (default: 1 / population^1.1)", high=1.0, above=True, below=True
     )
     flags.choice("accountant", "rdp", mechanisms.ACCOUNTANTS, "accountant of the epsilons")
-    flags.text(
-        "target_epsilons", None, "epsilons to try, separated by commas, the most important first (default: 3,10,1)"
-    )
-
-
-def epsilons(settings: cli.Settings) -> tuple[float, ...]:
-    """Returns the epsilons to play.
-
-    Raises:
-      UsageError: If one is no number above 0.
-    """
-    if settings.target_epsilons is None:
-        return EPSILONS
-    told = f"--target_epsilons={settings.target_epsilons} must be numbers above 0, separated by commas."
-    try:
-        found = tuple(dict.fromkeys(float(word) for word in settings.target_epsilons.split(",")))
-    except ValueError:
-        raise UsageError(told) from None
-    if not all(0 < one < float("inf") for one in found):
-        raise UsageError(told)
-    return found
+    flags.numbers("target_epsilons", "3,10,1", "epsilons to try, separated by commas, the most important first")
 
 
 def check(settings: cli.Settings) -> None:

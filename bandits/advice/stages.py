@@ -11,7 +11,7 @@ from bandits.advice import plan as planning
 from bandits.advice.findings import Findings, StrategyResults
 from bandits.advice.inputs import Data
 from bandits.advice.plan import CHANCE, GREEDY, Plan
-from bandits.advice.session import Session
+from bandits.advice.session import Session, tell
 from data.errors import UsageError
 
 
@@ -80,9 +80,7 @@ class Stages:
             least = min(plan.points, *(one.size for one in self._spaces.values()))
             self.found.searches[name] = findings.search(points, least, self._session.folder / "search", metric)
             if math.isnan(points[0].mean):
-                self._session.progress.tell(
-                    f"{strategies.NAMES[name]}: every hyperparameter setting of its search diverged."
-                )
+                tell(f"{strategies.NAMES[name]}: every hyperparameter setting of its search diverged.")
                 continue
             point = strategies.point_of(points[0].outcomes[0].run)
             notes = [

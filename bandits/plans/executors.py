@@ -135,13 +135,15 @@ class Executor:
 _KINDS = {
     "local": "processes of this machine",
     "ray": "a Ray cluster, whose machines share this project's and the output's folder",
+    "slurm_script": "write a job array for Slurm, and run nothing",
 }
+RUNNING = ("local", "ray")  # Those that run at once.
 
 
-def define(flags: cli.FlagSet, **others: str) -> None:
-    """Defines the flags of executors, as a group; `others` are kinds that the caller serves itself."""
+def define(flags: cli.FlagSet) -> None:
+    """Defines the flags of executors, as a group."""
     flags.group("Where it is run")
-    flags.choice("executor", "local", _KINDS | others, "what executes the runs")
+    flags.choice("executor", "local", _KINDS, "what executes the runs")
     flags.text(
         "ray_address",
         None,
@@ -150,12 +152,12 @@ def define(flags: cli.FlagSet, **others: str) -> None:
     )
     flags.belong("ray_address", executor=("ray",))
     flags.integer("workers", 2, "runs at the same time", low=1)
-    flags.belong("workers", executor=tuple(_KINDS), ray_address=False)
+    flags.belong("workers", executor=RUNNING, ray_address=False)
 
 
 def shares_cores(settings: cli.Settings) -> bool:
     """Whether several runs share this machine; on other machines, each has as many cores as this one."""
-    return settings.executor in _KINDS and not settings.ray_address
+    return settings.executor in RUNNING and not settings.ray_address
 
 
 def cores_of_run(settings: cli.Settings) -> int:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import math
 import os
 import re
 import textwrap
@@ -231,6 +232,13 @@ class FlagSet:
         """Defines a number from `low` (excluded if `above`) to `high` (excluded if `below`), within float32's range."""
         self._number(name, [Parameter(default, help_text, low, high, above, below)], default, help_text)
 
+    def numbers(
+        self, name: str, default: str | None, help_text: str, *, whole: bool = False, high: float = math.inf
+    ) -> None:
+        """Defines numbers above 0 and up to `high`, separated by commas: a tuple, of integers if they are `whole`."""
+        flags.DEFINE(_Numbers(whole, high), name, default, help_text, flag_values=self._flags)
+        self._note(name, help_text)
+
     def number_or_quantile(self, name: str, default: float | None, help_text: str, *, low: float, high: float) -> None:
         """Defines a number in [low, high], or `quantile:Q`, the quantile Q in [0, 1] of what a run observes."""
         flags.DEFINE(_NumberOrQuantile(low, high), name, default, help_text, flag_values=self._flags)
@@ -418,6 +426,30 @@ class _Choice(flags.EnumParser):
         raise ValueError(did_you_mean(near_names(argument, self.enum_values), otherwise))
 
 
+class _Numbers(flags.ArgumentParser):
+    """Takes numbers above 0, separated by commas."""
+
+    def __init__(self, whole: bool, high: float):
+        super().__init__()
+        self._kind, self._high = int if whole else float, high
+
+    def parse(self, argument: str) -> tuple[float, ...]:
+        """Returns the numbers.
+
+        Raises:
+          ValueError: If one is no number, or out of bounds.
+        """
+        try:
+            found = tuple(map(self._kind, str(argument).split(",")))
+        except ValueError:
+            found = (0,)
+        if not all(0 < number <= self._high and number < math.inf for number in found):
+            kind = "whole numbers" if self._kind is int else "numbers"
+            upper = f" up to {self._high:g}" if self._high < math.inf else ""
+            raise ValueError(f"must be {kind} above 0{upper}, separated by commas")
+        return found
+
+
 class _NumberOrQuantile(flags.ArgumentParser):
     """Takes a number between two others, or `quantile:` and a number from 0 to 1."""
 
@@ -449,7 +481,8 @@ class _NumberOrQuantile(flags.ArgumentParser):
 
 def _default(value: Any) -> str:
     """Returns how `--help` shows a flag's default."""
-    return "" if value in (None, []) else f" (default: {str(value).lower()})"
+    shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
+    return "" if value in (None, []) else f" (default: {shown})"
 
 
 def shown_path(path: str) -> str:

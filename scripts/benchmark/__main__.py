@@ -32,9 +32,9 @@ With --what=flags, all other flags are those of every run; `run_federated --help
 """
 # What is measured -> defaults that are its own. A module of this package of that name measures it.
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "rounds": {"rounds": 10, "cohorts": "64,8,512", "output": "benchmark.json"},
+    "rounds": {"rounds": 10, "cohorts": (64, 8, 512), "output": "benchmark.json"},
     "selection": {"rounds": 30},
-    "posterior": {"clients": 100, "cohorts": "10,20"},
+    "posterior": {"clients": 100, "cohorts": (10, 20)},
     "evaluation": {"clients": 10_000},
     "flags": {"rounds": 200},
 }
@@ -50,10 +50,10 @@ def define() -> cli.FlagSet:
     flags.integer("rounds", None, "measured rounds (default: 10, 30, 200); of rounds, the first cohort size's", low=3)
     flags.group("Rounds", what=("rounds",))
     flags.choice("task", "emnist", ["emnist", "stackoverflow"], "whose rounds are measured")
-    flags.text("populations", "3400,300000", "clients to sample from, separated by commas")
+    flags.numbers("populations", "3400,300000", "clients to sample from, separated by commas", whole=True)
     flags.integer("max_concurrent_threads", 0, "clients computed at the same time; 0 for as many as cores")
     flags.group("Rounds, posterior", what=("rounds", "posterior"))
-    flags.text("cohorts", None, "clients per round, separated by commas (default: 64,8,512, or 10,20)")
+    flags.numbers("cohorts", None, "clients per round, separated by commas (default: 64,8,512, or 10,20)", whole=True)
     flags.group("Selection", what=("selection",))
     flags.integer("population", 1_000_000, "clients to select from", low=1)
     flags.integer("cohort", 64, "clients to select", low=1)

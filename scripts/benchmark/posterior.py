@@ -28,7 +28,7 @@ def measure(settings: cli.Settings) -> dict[str, Any]:
         if flag in settings.given and bool(settings.round_model) == alone:
             need = "does not go with" if alone else "belongs to"
             raise UsageError(f"--{flag} {need} --round_model: {'leave one out' if alone else 'give both, or neither'}.")
-    cohorts = cli.whole_numbers("cohorts", settings.cohorts) if settings.round_model else []
+    cohorts = settings.cohorts if settings.round_model else []
     clients = max(cohorts, default=settings.clients)
     parameters = measuring.ROUND_MODELS.get(settings.round_model, settings.parameters)
     # In Python's integers, which have no largest.

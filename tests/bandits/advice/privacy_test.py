@@ -87,14 +87,13 @@ def test_an_epsilon_out_of_reach_is_told():
 
 @pytest.mark.parametrize("text", ["", "1,,2", "0", "-1", "a", "inf"])
 def test_epsilons_are_numbers_above_0(text):
-    settings = _settings().replace(target_epsilons=text)
     with pytest.raises(UsageError, match="--target_epsilons"):
-        privacy.epsilons(settings)
+        _settings(f"--target_epsilons={text}")
 
 
-def test_epsilons_are_played_in_the_order_given():
-    assert privacy.epsilons(_settings("--target_epsilons=8,2,8")) == (8.0, 2.0)
-    assert privacy.epsilons(_settings()) == (3.0, 10.0, 1.0)
+def test_epsilons_stay_in_the_order_given():
+    assert _settings("--target_epsilons=8,2").target_epsilons == (8.0, 2.0)
+    assert _settings().target_epsilons == (3.0, 10.0, 1.0)
 
 
 def test_runs_under_noise_are_seeded_and_say_so():
