@@ -201,8 +201,8 @@ def test_each_task_has_a_table_of_its_own(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--title=x"], "--title does not go with --tables"),
-        (["--rounds=0"], "--rounds=0 must be whole numbers above 0"),
-        (["--thresholds=84"], "--thresholds=84 must be numbers above 0 up to 1"),
+        (["--rounds=0"], "--rounds=0: must be whole numbers above 0"),
+        (["--thresholds=84"], "--thresholds=84: must be numbers above 0 up to 1"),
     ],
 )
 def test_bad_usage_of_tables_is_explained(tmp_path, arguments, message):
