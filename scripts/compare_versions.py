@@ -22,7 +22,7 @@ Plays an older checkout and this one on this machine, and compares tables, weigh
 
   compare_versions --old=../before                          # all settings, a few rounds each
   compare_versions --old=../before --settings=plain,ads
-  compare_versions --old=../before --speed                  # how long rounds, and first rounds, take instead
+  compare_versions --old=../before --speed                  # how long rounds take instead
 
 What was played stays in --output, and is not played again unless the sources have changed. Exit status 1: not the same.
 """
@@ -37,9 +37,7 @@ def define() -> cli.FlagSet:
     flags.text("new", None, "folder of the newer one (default: the one that this program is of)")
     flags.text("settings", None, "settings to play, separated by commas (default: all)")
     flags.text("output", "compared_versions", "folder of what is played")
-    flags.switch(
-        "speed", False, "measure rounds and first rounds of both in turns, instead of comparing what they give"
-    )
+    flags.switch("speed", False, "measure rounds of both in turns, instead of comparing what they give")
     return flags
 
 

@@ -1,12 +1,10 @@
-"""How long rounds, and first rounds, of two checkouts take: measured in turns, since a machine's speed drifts."""
+"""How long rounds of two checkouts take: measured in turns, since a machine's speed drifts."""
 
 import json
 import os
 import pathlib
 import shutil
 import statistics
-import subprocess
-import time
 
 from data import files
 from scripts import version_runs
@@ -18,8 +16,6 @@ _BENCHMARKS = {
     "stackoverflow": ("--task=stackoverflow", "--rounds=40", "--cohorts=64", "--populations=3400"),
 }
 _FIGURES = ("seconds_per_round", "cpu_seconds_per_round", "first_round_after_start_seconds")
-# Task whose first round is timed -> file that it needs in FEDBANDITS_DATA_DIR.
-_TASKS = {"digits": "", "unipen62": "unipen62_writers.npz"}
 
 
 def measure(old: version_runs.Side, new: version_runs.Side, output: pathlib.Path) -> None:
@@ -50,23 +46,4 @@ def _measure_once(side: version_runs.Side, folder: pathlib.Path) -> dict[str, fl
         version_runs.run(side.command("scripts.benchmark", *flags, f"--output={result}"), folder / f"{key}.txt")
         seconds = json.loads(result.read_text())[key]
         measured |= {f"{key.replace('main', 'emnist')} {name}": seconds[name] for name in _FIGURES}
-    data = pathlib.Path(os.environ.get("FEDBANDITS_DATA_DIR", "nowhere"))
-    for task, needed in _TASKS.items():
-        if not needed or (data / needed).is_file():
-            measured[f"{task} first_round_and_evaluation_seconds"] = _first_round(side, task, folder)
     return measured
-
-
-def _first_round(side: version_runs.Side, task: str, folder: pathlib.Path) -> float:
-    """Returns the seconds from a run's start until the metrics of its only round are written."""
-    metrics, ends = folder / task / "metrics.csv", []
-
-    def watch(process: subprocess.Popen) -> None:
-        while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") > 1):
-            time.sleep(0.02)
-        ends.append(time.perf_counter())
-
-    flags = (f"--task_type={task}", "--total_rounds=1", f"--root_output_dir={folder}", f"--experiment_name={task}")
-    start = time.perf_counter()
-    version_runs.run(side.command("bandits.run_federated", *flags), folder / f"{task}.txt", watch)
-    return ends[0] - start
