@@ -17,7 +17,7 @@ from bandits.advice.findings import NO_NOISE, OFTEN, PLANNED, Findings, Results
 from bandits.advice.inputs import Data
 from bandits.advice.plan import CEILING, CHANCE, GREEDY, Plan
 from bandits.advice.privacy import Deployment
-from bandits.advice.strategies import NAMES, label
+from bandits.advice.strategies import NAMES
 from bandits.plans.estimate import Pace
 from bandits.results import baselines, words
 from bandits.results.comparison import Comparison, Sampled
@@ -76,8 +76,8 @@ def scope(context: Context) -> str:
     """Returns the horizon, the clients, and where rewards come from."""
     plan, data, greedy = context.plan, context.data, context.found.compared.get(GREEDY)
     horizon = f"One run is {count(plan.rounds, 'round')}"
-    if greedy and greedy.decisions:
-        decisions = greedy.mean("decisions").mean
+    decisions = greedy.mean("decisions").mean if greedy else math.nan
+    if math.isfinite(decisions):
         horizon += f" = {decisions:,.0f} decisions"
         if data.rows:
             horizon += f", your {data.rows:,} training rows {decisions / data.rows:.3g} times"
@@ -101,7 +101,7 @@ def exploration(context: Context) -> str:
     one = verdict.against_greedy.get(verdict.best or "")
     if one is None or math.isnan(one.difference):
         return f"Inconclusive: {_why_not(found)}."
-    name = label(one.arm, found.compared[one.arm].point)
+    name = found.compared[one.arm].label
     stand = verdict.stands[one.arm]
     judged = [other for other in verdict.against_greedy.values() if other.is_judged]
     difference = f"{capital(name)} differs from greedy by {_effect_and_p(one)}."
