@@ -41,16 +41,16 @@ A log that run_federated wrote (--log_interactions), of a run's folder, or what 
 """
 _COLUMNS = {
     "client_column": "whose row it is; of several, separated by commas, each combination is a client",
-    "action_column": "the action that was played",
+    "action_column": "the action that was taken",
     "reward_column": "what it earned",
-    "propensity_column": "the probability with which it was played there, in (0, 1]",
+    "propensity_column": "the probability with which it was taken there, in (0, 1]",
     "round_column": "the round, a whole number, after which --anytime looks",
     "period_column": "the deployment period, likewise; --anytime then looks after each, where clients act once in one",
     "position_column": "a feature that is a category, such as the place on a page",
     "feature_columns": "features, separated by commas (default: all other columns)",
     "category_columns": "features that are categories though their values are numbers",
     "ignore_columns": "columns that are left out",
-    "action_names": "actions that could be played too, though no row shows them",
+    "action_names": "actions that could be taken too, though no row shows them",
     "missing_values": "texts, separated by commas, that mean a missing value, besides NA, nan, null ...",
 }
 _FOLDER = "evaluation"

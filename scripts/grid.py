@@ -1,7 +1,7 @@
-"""Plays a grid of runs of any experiment binary and ranks them; see `--help`.
+"""Executes a grid of runs of any experiment binary and ranks them; see `--help`.
 
 Flags of all runs are checked before anything slow is imported. A run lies in a folder that is named by its flags: it is
-played once, continued where it was interrupted, and found again by every grid that holds it.
+run once, continued where it was interrupted, and found again by every grid that holds it.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -26,7 +26,7 @@ from optimization.study import cli
 from optimization.study.metrics import Metric
 
 _USAGE = """
-Plays a grid of runs and ranks them: the cross product of the values to sweep, or a published grid.
+Executes a grid of runs and ranks them: the cross product of the values to sweep, or a published grid.
 
   grid --sweep=server_learning_rate=0.005,0.01,0.02 --sweep=client_learning_rate=0.05,0.1 --repeat=3
   grid --grid=appendix_a2_emnist --preset=emnist_scratch_softmax --expand_edges
@@ -56,7 +56,7 @@ def define() -> cli.FlagSet:
     flags.integer(
         "reporting_repeat",
         0,
-        "fresh seeds with which the best point of each configuration is played again: the value from the seeds that "
+        "fresh seeds with which the best point of each configuration is run again: the value from the seeds that "
         "picked it is too good; 0 for none",
     )
     flags.text(
@@ -82,7 +82,7 @@ def define() -> cli.FlagSet:
     flags.path(
         "report",
         None,
-        "page about the runs to keep up to date while the grid is played: an .html file, as scripts.report writes",
+        "page about the runs to keep up to date while the grid is run: an .html file, as scripts.report writes",
     )
     flags.belong("report", executor=executors.RUNNING)
     flags.folder("experiment_name", "name of this grid's folder (default: grid_, and the grid, preset or binary)")
@@ -119,7 +119,7 @@ def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
 
 
 def program(settings: cli.Settings) -> int:
-    """Plays the grid; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
+    """Runs the grid; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     settings = resolve(settings)
     grid = plan.build(
         settings.run_flags,

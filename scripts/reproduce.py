@@ -1,6 +1,6 @@
 """Reproduces figures and tables of the texts that the project follows; see `--help`.
 
-Runs are played as a grid's: named by their flags, played once, shared by all figures that need them, and continued
+Runs are executed as a grid's: named by their flags, run once, shared by all figures that need them, and continued
 where they were interrupted.
 """
 
@@ -73,13 +73,13 @@ def define() -> cli.FlagSet:
         "run a few rounds of each task, print how long all takes, and end; random examples stand in for data sets that "
         "would be downloaded",
     )
-    flags.switch("report_only", False, "play nothing: report what is finished, also while another process plays")
+    flags.switch("report_only", False, "run nothing: report what is finished, also while another process runs")
 
     executors.define(flags)
 
     flags.group("Output")
     flags.path("records", None, "folder in which a small file of numbers a figure is kept, such as docs/evidence")
-    flags.path("page", None, "page to make of the records beside it, in the folder evidence; plays nothing")
+    flags.path("page", None, "page to make of the records beside it, in the folder evidence; runs nothing")
     flags.path("root_output_dir", "runs", "folder of all output")
     flags.folder("experiment_name", "name of this output's folder (default: reproduce_SCALE)")
     return flags
@@ -100,7 +100,7 @@ def report(
       found: What each arm gave.
       folder: Where it is written.
       kept: Folder of records that are kept, if any: pages are made of them.
-      is_part: Whether only some of its arms were played: the others are those of the records that are there, and
+      is_part: Whether only some of its arms were run: the others are those of the records that are there, and
         nothing is drawn.
 
     Returns:
@@ -140,7 +140,7 @@ def report(
 
 
 def _records_path(figure: Figure, folder: pathlib.Path, kept: pathlib.Path | None) -> pathlib.Path:
-    """Returns the file of a figure's records, of which those of arms that are not played are taken."""
+    """Returns the file of a figure's records, of which those of arms that are not run are taken."""
     return records.path_of(figure, kept) if kept else folder / f"{figure.name}_records.csv"
 
 
@@ -152,16 +152,16 @@ def program(settings: cli.Settings) -> int:
         return 0
     settings = settings.settled()
     if settings.page:
-        _alone(settings, "page", "--page is made of all records, and plays nothing")
+        _alone(settings, "page", "--page is made of all records, and runs nothing")
         return write_page(pathlib.Path(settings.page))
     if not settings.text and not all(name.strip() for name in (settings.figure or "").split(",")):
         what = f"={settings.figure} has an empty name" if settings.figure else " names nothing"
         raise UsageError(f"--figure{what}: give names, or all, or --text; --list prints them.")
     for flag in ("estimate", "executor", "data_dir", "early_stop") if settings.report_only else ():
         if flag in settings.given:
-            raise UsageError(f"--report_only plays nothing: leave --{flag} out.")
+            raise UsageError(f"--report_only runs nothing: leave --{flag} out.")
     if settings.estimate and settings.executor == "slurm_script":
-        raise UsageError("--estimate plays a few rounds, and --executor=slurm_script plays nothing: leave one out.")
+        raise UsageError("--estimate runs a few rounds, and --executor=slurm_script runs nothing: leave one out.")
     with files.data_folder(settings.data_dir):
         return _of_selection(settings) if settings.figure == selection.NAME else _of_figures(settings)
 
@@ -340,7 +340,7 @@ def _check_folder(kept: pathlib.Path, folder: pathlib.Path) -> None:
 
 
 def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
-    """Refuses more seeds than one command plays, or so many that one of them has picked a search's point.
+    """Refuses more seeds than one command runs, or so many that one of them has picked a search's point.
 
     Raises:
       UsageError: If there are.

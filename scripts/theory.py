@@ -1,4 +1,4 @@
-"""Plays the laboratory of section 6 and writes its page: regret of simulated federated learners beside the bounds.
+"""Runs the laboratory of section 6 and writes its page: regret of simulated federated learners beside the bounds.
 
 The page's text lies in `page.md`; each of its numbers is a name there, and found here.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bandits.theory.findings import Curve
 
 _USAGE = """
-Plays worlds whose true rewards are known, and sets what is lost beside what theory says must be: 20 seeds, in minutes.
+Simulates environments whose true rewards are known, and sets what is lost beside what theory says must be: 20 seeds, in minutes.
 
   theory                                                # prints the page
   theory --quick                                        # a tenth of most of it, in a minute or two
@@ -47,7 +47,7 @@ def define() -> cli.FlagSet:
 
 
 def program(settings: cli.Settings) -> None:
-    """Plays all experiments."""
+    """Runs all experiments."""
     for name, formats in (("page", (".md",)), ("picture", files.PICTURES)):
         if settings[name]:
             files.check_output(name, pathlib.Path(settings[name]), formats)

@@ -1,4 +1,4 @@
-"""Plays checkouts of this project, for `compare_versions`; what is done is not played again."""
+"""Runs checkouts of this project, for `compare_versions`; what is done is not run again."""
 
 import dataclasses
 import hashlib
@@ -46,7 +46,7 @@ class Side:
 
     @classmethod
     def of(cls, role: str, checkout: pathlib.Path, output: pathlib.Path) -> "Side":
-        """Returns the side that plays this role, `old` or `new`."""
+        """Returns the side of this role, `old` or `new`."""
         digest = hashlib.sha256()
         for path in sorted(path for room in _SOURCES for path in (checkout / room).rglob("*")):
             if path.suffix in (".py", ".toml"):

@@ -155,7 +155,7 @@ def noise(where: Deployment, rounds: int, cohort: int, epsilon: float) -> dict[s
     """
     try:
         exact = calibration.calibrate(where.mechanism(1.0), rounds, epsilon)
-        # The number that is told is the number that is accounted and played, and is not below what the target needs.
+        # The number that is told is the number that is accounted and run, and is not below what the target needs.
         chosen = float(f"{exact * 1.0005:.4g}")
         report = where.mechanism(chosen).report(rounds)
     except ValueError as error:

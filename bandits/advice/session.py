@@ -1,7 +1,7 @@
 """A recommendation while it runs: its folder, its plan, the time that is left, and the runs.
 
-Runs of searches, comparisons and noise lie in folders of their own, named by their flags, and are never played again.
-What was decided by the clock is kept in `plan.json`, so that the same command, after a kill, plays the same runs.
+Runs of searches, comparisons and noise lie in folders of their own, named by their flags, and are never run again.
+What was decided by the clock is kept in `plan.json`, so that the same command, after a kill, runs the same runs.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ class State:
       identity: What makes it this recommendation.
       minutes: What it may take.
       stages: The plan as it was decided at each stage.
-      pace: How fast this machine plays; None before it was measured.
+      pace: How fast this machine runs; None before it was measured.
       earlier: Seconds that it took before, with other minutes.
       finished: Whether all is written and no run failed.
     """
@@ -80,16 +80,9 @@ class State:
 
     def _read(self, folder: pathlib.Path) -> float:
         """Takes what was decided; returns the seconds spent."""
-        damaged = UsageError(
-            f"{self._path} is damaged: delete it, and the rest is planned again, with the runs that exist."
-        )
+        before: Mapping[str, Any] = {}
         try:
             before = runs.read_json(self._path)
-        except UsageError as error:
-            raise damaged from error
-        if "format" in before:
-            run_folder.check_format(folder, before, "plan of a recommendation")
-        try:
             plans = before["stages"].items()
             stages = {name: Plan(**one | {"strategies": tuple(one["strategies"])}) for name, one in plans}
             self.pace = Pace(**before["pace"]) if before["pace"] else None
@@ -99,12 +92,17 @@ class State:
                 raise ValueError(f"{numbers} are not finite.")
             identity = dict(before["identity"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise damaged from error
+            if "format" in before:
+                run_folder.check_format(folder, before, "plan of a recommendation")
+            raise UsageError(
+                f"{self._path} is damaged: delete it, and the rest is planned again, with the runs that exist."
+            ) from error
+        run_folder.check_format(folder, before, "plan of a recommendation")
         _check_identity(folder, identity, self.identity)
         if minutes == self.minutes:
             self.stages, self.finished = stages, before.get("finished") is True
             return spent
-        # What was played already would be measured as if it took no time.
+        # What was run already would be measured as if it took no time.
         self.earlier += spent
         return 0.0
 
@@ -149,7 +147,7 @@ class Session:
         base: Sequence[str],
         workers: int,
     ):
-        """Plays nothing yet.
+        """Executes nothing yet.
 
         Args:
           folder: The recommendation's folder.
@@ -180,7 +178,7 @@ class Session:
             return [strategies.runs(self.base, name, spaces[name].first, seed, self._workers) for name in names]
 
         seed = strategies.TUNING_SEED
-        # What a measurement played that was killed would take no time: others are measured.
+        # What a killed measurement ran would take no time: others are measured.
         while any((self.folder / "search" / run.name).exists() for some in measured(seed) for run in some):
             seed += self._workers
         first, second = measured(seed)
@@ -193,7 +191,7 @@ class Session:
         self.state.save()
 
     def _timed(self, some: Sequence[Run], rounds: int) -> tuple[float, float]:
-        """Plays runs up to a round; returns the seconds that it took, and those of a round."""
+        """Executes runs up to a round; returns the seconds that it took, and those of a round."""
         start = time.monotonic()
         played = self.play("search", [run.at_rounds(rounds) for run in some])
         took = time.monotonic() - start
@@ -205,12 +203,12 @@ class Session:
 
     @property
     def pace(self) -> Pace:
-        """How fast this machine plays, as `measure` finds."""
+        """How fast this machine runs, as `measure` finds."""
         assert self.state.pace, "The pace is not measured yet."
         return self.state.pace
 
     def begin(self, stage: str, words: str) -> Plan:
-        """Begins a stage: decides, by the time that is left, what is played from here on, or as it was decided."""
+        """Begins a stage: decides, by the time that is left, what is run from here on, or as it was decided."""
         left = planning.STAGES[planning.STAGES.index(stage) :]
         is_new = stage not in self.state.stages
         if is_new:
@@ -233,7 +231,7 @@ class Session:
         return self.plan
 
     def _tell_plan(self, plan: Plan, left: Sequence[str]) -> None:
-        """Prints what is left to be played, and what is left out."""
+        """Prints what is left to be run, and what is left out."""
         total, spent, most = plan.seconds(self.pace, left), self.state.spent, 60 * self.state.minutes
         tell(
             f"Plan: {duration(total)} more, after {duration(spent)} of {duration(most)}. A "
@@ -250,25 +248,25 @@ class Session:
 
     def end(self) -> None:
         """Ends a stage: what it took corrects the pace."""
-        if self._began is None:  # A part of it was played before.
+        if self._began is None:  # A part of it was run before.
             return
         start, planned = self._began
         took = time.monotonic() - start
         least, most = _PACES
-        if self.state.earlier:  # With other minutes a part may have been played: that is no higher pace.
+        if self.state.earlier:  # With other minutes a part may have been run: that is no higher pace.
             least = 1.0
         if min(took, planned) > _TRUSTED_SECONDS:
             self.state.pace = self.pace.scaled(min(max(took / planned, least), most))
         self.state.save()
 
     def play(self, where: str, some: Iterable[Run]) -> dict[str, Outcome]:
-        """Plays runs to their ends in a folder below the recommendation's; returns what became of them, by name."""
+        """Executes runs to their ends in a folder below the recommendation's; returns what became of them, by name."""
         with self._sweep(where, studies.load(strategies.BINARY).ranked_by) as sweep:
             sweep.run(list(some))
         return sweep.outcomes
 
     def halve(self, where: str, some: Sequence[Run], metric: Metric) -> list[outcomes.Point]:
-        """Plays a search; returns its points, the best first."""
+        """Runs a search; returns its points, the best first."""
         with self._sweep(where, metric) as sweep:
             seeds = len({run.seed for run in some})
             if len(some) == seeds:

@@ -1,7 +1,7 @@
 """Measures client selection: rounds against the same steps in plain TensorFlow, and selectors of a large population.
 
 Data is generated in the shapes of Synthetic(1,1) and of Fashion-MNIST, so that no file is needed. Times are medians of
-rounds played in turn, so that a machine whose speed drifts slows both alike.
+rounds run in turn, so that a machine whose speed drifts slows both alike.
 """
 
 import concurrent.futures

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from optimization.study import interruption
-from scripts import compare_versions, version_runs, version_speed
+from scripts import compare_versions, version_runs
 
 FIELDS = version_runs.__file__.replace("runs", "fields")
 TABLE = "round_num,score,kind,eval/accuracy,seconds\n1,0.5,a,,3.5\n2,0.25,b,0.75,{seconds}\n"
@@ -298,7 +298,7 @@ def test_speed_is_measured_in_turns_and_compared_by_medians(tmp_path, monkeypatc
         turns.append(side.checkout.name)
         return {"round": {"old": 2.0, "new": 1.0}[side.checkout.name] + 100 * (len(turns) < 3)}
 
-    monkeypatch.setattr(version_speed, "_measure_once", measured)
-    version_speed.measure(*sides, tmp_path)
+    monkeypatch.setattr(compare_versions, "_measure_once", measured)
+    compare_versions.measure_speed(*sides, tmp_path)
     assert turns == ["old", "new", "new", "old", "old", "new", "new", "old", "old", "new"]
     assert capsys.readouterr().out.splitlines()[-1].split() == ["round", "2.000", "1.000", "0.500"]

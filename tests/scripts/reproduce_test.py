@@ -490,15 +490,15 @@ def test_names_and_scales_that_are_not_there_are_refused(choose, name, scale, me
     ("arguments", "message"),
     [
         ([], "--figure names nothing"),
-        (["--page=a.md", "--figure=1a"], "--page is made of all records, and plays nothing: leave --figure out"),
+        (["--page=a.md", "--figure=1a"], "--page is made of all records, and runs nothing: leave --figure out"),
         (["--page=a.html"], r"--page: a.html is no .md file"),
         (["--figure=mab_fl_figure14", "--repeat=501"], "--repeat=501 is more than 500 seeds"),
         (
             ["--figure=1a", "--report_only", "--records=/dev/null"],
             r"--records=/dev/null cannot be written \((File exists|Not a directory)\)",
         ),
-        (["--figure=1a", "--report_only", "--executor=slurm_script"], "--report_only plays nothing"),
-        (["--figure=1a", "--report_only", "--early_stop=asha"], "--report_only plays nothing"),
+        (["--figure=1a", "--report_only", "--executor=slurm_script"], "--report_only runs nothing"),
+        (["--figure=1a", "--report_only", "--early_stop=asha"], "--report_only runs nothing"),
         (["--figure=1a", "--text=agarwal2023"], "--text does not go with --figure: leave one out"),
         (["--figure=1a", "--data_dir=nowhere"], "--data_dir=.*nowhere is no folder"),
         (["--figure=1a", "--ray_address=x:1"], "--ray_address belongs to --executor=ray"),
