@@ -49,11 +49,13 @@ def define() -> cli.FlagSet:
     flags.text("settings", None, "settings to run, separated by commas (default: all)")
     flags.text("output", "compared_versions", "folder of what is run")
     flags.switch("speed", False, "measure rounds of both in turns, instead of comparing what they give")
+    flags.belong("settings", speed=False)
     return flags
 
 
 def program(settings: cli.Settings) -> int:
     """Runs and compares; returns 1 if something differs."""
+    settings = settings.settled()
     if not settings.old:
         raise UsageError("--old is missing: name the folder of an older checkout.")
     known, output, sides = version_runs.settings(), pathlib.Path(cli.user_path(settings.output)), []
@@ -65,8 +67,6 @@ def program(settings: cli.Settings) -> int:
     names = settings.settings.split(",") if settings.settings else list(known)
     if unknown := [name for name in names if name not in known]:
         raise UsageError(f"--settings: {unknown[0]!r} is none of {', '.join(known)}.")
-    if settings.speed and settings.settings:
-        raise UsageError("--settings has no effect with --speed.")
     if output.exists() and not output.is_dir():
         raise UsageError(f"--output: {output} is a file, not a folder.")
     if settings.speed:

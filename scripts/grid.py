@@ -65,7 +65,6 @@ def define() -> cli.FlagSet:
         "configuration that the others are compared with: its words, as 'greedy adam', or strategy (default: greedy, "
         "or without one the first)",
     )
-    flags.belong("reference", executor=executors.RUNNING)
     flags.choice(
         "early_stop",
         None,
@@ -84,24 +83,10 @@ def define() -> cli.FlagSet:
         None,
         "page about the runs to keep up to date while the grid is run: an .html file, as scripts.report writes",
     )
-    flags.belong("report", executor=executors.RUNNING)
+    by_results = ("expand_edges", "early_stop", "reporting_repeat", "reference", "report")
+    flags.belong(*by_results, executor=executors.RUNNING)  # A job array is written before there are any.
     flags.folder("experiment_name", "name of this grid's folder (default: grid_, and the grid, preset or binary)")
     return flags
-
-
-def resolve(settings: cli.Settings) -> cli.Settings:
-    """Returns the grid's own flags.
-
-    Raises:
-      UsageError: On flags that do not go together.
-    """
-    settings = settings.settled()
-    for name in ("expand_edges", "early_stop", "reporting_repeat"):
-        if settings.executor == "slurm_script" and settings[name]:
-            raise UsageError(f"--executor=slurm_script writes all runs beforehand, but --{name} decides by results.")
-    if settings.report:
-        files.check_output("report", pathlib.Path(settings.report), (".html",))
-    return settings
 
 
 def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
@@ -120,7 +105,9 @@ def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
 
 def program(settings: cli.Settings) -> int:
     """Runs the grid; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
-    settings = resolve(settings)
+    settings = settings.settled()
+    if settings.report:
+        files.check_output("report", pathlib.Path(settings.report), (".html",))
     grid = plan.build(
         settings.run_flags,
         sweeps=settings.sweep,

@@ -51,7 +51,7 @@ def define() -> cli.FlagSet:
     flags.switch("list", False, "print the names of all figures and tables, and end")
     flags.text("arms", None, "their labels, separated by semicolons: only these; records keep the rows of the others")
     flags.choice("scale", texts.PAPER, texts.SCALES, "how much is run")
-    flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1)
+    flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1, high=cli.MOST_REPEATS)
 
     flags.path(
         "data_dir",
@@ -65,7 +65,6 @@ def define() -> cli.FlagSet:
         {"asha": "asynchronous successive halving: the better half of a search's points go on to more rounds"},
         "give up points of searches early (default: run all to the end)",
     )
-    flags.belong("early_stop", executor=executors.RUNNING)
 
     flags.switch(
         "estimate",
@@ -76,6 +75,8 @@ def define() -> cli.FlagSet:
     flags.switch("report_only", False, "run nothing: report what is finished, also while another process runs")
 
     executors.define(flags)
+    flags.belong("early_stop", "estimate", executor=executors.RUNNING)
+    flags.belong("early_stop", "estimate", "executor", "data_dir", report_only=False)
 
     flags.group("Output")
     flags.path("records", None, "folder in which a small file of numbers a figure is kept, such as docs/evidence")
@@ -157,11 +158,6 @@ def program(settings: cli.Settings) -> int:
     if not settings.text and not all(name.strip() for name in (settings.figure or "").split(",")):
         what = f"={settings.figure} has an empty name" if settings.figure else " names nothing"
         raise UsageError(f"--figure{what}: give names, or all, or --text; --list prints them.")
-    for flag in ("estimate", "executor", "data_dir", "early_stop") if settings.report_only else ():
-        if flag in settings.given:
-            raise UsageError(f"--report_only runs nothing: leave --{flag} out.")
-    if settings.estimate and settings.executor == "slurm_script":
-        raise UsageError("--estimate runs a few rounds, and --executor=slurm_script runs nothing: leave one out.")
     with files.data_folder(settings.data_dir):
         return _of_selection(settings) if settings.figure == selection.NAME else _of_figures(settings)
 
@@ -340,13 +336,11 @@ def _check_folder(kept: pathlib.Path, folder: pathlib.Path) -> None:
 
 
 def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
-    """Refuses more seeds than one command runs, or so many that one of them has picked a search's point.
+    """Refuses so many seeds that one of them has picked a search's point.
 
     Raises:
       UsageError: If there are.
     """
-    if (repeat or 0) > cli.MOST_REPEATS:
-        raise UsageError(f"--repeat={repeat} is more than {cli.MOST_REPEATS} seeds.")
     searched = [figure.name for figure in chosen if any(arm.is_searched for arm in figure.arms)]
     if searched and (repeat or 0) > FIRST_TUNING_SEED:
         raise UsageError(

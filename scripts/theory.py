@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bandits.theory.findings import Curve
 
 _USAGE = """
-Simulates environments whose true rewards are known, and sets what is lost beside what theory says must be: 20 seeds, in minutes.
+Simulates environments whose true rewards are known, and compares regret with bounds of theory: 20 seeds, in minutes.
 
   theory                                                # prints the page
   theory --quick                                        # a tenth of most of it, in a minute or two
