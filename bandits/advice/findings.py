@@ -301,7 +301,7 @@ def noise_name(one: Mapping[str, Any]) -> str:
 
 # What `advice.json` has beside fields, and fields that have another name there.
 _COMPUTED: Mapping[type, list[str]] = {
-    Comparison: ["detectable", "seeds_needed"],
+    Comparison: ["word", "detectable", "seeds_needed"],
     StrategyResults: ["label", "flags", "reward_mean", "diverged"],
 }
 _IN_JSON = {
