@@ -18,7 +18,7 @@ import tensorflow_federated as tff
 
 from data import clients, keys, partition
 from data.errors import UsageError
-from optimization import client_work, cohorts, models, supervised
+from optimization import client_work, cohorts, fed_avg, models, supervised
 from optimization.options import Cohorts
 from optimization.posterior import algorithms, diagnostics, ensembles, flags, kernels, metrics, process
 from optimization.posterior.run_posterior import ServedTask
