@@ -25,6 +25,7 @@ from bandits.results import runs
 from data import table_report
 from data.errors import UsageError
 from optimization.study import cli, run_folder
+from optimization.study.settings import no_folder, setting
 
 _USAGE = """
 Recommends whether to explore on your data, with which strategy and at what privacy, with confidence intervals.
@@ -38,16 +39,35 @@ stop.
 """
 
 
+class _Budget:
+    """Budget.
+
+    Attributes:
+      minutes: Time budget in minutes; the answer lists what it leaves out.
+      workers: Runs at the same time.
+    """
+
+    minutes: float = setting(15.0, above=True)
+    workers: int = setting(2, low=1)
+
+
+class _Output:
+    """Output.
+
+    Attributes:
+      root_output_dir: Folder of all output.
+      experiment_name: Name of the output folder (default: advice_, and the table, preset or task).
+    """
+
+    root_output_dir: pathlib.Path = setting("runs")
+    experiment_name: str = setting(complaint=no_folder)
+
+
 def define() -> cli.FlagSet:
     """Returns the flags of `advise`; those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
-    flags.group("Budget")
-    flags.number("minutes", 15.0, "time budget in minutes; the answer lists what it leaves out", above=True)
-    flags.integer("workers", 2, "runs at the same time", low=1)
-    privacy.define(flags)
-    flags.group("Output")
-    flags.path("root_output_dir", "runs", "folder of all output")
-    flags.folder("experiment_name", "name of the output folder (default: advice_, and the table, preset or task)")
+    for group in (_Budget, privacy.Privacy, _Output):
+        flags.group(group)
     return flags
 
 

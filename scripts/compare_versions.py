@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from data import files
 from data.errors import Failure, UsageError
 from optimization.study import cli
+from optimization.study.settings import setting
 from scripts import version_runs
 
 if TYPE_CHECKING:
@@ -40,16 +41,28 @@ _BENCHMARKS = {
 _FIGURES = ("seconds_per_round", "cpu_seconds_per_round", "first_round_after_start_seconds")
 
 
+class _Flags:
+    """Flags.
+
+    Attributes:
+      old: Folder of the older checkout.
+      new: Folder of the newer one (default: the one that this program is of).
+      settings: Settings to run, separated by commas (default: all).
+      output: Folder of what is run.
+      speed: Measure rounds of both in turns, instead of comparing what they give.
+    """
+
+    old: pathlib.Path = setting()
+    new: pathlib.Path = setting()
+    settings: str = setting(only={"speed": False})
+    output: pathlib.Path = setting("compared_versions")
+    speed: bool = setting(False)
+
+
 def define() -> cli.FlagSet:
     """Returns the flags of `compare_versions`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group("Flags")
-    flags.text("old", None, "folder of the older checkout")
-    flags.text("new", None, "folder of the newer one (default: the one that this program is of)")
-    flags.text("settings", None, "settings to run, separated by commas (default: all)")
-    flags.text("output", "compared_versions", "folder of what is run")
-    flags.switch("speed", False, "measure rounds of both in turns, instead of comparing what they give")
-    flags.belong("settings", speed=False)
+    flags.group(_Flags)
     return flags
 
 
@@ -58,9 +71,9 @@ def program(settings: cli.Settings) -> int:
     settings = settings.settled()
     if not settings.old:
         raise UsageError("--old is missing: name the folder of an older checkout.")
-    known, output, sides = version_runs.settings(), pathlib.Path(cli.user_path(settings.output)), []
+    known, output, sides = version_runs.settings(), pathlib.Path(settings.output), []
     for flag, path in (("old", settings.old), ("new", settings.new or pathlib.Path(__file__).resolve().parents[1])):
-        checkout = pathlib.Path(cli.user_path(path))
+        checkout = pathlib.Path(path)
         if not (checkout / "scripts" / "python").is_file():
             raise UsageError(f"--{flag}: {checkout} is no checkout of this project: it has no scripts/python.")
         sides.append(version_runs.Side.of(flag, checkout, output))

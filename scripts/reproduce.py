@@ -23,6 +23,7 @@ from bandits.plans.plan import Run
 from data import files
 from data.errors import UsageError
 from optimization.study import cli
+from optimization.study.settings import declared, no_folder, setting, title
 
 _USAGE = """
 Reproduces figures and tables of the texts that this project follows, beside the numbers and orderings they state.
@@ -36,53 +37,63 @@ The same command continues what was interrupted. An ordering that disagrees is a
 """
 
 
+class _Figures:
+    """What is reproduced.
+
+    Attributes:
+      figure: Names, separated by commas; 1 means 1a to 1d; all: the texts' own; flagship: this project's; or
+        select_before_deploying.
+      text: All figures and tables of one text, instead of --figure.
+      list: Print the names of all figures and tables, and end.
+      arms: Their labels, separated by semicolons: only these; records keep the rows of the others.
+      scale: How much is run.
+      repeat: Seeds (default: as many as the text's).
+      data_dir: Folder of the data files, which must hold all that are needed (default: FEDBANDITS_DATA_DIR in the
+        environment; for what it lacks and can be downloaded, the cache folder).
+      early_stop: Give up points of searches early (default: run all to the end).
+      estimate: Run a few rounds of each task, print how long all takes, and end; random examples stand in for data sets
+        that would be downloaded.
+      report_only: Run nothing: report what is finished, also while another process runs.
+    """
+
+    figure: str = setting()
+    text: str = setting(words=texts.names(), only={"figure": False})
+    list: bool = setting(False)
+    arms: str = setting()
+    scale: str = setting(texts.PAPER, texts.SCALES)
+    repeat: int = setting(low=1, high=cli.MOST_REPEATS)
+    data_dir: pathlib.Path = setting(only={"report_only": False})
+    early_stop: str = setting(
+        words={"asha": "asynchronous successive halving: the better half of a search's points go on to more rounds"},
+        only={"executor": executors.RUNNING, "report_only": False},
+    )
+    estimate: bool = setting(False, only={"executor": executors.RUNNING, "report_only": False})
+    report_only: bool = setting(False)
+
+
+class _Output:
+    """Output.
+
+    Attributes:
+      records: Folder in which a small file of numbers a figure is kept, such as docs/evidence.
+      page: Page to make of the records beside it, in the folder evidence; runs nothing.
+      root_output_dir: Folder of all output.
+      experiment_name: Name of this output's folder (default: reproduce_SCALE).
+    """
+
+    records: pathlib.Path = setting()
+    page: pathlib.Path = setting()
+    root_output_dir: pathlib.Path = setting("runs")
+    experiment_name: str = setting(complaint=no_folder)
+
+
 def define() -> cli.FlagSet:
     """Returns the flags of `reproduce`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group("What is reproduced")
-    flags.text(
-        "figure",
-        None,
-        "names, separated by commas; 1 means 1a to 1d; all: the texts' own; flagship: this project's; "
-        f"or {selection.NAME}",
-    )
-    flags.choice("text", None, texts.names(), "all figures and tables of one text, instead of --figure")
-    flags.belong("text", figure=False)
-    flags.switch("list", False, "print the names of all figures and tables, and end")
-    flags.text("arms", None, "their labels, separated by semicolons: only these; records keep the rows of the others")
-    flags.choice("scale", texts.PAPER, texts.SCALES, "how much is run")
-    flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1, high=cli.MOST_REPEATS)
-
-    flags.path(
-        "data_dir",
-        None,
-        "folder of the data files, which must hold all that are needed (default: FEDBANDITS_DATA_DIR in the "
-        "environment; for what it lacks and can be downloaded, the cache folder)",
-    )
-    flags.choice(
-        "early_stop",
-        None,
-        {"asha": "asynchronous successive halving: the better half of a search's points go on to more rounds"},
-        "give up points of searches early (default: run all to the end)",
-    )
-
-    flags.switch(
-        "estimate",
-        False,
-        "run a few rounds of each task, print how long all takes, and end; random examples stand in for data sets that "
-        "would be downloaded",
-    )
-    flags.switch("report_only", False, "run nothing: report what is finished, also while another process runs")
-
-    executors.define(flags)
-    flags.belong("early_stop", "estimate", executor=executors.RUNNING)
-    flags.belong("early_stop", "estimate", "executor", "data_dir", report_only=False)
-
-    flags.group("Output")
-    flags.path("records", None, "folder in which a small file of numbers a figure is kept, such as docs/evidence")
-    flags.path("page", None, "page to make of the records beside it, in the folder evidence; runs nothing")
-    flags.path("root_output_dir", "runs", "folder of all output")
-    flags.folder("experiment_name", "name of this output's folder (default: reproduce_SCALE)")
+    flags.group(_Figures)
+    where = declared(executors.Executors, executor={"only": {"report_only": False}})
+    flags.group(title(executors.Executors), *where)
+    flags.group(_Output)
     return flags
 
 

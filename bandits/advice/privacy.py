@@ -11,6 +11,7 @@ from typing import Any
 from data.errors import UsageError
 from optimization.privacy import calibration, mechanisms
 from optimization.study import cli
+from optimization.study.settings import Numbers, setting
 
 _MOST_DELTA = 1e-3
 _SHARE, _MOST = 100, 1000  # By default one client of so many takes part in a round, at most so many.
@@ -63,27 +64,23 @@ class Deployment:
         )
 
 
-def define(flags: cli.FlagSet) -> None:
-    """Defines the flags that say where the model would be trained."""
-    flags.group("Privacy")
-    flags.integer(
-        "population",
-        None,
-        "clients in deployment, if the data is a sample of them (default: the clients of the data that train)",
-        low=1,
-    )
-    flags.integer(
-        "population_clients_per_round",
-        None,
-        f"clients of a round in deployment (default: one of {_SHARE}, at most {_MOST:,}, at least the runs' cohort)",
-        low=1,
-    )
-    flags.belong("population_clients_per_round", population=True)
-    flags.number(
-        "target_delta", None, "delta of the guarantees (default: 1 / population^1.1)", high=1.0, above=True, below=True
-    )
-    flags.choice("accountant", "rdp", mechanisms.ACCOUNTANTS, "accountant of the epsilons")
-    flags.numbers("target_epsilons", "3,10,1", "epsilons to try, separated by commas, the most important first")
+class Privacy:
+    """Privacy.
+
+    Attributes:
+      population: Clients in deployment, if the data is a sample of them (default: the clients of the data that train).
+      population_clients_per_round: Clients of a round in deployment (default: one of 100, at most 1,000, at least the
+        runs' cohort).
+      target_delta: Delta of the guarantees (default: 1 / population^1.1).
+      accountant: Accountant of the epsilons.
+      target_epsilons: Epsilons to try, separated by commas, the most important first.
+    """
+
+    population: int = setting(low=1)
+    population_clients_per_round: int = setting(low=1, only={"population": True})
+    target_delta: float = setting(high=1.0, above=True, below=True)
+    accountant: str = setting("rdp", mechanisms.ACCOUNTANTS)
+    target_epsilons: tuple = setting("3,10,1", Numbers())
 
 
 def check(settings: cli.Settings) -> None:

@@ -11,7 +11,7 @@ from optimization.study import cli
 
 def _settings(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("x")
-    privacy.define(flags)
+    flags.group(privacy.Privacy)
     return flags.parse(["x", *arguments])
 
 
