@@ -402,6 +402,12 @@ class Settings(Mapping[str, Any]):
         """Returns a copy in which settings without a value take these."""
         return self.replace(**{name: value for name, value in defaults.items() if self[name] is None})
 
+    def default(self, name: str) -> Any:
+        """Returns the value that a setting would have if nobody had given it one; None if it is not declared."""
+        if name not in self._declared:
+            return None
+        return self.replace(**{name: self._declared[name].default}).with_own_defaults()[name]
+
     def _misfits(self, name: str) -> dict[str, str]:
         """Returns the settings whose values a setting does not apply to, each with what is wrong."""
         found = {}
