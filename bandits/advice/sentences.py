@@ -377,7 +377,8 @@ def frequency(context: Context) -> str:
 def _gains(found: Findings, planned: Results, often: Results) -> list[str]:
     """Returns what more frequent deployment adds to the best and to greedy, an item each."""
     against = findings.against_planned(planned, often)
-    gains = {name: against[name][OFTEN] for name in (found.verdict.best, GREEDY) if OFTEN in against.get(name, {})}
+    names = dict.fromkeys((found.verdict.best or GREEDY, GREEDY))
+    gains = {name: against[name][OFTEN] for name in names if OFTEN in against.get(name, {})}
     return [f"- {NAMES[name]}: {effect(one)}" for name, one in gains.items() if math.isfinite(one.difference)]
 
 

@@ -278,8 +278,15 @@ class Session:
     @contextlib.contextmanager
     def _sweep(self, where: str, metric: Metric) -> Iterator[Sweep]:
         """Opens a sweep that saves the time it takes, and keeps the errors of runs that failed."""
-        save = {"write_page": self.state.save, "page_seconds": _SAVE_SECONDS}
-        with contextlib.closing(Sweep(self.folder / where, self.executor, metric, smallest=False, **save)) as sweep:
+        found = Sweep(
+            self.folder / where,
+            self.executor,
+            metric,
+            smallest=False,
+            write_page=self.state.save,
+            page_seconds=_SAVE_SECONDS,
+        )
+        with contextlib.closing(found) as sweep:
             yield sweep
         for name, outcome in sweep.outcomes.items():
             if outcome.status == outcomes.FAILED:
