@@ -42,19 +42,15 @@ def state(some: Collection[Outcome], folder: pathlib.Path, *, smallest: bool) ->
       folder: Folder of all runs.
       smallest: Whether less of the metric is better.
     """
-    settled = done = 0
-    for one in some:
-        if one.status == outcomes.FAILED or one.rounds >= one.run.rounds:
-            settled, done = settled + 1, done + one.run.rounds
-        else:
-            done += min(last_round(folder / one.run.name), one.run.rounds)
+    going = [one for one in some if one.status != outcomes.FAILED and one.rounds < one.run.rounds]
+    total = sum(one.run.rounds for one in some)
+    left = sum(max(0, one.run.rounds - last_round(folder / one.run.name)) for one in going)
     ranked = outcomes.rank(list(some), smallest=smallest, apart=False).get("", [])
     best = ""
     if ranked and not math.isnan(ranked[0].mean):
         name = ranked[0].outcomes[0].run.point[:-_KEY]
         best = f"best {ranked[0].mean:.4f}: {name[:_MOST_LETTERS]}"
-    total = sum(one.run.rounds for one in some)
-    return State(done, total, f"{settled}/{len(some)} runs", best)
+    return State(total - left, total, f"{len(some) - len(going)}/{len(some)} runs", best)
 
 
 def last_round(folder: pathlib.Path) -> int:

@@ -187,14 +187,15 @@ def test_cells_that_are_not_told_from_chance_are_marked(tmp_path, monkeypatch):
     rates = [("low", 1.0, 0.125), ("high", 2.0, 0.5)]
     found = [_outcome(name, value, server_learning_rate=1.0, client_learning_rate=rate) for name, rate, value in rates]
     (points,) = outcomes.rank(found, smallest=False).values()
-    for marked, expected in (((), {"0.125", "0.5"}), (("low",), {"0.125*", "0.5", "* not told to be above chance"})):
+    note = "* not significantly above the uniform policy"
+    for marked, expected in (((), {"0.125", "0.5"}), (("low",), {"0.125*", "0.5", note})):
         axes = ("server_learning_rate", "client_learning_rate")
         path = tmp_path / "heat_map.svg"
         outcomes.heat_map(points, axes, path, metric="score", title="a", smallest=False, marked=marked)
         texts = set(re.findall(r"<text[^>]*>([^<]*)</text>|<tspan[^>]*>([^<]*)</tspan>", path.read_text()))
         words = {first or second for first, second in texts}
         assert expected <= words
-        assert ("* not told to be above chance" in words) == bool(marked)
+        assert (note in words) == bool(marked)
 
 
 def test_the_table_says_of_each_point_where_it_stands(tmp_path):
@@ -203,7 +204,7 @@ def test_the_table_says_of_each_point_where_it_stands(tmp_path):
     lines = outcomes.text(
         *arguments, smallest=False, shown=9, stands={"mixed": "not significantly different from the uniform policy"}
     ).splitlines()
-    assert lines[0].endswith("beside chance")
+    assert lines[0].endswith("against the baselines")
     assert lines[1].endswith(" not significantly different from the uniform policy")
     assert lines[2].split()[-1] == "-"
-    assert "chance" not in outcomes.text(*arguments, smallest=False, shown=9)
+    assert "baselines" not in outcomes.text(*arguments, smallest=False, shown=9)
