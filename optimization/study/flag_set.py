@@ -12,7 +12,7 @@ from absl import flags
 
 from data.errors import UsageError
 from optimization.study import texts
-from optimization.study.settings import Setting, Settings, condition, declared, no_folder, parameters, title
+from optimization.study.settings import Numbers, Setting, Settings, condition, declared, no_folder, parameters, title
 
 _WIDTH = 110
 
@@ -109,6 +109,9 @@ class FlagSet:
 
     def number(self, name, default, help_text, **bounds):
         self.add(Setting(name, float, help_text, default, **bounds))
+
+    def numbers(self, name, default, help_text, **bounds):
+        self.add(Setting(name, Numbers(**bounds), help_text, default))
 
     def parameters(self, prefix, flag, owned):
         self.add(*parameters(prefix, flag, owned))

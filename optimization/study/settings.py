@@ -242,6 +242,30 @@ class NumberOrQuantile(flags.ArgumentParser):
         return "number or quantile"
 
 
+class Numbers(flags.ArgumentParser):
+    """Takes numbers above 0 and up to another, separated by commas: a tuple, of integers if they are `whole`."""
+
+    def __init__(self, whole: bool = False, high: float = math.inf):
+        super().__init__()
+        self._kind, self._high = int if whole else float, high
+
+    def parse(self, argument: Any) -> tuple[float, ...]:
+        """Returns the numbers.
+
+        Raises:
+          ValueError: If one is no number, or out of bounds.
+        """
+        try:
+            found = tuple(map(self._kind, str(argument).split(",")))
+        except ValueError:
+            found = (0,)
+        if not all(0 < number <= self._high and number < math.inf for number in found):
+            kind = "whole numbers" if self._kind is int else "numbers"
+            upper = f" up to {self._high:g}" if self._high < math.inf else ""
+            raise ValueError(f"must be {kind} above 0{upper}, separated by commas")
+        return found
+
+
 def parameters(prefix: str, flag: str, owned: Mapping[str, Mapping[str, Parameter]]) -> list[Setting]:
     """Returns a setting `PREFIX + NAME` for every number that the choices of another setting read.
 
@@ -377,6 +401,12 @@ class Settings(Mapping[str, Any]):
     def filled(self, defaults: Mapping[str, Any]) -> "Settings":
         """Returns a copy in which settings without a value take these."""
         return self.replace(**{name: value for name, value in defaults.items() if self[name] is None})
+
+    def default(self, name: str) -> Any:
+        """Returns the value that a setting would have if nobody had given it one; None if it is not declared."""
+        if name not in self._declared:
+            return None
+        return self.replace(**{name: self._declared[name].default}).with_own_defaults()[name]
 
     def _misfits(self, name: str) -> dict[str, str]:
         """Returns the settings whose values a setting does not apply to, each with what is wrong."""
