@@ -18,7 +18,7 @@ import tensorflow_federated as tff
 
 from data import clients, keys, partition
 from data.errors import UsageError
-from optimization import client_work, cohorts, models, supervised
+from optimization import client_work, cohorts, fed_avg, models
 from optimization.options import Cohorts
 from optimization.posterior import algorithms, diagnostics, ensembles, flags, kernels, metrics, process
 from optimization.posterior.run_posterior import ServedTask
@@ -37,7 +37,7 @@ class Progress(NamedTuple):
       chain: SGLD's newest state, which clients train from; empty for other algorithms. `server` has its average.
     """
 
-    server: supervised.SupervisedState
+    server: fed_avg.State
     deviation: np.ndarray
     recent: np.ndarray
     selection: Any = ()
@@ -74,7 +74,7 @@ class PosteriorRounds(training.TrainingRounds):
         self._server_step = process.build_server_step(self._definition)
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
 
-    def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
+    def definition(self, work: Any, num_clients: int) -> fed_avg.Process:
         """Returns what defines rounds of so many clients with this work."""
         definition, factory = super().definition(work, num_clients), self._algorithm.factory
         return dataclasses.replace(definition, aggregator=factory) if factory else definition
@@ -188,7 +188,7 @@ class PosteriorRounds(training.TrainingRounds):
         measured = self._measured(ensemble, self._held_out) + self._measured(ensemble, everyone)
         recent = np.concatenate([state.recent[1:], [measured]])
         row = {
-            metrics.LOSS: mean(counts.loss_sum, counts.trained_examples),
+            metrics.LOSS: mean(counts.loss_sum, counts.batch_examples),
             metrics.UPDATE_NORM: float(counts.update_norm),
             metrics.EXAMPLES: int(counts.examples),
             metrics.EMPTY_CLIENTS: int(counts.empty_clients),
@@ -252,13 +252,14 @@ class PosteriorRounds(training.TrainingRounds):
         )
 
 
-def _counts(updates: process.CohortUpdates, update: algorithms.ServerUpdate) -> supervised.RoundMetrics:
+def _counts(updates: process.CohortUpdates, update: algorithms.ServerUpdate) -> fed_avg.RoundMetrics:
     with np.errstate(divide="ignore", invalid="ignore"):
-        losses = updates.loss_sums / updates.trained_examples
-    return supervised.RoundMetrics(
+        losses = updates.loss_sums / updates.batch_examples
+    return fed_avg.RoundMetrics(
         examples=updates.examples.sum(),
         loss_sum=updates.loss_sums.sum(),
-        trained_examples=updates.trained_examples.sum(),
+        trained_examples=updates.examples[updates.trained].sum(),
+        batch_examples=updates.batch_examples.sum(),
         client_losses=losses,
         client_deviations=updates.deviations,
         empty_clients=(updates.examples == 0).sum(),
