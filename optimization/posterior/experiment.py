@@ -18,7 +18,7 @@ import tensorflow_federated as tff
 
 from data import clients, keys, partition
 from data.errors import UsageError
-from optimization import client_work, cohorts, fed_avg, models
+from optimization import client_work, cohorts, fed_avg, models, supervised
 from optimization.options import Cohorts
 from optimization.posterior import algorithms, diagnostics, ensembles, flags, kernels, metrics, process
 from optimization.posterior.run_posterior import ServedTask
@@ -74,7 +74,7 @@ class PosteriorRounds(training.TrainingRounds):
         self._server_step = process.build_server_step(self._definition)
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
 
-    def definition(self, work: Any, num_clients: int) -> fed_avg.Process:
+    def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
         """Returns what defines rounds of so many clients with this work."""
         definition, factory = super().definition(work, num_clients), self._algorithm.factory
         return dataclasses.replace(definition, aggregator=factory) if factory else definition
