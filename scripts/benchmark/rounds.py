@@ -218,7 +218,7 @@ class _Benchmark:
 
         definition = self.definition(cohort)
         model = definition.model
-        idle = dataclasses.replace(definition, local_sgd=None)
+        idle = dataclasses.replace(definition, local_work=None)
         blind = dataclasses.replace(
             idle, model=dataclasses.replace(model, forward=lambda _, features: tf.zeros([tf.shape(features)[0], 62]))
         )
@@ -226,11 +226,11 @@ class _Benchmark:
         state = processes[0].initialize()
         state_type = processes[0].next.type_signature.parameter[0]
 
-        @tff.tensorflow.computation(definition.client_type())
+        @tff.tensorflow.computation(definition.client_type)
         def count(client):
             return tf.shape(client.features)[0]
 
-        @tff.federated_computation(state_type, tff.FederatedType(definition.client_type(), tff.CLIENTS))
+        @tff.federated_computation(state_type, tff.FederatedType(definition.client_type, tff.CLIENTS))
         def send(state, clients):
             return state, tff.federated_sum(tff.federated_map(count, clients))
 
