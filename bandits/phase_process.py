@@ -156,7 +156,7 @@ def build(
       initial_weights: theta_0.
     """
     if phase.posterior is not None:
-        return _combined(phase, definition, initial_weights)
+        return _combined(task, phase, definition, initial_weights)
     shared = _shared(task, phase, definition, initial_weights)
     return lambda round_num: shared
 
@@ -202,8 +202,13 @@ def key(task: tasks.Task, phase: Phase, definition: process.BanditProcess) -> Ha
     return tuple(parts.items())
 
 
-def _combined(phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights) -> Callable[[int], Any]:
-    algorithm = algorithms.build(phase.posterior, definition.local_work, definition.model)  # type: ignore[arg-type]
+def _combined(
+    task: tasks.Task, phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights
+) -> Callable[[int], Any]:
+    most_clients = phase.cohorts.size if phase.cohorts.sampling == "fixed" else len(task.clients)
+    algorithm = algorithms.build(phase.posterior, definition.local_work, definition.model, most_clients)  # type: ignore[arg-type]
+    if algorithm.factory:
+        definition = dataclasses.replace(definition, aggregator=algorithm.factory)
 
     @functools.cache
     def rounds_of(work):

@@ -74,8 +74,7 @@ def clients_samples(
     clients = np.broadcast_to(np.arange(world.num_clients)[:, None], (runs, world.num_clients, samples))
     features = world.features(clients, generator)
     actions = generator.integers(world.num_actions, size=clients.shape)
-    expected = np.take_along_axis(features @ world.coefficients, actions[..., None], axis=-1)[..., 0]
-    return features, actions, (generator.random(expected.shape) < expected).astype(float)
+    return features, actions, world.rewards(features, actions, generator)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -41,7 +41,7 @@ def aggregator(**values):
     flags = cli.FlagSet("")
     flags.group("")
     flags.integer("seed", 0, "")
-    aggregation_flags.define(flags)
+    flags.group(aggregation_flags.Aggregation)
     aggregation = aggregation_flags.options(aggregation_flags.resolve(flags.parse(arguments).settled()))
     mechanism = aggregation_flags.mechanism(aggregation, options.Cohorts(2), 100, 15)
     return aggregators.build(aggregation, mechanism, tuple(MODEL.shapes.values()))
