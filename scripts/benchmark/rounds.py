@@ -237,11 +237,11 @@ class _Benchmark:
         state = processes[0].initialize()
         state_type = processes[0].next.type_signature.parameter[0]
 
-        @tff.tensorflow.computation(definition.client_type())
+        @tff.tensorflow.computation(definition.client_type)
         def count(client):
             return tf.shape(client.features)[0]
 
-        @tff.federated_computation(state_type, tff.FederatedType(definition.client_type(), tff.CLIENTS))
+        @tff.federated_computation(state_type, tff.FederatedType(definition.client_type, tff.CLIENTS))
         def send(state, clients):
             return state, tff.federated_sum(tff.federated_map(count, clients))
 
