@@ -230,6 +230,7 @@ def _part(
             "Regret is the full-feedback baseline’s first result minus the configuration’s, over common seeds. The "
             "baseline is trained, too, so regret can be negative."
         )
+    compared = sections.comparisons(part, reference) if part.is_judged else None
     hidden = sum(not look["shown"] for look in looks)
     rest = (
         f'<p class="hidden">The {plots.SHOWN} best and the references are drawn; press others to add them.</p>'
@@ -250,7 +251,7 @@ def _part(
 {sections.results(part, looks, has_regret=has_regret)}
 <p class="note">{" ".join(explained)}</p>
 {"".join(one.html() for one in dynamic_regret.sections(part)) if has_regret else ""}
-{sections.comparisons(part, reference) if part.is_judged else ""}
+{compared.html() if compared else ""}
 <h3>Curves</h3>
 <div class="legend" role="group" aria-label="Configurations: hide or show"{" hidden" * (len(part.arms) == 1)}></div>
 {rest}

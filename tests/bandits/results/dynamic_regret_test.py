@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import pathlib
-import re
 import shlex
 
 import numpy as np
