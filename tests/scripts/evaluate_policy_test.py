@@ -70,20 +70,20 @@ def test_a_table_by_weights_alone(tmp_path, capsys):
         assert row["bootstrap_low"] == pytest.approx(row["low"], abs=0.15 * (row["high"] - row["low"]))
     printed = capsys.readouterr().out
     assert "constant:blue on" in printed
-    assert f"Headline: {values['snips']:.3f} [" in printed
+    assert f"Headline: {values['snips']:.2f} (" in printed
     clipped = _estimate(found, "clipped_ips")
     assert clipped["bias"] == "unknown"  # Weights of 4 are clipped to 3.
     assert all(clipped[name] is None for name in ("low", "high", "difference", "difference_low", "bootstrap_high"))
-    line = next(line for line in printed.splitlines() if line.startswith("clipped IPS (clip=3)"))
-    assert line.split(")", 1)[1].strip() == f"{values['clipped_ips']:.3f} (biased, bias unknown)"
+    line = next(line for line in printed.splitlines() if line.startswith("clipped IPS "))
+    assert line.split()[2:] == ["clip=3", f"{values['clipped_ips']:.3g}", "(biased,", "bias", "unknown)"]
     assert [row["estimator"] for row in found["estimates"]] == list(
         pd.read_csv(tmp_path / "out" / "estimates.csv").estimator
     )
     page = (tmp_path / "out" / "evaluation.html").read_text()
     assert "SNIPS" in page
     assert "data:image/png;base64," in page
-    assert page.count('<div class="wide">') == 2  # What is wider than a phone is scrolled.
-    assert "prefers-color-scheme:dark" in page
+    assert page.count('<div class="scroll"') == 2  # What is wider than a phone is scrolled.
+    assert "prefers-color-scheme: dark" in page
 
 
 @pytest.mark.parametrize(
