@@ -175,7 +175,7 @@ def test_with_one_dominant_client_intervals_are_called_unreliable(tmp_path, caps
     table = _table(tmp_path / "log.csv")
     pd.concat([table, *[table[table.who == "user 3"]] * 90]).to_csv(tmp_path / "log.csv", index=False)
     _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played")
-    assert "of 30, below 2: one client dominates, and the 95% intervals are unreliable." in capsys.readouterr().out
+    assert "one client dominates" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("draws", "words"), [(200, "intervals are the bootstrap's"), (0, "leave out --draws=0")])
