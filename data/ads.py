@@ -101,7 +101,7 @@ def _unsound(table: table_file.Table, numbers, row: int) -> str:
     if row == len(frame) - 1 and (numbers.iloc[row] == before).sum() >= 2:
         return f"{where} holds the totals of its columns, which is no impression: delete that row."
     value = frame.iloc[row][~numbers.iloc[row].isin((0, 1))].iloc[0]
-    return f"{where} holds {str(value)!r}: every value must be 0 or 1, one column an ad, one row an impression."
+    return f"{where} holds {value!r}: every value must be 0 or 1, one column an ad, one row an impression."
 
 
 def bernoulli(rates: Sequence[float], num_clients: int, impressions: int, seed: int) -> Impressions:

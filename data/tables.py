@@ -59,9 +59,9 @@ class Rows:
     labels: np.ndarray | None
     dropped: Mapping[str, int]
 
-    def numbers(self, name: str, flag: str, what: str, dtype: type = np.float64, each: str = "") -> np.ndarray:
+    def numbers(self, name: str, flag: str, what: str, **how: Any) -> np.ndarray:
         """Returns the numbers of a column, see `table_file.Table.numbers`."""
-        return self.table.numbers(self.frame[name], flag, what, dtype, each)
+        return self.table.numbers(self.frame[name], flag, what, **how)
 
     def features(
         self, is_train: np.ndarray | None = None, known: statistics.OfTable | None = None, *, has_any: bool = True
@@ -124,7 +124,7 @@ def read(path: str, schema: Schema, *, known: statistics.OfTable | None = None, 
     table = table_file.read(path, schema.text_columns, schema.missing_values, schema.file_flag)
     roles = resolve(schema, list(table.frame.columns), path)
     if not schema.is_log:
-        check_no_log(table.frame[roles.suspected], path, roles.label)
+        check_no_log(roles.suspected, path, roles.label)
     if known and not schema.is_log:
         _check_known(known, schema, roles, path)
     known_labels = list(known.labels) if known and schema.label_column else None

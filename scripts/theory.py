@@ -24,7 +24,7 @@ Plays worlds whose true rewards are known, and sets what is lost beside what the
 
   theory                                                # prints the page
   theory --quick                                        # a tenth of most of it, in a minute or two
-  theory --page=docs/theory.md --picture=docs/theory.png
+  theory --page=docs/evidence/theory.md --picture=docs/theory.png
 """
 _PAGE = pathlib.Path(__file__).resolve().parents[1] / "bandits" / "theory" / "page.md"
 _QUICK = (

@@ -147,7 +147,6 @@ TEXTS = {
     "tables/codes.csv": "who,id,age,label\n" + "".join(f"c{row % 6},n{row},{row % 7},{row % 3}\n" for row in range(60)),
     "tables/log.csv": "age,arm,reward,pscore\n" + "".join(f"{row % 7},{row % 3},{row % 2},0.5\n" for row in range(60)),
     "tables/points.csv": "who;label;x\n" + "a;0;1.500\nb;1;800\n" * 5,
-    "tables/two_quotes.csv": 'who,age,size,label\n""\n' + ROWS,
     "tables/zones.csv": "who,when,label\n" + "a,2023-01-02 23:00 -0500,0\nb,2023-01-03 23:00,1\n" * 5,
     "tables/measured.csv": "who,x,y\n" + "".join(f"c{row % 6},{row % 7},{row}.5\n" for row in range(60)),
     "tables/percent.csv": "who,x,y\n"

@@ -15,7 +15,8 @@ import tensorflow_federated as tff
 
 from bandits import decision_rules
 from bandits.mab_fl import combinations, flags, metrics, model, process, rewards
-from data import clients, keys, silos
+from data import clients, keys
+from data.tasks import silos
 from optimization import client_work, models
 from optimization.study import compiled, runner
 

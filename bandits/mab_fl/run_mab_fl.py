@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from bandits.mab_fl import combinations, flags, metrics, studies
 from bandits.mab_fl.flags import MabFlOptions
-from data import files, silos
+from data import files
 from data.errors import UsageError
+from data.tasks import silos
 from optimization.study import cli, frame
 
 if TYPE_CHECKING:

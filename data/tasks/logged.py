@@ -24,7 +24,6 @@ LEARN_FROM = {
 OFFLINE = ("regression", "ips", "dr")
 _COLUMNS = ("--client_column", "--action_column", "--reward_column", "--propensity_column")
 _SAVE = "scripts.evaluate_policy --log={} --policy=logged --nomodel --save_log=log.parquet"
-_HIDDEN = {"linear": (), "mlp": (64,)}
 _IMAGE_AXES = 3
 
 
@@ -150,12 +149,7 @@ def _model(options: TaskOptions, contexts: clients.Features, width: int, num_act
         words: dict[str, Any] = {"vocabulary_size": width, "num_outputs": num_actions}
         return {"feature_spec": text.Bags, "model": "bag_of_words", "model_arguments": words}
     shape = contexts.shape[1:]
-    spec = (shape, "float32")
     if len(shape) == _IMAGE_AXES:
         default = "cnn" if shape == (28, 28, 1) else "linear"
-        return {"feature_spec": spec, **tasks.image_model(options, default, shape, num_actions)}
-    model = options.model or "linear"
-    if model not in _HIDDEN:
-        raise UsageError(f"--model={model} takes images; this log's contexts take {' or '.join(_HIDDEN)}.")
-    arguments: dict[str, Any] = {"num_features": width, "hidden": _HIDDEN[model], "num_outputs": num_actions}
-    return {"feature_spec": spec, "model": "mlp", "model_arguments": arguments}
+        return {"feature_spec": (shape, "float32"), **tasks.image_model(options, default, shape, num_actions)}
+    return tasks.vector_model(options, width, num_actions)

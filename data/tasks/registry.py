@@ -63,23 +63,23 @@ TASKS = {
         {"partition_alpha": 1.0},
     ),
     "emnist_chars": TaskEntry(
-        "images:load_writers",
+        "handwriting:load",
         "federated EMNIST, 3400 writers, 62 actions, CNN; or LEAF's files in --data_dir",
         _MODEL | _DOWNLOADED,
     ),
     "emnist_digits": TaskEntry(
-        "images:load_writers", "federated EMNIST digits, 3383 writers, 10 actions, CNN", _MODEL | _DOWNLOADED
+        "handwriting:load", "federated EMNIST digits, 3383 writers, 10 actions, CNN", _MODEL | _DOWNLOADED
     ),
-    "emnist62_linear": TaskEntry("images:load_writers", "emnist_chars with a linear model", _WEIGHTS | _DOWNLOADED),
-    "emnist10_linear": TaskEntry("images:load_writers", "emnist_digits with a linear model", _WEIGHTS | _DOWNLOADED),
+    "emnist62_linear": TaskEntry("handwriting:load", "emnist_chars with a linear model", _WEIGHTS | _DOWNLOADED),
+    "emnist10_linear": TaskEntry("handwriting:load", "emnist_digits with a linear model", _WEIGHTS | _DOWNLOADED),
     "unipen62": TaskEntry(
-        "images:load_writers",
+        "handwriting:load",
         "UNIPEN characters, 211 writers, 62 actions, CNN; needs --data_dir",
         _MODEL,
         _SMALL_POPULATION,
     ),
     "mnist_writers": TaskEntry(
-        "images:load_writers",
+        "handwriting:load",
         "MNIST by NIST writer, 539 writers, 10 actions, CNN; needs --data_dir",
         _MODEL,
         _SMALL_POPULATION,
@@ -109,13 +109,13 @@ TASKS = {
         {"partition_clients": 30},
     ),
     "stackoverflow_tag": TaskEntry(
-        "posts:load_stackoverflow",
+        "stackoverflow:load",
         "TFF's Stack Overflow, 342,477 users, the 50 top tags as actions, linear",
         _TEXT | _DOWNLOADED,
         _L2_TEXT | {"max_words": 256, "max_examples_per_client": 256},
     ),
     "stackexchange_tag": TaskEntry(
-        "posts:load_stackexchange",
+        "stackexchange:load",
         "posts of Stack Exchange sites by user, the 50 top tags, linear; needs --data_dir",
         _TEXT,
         _L2_TEXT,

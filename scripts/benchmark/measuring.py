@@ -90,7 +90,8 @@ def fashion_mnist(population: int) -> tasks.Task:
         features = draw.random((600, 28, 28, 1), dtype=np.float32)
         return clients.Examples(features, draw.integers(0, 10, 600, dtype=np.int32))
 
-    shape, num_actions, _, hidden = images.TASKS["fashion_mnist"]
+    source = images.TASKS["fashion_mnist"]
+    shape, num_actions, hidden = source.shape, source.num_actions, source.hidden
     generated = random_data.RandomClients(population, make)
     return tasks.Task(
         clients=generated,

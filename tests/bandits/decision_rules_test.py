@@ -374,7 +374,7 @@ def test_parameters_outside_their_range_are_refused_by_name(make, values):
 def parse(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("")
     flags.group("")
-    registry.define_rules(flags, registry.RULES, "ucb")
+    flags.add(*registry.rule_settings(registry.RULES, "ucb"))
     return flags.parse(["program", *arguments])
 
 

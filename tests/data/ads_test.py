@@ -65,7 +65,7 @@ def test_a_labelled_row_of_totals_is_refused_with_the_reason(table):
 
 
 @pytest.mark.parametrize(
-    ("line", "value"), [("0,2,0", "'2'"), ("0,x,1", "'x'"), ("0,,1", "'nan'"), ("0,0.5,1", "'0.5'")]
+    ("line", "value"), [("0,2,0", "'2'"), ("0,x,1", "'x'"), ("0,,1", "None"), ("0,0.5,1", "'0.5'")]
 )
 def test_other_values_than_0_and_1_are_refused_with_their_place(table, line, value):
     message = refusal(table(HEADER, "1,0,0", line, "0,0,1"))

@@ -130,20 +130,20 @@ def test_contexts_can_be_typed_by_anothers_statistics_or_left_unread(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"propensity": [0.5, 0.0, 0.0, 0.2]}, r"--propensity_column=propensity: 0 \(row 2 of .*\) is not above 0"),
-        ({"propensity": [0.5, 0.5, -0.1, 0.2]}, r"-0.1 \(row 3 of .*\) is not above 0"),
-        ({"propensity": [0.5, 0.5, 0.1, 1.2]}, r"1.2 \(row 4 of .*\) is above 1"),
+        ({"propensity": [0.5, 0.0, 0.0, 0.2]}, r"--propensity_column: 0 .*\(row 2 of .*\(and 1 more"),
+        ({"propensity": [0.5, 0.5, -0.1, 0.2]}, r"-0.1 .*\(row 3 of"),
+        ({"propensity": [0.5, 0.5, 0.1, 1.2]}, r"1.2 .*\(row 4 of .* from 1e-18 to 1"),
         (
             {"propensity": [0.5, 0.5, 1e-300, 0.2]},
-            r"1e-300 \(row 3 of .*\) is below 1e-18: what is as rare is in no log",
+            r"1e-300 .*\(row 3 of",
         ),
-        ({"reward": [1.0, 0.0, -1e300, 0.0]}, r"--reward_column=reward: -1e\+300 \(row 3 of .*\) is beyond 1e\+18"),
-        ({"propensity": [0.5, None, 0.1, 0.2]}, r"a missing value in column 'propensity' \(row 2 of .*every row must"),
+        ({"reward": [1.0, 0.0, -1e300, 0.0]}, r"--reward_column: -1e\+300 .*\(row 3 of .* 1e\+18"),
+        ({"propensity": [0.5, None, 0.1, 0.2]}, r"a missing value in column 'propensity' \(row 2 of"),
         ({"propensity": ["0.5", "low", "0.1", "0.2"]}, r"'low' in column 'propensity' \(row 2 .*is no number"),
-        ({"propensity": [1.0, 1.0, 1.0, 1.0]}, "deterministic, as greedy play, UCB, or one draw of Thompson sampling"),
+        ({"propensity": [1.0, 1.0, 1.0, 1.0]}, "deterministic"),
         (
             {"reward": [1.0, None, None, 0.0]},
-            r"--reward_column: a missing value .*\(row 2 of .* is not finite \(and 1 more",
+            r"--reward_column: a missing value .*\(row 2 of .* \(and 1 more",
         ),
         ({"reward": [1.0, np.inf, 0.0, 0.0]}, r"--reward_column: inf in column 'reward' \(row 2"),
         ({"user": ["b"] * 4}, "--client_column=user has one value only, 'b'"),

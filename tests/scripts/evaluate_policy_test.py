@@ -278,7 +278,7 @@ def test_a_greedy_runs_log_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"p": 0.0}, "--propensity_column=p: 0 .* is not above 0"),
+        ({"p": 0.0}, "--propensity_column: 0 in column 'p'"),
         ({"p": 1.0}, "All propensities of .* are 1: its policy is deterministic"),
         ({"paid": np.nan}, "--reward_column: a missing value in column 'paid'"),
         ({"who": "me"}, "--client_column=who has one value only"),

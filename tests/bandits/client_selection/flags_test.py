@@ -61,8 +61,8 @@ def test_presets_have_the_studys_settings(preset, published):
 def selector_settings(*arguments: str) -> cli.Settings:
     own = cli.FlagSet("usage")
     own.group("Selection")
-    own.choice("client_selection", "uniform", list(selector_flags.SELECTORS), "whose")
-    selector_flags.define(own, with_privacy=True)
+    own.add(selector_flags.SELECTION, cli.Setting("non_private_selection", bool, "whose", False))
+    selector_flags.define(own)
     return own.parse(["test", *arguments])
 
 

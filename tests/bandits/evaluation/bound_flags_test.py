@@ -8,18 +8,13 @@ import pytest
 
 from bandits.evaluation import bound_flags, bounds, confidence_sequence, estimators, terms
 from data.errors import UsageError
-from optimization.study import cli
+from scripts import evaluate_policy
 
 _PRIVATE = ("--private", "--largest_weight=4", "--max_rows_per_client=5", "--noise_multiplier=0.5")
 
 
 def _settings(*arguments):
-    flags = cli.FlagSet("")
-    flags.group("Log")
-    flags.path("log", None, "log")
-    flags.integer("seed", 0, "seed")
-    bound_flags.define(flags)
-    return flags.parse(["evaluate_policy", *arguments]).settled()
+    return evaluate_policy.define().parse(["evaluate_policy", *arguments]).settled()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ import sklearn.metrics
 import tensorflow as tf
 
 from bandits.mab_fl import combinations, experiment, flags, metrics, model, process, run_mab_fl
-from data import keys, silos
+from data import keys
 from data.errors import UsageError
+from data.tasks import silos
 from optimization.study import frame
 
 
@@ -58,7 +59,7 @@ def auc(weights, examples) -> float:
     ("reward", "compare_with"), [("increment", "target"), ("binary", "target"), ("increment", "previous")]
 )
 def test_three_rounds_equal_algorithm_7_in_numpy(tff_worker, reward, compare_with):
-    participants = silos.generated(3, 600, silos.Fractions(0.1, 0.4), 0)
+    participants = silos.load(silos.SiloOptions("generator", 0.1, 0.4, num_workers=3, num_rows=600))
     threshold = ["--threshold=0.01"] if reward == "binary" else []
     rounds = make(
         "--decision_rule=epsilon_greedy",

@@ -35,10 +35,11 @@ def test_a_threshold_is_a_number_or_a_quantile():
     for text, expected in (("-1", -1), ("0.01", 0.01), ("quantile:.50", "quantile:0.5"), ("quantile:1", "quantile:1")):
         settings = only("--reward=binary", f"--threshold={text}")
         assert settings.threshold == flags.options(settings).reward.threshold == expected
-    flag_set = frame.flag_set(STUDY)  # And from a file.
-    assert [flag_set.checked("threshold", value) for value in (1, 0.01, "quantile:0.5")] == [1, 0.01, "quantile:0.5"]
-    with pytest.raises(UsageError, match="threshold"):
-        flag_set.checked("threshold", True)
+    parsed = frame.flag_set(STUDY).parse(["x"])  # And from a file.
+    for value in (1, 0.01, "quantile:0.5"):
+        assert parsed.taken({"threshold": value}) == {"threshold": value}
+    with pytest.raises(UsageError, match="threshold takes a number, or a text"):
+        parsed.taken({"threshold": True})
 
 
 def test_flags_mean_options():

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from bandits.mab_fl import flags, metrics, rewards, run_mab_fl, studies
-from data import silos
 from data.errors import Failure, UsageError
+from data.tasks import silos
 from optimization.study import frame
 
 pytestmark = pytest.mark.slow

@@ -6,12 +6,12 @@ The database (342,477 training users) is read user by user; words become ids whe
 import json
 import pathlib
 import tarfile
-from typing import NamedTuple
 
 import numpy as np
 
-from data import clients, download, files, random_data, sqlite, statistics, text
+from data import clients, download, files, random_data, sqlite, statistics, tasks, text
 from data.errors import UsageError
+from data.tasks.options import TaskOptions
 
 _ORIGIN = "https://storage.googleapis.com/tff-datasets-public/"
 FILE_NAME = "stackoverflow.sqlite"
@@ -23,59 +23,27 @@ _SHA256 = {
 }
 
 
-class StackOverflow(NamedTuple):
-    """The data set.
-
-    Attributes:
-      train: Users before 2018; features are bags of words, labels float32 [posts, tags], 1 for each of the post's tags.
-      held_out: Other users.
-      statistics: The words and tags, as the data set's own files count them, or given instead.
-    """
-
-    train: clients.ClientData
-    held_out: clients.ClientData
-    statistics: statistics.OfPosts
-
-
-def load(
-    data_dir: str | None,
-    cache_dir: str | None,
-    *,
-    vocabulary_size: int,
-    num_tags: int,
-    max_words: int,
-    normalisation: str,
-    keep_untagged: bool,
-    known: statistics.OfPosts | None = None,
-    random: bool = False,
-) -> StackOverflow:
-    """Opens the data set, downloading it on first use if no folder is named.
-
-    Args:
-      data_dir: Folder of the database and the two files of counts, decompressed or as TFF publishes them; None for
-        FEDBANDITS_DATA_DIR, or for what that lacks the cache folder.
-      cache_dir: That folder; None for `~/.cache/federated_bandits`.
-      vocabulary_size: Most frequent words to keep.
-      num_tags: Most frequent tags to keep.
-      max_words: Most distinct words of a post.
-      normalisation: See `text.encode`.
-      keep_untagged: Whether posts with none of the tags stay.
-      known: Words and tags from elsewhere; None for those of the files of counts.
-      random: Whether random posts take the place of the cache folder and the download.
+def load(options: TaskOptions) -> tasks.Task:
+    """Returns the task (Agarwal et al. 2023, section 4.1), downloading the data set on first use if no folder is named.
 
     Raises:
       UsageError: If a file is missing or damaged, or cannot be downloaded.
     """
+    data_dir, cache_dir = options.data_dir, options.cache_dir
+    known = statistics.read_posts(options.public_statistics)
     origin = f"{_ORIGIN}{FILE_NAME}.lzma"
     found = files.instead_of_download(data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), origin)
-    if random and not found:
+    if options.random_data and not found:
         random_data.warn("Stack Overflow")
-        tags = {f"tag{index}": num_tags - index for index in range(num_tags)}
-        known = known or statistics.OfPosts(tuple(f"word{index}" for index in range(vocabulary_size)), tags)
-        return StackOverflow(*random_data.stackoverflow(len(known.vocabulary), len(known.tags), max_words), known)
+        tags = {f"tag{index}": options.num_tags - index for index in range(options.num_tags)}
+        known = known or statistics.OfPosts(tuple(f"word{index}" for index in range(options.vocabulary_size)), tags)
+        population = random_data.stackoverflow(len(known.vocabulary), len(known.tags), options.max_words)
+        return tasks.tag_task(options, *population, known)
     if known is None:  # The small files first: without a network, they fail at once.
         words, counts = (_counts_file(name, data_dir, cache_dir) for name in (WORD_COUNTS, TAG_COUNTS))
-        known = statistics.OfPosts(_first_words(words, vocabulary_size), _most_frequent_tags(counts, num_tags))
+        known = statistics.OfPosts(
+            _first_words(words, options.vocabulary_size), _most_frequent_tags(counts, options.num_tags)
+        )
     path = download.decompressed(found) if found else download.lzma_file(origin, FILE_NAME, cache_dir)
     vocabulary = {word: index for index, word in enumerate(known.vocabulary)}
     tag_index = {tag: index for index, tag in enumerate(known.tags)}
@@ -90,14 +58,12 @@ def load(
         tokens, titles, tag_lists = ([value.decode() for value in parsed[name].numpy()] for name in names)
         documents = [f"{body} {title}".split() for body, title in zip(tokens, titles, strict=True)]
         labels = text.tag_vectors([tags.split("|") for tags in tag_lists], tag_index)
-        features = text.encode(documents, vocabulary, max_words, normalisation)
+        features = text.encode(documents, vocabulary, options.max_words, options.text_normalisation)
         examples = clients.Examples(features, labels)
-        return examples if keep_untagged else examples.take(np.flatnonzero(labels.any(axis=1)))
+        return examples if options.keep_untagged else examples.take(np.flatnonzero(labels.any(axis=1)))
 
-    return StackOverflow(
-        sqlite.SqliteClients(path, "train", parse),
-        sqlite.SqliteClients(path, "heldout", parse),
-        known,
+    return tasks.tag_task(
+        options, sqlite.SqliteClients(path, "train", parse), sqlite.SqliteClients(path, "heldout", parse), known
     )
 
 

@@ -1,13 +1,16 @@
-"""Tests of data.silos."""
+"""Tests of data.tasks.silos."""
 
 import numpy as np
 import pytest
 from sklearn import linear_model, metrics
 
-from data import schema, silos
 from data.errors import UsageError
+from data.tasks import silos
 
-FRACTIONS = silos.Fractions(0.2, 0.3)
+
+def _load(task_type, **options):
+    options = {"train_fraction": 0.2, "validation_fraction": 0.3} | options
+    return silos.load(silos.SiloOptions(task_type, **options))
 
 
 @pytest.fixture
@@ -23,14 +26,12 @@ def csv(tmp_path):
 
 
 def _table(path, **changes):
-    positive = changes.pop("positive_labels", None)
-    wanted = schema.Schema(**{"client_column": "place", "label_column": "grade"} | changes)
-    return silos.table(path, wanted, positive, FRACTIONS, seed=0)
+    return _load("tabular", data_file=path, **{"client_column": "place", "label_column": "grade"} | changes)
 
 
 class TestGenerated:
     def test_participants_have_the_thesis_sizes_and_class_balance(self):
-        participants = silos.generated(4, 40_000, silos.Fractions(0.01, 0.4), 0)
+        participants = _load("generator", train_fraction=0.01, validation_fraction=0.4)
         assert participants.names == ("worker_1", "worker_2", "worker_3", "worker_4")
         for silo, positive in zip(participants.silos, (0.45, 0.45, 0.3, 0.3), strict=True):
             assert silo.train.features.shape == (100, 153)
@@ -41,12 +42,14 @@ class TestGenerated:
                 assert (part.features.dtype, part.labels.dtype) == (np.float32, np.int32)
 
     def test_the_last_two_columns_are_ordinal(self):
-        features = silos.generated(3, 900, FRACTIONS, 0).silos[0].train.features
+        features = _load("generator", num_workers=3, num_rows=900).silos[0].train.features
         assert set(np.unique(features[:, -2:])) == {-2, -1, 0, 1, 2}
         assert len(np.unique(features[:, -3])) == len(features)
 
     def test_only_the_third_participant_shares_the_targets_concept(self):
-        participants = silos.generated(6, 30_000, silos.Fractions(0.6, 0.2), 1)
+        participants = _load(
+            "generator", num_workers=6, num_rows=30_000, train_fraction=0.6, validation_fraction=0.2, seed=1
+        )
         target = participants.silos[1].test
         found = []
         for silo in participants.silos:
@@ -56,7 +59,7 @@ class TestGenerated:
         assert max(found[0], *found[3:]) < found[1] - 0.1
 
     def test_a_seed_gives_the_same_data_and_another_seed_others(self):
-        one, again, other = (silos.generated(3, 300, FRACTIONS, seed) for seed in (0, 0, 1))
+        one, again, other = (_load("generator", num_workers=3, num_rows=300, seed=seed) for seed in (0, 0, 1))
         np.testing.assert_array_equal(one.silos[2].test.features, again.silos[2].test.features)
         assert one.checksum == again.checksum != other.checksum
 
@@ -81,7 +84,7 @@ class TestTable:
         assert ages.std() == pytest.approx(1, abs=1e-6)
 
     def test_positive_labels_can_be_named(self, csv):
-        participants = _table(csv, positive_labels=["2"])
+        participants = _table(csv, positive_labels="2")
         assert [sum(int(part.labels.sum()) for part in silo) for silo in participants.silos] == [5, 10]
 
     def test_feature_columns_can_be_named(self, csv):
@@ -97,7 +100,7 @@ class TestTable:
                 {"feature_columns": "age,grade"},
                 "--feature_columns names column 'grade' that --label_column names already",
             ),
-            ({"positive_labels": ["3"]}, "--positive_labels: 3 is none of the labels 0, 1, 2"),
+            ({"positive_labels": "3"}, "--positive_labels: 3 is none of the labels 0, 1, 2"),
         ],
     )
     def test_a_column_or_label_that_is_not_there_is_refused(self, csv, changes, message):
@@ -111,7 +114,7 @@ class TestTable:
 
 
 def test_hospitals_are_four_with_any_disease_as_class_1(shared_data):
-    participants = silos.heart_disease(str(shared_data), FRACTIONS, 0)
+    participants = _load("heart_disease", data_dir=str(shared_data))
     assert participants.names == ("cleveland", "hungarian", "switzerland", "va")
     assert [sum(len(part.labels) for part in silo) for silo in participants.silos] == [303, 294, 123, 200]
     assert [sum(int(part.labels.sum()) for part in silo) for silo in participants.silos] == [139, 106, 115, 149]
@@ -130,7 +133,7 @@ class TestWriters:
         return str(tmp_path)
 
     def test_groups_are_consecutive_writers_and_odd_digits_class_1(self, archive):
-        participants = silos.writers(archive, "mnist_writers", 3, None, FRACTIONS, 0)
+        participants = _load("mnist_writers", data_dir=archive, num_workers=3)
         assert participants.names == ("writers_1", "writers_2", "writers_3")
         for silo in participants.silos:
             assert sum(len(part.labels) for part in silo) == 40
@@ -140,13 +143,13 @@ class TestWriters:
         assert 0 <= features.min() < features.max() <= 1
 
     def test_positive_labels_can_be_named(self, archive):
-        participants = silos.writers(archive, "mnist_writers", 2, ["7"], FRACTIONS, 0)
+        participants = _load("mnist_writers", data_dir=archive, num_workers=2, positive_labels="7")
         assert sum(int(part.labels.sum()) for part in participants.silos[0]) == 6
 
     @pytest.mark.parametrize(
         ("num_participants", "positive", "message"),
-        [(7, None, "--num_workers=7 is more than the 6 writers"), (2, ["ten"], "--positive_labels: ten is none")],
+        [(7, None, "--num_workers=7 is more than the 6 writers"), (2, "ten", "--positive_labels: ten is none")],
     )
     def test_too_many_groups_or_an_unknown_label_are_refused(self, archive, num_participants, positive, message):
         with pytest.raises(UsageError, match=message):
-            silos.writers(archive, "mnist_writers", num_participants, positive, FRACTIONS, 0)
+            _load("mnist_writers", data_dir=archive, num_workers=num_participants, positive_labels=positive)

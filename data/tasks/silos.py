@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data import clients, files, handwriting, keys, schema, tables
+from data import clients, files, image_files, keys, schema, tables
 from data.errors import UsageError
+from data.tasks import handwriting
 
 GENERATED_TARGET = "worker_2"
+HOSPITALS = "heart_disease_4sites.csv"  # UCI: 303, 294, 123 and 200 patients.
 _GENERATED_FACTORS = 4
 _GENERATED_COLUMNS = 153
 _GENERATED_ORDINAL = 2
@@ -20,13 +22,6 @@ _GENERATED_NOISE = 3.0
 _GENERATED_SLOPE = 3.0
 _GENERATED_OTHERS = (0.1, -0.4)  # Agreement of the other participants' concepts with the target's, first to last.
 _GENERATED_POSITIVE = (0.45, 0.3)  # Parts of label 1, of the first and of the second half of the participants.
-
-
-class Fractions(NamedTuple):
-    """Parts of a participant's rows; the rest is for testing."""
-
-    train: float
-    validation: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,39 +98,31 @@ def load(options: SiloOptions) -> Silos:
     Raises:
       UsageError: If it is not there, or not what it has to be.
     """
-    how = Fractions(options.train_fraction, options.validation_fraction), options.seed
-    positive = [name.strip() for name in options.positive_labels.split(",")] if options.positive_labels else None
     if options.task_type == "generator":
-        return generated(options.num_workers, options.num_rows, *how)
+        return _generated(options)
     if options.task_type == "heart_disease":
-        return heart_disease(options.data_dir, *how)
+        return _table(str(files.find(options.data_dir, HOSPITALS)), schema.Schema("site", "target"), options)
     if options.task_type == "tabular":
-        return table(options.data_file, schema.of_options(options), positive, *how)
-    return writers(options.data_dir, options.task_type, options.num_workers, positive, *how)
+        return _table(options.data_file, schema.of_options(options), options)
+    return _writers(options)
 
 
-def generated(num_participants: int, num_rows: int, fractions: Fractions, seed: int) -> Silos:
-    """Returns participants of which the second and the third, and only they, share one concept.
+def _generated(options: SiloOptions) -> Silos:
+    """Returns participants, at least 3, of which the second and the third, and only they, share one concept.
 
     The best combination for `worker_2` is therefore known: 0110 with four participants. A row's 153 columns, the last
     two ordinal, are noisy mixtures of 4 hidden factors. Its label is drawn from a logistic model of one direction of
     the factors. The other participants' directions have cosines from 0.1 to -0.4 with the shared one. Labels are as
     unbalanced as in Lundahl 2021, Table 1.
-
-    Args:
-      num_participants: At least 3.
-      num_rows: Rows of all participants together.
-      fractions: Training and validation parts.
-      seed: Seed of the data and of its split.
     """
-    draw = keys.generator(seed, keys.Purpose.SILOS)
+    num_participants, count = options.num_workers, options.num_rows // options.num_workers
+    draw = keys.generator(options.seed, keys.Purpose.SILOS)
     mixing = draw.normal(size=(_GENERATED_FACTORS, _GENERATED_COLUMNS)) / np.sqrt(_GENERATED_FACTORS)
     shared, *others = np.linalg.qr(draw.normal(size=(_GENERATED_FACTORS, _GENERATED_FACTORS)))[0]
     agreements = np.ones(num_participants)
     agreements[[0, *range(3, num_participants)]] = np.linspace(*_GENERATED_OTHERS, num_participants - 2)
     silos = []
     for participant, agreement in enumerate(agreements):
-        count = num_rows // num_participants
         direction = agreement * shared + np.sqrt(1 - agreement**2) * others[participant % len(others)]
         factors = draw.normal(size=(count, _GENERATED_FACTORS))
         features = factors @ mixing + _GENERATED_NOISE * draw.normal(size=(count, _GENERATED_COLUMNS))
@@ -145,7 +132,7 @@ def generated(num_participants: int, num_rows: int, fractions: Fractions, seed: 
         positive = _GENERATED_POSITIVE[2 * participant // num_participants]
         noisy = logits + draw.logistic(size=count)
         labels = (noisy > np.quantile(noisy, 1 - positive)).astype(np.int32)
-        silos.append(_split(clients.Examples(features.astype(np.float32), labels), fractions, seed, participant))
+        silos.append(_split(clients.Examples(features.astype(np.float32), labels), options, participant))
     return Silos(
         names=tuple(f"worker_{number}" for number in range(1, num_participants + 1)),
         silos=tuple(silos),
@@ -154,46 +141,20 @@ def generated(num_participants: int, num_rows: int, fractions: Fractions, seed: 
     )
 
 
-def heart_disease(data_dir: str | None, fractions: Fractions, seed: int) -> Silos:
-    """Returns UCI's four hospitals (303, 294, 123 and 200 patients); label 1 for any degree of disease.
-
-    Raises:
-      UsageError: If `heart_disease_4sites.csv` is missing or not readable.
-    """
-    path = files.find(data_dir, "heart_disease_4sites.csv")
-    return table(str(path), schema.Schema("site", "target"), None, fractions, seed)
-
-
-def table(
-    path: str, wanted: schema.Schema, positive_labels: Sequence[str] | None, fractions: Fractions, seed: int
-) -> Silos:
-    """Opens a table with a participant column, see `tables.read`.
+def _table(path: str, wanted: schema.Schema, options: SiloOptions) -> Silos:
+    """Returns the participants of a table with a label, see `tables.read`: by default all labels but the first are 1.
 
     Rows without a participant or a label are dropped. Everything learned of the columns is learned from training rows.
-
-    Args:
-      path: The file.
-      wanted: The roles of its columns, a label among them.
-      positive_labels: Classes that count as 1; None for all but the first.
-      fractions: Training and validation parts.
-      seed: Seed of the split.
-
-    Raises:
-      UsageError: If the file or a column is missing, or not what it has to be; or if it is the log of a bandit.
     """
-    rows = tables.read(path, wanted, seed=seed)
-    positive = list(positive_labels) if positive_labels else rows.label_names[1:]
-    if unknown := set(positive) - set(rows.label_names):
-        raise UsageError(f"--positive_labels: {min(unknown)} is none of the labels {', '.join(rows.label_names)}.")
+    rows = tables.read(path, wanted, seed=options.seed)
+    positive = _positive(options, rows.label_names) or rows.label_names[1:]
     labels = rows.frame[wanted.label_column].isin(positive).to_numpy().astype(np.int32)
     parts = [
-        [own[part] for part in _parts(labels[own], fractions, seed, participant)]
+        [own[part] for part in _parts(labels[own], options, participant)]
         for participant in range(len(rows.client_ids))
         for own in [np.flatnonzero(rows.clients == participant)]
     ]
-    is_train = np.zeros(len(labels), bool)
-    is_train[np.concatenate([train for train, _, _ in parts])] = True
-    features = rows.features(is_train)
+    features = rows.features(np.isin(np.arange(len(labels)), np.concatenate([train for train, _, _ in parts])))
     if not features.names:
         raise UsageError(f"{path} leaves no feature: --feature_columns must name a column with values.")
     examples = clients.Examples(features.values, labels)
@@ -205,56 +166,45 @@ def table(
     )
 
 
-def writers(
-    data_dir: str | None,
-    source: str,
-    num_participants: int,
-    positive_labels: Sequence[str] | None,
-    fractions: Fractions,
-    seed: int,
-) -> Silos:
-    """Returns groups of consecutive writers, who read characters as one of two kinds.
+def _writers(options: SiloOptions) -> Silos:
+    """Returns groups of consecutive writers, as many in each or one more, who read characters as one of two kinds.
 
-    Args:
-      data_dir: Folder of the archive.
-      source: `mnist_writers` or `unipen62`.
-      num_participants: Groups, of equally many writers or one more.
-      positive_labels: Labels that count as 1; None for odd digits, or lower-case letters.
-      fractions: Training and validation parts.
-      seed: Seed of the split.
-
-    Raises:
-      UsageError: If the file is missing, or has too few writers.
+    Odd digits, or lower-case letters, are 1 by default.
     """
-    if source == "mnist_writers":
-        populations, positive, num_labels = [handwriting.mnist_writers(data_dir)[0]], list(range(1, 10, 2)), 10
+    if options.task_type == "mnist_writers":
+        populations, positive, num_labels = [handwriting.mnist_writers(options.data_dir)[0]], range(1, 10, 2), 10
     else:
-        populations, positive, num_labels = list(handwriting.unipen62(data_dir)), list(range(36, 62)), 62
-    if positive_labels:
-        if unknown := [name for name in positive_labels if not (name.isdecimal() and int(name) < num_labels)]:
-            raise UsageError(f"--positive_labels: {unknown[0]} is none of the labels 0 to {num_labels - 1}.")
-        positive = [int(name) for name in positive_labels]
+        populations, positive, num_labels = list(handwriting.unipen62(options.data_dir)), range(36, 62), 62
+    numbers = [int(name) for name in _positive(options, [str(label) for label in range(num_labels)])] or list(positive)
     count = len(populations[0])
-    if num_participants > count:
-        raise UsageError(f"--num_workers={num_participants} is more than the {count} writers: give at most that.")
+    if options.num_workers > count:
+        raise UsageError(f"--num_workers={options.num_workers} is more than the {count} writers: give at most that.")
     silos = []
-    for participant, members in enumerate(np.array_split(np.arange(count), num_participants)):
+    for participant, members in enumerate(np.array_split(np.arange(count), options.num_workers)):
         rows = clients.joined([population.load(writer) for population in populations for writer in members])
-        labels = np.isin(rows.labels, positive).astype(np.int32)
-        silos.append(_split(rows._replace(labels=labels), fractions, seed, participant))
+        labels = np.isin(rows.labels, numbers).astype(np.int32)
+        silos.append(_split(rows._replace(labels=labels), options, participant))
     return Silos(
-        names=tuple(f"writers_{number}" for number in range(1, num_participants + 1)),
+        names=tuple(f"writers_{number}" for number in range(1, options.num_workers + 1)),
         silos=tuple(silos),
         checksum=populations[0].checksum,
-        report={"writers": count, "positive_labels": [int(label) for label in positive]},
-        normalise=lambda pixels: handwriting.normalise(pixels).reshape(len(pixels), -1),
+        report={"writers": count, "positive_labels": numbers},
+        normalise=lambda pixels: image_files.normalise(pixels).reshape(len(pixels), -1),
     )
 
 
-def _parts(labels: np.ndarray, fractions: Fractions, seed: int, participant: int) -> list[np.ndarray]:
+def _positive(options: SiloOptions, labels: Sequence[str]) -> list[str]:
+    """Returns the labels that the user counts as 1, none if they name none."""
+    names = [name.strip() for name in options.positive_labels.split(",")] if options.positive_labels else []
+    if unknown := set(names) - set(labels):
+        raise UsageError(f"--positive_labels: {min(unknown)} is none of the labels {', '.join(labels)}.")
+    return names
+
+
+def _parts(labels: np.ndarray, options: SiloOptions, participant: int) -> list[np.ndarray]:
     """Returns sorted row numbers of the training, validation and test part, each with its share of either class."""
-    draw = keys.generator(seed, keys.Purpose.HELD_OUT, participant)
-    ends = np.cumsum(fractions)
+    draw = keys.generator(options.seed, keys.Purpose.HELD_OUT, participant)
+    ends = np.cumsum([options.train_fraction, options.validation_fraction])
     cuts = [
         np.split(draw.permutation(rows), np.round(ends * len(rows)).astype(int))
         for rows in (np.flatnonzero(labels == label) for label in (0, 1))
@@ -262,5 +212,5 @@ def _parts(labels: np.ndarray, fractions: Fractions, seed: int, participant: int
     return [np.sort(np.concatenate(part)) for part in zip(*cuts, strict=True)]
 
 
-def _split(examples: clients.Examples, fractions: Fractions, seed: int, participant: int) -> Silo:
-    return Silo(*(examples.take(rows) for rows in _parts(examples.labels, fractions, seed, participant)))
+def _split(examples: clients.Examples, options: SiloOptions, participant: int) -> Silo:
+    return Silo(*(examples.take(rows) for rows in _parts(examples.labels, options, participant)))

@@ -1,4 +1,4 @@
-"""Tests of data.stackoverflow, on a toy database."""
+"""Tests of data.tasks.stackoverflow, on a toy database."""
 
 import json
 import lzma
@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import stackoverflow, statistics
 from data.errors import UsageError
+from data.tasks import stackoverflow
+from data.tasks.options import TaskOptions
 
-OPTIONS = {"vocabulary_size": 3, "num_tags": 2, "max_words": 4, "normalisation": "mean", "keep_untagged": False}
+
+def _load(folder, **options):
+    options = {"vocabulary_size": 3, "num_tags": 2, "max_words": 4, "init_labels": 1} | options
+    return stackoverflow.load(TaskOptions("stackoverflow_tag", data_dir=folder and str(folder), **options))
 
 
 def _post(tokens: str, title: str, tags: str) -> bytes:
@@ -40,10 +44,10 @@ def folder(tmp_path, write_database):
 
 
 def test_posts_are_bags_of_body_and_title_and_their_tags(folder):
-    found = stackoverflow.load(str(folder), None, **OPTIONS)
-    assert list(found.statistics.tags.items()) == [("java", 7), ("c++", 3)]
-    assert found.statistics.vocabulary == ("the", "dog", "cat")
-    examples = found.train.load(0)
+    found = _load(folder)
+    assert list(found.statistics["tags"].items()) == [("java", 7), ("c++", 3)]
+    assert found.statistics["vocabulary"] == ("the", "dog", "cat")
+    examples = found.clients.load(0)
     # The first post: the twice and cat once among its words in the vocabulary; the second has neither tag.
     assert (examples.features.ids.tolist(), examples.features.offsets.tolist()) == ([0, 2, 0, 1], [0, 2, 4])
     np.testing.assert_allclose(examples.features.values, [2 / 3, 1 / 3, 0.5, 0.5], rtol=1e-6)
@@ -51,13 +55,13 @@ def test_posts_are_bags_of_body_and_title_and_their_tags(folder):
 
 
 def test_posts_without_a_frequent_tag_are_dropped_or_kept(folder):
-    assert len(stackoverflow.load(str(folder), None, **OPTIONS).train.load(1).labels) == 0
-    kept = stackoverflow.load(str(folder), None, **OPTIONS | {"keep_untagged": True}).train.load(1)
+    assert len(_load(folder).clients.load(1).labels) == 0
+    kept = _load(folder, keep_untagged=True).clients.load(1)
     np.testing.assert_array_equal(kept.labels, [[0, 0]])
 
 
 def test_a_user_without_posts_has_no_examples(folder):
-    examples = stackoverflow.load(str(folder), None, **OPTIONS).held_out.load(1)
+    examples = _load(folder).held_out.load(1)
     assert examples.labels.shape == (0, 2)
     assert examples.features.offsets.tolist() == [0]
 
@@ -66,12 +70,7 @@ def test_a_user_without_posts_has_no_examples(folder):
 def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
     with pytest.raises(UsageError, match=f"There is no {name} .*--data_dir"):
-        stackoverflow.load(str(folder), None, **OPTIONS)
-
-
-def test_the_environment_names_the_folder(folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
-    assert len(stackoverflow.load(None, str(tmp_path / "cache"), **OPTIONS).train) == 2
+        _load(folder)
 
 
 def test_what_the_environments_folder_lacks_is_taken_from_the_cache(folder, tmp_path, monkeypatch):
@@ -79,11 +78,11 @@ def test_what_the_environments_folder_lacks_is_taken_from_the_cache(folder, tmp_
     cache.mkdir()
     (folder / "stackoverflow.tag_count").rename(cache / "stackoverflow.tag_count")
     monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
-    assert len(stackoverflow.load(None, str(cache), **OPTIONS).train) == 2
+    assert len(_load(None, cache_dir=str(cache)).clients) == 2
 
 
 def test_files_are_read_as_they_are_published(folder):
-    expected = stackoverflow.load(str(folder), None, **OPTIONS).statistics
+    expected = _load(folder).statistics
     for name in (stackoverflow.WORD_COUNTS, stackoverflow.TAG_COUNTS):
         with tarfile.open(folder / f"{name}.tar.bz2", "w:bz2") as tar:
             tar.add(folder / name, name)
@@ -91,21 +90,22 @@ def test_files_are_read_as_they_are_published(folder):
     database = folder / stackoverflow.FILE_NAME
     (folder / f"{database.name}.lzma").write_bytes(lzma.compress(database.read_bytes(), lzma.FORMAT_ALONE))
     database.unlink()
-    found = stackoverflow.load(str(folder), None, **OPTIONS)
-    assert (len(found.train), found.statistics) == (2, expected)
+    found = _load(folder)
+    assert (len(found.clients), found.statistics) == (2, expected)
 
 
 @pytest.mark.parametrize(("name", "content"), [("word_count", ""), ("tag_count", "[1, 2"), ("tag_count", '{"a": "b"}')])
 def test_a_damaged_file_of_counts_is_named(folder, name, content):
     (folder / f"stackoverflow.{name}").write_text(content)
     with pytest.raises(UsageError, match=f"stackoverflow.{name} .*undamaged file"):
-        stackoverflow.load(str(folder), None, **OPTIONS)
+        _load(folder)
 
 
 def test_words_and_tags_from_elsewhere_need_no_counts(folder):
     for name in (stackoverflow.WORD_COUNTS, stackoverflow.TAG_COUNTS):
         (folder / name).unlink()
-    known = statistics.OfPosts(("the", "dog", "cat"), {"java": 7, "c++": 3})
-    found = stackoverflow.load(str(folder), None, **OPTIONS, known=known)
-    assert found.statistics == known
-    assert found.train.load(0).features.ids.tolist() == [0, 2, 0, 1]
+    known = {"kind": "posts", "vocabulary": ["the", "dog", "cat"], "tags": {"java": 7, "c++": 3}}
+    (folder / "statistics.json").write_text(json.dumps(known))
+    found = _load(folder, public_statistics=str(folder / "statistics.json"))
+    assert (found.num_actions, found.statistics) == (2, {})
+    assert found.clients.load(0).features.ids.tolist() == [0, 2, 0, 1]
