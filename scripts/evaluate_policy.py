@@ -176,7 +176,9 @@ def program(settings: cli.Settings) -> None:
             report = {**log.report, anytime.COHORTS: anytime.cohorts(settings.log)} if is_runs else log.report
             interaction_log.write(dataclasses.replace(log, report=report), file)
     if logged_run and by_models:
-        probabilities = run_policy.of_periods(logged_run)
+        from bandits.evaluation import run_policies
+
+        probabilities = run_policies.of_periods(logged_run)
     elif of_run:
         exploration = run_policy.exploration(settings, of_run)
         probabilities = run_policy.probabilities(log, target.name, of_run, exploration)

@@ -27,12 +27,10 @@ class Plan:
     """What is fixed before the log is read.
 
     Attributes:
-      options: What the flags of private values mean.
       estimators: With their parameters.
       models: What was trained on the same clients before: a run's model.
     """
 
-    options: bound_flags.Private
     estimators: tuple[estimators.Estimator, ...]
     models: tuple[ledger.Spent, ...]
 
@@ -48,8 +46,8 @@ def plan(settings: cli.Settings, target: target_policies.Target) -> Plan | None:
     Raises:
       UsageError: If something would not be private, or has no effect.
     """
-    options = bound_flags.private_options(settings, pathlib.Path(settings.log))
-    if options is None:
+    bound_flags.check(settings)
+    if not settings.private:
         return None
     names = estimates.names(settings.estimators)
     if names is None:
@@ -75,7 +73,7 @@ def plan(settings: cli.Settings, target: target_policies.Target) -> Plan | None:
     elif not settings.policy_is_public:
         models = (of_run(target.name),)
         private.check_models((), models)
-    return Plan(options, asked, models)
+    return Plan(asked, models)
 
 
 def _estimator(name: str, fixed: dict[str, float | None]) -> estimators.Estimator:
@@ -121,17 +119,16 @@ def evaluate(
         return {target: bounded[target]._replace(direct=told.direct, predicted=told.predicted)}
 
     values, report = bound_flags.private_values(
-        chosen.options,
+        settings,
         {target: rows},
         chosen.estimators,
         log.client_ids,
-        settings.seed,
         chosen.models,
         [reward_model.spent(settings, log)] if chosen.needs_model else (),
         fit if chosen.needs_model else None,
     )
     head = f"{target} on {cli.shown_path(settings.log)}, under differential privacy"
-    said = bound_flags.private_sentences(values, report, chosen.options)
+    said = bound_flags.private_sentences(values, report, bound_flags.bounds(settings))
     print("\n".join([head, "", *said]))
     folder = pathlib.Path(settings.output_dir)
     _write(folder, head, said, values, report)

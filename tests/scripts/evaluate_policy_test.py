@@ -157,6 +157,30 @@ def test_policies_have_folders_of_their_own_and_no_evaluation_is_overwritten(tmp
     assert (tmp_path / "evaluation" / "uniform" / "evaluation.json").read_bytes() == written["uniform"]
 
 
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        ({"paid": 0}, {"logged", "ips", "snips"}),
+        ({"played": 0.0}, {"ips", "snips"}),  # The policy plays none of the logged actions.
+    ],
+)
+def test_without_rewards_or_weights_nothing_can_be_estimated(tmp_path, capsys, change, missing):
+    _table(tmp_path / "log.csv").assign(**change).to_csv(tmp_path / "log.csv", index=False)
+    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played")
+    assert {row["estimator"] for row in found["estimates"] if row["value"] is row["low"] is None} == missing
+    assert found["headline"] is None
+    printed = capsys.readouterr().out
+    assert printed.count("cannot be estimated") == len(missing)
+    assert "Headline: none, because " in printed
+
+
+def test_with_one_dominant_client_intervals_are_called_unreliable(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv")
+    pd.concat([table, *[table[table.who == "user 3"]] * 90]).to_csv(tmp_path / "log.csv", index=False)
+    _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played")
+    assert "one client dominates" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("draws", "words"), [(200, "intervals are the bootstrap's"), (0, "leave out --draws=0")])
 def test_few_effective_clients_have_the_bootstraps_intervals_and_a_warning(tmp_path, capsys, draws, words):
     table = _table(tmp_path / "log.csv", clients=60)
