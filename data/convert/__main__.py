@@ -30,8 +30,12 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see --help).")
 
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Returns the arguments of a command line that begins with the program's name."""
+        return self.parse_args(argv[1:])
 
-def define() -> argparse.ArgumentParser:
+
+def define() -> _Parser:
     """Returns the program's arguments."""
     lines = [f"  {name:<15}{file} from {source}" for name, (file, _, source) in KINDS.items()]
     parser = _Parser(
@@ -49,14 +53,13 @@ def define() -> argparse.ArgumentParser:
     return parser
 
 
-def program(arguments: Sequence[str]) -> None:
+def program(settings: argparse.Namespace) -> None:
     """Makes the file and prints its path and its SHA-256.
 
     Raises:
       UsageError: If an argument or a source file is not what it has to be; then nothing is written.
       Failure: If the file cannot be written.
     """
-    settings = define().parse_args(arguments)
     name, module, wanted = KINDS[settings.kind]
     if not settings.source.is_dir():
         raise UsageError(f"There is no folder {settings.source}: SOURCE_DIR must hold {wanted}.")
@@ -89,7 +92,7 @@ def _user_path(path: str) -> pathlib.Path:
 def main() -> None:
     """Runs the program on this process's command line and exits with its status."""
     try:
-        program(sys.argv[1:])
+        program(define().parse(sys.argv))
     except UsageError as error:
         print(f"Usage error: {error}", file=sys.stderr)
         sys.exit(2)

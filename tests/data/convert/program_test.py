@@ -24,7 +24,7 @@ def source(tmp_path):
 
 
 def _play(*arguments: object) -> None:
-    convert.program(list(map(str, arguments)))
+    convert.program(convert.define().parse(["convert", *map(str, arguments)]))
 
 
 def test_the_file_and_its_digest_are_told(source, tmp_path, capsys):
