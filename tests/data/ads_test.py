@@ -70,7 +70,7 @@ def test_more_clients_than_impressions_are_refused(table):
 
 def test_a_table_that_no_one_names_is_refused(monkeypatch):
     monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
-    with pytest.raises(UsageError, match="No ad table is named.*--data_file"):
+    with pytest.raises(UsageError, match=r"No ad table is named.*--data_file"):
         ads.find_table(None)
 
 
