@@ -33,7 +33,8 @@ Recommends whether to explore on your data, with which strategy and at what priv
   advise --task_type=digits --bandits_deploy_freq=50 --total_rounds=200
   advise --data_file=shop.csv --client_column=store --label_column=bought --population=342477
 
-All other flags are passed on to every run; `run_federated --help` lists them. The same command continues after a stop.
+All other flags are passed on to every run; `run_federated --helpfull` lists them. The same command continues after a
+stop.
 """
 
 

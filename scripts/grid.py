@@ -32,7 +32,7 @@ Plays a grid of runs and ranks them: the cross product of the values to sweep, o
   grid --grid=appendix_a2_emnist --preset=emnist_scratch_softmax --expand_edges
   grid --binary=run_ads --sweep=decision_rule=greedy,ucb --rates=0.05,0.1,0.2
 
-All other flags are passed on to every run; `run_federated --help` lists them. The same command continues a grid.
+All other flags are passed on to every run; `run_federated --helpfull` lists them. The same command continues a grid.
 """
 
 

@@ -58,23 +58,18 @@ def program(settings: cli.Settings) -> int:
     files.replace(output, page.page(found, settings.title, settings.reference, has_regret=settings.regret).encode())
     parts = configurations.parts(found.runs)
     if settings.regret:
-        dynamic, missing = (
-            dynamic_regret.lines(parts),
-            [line for part in parts for line in dynamic_regret.missing(part)],
-        )
-        if not dynamic and not missing and not any(sections.regret(part, arm) for part in parts for arm in part.arms):
+        dynamic = [(part.title, one) for part in parts for one in dynamic_regret.sections(part)]
+        if not dynamic and not any(sections.regret(part, arm) for part in parts for arm in part.arms):
             print(
                 "No configuration has a full-feedback baseline: run the same with --bandits_type=supervised_mse.",
                 file=sys.stderr,
             )
-        for line in missing:
-            print(line, file=sys.stderr)
-        for line in dynamic:
-            print(line)
+        for title, one in dynamic:
+            print(f"{title}:", *one.lines(), sep="\n")
     for problem in found.problems:
         print(f"Left out: {problem}", file=sys.stderr)
-    for _, one in over_tasks.of_parts(parts):
-        print(*over_tasks.lines(one), sep="\n")
+    for one in over_tasks.sections(parts):
+        print(*one.lines(), sep="\n")
     print(output)
     return 1 if found.problems else 0
 

@@ -1,4 +1,4 @@
-"""Plays the laboratory of section 6 and writes its page: regret of simulated federated learners beside the bounds.
+"""Runs the laboratory of section 6 and writes its page: regret of simulated federated learners beside the bounds.
 
 The page's text lies in `page.md`; each of its numbers is a name there, and found here.
 """
@@ -24,7 +24,7 @@ Plays worlds whose true rewards are known, and sets what is lost beside what the
 
   theory                                                # prints the page
   theory --quick                                        # a tenth of most of it, in a minute or two
-  theory --page=docs/theory.md --picture=docs/theory.png
+  theory --page=docs/evidence/theory.md --picture=docs/theory.png
 """
 _PAGE = pathlib.Path(__file__).resolve().parents[1] / "bandits" / "theory" / "page.md"
 _QUICK = (
@@ -47,7 +47,7 @@ def define() -> cli.FlagSet:
 
 
 def program(settings: cli.Settings) -> None:
-    """Plays all experiments."""
+    """Runs all experiments."""
     for name, formats in (("page", (".md",)), ("picture", files.PICTURES)):
         if settings[name]:
             files.check_output(name, pathlib.Path(settings[name]), formats)
@@ -56,7 +56,7 @@ def program(settings: cli.Settings) -> None:
     scale = findings.Scale(settings.quick, settings.seed)
     words = {"seeds": str(findings.SEEDS), "seed": str(settings.seed)}
     curves: list[Curve] = []
-    for play in (
+    for experiment in (
         rates.exact_property,
         rates.shrinking_gaps,
         rates.other_gaps,
@@ -72,11 +72,13 @@ def program(settings: cli.Settings) -> None:
         clients.own_training,
     ):
         start = time.monotonic()
-        found = play(scale)
+        found = experiment(scale)
         words |= found.words
         curves += found.curves
         if settings.page:
-            print(f"{(play.__doc__ or '').partition(chr(10))[0]:<110}{time.monotonic() - start:6.1f} s", flush=True)
+            print(
+                f"{(experiment.__doc__ or '').partition(chr(10))[0]:<110}{time.monotonic() - start:6.1f} s", flush=True
+            )
     text = string.Template(_PAGE.read_text(encoding="utf-8")).substitute(words)
     if settings.quick:
         text = _QUICK + text

@@ -28,7 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 _GUIDES = (ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md")
 _SPEED = ROOT / "docs" / "speed.md"
-PAGES = (README, *_GUIDES, *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (README, *_GUIDES, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/papers").glob("*.md")))
 # Programs of others, whose flags are not known here.
 _TOOLS = ("mypy", "pip", "pytest", "ruff", "tensorboard.main")
 # What a test cannot install, or would be played in: its targets and flags are checked instead.
@@ -274,12 +274,13 @@ def test_the_table_of_costs_has_the_runs_and_rounds_of_each_figure():
 
 
 def test_the_table_of_selection_is_what_the_records_give():
-    """After a change of records: what `reproduce --figure=select_before_deploying` prints stands in docs/logs.md."""
-    scores = pd.read_csv(ROOT / "docs" / "evidence" / "selection" / selection.SCORES)
-    assert selection.scores_table(scores) in (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
+    """After a change of records: copy what `reproduce --figure=select_before_deploying` prints."""
+    folder = ROOT / "docs" / "evidence" / "selection"
+    table = selection.scores_table(pd.read_csv(folder / selection.SCORES))
+    assert table in (folder / "table.md").read_text(encoding="utf-8")
 
 
 def test_the_page_of_theory_is_its_template_with_numbers():
     template = (ROOT / "bandits" / "theory" / "page.md").read_text()
     pattern = ".+?".join(map(re.escape, re.split(r"\$\w+", template)))
-    assert re.fullmatch(pattern, (ROOT / "docs" / "theory.md").read_text(), re.DOTALL)
+    assert re.fullmatch(pattern, (ROOT / "docs" / "evidence" / "theory.md").read_text(), re.DOTALL)

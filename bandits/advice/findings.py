@@ -21,7 +21,7 @@ from optimization.study.metrics import Metric
 
 REWARD = metrics.AVERAGE_REWARD
 PLANNED, OFTEN, NO_NOISE = "as planned", "more often", "no noise"
-_COMPUTED = ["detectable", "seeds_needed"]  # Of a comparison, beside its fields.
+_COMPUTED = ["word", "detectable", "seeds_needed"]  # Of a comparison, beside its fields.
 
 BySeed = dict[int, float]
 

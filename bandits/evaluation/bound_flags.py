@@ -14,10 +14,10 @@ from bandits.evaluation.terms import Terms
 from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
 from optimization.study import cli
+from optimization.study.settings import setting
 
 _LEDGER_SUFFIX = ".privacy.jsonl"
 _BOUNDS = ("largest_weight", "max_rows_per_client")
-_BUDGET = ("noise_multiplier", "target_epsilon", "target_delta", "accountant", "clients_per_look", "looks")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,50 +47,74 @@ class Private:
     ledger: pathlib.Path
 
 
+class _ClientBounds:
+    """Bounds of a client's part, fixed before the log is read.
+
+    Attributes:
+      largest_weight: Importance weights above it count as this.
+      max_rows_per_client: Rows of a client that count at most; in a round, with --anytime.
+      clip_rewards: Move rewards outside [0, 1] to its ends instead of refusing them.
+    """
+
+    largest_weight: float = setting(low=1.0)
+    max_rows_per_client: int = setting(low=1)
+    clip_rewards: bool = setting(False)
+
+
+class _Anytime:
+    """Intervals that hold at every look.
+
+    Attributes:
+      anytime: An interval after each round, all of which hold together, however often one looks.
+    """
+
+    anytime: bool = setting(False)
+
+
+class _Private:
+    """Private values.
+
+    Attributes:
+      private: Tell nothing but values from one noised sum over clients; every look costs, and is remembered.
+    """
+
+    private: bool = setting(False)
+
+
+class _DifferentialPrivacy:
+    """Differential privacy.
+
+    Attributes:
+      noise_multiplier: Standard deviation of the noise on the sum, in clip norms.
+      target_epsilon: Epsilon that all --looks may spend, instead of a noise multiplier.
+      looks: Looks that --target_epsilon is to be enough for.
+      target_delta: Delta of the epsilon (default: 1 / clients^1.1).
+      accountant: Whose epsilon --target_epsilon is.
+      clip_norm: L2 norm that a client's vector, each number over its bound, is clipped to (default: that of a client
+        with the most rows whose weights average 1 and whose rewards are 1).
+      clients_per_look: Expected size of the secret random sample of clients that a look reads, which amplifies
+        (default: all).
+      privacy_ledger: File that remembers all looks at these clients (default: LOG.privacy.jsonl).
+      policy_is_public: No client that the run of --policy was trained on needs protection: count nothing for its model.
+    """
+
+    noise_multiplier: float = setting(above=True)
+    target_epsilon: float = setting(above=True)
+    looks: int = setting(1, low=1, only={"target_epsilon": True})
+    target_delta: float = setting(high=1.0, above=True, below=True)
+    accountant: str = setting("rdp", mechanisms.ACCOUNTANTS)
+    clip_norm: float = setting(above=True)
+    clients_per_look: int = setting(low=1)
+    privacy_ledger: pathlib.Path = setting()
+    policy_is_public: bool = setting(False)
+
+
 def define(flags: cli.FlagSet) -> None:
     """Defines the flags."""
-    flags.group("Bounds of a client's part, fixed before the log is read")
-    flags.number("largest_weight", None, "importance weights above it count as this", low=1.0)
-    flags.integer("max_rows_per_client", None, "rows of a client that count at most; in a round, with --anytime", low=1)
-    flags.switch("clip_rewards", False, "move rewards outside [0, 1] to its ends instead of refusing them")
-    flags.group("Intervals that hold at every look")
-    flags.switch("anytime", False, "an interval after each round, all of which hold together, however often one looks")
-    flags.group("Differential privacy")
-    flags.switch(
-        "private",
-        False,
-        "tell nothing but values from one noised sum over clients; every look costs, and is remembered",
-    )
-    flags.number("noise_multiplier", None, "standard deviation of the noise on the sum, in clip norms", above=True)
-    flags.number(
-        "target_epsilon", None, "epsilon that all --looks may spend, instead of a noise multiplier", above=True
-    )
-    flags.integer("looks", 1, "looks that --target_epsilon is to be enough for", low=1)
-    flags.number(
-        "target_delta", None, "delta of the epsilon (default: 1 / clients^1.1)", high=1.0, above=True, below=True
-    )
-    flags.choice("accountant", "rdp", mechanisms.ACCOUNTANTS, "whose epsilon --target_epsilon is")
-    flags.number(
-        "clip_norm",
-        None,
-        "L2 norm that a client's vector, each number over its bound, is clipped to (default: that of a client with the "
-        "most rows whose weights average 1 and whose rewards are 1)",
-        above=True,
-    )
-    flags.integer(
-        "clients_per_look",
-        None,
-        "expected size of the secret random sample of clients that a look reads, which amplifies (default: all)",
-        low=1,
-    )
-    flags.path("privacy_ledger", None, f"file that remembers all looks at these clients (default: LOG{_LEDGER_SUFFIX})")
-    flags.switch(
-        "policy_is_public",
-        False,
-        "no client that the run of --policy was trained on needs protection: count nothing for its model",
-    )
-    flags.belong(*_BUDGET, "clip_norm", "privacy_ledger", "policy_is_public", private=True)
-    flags.belong("looks", target_epsilon=True)
+    flags.group(_ClientBounds)
+    flags.group(_Anytime)
+    flags.group(_Private)
+    flags.group(_DifferentialPrivacy, private=True)
 
 
 def private_options(settings: cli.Settings, log: pathlib.Path) -> Private | None:

@@ -15,7 +15,7 @@ import tensorflow_federated as tff
 from bandits import losses
 from bandits.evaluation import run_policies
 from data import clients, keys, text
-from optimization import aggregators, client_work, cohorts, models, options, server, supervised
+from optimization import aggregators, client_work, cohorts, fed_avg, models, options, supervised
 from optimization.privacy import mechanisms
 
 _ADAM = options.ServerOptimizer("adam", 0.02)
@@ -205,30 +205,19 @@ def _trained(
             tuple(model.shapes.values()),
         )
     process = supervised.SupervisedProcess(
-        model,
-        client_work.LocalSgd(regression.learning_rate, regression.batch_size, regression.epochs),
-        aggregator or tff.aggregators.MeanFactory(no_nan_division=True),
-        server.build(regression.server_optimizer),
-        spec,
-        tf.TensorSpec((None, 2)),
-        cohort_size=size,
+        model=model,
+        local_work=client_work.LocalSgd(regression.learning_rate, regression.batch_size, regression.epochs),
+        aggregator=aggregator or tff.aggregators.MeanFactory(no_nan_division=True),
+        server_optimizer=fed_avg.server_optimizer(regression.server_optimizer),
+        feature_spec=spec,
+        label_spec=tf.TensorSpec((None, 2)),
         loss=_LoggedLoss(),
     ).build(start)
     state = process.initialize()
     for round_num in range(1, regression.rounds + 1):
-        drawn = cohorts.draw(cohort, len(fold), cohort_seed, round_num)
-        inputs = [
-            supervised.ClientInput(
-                features=examples.features,
-                labels=examples.labels,
-                key=keys.tensorflow_key(regression.seed, keys.Purpose.TRAINING, round_num, int(client)),
-                position=np.int32(position),
-                weight=np.float32(len(examples.labels)),
-                learning_rate=np.float32(regression.learning_rate),
-            )
-            for position, client in enumerate(fold[drawn])
-            for examples in [rows.load(int(client))]
-        ]
+        ids = fold[cohorts.draw(cohort, len(fold), cohort_seed, round_num)]
+        examples = [rows.load(int(client)) for client in ids]
+        inputs = supervised.inputs(examples, ids, regression.seed, round_num, regression.learning_rate)
         state, _ = process.next(state, inputs)
         on_round(round_num)
     return tuple(np.asarray(weight) for weight in state.weights)

@@ -219,7 +219,7 @@ def _compared(best: Points, reference: str | None) -> list[str]:
             lines.append(f"Compared with {found[0][1].name}, the first: there is no greedy arm, and no --reference.")
         lines += [words.of(one) for *_, one in found]
         lines.append(words.family(one for *_, one in found))
-        lines += [f"{one.arm}: {told}" for *_, one in found if not one.is_told_apart and (told := words.found_by(one))]
+        lines += [f"{one.arm}: {told}" for *_, one in found if not one.is_significant and (told := words.found_by(one))]
     if left := [arm.name for arm in best.arms if not arm.role and arm not in beside.arms]:
         lines.append(f"Not compared, of other data, rewards, rounds or cohorts: {', '.join(left)}.")
     return lines

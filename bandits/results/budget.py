@@ -9,6 +9,7 @@ from data.errors import UsageError
 from optimization import options
 from optimization.privacy import mechanisms
 from optimization.study import aggregation_flags, cli, run_folder
+from optimization.study.settings import declared
 
 _USAGE = """
 Says what differential privacy a training gives its clients, or which noise gives a wanted one.
@@ -42,7 +43,8 @@ def define() -> cli.FlagSet:
     flags.integer("total_rounds", None, "rounds", low=1)
     flags.integer("dimension", None, "parameters of the model", low=1)
     flags.belong("dimension", aggregator_type=("ddp",))
-    aggregation_flags.define(flags, "dpsgd")
+    kind = {"default": "dpsgd"}
+    flags.group("Aggregation and privacy", *declared(aggregation_flags.Aggregation, aggregator_type=kind))
     flags.group("What is given: this or --noise_multiplier")
     flags.number(
         "target_epsilon", None, "epsilon that may be spent; the smallest noise multiplier is looked for", above=True

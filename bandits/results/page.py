@@ -9,7 +9,7 @@ import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bandits.results import configurations, dynamic_regret, plots, runs, sections
+from bandits.results import configurations, dynamic_regret, over_tasks, plots, runs, sections
 from bandits.results.configurations import Part
 from data import files
 from data.errors import UsageError
@@ -109,7 +109,7 @@ def page(
     return template.substitute(
         title=html.escape(title),
         plotly=offline.get_plotlyjs(),
-        summary=top + _summary(found, parts) + sections.scores(parts),
+        summary=top + _summary(found, parts) + "".join(one.html("h2") for one in over_tasks.sections(parts)),
         parts="\n".join(
             _part(part, look, groups, note, index, reference, is_titled=len(parts) > 1, has_regret=has_regret)
             for index, (part, look, groups, note) in enumerate(zip(parts, looks, drawn, notes, strict=True))
@@ -233,7 +233,7 @@ def _part(
 <h3>Results</h3>
 {sections.results(part, looks, has_regret=has_regret)}
 <p class="note">{" ".join(explained)}</p>
-{dynamic_regret.section(part) if has_regret else ""}
+{"".join(one.html() for one in dynamic_regret.sections(part)) if has_regret else ""}
 {sections.comparisons(part, reference) if part.is_judged else ""}
 <h3>Curves</h3>
 <div class="legend" role="group" aria-label="Configurations: hide or show"{" hidden" * (len(part.arms) == 1)}></div>

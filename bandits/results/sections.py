@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bandits.results import configurations, over_tasks, runs, tables, words
+from bandits.results import configurations, runs, tables, words
 from bandits.results.comparison import Comparison
 from bandits.results.configurations import ConfigurationResults, Part
 from bandits.results.plots import DASHES, capital
@@ -57,11 +57,11 @@ def results(part: Part, looks: Sequence[Mapping[str, Any]], *, has_regret: bool 
         name = f'{_sample(look[id(arm)])}<span class="name">{_breakable(arm.name)}</span>{badge}'
         count = len(arm.runs)
         cells = [Cell(arm.name, arm.name, markup=name), Cell(str(count) if count > 1 else "one seed", count)]
-        cells += [interval(arm.estimate(column), digits[column]) for column in columns]
+        cells += [tables.interval(arm.estimate(column), digits[column]) for column in columns]
         if has_scale:
             cells.insert(3, _scale(part, arm, span, look[id(arm)]["colour"]))
         if has_regret:
-            cells.append(interval(regret(part, arm), digits[columns[0]] if columns else 0))
+            cells.append(tables.interval(regret(part, arm), digits[columns[0]] if columns else 0))
         rows.append(cells + [_privacy(arm)] * has_epsilon + [_rounds(arm)])
     return tables.html(heads, rows, "results", _SCALES)
 
@@ -70,15 +70,6 @@ def regret(part: Part, arm: ConfigurationResults) -> Interval | None:
     """Returns a configuration's regret to its full-feedback baseline, by the first result; None where it has none."""
     standing = part.stands.get(arm)
     return standing.regret(part.columns[0].better or "up") if standing else None
-
-
-def interval(one: Interval | None, digits: int, sign: str = "", note: str = "") -> Cell:
-    """Returns the cell of a mean, with its interval below; `note` where there is none."""
-    if one is None or math.isnan(one.mean):
-        return tables.number(None, "")
-    ends = f"{one.low:{sign}.{digits}f} to {one.high:{sign}.{digits}f}" if math.isfinite(one.low) else note
-    shown = f"{one.mean:{sign}.{digits}f}"
-    return Cell(shown, one.mean, [ends] if ends else [], markup=f"<b>{shown}</b>")
 
 
 def comparisons(part: Part, wanted: str | None) -> str:
@@ -103,14 +94,14 @@ def comparisons(part: Part, wanted: str | None) -> str:
             one.arm,
             one.reference,
             one.pairs,
-            interval(Interval(one.difference, one.low, one.high, one.pairs), digits, "+"),
+            tables.interval(Interval(one.difference, one.low, one.high, one.pairs), digits, "+"),
             tables.number(one.adjusted_p, words.p_value(one.adjusted_p)),
             tables.number(one.sign_flip_adjusted_p, words.p_value(one.sign_flip_adjusted_p)),
             tables.number(one.superiority, f"{one.superiority:.0%}"),
             tables.number(one.detectable, f"{one.detectable:.2g}"),
             tables.number(one.seeds_needed, needed),
         ]
-        cells += [interval(over_clients, digits, "+", few)] * any(clients)
+        cells += [tables.interval(over_clients, digits, "+", few)] * any(clients)
         rows.append([*cells, Cell(words.verdict(one), notes=one.notes, kind="text")])
     heads = [*_COMPARED, *[_CLIENTS] * any(clients), _VERDICT]
     table = tables.html(heads, rows, left=(_COMPARED[1], _VERDICT))
@@ -133,22 +124,6 @@ def _about(
     if left := sum(not arm.role for arm in part.arms) - len(shown):
         told.append(f"Not compared, as data, rewards, rounds or cohorts differ: {left}.")
     return " ".join(told)
-
-
-def scores(parts: Sequence[Part]) -> str:
-    """Returns the section "Over tasks" of the page; empty where no configuration was run on two tasks."""
-    told = []
-    for column, one in over_tasks.of_parts(parts):
-        if one.scores:
-            about = f"{'; '.join(one.tasks)}. Metric: {column.about[:1].lower()}{column.about[1:]}. "
-            digits = tables.decimals([score.mean for score in one.scores.values()])
-            rows = [[arm, one.seeds[arm], interval(score, digits)] for arm, score in one.scores.items()]
-            told.append(tables.html(["Configuration", "Seeds of each task", "Normalized score"], rows))
-            told.append(f'<p class="note">{html.escape(about + over_tasks.WHAT_IT_IS)}</p>')
-        if one.left_out:
-            start = "Left out" if one.scores else "Inconclusive"
-            told.append(f'<p class="note">{start}: {html.escape("; ".join(one.left_out))}.</p>')
-    return f"<section><h2>Over tasks</h2>{''.join(told)}</section>" if told else ""
 
 
 def flags(part: Part) -> str:

@@ -39,7 +39,7 @@ def _line(one: Comparison, words: Sequence[str]) -> str:
 
 def verdict(one: Comparison) -> str:
     """Returns the verdict and its side, such as "better than greedy" or "not significantly different from greedy"."""
-    if one.is_told_apart:
+    if one.is_significant:
         return f"{'better' if one.is_better else 'worse'} than {one.reference}"
     return f"{one.word} from {one.reference}"
 
@@ -59,7 +59,7 @@ def found_by(one: Comparison) -> str:
 
 def seeds_needed(one: Comparison) -> str:
     """Returns how many seeds the difference seen would need; empty where it is told apart, or that is unknown."""
-    if one.is_told_apart or math.isnan(one.seeds_needed):
+    if one.is_significant or math.isnan(one.seeds_needed):
         return ""
     return f"about {one.seeds_needed:,}" if math.isfinite(one.seeds_needed) else f"more than {power.MOST_SEEDS:,}"
 

@@ -45,6 +45,7 @@ def define() -> _Parser:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--helpfull", action="help", help=argparse.SUPPRESS)
     parser.add_argument("kind", choices=KINDS, metavar="KIND", help="what is made, see below")
     parser.add_argument("source", type=_user_path, metavar="SOURCE_DIR", help="folder of the published files")
     parser.add_argument(

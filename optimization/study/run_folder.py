@@ -63,11 +63,6 @@ FREE_FLAGS = {
 }
 
 
-def define(flags: cli.FlagSet) -> None:
-    """Defines the flag that starts a run over."""
-    flags.switch(_RESTART, False, "start over: move the files of the run that lies in the folder aside, delete nothing")
-
-
 def continuing(flag_values: Mapping[str, Any]) -> str:
     """Returns which command continues a run that was stopped: `--restart` once more would start it over again."""
     return f"The same command{' without --restart' if flag_values.get(_RESTART) else ''} continues"

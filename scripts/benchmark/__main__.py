@@ -28,7 +28,7 @@ Benchmarks this machine. Prints a table and writes JSON.
   benchmark --what=evaluation --rows=100000 --clients=1000 --draws=10000
   benchmark --what=flags --change=--reward_drift=abrupt --change=--reset=model --task_type=digits
 
-With --what=flags, all other flags are those of every run; `run_federated --help` lists them.
+With --what=flags, all other flags are those of every run; `run_federated --helpfull` lists them.
 """
 # What is measured -> defaults that are its own. A module of this package of that name measures it.
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
@@ -86,7 +86,7 @@ def program(settings: cli.Settings) -> None:
     """
     settings = settings.settled()
     if settings.run_flags and settings.what != "flags":
-        raise UsageError(f"{settings.run_flags[0]} is no flag of --what={settings.what}; --help lists all flags.")
+        raise UsageError(f"{settings.run_flags[0]} is no flag of --what={settings.what}; --helpfull lists all flags.")
     defaults = {"output": f"{settings.what}_benchmark.json", **_DEFAULTS[settings.what]}
     settings = settings.replace(**{name: value for name, value in defaults.items() if settings[name] is None})
     files.check_output("output", pathlib.Path(settings.output))

@@ -218,7 +218,7 @@ class _Benchmark:
 
         definition = self.definition(cohort)
         model = definition.model
-        idle = dataclasses.replace(definition, local_sgd=None)
+        idle = dataclasses.replace(definition, local_work=None)
         blind = dataclasses.replace(
             idle, model=dataclasses.replace(model, forward=lambda _, features: tf.zeros([tf.shape(features)[0], 62]))
         )

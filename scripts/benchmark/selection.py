@@ -126,13 +126,13 @@ def _fashion_mnist(rounds: int) -> dict[str, float]:
 
     def one_after_another() -> None:
         for one in tensors:
-            trainers[0](weights, one)
+            trainers[0]((), weights, one)
 
     with concurrent.futures.ThreadPoolExecutor(cores) as pool:
 
         def as_many_as_cores() -> None:
             shares = [tensors[core::cores] for core in range(cores)]
-            list(pool.map(lambda core: [trainers[core](weights, one) for one in shares[core]], range(cores)))
+            list(pool.map(lambda core: [trainers[core]((), weights, one) for one in shares[core]], range(cores)))
 
         ways = {
             "seconds_per_round": lambda: rounds_of_three.next(state, inputs),

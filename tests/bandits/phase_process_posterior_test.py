@@ -34,7 +34,7 @@ def definition(**values) -> process.BanditProcess:
         "policy": policies.Softmax(0.5),
         "loss": losses.BanditLoss(importance_weighted=True),
         "reward_matrix": np.eye(3, dtype=np.float32),
-        "local_sgd": client_work.LocalSgd(0.1, 4, 2),
+        "local_work": client_work.LocalSgd(0.1, 4, 2),
         "aggregator": tff.aggregators.as_weighted_aggregator(tff.aggregators.UnweightedMeanFactory()),
         "server_optimizer": tff.learning.optimizers.build_adam(0.05),
         "deploy_every": 2,

@@ -169,13 +169,13 @@ def test_dynamic_regret_is_told_where_rewards_change(tmp_path, capsys):
     status, page = _report(tmp_path, tmp_path, "--regret")
     told = capsys.readouterr()
     assert (status, told.err) == (0, "")
-    assert "dynamic regret to 2 full-feedback baselines" in told.out
-    assert "total 1, per round 0.5" in told.out
+    assert "Dynamic regret to 2 full-feedback baselines" in told.out
+    assert "softmax        1 to 2  all     1      1.000  0.5000" in told.out
     assert "<h3>Dynamic regret to 2 full-feedback baselines</h3>" in page
     _, page = _report(tmp_path, tmp_path)
     assert "ynamic regret" not in page + capsys.readouterr().out
     _report(tmp_path, tmp_path / "softmax", "--regret")
-    assert "needs the full-feedback baseline of world 0 and world 1: run the same with" in capsys.readouterr().err
+    assert "needs the full-feedback baseline of world 0 and world 1: run the same with" in capsys.readouterr().out
 
 
 def _compared(tmp_path, *arguments, clients: int = 21) -> tuple[list[list[str]], str]:
@@ -203,7 +203,7 @@ def test_arms_are_compared_with_greedy_and_the_words_say_what_the_intervals_are_
     assert softmax[6] == "100%"
     assert softmax[-2] == "+0.1000  +0.1000 to +0.1000"  # Over clients, each of which fares better by as much.
     assert softmax[-1].startswith("better than greedy")
-    assert softmax[-1].endswith("the sign-flip test cannot reach 5% with 6 seeds and 2 arms")
+    assert softmax[-1].endswith("the sign-flip test cannot reach 5% with 6 seeds and 2 configurations")
     assert falcon[-1].startswith("not significantly different from greedy")
     assert "adjusted by Holm for 2 arms." in page
     assert "not what other clients would; that over participating clients, of the greedy policy" in page
@@ -259,22 +259,23 @@ def _two_tasks(tmp_path, ceiling=0.9):
 
 def test_arms_of_several_tasks_have_a_section_and_lines_over_tasks(tmp_path, capsys):
     _, page = _report(tmp_path, _two_tasks(tmp_path))
-    assert "<h2>Over tasks</h2>" in page
     head, row = _tables(page)[0]
     assert head == ["Configuration", "Seeds of each task", "Normalized score"]
     assert row[:2] == ["softmax", "5"]
     assert row[2].startswith("0.500")
-    assert "run_federated: digits; run_federated: unipen62. Metric: round reward" in page
+    title = "Over 2 tasks (run_federated: digits; run_federated: unipen62)"
+    assert f"<h2>{title}</h2>" in page
     told = capsys.readouterr().out
-    assert "Over 2 tasks (run_federated: digits; run_federated: unipen62)." in told
-    assert "  softmax  0.5" in told
+    assert f"{title}:" in told
+    assert "  softmax        5                   0.5000 (" in told
 
 
 def test_a_task_without_a_scale_is_named_and_one_task_has_no_section(tmp_path, capsys):
     _, page = _report(tmp_path, _two_tasks(tmp_path, ceiling=0.0205))
-    assert "Inconclusive: run_federated: unipen62: " in page
-    assert "No interquartile mean over tasks: run_federated: unipen62: " in capsys.readouterr().out
-    assert "Over tasks" not in _report(tmp_path, tmp_path / "all" / "digits")[1]
+    for shown in (page, capsys.readouterr().out):
+        assert "No interquartile mean over tasks" in shown
+        assert "Left out: run_federated: unipen62: " in shown
+    assert "over tasks" not in _report(tmp_path, tmp_path / "all" / "digits")[1]
 
 
 def test_an_interval_that_goes_on_beyond_the_scale_ends_in_arrows(tmp_path):

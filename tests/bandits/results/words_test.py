@@ -37,8 +37,7 @@ def test_of_an_arm_that_is_not_judged_no_p_is_told():
 
 def test_one_seed_is_said():
     assert words.of(_one({0: 0.6}, {0: 0.5})) == (
-        "softmax: +0.1; 1 seed; better in 100% of pairs: not significantly different from greedy "
-        "[one seed tells nothing]"
+        "softmax: +0.1; 1 seed; better in 100% of pairs: not significantly different from greedy [one seed has no test]"
     )
 
 

@@ -10,7 +10,7 @@ SGD = client_work.LocalSgd(0.1, 4, epochs=2, momentum=0.5)
 
 
 def build(name: str, **values) -> algorithms.Algorithm:
-    return algorithms.build(algorithm_flags.Posterior(name, **values), SGD, models.mlp(4, (), 3))
+    return algorithms.build(algorithm_flags.Posterior(name, **values), SGD, models.mlp(4, (), 3), cohort_size=5)
 
 
 @pytest.mark.parametrize("name", ["fedpa", "fedkppa", "client_sgld"])

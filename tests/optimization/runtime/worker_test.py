@@ -185,7 +185,7 @@ def aggregation_flags_parser() -> cli.FlagSet:
     parser = cli.FlagSet("")
     parser.group("")
     parser.integer("seed", 3, "")
-    aggregation_flags.define(parser)
+    parser.group(aggregation_flags.Aggregation)
     return parser
 
 
