@@ -28,7 +28,7 @@ from bandits.evaluation import (
 from data import files, interaction_log, log_checks, log_table, schema
 from data.errors import UsageError
 from optimization.study import cli
-from optimization.study.settings import declared, names, parameters, setting
+from optimization.study.settings import declared, names, parameters, setting, title
 
 _USAGE = """
 Says what a policy would have earned on a log of another one, with intervals over clients.
@@ -56,7 +56,7 @@ class _Log:
       log: The log: a CSV or Parquet table, or the folder of a run, or what it wrote.
     """
 
-    log: pathlib.Path = setting()
+    log: pathlib.Path = setting(basic=True)
 
 
 class _Columns:
@@ -77,10 +77,10 @@ class _Columns:
       missing_values: Texts, separated by commas, that mean a missing value, besides NA, nan, null ....
     """
 
-    client_column: str = setting()
-    action_column: str = setting()
-    reward_column: str = setting()
-    propensity_column: str = setting()
+    client_column: str = setting(basic=True)
+    action_column: str = setting(basic=True)
+    reward_column: str = setting(basic=True)
+    propensity_column: str = setting(basic=True)
     round_column: str = setting()
     period_column: str = setting()
     position_column: str = setting()
@@ -99,7 +99,7 @@ class _Policy:
       bandits_type: Exploration on a run's model (default: the run's).
     """
 
-    policy: str = setting()
+    policy: str = setting(basic=True)
     bandits_type: str = setting()
 
 
@@ -117,12 +117,12 @@ class _Estimation:
       sums: What computes the sums over clients.
     """
 
-    estimators: str = setting()
+    estimators: str = setting(basic=True)
     clip: float = setting()
     tau: float = setting()
     shrinkage: float = setting()
     draws: int = setting(1000, high=_MOST_DRAWS, only={"private": False})
-    seed: int = setting(0)
+    seed: int = setting(0, basic=True)
     sums: str = setting(
         "numpy",
         {"numpy": "here, quickly", "tff": "by TensorFlow Federated, at clients of which sums alone travel; the same"},
@@ -139,8 +139,8 @@ class _Output:
         (default: evaluation/POLICY).
     """
 
-    save_log: pathlib.Path = setting(only={"private": False})
-    output_dir: pathlib.Path = setting()
+    save_log: pathlib.Path = setting(only={"private": False}, basic=True)
+    output_dir: pathlib.Path = setting(basic=True)
 
 
 def define() -> cli.FlagSet:
@@ -152,10 +152,10 @@ def define() -> cli.FlagSet:
     kinds = "; ".join(f"{name}: {told}" for name, told in target_policies.KINDS.items())
     policies = declared(_Policy, policy={"help": kinds}, bandits_type={"type": list(constant)})
     flags.group("Policy", *policies, *parameters("bandits_", "bandits_type", constant))
-    reward_model.define(flags)
+    model = declared(reward_model.RewardModel, model_noise_multiplier={"only": {"private": True}})
+    flags.group(title(reward_model.RewardModel), *model)
     flags.group(_Estimation)
     bound_flags.define(flags)
-    flags.belong("model_noise_multiplier", private=True)
     flags.group(_Output)
     return flags
 

@@ -384,11 +384,14 @@ class Settings(Mapping[str, Any]):
         Raises:
           UsageError: See `taken`.
         """
-        added = {name: value for name, value in self.taken(values).items() if name not in self.given}
-        found = self.replace(**added)
-        kept = {name: value for name, value in added.items() if self.given.isdisjoint(found._misfits(name))}
-        values = {**self._values, **kept}
-        return Settings(values, self.given | set(kept), self._declared, frozenset(kept))
+        kept = {name: value for name, value in self.taken(values).items() if name not in self.given}
+        overruled, lost = self.given, {""}
+        while lost:  # What applies to a value that is left out is left out, too.
+            found = self.replace(**kept)
+            lost = {name for name in kept if not overruled.isdisjoint(found._misfits(name))}
+            kept = {name: value for name, value in kept.items() if name not in lost}
+            overruled = overruled | lost
+        return Settings(found, self.given | set(kept), self._declared, frozenset(kept))
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> "Settings":
         """Returns a copy in which settings that were not given take these values.
@@ -401,6 +404,15 @@ class Settings(Mapping[str, Any]):
     def filled(self, defaults: Mapping[str, Any]) -> "Settings":
         """Returns a copy in which settings without a value take these."""
         return self.replace(**{name: value for name, value in defaults.items() if self[name] is None})
+
+    def check_order(self, low: str, high: str) -> None:
+        """Refuses a number above another one.
+
+        Raises:
+          UsageError: Naming both.
+        """
+        if self[low] > self[high]:
+            raise UsageError(f"--{low}={self[low]:g} must be at most --{high}={self[high]:g}.")
 
     def default(self, name: str) -> Any:
         """Returns the value that a setting would have if nobody had given it one; None if it is not declared."""
