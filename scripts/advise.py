@@ -34,8 +34,7 @@ Recommends whether to explore on your data, with which strategy and at what priv
   advise --task_type=digits --bandits_deploy_freq=50 --total_rounds=200
   advise --data_file=shop.csv --client_column=store --label_column=bought --population=342477
 
-All other flags are passed on to every run; `run_federated --helpfull` lists them. The same command continues after a
-stop.
+All other flags are passed on to every run; `run_federated --helpfull` lists them. The same command continues it.
 """
 
 
@@ -66,9 +65,8 @@ class _Output:
 def define() -> cli.FlagSet:
     """Returns the flags of `advise`; those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
-    flags.group(_Budget)
-    privacy.define(flags)
-    flags.group(_Output)
+    for group in (_Budget, privacy.Privacy, _Output):
+        flags.group(group)
     return flags
 
 
@@ -98,7 +96,7 @@ def program(settings: cli.Settings) -> int:
     """Runs all stages; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     settings = settings.settled()
     privacy.check(settings)
-    epsilons = privacy.epsilons(settings)
+    epsilons = tuple(dict.fromkeys(settings.target_epsilons))
     base = inputs.base_flags(settings.run_flags)
     names = strategies.check(base)
     base = strategies.in_one_world(base)
@@ -144,7 +142,7 @@ def program(settings: cli.Settings) -> int:
                 playing.measure(spaces)
                 found = stages.Stages(playing, spaces, data, where, epsilons, no_noise).play()
             finally:
-                playing.close()
+                state.save()
         advice = output.write(playing, found, data, where, base)
         state.finished = not playing.failed
         state.save()

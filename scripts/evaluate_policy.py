@@ -27,9 +27,8 @@ from bandits.evaluation import (
 )
 from data import files, interaction_log, log_checks, log_table, schema
 from data.errors import UsageError
-from optimization.options import named
 from optimization.study import cli
-from optimization.study.settings import Setting, declared, parameters, setting, title
+from optimization.study.settings import declared, names, parameters, setting, title
 
 _USAGE = """
 Says what a policy would have earned on a log of another one, with intervals over clients.
@@ -55,21 +54,29 @@ class _Log:
 
     Attributes:
       log: The log: a CSV or Parquet table, or the folder of a run, or what it wrote.
+    """
+
+    log: pathlib.Path = setting(basic=True)
+
+
+class _Columns:
+    """Columns.
+
+    Attributes:
       client_column: Whose row it is; of several, separated by commas, each combination is a client.
-      action_column: The action that was played.
+      action_column: The action that was taken.
       reward_column: What it earned.
-      propensity_column: The probability with which it was played there, in (0, 1].
+      propensity_column: The probability with which it was taken there, in (0, 1].
       round_column: The round, a whole number, after which --anytime looks.
       period_column: The deployment period, likewise; --anytime then looks after each, where clients act once in one.
       position_column: A feature that is a category, such as the place on a page.
       feature_columns: Features, separated by commas (default: all other columns).
       category_columns: Features that are categories though their values are numbers.
       ignore_columns: Columns that are left out.
-      action_names: Actions that could be played too, though no row shows them.
-      missing_values: Texts, separated by commas, that mean a missing value, besides NA, nan, null ...
+      action_names: Actions that could be taken too, though no row shows them.
+      missing_values: Texts, separated by commas, that mean a missing value, besides NA, nan, null ....
     """
 
-    log: pathlib.Path = setting(basic=True)
     client_column: str = setting(basic=True)
     action_column: str = setting(basic=True)
     reward_column: str = setting(basic=True)
@@ -88,21 +95,20 @@ class _Policy:
     """Policy.
 
     Attributes:
-      policy: Logged: what the log's own policy played, of a run's by its model of each period: a check, weights are 1;
-        uniform: every action equally often; constant:ACTION: always that action; column:NAME,...: the probability of
-        the logged action in a column of the log, or of each action in one each; run:FOLDER: a run's model, with the
-        run's exploration or that of --bandits_type.
+      policy: What is evaluated.
+      bandits_type: Exploration on a run's model (default: the run's).
     """
 
     policy: str = setting(basic=True)
+    bandits_type: str = setting()
 
 
 class _Estimation:
     """Estimation.
 
     Attributes:
-      estimators: Which, separated by commas, of logged, ips, snips, clipped_ips, dm, dr, switch_dr, dros (default: ips,
-        snips, and with a model dm and dr; with --private, ips and snips, and dr with --model_noise_multiplier).
+      estimators: Which, separated by commas, of logged, ips, snips, clipped_ips, dm, dr, switch_dr and dros (default:
+        ips, snips, and with a model dm and dr; with --private, ips and snips, and dr with --model_noise_multiplier).
       clip: Largest weight of clipped IPS; without it, --estimators=clipped_ips has SLOPE choose.
       tau: Largest weight at which SWITCH-DR corrects; without it, --estimators=switch_dr has SLOPE choose.
       shrinkage: Lambda of DRos; without it, --estimators=dros has SLOPE choose.
@@ -140,14 +146,12 @@ class _Output:
 def define() -> cli.FlagSet:
     """Returns the flags of `evaluate_policy`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group(_Log)
-    flags.group(_Policy)
+    flags.group(_Log, _Columns)
     # What a schedule makes of epsilon or gamma is a number here: a final model has one policy.
     constant = {name: dict(one.parameters) for name, one in registry.POLICIES.items() if not one.schedule}
-    flags.add(
-        Setting("bandits_type", list(constant), "exploration on a run's model (default: the run's)"),
-        *parameters("bandits_", "bandits_type", constant),
-    )
+    kinds = "; ".join(f"{name}: {told}" for name, told in target_policies.KINDS.items())
+    policies = declared(_Policy, policy={"help": kinds}, bandits_type={"type": list(constant)})
+    flags.group("Policy", *policies, *parameters("bandits_", "bandits_type", constant))
     model = declared(reward_model.RewardModel, model_noise_multiplier={"only": {"private": True}})
     flags.group(title(reward_model.RewardModel), *model)
     flags.group(_Estimation)
@@ -172,7 +176,9 @@ def program(settings: cli.Settings) -> None:
             report = {**log.report, anytime.COHORTS: anytime.cohorts(settings.log)} if is_runs else log.report
             interaction_log.write(dataclasses.replace(log, report=report), file)
     if logged_run and by_models:
-        probabilities = run_policy.of_periods(logged_run)
+        from bandits.evaluation import run_policies
+
+        probabilities = run_policies.of_periods(logged_run)
     elif of_run:
         exploration = run_policy.exploration(settings, of_run)
         probabilities = run_policy.probabilities(log, target.name, of_run, exploration)
@@ -329,8 +335,11 @@ def _log(
         return log, None
     if missing := [f"--{name}" for name in _NEEDED if not settings[name]]:
         raise UsageError(f"{' and '.join(missing)}: name these columns of --log, which run_federated did not write.")
-    probabilities = target.name if target.kind == "column" else None
-    wanted = named(schema.Schema, settings, probability_columns=probabilities, file_flag="--log")
+    wanted = schema.Schema(
+        **{name: settings[name] for name in names(_Columns)},
+        probability_columns=target.name if target.kind == "column" else None,
+        file_flag="--log",
+    )
     known = run_policy.known_statistics(target.name) if target.kind == "run" else None
     log = log_table.read(settings.log, wanted, known=known, with_contexts=with_contexts)
     return log, None

@@ -13,7 +13,7 @@ import pathlib
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bandits import metrics, studies
 from bandits.results import baselines, runs
@@ -21,7 +21,7 @@ from data import files
 from data.errors import UsageError
 from optimization.study import cli
 from optimization.study.curves import BANDS
-from optimization.study.settings import setting
+from optimization.study.settings import Numbers, setting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ _LETTERS = 12  # An inch at the vertical axis.
 _INCHES = (1.0, 50.0)  # Of a picture's sides.
 
 
-class _WhatIsShown:
+class _Folders:
     """What is shown.
 
     Attributes:
@@ -90,17 +90,15 @@ class _Tables:
       thresholds: Thresholds likewise (default: the study's for the task, or 0.84,0.86).
     """
 
-    rounds: str = setting()
-    thresholds: str = setting()
+    rounds: tuple = setting(words=Numbers(whole=True))
+    thresholds: tuple = setting(words=Numbers(high=1))
 
 
 def define() -> cli.FlagSet:
     """Returns the flags of `plot`."""
     flags = cli.FlagSet(_USAGE, positional="folders")
-    flags.group(_WhatIsShown)
-
+    flags.group(_Folders)
     flags.group(_Picture, tables=False)
-
     flags.group(_Tables, tables=True)
     return flags
 
@@ -225,21 +223,8 @@ def print_tables(settings: cli.Settings, named: Sequence[pathlib.Path]) -> None:
     for task, cells in by_task.items():
         last = min(int(table["round_num"].iloc[-1]) for seeds in cells.values() for table in seeds)
         rounds, thresholds = tables.PUBLISHED.get(task, ((last,), (0.84, 0.86)))
-        wanted = _numbers(settings, "rounds", int, rounds), _numbers(settings, "thresholds", float, thresholds)
-        print(f"{task}\n{tables.build(cells, *wanted).to_string()}\n")
-
-
-def _numbers(settings: cli.Settings, name: str, kind: type, default: Sequence[Any]) -> Sequence[Any]:
-    if settings[name] is None:
-        return default
-    try:
-        numbers = [kind(word) for word in settings[name].split(",")]
-    except ValueError:
-        numbers = [0]
-    if min(numbers) <= 0 or (kind is float and max(numbers) > 1):
-        wanted = "whole numbers above 0" if kind is int else "numbers above 0 up to 1"
-        raise UsageError(f"--{name}={settings[name]} must be {wanted}, separated by commas.")
-    return numbers
+        table = tables.build(cells, settings.rounds or rounds, settings.thresholds or thresholds)
+        print(f"{task}\n{table.to_string()}\n")
 
 
 def draw(

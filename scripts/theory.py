@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bandits.theory.findings import Curve
 
 _USAGE = """
-Plays worlds whose true rewards are known, and sets what is lost beside what theory says must be: 20 seeds, in minutes.
+Simulates environments whose true rewards are known, and compares regret with bounds of theory: 20 seeds, in minutes.
 
   theory                                                # prints the page
   theory --quick                                        # a tenth of most of it, in a minute or two
@@ -45,7 +45,7 @@ class _Flags:
     """
 
     quick: bool = setting(False)
-    seed: int = setting(0, low=0)
+    seed: int = setting(0)
     page: pathlib.Path = setting()
     picture: pathlib.Path = setting()
 

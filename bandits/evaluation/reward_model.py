@@ -50,7 +50,6 @@ def regression(settings: cli.Settings) -> "Regression":
         from bandits.evaluation import reward_models
         from optimization import options
 
-    noise = settings.model_noise_multiplier
     return reward_models.Regression(
         seed=settings.seed,
         rounds=settings.model_rounds,
@@ -59,7 +58,8 @@ def regression(settings: cli.Settings) -> "Regression":
         batch_size=settings.model_batch_size,
         learning_rate=settings.model_client_learning_rate,
         server_optimizer=options.ServerOptimizer("adam", settings.model_server_learning_rate),
-        privacy=reward_models.Privacy(noise, settings.model_clip_norm) if noise else None,
+        noise_multiplier=settings.model_noise_multiplier,
+        clip_norm=settings.model_clip_norm,
     )
 
 

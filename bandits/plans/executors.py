@@ -25,7 +25,7 @@ from bandits import studies
 from data import files
 from data.errors import Failure, UsageError
 from optimization.study import cli, interruption
-from optimization.study.settings import declared, setting, title
+from optimization.study.settings import setting
 
 FINISHED_FILE = "finished.json"
 LOG_FILE = "log.txt"
@@ -136,10 +136,12 @@ class Executor:
 _KINDS = {
     "local": "processes of this machine",
     "ray": "a Ray cluster, whose machines share this project's and the output's folder",
+    "slurm_script": "write a job array for Slurm, and run nothing",
 }
+RUNNING = ("local", "ray")  # Those that run at once.
 
 
-class _WhereItIsRun:
+class Executors:
     """Where it is run.
 
     Attributes:
@@ -149,19 +151,14 @@ class _WhereItIsRun:
       workers: Runs at the same time.
     """
 
-    executor: str = setting("local")
+    executor: str = setting("local", _KINDS)
     ray_address: str = setting(only={"executor": ("ray",)})
-    workers: int = setting(2, low=1, only={"executor": tuple(_KINDS), "ray_address": False})
-
-
-def define(flags: cli.FlagSet, **others: str) -> None:
-    """Defines the flags of executors, as a group; `others` are kinds that the caller serves itself."""
-    flags.group(title(_WhereItIsRun), *declared(_WhereItIsRun, executor={"type": _KINDS | others}))
+    workers: int = setting(2, low=1, only={"executor": RUNNING, "ray_address": False})
 
 
 def shares_cores(settings: cli.Settings) -> bool:
     """Whether several runs share this machine; on other machines, each has as many cores as this one."""
-    return settings.executor in _KINDS and not settings.ray_address
+    return settings.executor in RUNNING and not settings.ray_address
 
 
 def cores_of_run(settings: cli.Settings) -> int:

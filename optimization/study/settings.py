@@ -242,6 +242,30 @@ class NumberOrQuantile(flags.ArgumentParser):
         return "number or quantile"
 
 
+class Numbers(flags.ArgumentParser):
+    """Takes numbers above 0 and up to another, separated by commas: a tuple, of integers if they are `whole`."""
+
+    def __init__(self, whole: bool = False, high: float = math.inf):
+        super().__init__()
+        self._kind, self._high = int if whole else float, high
+
+    def parse(self, argument: Any) -> tuple[float, ...]:
+        """Returns the numbers.
+
+        Raises:
+          ValueError: If one is no number, or out of bounds.
+        """
+        try:
+            found = tuple(map(self._kind, str(argument).split(",")))
+        except ValueError:
+            found = (0,)
+        if not all(0 < number <= self._high and number < math.inf for number in found):
+            kind = "whole numbers" if self._kind is int else "numbers"
+            upper = f" up to {self._high:g}" if self._high < math.inf else ""
+            raise ValueError(f"must be {kind} above 0{upper}, separated by commas")
+        return found
+
+
 def parameters(prefix: str, flag: str, owned: Mapping[str, Mapping[str, Parameter]]) -> list[Setting]:
     """Returns a setting `PREFIX + NAME` for every number that the choices of another setting read.
 

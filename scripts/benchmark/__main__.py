@@ -13,7 +13,7 @@ from typing import Any
 from data import files
 from data.errors import UsageError
 from optimization.study import cli
-from optimization.study.settings import setting
+from optimization.study.settings import Numbers, setting
 from scripts.benchmark import measuring
 
 _USAGE = """
@@ -33,15 +33,15 @@ With --what=flags, all other flags are those of every run; `run_federated --help
 """
 # What is measured -> defaults that are its own. A module of this package of that name measures it.
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "rounds": {"rounds": 10, "cohorts": "64,8,512", "output": "benchmark.json"},
+    "rounds": {"rounds": 10, "cohorts": (64, 8, 512), "output": "benchmark.json"},
     "selection": {"rounds": 30},
-    "posterior": {"clients": 100, "cohorts": "10,20"},
+    "posterior": {"clients": 100, "cohorts": (10, 20)},
     "evaluation": {"clients": 10_000},
     "flags": {"rounds": 200},
 }
 
 
-class _Flags:
+class _Measured:
     """Flags.
 
     Attributes:
@@ -53,14 +53,18 @@ class _Flags:
     output: pathlib.Path = setting()
 
 
-class _RoundsSelectionFlags:
-    """Rounds, selection, flags.
+class _Several:
+    """Flags of several measurements.
 
     Attributes:
       rounds: Measured rounds (default: 10, 30, 200); of rounds, the first cohort size's.
+      cohorts: Clients per round, separated by commas (default: 64,8,512, or 10,20).
+      clients: Models of the cohort (default: 100), or clients of the log (default: 10000).
     """
 
-    rounds: int = setting(low=3)
+    rounds: int = setting(low=3, only={"what": ("rounds", "selection", "flags")})
+    cohorts: tuple = setting(words=Numbers(whole=True), only={"what": ("rounds", "posterior")})
+    clients: int = setting(low=1, only={"what": ("posterior", "evaluation")})
 
 
 class _Rounds:
@@ -73,18 +77,8 @@ class _Rounds:
     """
 
     task: str = setting("emnist", ["emnist", "stackoverflow"])
-    populations: str = setting("3400,300000")
+    populations: tuple = setting("3400,300000", Numbers(whole=True))
     max_concurrent_threads: int = setting(0)
-
-
-class _RoundsPosterior:
-    """Rounds, posterior.
-
-    Attributes:
-      cohorts: Clients per round, separated by commas (default: 64,8,512, or 10,20).
-    """
-
-    cohorts: str = setting()
 
 
 class _Selection:
@@ -104,29 +98,13 @@ class _Posterior:
 
     Attributes:
       round_model: Measure whole rounds of this model instead.
-      parameters: Parameters of a model.
-      kernel: Kernel of the density.
-      algorithm: What is shifted.
       mean_shift_weights: Weight of a client in a step.
       samples: Samples of a client's chain in whole rounds (FedKPPA); 0 for plain SGD.
     """
 
     round_model: str = setting(words=list(measuring.ROUND_MODELS))
-    parameters: int = setting(1_200_000, low=1, only={"round_model": False})
-    kernel: str = setting("epanechnikov", ["epanechnikov", "gaussian"])
-    algorithm: str = setting("fedkp_cluster_mean", ["fedkp_cluster_mean", "fedkp"])
     mean_shift_weights: str = setting("kernel", ["kernel", "profile"])
-    samples: int = setting(0, low=0, only={"round_model": True})
-
-
-class _PosteriorEvaluation:
-    """Posterior, evaluation.
-
-    Attributes:
-      clients: Models of the cohort (default: 100), or clients of the log (default: 10000).
-    """
-
-    clients: int = setting(low=1)
+    samples: int = setting(0, only={"round_model": True})
 
 
 class _Evaluation:
@@ -143,7 +121,7 @@ class _Evaluation:
     draws: int = setting(1000, low=1)
 
 
-class _FlagsOfRunFederated:
+class _Changes:
     """Flags of run_federated.
 
     Attributes:
@@ -158,15 +136,11 @@ class _FlagsOfRunFederated:
 def define() -> cli.FlagSet:
     """Returns the flags of `benchmark`; with `--what=flags`, those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
-    flags.group(_Flags)
-    flags.group(_RoundsSelectionFlags, what=("rounds", "selection", "flags"))
-    flags.group(_Rounds, what=("rounds",))
-    flags.group(_RoundsPosterior, what=("rounds", "posterior"))
-    flags.group(_Selection, what=("selection",))
-    flags.group(_Posterior, what=("posterior",))
-    flags.group(_PosteriorEvaluation, what=("posterior", "evaluation"))
-    flags.group(_Evaluation, what=("evaluation",))
-    flags.group(_FlagsOfRunFederated, what=("flags",))
+    flags.group(_Measured)
+    flags.group(_Several)
+    groups = {"rounds": _Rounds, "selection": _Selection, "posterior": _Posterior, "evaluation": _Evaluation}
+    for what, group in (groups | {"flags": _Changes}).items():
+        flags.group(group, what=(what,))
     return flags
 
 
