@@ -97,10 +97,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         return settings
     told = f"--{_FLAG}={kind}" if not entry.schedule else f"--bandits_type={settings.bandits_type}"
     if settings.importance_weights == "published_code":
-        raise UsageError(
-            f"{told}: the importance weights of the published code need the same epsilon in all rounds: use "
-            "--importance_weights=inverse_propensity, or --noimportance_weighting."
-        )
+        raise UsageError(f"{told} changes epsilon, and --importance_weights=published_code needs it constant.")
     if kind == POWER:
         settings = settings.filled({_EXPONENT: entry.exponent, _TIME: _DEPLOYMENTS})
         if settings[_EXPONENT] is None:
@@ -117,10 +114,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         return settings
     if kind == EPOCHS or settings[_TIME] == _INTERACTIONS:
         told = told if kind == EPOCHS else f"--{_TIME}={_INTERACTIONS}"
-        raise UsageError(
-            f"{told} counts planned interactions, rounds x cohort x cap, which are public: give "
-            "--max_examples_per_client above 0."
-        )
+        raise UsageError(f"{told} counts planned interactions: give --max_examples_per_client above 0.")
     return settings
 
 

@@ -40,7 +40,7 @@ class _Anytime:
       anytime: An interval after each round, all of which hold together, however often one looks.
     """
 
-    anytime: bool = setting(False)
+    anytime: bool = setting(False, basic=True)
 
 
 class _Private:
@@ -50,7 +50,7 @@ class _Private:
       private: Tell nothing but values from one noised sum over clients; every look costs, and is remembered.
     """
 
-    private: bool = setting(False)
+    private: bool = setting(False, basic=True)
 
 
 class _DifferentialPrivacy:
@@ -70,8 +70,8 @@ class _DifferentialPrivacy:
       policy_is_public: No client that the run of --policy was trained on needs protection: count nothing for its model.
     """
 
-    noise_multiplier: float = setting(above=True)
-    target_epsilon: float = setting(above=True)
+    noise_multiplier: float = setting(above=True, basic=True)
+    target_epsilon: float = setting(above=True, basic=True)
     looks: int = setting(1, low=1, only={"target_epsilon": True})
     target_delta: float = setting(high=1.0, above=True, below=True)
     accountant: str = setting("rdp", mechanisms.ACCOUNTANTS)

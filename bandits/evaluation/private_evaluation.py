@@ -1,11 +1,8 @@
 """A private evaluation: what is asked and may be asked, its one release, and what is told of it and nothing else."""
 
-import csv
 import dataclasses
 import hashlib
 import html
-import io
-import json
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -14,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandits.evaluation import bound_flags, estimates, estimators, output, private, reward_model, target_policies, terms
-from data import files, interaction_log
+from data import interaction_log
 from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
 from optimization.study import cli, run_folder
@@ -156,31 +153,13 @@ def _write(
     folder: pathlib.Path, head: str, said: Sequence[str], values: Sequence[private.Value], report: dict[str, Any]
 ) -> None:
     """Writes the files that any evaluation writes, each whole: an earlier one's leave nothing behind."""
-    with files.told(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     rows = [_row(value) for value in values]
-    table = io.StringIO()
-    writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    told = {
-        "private": True,
-        "estimates": [{name: _finite(value) for name, value in row.items()} for row in rows],
-        "privacy": report,
-        "sentences": said,
-    }
     document = output.document(
         f"<p>{html.escape(head)}</p>"
         + "".join(f"<p>{html.escape(sentence)}</p>" for sentence in said)
         + output.image(_picture(values), "Private values with intervals")
     )
-    contents = (table.getvalue(), json.dumps(told, indent=2) + "\n", document)
-    for name, content in zip(output.FILES, contents, strict=True):
-        files.replace(folder / name, content.encode())
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    output.write_files(folder, rows, {"private": True, "privacy": report, "sentences": said}, document)
 
 
 def _picture(values: Sequence[private.Value]) -> "matplotlib.figure.Figure":

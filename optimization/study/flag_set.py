@@ -12,7 +12,7 @@ from absl import flags
 
 from data.errors import UsageError
 from optimization.study import texts
-from optimization.study.settings import Setting, Settings, condition, declared, no_folder, parameters, title
+from optimization.study.settings import Setting, Settings, condition, declared, title
 
 _WIDTH = 110
 
@@ -77,41 +77,6 @@ class FlagSet:
     def elsewhere(self, name: str, remedy: str) -> None:
         """Declares a flag of another program, which is refused with the words that say where it belongs."""
         self._elsewhere[name] = remedy
-
-    def belong(self, *names, **owners):
-        for name in names:
-            only = dict(self._declared[name].only)
-            for flag, values in owners.items():
-                before = only.get(flag, values)
-                only[flag] = values if before is values else [one for one in before if one in values]
-            self._declared[name] = dataclasses.replace(self._declared[name], only=only)
-
-    def text(self, name, default, help_text):
-        self.add(Setting(name, str, help_text, default))
-
-    def path(self, name, default, help_text):
-        self.add(Setting(name, pathlib.Path, help_text, default))
-
-    def folder(self, name, help_text):
-        self.add(Setting(name, str, help_text, complaint=no_folder))
-
-    def texts(self, name, help_text):
-        self.add(Setting(name, list, help_text))
-
-    def switch(self, name, default, help_text):
-        self.add(Setting(name, bool, help_text, default))
-
-    def choice(self, name, default, choices, help_text):
-        self.add(Setting(name, choices, help_text, default))
-
-    def integer(self, name, default, help_text, **bounds):
-        self.add(Setting(name, int, help_text, default, **bounds))
-
-    def number(self, name, default, help_text, **bounds):
-        self.add(Setting(name, float, help_text, default, **bounds))
-
-    def parameters(self, prefix, flag, owned):
-        self.add(*parameters(prefix, flag, owned))
 
     def parse(self, argv: Sequence[str]) -> Settings:
         """Parses a command line.
