@@ -10,8 +10,7 @@ import dataclasses
 import math
 import pathlib
 import sys
-import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits import studies
@@ -22,9 +21,10 @@ from bandits.plans.executors import Executor
 from bandits.plans.outcomes import FAILED, finished_rounds
 from bandits.plans.plan import Configuration, Run, as_text
 from bandits.plans.sweep import Sweep
+from bandits.results import tables
 from data import files
 from data.errors import Failure, UsageError
-from optimization.study import cli, intervals
+from optimization.study import cli, intervals, presets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -215,12 +215,12 @@ class Plan:
                 rows[SCORES] += scores
                 rows[CANDIDATES] += rewards
                 print(f"{study.name}: the log of seed {log.seed} is evaluated", file=sys.stderr, flush=True)
-        tables = {name: pd.DataFrame(found) for name, found in rows.items()}
+        made = {name: pd.DataFrame(found) for name, found in rows.items()}
         for output in outputs:
             output.mkdir(parents=True, exist_ok=True)
-            for name, table in tables.items():
+            for name, table in made.items():
                 files.replace(output / name, table.to_csv(index=False, float_format="%.6g").encode())
-        print(f"{scores_table(tables[SCORES])}\n{candidates_table(tables[CANDIDATES])}")
+        print(f"{scores_table(made[SCORES])}\n{candidates_table(made[CANDIDATES])}")
         print(f"Written to {' and '.join(map(str, outputs))}: {SCORES}, {CANDIDATES}")
 
 
@@ -232,8 +232,8 @@ def label(run: Run, temperature: float) -> str:
 
 def published() -> dict[str, Study]:
     """Returns the studies of the published settings by task."""
-    tables = tomllib.loads(_SETTINGS.read_text(encoding="utf-8"))
-    return {task: Study(name=task, **table) for task, table in tables.items()}
+    ((_, _, found),) = presets.tables(_SETTINGS.parent, pattern=_SETTINGS.name)
+    return {task: Study(name=task, **table) for task, table in found.items()}
 
 
 def choose(tasks: Sequence[str] | None) -> list[Study]:
@@ -252,24 +252,20 @@ def choose(tasks: Sequence[str] | None) -> list[Study]:
 def scores_table(scores: "pd.DataFrame") -> str:
     """Returns a table in Markdown, a line an estimator and release: means over logging seeds with 95% intervals."""
     tasks = list(dict.fromkeys(scores["task"]))
-    lines = [["privacy", "estimator", *(f"`{task}`: rho | regret" for task in tasks)], ["---"] * (2 + 2 * len(tasks))]
+    heads = ["privacy", "estimator", *(f"`{task}`: {name}" for task in tasks for name in ("rho", "regret"))]
+    lines = []
     for (estimator, epsilon, times), rows in scores.groupby(_KEYS, sort=False, dropna=False):
         by_task = [rows[rows["task"] == task] for task in tasks]
         cells = [_mean(own[name], digits) for own in by_task for name, digits in (("rho", 2), ("regret", 3))]
         lines.append([_privacy(epsilon, times), _LABELS[estimator], *cells])
-    return _markdown(lines)
+    return f"{tables.markdown(heads, lines)}\n"
 
 
 def candidates_table(candidates: "pd.DataFrame") -> str:
     """Returns a table in Markdown of the candidates' true rewards, likewise."""
-    lines = [["task", "candidate", "true reward"], ["---"] * 3]
-    for (task, candidate), rows in candidates.groupby(["task", "candidate"], sort=False):
-        lines.append([f"`{task}`", candidate, _mean(rows["true"], 3)])
-    return _markdown(lines)
-
-
-def _markdown(lines: Iterable[Sequence[str]]) -> str:
-    return "".join(f"|{'|'.join(line)}|\n" if line[0] == "---" else f"| {' | '.join(line)} |\n" for line in lines)
+    means = candidates.groupby(["task", "candidate"], sort=False)["true"].agg(lambda values: _mean(values, 3))
+    lines = [[f"`{task}`", candidate, mean] for (task, candidate), mean in means.items()]
+    return f"{tables.markdown(['task', 'candidate', 'true reward'], lines)}\n"
 
 
 def _privacy(epsilon: float, times: int) -> str:
