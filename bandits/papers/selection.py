@@ -10,7 +10,7 @@ import dataclasses
 import math
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits import studies
@@ -21,7 +21,6 @@ from bandits.plans.executors import Executor
 from bandits.plans.outcomes import FAILED, finished_rounds
 from bandits.plans.plan import Configuration, Run, as_text
 from bandits.plans.sweep import Sweep
-from bandits.results import tables
 from data import files
 from data.errors import Failure, UsageError
 from optimization.study import cli, intervals, presets
@@ -252,20 +251,24 @@ def choose(tasks: Sequence[str] | None) -> list[Study]:
 def scores_table(scores: "pd.DataFrame") -> str:
     """Returns a table in Markdown, a line an estimator and release: means over logging seeds with 95% intervals."""
     tasks = list(dict.fromkeys(scores["task"]))
-    heads = ["privacy", "estimator", *(f"`{task}`: {name}" for task in tasks for name in ("rho", "regret"))]
-    lines = []
+    lines = [["privacy", "estimator", *(f"`{task}`: rho | regret" for task in tasks)], ["---"] * (2 + 2 * len(tasks))]
     for (estimator, epsilon, times), rows in scores.groupby(_KEYS, sort=False, dropna=False):
         by_task = [rows[rows["task"] == task] for task in tasks]
         cells = [_mean(own[name], digits) for own in by_task for name, digits in (("rho", 2), ("regret", 3))]
         lines.append([_privacy(epsilon, times), _LABELS[estimator], *cells])
-    return f"{tables.markdown(heads, lines)}\n"
+    return _markdown(lines)
 
 
 def candidates_table(candidates: "pd.DataFrame") -> str:
     """Returns a table in Markdown of the candidates' true rewards, likewise."""
-    means = candidates.groupby(["task", "candidate"], sort=False)["true"].agg(lambda values: _mean(values, 3))
-    lines = [[f"`{task}`", candidate, mean] for (task, candidate), mean in means.items()]
-    return f"{tables.markdown(['task', 'candidate', 'true reward'], lines)}\n"
+    lines = [["task", "candidate", "true reward"], ["---"] * 3]
+    for (task, candidate), rows in candidates.groupby(["task", "candidate"], sort=False):
+        lines.append([f"`{task}`", candidate, _mean(rows["true"], 3)])
+    return _markdown(lines)
+
+
+def _markdown(lines: Iterable[Sequence[str]]) -> str:
+    return "".join(f"|{'|'.join(line)}|\n" if line[0] == "---" else f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _privacy(epsilon: float, times: int) -> str:
