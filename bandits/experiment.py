@@ -77,25 +77,19 @@ class Progress(NamedTuple):
 
 def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
     """Returns the loss that a phase trains."""
-    loss = _loss_of_a_head(phase, num_actions)
-    return losses.Bootstrapped(loss) if phase.heads > 1 else loss
-
-
-def _loss_of_a_head(phase: Phase, num_actions: int) -> losses.BanditLoss | losses.SupervisedLoss:
-    bandit = phase.bandit
-    if bandit.supervised:
-        return losses.SupervisedLoss(bandit.cross_entropy, bandit.cross_entropy and phase.sigmoid, phase.half_sum)
-    if phase.published_weights is not None:  # (epsilon / K) / propensity, at most 1.
-        weights = {"weight_scale": phase.published_weights / num_actions, "weight_cap": 1.0}
+    shape: dict[str, Any] = {
+        "cross_entropy": phase.bandit.cross_entropy,
+        "sigmoid": phase.bandit.cross_entropy and phase.sigmoid,
+        "half_sum": phase.half_sum,
+    }
+    one: losses.BanditLoss | losses.SupervisedLoss
+    if phase.bandit.supervised:
+        one = losses.SupervisedLoss(**shape)
     else:
-        weights = {}
-    return losses.BanditLoss(
-        phase.importance_weighting,
-        bandit.cross_entropy,
-        sigmoid=bandit.cross_entropy and phase.sigmoid,
-        half_sum=phase.half_sum,
-        **weights,
-    )
+        if phase.published_weights is not None:  # (epsilon / K) / propensity, at most 1.
+            shape |= {"weight_scale": phase.published_weights / num_actions, "weight_cap": 1.0}
+        one = losses.BanditLoss(phase.importance_weighting, **shape)
+    return losses.Bootstrapped(one) if phase.heads > 1 else one
 
 
 def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> process.BanditProcess:

@@ -241,9 +241,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     selector_flags.check_privacy(settings, settings.client_selection, is_private=bool(settings.noise_multiplier))
     if settings.client_selection != "uniform":
         if settings.cohort_sampling != "fixed":
-            raise UsageError(
-                f"--cohort_sampling={settings.cohort_sampling} draws uniform cohorts: leave out --client_selection."
-            )
+            raise UsageError(f"--cohort_sampling={settings.cohort_sampling} does not go with --client_selection.")
         if not bandit.trains:
             raise UsageError(f"--client_selection has no effect with --bandits_type={settings.bandits_type}.")
     if settings.experiment_name is None:
@@ -294,14 +292,10 @@ def _resolve_model_aggregation(settings: cli.Settings, bandit: registry.BanditEn
         return settings
     if settings.aggregator_type not in ("mean", "none"):
         raise UsageError(
-            f"--aggregator_type={settings.aggregator_type} shows the server only a sum, with noise or without; {flag} "
-            "must see each client's model: use mean."
+            f"--aggregator_type={settings.aggregator_type} takes a sum; {flag} needs each client's model: use mean."
         )
     if settings.clip_norm is not None or settings.adaptive_clipping:
-        raise UsageError(
-            f"Clipping bounds what a client adds to a sum; {flag} takes no sum: leave out --clip_norm and "
-            "--adaptive_clipping."
-        )
+        raise UsageError(f"{flag} takes no sum, and so no --clip_norm or --adaptive_clipping: leave them out.")
     if settings.client_weighting != "uniform":
         raise UsageError(f"--client_weighting weighs a mean; {flag} has --kernel_weights={settings.client_weighting}.")
     return settings.replace(adaptive_clipping=False)
@@ -312,10 +306,7 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     initial_flags.check(settings)
     if not bandit.trains and settings.scenario in initial_flags.UNTRAINED:
         for name in sorted(settings.given & (aggregation_flags.OF_TRAINING | {"loss", *corrections.CORRECTIONS})):
-            raise UsageError(
-                f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains: nothing is "
-                "aggregated, no noise added."
-            )
+            raise UsageError(f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
 
 
 def options(settings: cli.Settings) -> BanditOptions:

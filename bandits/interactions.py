@@ -33,29 +33,21 @@ _MOST_ROWS = 1 << 20  # That wait for a checkpoint; more are written before it.
 
 
 class LoggedRound(NamedTuple):
-    """What the clients of a round logged; arrays have a row an interaction.
+    """What the clients of a round logged.
 
     Attributes:
       round_num: The round, from 1.
       period: Its deployment period, from 0.
       deployed: The model that is deployed in it, by name.
-      clients: int32, positions in the task's clients.
-      models: int32, the period whose deployed model acted.
-      rows: int64, which of all the client's examples was the context.
-      actions: int32.
-      rewards: float32.
-      propensities: float32.
+      columns: Arrays with a row an interaction, named as those of `interaction_log.InteractionLog`. `clients` int32 are
+        positions in the task's clients; `models` int32 the period whose deployed model acted; `rows` int64 which of all
+        the client's examples was the context; `actions` int32, `rewards` and `propensities` float32.
     """
 
     round_num: int
     period: int
     deployed: Mapping[str, np.ndarray]
-    clients: np.ndarray
-    models: np.ndarray
-    rows: np.ndarray
-    actions: np.ndarray
-    rewards: np.ndarray
-    propensities: np.ndarray
+    columns: Mapping[str, np.ndarray]
 
 
 class LogFiles(loggers.Logger):
@@ -102,7 +94,7 @@ class LogFiles(loggers.Logger):
                 files.save_arrays(path, logged.deployed)
             self._period = logged.period
         self._waiting.append(logged._replace(deployed={}))
-        if sum(len(one.rows) for one in self._waiting) >= _MOST_ROWS:
+        if sum(len(one.columns["rows"]) for one in self._waiting) >= _MOST_ROWS:
             self.flush()
 
     def flush(self) -> None:
@@ -142,22 +134,12 @@ def _found(folder: pathlib.Path, pattern: re.Pattern) -> list[tuple[pathlib.Path
 
 def _joined(logged: Sequence[LoggedRound], task: tasks.Task) -> interaction_log.InteractionLog:
     """Returns rounds as one log, without contexts: `rows` say which they are."""
-    sizes = [len(one.rows) for one in logged]
-
-    def column(name: str) -> np.ndarray:
-        return np.concatenate([getattr(one, name) for one in logged])
-
-    return interaction_log.ordered(
-        task.clients.client_ids,
-        column("clients"),
-        None,
-        action_names(task),
-        {name: column(name) for name in ("actions", "rewards", "propensities", "models", "rows")}
-        | {name: np.repeat([getattr(one, field) for one in logged], sizes) for name, field in _OF_ROUNDS},
-    )
-
-
-_OF_ROUNDS = (("rounds", "round_num"), ("periods", "period"))
+    sizes = [len(one.columns["rows"]) for one in logged]
+    columns = {name: np.concatenate([one.columns[name] for one in logged]) for name in logged[0].columns}
+    columns["rounds"] = np.repeat([one.round_num for one in logged], sizes)
+    columns["periods"] = np.repeat([one.period for one in logged], sizes)
+    owners = columns.pop("clients")
+    return interaction_log.ordered(task.clients.client_ids, owners, None, action_names(task), columns)
 
 
 def action_names(task: tasks.Task) -> list[str]:

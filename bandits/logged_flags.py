@@ -72,8 +72,6 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         if name in settings.given:
             raise UsageError(f"--{name} has no effect with {flag}, which trains on the log without acting.")
     if settings.learn_from == "dr" and settings.noise_multiplier:
-        raise UsageError(
-            f"{flag} trains towards a regression of the log that no noise hides: with privacy use regression or ips."
-        )
+        raise UsageError(f"{flag} fits a regression of the log without noise: with privacy use regression or ips.")
     chosen = {"bandits_type": _TRAINED_AS[settings.learn_from]}
     return settings.replace(**chosen, **({"importance_weighting": True} if settings.learn_from == "ips" else {}))

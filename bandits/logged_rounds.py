@@ -105,17 +105,17 @@ class ActingFirst:
         columns, sizes = self._columns(deployed, cohort), [len(one.rows) for one in visits]
         labels = np.split(np.stack(columns, axis=1).astype(np.float32), np.cumsum(sizes[:-1], dtype=int))
         acted = [max(0, period - int(one.delay)) for one in cohort]
-        rows = [
-            np.repeat(np.array([one.client for one in visits], np.int32), sizes),
-            np.repeat(np.array(acted, np.int32), sizes),
-            np.concatenate([np.zeros(0, np.int64), *(one.rows for one in visits)]),
-            *columns,
-        ]
+        log = {
+            "clients": np.repeat(np.array([one.client for one in visits], np.int32), sizes),
+            "models": np.repeat(np.array(acted, np.int32), sizes),
+            "rows": np.concatenate([np.zeros(0, np.int64), *(one.rows for one in visits)]),
+            **dict(zip(("actions", "rewards", "propensities"), columns, strict=True)),
+        }
         arrived = np.concatenate([np.zeros(0, bool), *(one.arrived for one in cohort)])
         if len(arrived):  # Of late rewards, the log has what is there.
-            rows = [column[arrived] for column in rows]
+            log = {name: column[arrived] for name, column in log.items()}
         models = dict(zip(self._names, deployed[0], strict=True))
-        self.logged = interactions.LoggedRound(round_num, period, models, *rows)
+        self.logged = interactions.LoggedRound(round_num, period, models, log)
         return [one._replace(labels=own) for one, own in zip(cohort, labels, strict=False)]
 
     def _columns(self, deployed: Sequence, cohort: Sequence[process.ClientInput]) -> list[np.ndarray]:

@@ -4,10 +4,10 @@ Runs that differ in nothing but their state (seed, initial model, server learnin
 that plays many runs builds a round once for all such runs, and finds it where an earlier program kept it; their numbers
 are those of a process of their own.
 
-Where no sum can combine the cohort's models, as samples of a posterior, the clients' work and the server's step are
-still those of `process.BanditProcess`. Between the two, the deltas come side by side to the program, which makes one of
-them by an algorithm of `optimization.posterior`. So a round is the clients' computation and the server's and not, as
-the mean's, one that compiles to the MapReduce form.
+FedKP's mean shift is an aggregation of TFF. Where the cohort's models exceed what a message holds, the clients' work
+and the server's step are still those of `process.BanditProcess`. Between the two, the deltas come side by side to the
+program, which makes one of them by an algorithm of `optimization.posterior`. So a round is the clients' computation and
+the server's and not, as the mean's, one that compiles to the MapReduce form.
 """
 
 import dataclasses

@@ -8,6 +8,7 @@ from bandits.registry import PolicyEntry
 from bandits.schedules import CONSTANT, COSINE, EPOCHS, LINEAR, POWER
 from data.errors import UsageError
 from data.tasks import logged
+from optimization.options import named
 from optimization.study import cli
 from optimization.study.settings import Parameter, declared, names, setting
 
@@ -97,10 +98,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         return settings
     told = f"--{_FLAG}={kind}" if not entry.schedule else f"--bandits_type={settings.bandits_type}"
     if settings.importance_weights == "published_code":
-        raise UsageError(
-            f"{told}: the importance weights of the published code need the same epsilon in all rounds: use "
-            "--importance_weights=inverse_propensity, or --noimportance_weighting."
-        )
+        raise UsageError(f"{told} changes epsilon, and --importance_weights=published_code needs it constant.")
     if kind == POWER:
         settings = settings.filled({_EXPONENT: entry.exponent, _TIME: _DEPLOYMENTS})
         if settings[_EXPONENT] is None:
@@ -117,10 +115,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         return settings
     if kind == EPOCHS or settings[_TIME] == _INTERACTIONS:
         told = told if kind == EPOCHS else f"--{_TIME}={_INTERACTIONS}"
-        raise UsageError(
-            f"{told} counts planned interactions, rounds x cohort x cap, which are public: give "
-            "--max_examples_per_client above 0."
-        )
+        raise UsageError(f"{told} counts planned interactions: give --max_examples_per_client above 0.")
     return settings
 
 
@@ -137,8 +132,8 @@ def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:
     if kind == POWER:
         return schedules.Power(start, settings[_EXPONENT], settings[_TIME] == _INTERACTIONS), entry.moving
     if kind == EPOCHS:
-        constants = [settings[f"bandits_{name}"] for name in ("log_class_size", "delta", "fed_opt")]
-        return schedules.FalconEpochs(start, *constants, settings[_HORIZON]), entry.moving
+        periods = settings[_HORIZON]
+        return named(schedules.FalconEpochs, settings, "bandits_", scale=start, periods=periods), entry.moving
     between = schedules.Linear if kind == LINEAR else schedules.Cosine
     return between(start, settings[_END], settings[_HORIZON]), entry.moving
 

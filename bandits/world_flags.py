@@ -123,10 +123,7 @@ def _check_availability(settings: cli.Settings) -> None:
         if settings[name] in (None, "always", 0):
             continue
         if settings.client_selection != "uniform":
-            raise UsageError(
-                f"--{name} does not go with --client_selection={settings.client_selection}, which chooses among all "
-                "clients and hears of each that it chose."
-            )
+            raise UsageError(f"--{name} does not go with --client_selection, which chooses among all clients.")
         if settings.aggregator_type == "ddp":
             raise UsageError(f"--{name} does not go with --aggregator_type=ddp: too few shares of noise would come.")
     if settings.time_zones_by_label and settings.learn_from in _WITHOUT_REWARDS:
@@ -154,9 +151,7 @@ def _check_reset(settings: cli.Settings) -> None:
     if settings.reset == "optimizer" and settings.server_optimizer == "sgd" and not settings.server_sgd_momentum:
         raise UsageError(f"{flag}: --server_optimizer=sgd has no state without --server_sgd_momentum.")
     if settings.model_aggregation in algorithm_flags.BURNING_IN:
-        raise UsageError(
-            f"{flag} does not go with --model_aggregation={settings.model_aggregation}, which burns in once."
-        )
+        raise UsageError(f"{flag} does not go with --model_aggregation={settings.model_aggregation}: it burns in once.")
 
 
 def with_rounds(settings: cli.Settings) -> cli.Settings:
@@ -181,8 +176,7 @@ def with_rounds(settings: cli.Settings) -> cli.Settings:
     settings = settings.filled({"world_seed": 0})
     if (worlds := _worlds(settings)) > drift.MOST_WORLDS:
         raise UsageError(
-            f"--drift_every={settings.drift_every} makes {worlds} worlds of {total} rounds, and there can be "
-            f"{drift.MOST_WORLDS}: give more rounds between changes."
+            f"--drift_every={settings.drift_every} makes {worlds} worlds; at most {drift.MOST_WORLDS} are possible."
         )
     if settings.drift_world is not None and settings.drift_world >= worlds:
         raise UsageError(f"--drift_world={settings.drift_world} is none of this drift's worlds, 0 to {worlds - 1}.")
@@ -191,10 +185,7 @@ def with_rounds(settings: cli.Settings) -> cli.Settings:
 
 def _check_reset_rounds(settings: cli.Settings) -> None:
     if settings.reset_when == resets.WINDOW and not settings.reset_window:
-        raise UsageError(
-            f"--reset_when={resets.WINDOW} needs --reset_window: rounds that a model learns, best a multiple of "
-            f"--bandits_deploy_freq={settings.bandits_deploy_freq}."
-        )
+        raise UsageError("--reset_when=window needs --reset_window, best a multiple of --bandits_deploy_freq.")
     total = f"--total_rounds={settings.total_rounds}"
     if settings.reset_window and settings.reset_window >= settings.total_rounds:
         raise UsageError(f"--reset_window={settings.reset_window} must be below {total}, or there is no reset.")

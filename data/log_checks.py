@@ -91,25 +91,20 @@ def dropped(log: "InteractionLog") -> list[Finding]:
     """Counts rows that were left out because they lack a client or an action; nothing where there are none."""
     counts = log.report.get("dropped_rows") or {}
     told = [f"{count:,} without {what.removeprefix('without_')}" for what, count in counts.items() if count]
-    if not told:
-        return []
-    return [Finding("dropped rows", True, f"Rows were left out: {' and '.join(told)}.")]
+    return [Finding("dropped rows", True, f"Rows were left out: {' and '.join(told)}.")] if told else []
 
 
 def duplicates(log: "InteractionLog") -> Finding:
     """Counts rows that are there more than once."""
     count = log.report.get("duplicated_rows")
-    if count is None:
-        return Finding("duplicates", False, "Whether rows are there twice was not looked for.")
-    if not count:
-        return Finding("duplicates", False, "No row is there twice.")
-    many = "1 row is" if count == 1 else f"{count:,} rows are"
-    return Finding(
-        "duplicates",
-        True,
-        f"{many} equal to an earlier one in every column. If the same interaction was written twice, it counts twice "
-        "here, and intervals are too short: drop such rows. Distinct interactions that look the same are no harm.",
-    )
+    text = "No row is there twice." if count == 0 else "Whether rows are there twice was not looked for."
+    if count:
+        text = (
+            f"{count:,} row(s) equal an earlier one in every column. If the same interaction was written twice, it "
+            "counts twice here, and intervals are too short: drop such rows. Distinct interactions that look the same "
+            "are no harm."
+        )
+    return Finding("duplicates", bool(count), text)
 
 
 def support(log: "InteractionLog", target: np.ndarray) -> Finding:
@@ -120,14 +115,13 @@ def support(log: "InteractionLog", target: np.ndarray) -> Finding:
       target: float [rows, actions], the policy's probabilities.
     """
     is_logged = np.bincount(log.actions, minlength=len(log.action_names)) > 0
-    chosen = target.mean(axis=0)
-    missing = np.flatnonzero(~is_logged & (chosen > 0))
+    chosen = np.where(is_logged, 0, target.mean(axis=0))
+    missing = np.argsort(-chosen, kind="stable")[: np.count_nonzero(chosen)]
     if not len(missing):
         return Finding("support", False, "The log has every action that the policy chooses.")
-    most = missing[np.argsort(-chosen[missing], kind="stable")]
-    names = ", ".join(repr(log.action_names[action]) for action in most[:_NAMED])
-    more = f" and {len(most) - _NAMED} more" if len(most) > _NAMED else ""
-    text = f"The policy chooses {names}{more}, in {chosen[missing].sum():.2%} of interactions, and the log never does: "
+    names = ", ".join(repr(log.action_names[action]) for action in missing[:_NAMED])
+    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+    text = f"The policy chooses {names}{more}, in {chosen.sum():.2%} of interactions, and the log never does: "
     text += "weighted estimates miss their rewards, and only a model's prediction remains."
     return Finding("support", True, text)
 
@@ -148,26 +142,19 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
     is_few = size < max(_FEWEST_EFFECTIVE, _FEW_EFFECTIVE * len(log))
     is_uneven = share > _LARGE_SHARE and len(log.client_ids) > 1 / _LARGE_SHARE
     rest = ": the estimate rests on few of them." if is_few else "."
-    texts = {
-        "overlap": (
-            is_few,
-            f"The effective sample size, (sum w)^2 / sum w^2, is {size:,.1f} of {len(log):,} rows{rest}",
-        ),
-        "mean weight": (
-            False,
-            f"The mean weight is {weights.mean():.4g}, which is 1 on average where the log supports the policy.",
-        ),
-        "largest weight": (
-            largest / total > _LARGE_SHARE,
-            f"The largest weight is {largest:.6g}, {largest / total:.1%} of all.",
-        ),
-        "weights by client": (
-            is_uneven,
-            f"Client {log.client_ids[client]!r} has {share:.1%} of all weight, the most of {len(log.client_ids):,} "
-            f"clients; the effective number of clients is {effective_sample_size(by_client):,.1f}.",
-        ),
-    }
-    return [Finding(name, *found) for name, found in texts.items()]
+    size_text = f"The effective sample size, (sum w)^2 / sum w^2, is {size:,.1f} of {len(log):,} rows{rest}"
+    mean_text = f"The mean weight is {weights.mean():.4g}, which is 1 on average where the log supports the policy."
+    largest_text = f"The largest weight is {largest:.6g}, {largest / total:.1%} of all."
+    client_text = (
+        f"Client {log.client_ids[client]!r} has {share:.1%} of all weight, the most of {len(log.client_ids):,} "
+        f"clients; the effective number of clients is {effective_sample_size(by_client):,.1f}."
+    )
+    return [
+        Finding("overlap", is_few, size_text),
+        Finding("mean weight", False, mean_text),
+        Finding("largest weight", largest / total > _LARGE_SHARE, largest_text),
+        Finding("weights by client", is_uneven, client_text),
+    ]
 
 
 def effective_sample_size(weights: np.ndarray) -> float:

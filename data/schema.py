@@ -13,6 +13,7 @@ from data.errors import UsageError
 POLICY = "--policy=column"  # Names the columns of a target policy.
 _LISTED = 20  # Of more columns, a message names the nearest.
 _NEAREST = 5
+_SINGLE = ("label", "action", "reward", "propensity", "round", "period", "position")  # Roles of one column.
 
 # Column names of logs, in lower case, words joined by underscores.
 _CERTAIN = re.compile(
@@ -179,18 +180,25 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
     clients = [] if schema.num_dealt_clients else clients
     features, ignored = listed(schema.feature_columns), listed(schema.ignore_columns)
     categories, position = listed(schema.category_columns), list(filter(None, [schema.position_column]))
-    takes_all = schema.reward_columns == "all"
-    used = {*clients, schema.label_column, *features, *ignored, *categories}
+    label, takes_all = schema.label_column or schema.action_column, schema.reward_columns == "all"
+    used = {*clients, label, *features, *ignored, *categories}
     rewards = [name for name in names if name not in used] if takes_all else listed(schema.reward_columns)
-    chosen = {"--client_column": clients, "--reward_columns": rewards}
-    for flag in ("label", "action", "reward", "propensity", "round", "period", "position"):
-        chosen[f"--{flag}_column"] = list(filter(None, [getattr(schema, f"{flag}_column")]))
-    chosen |= {
+    uses: dict[str, str] = {}
+    chosen: dict[str, list[str]] = {
+        "--client_column": clients,
+        "--reward_columns": rewards,
+        **{f"--{one}_column": list(filter(None, [getattr(schema, f"{one}_column")])) for one in _SINGLE},
         POLICY: listed(schema.probability_columns),
         "--feature_columns": [name for name in features if name not in position],
         "--ignore_columns": ignored,
     }
-    uses = _assign(names, path, chosen)
+    for flag, named in chosen.items():
+        for name in named:
+            _check_known(flag, name, names, path)
+            if name in uses:
+                other = "twice" if uses[name] == flag else f"that {uses[name]} names already"
+                raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")
+            uses[name] = flag
     if schema.reward_columns and len(rewards) < 2:
         raise UsageError(
             f"--reward_columns={schema.reward_columns}: a bandit needs at least two actions, a column each."
@@ -203,24 +211,10 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
         _check_known("--category_columns", name, names, path)
         if name not in context:
             raise UsageError(f"--category_columns names column {name!r}, which is no feature.")
-    label = schema.label_column or schema.action_column
     suspected = rewards if takes_all else []
     if not features and (left or label or takes_all):
         suspected = [*([label] if label else []), *rewards, *left]
     return Roles(clients, label, rewards, context, ignored, [*features, *schema.categories], suspected)
-
-
-def _assign(names: Sequence[str], path: str, chosen: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Returns the flag that names each column."""
-    uses: dict[str, str] = {}
-    for flag, named in chosen.items():
-        for name in named:
-            _check_known(flag, name, names, path)
-            if name in uses:
-                other = "twice" if uses[name] == flag else f"that {uses[name]} names already"
-                raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")
-            uses[name] = flag
-    return uses
 
 
 def _check_known(flag: str, name: str, names: Sequence[str], path: str) -> None:

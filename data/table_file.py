@@ -249,9 +249,8 @@ def _masked(
     for name in frame.columns if missing else ():
         for word in missing:
             holds = _holds(frame[name], word, is_text=name in text_columns)
-            if holds.any():
-                counts[word] += int(holds.sum())
-                frame = frame.assign(**{name: frame[name].mask(holds)})
+            counts[word] += int(holds.sum())
+            frame = frame.assign(**{name: frame[name].mask(holds)}) if holds.any() else frame
     return frame, counts
 
 
@@ -263,10 +262,10 @@ def _holds(column: "pd.Series", word: str, *, is_text: bool) -> np.ndarray:
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
         return np.asarray((column == number).fillna(False), bool)
     written = column.astype(object).map(str).str.strip()
-    holds = np.asarray(written == word, bool)
-    if is_text or pd.isna(number):
-        return holds
-    return holds | np.asarray(pd.to_numeric(written, errors="coerce") == number, bool)
+    holds = written == word
+    if not is_text and not pd.isna(number):
+        holds |= pd.to_numeric(written, errors="coerce") == number
+    return np.asarray(holds, bool)
 
 
 def _without_signs(frame: "pd.DataFrame", text_columns: Sequence[str]) -> "tuple[pd.DataFrame, dict[str, str]]":
@@ -330,23 +329,19 @@ def _separator(path: str, text: str) -> str:
     """Returns the separator that the header has; if several are in it, the one that fits the rows."""
     header = text.lstrip().partition("\n")[0]
     candidates = [separator for separator in SEPARATORS if separator in header]
-    if len(candidates) < 2:
-        return [*candidates, ","][0]
-    fitting: dict[str, str] = {}
-    split = []
-    for separator in candidates:
+    splits = {}
+    for separator in candidates if len(candidates) > 1 else ():
         records = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
         sample = [record for record in itertools.islice(records, _SAMPLED) if any(record)]
         if len(sample[0]) > 1:
-            split.append(separator)
-            if len({len(record) for record in sample}) == 1:
-                fitting[separator] = f"{SEPARATORS[separator]} ({', '.join(sample[0])})"
+            splits[separator] = sample
+    fitting = [separator for separator, sample in splits.items() if len(set(map(len, sample))) == 1]
     if len(fitting) > 1:
-        ways = " or ".join(fitting.values())
+        ways = " or ".join(f"{SEPARATORS[separator]} ({', '.join(splits[separator][0])})" for separator in fitting)
         raise UsageError(
             f"The columns of {path} may be separated by {ways}: save it with commas, and quotes around what holds one."
         )
-    return [*fitting, *split, ","][0]
+    return [*fitting, *splits, *candidates, ","][0]
 
 
 def _records(path: str, text: str, separator: str) -> tuple[list[str], list[list[str | None]], list[int]]:

@@ -223,12 +223,9 @@ def _check_classes(names: list[str], num_rows: int, flag: str) -> None:
 
     numbers = pd.to_numeric(pd.Series(names), errors="coerce")
     is_measured = (numbers.dropna() % 1 != 0).sum() > len(names) / 2
-    what = ""
-    if is_measured or (numbers.notna().mean() > 0.9 and len(names) > num_rows / 2):
-        what = "numbers"
-    elif dates.of_texts(pd.Series(names, name="label"), 0.9):
-        what = "dates"
-    if what:
+    is_measured |= numbers.notna().mean() > 0.9 and len(names) > num_rows / 2
+    if is_measured or dates.of_texts(pd.Series(names, name="label"), 0.9):
+        what = "numbers" if is_measured else "dates"
         raise UsageError(
             f"{flag} has {len(names)} distinct values in {num_rows} rows, which are {what} and no classes: name a "
             "column of classes."

@@ -166,14 +166,15 @@ class Process(abc.ABC):
 
     def client_round(self) -> Callable[..., ClientOutput]:
         """Returns the function (deployed, weights, client) -> ClientOutput; call it where it will run."""
-        train = self.local_work and self.local_work.build(self.model, self.loss)
+        work = self.local_work
+        train = work.build(self.model, self.loss) if work else None
 
         @tf.autograph.experimental.do_not_convert  # Nothing here needs it, and it takes a second.
         def run(deployed, weights, client) -> ClientOutput:
             log = self.log(deployed, client)  # Line 6.
-            if train:  # Line 7.
+            if work and train:  # Line 7.
                 update = train(weights, log.examples, log.key, log.learning_rate)
-                batch_examples = tf.where(update.is_finite, self.local_work.examples_trained(log.count), 0)
+                batch_examples = tf.where(update.is_finite, work.examples_trained(log.count), 0)
             else:
                 update, batch_examples = client_work.no_training(weights), tf.constant(0)
             has_loss = batch_examples > 0
@@ -189,7 +190,7 @@ class Process(abc.ABC):
                 "client_losses": at_position(mean, client.position, self.cohort_size),
                 "client_deviations": at_position(deviation, client.position, self.cohort_size),
             }
-            return ClientOutput(update.delta, log.weight, sums | log.sums)
+            return ClientOutput(update.delta, log.weight, {**sums, **log.sums})
 
         return run
 

@@ -36,7 +36,7 @@ class ServerOptimizer:
     """An optimizer on the server.
 
     Attributes:
-      name: One of `server.OPTIMIZERS`.
+      name: One of `fed_avg.OPTIMIZERS`.
       learning_rate: Its learning rate.
       hyperparameters: (name, value) of those that do not have their default.
     """

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 
 from data import files
 from optimization.study import cli
+from optimization.study.settings import setting
 
 if TYPE_CHECKING:
     from bandits.theory.findings import Curve
 
 _USAGE = """
-Plays worlds whose true rewards are known, and sets what is lost beside what theory says must be: 20 seeds, in minutes.
+Simulates environments whose true rewards are known, and compares regret with bounds of theory: 20 seeds, in minutes.
 
   theory                                                # prints the page
   theory --quick                                        # a tenth of most of it, in a minute or two
@@ -33,16 +34,26 @@ _QUICK = (
 _PANEL = (5.2, 3.6)  # Inches.
 
 
+class _Flags:
+    """Flags.
+
+    Attributes:
+      quick: A tenth of most runs, and fewer rounds: the same tables, with wider intervals and fewer rows.
+      seed: Seed of all draws.
+      page: Markdown file to write; printed if left out.
+      picture: Picture to write, of .png or .pdf or .svg.
+    """
+
+    quick: bool = setting(False)
+    seed: int = setting(0)
+    page: pathlib.Path = setting()
+    picture: pathlib.Path = setting()
+
+
 def define() -> cli.FlagSet:
     """Returns the flags of `theory`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group("Flags")
-    flags.switch(
-        "quick", False, "a tenth of most runs, and fewer rounds: the same tables, with wider intervals and fewer rows"
-    )
-    flags.integer("seed", 0, "seed of all draws", low=0)
-    flags.path("page", None, "Markdown file to write; printed if left out")
-    flags.path("picture", None, f"picture to write, of {' or '.join(files.PICTURES)}")
+    flags.group(_Flags)
     return flags
 
 

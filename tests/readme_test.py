@@ -16,6 +16,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -235,6 +236,20 @@ def test_the_readme_is_a_page():
 def test_a_pages_python_is_sound(path):
     for block in _blocks(path, "python"):
         compile(block, path.name, "exec")
+
+
+@pytest.mark.slow
+def test_programs_that_use_tff_run_as_they_stand(capsys, tff_worker):
+    programs = _blocks(ROOT / "docs" / "tff.md", "python")
+    for program in programs:
+        exec(compile(program, "tff.md", "exec"), found := {})
+        assert capsys.readouterr().out
+        if "fedkp" in found:
+            weights = np.ravel(found["fedkp"].get_model_weights(found["state"]).trainable)
+            np.testing.assert_allclose(weights, [1, -2], atol=0.05)
+        else:
+            assert found["rule"].estimates(found["memory"]).numpy().max() > 0.7
+    assert len(programs) == 2
 
 
 @pytest.fixture(scope="module")

@@ -179,23 +179,13 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.rates is not None:
         ads.parse_rates(settings.rates)
     if settings.local_pulls % settings.pulls_per_impression:
-        raise UsageError(
-            f"--local_pulls={settings.local_pulls} must be a multiple of --pulls_per_impression="
-            f"{settings.pulls_per_impression}."
-        )
+        raise UsageError("--local_pulls must be a multiple of --pulls_per_impression.")
     settings = availability_flags.resolve(settings).filled({"clients_per_round": settings.clients})
-    if settings.clients_per_round > settings.clients:
-        raise UsageError(
-            f"--clients_per_round={settings.clients_per_round} is more than --clients={settings.clients}: give at most "
-            "as many."
-        )
+    settings.check_order("clients_per_round", "clients")
     if settings.noise_multiplier is not None and settings.clip_norm is None:
         raise UsageError("--noise_multiplier needs --clip_norm, the unit of the noise.")
     if settings.clip_norm is not None and settings.client_weighting != "uniform":
-        raise UsageError(
-            f"--clip_norm bounds what one client adds to a mean of equals: --client_weighting="
-            f"{settings.client_weighting} cannot be given with it."
-        )
+        raise UsageError("--clip_norm bounds a client's part in a mean of equals: leave out --client_weighting.")
     return settings.filled({"experiment_name": f"ads_{settings.preset or settings.decision_rule}"})
 
 

@@ -22,19 +22,6 @@ _ADAM = options.ServerOptimizer("adam", 0.02)
 
 
 @dataclasses.dataclass(frozen=True)
-class Privacy:
-    """How models are trained with differential privacy: by DP-FedAvg on secret Poisson samples of a fold's clients.
-
-    Attributes:
-      noise_multiplier: Standard deviation of the noise on a round's sum, in clip norms.
-      clip_norm: L2 norm that a client's update is clipped to.
-    """
-
-    noise_multiplier: float
-    clip_norm: float = 1.0
-
-
-@dataclasses.dataclass(frozen=True)
 class Regression:
     """How a reward model is trained.
 
@@ -42,23 +29,24 @@ class Regression:
       seed: Of folds, cohorts and mini-batches.
       rounds: Rounds of each fold's training.
       clients_per_round: Clients of a round; at most the fold's.
-      hidden: Units of hidden layers; none for a linear model.
       epochs: Passes of a client over its rows in a round.
       batch_size: Rows of a mini-batch.
       learning_rate: The clients'.
       server_optimizer: The server's.
-      privacy: Differential privacy of the training; None for none.
+      noise_multiplier: Standard deviation of the noise on a round's sum, in clip norms, for differential privacy by
+        DP-FedAvg on secret Poisson samples of a fold's clients; None for none.
+      clip_norm: L2 norm that a client's update is clipped to where there is noise.
     """
 
     seed: int = 0
     rounds: int = 100
     clients_per_round: int = 50
-    hidden: tuple[int, ...] = ()
     epochs: int = 1
     batch_size: int = 32
     learning_rate: float = 0.1
     server_optimizer: options.ServerOptimizer = _ADAM
-    privacy: Privacy | None = None
+    noise_multiplier: float | None = None
+    clip_norm: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +71,7 @@ def mechanism(client_ids: Sequence[str], regression: Regression) -> tuple[mechan
     Raises:
       ValueError: If the training is not private.
     """
-    if regression.privacy is None:
+    if regression.noise_multiplier is None:
         raise ValueError("A regression without privacy has no mechanism.")
     half = folds(client_ids, regression.seed)
     sizes = [size for size in np.bincount(half, minlength=2).tolist() if size]
@@ -96,7 +84,8 @@ def mechanism(client_ids: Sequence[str], regression: Regression) -> tuple[mechan
 
 
 def _of_fold(size: int, regression: Regression) -> mechanisms.Mechanism:
-    noise, cohort = regression.privacy.noise_multiplier, min(regression.clients_per_round, size)  # type: ignore
+    cohort = min(regression.clients_per_round, size)
+    noise = regression.noise_multiplier or 0.0
     return mechanisms.Mechanism("dpsgd", noise, population=size, cohort=cohort, sampling="poisson")
 
 
@@ -109,7 +98,6 @@ def cross_fitted(
     num_actions: int,
     regression: Regression,
     *,
-    aggregator: tff.aggregators.WeightedAggregationFactory | None = None,
     on_round: Callable[[int], None] = lambda _: None,
 ) -> np.ndarray:
     """Returns what a model of the other fold predicts of every action, float64 [rows, actions].
@@ -125,7 +113,6 @@ def cross_fitted(
       rewards: float [rows].
       num_actions: How many actions there are.
       regression: How models are trained.
-      aggregator: How a cohort's deltas become one; None for their mean by rows.
       on_round: Called with the rounds done so far, of both folds.
 
     Raises:
@@ -134,42 +121,37 @@ def cross_fitted(
     count = len(owners)
     if contexts is None:
         contexts = np.zeros((count, 1), np.float32)
-    if regression.privacy and not (rewards.min() >= 0 and rewards.max() <= 1):
+    if regression.noise_multiplier and not (rewards.min() >= 0 and rewards.max() <= 1):
         raise ValueError("Rewards of a private training must be in [0, 1]: see `bounds.apply`.")
     half = folds(client_ids, regression.seed)
-    model = _model(contexts, num_actions, regression.hidden)
+    model = _model(contexts, num_actions)
     spec = _spec(contexts)
     found = np.zeros((count, num_actions))
     for fold in (0, 1):
         others = np.flatnonzero(half != fold)
         seen = rewards[half[owners] != fold]
-        low, high = (0.0, 1.0) if regression.privacy or not len(seen) else (float(seen.min()), float(seen.max()))
+        low, high = (
+            (0.0, 1.0) if regression.noise_multiplier or not len(seen) else (float(seen.min()), float(seen.max()))
+        )
         scale = (high - low) or 1.0
         labels = np.stack([actions, (rewards - low) / scale], axis=1).astype(np.float32)
         rows = clients.ArrayClients(clients.Examples(contexts, labels), owners, client_ids, checksum="log")
-        weights = _trained(
-            model,
-            spec,
-            rows,
-            others,
-            regression,
-            aggregator,
-            functools.partial(_told, on_round, fold * regression.rounds),
-        )
+        tell = functools.partial(_tell, on_round, fold * regression.rounds)
+        weights = _trained(model, spec, rows, others, regression, tell)
         held = np.flatnonzero(half[owners] == fold)
         own = contexts.take(held) if isinstance(contexts, text.Bags) else contexts[held]
         found[held] = low + scale * np.clip(run_policies.outputs(model, weights, own, len(held)).astype(float), 0, 1)
     return found
 
 
-def _told(on_round: Callable[[int], None], before: int, done: int) -> None:
+def _tell(on_round: Callable[[int], None], before: int, done: int) -> None:
     on_round(before + done)
 
 
-def _model(contexts: clients.Features, num_actions: int, hidden: tuple[int, ...]) -> models.Model:
+def _model(contexts: clients.Features, num_actions: int) -> models.Model:
     if isinstance(contexts, text.Bags):
         return models.bag_of_words(int(contexts.ids.max(initial=0)) + 1, num_actions)
-    return models.mlp(int(np.prod(contexts.shape[1:])), hidden, num_actions)
+    return models.mlp(int(np.prod(contexts.shape[1:])), (), num_actions)
 
 
 def _spec(contexts: clients.Features) -> models.FeatureSpec:
@@ -184,30 +166,25 @@ def _trained(
     rows: clients.ArrayClients,
     fold: np.ndarray,
     regression: Regression,
-    aggregator: tff.aggregators.WeightedAggregationFactory | None,
     on_round: Callable[[int], None],
 ) -> models.Weights:
     """Returns a model trained on the clients of a fold; an untrained one of none."""
     # Zeros: without a hidden layer they learn as well as any, and what was never seen is predicted as 0.
-    start = tuple(
-        np.zeros_like(weight) if not regression.hidden else weight for weight in model.initial_weights(regression.seed)
-    )
+    start = tuple(np.zeros(shape, np.float32) for shape in model.shapes.values())
     if not len(fold):
         return start
     size = min(regression.clients_per_round, len(fold))
     cohort, cohort_seed = options.Cohorts(size), regression.seed
-    if private := regression.privacy:
+    aggregator: tff.aggregators.WeightedAggregationFactory = tff.aggregators.MeanFactory(no_nan_division=True)
+    if regression.noise_multiplier:
         cohort, cohort_seed = options.Cohorts(size, "poisson"), cohorts.as_integer(cohorts.secret_seed())
-        aggregation = options.Aggregation("dpsgd", clip_norm=private.clip_norm)
-        aggregator = aggregators.build(
-            aggregation,
-            dataclasses.replace(_of_fold(len(fold), regression), clip_norm=private.clip_norm),
-            tuple(model.shapes.values()),
-        )
+        own = dataclasses.replace(_of_fold(len(fold), regression), clip_norm=regression.clip_norm)
+        aggregation = options.Aggregation("dpsgd", clip_norm=regression.clip_norm)
+        aggregator = aggregators.build(aggregation, own, tuple(model.shapes.values()))
     process = supervised.SupervisedProcess(
         model=model,
         local_work=client_work.LocalSgd(regression.learning_rate, regression.batch_size, regression.epochs),
-        aggregator=aggregator or tff.aggregators.MeanFactory(no_nan_division=True),
+        aggregator=aggregator,
         server_optimizer=fed_avg.server_optimizer(regression.server_optimizer),
         feature_spec=spec,
         label_spec=tf.TensorSpec((None, 2)),

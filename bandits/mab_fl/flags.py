@@ -320,10 +320,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.decision_rule == FIXED and not settings.fixed_combination:
         raise UsageError("--decision_rule=fixed needs --fixed_combination, such as 0110.")
     if is_binary and settings.reward != "binary":
-        raise UsageError(
-            f"--reward={settings.reward} does not fit --decision_rule={settings.decision_rule}, which needs binary "
-            "rewards."
-        )
+        raise UsageError(f"--decision_rule={settings.decision_rule} needs --reward=binary, not {settings.reward}.")
     needed = {"data_file": "the table", "client_column": "the participants' column", "label_column": "the class"}
     for name, what in needed.items():
         if settings.task_type == "tabular" and not settings[name]:
@@ -340,14 +337,10 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     settings = settings.filled(defaults)
     if settings.train_fraction + settings.validation_fraction >= 1:
         raise UsageError(
-            f"--train_fraction={settings.train_fraction:g} and --validation_fraction={settings.validation_fraction:g} "
-            "leave no row for testing: their sum must be below 1."
+            "--train_fraction and --validation_fraction leave no row for testing: their sum must be below 1."
         )
     if settings.task_type == "generator" and not 3 <= settings.num_workers <= settings.num_rows:
-        raise UsageError(
-            f"--num_workers={settings.num_workers}: the generator's pair needs at least 3 participants, and each of "
-            f"them a row of --num_rows={settings.num_rows}."
-        )
+        raise UsageError("--num_workers must be from 3, as the generator has a pair, to --num_rows, a row each.")
     return settings
 
 
@@ -399,10 +392,7 @@ def _epochs_by_round(text: str | None) -> tuple[tuple[int, int], ...]:
     matches = [_FROM_ROUND.fullmatch(part.strip()) for part in text.split(",")] if text else []
     pairs = tuple((int(match[1]), int(match[2])) for match in matches if match)
     if len(pairs) < len(matches) or any(one >= other for (one, _), (other, _) in itertools.pairwise(pairs)):
-        raise UsageError(
-            f"--epochs_by_round={text}: must be ROUND:EPOCHS, separated by commas, with ascending rounds and at least "
-            "one epoch, such as 8:3,12:1."
-        )
+        raise UsageError(f"--epochs_by_round={text} must be ROUND:EPOCHS,... with ascending rounds, such as 8:3,12:1.")
     return pairs
 
 
@@ -426,12 +416,7 @@ def _earlier(settings: cli.Settings) -> tuple[tuple[str, float], ...]:
         if not all(map(math.isfinite, means.values())):
             raise ValueError("not finite")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"--warm_start={settings.warm_start} holds no estimates: name the folder of a finished run."
-        ) from error
+        raise UsageError(f"--warm_start={settings.warm_start} is no finished run with estimates.") from error
     for name in differing:
-        raise UsageError(
-            f"--warm_start: that run had --{name}={before[name]}, this one has {settings[name]}; their rewards cannot "
-            "be compared."
-        )
+        raise UsageError(f"--warm_start: that run had --{name}={before[name]}, and this one has {settings[name]}.")
     return tuple(means.items())

@@ -42,19 +42,8 @@ _KEYS_OF_ARMS = {"compared", "flags", "grid", "searched", "sweeps", "words"}
 _KEYS = {field.name for field in dataclasses.fields(Figure)} - {"name", "text", "scale"}
 _KEYS |= _KEYS_OF_ARMS | {"no_small", "not_judged", "small", "small_data_kind"}
 _SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
-_PLAIN = {
-    "about",
-    "also",
-    "binary",
-    "curves",
-    "data",
-    "left_open",
-    "own",
-    "own_figures",
-    "reference",
-    "repeat",
-    "study",
-}
+_PLAIN = {"about", "also", "binary", "curves", "data", "left_open", "own"}
+_PLAIN |= {"own_figures", "reference", "repeat", "study"}
 _PARTIAL = ("order", "close")  # Kinds that say the same of fewer arms.
 _CLAIM_KEYS = {"for_each"} | {field.name for field in dataclasses.fields(Claim)} - {"kind", "operands"}
 _MEANINGS = {"holds", "fails", "inconclusive"}
@@ -193,7 +182,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     claims = [one for claim in table.get("claims", ()) for one in _claims(claim)]
     if is_small:
         claims = [_asked(one, arms) for one in claims]
-        table = table | {"repeat": small["repeat"], "data": f"{small['data']}; settings of the small scale"}
+        table = {**table, "repeat": small["repeat"], "data": f"{small['data']}; settings of the small scale"}
     plain = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items() if key in _PLAIN}
     return Figure(
         name=name,

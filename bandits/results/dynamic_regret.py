@@ -334,9 +334,11 @@ def command(arm: ConfigurationResults, world: int) -> str | None:
             if not wrong:
                 return None
             kept.remove(wrong[0])
-    if any(settings.get(one) != flags.get(one) for one in world_flags.NAMES if one != _OF_WORLD):
+    # A --config's reset cannot be taken back where it gives the reset's settings, too.
+    if settings.get("reset") or any(
+        settings.get(one) != flags.get(one) for one in world_flags.NAMES if one != _OF_WORLD
+    ):
         return None
-    kept += ["--reset=none"] * bool(settings.get("reset"))  # A --config's.
     return shlex.join([*words[:start], *kept, *own])
 
 

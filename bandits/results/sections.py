@@ -11,7 +11,7 @@ from bandits.results import configurations, runs, tables, words
 from bandits.results.comparison import Comparison
 from bandits.results.configurations import ConfigurationResults, Part
 from bandits.results.plots import DASHES, capital
-from bandits.results.tables import Cell
+from bandits.results.tables import Cell, Section
 from optimization.study.intervals import Interval
 from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run
@@ -72,8 +72,8 @@ def regret(part: Part, arm: ConfigurationResults) -> Interval | None:
     return standing.regret(part.columns[0].better or "up") if standing else None
 
 
-def comparisons(part: Part, wanted: str | None) -> str:
-    """Returns the comparisons of a part's configurations with one of them; empty if there is nothing to compare.
+def comparisons(part: Part, wanted: str | None) -> Section | None:
+    """Returns the comparisons of a part's configurations with one of them; None if there is nothing to compare.
 
     Args:
       part: The configurations.
@@ -81,9 +81,9 @@ def comparisons(part: Part, wanted: str | None) -> str:
     """
     compared = part.compared(wanted)
     if not compared:
-        return ""
+        return None
     if not any(one.is_judged for *_, one in compared):
-        return f"<h3>Comparisons</h3><p class='note'>{html.escape(words.ONE_SEED)}</p>"
+        return Section("Comparisons", notes=[words.ONE_SEED])
     clients = [runs.difference_over_clients(arm.runs, other.runs) for arm, other, _ in compared]
     digits = tables.decimals([one.difference for *_, one in compared if math.isfinite(one.difference)])
     rows = []
@@ -104,9 +104,9 @@ def comparisons(part: Part, wanted: str | None) -> str:
         cells += [tables.interval(over_clients, digits, "+", few)] * any(clients)
         rows.append([*cells, Cell(words.verdict(one), notes=one.notes, kind="text")])
     heads = [*_COMPARED, *[_CLIENTS] * any(clients), _VERDICT]
-    table = tables.html(heads, rows, left=(_COMPARED[1], _VERDICT))
     has_interval = any(one and math.isfinite(one.low) for one in clients)
-    return f"<h3>Comparisons</h3>{table}<p class='note'>{html.escape(_about(part, compared, has_interval))}</p>"
+    notes = [_about(part, compared, has_interval)]
+    return Section("Comparisons", heads, rows, notes, left=(_COMPARED[1], _VERDICT))
 
 
 def _about(

@@ -39,16 +39,18 @@ class Section(NamedTuple):
       heads: Titles of the columns.
       rows: Their cells; empty for sentences alone.
       notes: The sentences.
+      left: Titles of the columns whose cells are words.
     """
 
     title: str
     heads: Sequence[str] = ()
     rows: Sequence[Row] = ()
     notes: Sequence[str] = ()
+    left: Collection[str] = ()
 
     def html(self, heading: str = "h3") -> str:
         """Returns it as HTML."""
-        table = html(self.heads, self.rows) if self.rows else ""
+        table = html(self.heads, self.rows, left=self.left) if self.rows else ""
         notes = "".join(f'<p class="note">{escaping.escape(note)}</p>' for note in self.notes)
         return f"<{heading}>{escaping.escape(self.title)}</{heading}>{table}{notes}"
 

@@ -21,7 +21,7 @@ def bounds_and_regret(scale: Scale) -> Findings:
     rows = []
     for periods in _PERIODS:
         total = samples * periods
-        limits = bounds.delayed(samples, periods, _SQUARED_RATE), bounds.immediate(total, _SQUARED_RATE)
+        limits = bounds.delayed(samples, periods, _SQUARED_RATE), bounds.delayed(1, total, _SQUARED_RATE)
         measured = every[:periods], at_once[:total]
         calculated = [f"{value:.3f}" for value in (limits[0] / total, limits[1] / total, 1 / periods)]
         rows.append(

@@ -132,14 +132,9 @@ def resolve(settings: cli.Settings, flag: str) -> cli.Settings:
     if settings[flag] not in BURNING_IN:
         return settings.replace(burn_in_rounds=0)
     settings = settings.filled({"burn_in_rounds": settings.total_rounds // 2})
-    if settings.burn_in_rounds > settings.total_rounds:
-        raise UsageError(
-            f"--burn_in_rounds={settings.burn_in_rounds} must be at most --total_rounds={settings.total_rounds}."
-        )
+    settings.check_order("burn_in_rounds", "total_rounds")
     if settings[flag] == "sgld" and settings.burn_in_rounds == settings.total_rounds:
-        raise UsageError(
-            f"--burn_in_rounds={settings.burn_in_rounds} leaves SGLD nothing to average: give less than --total_rounds."
-        )
+        raise UsageError("--burn_in_rounds leaves SGLD nothing to average: give less than --total_rounds.")
     return settings
 
 

@@ -256,10 +256,7 @@ def _parameters(text: str) -> Parameters:
     elif _NUMBERED.fullmatch(text):
         found = Parameters(numbers=tuple(map(int, text.split(","))))
     if not 0 < (found.count or len(found.numbers)) <= _MOST_DRAWN:
-        raise UsageError(
-            f"--diagnose_parameters={text} must be last:N or random:N, or numbers separated by commas, at most "
-            f"{_MOST_DRAWN} parameters."
-        )
+        raise UsageError(f"--diagnose_parameters={text} must be last:N, random:N or numbers, at most {_MOST_DRAWN}.")
     if len(set(found.numbers)) < len(found.numbers):
         raise UsageError(f"--diagnose_parameters={text} names a parameter twice.")
     return found

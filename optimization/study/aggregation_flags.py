@@ -83,10 +83,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     settings = settings.filled({"adaptive_clipping": kind in ("mean", "secure_sum")})
     if settings.adaptive_clipping:
         if kind not in _CAN_ADAPT:
-            raise UsageError(
-                f"--adaptive_clipping does not go with --aggregator_type={kind}: its noise is tied to one norm over "
-                "rounds. Give --clip_norm alone."
-            )
+            raise UsageError(f"--adaptive_clipping does not go with --aggregator_type={kind}: its noise has one norm.")
         settings = settings.filled({"clip_norm": _FIRST_CLIP_NORM, "unclip_quantile": _QUANTILE})
     elif "unclip_quantile" in settings.given:
         raise UsageError("--unclip_quantile has an effect only with --adaptive_clipping.")
@@ -100,9 +97,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         alternative = ", or --adaptive_clipping" if kind in _CAN_ADAPT else ""
         raise UsageError(f"--aggregator_type={kind} needs --clip_norm{alternative}.")
     if kind == "ddp" and settings.cohort_sampling == "poisson":
-        raise UsageError(
-            "--aggregator_type=ddp needs cohorts of a fixed size: a smaller one would add too little noise."
-        )
+        raise UsageError("--aggregator_type=ddp needs cohorts of a fixed size, or too little noise is added.")
     if kind == "ddp" and settings.accountant == "pld":
         raise UsageError("--accountant=pld does not know the losses of --aggregator_type=ddp: use rdp.")
     return settings
@@ -167,10 +162,7 @@ def mechanism(
     """
     kind, noise_multiplier = aggregation.kind, aggregation.noise_multiplier
     if cohort.size > population:
-        raise UsageError(
-            f"--clients_per_round={cohort.size} is more than the {population} clients that take part: "
-            f"give at most {population}."
-        )
+        raise UsageError(f"--clients_per_round={cohort.size} is more than the {population} clients that take part.")
     try:
         if kind == "dpsgd" and aggregation.unclip_quantile is not None:
             sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * cohort.size)

@@ -43,11 +43,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if not kind:
         return settings
     settings = settings.filled({"world_seed": 0})
-    if settings.availability_low > settings.availability_high:
-        raise UsageError(
-            f"--availability_low={settings.availability_low:g} must be at most "
-            f"--availability_high={settings.availability_high:g}."
-        )
+    settings.check_order("availability_low", "availability_high")
     if not settings.availability_high:
         raise UsageError("--availability_high=0: no client would ever be available; give a chance above 0.")
     return settings

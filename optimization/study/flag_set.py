@@ -12,7 +12,7 @@ from absl import flags
 
 from data.errors import UsageError
 from optimization.study import texts
-from optimization.study.settings import Setting, Settings, condition, declared, no_folder, parameters, title
+from optimization.study.settings import Setting, Settings, condition, declared, title
 
 _WIDTH = 110
 
@@ -47,7 +47,7 @@ class FlagSet:
           **only: See `Setting`.
         """
         self._groups.append((group if isinstance(group, str) else title(group), only, []))
-        self.add(*[group] * (not isinstance(group, str)), *settings)
+        self.add(*([] if isinstance(group, str) else [group]), *settings)
 
     def add(self, *settings: Setting | type) -> None:
         """Defines the flags of some settings, or of classes that declare them, in the current group."""
@@ -77,41 +77,6 @@ class FlagSet:
     def elsewhere(self, name: str, remedy: str) -> None:
         """Declares a flag of another program, which is refused with the words that say where it belongs."""
         self._elsewhere[name] = remedy
-
-    def belong(self, *names, **owners):
-        for name in names:
-            only = dict(self._declared[name].only)
-            for flag, values in owners.items():
-                before = only.get(flag, values)
-                only[flag] = values if before is values else [one for one in before if one in values]
-            self._declared[name] = dataclasses.replace(self._declared[name], only=only)
-
-    def text(self, name, default, help_text):
-        self.add(Setting(name, str, help_text, default))
-
-    def path(self, name, default, help_text):
-        self.add(Setting(name, pathlib.Path, help_text, default))
-
-    def folder(self, name, help_text):
-        self.add(Setting(name, str, help_text, complaint=no_folder))
-
-    def texts(self, name, help_text):
-        self.add(Setting(name, list, help_text))
-
-    def switch(self, name, default, help_text):
-        self.add(Setting(name, bool, help_text, default))
-
-    def choice(self, name, default, choices, help_text):
-        self.add(Setting(name, choices, help_text, default))
-
-    def integer(self, name, default, help_text, **bounds):
-        self.add(Setting(name, int, help_text, default, **bounds))
-
-    def number(self, name, default, help_text, **bounds):
-        self.add(Setting(name, float, help_text, default, **bounds))
-
-    def parameters(self, prefix, flag, owned):
-        self.add(*parameters(prefix, flag, owned))
 
     def parse(self, argv: Sequence[str]) -> Settings:
         """Parses a command line.
@@ -179,7 +144,7 @@ class FlagSet:
         lines = [self._usage.strip(), ""]
         for heading, _, names in self._groups:
             headed: dict[str, list[Setting]] = {}
-            for setting in map(self._declared.get, names):
+            for setting in (self._declared[name] for name in names):
                 told = [condition(self._declared[flag], values) for flag, values in setting.only.items()]
                 if full or setting.basic:
                     headed.setdefault(", ".join([heading, *told * full]), []).append(setting)

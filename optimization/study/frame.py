@@ -296,7 +296,7 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
     runs = []
     for settings, options, data in checked(study, planned):
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{settings.experiment_name}", command)
-        open_folder(folder, {**settings, **study.recorded(options, data)}, data)
+        open_folder(folder, settings.replace(**study.recorded(options, data)), data)
         runs.append(Run(settings, options, data, folder))
     return runs
 
@@ -344,13 +344,13 @@ def _told(planned: Sequence[cli.Settings], runs: Sequence[Run]) -> Iterator[str]
         yield f"--{name} is {size}, as there are no more clients."
 
 
-def open_folder(folder: run_folder.RunFolder, recorded: Mapping[str, Any], data: Data) -> None:
+def open_folder(folder: run_folder.RunFolder, recorded: cli.Settings, data: Data) -> None:
     """Opens a run's folder, and writes there what was learned of the clients' data before the run.
 
     Raises:
       UsageError: If it cannot be written, or holds another configuration's run.
     """
-    folder.open(recorded, data.checksum, data.report)
+    folder.open(recorded, data.checksum, data.report, recorded.default)
     if data.statistics:
         folder.write_json(run_folder.STATISTICS_FILE, data.statistics)
 

@@ -97,18 +97,12 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
     """
     target = SELECTORS[name].target
     if settings.non_private_selection and not (is_private and target.uses_losses):
-        raise UsageError(
-            "--non_private_selection has an effect only with differential privacy and a --client_selection by losses."
-        )
+        raise UsageError("--non_private_selection needs differential privacy and a --client_selection by losses.")
     if is_private and target.repeats:
-        raise UsageError(
-            f"--client_selection={name} may take a client twice in a round, and so doubles its part in the sum, which "
-            "differential privacy bounds: use uniform."
-        )
+        raise UsageError(f"--client_selection={name} may take a client twice, which no accountant counts: use uniform.")
     if is_private and target.uses_losses and not settings.non_private_selection:
         raise UsageError(
-            f"--client_selection={name} chooses by the clients' losses, which spends privacy that the accountant does "
-            "not see: the reported epsilon would be too small. Use uniform, or accept it with --non_private_selection."
+            f"--client_selection={name} reads losses: use uniform, or accept it by --non_private_selection."
         )
 
 
@@ -139,7 +133,6 @@ def check_population(selection: selected.Selection, population: int, cohort_size
     candidates = dict(selection.parameters).get("num_candidates")
     if candidates is not None and not cohort_size <= candidates <= population:
         raise UsageError(
-            f"--selection_candidates={candidates} must lie between the cohort of {cohort_size} and the population of "
-            f"{population}."
+            f"--selection_candidates={candidates} must be from {cohort_size}, the cohort, to all {population} clients."
         )
     selection.build([1] * population, cohort_size)

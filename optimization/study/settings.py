@@ -242,6 +242,30 @@ class NumberOrQuantile(flags.ArgumentParser):
         return "number or quantile"
 
 
+class Numbers(flags.ArgumentParser):
+    """Takes numbers above 0 and up to another, separated by commas: a tuple, of integers if they are `whole`."""
+
+    def __init__(self, whole: bool = False, high: float = math.inf):
+        super().__init__()
+        self._kind, self._high = int if whole else float, high
+
+    def parse(self, argument: Any) -> tuple[float, ...]:
+        """Returns the numbers.
+
+        Raises:
+          ValueError: If one is no number, or out of bounds.
+        """
+        try:
+            found = tuple(map(self._kind, str(argument).split(",")))
+        except ValueError:
+            found = (0,)
+        if not all(0 < number <= self._high and number < math.inf for number in found):
+            kind = "whole numbers" if self._kind is int else "numbers"
+            upper = f" up to {self._high:g}" if self._high < math.inf else ""
+            raise ValueError(f"must be {kind} above 0{upper}, separated by commas")
+        return found
+
+
 def parameters(prefix: str, flag: str, owned: Mapping[str, Mapping[str, Parameter]]) -> list[Setting]:
     """Returns a setting `PREFIX + NAME` for every number that the choices of another setting read.
 
@@ -360,11 +384,14 @@ class Settings(Mapping[str, Any]):
         Raises:
           UsageError: See `taken`.
         """
-        added = {name: value for name, value in self.taken(values).items() if name not in self.given}
-        found = self.replace(**added)
-        kept = {name: value for name, value in added.items() if self.given.isdisjoint(found._misfits(name))}
-        values = {**self._values, **kept}
-        return Settings(values, self.given | set(kept), self._declared, frozenset(kept))
+        kept = {name: value for name, value in self.taken(values).items() if name not in self.given}
+        overruled, lost = self.given, {""}
+        while lost:  # What applies to a value that is left out is left out, too.
+            found = self.replace(**kept)
+            lost = {name for name in kept if not overruled.isdisjoint(found._misfits(name))}
+            kept = {name: value for name, value in kept.items() if name not in lost}
+            overruled = overruled | lost
+        return Settings(found, self.given | set(kept), self._declared, frozenset(kept))
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> "Settings":
         """Returns a copy in which settings that were not given take these values.
@@ -377,6 +404,21 @@ class Settings(Mapping[str, Any]):
     def filled(self, defaults: Mapping[str, Any]) -> "Settings":
         """Returns a copy in which settings without a value take these."""
         return self.replace(**{name: value for name, value in defaults.items() if self[name] is None})
+
+    def check_order(self, low: str, high: str) -> None:
+        """Refuses a number above another one.
+
+        Raises:
+          UsageError: Naming both.
+        """
+        if self[low] > self[high]:
+            raise UsageError(f"--{low}={self[low]:g} must be at most --{high}={self[high]:g}.")
+
+    def default(self, name: str) -> Any:
+        """Returns the value that a setting would have if nobody had given it one; None if it is not declared."""
+        if name not in self._declared:
+            return None
+        return self.replace(**{name: self._declared[name].default}).with_own_defaults()[name]
 
     def _misfits(self, name: str) -> dict[str, str]:
         """Returns the settings whose values a setting does not apply to, each with what is wrong."""

@@ -61,16 +61,11 @@ def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
         if addresses.count(address) > 1:
             raise UsageError(f"--tff_workers names {address} twice.")
     if settings["max_concurrent_threads"]:
-        raise UsageError(
-            "--max_concurrent_threads has no effect with --tff_workers: give it to scripts.tff_worker instead."
-        )
+        raise UsageError("--max_concurrent_threads has no effect with --tff_workers: give it to scripts.tff_worker.")
     if settings["runtime"] == "tff":
         raise UsageError("--runtime=tff is for this program's own worker: leave --tff_workers out.")
     if settings["isolation"] == "required":
-        raise UsageError(
-            "--isolation=required is for this program's own worker: those of --tff_workers listen on all addresses. "
-            "Leave one of both out."
-        )
+        raise UsageError("--isolation=required is for this program's own worker: leave --tff_workers out.")
     return addresses
 
 

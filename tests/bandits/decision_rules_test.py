@@ -341,17 +341,6 @@ def test_thompsons_regret_is_below_lai_and_robbins_curve():
     assert regret(decision_rules.Thompson(), [0.6, 0.4])[-1] < 0.2 * math.log(PULLS) / divergence
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rule", "share"),
-    [(decision_rules.EpsilonGreedy(epsilon=0.1), 0.05), (decision_rules.EpsilonNonGreedy(epsilon=0.1), 0.1)],
-)
-def test_epsilons_regret_grows_by_its_exploration(rule, share):
-    curve = regret(rule, [0.9, 0.1])
-    # 50,000 pulls of the second half: a standard error of 1.5 to 2% of the slope.
-    assert curve[-1] - curve[PULLS // 2 - 1] == pytest.approx(share * 0.8 * PULLS / 2, rel=0.1)
-
-
 @pytest.mark.parametrize(
     ("make", "values"),
     [

@@ -129,8 +129,14 @@ POSTS = {"ids": tf.constant(DRAW.integers(0, 4, (LOG_SIZE, 3)), tf.int32), "valu
 TIMES = np.array([[0, 1, 2, 1, 0, 3], [1, 1, 1, 1, 1, 1], [2, 0, 0, 1, 4, 0]]).T
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if "capped" not in name])
-@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        *((name, False) for name in LOSSES if "capped" not in name),
+        # By looked-up terms of one action, and by looked-up rows.
+        *((name, True) for name in ("weighted", "half sum", "softmax", "supervised")),
+    ],
+)
 def test_heads_of_a_linear_model_train_as_if_alone_with_examples_as_often_as_they_weigh(name, words):
     """One step with all examples: Vowpal Wabbit's copies of an example, all at the same weights."""
     loss = LOSSES[name][0]

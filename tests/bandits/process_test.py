@@ -39,9 +39,7 @@ def make_client(size: int, number: int) -> process.ClientInput:
 def aggregator(**values):
     arguments = ["test", *(f"--{name}={value}" for name, value in values.items())]
     flags = cli.FlagSet("")
-    flags.group("")
-    flags.integer("seed", 0, "")
-    flags.group(aggregation_flags.Aggregation)
+    flags.group(aggregation_flags.Aggregation, cli.Setting("seed", int, "", 0))
     aggregation = aggregation_flags.options(aggregation_flags.resolve(flags.parse(arguments).settled()))
     mechanism = aggregation_flags.mechanism(aggregation, options.Cohorts(2), 100, 15)
     return aggregators.build(aggregation, mechanism, tuple(MODEL.shapes.values()))

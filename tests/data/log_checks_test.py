@@ -83,4 +83,4 @@ def test_a_log_without_a_row_is_refused():
 def test_what_was_not_counted_is_not_said_to_be_sound():
     assert "was not looked for" in log_checks.duplicates(_log([0.5])).text
     assert not log_checks.duplicates(_log([0.5], report={"duplicated_rows": 0})).is_warning
-    assert "1 row is equal" in log_checks.duplicates(_log([0.5], report={"duplicated_rows": 1})).text
+    assert "1 row(s) equal" in log_checks.duplicates(_log([0.5], report={"duplicated_rows": 1})).text

@@ -77,21 +77,6 @@ def test_what_is_no_usable_post_is_skipped_and_counted(dump, row, reason):
     assert skipped == {reason: 2}
 
 
-def test_answers_of_a_question_without_an_owner_are_kept(dump):
-    found, skipped = _read(_dump(dump, _row(QUESTION, OwnerUserId="-1"), _row(ANSWER)))
-    assert [(post.body, post.tags) for post in found] == [("So", ("a", "b"))]
-    assert skipped == {posts.UNKNOWN_USER: 1}
-
-
-def test_a_question_without_tags_is_a_post(dump):
-    assert [post.tags for post in _read(_dump(dump, _row(QUESTION, Tags="")))[0]] == [()]
-
-
-@pytest.mark.parametrize("written", ["<c#><node.js><c++>", "|c#|node.js|c++|"])
-def test_tags_of_both_notations(dump, written):
-    assert _read(_dump(dump, _row(QUESTION, Tags=written)))[0][0].tags == ("c#", "node.js", "c++")
-
-
 @pytest.mark.parametrize(
     ("markup", "expected"),
     [
@@ -221,3 +206,12 @@ def test_a_damaged_compressed_file_is_refused(tmp_path, damage):
     )
     with pytest.raises(UsageError, match=r"a\.jsonl\.gz is not readable.*--data_dir"):
         list(posts.read_jsonl(path))
+
+
+@pytest.mark.parametrize(
+    ("written", "tags"), [("<c#><node.js><c++>", ("c#", "node.js", "c++")), ("|c#|c++|", ("c#", "c++")), ("", ())]
+)
+def test_tags_of_both_notations_also_of_a_question_without_an_owner(dump, written, tags):
+    found, skipped = _read(_dump(dump, _row(QUESTION, Tags=written, OwnerUserId="-1"), _row(ANSWER)))
+    assert [(post.body, post.tags) for post in found] == [("So", tags)]
+    assert skipped == {posts.UNKNOWN_USER: 1}

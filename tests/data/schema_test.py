@@ -12,40 +12,12 @@ def _roles(label_column="y", **flags):
     return schema.resolve(schema.Schema("site", label_column, **flags), NAMES, "table.csv")
 
 
-def test_what_no_flag_names_is_a_feature():
-    roles = _roles()
-    assert (roles.features, roles.named) == (["age", "id", "left", "right"], [])
-    assert roles.suspected == ["y", "age", "id", "left", "right"]
-
-
 def test_of_many_columns_the_nearest_are_named():
     names = [f"x{row}" for row in range(20)] + ["site"]
     with pytest.raises(UsageError, match=r"no column 'sites' in t.csv; of its 21 columns the nearest are site\.$"):
         schema.resolve(schema.Schema("sites", "x0"), names, "t.csv")
     with pytest.raises(UsageError, match=r"the nearest are x0, x1, x2, x3, x4\.$"):
         schema.resolve(schema.Schema("QQ", "x0"), names, "t.csv")
-
-
-def test_ignored_columns_are_no_features_and_no_rewards():
-    assert _roles(ignore_columns="id, left").features == ["age", "right"]
-    roles = _roles(None, reward_columns="all", ignore_columns="id,age,y")
-    assert (roles.rewards, roles.features, roles.ignored) == (["left", "right"], [], ["id", "age", "y"])
-
-
-def test_columns_of_categories_are_asked_for_by_name_and_are_no_rewards():
-    roles = _roles(None, reward_columns="all", category_columns="id,age")
-    assert roles.rewards == ["left", "right", "y"]
-    assert (roles.features, roles.named) == (["age", "id"], ["id", "age"])
-
-
-def test_who_names_the_features_says_that_it_is_no_log():
-    assert _roles(feature_columns="age").suspected == []
-    assert _roles(None, reward_columns="left,right", feature_columns="age").suspected == []
-
-
-def test_named_rewards_are_suspected_by_their_names_alone():
-    roles = _roles(None, reward_columns="left,right")
-    assert roles.suspected == ["left", "right", "age", "id", "y"]
 
 
 def test_one_column_is_no_table():
@@ -141,3 +113,31 @@ def test_a_real_log_is_recognised(shared_data):
     frame = table_file.read(str(shared_data / "open_bandit" / "random_all.csv.gz")).frame
     with pytest.raises(UsageError, match=r"'item_id' as the chosen action, 'click' .*, 'propensity_score' as"):
         schema.check_no_log(list(frame), "table.csv")
+
+
+REST = ["age", "id", "left", "right"]
+
+
+@pytest.mark.parametrize(
+    ("label", "flags", "expected"),
+    [
+        ("y", {}, {"features": REST, "named": [], "suspected": ["y", *REST]}),
+        ("y", {"ignore_columns": "id, left"}, {"features": ["age", "right"]}),
+        ("y", {"feature_columns": "age"}, {"features": ["age"], "named": ["age"], "suspected": []}),
+        (
+            None,
+            {"reward_columns": "all", "ignore_columns": "id,age,y"},
+            {"rewards": ["left", "right"], "features": [], "ignored": ["id", "age", "y"]},
+        ),
+        (
+            None,
+            {"reward_columns": "all", "category_columns": "id,age"},
+            {"rewards": ["left", "right", "y"], "features": ["age", "id"], "named": ["id", "age"]},
+        ),
+        (None, {"reward_columns": "left,right"}, {"suspected": ["left", "right", "age", "id", "y"]}),
+        (None, {"reward_columns": "left,right", "feature_columns": "age"}, {"suspected": []}),
+    ],
+)
+def test_columns_have_roles(label, flags, expected):
+    roles = _roles(label, **flags)
+    assert {name: getattr(roles, name) for name in expected} == expected

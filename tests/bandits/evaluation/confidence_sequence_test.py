@@ -169,14 +169,3 @@ def test_all_intervals_of_2000_looks_hold_the_value_in_at_least_95_percent_of_lo
         found = confidence_sequence.sequence(np.arange(_LOOKS), type(observed)(*(each[log] for each in observed)))
         assert misses[log] == ((found.lows > value) | (found.highs < value)).any()
         assert found.highs[-1] - found.lows[-1] < 0.1
-
-
-@pytest.mark.slow
-def test_intervals_for_one_look_do_not_hold_at_all_looks(logs):
-    value, observed = logs
-    errors = observed.earned + (observed.rows - observed.missed) - 2 * value * observed.rows  # Of mean near 0.
-    counts = np.arange(1, _LOOKS + 1)
-    means = np.cumsum(errors, axis=1) / counts
-    deviations = np.sqrt(np.cumsum(errors**2, axis=1) / counts - means**2)
-    is_outside = np.abs(means) > 1.96 * deviations / np.sqrt(counts)
-    assert is_outside[:, 30:].any(axis=1).mean() > 0.2

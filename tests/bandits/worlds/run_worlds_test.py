@@ -10,7 +10,6 @@ import pytest
 from dp_accounting import rdp
 
 from bandits import interactions, metrics, run_federated
-from bandits.evaluation import run_policies
 from bandits.worlds import delay, drift
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -102,15 +101,6 @@ def test_clients_earn_by_hand_what_the_world_pays(drifting):
     np.testing.assert_allclose(log.rewards, expected, atol=1e-6)
     by_round = pd.Series(expected).groupby(np.asarray(log.rounds)).mean()
     np.testing.assert_allclose(table(drifting)[metrics.ROUND_REWARD], by_round, atol=1e-6)
-
-
-def test_the_runs_own_policy_has_its_mean_reward_on_its_log(drifting):
-    """Weights are 1, whatever the world pays."""
-    found = interactions.read_run(drifting, each_once=False)
-    log, rows = found.log, table(drifting)
-    weights = run_policies.of_periods(found)[np.arange(len(log)), log.actions] / log.propensities
-    mean = np.average(rows[metrics.ROUND_REWARD], weights=rows[metrics.EXAMPLES])
-    assert (weights * log.rewards).mean() == pytest.approx(mean, abs=1e-6)
 
 
 def test_a_continued_run_meets_the_same_world(tmp_path):

@@ -77,14 +77,6 @@ def test_mnist_keeps_its_official_split(folder):
     assert first_pixels(rest) == [list(range(20))]
 
 
-@pytest.mark.parametrize("name", [*POOLS, "mnist"])
-def test_labels_stay_with_their_images(folder, name):
-    for part in load(name, folder):
-        examples = part.load(0)
-        assert (examples.features.dtype, examples.labels.dtype) == (np.uint8, np.int32)
-        np.testing.assert_array_equal(examples.labels, examples.features.reshape(len(examples.labels), -1)[:, 0] % 5)
-
-
 def test_the_seed_changes_the_deal_and_not_what_is_held_out(folder):
     (one, rest), (again, _), (other, other_rest) = (
         load("fashion_mnist", folder, partition_seed=seed) for seed in (1, 1, 2)
@@ -118,27 +110,6 @@ def test_examples_per_client(folder):
 def test_more_than_the_pool_holds_is_refused(folder, number, examples):
     with pytest.raises(UsageError, match=f"--partition_clients={number} with --partition_examples={examples} needs"):
         load("fashion_mnist", folder, partition_clients=number, partition_examples=examples)
-
-
-def test_the_environment_names_the_folder(folder, monkeypatch):
-    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
-    assert len(load("mnist", None)[0]) == 7
-
-
-@pytest.mark.parametrize("name", [*POOLS, "mnist"])
-def test_a_missing_archive_is_named_with_the_flag(tmp_path, name):
-    with pytest.raises(
-        UsageError, match=f"There is no .*npz in {tmp_path}: .*--data_dir or FEDBANDITS_DATA_DIR.*download it from"
-    ):
-        load(name, tmp_path)
-
-
-@pytest.mark.parametrize("name", [*POOLS, "mnist"])
-def test_a_damaged_archive_is_named_with_the_flag(folder, name):
-    for path in folder.glob("*.npz"):
-        path.write_bytes(path.read_bytes()[:3000])
-    with pytest.raises(UsageError, match=r"is not readable.*--data_dir"):
-        load(name, folder)
 
 
 @pytest.fixture
@@ -312,3 +283,20 @@ def test_a_smaller_concentration_gives_clients_of_fewer_digits():
         return np.mean([len(np.unique(population.load(index).labels)) for index in range(len(population))])
 
     assert labels_of_a_client(0.01) < 2 < 5 < labels_of_a_client(1.0) < labels_of_a_client(10.0)
+
+
+@pytest.mark.parametrize("name", [*POOLS, "mnist"])
+def test_an_archive_is_read_from_the_environments_folder_and_must_be_sound(folder, monkeypatch, name):
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
+    for part in load(name, None):
+        examples = part.load(0)
+        assert (examples.features.dtype, examples.labels.dtype) == (np.uint8, np.int32)
+        np.testing.assert_array_equal(examples.labels, examples.features.reshape(len(examples.labels), -1)[:, 0] % 5)
+    for path in folder.glob("*.npz"):
+        path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(UsageError, match=r"is not readable.*--data_dir"):
+        load(name, folder)
+    for path in folder.glob("*.npz"):
+        path.unlink()
+    with pytest.raises(UsageError, match=f"There is no .*npz in {folder}: .*--data_dir.*download it from"):
+        load(name, folder)

@@ -184,12 +184,6 @@ def test_posts_in_chunks_are_the_same(folder, monkeypatch):
     assert _by_user(_load(folder)) == _by_user(whole)
 
 
-def test_a_post_without_known_words_is_empty(tmp_path):
-    rows = [(f"s/{user}", "?", "beer" if user < 9 else "...", ["x", "y"]) for user in range(10)]
-    found = _by_user(_load(_write(tmp_path / "mine.jsonl", rows)))
-    assert found == {f"s/{user}": [({"beer": 1.0} if user < 9 else {}, ["x", "y"])] for user in range(10)}
-
-
 def test_folders_of_sites_are_read_together_or_one_by_its_folder_or_file(tmp_path):
     _xml(tmp_path / "wine" / "Posts.xml", 5, 7)
     _xml(tmp_path / "ai" / "Posts.xml", 5, -1, 6)
@@ -199,11 +193,6 @@ def test_folders_of_sites_are_read_together_or_one_by_its_folder_or_file(tmp_pat
     assert task.report == {stackexchange.POSTS: 4, posts.UNKNOWN_USER: 1} | counts
     for named in ("ai", "ai/Posts.xml"):
         assert sorted(_users(_load(tmp_path / named))) == ["ai/5", "ai/6"]
-
-
-def test_the_environment_names_the_folder(folder, monkeypatch):
-    monkeypatch.setenv("FEDBANDITS_DATA_DIR", folder)
-    assert len(_users(_load(None))) == 13
 
 
 def test_the_checksum_is_the_files(tmp_path):

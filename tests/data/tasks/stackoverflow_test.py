@@ -60,25 +60,11 @@ def test_posts_without_a_frequent_tag_are_dropped_or_kept(folder):
     np.testing.assert_array_equal(kept.labels, [[0, 0]])
 
 
-def test_a_user_without_posts_has_no_examples(folder):
-    examples = _load(folder).held_out.load(1)
-    assert examples.labels.shape == (0, 2)
-    assert examples.features.offsets.tolist() == [0]
-
-
 @pytest.mark.parametrize("name", ["stackoverflow.sqlite", "stackoverflow.word_count", "stackoverflow.tag_count"])
 def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
     with pytest.raises(UsageError, match=f"There is no {name} .*--data_dir"):
         _load(folder)
-
-
-def test_what_the_environments_folder_lacks_is_taken_from_the_cache(folder, tmp_path, monkeypatch):
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    (folder / "stackoverflow.tag_count").rename(cache / "stackoverflow.tag_count")
-    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
-    assert len(_load(None, cache_dir=str(cache)).clients) == 2
 
 
 def test_files_are_read_as_they_are_published(folder):

@@ -64,8 +64,3 @@ def test_what_is_served_is_the_average_after_the_burn_in():
         served = chain.served(served, (np.array([state]),), round_num)
         found.append(float(served[0][0]))
     assert found == [5, 9, 1, 1.5, 3]
-
-
-def test_a_chain_that_only_burns_in_serves_its_newest_state():
-    chain = algorithms.ServerChain(9, 0.3)
-    assert chain.served((np.zeros(1),), (np.ones(1),), 9)[0] == 1

@@ -31,7 +31,8 @@ def _expected(factory, updates: np.ndarray, sizes: np.ndarray) -> mean_shift.Agg
 @pytest.mark.parametrize("shifts_clients", CLUSTERS)
 @pytest.mark.parametrize("bandwidth", [*kernels.RULES, kernels.NEAREST])
 @pytest.mark.parametrize("kernel", kernels.KERNELS)
-def test_the_step_is_that_of_numpy(kernel, bandwidth, shifts_clients, step_weights):
+def test_the_step_is_that_of_numpy(kernel, bandwidth, shifts_clients, step_weights, monkeypatch):
+    monkeypatch.setattr(kernels, "FIXED_POINT_STEPS", 12)  # Of rows without a fixed point, for speed.
     for num_clients, scale, weighs in ((1, 1.0, False), (11, 0.03, False), (11, 1.0, True)):
         updates = _updates(num_clients)
         sizes = np.random.default_rng(1).integers(1, 30, num_clients).astype(np.float32)

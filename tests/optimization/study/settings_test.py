@@ -164,6 +164,12 @@ def test_flags_that_are_given_in_another_way_count_as_given():
         settings.settled()
 
 
+def test_a_default_is_what_the_choices_make_it():
+    settings = _settled("--policy=exp3", "--bandits_gamma=0.9", "--model=cnn", "--speed=5", "--depth=7")
+    found = {name: settings.default(name) for name in ("bandits_gamma", "speed", "depth", "rate", "colour")}
+    assert found == {"bandits_gamma": 0.1, "speed": 4.0, "depth": 2, "rate": None, "colour": None}
+
+
 def test_filled_replaces_no_value():
     settings = _flag_set().parse(["program"]).filled({"rate": 0.5, "depth": 9})
     assert (settings.rate, settings.depth, settings.given) == (0.5, 2, frozenset())
