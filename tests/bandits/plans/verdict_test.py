@@ -59,7 +59,7 @@ def test_a_grid_at_chance_has_no_winner(tmp_path):
     found = [one for rate, values in enumerate(points) for one in _outcomes(tmp_path, f"rate={rate}", values)]
     assert _text(tmp_path, found)[-1] == (
         "No winner: rate=0 is first, but it is not significantly different from the uniform policy "
-        "(chance earns 0.1, the best constant action 0.3)."
+        "(chance earns 0.1, the best fixed action 0.3)."
     )
 
 
