@@ -77,7 +77,7 @@ class Points(configurations.Part):
         return (self.metric,)
 
     def stands_by_point(self) -> dict[str, str]:
-        """Returns in words where points stand between chance and ceiling; nothing where no seeds judge any."""
+        """Returns the normalized scores of the points in words; empty where none is judged."""
         told = {arm.point: arm.role or self.place(arm) for arm in self.arms}
         is_judged = any(not arm.role and self.place(arm) not in ("", baselines.ONE_SEED) for arm in self.arms)
         return told if is_judged else {}
