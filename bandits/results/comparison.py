@@ -1,4 +1,4 @@
-"""Configurations compared with one reference over seeds: where every p value comes from.
+"""Configurations compared with one reference over seeds: where the p-values of reports come from.
 
 Runs of equal seeds share cohorts, initial weights and draws, so their differences are paired: Student's t interval and
 test of the mean difference, beside an exact test that flips signs. What no seed determines, as secret cohorts and the

@@ -8,6 +8,7 @@ grow; and the colour, which is a class of the measured intensity and stands in i
 softmax policy whose probability is logged, and buy or not; `rule` is that of the same offer under another policy.
 """
 
+import argparse
 import pathlib
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -142,6 +143,9 @@ def rule(device: int, past_orders: int) -> np.ndarray:
 
 def main() -> None:
     """Writes the tables over those that are there."""
+    parser = argparse.ArgumentParser(prog="data.examples.make", description="Writes the tables of data/examples again.")
+    parser.add_argument("--helpfull", action="help", help="the same as --help")
+    parser.parse_args()
     for path, content in ((PATH, table()), (LOG_PATH, log())):
         files.replace(path, content)
         print(path)

@@ -27,7 +27,7 @@ class TaskOptions:
 
       partition_clients: Synthetic clients: how many.
       partition_seed: Synthetic clients: seed of their examples.
-      partition_by: Synthetic clients: whose shares are Dirichlet, `client` or `label`, see `data.images.load`.
+      partition_by: Synthetic clients: whose shares are Dirichlet, `client` or `label`.
       partition_alpha: Synthetic clients: Dirichlet parameter of their labels.
       partition_beta: CIFAR-100: that of classes within superclasses; None to deal by classes alone.
       partition_examples: Synthetic clients: examples of each; 0 to deal all.

@@ -15,6 +15,20 @@ from optimization.study import texts
 from optimization.study.settings import Setting, Settings, condition, declared, title
 
 _WIDTH = 110
+# What absl and Python say of a bad value -> what this program says.
+_PLAIN = {
+    r"^flag --": "--",
+    r"\n": " ",
+    r"invalid literal for int\(\) with base 10: .*": "not a whole number",
+    r"could not convert string to float: .*": "not a number",
+    r"\('Non-boolean argument to boolean flag', .*\)": "neither true nor false",
+}
+
+
+def _plain(message: str) -> str:
+    for pattern, words in _PLAIN.items():
+        message = re.sub(pattern, words, message)
+    return message
 
 
 class FlagSet:
@@ -90,12 +104,15 @@ class FlagSet:
         Raises:
           UsageError: On an unknown flag, a bad value or, unless they are wanted, an argument that is no flag.
         """
+        for word in argv[1:]:
+            if found := re.match(r"--?(flagfile|undefok)(?==|$)", word):  # absl's own, which this project has not.
+                raise self._unknown(found[1], word)
         try:
             rest = self._flags([self._known(word) for word in argv], known_only=self._known_only)
         except flags.UnrecognizedFlagError as error:
             raise self._unknown(error.flagname, error.flagvalue) from error
-        except flags.Error as error:
-            raise UsageError(str(error).replace("flag --", "--").replace("\n", " ")) from error
+        except (flags.Error, ValueError) as error:  # The latter for a switch that is given --noNAME=value.
+            raise UsageError(_plain(str(error))) from error
         if len(rest) > 1 and self._positional is None:
             raise UsageError(f"Unexpected argument {rest[1]!r}: settings are given as --flag=value.")
         given = frozenset(name for name in self._declared if self._flags[name].present)
@@ -112,7 +129,7 @@ class FlagSet:
         try:
             return settings.with_file(self._file[1](path))
         except UsageError as error:
-            raise UsageError(f"{path}: {error}") from error
+            raise UsageError(f"--{self._file[0]}={path}: {error}") from error
 
     def _known(self, word: str) -> str:
         """Returns a word of the command line with the flag, if it is another spelling of one, as it is known."""

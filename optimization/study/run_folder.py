@@ -161,6 +161,7 @@ class RunFolder:
             before = self._read_config()
             added = {name: default(name) for name in flags if name not in before["flags"]}
             self._check_same(added | before["flags"], flags, before.get("data_checksum") == data_checksum)
+            # Written when the run goes on: a folder that turns out to be damaged stays as it is.
             self._config = before | {"flags": flags}
             self._start = start
         else:
@@ -172,7 +173,7 @@ class RunFolder:
                 "data_report": dict(data_report or {}),
                 **start,
             }
-        self.write_json(_CONFIG, self._config)
+            self.write_json(_CONFIG, self._config)
 
     def close(self) -> None:
         """Lets other processes open the folder."""

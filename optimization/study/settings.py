@@ -418,6 +418,8 @@ class Settings(Mapping[str, Any]):
         """Returns the value that a setting would have if nobody had given it one; None if it is not declared."""
         if name not in self._declared:
             return None
+        if name not in self.given:  # It may also come from a task, or from other settings.
+            return self[name]
         return self.replace(**{name: self._declared[name].default}).with_own_defaults()[name]
 
     def _misfits(self, name: str) -> dict[str, str]:

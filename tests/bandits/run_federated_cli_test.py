@@ -52,9 +52,11 @@ def test_a_sound_command_line_goes_on_to_tensorflow(run):
 
 
 def test_help_is_printed_on_stdout_with_status_0(run):
-    done = run("--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "--bandits_temperature: temperature (beta); lower is greedier (default: 0.05); only for" in done.stdout
+    short, full = run("--help"), run("--helpfull")
+    assert (short.returncode, short.stderr, full.returncode, full.stderr) == (0, "", 0, "")
+    assert len(short.stdout.splitlines()) <= 60
+    assert "\n  --bandits_type: " in short.stdout
+    assert full.stdout.count("\n  --bandits_temperature: ") == 1
 
 
 def test_the_published_command_line_stops_at_the_missing_download(refusal, tmp_path):

@@ -22,6 +22,7 @@ from optimization.posterior import mean_shift, mean_shift_aggregation
 from optimization.posterior import process as posterior
 from optimization.runtime import executor, rounds, worker, worker_process
 from optimization.study import aggregation_flags, cli, frame
+from optimization.study.settings import Setting
 
 pytestmark = pytest.mark.slow
 
@@ -196,7 +197,7 @@ def test_the_mean_shift_of_a_cohort_in_parts_is_that_of_the_whole(contexts):
 def aggregation_flags_parser() -> cli.FlagSet:
     parser = cli.FlagSet("")
     parser.group("")
-    parser.integer("seed", 3, "")
+    parser.add(Setting("seed", int, "", 3))
     parser.group(aggregation_flags.Aggregation)
     return parser
 

@@ -115,7 +115,7 @@ def test_a_bad_value_is_refused_on_the_command_line_in_a_file_and_in_presets(tmp
         _parse(f"--{name}={value}")
     text = f"{name} = {value!r}" if isinstance(value, str) else f"{name} = {value}"
     (tmp_path / "x.toml").write_text(text.replace("'", '"'))
-    with pytest.raises(UsageError, match=f"^{tmp_path}/x.toml: {name} = "):
+    with pytest.raises(UsageError, match=f"^--config={tmp_path}/x.toml: {name} = "):
         _parse(f"--config={tmp_path}/x.toml")
     with pytest.raises(UsageError, match=f"^{name} = "):
         _parse().with_defaults({name: value})

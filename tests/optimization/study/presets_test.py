@@ -56,7 +56,7 @@ def test_a_config_holds_what_the_flags_would(tmp_path):
 def test_a_bad_config_is_refused(tmp_path, text, message):
     with pytest.raises(UsageError) as caught:
         _plan(tmp_path, text)
-    assert str(caught.value).removeprefix(f"{tmp_path / 'my.toml'}: ") == message
+    assert str(caught.value).removeprefix(f"--config={tmp_path / 'my.toml'}: ") == message
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,9 @@ def test_a_refused_configuration_is_not_recorded(folder):
 def test_a_flag_that_is_new_counts_as_changed_unless_it_has_its_default(folder):
     assert "--colour was None, is red" in _refusal(folder, colour="red")
     before = json.loads(folder.config_path.read_text())["flags"]
-    run_folder.RunFolder(folder.path).open(FLAGS | {"colour": "red"}, "digest", default={"colour": "red"}.get)
+    continued = run_folder.RunFolder(folder.path)
+    continued.open(FLAGS | {"colour": "red"}, "digest", default={"colour": "red"}.get)
+    continued.record_continuation(1)
     assert json.loads(folder.config_path.read_text())["flags"] == before | {"colour": "red"}
 
 
@@ -104,7 +106,10 @@ def test_other_data_is_refused(folder):
 
 
 def test_a_run_may_grow_longer(folder):
-    run_folder.RunFolder(folder.path).open(FLAGS | {"total_rounds": 20}, "digest")
+    continued = run_folder.RunFolder(folder.path)
+    continued.open(FLAGS | {"total_rounds": 20}, "digest")
+    assert json.loads(folder.config_path.read_text())["flags"]["total_rounds"] == 10  # Until it goes on.
+    continued.record_continuation(10)
     assert json.loads(folder.config_path.read_text())["flags"]["total_rounds"] == 20
 
 
