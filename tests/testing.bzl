@@ -23,15 +23,16 @@ def pytest_test(name, srcs, marked = "", deps = [], timeout = "long", **kwargs):
         **kwargs
     )
 
-def folder_tests(name, slow = False):
+def folder_tests(name, slow = False, deps = []):
     """Runs the tests of a folder: the fast ones, and, as a target of their own, those marked slow.
 
     Args:
       name: The folder's name; `<name>_slow` runs the slow tests.
       slow: Whether there are slow tests.
+      deps: What the tests need beside the project and what all folders share, such as fixtures of the folder above.
     """
     srcs = native.glob(["*.py"])
-    toys = ["//tests/scripts:toy_binary", "//tests/bandits:whole_runs"]
+    toys = ["//tests/scripts:toy_binary", "//tests/bandits:whole_runs"] + deps
     pytest_test(name, srcs, "not slow" if slow else "", toys)
     if slow:
         pytest_test(name + "_slow", srcs, "slow", toys, "eternal")
