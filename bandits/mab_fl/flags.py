@@ -180,7 +180,7 @@ class _Decisions:
         combinations tried in earlier rounds.
       compare_with: What the averaged model is measured against.
       evaluation: When Extreme Explore measures its averages.
-      explore_every: Every so many rounds, try all combinations; 0 for never.
+      explore_every: Rounds between trials of all combinations; 0 for none.
       explore_probability: Probability that any other round tries all combinations.
       drop_level: Probability, over the run, of dropping the best combination where Extreme Explore drops those that a
         paired t test finds worse than the best so far (default: drop none).

@@ -80,7 +80,7 @@ class Comparison:
       adjusted_p: Holm-adjusted, over all configurations that are tested against the reference; NaN for others.
       sign_flip_p: Of the exact two-sided sign-flip test: paired, for `SIGN_FLIP_SEEDS` only.
       sign_flip_adjusted_p: Holm-adjusted likewise.
-      sign_flip_least_p: The smallest adjusted p that so many seeds and configurations allow.
+      sign_flip_least_p: The smallest adjusted p-value that this number of seeds and configurations allows.
       superiority: Probability that the configuration is better than the reference, ties one half: the share of paired
         seeds, or of all pairs of a seed of each.
       seeds: Seeds of the configuration, and of the reference, that count.

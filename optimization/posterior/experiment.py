@@ -75,7 +75,7 @@ class PosteriorRounds(training.TrainingRounds):
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
 
     def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
-        """Returns what defines rounds of so many clients with this work."""
+        """Returns the process of rounds with this number of clients and this work."""
         definition, factory = super().definition(work, num_clients), self._algorithm.factory
         return dataclasses.replace(definition, aggregator=factory) if factory else definition
 

@@ -61,7 +61,7 @@ class TrainingRounds(runner.Rounds):
         return self._training.learning_rate
 
     def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
-        """Returns what defines rounds of so many clients with this work."""
+        """Returns the process of rounds with this number of clients and this work."""
         if self._client_weighting == "num_examples":
             mean = tff.aggregators.MeanFactory(no_nan_division=True)
         else:
