@@ -42,7 +42,7 @@ class Impressions(NamedTuple):
 
 
 def find_table(data_file: str | None) -> str:
-    """Returns the ad table's path: `data_file`, else the file of the usual name in FEDBANDITS_DATA_DIR.
+    """Path of the ad table: `data_file`, else the file of the usual name in FEDBANDITS_DATA_DIR.
 
     Raises:
       UsageError: If neither names a file.
@@ -117,7 +117,7 @@ def bernoulli(rates: Sequence[float], num_clients: int, impressions: int, seed: 
 
 
 def parse_rates(text: str) -> list[float]:
-    """Returns the click rates that `--rates` lists.
+    """Parses the click rates of `--rates`.
 
     Raises:
       UsageError: If it is not a list of at least two numbers from 0 to 1.

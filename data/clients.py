@@ -35,7 +35,7 @@ class Examples(NamedTuple):
     labels: np.ndarray
 
     def take(self, rows: np.ndarray) -> "Examples":
-        """Returns the examples at these row numbers."""
+        """Examples at these row numbers."""
         is_text = isinstance(self.features, text.Bags)
         return Examples(self.features.take(rows) if is_text else self.features[rows], self.labels[rows])
 
@@ -55,7 +55,7 @@ class ClientData(abc.ABC):
 
     @abc.abstractmethod
     def load(self, index: int) -> Examples:
-        """Returns the examples of the client at this index."""
+        """Examples of the client at this index."""
 
     def __len__(self) -> int:
         return len(self.client_ids)
@@ -123,11 +123,11 @@ class CappedClients(ClientData):
         return self.clients.checksum
 
     def load(self, index: int, visit: int | None = None) -> Examples:
-        """Returns the examples of the client at this index; with a visit's number, those that it draws there."""
+        """Examples of the client at this index; a participation's number selects that participation's sample."""
         return self.drawn(index, visit)[0]
 
     def drawn(self, index: int, visit: int | None = None) -> tuple[Examples, np.ndarray]:
-        """Returns what `load` does, and int64 [examples], which of all the client's examples these are."""
+        """Examples as `load` reads them, and their positions among all of the client's examples, int64 [examples]."""
         examples = self.clients.load(index)
         if not self.max_examples or len(examples.labels) <= self.max_examples:
             return examples, np.arange(len(examples.labels))
@@ -140,12 +140,12 @@ class CappedClients(ClientData):
 
 
 def pool(clients: ClientData, max_examples: int, seed: int) -> Examples:
-    """Returns examples of randomly chosen clients, see `chosen`, in one."""
+    """Examples of randomly chosen clients, joined; see `chosen`."""
     return joined([examples for _, examples in chosen(clients, range(len(clients)), max_examples, seed)])
 
 
 def chosen(clients: ClientData, indices: Sequence[int], max_examples: int, seed: int) -> list[tuple[int, Examples]]:
-    """Returns randomly chosen clients and their examples, a random subset of the last one's, up to a number.
+    """Randomly chosen clients and their examples, up to a number of examples.
 
     Args:
       clients: Where to take them.
@@ -168,14 +168,14 @@ def chosen(clients: ClientData, indices: Sequence[int], max_examples: int, seed:
 
 
 def joined(parts: Sequence[Examples]) -> Examples:
-    """Returns all examples of the parts, at least one, in their order."""
+    """Joins at least one part, in order."""
     features, labels = zip(*parts, strict=True)
     is_text = isinstance(features[0], text.Bags)
     return Examples(text.joined(features) if is_text else np.concatenate(features), np.concatenate(labels))
 
 
 def sizes(clients: ClientData, indices: Sequence[int]) -> np.ndarray:
-    """Returns int64 [indices], how many examples each of these clients has.
+    """Number of examples of each of these clients, int64 [indices].
 
     Reads every one of them, with a progress bar at a terminal where that takes a while.
 
@@ -192,7 +192,7 @@ def _arrays(features: Features) -> list[np.ndarray]:
 
 
 def array_checksum(*features: Features) -> str:
-    """Returns a digest of the arrays' dtypes, shapes and contents."""
+    """Digest of the arrays' dtypes, shapes and contents."""
     digest = hashlib.sha256()
     for array in itertools.chain.from_iterable(map(_arrays, features)):
         digest.update(f"{array.dtype}{array.shape}".encode())
@@ -201,7 +201,7 @@ def array_checksum(*features: Features) -> str:
 
 
 def file_checksum(path: str | os.PathLike) -> str:
-    """Returns a digest of a file: of its contents up to 256 MB, else of its size and both ends."""
+    """Digest of a file's contents up to 256 MB; of a larger file, of its size and both ends."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         size = file.seek(0, 2)

@@ -98,7 +98,7 @@ def learn(
     named: Collection[str] = (),
     show: "Callable[[pd.Series], str]" = _by_row,
 ) -> Learned:
-    """Returns what training rows say about each column; None for one that has no value there.
+    """Statistics of each column over the training rows; None for a column without values there.
 
     Args:
       frame: The columns.
@@ -129,7 +129,7 @@ def learn(
 
 
 def encode(frame: "pd.DataFrame", learned: Learned, *, show: "Callable[[pd.Series], str]" = _by_row) -> Encoded:
-    """Returns the columns as features.
+    """Encodes the columns as features.
 
     A missing or infinite number becomes the mean, and its column gets a second feature, 1 where a number is missing, if
     it is known to lack some. A date is the number of days since 1970, which are treated so too; where there are times,
@@ -175,7 +175,7 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, show: "Callable[[pd.Serie
 
 
 def named(column: "pd.Series") -> "pd.Series":
-    """Returns a column of names as categories in the order of `ordered`; missing where all others are numbers."""
+    """Converts a column of names to categories in the order of `ordered`; missing where all others are numbers."""
     import pandas as pd
 
     codes_of_row, distinct = pd.factorize(column)
@@ -189,7 +189,7 @@ def named(column: "pd.Series") -> "pd.Series":
 
 
 def ordered(written: "pd.Series") -> list[str]:
-    """Returns the distinct texts, in the order of numbers if they all are some."""
+    """Distinct texts, in numeric order if all are numbers."""
     distinct = written.dropna().unique().tolist()
     try:
         return sorted(distinct, key=lambda name: (float(name), name))
@@ -198,7 +198,7 @@ def ordered(written: "pd.Series") -> list[str]:
 
 
 def codes(written: "pd.Series", categories: Sequence[str]) -> np.ndarray:
-    """Returns int32 indices into the categories, -1 for another text."""
+    """Indices into the categories, int32; -1 for any other text."""
     import pandas as pd
 
     return pd.Categorical(written, categories=list(categories)).codes.astype(np.int32)
@@ -292,7 +292,6 @@ def _check_none(others: "pd.Series", found: int, what: str, show: "Callable[[pd.
 
 
 def _of_kind(column: "pd.Series", known: statistics.OfColumn, show: "Callable[[pd.Series], str]") -> "Parsed":
-    """Returns a column's numbers or dates, as its statistics say."""
     what, kind = ("mean", np.ndarray) if isinstance(known, statistics.Numbers) else ("mean date", dates.Moments)
     parsed = parse(column, show)
     if isinstance(parsed, kind):
@@ -307,7 +306,7 @@ def _of_kind(column: "pd.Series", known: statistics.OfColumn, show: "Callable[[p
 
 
 def _numbers_and_others(written: "pd.Series") -> "tuple[np.ndarray, pd.Series]":
-    """Returns float64 [rows], NaN for what is no finite number, and the cells that are neither that nor a gap."""
+    """Float64 [rows], NaN for anything but a finite number, and the cells that are neither a number nor empty."""
     import pandas as pd
 
     numbers = pd.to_numeric(written, errors="coerce")
@@ -321,7 +320,7 @@ def _finite(column: "pd.Series") -> np.ndarray:
 
 
 def _numbers(seen: np.ndarray) -> statistics.Numbers | None:
-    """Returns what the training rows' numbers, NaN where one is missing, say about a column."""
+    """Statistics of a column's numbers over the training rows; NaN is a missing number."""
     there = seen[~np.isnan(seen)]
     if not len(there):
         return None
@@ -341,7 +340,7 @@ def _dates(moments: dates.Moments, is_train: np.ndarray) -> statistics.Dates | N
 
 
 def _standardised(numbers: np.ndarray, known: statistics.Numbers) -> np.ndarray:
-    """Returns float32 [rows, 1]; or [rows, 2] if some are known to be missing, the second saying which."""
+    """Standardised numbers, float32 [rows, 1]; [rows, 2] with an indicator of missing values if there are any."""
     is_missing = np.isnan(numbers)
     standard = np.zeros(len(numbers))
     if known.deviation:
@@ -356,7 +355,7 @@ def _standardised(numbers: np.ndarray, known: statistics.Numbers) -> np.ndarray:
 
 
 def _clock_and_week(moments: dates.Moments, known: statistics.Dates) -> np.ndarray:
-    """Returns float32 [rows, 7], or [rows, 9] with the hour on a circle before the weekdays; 0 for a missing date."""
+    """Float32 [rows, 7], or [rows, 9] with the hour on a circle before the weekdays; 0 for a missing date."""
     angles = np.nan_to_num(moments.hours) / 24 * 2 * np.pi
     is_there = ~np.isnan(moments.days)
     clock = [np.sin(angles) * is_there, np.cos(angles) * is_there] * known.has_times
@@ -365,7 +364,7 @@ def _clock_and_week(moments: dates.Moments, known: statistics.Dates) -> np.ndarr
 
 
 def _categories(written: "pd.Series", seen: "pd.Series", *, is_wanted: bool) -> statistics.Categories | None:
-    """Returns the categories of training rows, those of all rows being not too many, nor nearly as many as rows."""
+    """Categories of the training rows; refuses too many categories, or nearly as many as rows."""
     distinct, found = written.nunique(), written.notna().sum()
     column = as_flag([written.name])
     what = f"Column {written.name!r} is text with {distinct} distinct values"
@@ -386,6 +385,6 @@ def _categories(written: "pd.Series", seen: "pd.Series", *, is_wanted: bool) -> 
 
 
 def _one_hot(written: "pd.Series", categories: Sequence[str]) -> np.ndarray:
-    """Returns float32 [rows, categories]."""
+    """Float32 [rows, categories]."""
     chosen = codes(written.fillna(MISSING_CATEGORY), categories)
     return (chosen[:, np.newaxis] == np.arange(len(categories))).astype(np.float32)

@@ -24,7 +24,7 @@ _TIMEOUT_SECONDS = 30
 
 
 def cache_folder(cache_dir: str | None) -> pathlib.Path:
-    """Returns the folder that downloads go to."""
+    """Folder of downloaded files."""
     if cache_dir:
         return pathlib.Path(cache_dir)
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -35,7 +35,7 @@ def cache_folder(cache_dir: str | None) -> pathlib.Path:
 
 
 def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Path:
-    """Returns the path of a file that is published compressed, downloading it on first use.
+    """Path of a file that is published compressed; downloads it on first use.
 
     Args:
       origin: Address of the `.lzma` file.
@@ -62,7 +62,7 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
 
 
 def decompressed(archive: pathlib.Path) -> pathlib.Path:
-    """Returns the file that an `.lzma` archive of the user's holds, put beside the archive on first use.
+    """Path of the content of the user's `.lzma` archive, decompressed beside it on first use.
 
     Any other file is returned as it is.
 
@@ -95,7 +95,7 @@ def _decompress(archive: pathlib.Path, path: pathlib.Path, damaged: str) -> None
 
 
 def plain_file(origin: str, file_name: str, cache_dir: str | None, sha256: str | None = None) -> pathlib.Path:
-    """Returns the path of a file as it is published, downloading it on first use.
+    """Path of a published file; downloads it on first use.
 
     Args:
       origin: Its address.
@@ -161,7 +161,7 @@ def once(path: pathlib.Path, part: pathlib.Path, make: Callable[[], None]) -> No
 
 
 def _is_at(file: BinaryIO, path: pathlib.Path) -> bool:
-    """Returns whether this very file still has this name."""
+    """Whether the name still belongs to this open file."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
@@ -215,7 +215,7 @@ def _fetch(origin: str, archive: pathlib.Path) -> None:
 
 
 def _published_md5(headers) -> str | None:
-    """Returns the hexadecimal MD5 that Google Cloud Storage announces, or None."""
+    """Hexadecimal MD5 that Google Cloud Storage publishes, or None."""
     for value in headers.get_all("x-goog-hash", []):
         for item in value.split(","):
             name, _, digest = item.strip().partition("=")

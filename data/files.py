@@ -24,7 +24,7 @@ _UNDAMAGED = "--data_dir must hold the undamaged file."
 
 
 def folder_of_environment() -> str | None:
-    """Returns the folder that FEDBANDITS_DATA_DIR names; None if it names none."""
+    """Folder that FEDBANDITS_DATA_DIR names; None if it is not set."""
     return os.environ.get(_VARIABLE) or None
 
 
@@ -55,7 +55,7 @@ def data_folder(data_dir: str | None) -> Iterator[None]:
 def instead_of_download(
     data_dir: str | None, names: Sequence[str], origin: str, others: str = ""
 ) -> pathlib.Path | None:
-    """Returns the user's own copy of a file that can be downloaded; None where there is none.
+    """User's copy of a downloadable file; None if there is none.
 
     `--data_dir` must hold the file. FEDBANDITS_DATA_DIR may lack it, since all tasks share that folder.
 
@@ -82,7 +82,7 @@ def instead_of_download(
 
 
 def find(data_dir: str | None, name: str) -> pathlib.Path:
-    """Returns the path of the file of this name.
+    """Path of the file of this name.
 
     Args:
       data_dir: Its folder; None or empty for the environment's.
@@ -98,7 +98,7 @@ def find(data_dir: str | None, name: str) -> pathlib.Path:
 
 
 def place(data_dir: str | None, wanted: str) -> pathlib.Path:
-    """Returns what `--data_dir`, else FEDBANDITS_DATA_DIR, names, whether or not it exists.
+    """Folder of `--data_dir`, else of FEDBANDITS_DATA_DIR, whether or not it exists.
 
     Args:
       data_dir: Value of the flag.
@@ -114,7 +114,7 @@ def place(data_dir: str | None, wanted: str) -> pathlib.Path:
 
 
 def find_table(path: str, name: str, data_dir: str | None) -> str:
-    """Returns a table's path: as it is given, else below the data folder, else among the examples of this project.
+    """Path of a table: the path itself, else below the data folder, else among this project's examples.
 
     Args:
       path: Absolute path of the file as the user gave it.
@@ -131,7 +131,7 @@ def find_table(path: str, name: str, data_dir: str | None) -> str:
 
 
 def arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
-    """Returns arrays of a NumPy archive.
+    """Reads the arrays of a NumPy archive.
 
     Raises:
       UsageError: If it is not readable, or lacks one.
@@ -165,7 +165,7 @@ def images(path: pathlib.Path, pixels: str, labels: str, shape: tuple[int, ...],
 def checked_images(
     path: pathlib.Path, pixels: np.ndarray, labels: np.ndarray, *, shape: tuple[int, ...], num_classes: int
 ) -> clients.Examples:
-    """Returns what `images` does, of arrays that were read already; the path is named in errors."""
+    """Equals `images` for arrays that are already in memory; errors name the path."""
     if pixels.dtype != np.uint8 or pixels.shape[1:] != shape or not len(pixels):
         wanted = " x ".join(map(str, shape))
         raise UsageError(
@@ -175,7 +175,7 @@ def checked_images(
 
 
 def indices(path: pathlib.Path, what: str, values: np.ndarray, count: int, below: int | None = None) -> np.ndarray:
-    """Returns the values if they are `count` whole numbers from 0 up to, not including, `below`.
+    """Checks that the values are `count` whole numbers, at least 0 and less than `below`.
 
     Args:
       path: The file that they come from.
@@ -267,7 +267,7 @@ def save_arrays(path: pathlib.Path, arrays: Mapping[str, npt.ArrayLike], mode: i
 
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Returns the arrays by name that `save_arrays` wrote as a model.
+    """Arrays by name of a model that `save_arrays` wrote.
 
     Raises:
       UsageError: If the file is not readable.

@@ -29,12 +29,12 @@ def lent(frame: "pd.DataFrame") -> Iterator[str]:
 
 
 def find(name: str) -> "pd.DataFrame | None":
-    """Returns the frame of a name; None if none of it is lent."""
+    """Frame of a lent name; None if no frame was lent under it."""
     return _lent.get(name)
 
 
 def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFrame":
-    """Returns a frame with numbered rows: an index that has a name is a column, and plain row numbers are no content.
+    """Frame with numbered rows: a named index becomes a column, plain row numbers are dropped.
 
     Args:
       frame: It is not changed.
@@ -52,7 +52,7 @@ def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFr
 
 
 def checksum(frame: "pd.DataFrame") -> str:
-    """Returns a digest of a frame's columns, their types, its index and all values; of equal frames it is the same.
+    """Digest of a frame's columns, types, index and values; equal frames have equal digests.
 
     Raises:
       UsageError: See `with_index`.

@@ -23,7 +23,7 @@ _TYPES: Mapping[str, tuple[int, Any]] = {"uint8": (0x08, np.dtype(np.uint8)), "i
 
 
 def read_idx(path: pathlib.Path, values: str, dimensions: int) -> np.ndarray:
-    """Returns the values of a file, gzipped if its name ends in `.gz`.
+    """Values of a file; it is gzipped if its name ends in `.gz`.
 
     Args:
       path: The file.
@@ -69,7 +69,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_cifar(file: IO[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the images of a pickle, uint8 [examples, 32, 32, 3], and their fine labels, int64 [examples].
+    """Images of a pickle, uint8 [examples, 32, 32, 3], and their fine labels, int64 [examples].
 
     Raises:
       ValueError: If it is no such pickle.
@@ -83,7 +83,7 @@ def read_cifar(file: IO[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_cifar_archive(file: IO[bytes]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Returns what `read_cifar` does for each of `CIFAR_PARTS`, from `cifar-100-python.tar.gz`.
+    """Result of `read_cifar` for each of `CIFAR_PARTS`, from `cifar-100-python.tar.gz`.
 
     Raises:
       ValueError: If it is no such archive.
@@ -97,7 +97,7 @@ def read_cifar_archive(file: IO[bytes]) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def normalise(pixels: np.ndarray) -> np.ndarray:
-    """Returns float32 [examples, height, width, channels] in [0, 1], from uint8 with or without channels; or as it is.
+    """Images as float32 [examples, height, width, channels] in [0, 1]; the input may lack channels.
 
     Pixels that are float32 are so already.
     """

@@ -89,7 +89,7 @@ class InteractionLog:
         return len(self.clients)
 
     def take(self, rows: np.ndarray) -> "InteractionLog":
-        """Returns a log of these rows, int positions in ascending order; clients without one are left out."""
+        """Log of these rows, int positions in ascending order; clients without rows are left out."""
         kept, clients = np.unique(self.clients[rows], return_inverse=True)
         fields: dict[str, Any] = {
             name: None if getattr(self, name) is None else getattr(self, name)[rows] for name in ROW_FIELDS
@@ -117,7 +117,7 @@ def ordered(
     columns: Mapping[str, np.ndarray | None],
     **others: Any,
 ) -> InteractionLog:
-    """Returns a log of rows in any order; those of a client keep theirs.
+    """Log of rows in any order; the rows of a client keep their order.
 
     Args:
       client_ids: Names of the clients; those without a row are left out.
@@ -147,7 +147,7 @@ def ordered(
 
 
 def table(log: InteractionLog) -> "pa.Table":
-    """Returns a log as the table that `write` writes: a column a field, names of clients and actions as such."""
+    """Log as a table, as `write` writes it: one column per field, with names of clients and actions."""
     import pyarrow as pa
 
     columns = {
@@ -200,7 +200,7 @@ def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
 
 
 def is_own(path: str | os.PathLike) -> bool:
-    """Returns whether a file is a log in our own form."""
+    """Whether a file is a log in this project's format."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -211,7 +211,7 @@ def is_own(path: str | os.PathLike) -> bool:
 
 
 def read(path: str | os.PathLike | Sequence[str | os.PathLike]) -> InteractionLog:
-    """Returns the log of one file in our own form, or of several that are parts of one.
+    """Reads a log in this project's format from one file, or from several that are its parts.
 
     Raises:
       UsageError: If a file is none, or of another format.
@@ -257,7 +257,7 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike]) -> InteractionLo
 
 
 def _reports(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the first part's report, its lists with those of all parts."""
+    """First part's report, with the lists of all parts joined."""
     return {
         name: [entry for one in every for entry in one.get(name, ())] if isinstance(value, list) else value
         for name, value in every[0].items()
@@ -265,7 +265,7 @@ def _reports(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def sorted_names(names: Sequence[str]) -> list[str]:
-    """Returns distinct names in the order of numbers if they all are some, else of letters."""
+    """Distinct names in numeric order if all are numbers, else in alphabetical order."""
     import pandas as pd
 
     from data import columns
@@ -274,7 +274,7 @@ def sorted_names(names: Sequence[str]) -> list[str]:
 
 
 def _codes(column: Any, names: Sequence[str]) -> np.ndarray:
-    """Returns int32 [rows], positions in `names` of a column of text that is coded by its own."""
+    """Positions in `names` of a dictionary-encoded column of text, int32 [rows]."""
     place = {name: position for position, name in enumerate(names)}
     own = np.array([place[name] for name in column.dictionary.to_pylist()], np.int32)
     return own[column.indices.to_numpy()] if len(own) else np.zeros(0, np.int32)

@@ -65,13 +65,13 @@ def _sequence(seed: int, purpose: Purpose, *where: int) -> np.random.SeedSequenc
 
 
 def number_of(name: str) -> int:
-    """Returns the number that stands for a client's name as a place, whatever other clients there are."""
+    """Number of a client's name, independent of other clients."""
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") | 1 << 63  # Always two words of a `SeedSequence`.
 
 
 def generator(seed: int, purpose: Purpose, *where: int) -> np.random.Generator:
-    """Returns a NumPy generator for one purpose at one place, such as (round, client).
+    """NumPy generator for one purpose at one place, such as (round, client).
 
     Raises:
       ValueError: If the purpose has another number of places.
@@ -80,12 +80,12 @@ def generator(seed: int, purpose: Purpose, *where: int) -> np.random.Generator:
 
 
 def tensorflow_key(seed: int, purpose: Purpose, *where: int) -> np.ndarray:
-    """Returns the int32 [2] seed that TensorFlow's stateless operations take; see `generator`."""
+    """Seed of TensorFlow's stateless operations, int32 [2]; see `generator`."""
     return _sequence(seed, purpose, *where).generate_state(2).view(np.int32)
 
 
 def integer_key(seed: int, purpose: Purpose, *where: int) -> int:
-    """Returns a seed of at most 62 bits for what takes one number and counts on from it.
+    """Seed of at most 62 bits for consumers that take one number and count on from it.
 
     Two of them lie so far apart that what is drawn from one is not drawn from the other.
     """

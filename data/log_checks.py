@@ -53,7 +53,7 @@ def check_random(propensities: np.ndarray, path: str) -> None:
 
 
 def check_action(name: str, action_names: Sequence[str], flag: str) -> int:
-    """Returns the position of an action.
+    """Position of an action.
 
     Raises:
       UsageError: If the log has none of that name.
@@ -158,6 +158,6 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
 
 
 def effective_sample_size(weights: np.ndarray) -> float:
-    """Returns (sum w)^2 / sum w^2 (Kish 1965) of weights of at least 0; 0 where all are 0."""
+    """Effective sample size (sum w)^2 / sum w^2 (Kish 1965) of non-negative weights; 0 where all are 0."""
     squares = float(np.square(weights, dtype=np.float64).sum())
     return float(weights.sum(dtype=np.float64)) ** 2 / squares if squares else 0.0

@@ -35,12 +35,12 @@ class Regression:
     penalty: float
 
     def predict(self, contexts: np.ndarray | text.Bags) -> np.ndarray:
-        """Returns float64 [rows, actions], within the range of the rewards that it was fitted on."""
+        """Predicted rewards, float64 [rows, actions], clipped to the range of the rewards in the fit."""
         return np.clip(self.base + design(contexts, len(self.weights) - 1) @ self.weights, self.low, self.high)
 
 
 def design(contexts: np.ndarray | text.Bags, num_features: int) -> Any:
-    """Returns [rows, features + 1] with the constant 1 at the end: an array, or of bags a sparse matrix."""
+    """Features with a last column of ones, [rows, features + 1]: an array, or of bags a sparse matrix."""
     if isinstance(contexts, text.Bags):
         from scipy import sparse
 
@@ -61,7 +61,7 @@ def fit(
     num_actions: int,
     is_tuned: np.ndarray | None = None,
 ) -> Regression:
-    """Returns the regression of some rows.
+    """Fits the regression on some rows.
 
     Two steps share a penalty: a ridge regression of all rows' rewards, whatever the action, and of each action's rows
     one of what the first leaves. An action without a row is predicted like all.
@@ -90,7 +90,7 @@ def fit(
 def _fits(
     matrix: Any, actions: np.ndarray, rewards: np.ndarray, num_actions: int, penalties: Sequence[float]
 ) -> list[tuple[float, np.ndarray]]:
-    """Returns (mean reward, float64 [features + 1, actions]) for each penalty."""
+    """Mean reward and weights, float64 [features + 1, actions], for each penalty."""
     base = float(rewards.mean())
     shared = _ridge(matrix, np.tile(rewards - base, (len(penalties), 1)), penalties)
     weights = np.repeat(shared[:, :, np.newaxis], num_actions, axis=2)
@@ -103,7 +103,7 @@ def _fits(
 
 
 def _ridge(matrix: Any, targets: np.ndarray, penalties: Sequence[float]) -> np.ndarray:
-    """Returns float64 [penalties, columns], of float64 [penalties, rows] targets."""
+    """Ridge weights, float64 [penalties, columns], of targets float64 [penalties, rows]."""
     if not isinstance(matrix, np.ndarray):
         from scipy.sparse import linalg
 

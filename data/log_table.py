@@ -68,7 +68,7 @@ def read(
 
 
 def _probabilities(rows: tables.Rows) -> np.ndarray | None:
-    """Returns float64 [rows] or [rows, actions], a target policy's."""
+    """Probabilities of a target policy, float64 [rows] or [rows, actions]."""
     names = listed(rows.schema.probability_columns)
     if not names:
         return None
@@ -88,7 +88,7 @@ def _probabilities(rows: tables.Rows) -> np.ndarray | None:
 
 
 def _duplicated(frame) -> int | None:
-    """Returns how many rows equal an earlier one; None where cells are lists, which cannot be compared."""
+    """Number of rows that equal an earlier one; None where cells are lists, which cannot be compared."""
     try:
         return int(frame.duplicated().sum())
     except TypeError:

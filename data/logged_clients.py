@@ -36,7 +36,7 @@ class Rewards:
     high: float
 
     def draw(self, predicted: np.ndarray, seed: int, client: int) -> np.ndarray:
-        """Returns float64 [rows, actions], the rewards of a client's rows: the same whenever they are drawn.
+        """Rewards of a client's rows, float64 [rows, actions]; the same at each call.
 
         Args:
           predicted: float64 [rows, actions], of the client's rows in their order.
@@ -51,7 +51,7 @@ class Rewards:
 
 
 def halves(num_clients: int) -> np.ndarray:
-    """Returns int64 [clients], 0 or 1: the fold of cross-fitting of each training client; neither is empty of two."""
+    """Cross-fitting fold of each training client, int64 [clients], 0 or 1; with two clients, neither fold is empty."""
     order = keys.generator(0, keys.Purpose.LOG_FOLDS).permutation(num_clients)
     fold = np.zeros(num_clients, np.int64)
     fold[order[num_clients // 2 :]] = 1
@@ -59,7 +59,7 @@ def halves(num_clients: int) -> np.ndarray:
 
 
 def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
-    """Returns what the rows of the training clients, at least two, say of rewards.
+    """Fits the reward models on the rows of at least two training clients.
 
     The penalty of each regression is chosen among its own clients, on every fourth of them.
     """
@@ -129,22 +129,21 @@ class LoggedClients(clients.ClientData):
         return clients.Examples(_contexts(part), labels.astype(np.float32))
 
     def rows(self, index: int) -> interaction_log.InteractionLog:
-        """Returns a client's rows of the log."""
         return self.log.take(np.arange(*np.searchsorted(self.log.clients, [index, index + 1])))
 
     def predicted(self, index: int) -> np.ndarray:
-        """Returns float64 [rows, actions], what a regression that has not seen the client predicts of its rows."""
+        """Predictions for a client's rows, float64 [rows, actions], of a regression fitted without it."""
         return self.rewards.regressions[self.regression_of[index]].predict(_contexts(self.rows(index)))
 
     def drawn(self, index: int) -> np.ndarray:
-        """Returns float64 [rows, actions], the rewards that are drawn for a client."""
+        """Sampled rewards of a client, float64 [rows, actions]."""
         return self.rewards.draw(self.predicted(index), self.seed, self.numbers[index])
 
 
 def doubly_robust(
     predicted: np.ndarray, actions: np.ndarray, rewards: np.ndarray, propensities: np.ndarray
 ) -> np.ndarray:
-    """Returns float64 [rows, actions], q(x, a) + 1[a = logged] (r - q(x, a)) / propensity.
+    """Doubly robust scores, float64 [rows, actions]: q(x, a) + 1[a = logged] (r - q(x, a)) / propensity.
 
     Their mean is that of each action's reward where either part is right.
 
@@ -182,7 +181,7 @@ def _contexts(log: interaction_log.InteractionLog) -> clients.Features:
 
 
 def num_features(contexts: np.ndarray | text.Bags, names: Sequence[str]) -> int:
-    """Returns how many numbers a context has; of bags, how many words there are."""
+    """Number of values in a context; for bags, the size of the vocabulary."""
     if isinstance(contexts, text.Bags):
         return len(names) or int(contexts.ids.max(initial=0)) + 1
     return int(np.prod(contexts.shape[1:]))

@@ -58,7 +58,7 @@ def hold_out(client_of_row: np.ndarray, num_clients: int, seed: int, fraction: f
 
 
 def rows_of_each(client_of_row: np.ndarray, num_clients: int, seed: int, count_of: Callable[[int], int]) -> np.ndarray:
-    """Returns bool [rows], a random choice of each client's rows, as many as `count_of` says of their number."""
+    """Random choice of `count_of(n)` of each client's n rows, bool [rows]."""
     is_chosen = np.zeros(len(client_of_row), bool)
     for client in range(num_clients):
         rows = np.flatnonzero(client_of_row == client)
@@ -251,7 +251,7 @@ def _log_gammas(draw: np.random.Generator, shape: float, size: int) -> np.ndarra
 
 
 def _relative(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Returns weights relative to the largest that is allowed; zeros where none is above zero."""
+    """Weights relative to the largest allowed one; zeros where no weight is above zero."""
     logs = np.where(allowed, logs, -np.inf)
     top = logs.max()
     return np.exp(logs - top) if np.isfinite(top) else np.zeros_like(logs)

@@ -45,7 +45,7 @@ def warn(what: str) -> None:
 
 
 def emnist(kind: str, writers: int | None = None) -> tuple[RandomClients, RandomClients]:
-    """Returns training and held-out clients in the shapes of `data.tasks.handwriting`.
+    """Training and held-out clients in the shapes of `data.tasks.handwriting`.
 
     The number of a client's examples is normal, with the data set's mean and LEAF's relative deviation.
 
@@ -69,7 +69,7 @@ def _writer(mean: float, num_classes: int) -> Callable[[np.random.Generator], cl
 
 
 def images(shape: tuple[int, ...], num_classes: int, sizes: tuple[int, ...]) -> list[clients.Examples]:
-    """Returns uint8 images of a shape, with labels of equal frequency, for each of several sizes."""
+    """Random uint8 images of a shape, with labels of equal frequency, for each of several sizes."""
     draw = np.random.default_rng(0)
     return [
         clients.Examples(
@@ -82,7 +82,7 @@ def images(shape: tuple[int, ...], num_classes: int, sizes: tuple[int, ...]) -> 
 def stackoverflow(
     vocabulary_size: int, num_tags: int, max_words: int, users: int | None = None
 ) -> tuple[RandomClients, RandomClients]:
-    """Returns training and held-out clients in the shapes of `data.tasks.stackoverflow`, with features of L2 norm 1.
+    """Training and held-out clients in the shapes of `data.tasks.stackoverflow`, with features of L2 norm 1.
 
     The number of a client's posts above 100, the fewest of the data set, is exponential, with the data set's mean. Each
     post has one of the tags.

@@ -31,12 +31,12 @@ _PERHAPS_REWARDS = {"r", "cost", "clicks", "return", "outcome", "y"}
 
 
 def listed(flag: str | None) -> list[str]:
-    """Returns the words of a flag, separated by commas; one that holds a comma is quoted."""
+    """Splits a flag's value at commas; a quoted word may hold commas."""
     return [name.strip() for name in next(csv.reader([flag], skipinitialspace=True))] if flag else []
 
 
 def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:
-    """Returns words as a flag's value, as `listed` and a shell read it; in quotes if need be, or always."""
+    """Joins words to a flag's value, as `listed` and a shell read it; quoted if necessary, or always."""
     value = ",".join(f'"{word}"' if "," in word else word for word in words)
     return f"'{value}'" if quoted and "'" not in value else shlex.quote(value)
 
@@ -132,7 +132,7 @@ class Schema:
 
 
 def of_options(options: Any) -> Schema:
-    """Returns the schema of a task's options, a dataclass with fields of the same names."""
+    """Schema of a task's options, a dataclass with fields of the same names."""
     names = {field.name for field in dataclasses.fields(options)}
     roles = [field.name for field in dataclasses.fields(Schema) if field.name in names]
     return Schema(**{name: getattr(options, name) for name in roles})
@@ -162,7 +162,7 @@ class Roles:
 
 
 def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
-    """Returns the roles of a file's columns.
+    """Roles of a file's columns.
 
     Args:
       schema: What flags name.
@@ -273,7 +273,7 @@ def check_no_log(names: Sequence[str], path: str, label: str | None = None) -> N
 
 
 def _words(name: str) -> str:
-    """Returns a name in lower case, with underscores between words, as those of `actionId`."""
+    """Name in lower case with underscores between words, such as those of `actionId`."""
     return "_".join(re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()))
 
 

@@ -86,7 +86,7 @@ class SqliteClients(clients.ClientData):
             raise self._unreadable(name) from error
 
     def _find_rows(self) -> np.ndarray:
-        """Returns int64 [clients, 2], the first and last row of each; the last lies before the first if it has none."""
+        """First and last row of each client, int64 [clients, 2]; the last precedes the first if it has no rows."""
         known_rows = self._path.with_name(f"{self._path.name}.{self._split}.rows.npz")
         try:
             with np.load(known_rows, allow_pickle=False) as known:

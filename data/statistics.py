@@ -80,13 +80,13 @@ class OfTable:
     labels: Mapping[str, int]
 
     def in_words(self) -> tuple[str, ...]:
-        """Returns what these are, for a guarantee that leaves them out."""
+        """Description of these statistics, for a guarantee that does not cover them."""
         columns = "means, deviations and categories of the table's columns"
         labels = "the table's labels and their counts"
         return (columns,) * any(self.columns.values()) + (labels,) * bool(self.labels)
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the content of `statistics.json`."""
+        """Content of `statistics.json`."""
         return {"kind": "table", **dataclasses.asdict(self)}
 
 
@@ -103,16 +103,16 @@ class OfPosts:
     tags: Mapping[str, int]
 
     def in_words(self) -> tuple[str, ...]:
-        """Returns what these are, for a guarantee that leaves them out."""
+        """Description of these statistics, for a guarantee that does not cover them."""
         return ("the posts' vocabulary, their tags and the tags' counts",)
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the content of `statistics.json`."""
+        """Content of `statistics.json`."""
         return {"kind": "posts", **dataclasses.asdict(self)}
 
 
 def read_table(path: str | None) -> OfTable | None:
-    """Returns the statistics of a table in a file; None without one.
+    """Statistics of a table from a file; None without one.
 
     Raises:
       UsageError: If the file has none.
@@ -127,7 +127,7 @@ def read_table(path: str | None) -> OfTable | None:
 
 
 def read_posts(path: str | None) -> OfPosts | None:
-    """Returns the statistics of posts in a file; None without one.
+    """Statistics of posts from a file; None without one.
 
     Raises:
       UsageError: If the file has none.
@@ -159,7 +159,7 @@ def _check(is_right: bool, path: str, what: str) -> None:
 
 
 def _are_names(names: Any) -> bool:
-    """Returns whether this is a list of different texts, at least one."""
+    """Whether this is a non-empty list of distinct texts."""
     is_text = isinstance(names, list) and all(isinstance(name, str) for name in names)
     return is_text and 0 < len(names) == len(set(names))
 

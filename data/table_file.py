@@ -69,11 +69,11 @@ class Table:
     first_row: int = 1
 
     def place(self, row: int) -> str:
-        """Returns where a row of the frame is, for messages."""
+        """Place of a row in its file, for messages."""
         return f"row {row + self.first_row}" if self.lines is None else f"line {self.lines[row]}"
 
     def cells(self, column: "pd.Series", most: int = 3) -> str:
-        """Returns what some cells hold and where they are, for messages; of many, the first ones."""
+        """Content and place of cells, for messages; only the first ones of many."""
         shown = ", ".join(f"{_SHORT.repr(value)} ({self.place(row)})" for row, value in column.iloc[:most].items())
         return f"{shown} and {len(column) - most} more" if len(column) > most else shown
 
@@ -85,7 +85,7 @@ class Table:
         dtype: type = np.float64,
         within: tuple[float, float] = (-np.inf, np.inf),
     ) -> np.ndarray:
-        """Returns the numbers of a column in which every cell must be one, such as rewards.
+        """Numbers of a column in which every cell must be a number, such as rewards.
 
         Args:
           column: Of this table, with its index.
@@ -130,7 +130,7 @@ class Table:
 
 
 def as_text(column: "pd.Series") -> "pd.Series":
-    """Returns stripped text, or NaN where it is missing; whole numbers that gaps have made float are written whole."""
+    """Stripped text, NaN where missing; whole numbers that gaps have made float are written as whole numbers."""
     import pandas as pd
 
     filled = column.dropna()
@@ -210,7 +210,7 @@ def of_frame(
     text_columns: Sequence[str] = (),
     flag: str = "--data_file",
 ) -> Table:
-    """Returns a frame as a table.
+    """Makes a table of a frame.
 
     Args:
       frame: Any; rows may be named, columns of any type. It is not changed.
@@ -244,7 +244,7 @@ def _check_different(path: str, names: Sequence[str], flag: str) -> None:
 def _masked(
     frame: "pd.DataFrame", missing: Sequence[str], text_columns: Sequence[str]
 ) -> "tuple[pd.DataFrame, dict[str, int]]":
-    """Returns a frame without cells that hold one of several texts, and how many held each."""
+    """Frame without the cells that hold one of several texts, and the number of cells with each."""
     counts = dict.fromkeys(missing, 0)
     for name in frame.columns if missing else ():
         for word in missing:
@@ -255,7 +255,7 @@ def _masked(
 
 
 def _holds(column: "pd.Series", word: str, *, is_text: bool) -> np.ndarray:
-    """Returns bool [rows], whether a cell holds a text, or the number that it is."""
+    """Whether each cell holds a text, or the number that it spells, bool [rows]."""
     import pandas as pd
 
     number = pd.to_numeric(word, errors="coerce")
@@ -269,7 +269,7 @@ def _holds(column: "pd.Series", word: str, *, is_text: bool) -> np.ndarray:
 
 
 def _without_signs(frame: "pd.DataFrame", text_columns: Sequence[str]) -> "tuple[pd.DataFrame, dict[str, str]]":
-    """Returns a table whose amounts have no sign around them, and the sign of each such column.
+    """Table whose amounts have no currency or percent sign, and the sign of each such column.
 
     A column is of amounts if at least 90% of its cells are numbers, and some have a currency sign or % before or after
     them, all the same one. Of `$1,234.50` the commas go, too, as a point follows them.
@@ -295,7 +295,7 @@ def _without_signs(frame: "pd.DataFrame", text_columns: Sequence[str]) -> "tuple
 
 
 def _read_csv(path: str, flag: str) -> "tuple[pd.DataFrame, np.ndarray, dict[str, str]]":
-    """Returns the rows of a CSV file as text, the line in which each begins, and how the file is written."""
+    """Rows of a CSV file as text, the line where each begins, and the file's format."""
     import pandas as pd
 
     text, encoding = _decoded(path, flag)
@@ -308,7 +308,7 @@ def _read_csv(path: str, flag: str) -> "tuple[pd.DataFrame, np.ndarray, dict[str
 
 
 def _decoded(path: str, flag: str) -> tuple[str, str]:
-    """Returns a file's text and the name of its encoding."""
+    """Text of a file and the name of its encoding."""
     content = pathlib.Path(path).read_bytes()
     content = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     if content.startswith(b"PK\x03\x04"):
@@ -326,7 +326,7 @@ def _decoded(path: str, flag: str) -> tuple[str, str]:
 
 
 def _separator(path: str, text: str) -> str:
-    """Returns the separator that the header has; if several are in it, the one that fits the rows."""
+    """Separator in the header; if there are several, the one that fits the rows."""
     header = text.lstrip().partition("\n")[0]
     candidates = [separator for separator in SEPARATORS if separator in header]
     splits = {}
@@ -345,7 +345,7 @@ def _separator(path: str, text: str) -> str:
 
 
 def _records(path: str, text: str, separator: str) -> tuple[list[str], list[list[str | None]], list[int]]:
-    """Returns the columns' names, the rows (stripped values, None for a missing one), and the line of each."""
+    """Names of the columns, the rows (stripped values, None for a missing one), and the line of each row."""
     records = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
     header: list[str] = []
     rows, lines, wrong, begins = [], [], [], 1

@@ -16,7 +16,7 @@ _NAMED = 3  # Classes that a warning names.
 
 
 def of_columns(rows: "Rows", learned: columns.Learned, encoded: columns.Encoded) -> list[dict[str, Any]]:
-    """Returns what each column is used for, and as what, in the table's order.
+    """Use and type of each column, in the table's order.
 
     Args:
       rows: The table's rows.
@@ -56,7 +56,7 @@ def _of_feature(known: statistics.OfColumn | None, encoded: columns.Encoded, nam
 
 
 def category_warnings(learned: columns.Learned, named: Collection[str]) -> list[str]:
-    """Returns which columns have many categories, but for those that were asked for by name."""
+    """Columns with many categories, except those that the user named."""
     counts = {name: len(one.categories) for name, one in learned.items() if isinstance(one, statistics.Categories)}
     return [
         f"column {name!r} gives {count} features, one for each category: --ignore_columns={as_flag([name])} "
@@ -67,7 +67,7 @@ def category_warnings(learned: columns.Learned, named: Collection[str]) -> list[
 
 
 def label_warnings(rows: "Rows") -> list[str]:
-    """Returns what is odd about labels: one number written in several ways, a word among numbers, a single row."""
+    """Oddities of labels: one number written in several ways, a word among numbers, a single row."""
     if not rows.roles.label:
         return []
     found, flag = [], f"--label_column={as_flag([rows.roles.label])}"

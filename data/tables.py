@@ -60,13 +60,13 @@ class Rows:
     dropped: Mapping[str, int]
 
     def numbers(self, name: str, flag: str, what: str, **how: Any) -> np.ndarray:
-        """Returns the numbers of a column, see `table_file.Table.numbers`."""
+        """Numbers of a column, see `table_file.Table.numbers`."""
         return self.table.numbers(self.frame[name], flag, what, **how)
 
     def features(
         self, is_train: np.ndarray | None = None, known: statistics.OfTable | None = None, *, has_any: bool = True
     ) -> Features:
-        """Returns the columns of features as such; see `columns.encode`.
+        """Encodes the feature columns; see `columns.encode`.
 
         Args:
           is_train: bool [rows], rows from which means, deviations and categories are learned; None for all.
@@ -163,7 +163,7 @@ def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: 
 def _complete(
     frame: "pd.DataFrame", schema: Schema, roles: Roles, path: str, known_labels: list[str] | None
 ) -> "tuple[pd.DataFrame, dict[str, int]]":
-    """Returns the rows with a client and a (known) label, both as categories of text, and how many rows lack which."""
+    """Rows with a client and a (known) label, both as categories of text, and the numbers of rows that lack either."""
     dropped = {}
     label, flag = ("action", "--action_column") if schema.is_log else ("label", "--label_column")
     for what, names in (("client", roles.clients), (label, [roles.label] if roles.label else [])):
@@ -183,7 +183,7 @@ def _complete(
 
 
 def _owners(frame: "pd.DataFrame", names: list[str], schema: Schema) -> tuple[list[str], np.ndarray]:
-    """Returns the clients' names, and the client of each row."""
+    """Names of the clients, and the client of each row."""
     grouped = frame.groupby(names, observed=True, sort=True)
     clients = grouped.ngroup().to_numpy(np.int32)
     client_ids = [_JOINT.join(key) for key in grouped.size().index.to_frame().itertuples(index=False)]
@@ -199,7 +199,7 @@ def _owners(frame: "pd.DataFrame", names: list[str], schema: Schema) -> tuple[li
 
 
 def _label_names(labels: "pd.Series", schema: Schema, known: list[str] | None) -> list[str]:
-    """Returns the names of all labels, or actions, also of those that a flag adds."""
+    """Names of all labels, or actions, including those that a flag adds."""
     import pandas as pd
 
     flag = f"{'--action_column' if schema.is_log else '--label_column'}={as_flag([labels.name])}"

@@ -26,7 +26,7 @@ _SECURE_COUNT = tff.aggregators.SecureSumFactory(upper_bound_threshold=1, lower_
 def build(
     aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, shapes: Sequence[tuple[int, ...]]
 ) -> tff.aggregators.WeightedAggregationFactory:
-    """Returns the factory of an aggregation.
+    """Factory of an aggregation.
 
     Args:
       aggregation: What is wanted.
@@ -111,7 +111,7 @@ class _NothingOfNobody(tff.aggregators.WeightedAggregationFactory):
 
 
 def _clipped(aggregation: options.Aggregation, mean, *, secure: bool = False):
-    """Returns a mean of deltas clipped to a fixed norm, or one that follows a quantile of their norms without noise."""
+    """Mean of deltas clipped to a fixed norm, or to a noiseless quantile estimate of their norms."""
     norm = aggregation.clip_norm
     if norm is None:
         return mean
@@ -171,7 +171,7 @@ _SUM_QUERIES = {"dpsgd": _dpsgd, "dpftrl": _dpftrl, "mf_dpftrl": _mf_dpftrl}
 
 
 def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, which: int = 0) -> int:
-    """Returns the seed of noise that later rounds draw again: the system's entropy, unless told otherwise.
+    """Seed of noise that later rounds sample again: from the system's entropy unless set otherwise.
 
     Args:
       aggregation: What is wanted.
@@ -184,13 +184,13 @@ def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanis
 
 
 def secrets_in_state(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism) -> list[str]:
-    """Returns what in the aggregator's state must not be known, in words."""
+    """Parts of the aggregator's state that must stay secret, in words."""
     is_drawn_again = mechanism.kind in ("dpftrl", "mf_dpftrl") and mechanism.noise_multiplier > 0
     return ["the seed of the noise"] if is_drawn_again and aggregation.noise_seed is None else []
 
 
 def clip_norm(aggregation: options.Aggregation, state_before: Any, measurements: Any) -> float | None:
-    """Returns the norm that a round clipped to, or None if it did not.
+    """Clipping norm of a round; None without clipping.
 
     Args:
       aggregation: What is wanted.
@@ -205,7 +205,7 @@ def clip_norm(aggregation: options.Aggregation, state_before: Any, measurements:
 
 
 def clipped_clients(measurements: Any) -> int | None:
-    """Returns how many deltas were clipped; None where nothing clips, or privacy forbids to count."""
+    """Number of clipped deltas; None without clipping, or where privacy forbids the count."""
     if isinstance(measurements, Mapping) and "clipped_count" in measurements:
         return int(measurements["clipped_count"])
     return None

@@ -43,10 +43,10 @@ class ClientWork(Protocol):
     def __hash__(self) -> int: ...
 
     def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor:
-        """Returns how many examples all mini-batches of a client of this size have together, int32."""
+        """Number of examples in all mini-batches of a client of this size, int32."""
 
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
-        """Returns the training function.
+        """Builds the training function.
 
         Call this once in the graph or eager context where the function will run: it creates the variables.
 
@@ -115,7 +115,7 @@ class LocalSgd:
     def build_walk(
         self, model: models.Model, loss: Loss
     ) -> Callable[..., tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]]:
-        """Returns the steps themselves, for a `tf.function` to call; see `build`.
+        """Builds the steps, for a `tf.function` to call; see `build`.
 
         Args:
           model: The model to train.
@@ -163,7 +163,7 @@ class LocalSgd:
         return walk
 
     def _build_walk_by_terms(self, model: models.Model, loss: Loss) -> Callable[..., tuple]:
-        """Returns the same steps for a model with `terms` and a loss `of_one_action`, in half the time.
+        """Builds the same steps for a model with `terms` and a loss `of_one_action`, in half the time.
 
         Only the entries that an example's action reads are read and changed. What changes is the delta itself, which
         starts at zero, so that no weight is copied.
@@ -217,7 +217,7 @@ class LocalSgd:
         return loss_sum, _deviation(values.stack())
 
     def _batches(self, num_examples: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        """Returns the number of steps, and the function of a step's number that gives its examples' positions."""
+        """Number of steps, and the function from a step's number to its examples' positions."""
         if self.steps is not None:
             num_steps = tf.where(num_examples > 0, self.steps, 0)
             shape = [num_steps, self.batch_size]
@@ -265,7 +265,7 @@ def _take(examples, rows: tf.Tensor):
 
 
 def _sums(arrays: Sequence[tf.Tensor], terms: Sequence[models.Terms]) -> tf.Tensor:
-    """Returns each example's sum of terms of these flattened arrays."""
+    """Each example's sum of terms of these flattened arrays."""
     pairs = zip(arrays, terms, strict=True)
     # For single entries, this takes two thirds of a plain gather's time.
     parts = [tf.gather_nd(array, tf.expand_dims(places, -1)) * factors for array, (places, factors) in pairs]
@@ -285,12 +285,12 @@ def _deviation(values: tf.Tensor) -> tf.Tensor:
 
 
 def has_finite_norm(delta: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns whether the L2 norm of all parts together is a number, as clipping needs it to be; bool scalar."""
+    """Whether the L2 norm of all parts together is finite, as clipping requires; bool scalar."""
     # One number that is not finite makes the norm so, which reads the delta once and copies nothing.
     return tf.math.is_finite(2.0 * tf.add_n([tf.nn.l2_loss(part) for part in delta]))
 
 
 def no_training(weights: Sequence[tf.Tensor]) -> ClientUpdate:
-    """Returns the update of a client that leaves the weights as they are."""
+    """Update of a client that does not change the weights."""
     zeros = tuple(tf.zeros_like(weight) for weight in weights)
     return ClientUpdate(zeros, tf.constant(0.0), tf.constant(True), tf.constant(0.0))

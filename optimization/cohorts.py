@@ -34,12 +34,12 @@ def draw(cohort: options.Cohorts, population: int, seed: int, round_num: int) ->
 
 
 def secret_seed() -> np.ndarray:
-    """Returns uint32 [4], a seed of the system's entropy, as an array that a checkpoint can hold."""
+    """Seed from the system's entropy, uint32 [4], as an array that a checkpoint can hold."""
     return np.frombuffer(secrets.token_bytes(16), np.uint32)
 
 
 def as_integer(seed: np.ndarray) -> int:
-    """Returns such an array's seed as a number."""
+    """Such an array's seed as a number."""
     return int.from_bytes(np.asarray(seed).astype("<u4").tobytes(), "little")
 
 

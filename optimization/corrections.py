@@ -74,5 +74,5 @@ CORRECTIONS: Mapping[str, Entry] = {
 
 
 def chosen(values: Mapping[str, Any]) -> tuple[Correction, ...]:
-    """Returns the corrections of CORRECTIONS whose values are not 0."""
+    """Corrections of CORRECTIONS whose values are not 0."""
     return tuple(entry.build(values[name]) for name, entry in CORRECTIONS.items() if values.get(name))

@@ -143,7 +143,7 @@ class Process(abc.ABC):
 
     @abc.abstractmethod
     def log(self, deployed: tuple, client: Any) -> Log:
-        """Returns what a client trains on, of the deployed models and what it brings (Algorithm 4, line 6)."""
+        """Training examples of a client, from the deployed models and its input (Algorithm 4, line 6)."""
 
     @property
     def weights_type(self) -> tff.Type:
@@ -151,7 +151,7 @@ class Process(abc.ABC):
         return tff.types.tensorflow_to_type(self.model.specs)
 
     def at_client(self, function: Callable[..., Any]) -> tff.Computation:
-        """Returns a client's computation (deployed, weights, client), or (weights, client) without deployments.
+        """Computation of a client: (deployed, weights, client), or (weights, client) without deployments.
 
         Args:
           function: (deployed, weights, client) -> result, in TensorFlow.
@@ -165,7 +165,7 @@ class Process(abc.ABC):
         )
 
     def client_round(self) -> Callable[..., ClientOutput]:
-        """Returns the function (deployed, weights, client) -> ClientOutput; call it where it will run."""
+        """Builds the function (deployed, weights, client) -> ClientOutput; call it where it will run."""
         work = self.local_work
         train = work.build(self.model, self.loss) if work else None
 
@@ -212,7 +212,7 @@ class Process(abc.ABC):
         return round_num, weights, deployed, optimizer, norm, deploys
 
     def build(self, initial_weights: models.Weights | None = None) -> tff.templates.IterativeProcess:
-        """Returns the process: `initialize() -> State`, `next(state, clients) -> (state, RoundMetrics)`.
+        """Builds the process: `initialize() -> State`, `next(state, clients) -> (state, RoundMetrics)`.
 
         Args:
           initial_weights: float32 arrays in the model's order, theta_0; None for zeros, which a caller replaces.
@@ -271,7 +271,7 @@ class Process(abc.ABC):
         return rounds.fused(tff.templates.IterativeProcess(initialize, next_round))
 
     def build_loss_poll(self, num_clients: int) -> tff.Computation:
-        """Returns the computation of each client's loss on what it would train on, at its position.
+        """Builds the computation of each client's loss on its training examples, at its position.
 
         Args:
           num_clients: Most clients to poll.
@@ -295,7 +295,7 @@ class Process(abc.ABC):
 
 
 def at_clients(client_round: tff.Computation) -> tff.Computation:
-    """Returns (*models at the server, clients) -> results at the clients, of (*models, client) -> result."""
+    """Lifts (*models, client) -> result to (*models at the server, clients) -> results at the clients."""
     *sent, client_type = (part for _, part in tff.structure.iter_elements(client_round.type_signature.parameter))
     types = [*(tff.FederatedType(part, tff.SERVER) for part in sent), tff.FederatedType(client_type, tff.CLIENTS)]
 
@@ -308,12 +308,12 @@ def at_clients(client_round: tff.Computation) -> tff.Computation:
 
 
 def at_position(value: tf.Tensor, position: tf.Tensor, size: int) -> tf.Tensor:
-    """Returns a vector of this size that holds a scalar at one position, and zero elsewhere."""
+    """Vector of this size with a scalar at one position, and zero elsewhere."""
     return tf.where(tf.equal(tf.range(size), position), value, tf.zeros_like(value))
 
 
 def server_optimizer(optimizer: options.ServerOptimizer) -> tff.learning.optimizers.Optimizer:
-    """Returns TFF's optimizer."""
+    """TFF's optimizer."""
     return OPTIMIZERS[optimizer.name](optimizer.learning_rate, **dict(optimizer.hyperparameters))
 
 

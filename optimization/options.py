@@ -16,7 +16,7 @@ _Options = TypeVar("_Options")
 
 
 def named(kind: Callable[..., _Options], values: Mapping[str, Any], prefix: str = "", /, **others: Any) -> _Options:
-    """Returns options of a dataclass, whose fields are settings of the same names, but for `others`.
+    """Options of a dataclass, whose fields are settings of the same names, except `others`.
 
     Args:
       kind: The dataclass. A field whose setting has no value keeps its default.
@@ -142,6 +142,6 @@ class Length:
     rounds_per_checkpoint: int
 
     def ends_in_evaluation(self, round_num: int) -> bool:
-        """Returns whether a round does."""
+        """Whether a round ends in an evaluation."""
         every = self.rounds_per_eval
         return round_num == self.total_rounds or bool(every and round_num % every == 0)

@@ -41,7 +41,7 @@ def inputs(
     *,
     weighs_examples: bool = True,
 ) -> list[ClientInput]:
-    """Returns what the clients of a cohort bring to a round.
+    """Inputs to a round from the clients of a cohort.
 
     Args:
       cohort: Their examples, features as the model takes them.
@@ -65,7 +65,7 @@ def inputs(
 
 
 def example_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Returns each example's cross entropy.
+    """Cross entropy of each example.
 
     Args:
       logits: float32 [examples, outputs].
@@ -82,7 +82,7 @@ def example_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 
 
 def cross_entropy(logits: tf.Tensor, batch: client_work.Batch) -> tf.Tensor:
-    """Returns the scalar mean of `example_losses`, given the mini-batch's `labels`."""
+    """Mean of `example_losses` on the mini-batch's `labels`, a scalar."""
     return tf.reduce_mean(example_losses(logits, batch["labels"]))
 
 

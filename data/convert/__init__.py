@@ -6,7 +6,7 @@ from data.errors import UsageError
 
 
 def find(source: pathlib.Path, *names: str) -> pathlib.Path:
-    """Returns the path of the first of these files that a folder holds.
+    """Path of the first of these files that a folder holds.
 
     Raises:
       UsageError: If it holds none.
@@ -19,6 +19,6 @@ def find(source: pathlib.Path, *names: str) -> pathlib.Path:
 
 
 def damaged(path: pathlib.Path, reason: object) -> UsageError:
-    """Returns the error of a file that is not what it should be."""
+    """Error for a damaged source file."""
     told = " ".join(str(reason).split())
     return UsageError(f"{path} is damaged ({told}): SOURCE_DIR must hold the files as they were published.")

@@ -31,12 +31,12 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see --help).")
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Returns the arguments of a command line that begins with the program's name."""
+        """Parses a command line that begins with the program's name."""
         return self.parse_args(argv[1:])
 
 
 def define() -> _Parser:
-    """Returns the program's arguments."""
+    """Declares the program's arguments."""
     lines = [f"  {name:<15}{file} from {source}" for name, (file, _, source) in KINDS.items()]
     parser = _Parser(
         "data.convert",
@@ -82,7 +82,7 @@ def program(settings: argparse.Namespace) -> None:
 
 
 def _user_path(path: str) -> pathlib.Path:
-    """Returns an absolute path; under `bazel run`, relative ones start where the user is."""
+    """Absolute path; under `bazel run`, relative paths start at the user's working directory."""
     if not path:
         raise argparse.ArgumentTypeError("is empty: name a folder")
     return pathlib.Path(

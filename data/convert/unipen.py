@@ -55,7 +55,7 @@ class _Pen(NamedTuple):
 
 
 def unipen62(source: pathlib.Path) -> Mapping[str, np.ndarray]:
-    """Returns the isolated digits and letters of all writers, see `image`; says what was left out.
+    """Isolated digits and letters of all writers, see `image`; prints what was left out.
 
     Of a writer's characters with the same pixels the first counts, or none if their labels differ.
 
@@ -183,7 +183,7 @@ def _statements(
 
 
 def _points(text: str, columns: Sequence[str]) -> np.ndarray:
-    """Returns float64 [points, 2]; none where they are not as many numbers as the columns say."""
+    """Float64 [points, 2]; no points where the numbers do not fill the columns."""
     try:
         numbers = np.array(text.split(), np.float64)
         if not (np.abs(numbers) < _LARGEST).all():

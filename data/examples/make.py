@@ -40,7 +40,7 @@ _HABIT = np.array([0.2, 0, 0, 0])  # What the shop takes "none" to be worth more
 
 
 def table() -> bytes:
-    """Returns the file's content: UTF-8, a header line, then 178 rows in the order of their cellars."""
+    """Content of the file: UTF-8, a header line, then 178 rows in the order of their cellars."""
     from sklearn import datasets
 
     wine = datasets.load_wine()
@@ -55,7 +55,7 @@ def table() -> bytes:
 
 
 def log() -> bytes:
-    """Returns the log's content: UTF-8, a header line, then a row a visit in the order of the customers."""
+    """Content of the log: UTF-8, a header line, then one row per visit in the order of the customers."""
     rows = pd.DataFrame(visits(keys.generator(_SEED, keys.Purpose.LOGGED_REWARDS, 0)))
     written = {
         "customer": [f"customer_{customer + 1:03d}" for customer in rows["customer"]],
@@ -120,20 +120,20 @@ def visits(draw: np.random.Generator) -> Iterator[Visit]:
 
 
 def logging_policy(device: int, past_orders: int) -> np.ndarray:
-    """Returns the logging policy's probability of each offer, float64 [offers]."""
+    """Logging policy's probability of each offer, float64 [offers]."""
     preference = np.exp((values(device, past_orders) + _HABIT) / _TEMPERATURE)
     return preference / preference.sum()
 
 
 def values(device: int, past_orders: int) -> np.ndarray:
-    """Returns what each offer pays a customer of no leaning, float64 [offers]."""
+    """Reward of each offer for a customer without preferences, float64 [offers]."""
     free_shipping = 0.34 if device == 0 else 0.14
     gift = 0.32 if past_orders >= _OFTEN else 0.12
     return np.array([0.16, 0.22, free_shipping, gift])
 
 
 def rule(device: int, past_orders: int) -> np.ndarray:
-    """Returns what the rule plays that the shop thinks of, float64 [offers]: one offer mostly, each sometimes."""
+    """Probabilities of the shop's candidate policy, float64 [offers]: mostly one offer, each other sometimes."""
     best = "free_shipping" if device == 0 else "gift" if past_orders >= _OFTEN else "coupon"
     found = np.full(len(OFFERS), 0.05)
     found[OFFERS.index(best)] = 0.85

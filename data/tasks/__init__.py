@@ -80,7 +80,7 @@ class Task:
             yield batch._replace(features=self.normalise(batch.features))
 
     def reward_range(self, phase: str) -> tuple[float, float]:
-        """Returns the smallest and the largest reward that an action can have, by a key of `rewards`."""
+        """Smallest and largest reward of an action, by a key of `rewards`."""
         matrix = self.rewards[phase]
         if not self.multi_label:
             return float(matrix.min()), float(matrix.max())
@@ -89,7 +89,7 @@ class Task:
 
 
 def learned(options: TaskOptions, found: statistics.OfTable | statistics.OfPosts) -> dict[str, Any]:
-    """Returns a task's fields of statistics, by `TaskOptions.public_statistics`."""
+    """Fields of a task's statistics, by `TaskOptions.public_statistics`."""
     if options.public_statistics:
         return {"public_statistics": file_checksum(options.public_statistics)}
     words = found.in_words()
@@ -99,7 +99,7 @@ def learned(options: TaskOptions, found: statistics.OfTable | statistics.OfPosts
 def tag_task(
     options: TaskOptions, train: ClientData, held_out: ClientData, counted: statistics.OfPosts, **fields: Any
 ) -> Task:
-    """Returns a task of posts: bags of words, the most frequent tags as actions, a linear model with bias."""
+    """Task of posts: bags of words, the most frequent tags as actions, a linear model with bias."""
     num_tags, tag_counts = len(counted.tags), np.array(list(counted.tags.values()), np.int64)
     return Task(
         clients=train,
@@ -120,7 +120,7 @@ _PUBLISHED_WEIGHTS = {"cnn": "glorot_normal", "linear_l2": "zeros"}
 
 
 def vector_model(options: TaskOptions, num_features: int, num_outputs: int) -> dict[str, Any]:
-    """Returns a task's fields that say what a context of some numbers is, and what takes it: `linear` or `mlp`.
+    """Fields of a task with numeric contexts, and its model: `linear` or `mlp`.
 
     Raises:
       UsageError: If `TaskOptions.model` takes images.
@@ -135,7 +135,7 @@ def vector_model(options: TaskOptions, num_features: int, num_outputs: int) -> d
 def image_model(
     options: TaskOptions, default: str, shape: tuple[int, ...], num_outputs: int, hidden: Sequence[int] = (64,)
 ) -> dict[str, Any]:
-    """Returns `Task.model`, `Task.model_arguments` and `Task.initial_weights` of images.
+    """Fields `Task.model`, `Task.model_arguments` and `Task.initial_weights` of images.
 
     Args:
       options: Options; `model`, `norm`, `initial_weights` and `variant` count.

@@ -61,7 +61,7 @@ class Dealt(NamedTuple):
 
 
 def load_digits(options: TaskOptions) -> tasks.Task:
-    """Returns scikit-learn's digits over 60 synthetic clients: 8 x 8 pixels, 10 actions, one hidden layer of 64.
+    """Scikit-learn's digits over 60 synthetic clients: 8 x 8 pixels, 10 actions, one hidden layer of 64.
 
     Features are float32 [examples, 64] in [0, 1], ink 1. 359 examples are held out, as one client.
 
@@ -89,7 +89,7 @@ def load_digits(options: TaskOptions) -> tasks.Task:
 
 
 def load_dealt(options: TaskOptions) -> tasks.Task:
-    """Returns a task of images that are dealt to clients, uint8 with channels only where they are coloured.
+    """Task of images partitioned over clients; uint8, with a channel axis only for colour.
 
     `partition_by` says whose Dirichlet shares are drawn: `client`, those of a client's labels
     (`partition.dirichlet_label_skew`; equal sizes), or `label`, those of a label's clients

@@ -28,7 +28,7 @@ _IMAGE_AXES = 3
 
 
 def load(options: TaskOptions) -> tasks.Task:
-    """Returns the task of a log; `TaskOptions.learn_from` says what its labels are.
+    """Task of a log; `TaskOptions.learn_from` selects its labels.
 
     A fifth of the clients is held out, whatever the seed. With `simulator` labels are drawn rewards; else doubly robust
     ones, whose mean on held-out clients is an unbiased value of any policy that is not made from these; and except with
@@ -111,7 +111,7 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
-    """Returns the log of the file, one's own by its columns, and a digest of it."""
+    """Log of the file, read by its columns if it is the user's table, and a digest of it."""
     path = options.data_file
     if not path:
         raise UsageError("--task_type=logged needs --data_file: the log, .parquet or .csv.")
@@ -130,7 +130,6 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
 
 
 def _range(known: logged_clients.Rewards, train: interaction_log.InteractionLog, feedback: str) -> tuple[float, float]:
-    """Returns bounds of all labels."""
     if feedback == logged_clients.SIMULATOR:
         return known.low, known.high
     furthest = (known.high - known.low) / float(train.propensities.min())
@@ -138,7 +137,7 @@ def _range(known: logged_clients.Rewards, train: interaction_log.InteractionLog,
 
 
 def _model(options: TaskOptions, contexts: clients.Features, width: int, num_actions: int) -> dict[str, Any]:
-    """Returns the fields of `Task` that say what a context is, and what takes it."""
+    """Fields of `Task` for the type of its contexts, and its model."""
     if isinstance(contexts, text.Bags):
         if options.model:
             raise UsageError(f"--model={options.model} takes no bags of words: leave it out.")

@@ -14,12 +14,12 @@ _LOWER = np.arange(36, 62)
 
 
 def exact(num_labels: int) -> np.ndarray:
-    """Returns float32 [labels, labels]: 1 for the true label, 0 for the others (section 4.2, scratch)."""
+    """Rewards of 1 for the true label and 0 for the others, float32 [labels, labels] (section 4.2, scratch)."""
     return np.eye(num_labels, dtype=np.float32)
 
 
 def character_rewards(*, reference_code: bool = False) -> dict[str, np.ndarray]:
-    """Returns the 62-class tasks' rewards by phase (Agarwal et al. 2023, section 4.2, init-shift).
+    """Rewards of the 62-class tasks by phase (Agarwal et al. 2023, section 4.2, init-shift).
 
     The paper: the initial training also pays 0.5 for the lower-case version of an upper-case letter; the bandits are
     paid for the exact label only.
@@ -44,7 +44,7 @@ def character_rewards(*, reference_code: bool = False) -> dict[str, np.ndarray]:
 def tag_rewards(
     counts: np.ndarray, *, reference_code: bool = False, initial_tags: int | None = None
 ) -> dict[str, np.ndarray]:
-    """Returns the rewards of tag prediction by phase (Agarwal et al. 2023, section 4.2, init-shift).
+    """Rewards of tag prediction by phase (Agarwal et al. 2023, section 4.2, init-shift).
 
     Without a shift, a tag of the post pays 1. The initial training pays for the most frequent tags only; the bandits
     are paid inversely to the tag's frequency in the corpus, scaled to 1 for the most frequent tag.
@@ -77,7 +77,7 @@ def tag_rewards(
 
 
 def label_rewards(label_counts: Sequence[int], init_labels: int | None) -> dict[str, np.ndarray]:
-    """Returns the rewards of tables and digits before and after the shift.
+    """Rewards of tables and digits before and after the shift.
 
     The initial training is paid for the most frequent labels only, of equally frequent ones the first; the bandits for
     all.

@@ -108,7 +108,7 @@ def load(options: SiloOptions) -> Silos:
 
 
 def _generated(options: SiloOptions) -> Silos:
-    """Returns participants, at least 3, of which the second and the third, and only they, share one concept.
+    """Participants, at least 3, of which only the second and the third share one concept.
 
     The best combination for `worker_2` is therefore known: 0110 with four participants. A row's 153 columns, the last
     two ordinal, are noisy mixtures of 4 hidden factors. Its label is drawn from a logistic model of one direction of
@@ -142,7 +142,7 @@ def _generated(options: SiloOptions) -> Silos:
 
 
 def _table(path: str, wanted: schema.Schema, options: SiloOptions) -> Silos:
-    """Returns the participants of a table with a label, see `tables.read`: by default all labels but the first are 1.
+    """Participants of a table with a label, see `tables.read`: by default all labels but the first are 1.
 
     Rows without a participant or a label are dropped. Everything learned of the columns is learned from training rows.
     """
@@ -167,7 +167,7 @@ def _table(path: str, wanted: schema.Schema, options: SiloOptions) -> Silos:
 
 
 def _writers(options: SiloOptions) -> Silos:
-    """Returns groups of consecutive writers, as many in each or one more, who read characters as one of two kinds.
+    """Groups of consecutive writers, equal in size within one, who read characters as one of two kinds.
 
     Odd digits, or lower-case letters, are 1 by default.
     """
@@ -194,7 +194,7 @@ def _writers(options: SiloOptions) -> Silos:
 
 
 def _positive(options: SiloOptions, labels: Sequence[str]) -> list[str]:
-    """Returns the labels that the user counts as 1, none if they name none."""
+    """Labels that the user counts as 1; empty if the user names none."""
     names = [name.strip() for name in options.positive_labels.split(",")] if options.positive_labels else []
     if unknown := set(names) - set(labels):
         raise UsageError(f"--positive_labels: {min(unknown)} is none of the labels {', '.join(labels)}.")
@@ -202,7 +202,7 @@ def _positive(options: SiloOptions, labels: Sequence[str]) -> list[str]:
 
 
 def _parts(labels: np.ndarray, options: SiloOptions, participant: int) -> list[np.ndarray]:
-    """Returns sorted row numbers of the training, validation and test part, each with its share of either class."""
+    """Sorted row numbers of the training, validation and test part, each with its share of either class."""
     draw = keys.generator(options.seed, keys.Purpose.HELD_OUT, participant)
     ends = np.cumsum([options.train_fraction, options.validation_fraction])
     cuts = [

@@ -24,7 +24,7 @@ _SHA256 = {
 
 
 def load(options: TaskOptions) -> tasks.Task:
-    """Returns the task (Agarwal et al. 2023, section 4.1), downloading the data set on first use if no folder is named.
+    """Task of tag prediction (Agarwal et al. 2023, section 4.1); downloads the data set if no folder is named.
 
     Raises:
       UsageError: If a file is missing or damaged, or cannot be downloaded.
@@ -68,7 +68,7 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def _counts_file(name: str, data_dir: str | None, cache_dir: str | None) -> pathlib.Path:
-    """Returns the path of a file of counts: the user's, else that of the cache folder, downloaded on first use."""
+    """Path of a file of counts: the user's, else that of the cache folder, downloaded on first use."""
     published = f"{name}.tar.bz2"
     found = files.instead_of_download(data_dir, (name, published), f"{_ORIGIN}{published}")
     if found and found.name != published:
@@ -93,7 +93,7 @@ def _counts_file(name: str, data_dir: str | None, cache_dir: str | None) -> path
 
 
 def _first_words(path: pathlib.Path, size: int) -> tuple[str, ...]:
-    """Returns the first words of a file of `word count` lines, most frequent first."""
+    """First words of a file of `word count` lines, most frequent first."""
     vocabulary: dict[str, int] = {}
     try:
         with open(path, encoding="utf-8") as file:
@@ -109,7 +109,7 @@ def _first_words(path: pathlib.Path, size: int) -> tuple[str, ...]:
 
 
 def _most_frequent_tags(path: pathlib.Path, size: int) -> dict[str, int]:
-    """Returns the most frequent tags of a JSON object tag -> count, most frequent first, and their counts."""
+    """Most frequent tags of a JSON object tag -> count, most frequent first, and their counts."""
     try:
         counts = json.loads(path.read_text(encoding="utf-8"))
         if not all(isinstance(count, int) and count > 0 for count in counts.values()) or len(counts) < 2:

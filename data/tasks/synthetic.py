@@ -24,7 +24,7 @@ _HELD_OUT_FRACTION = 0.1
 
 
 def load(options: TaskOptions) -> tasks.Task:
-    """Returns the task: 60 features, 10 actions, multinomial logistic regression."""
+    """Synthetic task: 60 features, 10 actions, multinomial logistic regression."""
     population, held_out = generate(
         options.partition_clients,
         options.synthetic_alpha,
@@ -47,7 +47,7 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def generate(num_clients: int, alpha: float, beta: float, seed: int) -> tuple[clients.ClientData, clients.ClientData]:
-    """Returns the clients with nine tenths of each one's examples, and the same clients with the rest.
+    """Clients with nine tenths of each one's examples, and the same clients with the rest.
 
     Features are float32 [examples, 60]; labels int32 below 10.
 

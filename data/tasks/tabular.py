@@ -9,7 +9,7 @@ from data.tasks.options import TaskOptions
 
 
 def load(options: TaskOptions) -> tasks.Task:
-    """Returns the task of a table, see `tables.read`, with a label or with rewards; only the former has a reward shift.
+    """Task of a table with labels or rewards, see `tables.read`; only labels have a reward shift.
 
     Features are float32 [examples, features]; labels int32 [examples], positions in `Task.action_names`, or float32
     [examples, actions], the reward of each action. Clients and labels are in the order of their names, or of numbers.

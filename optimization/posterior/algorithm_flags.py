@@ -20,7 +20,7 @@ DEVIATIONS = {
 
 
 def deviation(name: str, learning_rate: float) -> float:
-    """Returns the noise's standard deviation by its name in `DEVIATIONS`."""
+    """Standard deviation of the noise by its name in `DEVIATIONS`."""
     return {SQRT_2_RATE: math.sqrt(2 * learning_rate), TWICE_RATE: 2 * learning_rate}[name]
 
 
@@ -139,7 +139,7 @@ def resolve(settings: cli.Settings, flag: str) -> cli.Settings:
 
 
 def options(settings: Mapping[str, Any], flag: str) -> Posterior:
-    """Returns the algorithm of flags, resolved.
+    """Algorithm of resolved flags.
 
     Args:
       settings: Flags.

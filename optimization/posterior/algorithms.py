@@ -59,7 +59,7 @@ class ServerChain:
     deviation: float
 
     def state(self, stepped: Sequence[np.ndarray], seed: int, round_num: int) -> tuple[np.ndarray, ...]:
-        """Returns the chain's state after a round, given the model after the server optimizer's step."""
+        """State of the chain after a round, from the model after the server optimizer's step."""
         generator = keys.generator(seed, keys.Purpose.LANGEVIN, round_num)
         scale = np.float32(self.deviation)
         arrays = [np.asarray(weight) for weight in stepped]
@@ -68,7 +68,7 @@ class ServerChain:
     def served(
         self, average: Sequence[np.ndarray], state: tuple[np.ndarray, ...], round_num: int
     ) -> tuple[np.ndarray, ...]:
-        """Returns the average of the states after the burn-in; in its rounds, the state.
+        """Average of the states after the burn-in; during the burn-in, the state.
 
         Args:
           average: That of the round before.
@@ -103,7 +103,7 @@ class Algorithm:
     chain: ServerChain | None = None
 
     def work_of(self, round_num: int) -> ClientWork:
-        """Returns the clients' training in a round, from 1."""
+        """Client training of a round, from 1."""
         return self.burn_in_work if round_num <= self.burn_in_rounds else self.client_work
 
 
@@ -114,7 +114,7 @@ def build(
     cohort_size: int,
     server_features=None,
 ) -> Algorithm:
-    """Returns an algorithm, and says where the mean shift is computed.
+    """Builds an algorithm, and prints where the mean shift is computed.
 
     Args:
       posterior: Which, and its hyperparameters.
@@ -159,7 +159,7 @@ def _fedag(weights: np.ndarray, updates: process.CohortUpdates, generator: np.ra
 
 
 def distillation_of(posterior: algorithm_flags.Posterior) -> ensembles.Distillation:
-    """Returns how FedBE distils its ensemble."""
+    """Distillation of FedBE's ensemble."""
     return ensembles.Distillation(epochs=posterior.distillation_epochs)
 
 
@@ -204,5 +204,5 @@ def _fedkp(posterior: algorithm_flags.Posterior) -> Aggregate:
 
 
 def flat(weights: models.Weights) -> np.ndarray:
-    """Returns the weights as one float32 vector."""
+    """Weights as one float32 vector."""
     return models.flatten(weights).numpy()

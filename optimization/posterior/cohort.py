@@ -8,7 +8,7 @@ import numpy as np
 
 
 def finite_clients(models: np.ndarray) -> np.ndarray:
-    """Returns bool [clients], which models, float32 [clients, parameters], hold no NaN and no infinity."""
+    """Whether each model, float32 [clients, parameters], is finite, bool [clients]."""
     return np.isfinite(models.sum(axis=1, dtype=np.float64))
 
 

@@ -86,7 +86,7 @@ def normality(models: np.ndarray) -> Normality:
 
 @functools.cache
 def normal_distance(count: int) -> float:
-    """Returns the mean Kolmogorov-Smirnov distance of normal samples to the normal distribution fitted to them.
+    """Mean Kolmogorov-Smirnov distance of normal samples to the normal distribution fitted to them.
 
     A simulation of 20,000 samples, the same in each call.
 
@@ -98,7 +98,7 @@ def normal_distance(count: int) -> float:
 
 
 def _standardised(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns rows sorted, with mean 0 and standard deviation 1, and their distances to the normal distribution."""
+    """Sorted rows with mean 0 and standard deviation 1, and their distances to the normal distribution."""
     samples = np.sort(samples, axis=1)
     samples -= samples.mean(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
@@ -109,7 +109,7 @@ def _standardised(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_normality(paths: Sequence[pathlib.Path]) -> Normality:
-    """Returns the statistics that runs wrote (`diagnosis_round_N.npz`), one after the other.
+    """Statistics that runs wrote (`diagnosis_round_N.npz`), one run after the other.
 
     Raises:
       OSError: If one cannot be read.

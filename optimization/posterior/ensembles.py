@@ -98,7 +98,7 @@ class Distillation:
     cycle: int = 25
 
     def num_cycles(self, num_examples: int) -> int:
-        """Returns how many cycles end, with so many of the server's examples."""
+        """Number of complete cycles over this number of server examples."""
         return self.epochs * -(-num_examples // self.batch_size) // self.cycle
 
     def distil(self, model: models_lib.Model, start: np.ndarray, features, targets: np.ndarray, seed) -> np.ndarray:

@@ -75,24 +75,24 @@ class PosteriorRounds(training.TrainingRounds):
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
 
     def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
-        """Returns what defines rounds of so many clients with this work."""
+        """Key of compiled rounds of this many clients with this work."""
         definition, factory = super().definition(work, num_clients), self._algorithm.factory
         return dataclasses.replace(definition, aggregator=factory) if factory else definition
 
     def _rounds(self, work: Any) -> tff.templates.IterativeProcess:
-        """Returns rounds that TFF aggregates; their initial weights are of seed 0."""
+        """Rounds that TFF aggregates; their initial weights are of seed 0."""
         if self._algorithm.factory is None:
             return self.mean_rounds(work, self._options.cohort_size)
         build = lambda: self.definition(work, self._options.cohort_size).build(self._model.initial_weights(0))  # noqa: E731
         return self._kept(("rounds", work, self._algorithm.factory), build)
 
     def _mixed(self, examples: clients.Examples, round_num: int) -> clients.Examples:
-        """Returns the examples shuffled: where a model normalises over a batch, each should be like the whole."""
+        """Shuffles the examples: where a model normalises over a batch, each batch should resemble the whole."""
         draw = keys.generator(self._options.seed, keys.Purpose.EVALUATION, round_num, 1)
         return examples.take(draw.permutation(len(examples.labels)))
 
     def initial_state(self) -> Progress:
-        """Returns the state before round 1."""
+        """State before round 1."""
         weights = self._model.initial_weights(self._options.seed)
         if self._algorithm.aggregate is None:
             server = self._rounds(self.work).initialize()._replace(weights=weights)
@@ -107,7 +107,7 @@ class PosteriorRounds(training.TrainingRounds):
         return Progress(server, deviation, recent, selection, chain)
 
     def _chosen_parameters(self) -> Sequence[int]:
-        """Returns the parameters whose densities are drawn.
+        """Parameters whose densities are plotted.
 
         Raises:
           UsageError: If the model does not have them.
@@ -144,7 +144,7 @@ class PosteriorRounds(training.TrainingRounds):
         return self._kept(("collection", work, size), build)(weights, inputs)
 
     def cohort(self, round_num: int) -> np.ndarray:
-        """Returns a round's clients without a selector, none of those that gave their examples to the server."""
+        """Clients of a round without a selector, except those that gave their examples to the server."""
         options, population = self._options, len(self._clients) - self._first
         if options.client_sampling_alpha is None:
             return self._first + cohorts.draw(Cohorts(options.cohort_size), population, options.seed, round_num)
@@ -202,7 +202,7 @@ class PosteriorRounds(training.TrainingRounds):
     def _aggregated(
         self, updates: process.CohortUpdates, state: Progress, round_num: int, aggregate: algorithms.Aggregate
     ) -> algorithms.ServerUpdate:
-        """Returns what the algorithm makes of a cohort; nothing where nobody has an example."""
+        """Aggregate of a cohort; a zero update if no client has an example."""
         before = algorithms.flat(state.server.weights)
         if not updates.examples.any():
             return algorithms.ServerUpdate(np.zeros_like(before), state.deviation)
@@ -210,7 +210,7 @@ class PosteriorRounds(training.TrainingRounds):
         return aggregate(before, updates.with_examples(), generator)
 
     def _ensemble(self, weights: models.Weights, deviation: np.ndarray, round_num: int) -> list[models.Weights]:
-        """Returns the models whose probabilities are averaged: FedAG's samples, and else the server's model alone."""
+        """Models whose probabilities are averaged: FedAG's samples, otherwise the server's model alone."""
         if not deviation.size:
             return [tuple(weights)]
         generator = keys.generator(self._options.seed, keys.Purpose.EVALUATION, round_num, 0)
@@ -219,7 +219,7 @@ class PosteriorRounds(training.TrainingRounds):
         return [models.unflatten(tf.constant(sample), self._model.shapes) for sample in samples]
 
     def _measured(self, ensemble: Sequence[models.Weights], examples: clients.Examples) -> list[float]:
-        """Returns the `metrics.MEASURES` of an ensemble's mean probabilities."""
+        """Values of `metrics.MEASURES` for an ensemble's mean probabilities."""
         if not len(examples.labels):
             return [float("nan")] * len(metrics.MEASURES)
         log_probabilities, found = self._evaluation(_log_probabilities), []

@@ -193,7 +193,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def options(settings: cli.Settings) -> PosteriorOptions:
-    """Returns what resolved flags mean."""
+    """Options of resolved flags."""
     server_clients = _server_clients(settings)
     return PosteriorOptions(
         **vars(training_flags.options(settings)),
@@ -210,7 +210,7 @@ def options(settings: cli.Settings) -> PosteriorOptions:
 
 
 def _burn_in(settings: cli.Settings) -> int | None:
-    """Returns `--burn_in_rounds`; a preset's is shortened as much as its `--total_rounds`."""
+    """Value of `--burn_in_rounds`; a preset's is shortened in proportion to its `--total_rounds`."""
     published = presets.values(settings.preset, PRESETS)
     if "burn_in_rounds" in settings.given or "burn_in_rounds" not in published:
         return settings.burn_in_rounds
@@ -219,7 +219,7 @@ def _burn_in(settings: cli.Settings) -> int | None:
 
 
 def notes(settings: cli.Settings) -> Sequence[str]:
-    """Returns what became of a preset's burn-in, if it was shortened."""
+    """Note on a preset's shortened burn-in, if it was shortened."""
     published = presets.values(settings.preset, PRESETS).get("burn_in_rounds")
     if settings.algorithm not in algorithm_flags.BURNING_IN or published is None:
         return []

@@ -90,7 +90,7 @@ NEGLIGIBLE = 60.0  # exp(-60) is nothing, also times the 14th power of a frequen
 
 
 def silverman(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Returns 0.9 min(standard deviation, interquartile range / 1.34) n^(-1/5) (eq. 2.21), for either kernel.
+    """Silverman's bandwidth 0.9 min(standard deviation, IQR / 1.34) n^(-1/5) (eq. 2.21), for either kernel.
 
     Where more than half of the samples are equal, and the interquartile range is zero, the standard deviation counts.
     """
@@ -102,13 +102,13 @@ def silverman(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
 
 
 def scott(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Returns (4/3)^(1/5) standard deviation n^(-1/5) (Scott 1992), for either kernel."""
+    """Scott's bandwidth (4/3)^(1/5) standard deviation n^(-1/5) (Scott 1992), for either kernel."""
     del kernel
     return _NORMAL_REFERENCE * _deviations(samples) * samples.shape[1] ** -0.2
 
 
 def plug_in(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Returns the plug-in bandwidth of depth two (Sheather and Jones 1991; Wand and Jones 1995, section 3.6.1).
+    """Plug-in bandwidth of depth two (Sheather and Jones 1991; Wand and Jones 1995, section 3.6.1).
 
     Eq. 2.20 with R(f'') estimated by a Gaussian kernel, whose bandwidth needs R(f'''), estimated likewise, whose
     bandwidth needs R(f''''), taken from the normal density. Both pilot bandwidths cancel the leading bias against the
@@ -130,7 +130,7 @@ def plug_in(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
 
 
 def improved_sheather_jones(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Returns the plug-in bandwidth without a normal reference (Botev, Grotowski and Kroese 2010, Algorithm 1).
+    """Plug-in bandwidth without a normal reference (Botev, Grotowski and Kroese 2010, Algorithm 1).
 
     The fixed point of equation 29 with l = 5, from a grid of 1024 points over twice the samples' range, for the
     Gaussian kernel; another kernel has it times the ratio of their constants in eq. 2.20. Few samples may have no fixed
@@ -142,7 +142,7 @@ def improved_sheather_jones(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
     count = 1 + (np.diff(np.sort(samples, axis=1), axis=1) > 0).sum(axis=1)
 
     def roughness(derivative: int, time: np.ndarray) -> np.ndarray:
-        """Returns R of a derivative of the density estimate with this squared bandwidth."""
+        """Roughness R of a derivative of the density estimate with this squared bandwidth."""
         rates = math.pi**2 * squares
         felt = np.searchsorted(rates * time.min(initial=np.inf), NEGLIGIBLE)  # Frequencies beyond add less than 1e-16.
         decay = np.exp(-rates[:felt] * time[:, np.newaxis])
@@ -167,7 +167,7 @@ def improved_sheather_jones(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
 
 
 def _cosine_series(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns squared frequencies [frequencies] and squared cosine coefficients [parameters, frequencies].
+    """Squared frequencies [frequencies] and squared cosine coefficients [parameters, frequencies].
 
     Args:
       places: Float [parameters, clients], in [0, 1].
@@ -181,7 +181,7 @@ def _cosine_series(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cross_validation(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Returns the best of 0.01, 0.1, 1 and 10 times Silverman's bandwidth by the likelihood of left-out samples.
+    """Best of 0.01, 0.1, 1 and 10 times Silverman's bandwidth by the likelihood of left-out samples.
 
     Five folds, or as many as there are samples; a fold is every fifth sample in the order of their values. A left-out
     sample that no kernel reaches counts with the smallest positive density. Equal likelihoods: the larger bandwidth.
@@ -206,7 +206,7 @@ def cross_validation(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
 
 
 def nearest(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Returns Scott's bandwidth of the five samples nearest to zero, the place where the density is looked at (C.4)."""
+    """Scott's bandwidth of the five samples nearest to zero, where the density is plotted (C.4)."""
     count = min(NEIGHBOURS, samples.shape[1])
     indices = np.argpartition(np.abs(samples), count - 1, axis=1)[:, :count]
     return scott(np.take_along_axis(samples, indices, axis=1), kernel)
@@ -228,7 +228,7 @@ def _deviations(samples: np.ndarray) -> np.ndarray:
 
 
 def _quantile(ordered: np.ndarray, share: float) -> np.ndarray:
-    """Returns a quantile of ascending rows as `np.quantile` does, which would look for it again."""
+    """Quantile of ascending rows; equals `np.quantile`, which would search for the order again."""
     rank = share * (ordered.shape[1] - 1)
     below, above = math.floor(rank), math.ceil(rank)
     return ordered[:, below] + (rank - below) * (ordered[:, above] - ordered[:, below])

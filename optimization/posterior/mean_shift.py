@@ -26,7 +26,7 @@ LEAST_REACH = 0.01
 def profile_cluster_mean(
     samples: np.ndarray, weights: np.ndarray, reach: np.ndarray, pulls: np.ndarray, tolerances: np.ndarray, t_max: int
 ) -> np.ndarray:
-    """Returns the average of the modes that the clients reach by steps to the mean of the felt samples.
+    """Average of the modes that the clients reach by steps to the mean of the samples within the kernel's reach.
 
     A step leads from everywhere between two edges to the same mean. So each interval has one successor, the interval
     that its mean lies in, and a walk is a chain of look-ups. A walk that reaches the tolerance in its last step may
@@ -75,7 +75,7 @@ def profile_cluster_mean(
 def kernel_cluster_mean(
     samples: np.ndarray, weights: np.ndarray, reach: np.ndarray, pulls: np.ndarray, tolerances: np.ndarray, t_max: int
 ) -> np.ndarray:
-    """Returns the average of where Algorithm 8 leads the clients, whose weights are the kernel's values.
+    """Average of the clients' modes by Algorithm 8, with the kernel's values as weights.
 
     Between two edges the weights' sum and the weighted samples' sum are parabolas. No two points overtake each other,
     so that they are looked up in ascending order.
@@ -130,7 +130,7 @@ def _places(samples: np.ndarray) -> np.ndarray:
 
 
 def _windows(samples: np.ndarray, reach: np.ndarray):
-    """Returns all edges, ascending, and a function that sums values of samples felt between an edge and the next.
+    """All edges, ascending, and a function that sums the values of samples within reach between two edges.
 
     Args:
       samples: float64 [parameters, clients], on one line.
@@ -238,7 +238,7 @@ class MeanShift:
         return self._aggregate(models, weights, bandwidth_factors, cluster=True)
 
     def modes(self, models: np.ndarray) -> np.ndarray:
-        """Returns where each client's model is shifted to, float32 [clients, parameters]; all must be finite."""
+        """Mode that each client's model shifts to, float32 [clients, parameters]; all models must be finite."""
         samples = models.T.astype(np.float64)
         lows, units = _frame(samples)
         samples = (samples - lows) / units
@@ -276,7 +276,7 @@ class MeanShift:
         return Aggregate(result, float(moved.mean()))
 
     def _shift(self, samples, weights, factors, tolerances, starts) -> np.ndarray:
-        """Returns where Algorithm 8 leads from each of the starts [parameters, points]."""
+        """Modes that Algorithm 8 reaches from each of the starts [parameters, points]."""
         points, rows = starts.flatten(), np.repeat(np.arange(len(starts)), starts.shape[1])
         pulls = self._pulls(weights, factors)
         weigh = self.kernel.pull if self.step_weights == PROFILE else self.kernel.weight
@@ -300,7 +300,7 @@ class MeanShift:
         return points.reshape(starts.shape)
 
     def _windowed_cluster_mean(self, samples, weights, factors, tolerances) -> np.ndarray:
-        """Returns the average of what `_shift` gives with the samples as starts, at the price of a few steps."""
+        """Average of `_shift` with the samples as starts, at the cost of a few steps."""
         if self.step_weights == PROFILE:
             return self._windows(profile_cluster_mean, samples, weights, factors, tolerances)
         result = np.zeros(len(samples))  # Of samples that agree.
@@ -324,16 +324,16 @@ class MeanShift:
         return cluster_mean(samples, weights, reach, self._pulls(weights, factors), tolerances, self.t_max)
 
     def _pulls(self, weights: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        """Returns the clients' weights in a step: K's slope at (x - sample) / (h factor) holds the factor squared."""
+        """Weights of the clients in a step: K's slope at (x - sample) / (h factor) holds the factor squared."""
         return weights / np.square(factors) if self.step_weights == PROFILE else weights
 
     def widths(self, samples: np.ndarray) -> np.ndarray:
-        """Returns the bandwidths of samples float [parameters, clients], scaled; not for `kernels.NEAREST`."""
+        """Scaled bandwidths of samples float [parameters, clients]; not for `kernels.NEAREST`."""
         return self.scale * kernels.RULES[self.bandwidth](samples, self.kernel)
 
 
 def size_factors(sizes: np.ndarray) -> np.ndarray:
-    """Returns bandwidth factors inversely proportional to the clients' numbers of examples (chapter 7).
+    """Bandwidth factors inversely proportional to the clients' numbers of examples (chapter 7).
 
     A client of average size has the factor 1; the thesis' own 1 / size would shrink all bandwidths by the average size.
     """
@@ -341,7 +341,7 @@ def size_factors(sizes: np.ndarray) -> np.ndarray:
 
 
 def _frame(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the least of samples [parameters, clients] and their range, 1 where they agree, [parameters, 1] each."""
+    """Minimum and range (1 if zero) of samples [parameters, clients], [parameters, 1] each."""
     lows = samples.min(axis=1, keepdims=True)
     ranges = samples.max(axis=1, keepdims=True) - lows
     return lows, np.where(ranges > 0, ranges, 1.0)

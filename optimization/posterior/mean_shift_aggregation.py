@@ -21,7 +21,7 @@ _CELLS = 1 << 17  # Array elements of a chunk of parameters.
 
 
 def fits(num_clients: int, num_parameters: int) -> bool:
-    """Returns whether one message holds the updates of a cohort, float32 [num_clients, num_parameters]."""
+    """Whether one message can hold the updates of a cohort, float32 [num_clients, num_parameters]."""
     return 4 * num_clients * num_parameters < MESSAGE_BYTES
 
 
@@ -79,7 +79,7 @@ class WeightedMeanShiftFactory(_MeanShift, tff.aggregators.WeightedAggregationFa
     """FedKP with clients' weights, as for `tff.learning.algorithms.build_weighted_fed_avg`."""
 
     def create(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
-        """Returns the process; values are float32 tensors, a weight is a number."""
+        """Builds the process; values are float32 tensors, a weight is a number."""
         return self._weighted(value_type, weight_type)
 
 
@@ -87,7 +87,7 @@ class MeanShiftFactory(_MeanShift, tff.aggregators.UnweightedAggregationFactory)
     """FedKP with equal clients, as for `tff.learning.algorithms.build_unweighted_fed_avg`."""
 
     def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
-        """Returns the process; values are float32 tensors."""
+        """Builds the process; values are float32 tensors."""
         weighted = self._weighted(value_type, tff.TensorType(np.float32))
 
         @tff.tensorflow.computation(value_type)
@@ -103,7 +103,7 @@ class MeanShiftFactory(_MeanShift, tff.aggregators.UnweightedAggregationFactory)
 
 
 def _aggregate(options: _MeanShift, updates, weights):
-    """Returns `mean_shift.Aggregate` of updates float32 [clients, parameters] and weights [clients], as tensors."""
+    """Computes `mean_shift.Aggregate` of updates float32 [clients, parameters] and weights [clients], as tensors."""
     shift, shifts_clients = options.shift, options.shifts_clients
     counted = tf.reduce_all(tf.math.is_finite(updates), axis=1) & (weights > 0)
     clients = tf.cast(tf.where(counted)[:, 0], tf.int32)
@@ -151,7 +151,7 @@ def _aggregate(options: _MeanShift, updates, weights):
 
 
 def _climb(shift, samples, starts, weights, factors, tolerances):
-    """Returns where the steps lead from the starts [parameters, points], given samples [parameters, clients]."""
+    """Modes that the steps reach from the starts [parameters, points]; samples are [parameters, clients]."""
     weigh = _WEIGHTS[shift.kernel, shift.step_weights]
     pulls = _pulls(shift, weights, factors)
     widths = None if shift.bandwidth == kernels.NEAREST else _widths(shift, samples)
@@ -179,7 +179,7 @@ def _climb(shift, samples, starts, weights, factors, tolerances):
 
 
 def _windowed_cluster_mean(shift, samples, weights, factors, tolerances):
-    """Returns the average of the modes that Epanechnikov's kernel leads the samples to, see `mean_shift`."""
+    """Average of the samples' modes under Epanechnikov's kernel, see `mean_shift`."""
     order = tf.argsort(samples, axis=1)
     ascending = tf.gather(samples, order, batch_dims=1)
     shares, ordered_factors = tf.gather(weights, order), tf.gather(factors, order)
@@ -247,7 +247,7 @@ def _kernel_cluster_mean(samples, weights, reach, pulls, tolerances, t_max: int)
 
 
 def _windows(samples, reach):
-    """Returns each parameter's edges, ascending, and a function that sums values felt between an edge and the next."""
+    """Edges of each parameter, ascending, and a function that sums the values within reach between two edges."""
     reach = tf.minimum(reach, 1 + mean_shift.MARGIN)
     edges = tf.concat([samples - reach, samples + reach], axis=1)
     order = tf.argsort(edges, axis=1, stable=True)

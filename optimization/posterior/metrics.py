@@ -46,7 +46,7 @@ COLUMNS = (LOSS, UPDATE_NORM, EXAMPLES, EMPTY_CLIENTS, NONFINITE_CLIENTS, SHARE_
 
 
 def measure(log_probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
-    """Returns the `MEASURES` of predictions.
+    """Values of `MEASURES` for predictions.
 
     Args:
       log_probabilities: float32 [examples, classes].

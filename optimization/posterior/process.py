@@ -43,12 +43,12 @@ class CohortUpdates(NamedTuple):
         return (self.examples > 0) & (self.nonfinite == 0)
 
     def with_examples(self) -> "CohortUpdates":
-        """Returns what is known of clients with examples: those without have no model."""
+        """The part of clients with examples; the others have no model."""
         return CohortUpdates(self.deltas, *(part[self.examples > 0] for part in self[1:]))
 
 
 def client_row(output) -> CohortUpdates:
-    """Returns a client's part of `CohortUpdates` from what it has at the end of its round.
+    """A client's part of `CohortUpdates` from its results at the end of its round.
 
     Args:
       output: The output of a process' `client_round`; its `client_deviations` are zero but at the client's position.
@@ -95,13 +95,13 @@ def collect(each: tff.Computation, shared: Sequence[Any], cohort: Sequence[Any])
 
 
 def _mapped(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Returns an array of zeros in memory of its own, returned when it is gone: a heap would keep it, in pieces."""
+    """Array of zeros in memory of its own, freed with it: a heap would keep the memory, fragmented."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     return np.ndarray(shape, dtype, mmap.mmap(-1, max(1, size)))
 
 
 def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., CohortUpdates]:
-    """Returns the function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`: a round's client work."""
+    """Builds the function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`: a round's client work."""
 
     def client_round(*given):
         return client_row(definition.client_round()(*given)), ()
@@ -111,7 +111,7 @@ def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., 
 
 
 def initial_state(definition: supervised.SupervisedProcess, weights: models.Weights) -> fed_avg.State:
-    """Returns the server's state before round 1, without an aggregator's."""
+    """State of the server before round 1, without an aggregator's."""
     optimizer = tf.nest.map_structure(_array, definition.server_optimizer.initialize(definition.model.specs))
     return fed_avg.State((), tuple(weights), (), optimizer, ())
 
@@ -119,7 +119,7 @@ def initial_state(definition: supervised.SupervisedProcess, weights: models.Weig
 def build_server_step(
     definition: supervised.SupervisedProcess,
 ) -> Callable[[fed_avg.State, np.ndarray], fed_avg.State]:
-    """Returns the function (state, delta float32 [parameters]) -> state after the server optimizer's step."""
+    """Builds the function (state, delta float32 [parameters]) -> state after the server optimizer's step."""
     shapes = definition.model.shapes
 
     def step(state: fed_avg.State, delta: np.ndarray) -> fed_avg.State:

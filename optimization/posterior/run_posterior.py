@@ -35,7 +35,7 @@ class ServedTask(tasks.Task):
 
 
 def _server_features(options: PosteriorOptions, task: tasks.Task) -> clients.Features | None:
-    """Returns the features of `--server_data`, as the model takes them; None without this flag.
+    """Features of `--server_data`, as the model takes them; None without this flag.
 
     Raises:
       UsageError: If they cannot be read, or are not like the task's.

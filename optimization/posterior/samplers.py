@@ -135,7 +135,7 @@ class ChainSgd:
         return self.sgd.examples_trained(num_examples)
 
     def build(self, model: models.Model, loss: client_work.Loss) -> Callable[..., client_work.ClientUpdate]:
-        """Returns the training function of `client_work.ClientWork.build`; the learning rate is that of `sgd`."""
+        """Training function of `client_work.ClientWork.build`; the learning rate is that of `sgd`."""
         run = self.build_chain(model, loss)
 
         def train(weights, examples, key, learning_rate=None) -> client_work.ClientUpdate:
@@ -160,7 +160,7 @@ class ChainSgd:
         return dataclasses.replace(self.sgd, corrections=(*self.sgd.corrections, noise))
 
     def build_chain(self, model: models.Model, loss: client_work.Loss) -> Callable[..., Chain]:
-        """Returns the function (weights, examples, key) -> `Chain`; see `client_work.ClientWork.build`."""
+        """Builds the function (weights, examples, key) -> `Chain`; see `client_work.ClientWork.build`."""
         sgd, walk = self.sgd, self._steps.build_walk(model, loss)
         size = sum(math.prod(shape) for shape in model.shapes.values())
         samples = tf.Variable(tf.zeros([0, size]), shape=[None, size], trainable=False)

@@ -46,7 +46,7 @@ PUBLISHED: Mapping[str, tuple[tuple[int, ...], tuple[float, ...]]] = {
 def build(
     cells: Mapping[tuple[str, str], Sequence[pd.DataFrame]], rounds: Sequence[int], thresholds: Sequence[float]
 ) -> pd.DataFrame:
-    """Returns the table: measures and algorithms down, alphas under each round and each threshold across.
+    """Table of measures and algorithms (rows), and alphas by round and by threshold (columns).
 
     Every value is of the running mean over ten rounds: its mean over seeds, and their standard deviation where there
     are several. A value that some seeds lack, because they are not that far or do not reach the threshold, is that of
@@ -94,7 +94,7 @@ def _of_threshold(threshold: float) -> str:
 
 
 def _values(table: pd.DataFrame, column: str, rounds: Sequence[int], thresholds: Sequence[float]) -> dict[str, float]:
-    """Returns a measure at each round, and the first round at each threshold; NaN where there is none."""
+    """Value of a measure at each round, and the first round at each threshold; NaN where there is none."""
     at = table.set_index("round_num")[column].reindex(rounds)
     found = {_of_round(number): at[number] for number in rounds}
     is_loss = "loss" in column
@@ -112,7 +112,7 @@ def _text(values: pd.Series, form: str) -> str:
 
 
 def results(rounds: pd.DataFrame, thresholds: Sequence[float]) -> pd.DataFrame:
-    """Returns the lines of a run: each measure's running mean at the end, and rounds until thresholds.
+    """Lines of a run: each measure's running mean at the end, and the rounds to each threshold.
 
     Args:
       rounds: A run's `metrics.csv`.
@@ -127,7 +127,7 @@ def results(rounds: pd.DataFrame, thresholds: Sequence[float]) -> pd.DataFrame:
 
 
 def first_round(rounds: pd.DataFrame, column: str, threshold: float) -> float:
-    """Returns the first round of a `metrics.csv` in which a column reaches a threshold; NaN if none does."""
+    """First round of a `metrics.csv` in which a column reaches a threshold; NaN if none does."""
     reached = rounds["round_num"][rounds[column] >= threshold]
     return float(reached.iloc[0]) if len(reached) else np.nan
 

@@ -69,7 +69,7 @@ class Executor:
         self._disposals = concurrent.futures.ThreadPoolExecutor(1)
 
     def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
-        """Returns what a computation returns for an argument.
+        """Result of a computation for an argument.
 
         Raises:
           TypeError, ValueError: If the argument is not of its type.
@@ -85,7 +85,7 @@ class Executor:
             raise
 
     def _executor(self, cohort_size: int) -> _AtWorker:
-        """Returns the executor at the worker, with room for one more computation."""
+        """Executor at the worker, with room for one more computation."""
         executor = self._executors.get(cohort_size)
         if executor and len(executor.computations) == _MOST_COMPUTATIONS:
             self._forget(cohort_size).exception()  # Before that, the worker would give the same one again.
@@ -130,7 +130,7 @@ class Executor:
         return tff.types.type_to_py_container(result, signature.result)
 
     def _sent_once(self, executor: _AtWorker, computation: tff.framework.ConcreteComputation) -> private.calls.ValueRef:
-        """Returns the worker's copy of a computation, which keeps it ready for the next round."""
+        """The worker's copy of a computation, which keeps it ready for the next round."""
         if id(computation) not in executor.computations:
             message, _ = tff.framework.serialize_value(computation, computation.type_signature)
             request = private.calls.CreateValueRequest(executor=executor.name, value=message)
@@ -156,7 +156,7 @@ class Executor:
     def _selection(
         self, executor: _AtWorker, value: Any, type_spec: tff.Type
     ) -> private.calls.CreateSelectionRequest | None:
-        """Returns what selects the part of the last call's result that a value is, array for array."""
+        """Selection of the part of the last call's result that equals a value, array for array."""
         last = self._last
         if last is None or last.executor is not executor:
             return None
@@ -177,7 +177,7 @@ class Executor:
 
 
 def tffs_own(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecutionContext:
-    """Returns what TFF itself has in place of an `Executor`."""
+    """TFF's own runtime in place of an `Executor`."""
 
     def create(cardinalities):
         remote = tff.framework.RemoteExecutor(stub)
@@ -211,7 +211,7 @@ class WorkerLostError(Exception):
 
 
 def channel(address: str) -> grpc.Channel:
-    """Returns a channel to a worker."""
+    """Channel to a worker."""
     return grpc.insecure_channel(address, _OPTIONS)
 
 
@@ -269,7 +269,7 @@ class RemoteWorker(Executor):
 
 
 def connect(addresses: Sequence[str], on_call: Callable[[], None] = lambda: None) -> list[RemoteWorker]:
-    """Returns the workers at these addresses, each of which has answered; for `on_call` see `Executor`.
+    """Connects to the workers at these addresses, once each has answered; for `on_call` see `Executor`.
 
     Raises:
       Failure: If one does not within ten seconds.

@@ -86,7 +86,7 @@ def start(command: Sequence[str], port: int, environment: Mapping[str, str]) -> 
 
 
 def _listener() -> tuple[str, socket.socket]:
-    """Returns the path of a new Unix socket that this user alone can open, and the socket.
+    """Path of a new Unix socket that only this user can open, and the socket.
 
     Raises:
       RefusedError: If there is no folder for it.

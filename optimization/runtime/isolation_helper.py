@@ -133,7 +133,7 @@ def _relay(listener: socket.socket, port: int, process: subprocess.Popen) -> Non
 
 
 def _connected(port: int) -> socket.socket:
-    """Returns a connection to a port, as soon as somebody listens there."""
+    """Connects to a port as soon as a process listens there."""
     while True:
         try:
             found = socket.create_connection(("127.0.0.1", port))

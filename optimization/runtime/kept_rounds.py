@@ -36,18 +36,18 @@ _places: weakref.WeakKeyDictionary[tff.Computation, tuple[pathlib.Path, str]] = 
 
 
 def is_versioned(*parts: object) -> bool:
-    """Returns whether the classes of all parts are of modules whose sources tell a version from others."""
+    """Whether the modules of all parts' classes have sources that the version covers."""
     return all(type(part).__module__.partition(".")[0] in (*_PROJECT, "builtins") for part in parts)
 
 
 def process(
     folder: pathlib.Path, key: str, build: Callable[[], tff.templates.IterativeProcess]
 ) -> tff.templates.IterativeProcess:
-    """Returns the process that an earlier program kept, or builds and keeps it.
+    """The process that an earlier program kept, or a newly built one, which is then kept.
 
     Args:
       folder: Where it is kept; made if it is missing.
-      key: All that tells what is built from whatever else this version of the project builds.
+      key: Everything that determines the process within this version of the project.
       build: Builds it.
     """
 
@@ -64,7 +64,7 @@ def process(
 def derived(
     computation: tff.Computation, what: str, derive: Callable[[], Sequence[tff.Computation]]
 ) -> Sequence[tff.Computation]:
-    """Returns what is derived from a computation; kept if that is of a kept process.
+    """Derives something from a computation; the result is kept if the computation's process is.
 
     Args:
       computation: The computation.
@@ -91,7 +91,7 @@ def _kept(folder: pathlib.Path, key: str, make: Callable[[], Sequence[tff.Comput
 
 @functools.cache
 def _version() -> str | None:
-    """Returns what tells this version of the project, and of what it builds with, from others.
+    """Version of the project and of the packages that it builds with.
 
     None if a module changed after this process started, which may then have loaded another version.
     """
@@ -101,7 +101,7 @@ def _version() -> str | None:
 
 
 def _digest_of_sources(root: pathlib.Path, before: float) -> str | None:
-    """Returns a digest of the modules below a folder; None if one was changed after that time."""
+    """Digest of the modules below a folder; None if one was changed after that time."""
     digest = hashlib.sha256()
     for path in sorted(path for package in _PROJECT for path in (root / package).rglob("*.py")):
         if path.stat().st_ctime > before:
@@ -111,7 +111,7 @@ def _digest_of_sources(root: pathlib.Path, before: float) -> str | None:
 
 
 def _read(path: pathlib.Path) -> list[tff.Computation] | None:
-    """Returns a file's computations; None if there is none, or it is damaged or not this user's own."""
+    """Computations of a file; None if it is missing, damaged or owned by another user."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as file:
             if not _is_own(os.fstat(file.fileno())) or not _is_own(path.parent.lstat()):
@@ -151,7 +151,7 @@ def _digest(path: pathlib.Path, content: bytes) -> bytes:
 
 
 def _encoded(computation: tff.Computation) -> dict[str, str | list[str]]:
-    """Returns a computation for JSON.
+    """Encodes a computation for JSON.
 
     Raises:
       LookupError: If a container of its structures is not found again by its name.
@@ -183,7 +183,7 @@ def _decoded(message: str, containers: Sequence[str]) -> tff.Computation:
 
 
 def _name(container: type | None) -> str:
-    """Returns what finds a container again; nothing for none."""
+    """Name to find a container again; None without a container."""
     if container is None:
         return ""
     module = vars(importlib.import_module(container.__module__))

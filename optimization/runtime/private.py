@@ -26,7 +26,7 @@ def allow_deep_messages() -> None:
 
 
 def lilliefors_p_values(distances: np.ndarray, count: int) -> np.ndarray:
-    """Returns the p-values of Lilliefors' test of normality; statsmodels' public function takes one sample at a time.
+    """P-values of Lilliefors' test of normality; statsmodels' public function takes one sample at a time.
 
     Args:
       distances: float64 [samples], greatest distance of each sample's distribution to the fitted normal one.

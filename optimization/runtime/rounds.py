@@ -183,12 +183,12 @@ def _work(play: Callable[[Worker, int], None], worker: Worker, waiting: collecti
 
 
 def _bounds(clients: int, parts: int) -> list[tuple[int, int]]:
-    """Returns where each of so many parts of a cohort starts and ends, about equal in size."""
+    """Start and end of each of this many parts of a cohort, about equal in size."""
     return list(itertools.pairwise(clients * part // parts for part in range(parts + 1))) if parts else []
 
 
 def _once(compile_one: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function that compiles a computation once, and forgets the result when the computation is gone."""
+    """Wraps a compiler so that it compiles a computation once, and drops the result with the computation."""
     known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     @functools.wraps(compile_one)
@@ -234,7 +234,7 @@ def _without_secure_sums(computation):
 
 
 def _take(value: Any, type_spec: tff.Type, clients: slice) -> Any:
-    """Returns an argument with only these of its clients."""
+    """Argument with only these of its clients."""
     if isinstance(type_spec, tff.StructType):
         parts = serialization.parts(value, type_spec)
         return tff.structure.Struct((name, _take(part, part_type, clients)) for name, part, part_type in parts)
@@ -244,7 +244,7 @@ def _take(value: Any, type_spec: tff.Type, clients: slice) -> Any:
 
 
 def _server_bytes(type_spec: tff.Type | None) -> int:
-    """Returns the size of what an argument holds at the server; axes without a size count as one."""
+    """Size of an argument's values at the server, in bytes; axes without a size count as one."""
     if isinstance(type_spec, tff.StructType):
         return sum(_server_bytes(part) for part in type_spec)
     if isinstance(type_spec, tff.FederatedType):
@@ -258,7 +258,7 @@ written_ahead = serialization.written_ahead
 
 
 def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativeProcess:
-    """Returns the process with its rounds in MapReduce form: each client does all its work in one computation.
+    """Process with its rounds in MapReduce form: each client does all its work in one computation.
 
     As written, a round is many small computations: training, a norm, clipping, weighing, a sum for each metric. TFF's
     worker calls them one by one for every client and keeps what each returns. In TFF's MapReduce form they are few: all
@@ -278,5 +278,5 @@ def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativePro
 
 
 def at_hand() -> CohortPartsContext:
-    """Returns what plays rounds for this thread."""
+    """Executor of rounds in this thread."""
     return tff.framework.get_context_stack().current

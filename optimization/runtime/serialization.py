@@ -63,7 +63,7 @@ def write(message: private.calls.Value, value: Any, type_spec: tff.Type) -> None
 
 
 def read(message: private.calls.Value, type_spec: tff.Type) -> Any:
-    """Returns a message's value, as TFF's own serialization does. Arrays cannot be changed.
+    """Value of a message, equal to TFF's own deserialization. Arrays are read-only.
 
     TFF logs how long each part takes, and that takes longer.
     """
@@ -82,7 +82,7 @@ def read(message: private.calls.Value, type_spec: tff.Type) -> Any:
 
 
 def written_ahead(values: Sequence[Any], type_spec: tff.Type) -> list[Any]:
-    """Returns values that `write` only copies where clients' are asked for, unless they are large.
+    """Values that `write` copies only for clients, unless they are large.
 
     Args:
       values: Each client's: structures of arrays, which may not be changed any more.
@@ -97,7 +97,7 @@ def written_ahead(values: Sequence[Any], type_spec: tff.Type) -> list[Any]:
 
 
 def num_clients(value: Any, type_spec: tff.Type) -> int:
-    """Returns how many clients an argument is about; 0 if it is about none."""
+    """Number of clients in an argument; 0 without clients."""
     if isinstance(type_spec, tff.StructType):
         return max((num_clients(part, part_type) for _, part, part_type in parts(value, type_spec)), default=0)
     return len(value) if isinstance(type_spec, tff.FederatedType) and not type_spec.all_equal else 0

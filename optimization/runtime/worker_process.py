@@ -65,7 +65,7 @@ class Own:
 
 
 def own(max_concurrent_calls: int = 0, isolate: str = "auto") -> Own:
-    """Returns the program's own worker, which gets ready while the program imports TFF.
+    """The program's own worker, which starts while the program imports TFF.
 
     Asked for the same once more, it returns the same one, or, if that has died, another.
 
@@ -141,7 +141,7 @@ def launch(port: int, max_concurrent_calls: int = 0) -> subprocess.Popen:
 
 @functools.cache
 def _lasting_thread(pid: int) -> "queue.SimpleQueue[tuple[Callable[[], subprocess.Popen], concurrent.futures.Future]]":
-    """Returns the queue of a thread of this process that lasts as long as it, and sets futures to what calls return."""
+    """Queue of a thread that lasts as long as this process, and sets futures to the results of calls."""
     del pid  # A fork has no threads.
     calls: queue.SimpleQueue = queue.SimpleQueue()
 
@@ -158,7 +158,7 @@ def _lasting_thread(pid: int) -> "queue.SimpleQueue[tuple[Callable[[], subproces
 
 
 def _command(port: int, max_concurrent_calls: int) -> tuple[list[str], dict[str, str]]:
-    """Returns a worker's command and its environment."""
+    """Command of a worker and its environment."""
     cores = len(os.sched_getaffinity(0))
     calls = max_concurrent_calls or cores
     package = importlib.util.find_spec("tensorflow_federated").origin  # type: ignore[union-attr]

@@ -46,7 +46,7 @@ class Availability:
         return (told,) if self.kind != "always" and self.by_labels else ()
 
     def zones(self, population: clients.ClientData, num_labels: int, members: range | None = None) -> np.ndarray:
-        """Returns clients' time zones, int [clients].
+        """Time zones of clients, int [clients].
 
         By labels, a client is in the zone of its most frequent one, of neighbouring labels the same; this reads each of
         them once.
@@ -63,11 +63,11 @@ class Availability:
         return np.array(most, int) * self.time_zones // num_labels
 
     def random_zones(self, num_clients: int) -> np.ndarray:
-        """Returns time zones that have nothing to do with the clients' data, int [num_clients]."""
+        """Time zones that are independent of the clients' data, int [num_clients]."""
         return keys.generator(self.world_seed, keys.Purpose.TIME_ZONE).integers(self.time_zones, size=num_clients)
 
     def chances(self, zones: np.ndarray, round_num: int) -> np.ndarray:
-        """Returns the chance of each client to be available in a round, float64 [clients], from its zone."""
+        """Probability of each client to be available in a round, float64 [clients], from its zone."""
         hour = (round_num - 1) / self.day - zones / self.time_zones
         return self.low + (self.high - self.low) * (1 + np.cos(2 * np.pi * hour)) / 2
 
@@ -95,14 +95,14 @@ class Attendance:
     seed: int
 
     def available(self, round_num: int) -> np.ndarray:
-        """Returns who is available in a round, bool [clients]."""
+        """Clients that are available in a round, bool [clients]."""
         if self.availability.kind == "always":
             return np.ones(len(self.zones), bool)
         draw = keys.generator(self.seed, keys.Purpose.AVAILABILITY, round_num)
         return draw.random(len(self.zones)) < self.availability.chances(self.zones, round_num)
 
     def come(self, drawn: np.ndarray, round_num: int, *, fill: bool) -> np.ndarray:
-        """Returns which clients' reports a round has, int [clients].
+        """Clients whose reports arrive in a round, int [clients].
 
         Whoever is added or removed moves at most one other client in or out.
 

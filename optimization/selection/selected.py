@@ -33,7 +33,7 @@ class Selection:
         return self.selector is selectors.Uniform
 
     def weighting(self, client_weighting: str) -> str:
-        """Returns how clients weigh in a mean: who is drawn in proportion to examples is not weighted by them again.
+        """Weighting of clients in a mean: uniform if they are sampled in proportion to their examples.
 
         Args:
           client_weighting: What was asked for, `uniform` or `num_examples`.
@@ -41,7 +41,7 @@ class Selection:
         return "uniform" if self.selector.repeats else client_weighting
 
     def build(self, sizes: npt.ArrayLike, cohort_size: int) -> Selector:
-        """Returns the selector.
+        """Selector of the options.
 
         Args:
           sizes: int [clients], examples of each client.
@@ -102,7 +102,7 @@ class SelectedCohorts:
         return Choice(self.selector.select(state, draw), polled, state)
 
     def observe(self, state: Any, cohort: np.ndarray, means: np.ndarray, deviations: np.ndarray) -> Any:
-        """Returns the state after a round.
+        """State after a round.
 
         Args:
           state: The selector's state before.

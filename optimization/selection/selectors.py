@@ -64,16 +64,16 @@ class Selector(abc.ABC):
         self._with_data = np.flatnonzero(self._sizes)
 
     def initial_state(self) -> Any:
-        """Returns the state before the first round."""
+        """State before the first round."""
         return ()
 
     def candidates(self, state: Any, draw: np.random.Generator) -> np.ndarray:
-        """Returns int64 [clients], whose current loss has to be polled before `select`; for most selectors nobody's."""
+        """Clients whose current loss must be polled before `select`, int64 [clients]; empty for most selectors."""
         del state, draw
         return np.zeros(0, np.int64)
 
     def observe_poll(self, state: Any, ids: np.ndarray, losses: np.ndarray) -> Any:
-        """Returns the state that knows the polled losses.
+        """State with the polled losses.
 
         Args:
           state: State.
@@ -87,7 +87,7 @@ class Selector(abc.ABC):
 
     @abc.abstractmethod
     def select(self, state: Any, draw: np.random.Generator) -> np.ndarray:
-        """Returns int64 [cohort_size], the clients of the next round; ties are broken uniformly at random.
+        """Clients of the next round, int64 [cohort_size]; ties are broken uniformly at random.
 
         Args:
           state: State.
@@ -95,7 +95,7 @@ class Selector(abc.ABC):
         """
 
     def observe(self, state: Any, ids: np.ndarray, losses: LocalLosses, silent: Sequence[int] | np.ndarray = ()) -> Any:
-        """Returns the state after a round.
+        """State after a round.
 
         Args:
           state: State.
@@ -274,7 +274,7 @@ class UcbCs(Selector):
         return before._replace(listed=self.indices(before)) if self.algorithm_listing else before
 
     def indices(self, state: UcbState, ids: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Returns float64 [ids], A_t of equation (4); infinite for a count of zero, -infinite without examples."""
+        """Index A_t of equation (4), float64 [ids]; infinite for a count of zero, -infinite without examples."""
         # The logarithm is below zero only before the first round, when no count matters.
         width = state.deviation * np.sqrt(2 * np.log(np.maximum(state.total, 1)))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -355,7 +355,7 @@ def _with_last(
 
 
 def _largest(values: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:
-    """Returns the positions of the largest values, ties broken uniformly at random."""
+    """Positions of the largest values, ties broken uniformly at random."""
     if not count:
         return np.zeros(0, np.int64)
     threshold = np.partition(values, len(values) - count)[len(values) - count]

@@ -33,7 +33,7 @@ class Availabilities:
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
-    """Returns settings, settled, without a value where all clients come; needs `--world_seed`.
+    """Resolves the settings: None where all clients are available; needs `--world_seed`.
 
     Raises:
       UsageError: If the chance at night is above that at noon, or nobody is ever available.
@@ -50,7 +50,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def options(settings: cli.Settings) -> Availability:
-    """Returns who comes to a round."""
+    """Availability of clients by round."""
     drop_out = settings.drop_out or 0.0
     if not settings.availability:
         return Availability(drop_out=drop_out) if drop_out else ALWAYS

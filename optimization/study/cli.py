@@ -50,7 +50,7 @@ MOST_REPEATS = 500  # The folders of all runs are claimed beforehand, an open fi
 
 
 def seeds(settings: Mapping[str, Any]) -> range:
-    """Returns the seeds of `--seed` and `--repeat`.
+    """Seeds of `--seed` and `--repeat`.
 
     Raises:
       UsageError: If they are too many, or one has more than 32 bits.
@@ -64,7 +64,7 @@ def seeds(settings: Mapping[str, Any]) -> range:
 
 
 def command_line(module: str | None = None, arguments: Sequence[str] = ()) -> str:
-    """Returns a program's command as it runs from the repository's root, quoted for a shell.
+    """Command of a program from the repository's root, quoted for a shell.
 
     What the environment says of folders, where relative paths start and where data lies, stands before it.
 

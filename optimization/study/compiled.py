@@ -14,7 +14,7 @@ _Built = TypeVar("_Built")
 
 
 def kept(key: Hashable, build: Callable[[], _Built]) -> _Built:
-    """Returns what `build` returns, or returned before for this key; what was not asked for longest goes.
+    """Result of `build`, or its earlier result for this key; the least recently used one is dropped.
 
     Args:
       key: All that tells what is built from anything else that is.

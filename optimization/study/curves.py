@@ -22,7 +22,7 @@ BANDS = {
 
 
 def smoothed(table: "pd.DataFrame", column: str, window: int, marks: str | None = None) -> "pd.Series":
-    """Returns a metric, or its mean over the last rounds; not finite values are missing.
+    """Values of a metric, or its mean over the last rounds; values that are not finite are missing.
 
     Args:
       table: A run's `metrics.csv`.
@@ -49,7 +49,7 @@ def smoothed(table: "pd.DataFrame", column: str, window: int, marks: str | None 
 
 
 def residual_deviations(curves: "Sequence[pd.Series]") -> list[float]:
-    """Returns the standard deviation of each seed's residuals to the mean curve over seeds; NaN of a single seed.
+    """Standard deviation of each seed's residuals to the mean curve over seeds; NaN of a single seed.
 
     The mean curve is drawn towards each seed, which n / (n - 1) undoes: the mean square over seeds is the variance
     over seeds with n - 1, mean over rounds.
@@ -71,7 +71,7 @@ def residual_deviations(curves: "Sequence[pd.Series]") -> list[float]:
 def band(
     tables: "Sequence[pd.DataFrame]", column: str, window: int = 1, kind: str = "minmax", marks: str | None = None
 ) -> "pd.DataFrame":
-    """Returns the mean over the seeds of one run and a band around it, by round.
+    """Mean over the seeds of one run and a band around it, by round.
 
     Args:
       tables: Metrics of each seed.

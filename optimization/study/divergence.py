@@ -15,7 +15,7 @@ _MOST_LOSS = 1e18
 
 
 def told(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
-    """Returns a sentence about the updates of a run that were not finite, or a loss beyond all reason; else nothing.
+    """Sentence about a run whose updates were not finite or whose loss exploded; empty otherwise.
 
     Args:
       table: Its `metrics.csv`.
@@ -35,7 +35,7 @@ def told(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
 
 
 def is_lost(table: "pd.DataFrame", columns: Sequence[Metric], flags: Mapping[str, Any]) -> bool:
-    """Returns whether a run's results say nothing.
+    """Whether a run diverged, so that its results are meaningless.
 
     In the last round half of the clients diverged, one if the cohort's size is unknown, or their loss exceeded 1e18.
     """
@@ -46,10 +46,10 @@ def is_lost(table: "pd.DataFrame", columns: Sequence[Metric], flags: Mapping[str
 
 
 def _last_loss(table: "pd.DataFrame") -> float:
-    """Returns the training loss of the last round; not a number if it is unknown, or none."""
+    """Training loss of the last round; NaN if it is unknown or there is no round."""
     return float(table[metrics.LOSS].iloc[-1]) if metrics.LOSS in table and len(table) else math.nan
 
 
 def _counts(table: "pd.DataFrame", columns: Sequence[Metric]) -> "pd.Series | None":
-    """Returns the clients that diverged, by round; None if the run does not count them."""
+    """Number of clients that diverged, by round; None if the run does not count them."""
     return next((table[column] for column in columns if column.diverged and column in table), None)

@@ -115,14 +115,14 @@ class FlagSet:
             raise UsageError(f"{path}: {error}") from error
 
     def _known(self, word: str) -> str:
-        """Returns a word of the command line with the flag, if it is another spelling of one, as it is known."""
+        """Replaces another spelling of a flag in a word of the command line by the flag's name."""
         spellings = {setting.spelled: name for name, setting in self._declared.items() if setting.spelled}
         found = re.match(r"--?(\w+)(?==|$)", word)
         name = found and spellings.get(found[1])
         return f"--{name}{word[found.end() :]}" if found and name else word
 
     def _unknown(self, name: str, argument: str) -> UsageError:
-        """Returns the error of a flag that is not known, with those that are near and take the value."""
+        """Error for an unknown flag, with similar flags that take the value."""
         if remedy := self._elsewhere.get(name):
             return UsageError(f"--{name} is not a flag of this program: {remedy}.")
         near = texts.near_names(name, self._declared)
@@ -139,7 +139,7 @@ class FlagSet:
         return True
 
     def help(self, *, full: bool = True) -> str:
-        """Returns the text of `--helpfull`, or of `--help`: what a newcomer needs, or all where that is little."""
+        """Text of `--helpfull`, or of `--help`: the beginner's flags, or all flags where they are few."""
         full = full or not any(setting.basic for setting in self._declared.values())
         lines = [self._usage.strip(), ""]
         for heading, _, names in self._groups:
@@ -157,7 +157,7 @@ class FlagSet:
 
 
 def _help(setting: Setting, *, full: bool) -> list[str]:
-    """Returns the lines of a setting; its words have a line each where all is told."""
+    """Help lines of a setting; in the full text, each of its words has a line."""
     value = setting.filled if setting.default in (None, False) else setting.default
     default = "" if value in (None, False, []) else f" (default: {str(value).lower()})"
     has_lines = full and any(setting.words.values())

@@ -100,7 +100,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         self.flags.define(flags)
 
     def resolve(self, settings: cli.Settings) -> cli.Settings:
-        """Returns one run's flags, all filled in and checked; reads no file, and changes nothing a second time.
+        """One run's flags, completed and checked; reads no file, and is idempotent.
 
         Raises:
           UsageError: On a flag without effect, or values that do not go together.
@@ -108,11 +108,11 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         return self.flags.resolve(settings)
 
     def options(self, settings: cli.Settings) -> OptionsT:
-        """Returns what resolved flags mean: frozen dataclasses, in which flags have no names any more."""
+        """Frozen dataclasses of resolved flags, which do not depend on flag names."""
         return self.flags.options(settings)
 
     def notes(self, settings: cli.Settings) -> Sequence[str]:
-        """Returns what a command prints of one run's resolved flags before it starts, such as changed defaults."""
+        """Notes that a command prints for one run's resolved flags before it starts, such as changed defaults."""
         del settings
         return ()
 
@@ -129,15 +129,15 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         """Plays, or continues, a run; returns the signal that stopped it, if any."""
 
     def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
-        """Returns the settings that a command compares, with the names of their folders; by default it is one."""
+        """Settings that a command compares, with the names of their folders; by default one."""
         return [("", presets.applied(settings, self.presets))]
 
     def data_key(self, options: OptionsT) -> Any:
-        """Returns a key of runs that share their data; by default of this very run."""
+        """Key of runs that share their data; by default of this run alone."""
         return options
 
     def population(self, options: OptionsT, data: DataT) -> int | None:
-        """Returns how many clients cohorts are drawn from: the default of `--clients_per_round` is no more than that.
+        """Number of clients that cohorts are sampled from; the default of `--clients_per_round` does not exceed it.
 
         None if that flag is not the study's.
         """
@@ -152,12 +152,12 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         """
 
     def recorded(self, options: OptionsT, data: DataT) -> Mapping[str, Any]:
-        """Returns what is recorded as flags that the data fills in, or that a continuation must have in common."""
+        """Recorded flags that the data sets, or that a continuation must repeat."""
         del options, data
         return {}
 
     def presets_text(self) -> str:
-        """Returns what `--list_presets` prints."""
+        """Text of `--list_presets`."""
         return presets.table(self.presets, self.shown_in_presets)
 
     def start_worker(self, settings: cli.Settings) -> None:
@@ -177,20 +177,20 @@ class PlainStudy(Study[OptionsT, DataT]):
 
     @abc.abstractmethod
     def rounds(self, run: Run[OptionsT, DataT]) -> "runner.Rounds":
-        """Returns what the loop plays."""
+        """Rounds for the training loop."""
 
     @abc.abstractmethod
     def length(self, options: OptionsT) -> Length:
-        """Returns how many rounds there are."""
+        """Number of rounds, and the rounds between evaluations and between checkpoints."""
 
     def loggers(self, rounds: Any) -> "Sequence[MakeLogger]":
-        """Returns what writes more of each round than its metrics; by default nothing does."""
+        """Logger of more than each round's metrics; by default none."""
         del rounds
         return ()
 
     @abc.abstractmethod
     def label(self, options: OptionsT) -> str:
-        """Returns words before the progress bar."""
+        """Label of the progress bar."""
 
     def play(self, run: Run[OptionsT, DataT]) -> int | None:
         """Plays, or continues, a run; see `Study.play`."""
@@ -233,7 +233,7 @@ class _Output:
 
 
 def flag_set(study: Study) -> cli.FlagSet:
-    """Returns the flags of a study's binary."""
+    """Flags of a study's binary."""
     flags = cli.FlagSet(study.usage)
     flags.group("What is studied")
     flags.file(presets.Presets, "config", presets.read)
@@ -247,7 +247,7 @@ def flag_set(study: Study) -> cli.FlagSet:
 
 
 def plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
-    """Returns the flags of each run of a command, filled in and checked: variants, and of each all its seeds.
+    """Flags of each run of a command, completed and checked: all seeds of each variant.
 
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
@@ -270,7 +270,7 @@ def _plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
 
 
 def announcement(study: Study, planned: Sequence[cli.Settings]) -> str:
-    """Returns what a command is about to play, how long, and where it will lie: one line."""
+    """Announcement of a command's runs, rounds and folder: one line."""
     chosen = ", ".join(dict.fromkeys(str(run[study.chosen]) for run in planned))
     tasks = ", ".join(dict.fromkeys(run.task_type for run in planned if "task_type" in run))
     lengths = sorted({run.total_rounds for run in planned})
@@ -327,7 +327,7 @@ def checked(
 
 
 def fitted(study: Study, settings: cli.Settings, population: int | None) -> cli.Settings:
-    """Returns settings whose cohort, if its size is a default, is no larger than the population."""
+    """Settings whose default cohort size does not exceed the population."""
     name = "clients_per_round"
     if not population or name in settings.given or name in presets.values(settings.preset, study.presets):
         return settings

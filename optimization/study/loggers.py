@@ -93,12 +93,12 @@ class CsvFile(Logger):
 
 
 def metrics_file(folder: run_folder.RunFolder, columns: Sequence[str], first_round: int) -> CsvFile:
-    """Returns a run's `metrics.csv`; see `MakeLogger`."""
+    """Logger of a run's `metrics.csv`; see `MakeLogger`."""
     return CsvFile(folder.metrics_path, ["round_num", *columns, "seconds"], first_round)
 
 
 def _read(path: pathlib.Path, columns: Sequence[str], last_round: int) -> dict[int, dict[str, str]]:
-    """Returns the whole rows up to a round. A crash can leave the last one half written, a damaged disk any."""
+    """Complete rows up to a round. A crash can leave the last row half written, a damaged disk any row."""
     try:
         text = path.read_bytes().decode(errors="replace")
     except FileNotFoundError:
@@ -122,7 +122,7 @@ def _is_number(text: str) -> bool:
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Returns ascending whole numbers in short, as in `1-3, 7`."""
+    """Ascending whole numbers in short, such as `1-3, 7`."""
     parts = []
     for _, group in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         first, *others = [number for _, number in group]

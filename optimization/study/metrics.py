@@ -48,7 +48,7 @@ class Metric(str):
         return metric
 
     def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
-        """Returns what `__new__` needs to copy it; `pickle` and `copy` set all else."""
+        """Arguments of `__new__` in a copy; `pickle` and `copy` set all else."""
         return str(self), self.about
 
 
@@ -62,7 +62,7 @@ NONFINITE_CLIENTS = Metric("train/nonfinite_clients", "Clients whose training di
 
 
 def declared(module: Mapping[str, Any]) -> tuple[Metric, ...]:
-    """Returns all metrics among a module's names, each once, in their order: the columns of `metrics.csv`.
+    """All metrics of a module, each once, in their order: the columns of `metrics.csv`.
 
     Args:
       module: What `vars()` returns there.
@@ -71,5 +71,5 @@ def declared(module: Mapping[str, Any]) -> tuple[Metric, ...]:
 
 
 def mean(total: Any, count: Any) -> float:
-    """Returns a quotient of numbers; NaN over nothing."""
+    """Quotient of numbers; NaN for a denominator of 0."""
     return float(total) / int(count) if count else float("nan")

@@ -62,7 +62,7 @@ def tables(
 
 @functools.cache  # Each of many runs asks whether its preset sets a flag.
 def load(folder: pathlib.Path) -> Mapping[str, Preset]:
-    """Returns all presets of a folder by name, in the order of its files."""
+    """All presets of a folder by name, in the order of its files."""
     found = {}
     for _, shared, settings in tables(folder):
         for name, values in settings.items():
@@ -72,7 +72,7 @@ def load(folder: pathlib.Path) -> Mapping[str, Preset]:
 
 
 def read(path: str) -> Mapping[str, Any]:
-    """Returns the flags and values of one's own file; `about` in it is a note.
+    """Flags and values of the user's file; its key `about` is a note.
 
     Raises:
       UsageError: If it cannot be read, is no TOML, has headings, or flags that belong to the command line.
@@ -93,7 +93,7 @@ def read(path: str) -> Mapping[str, Any]:
 
 
 def located(error: UsageError, settings: cli.Settings) -> UsageError:
-    """Returns an error that also says which of the flags it names are from `--config`; itself, if none is."""
+    """Adds to an error which of its flags come from `--config`."""
     named = [name for name in dict.fromkeys(re.findall(r"--(\w+)", str(error))) if name in settings.from_file]
     if not named:
         return error
@@ -101,7 +101,7 @@ def located(error: UsageError, settings: cli.Settings) -> UsageError:
 
 
 def values(name: str | None, folder: pathlib.Path) -> Mapping[str, Any]:
-    """Returns the flags that `--preset` sets; none if it is not given.
+    """Flags that `--preset` sets; empty without it.
 
     Raises:
       UsageError: If there is no preset of this name.
@@ -115,7 +115,7 @@ def values(name: str | None, folder: pathlib.Path) -> Mapping[str, Any]:
 
 
 def applied(settings: cli.Settings, folder: pathlib.Path) -> cli.Settings:
-    """Returns settings in which flags that were not given have the values of `--preset`.
+    """Settings with the preset's values for flags that the user did not set.
 
     Raises:
       UsageError: If there is no preset of this name.
@@ -124,7 +124,7 @@ def applied(settings: cli.Settings, folder: pathlib.Path) -> cli.Settings:
 
 
 def table(folder: pathlib.Path, shown: Sequence[str]) -> str:
-    """Returns the presets as text, a line each: name, where it was published, and the values of the flags `shown`."""
+    """Presets as text, one line each: name, source, and the values of the flags `shown`."""
     lines = []
     for name, preset in load(folder).items():
         told = ", ".join(

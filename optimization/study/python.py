@@ -171,7 +171,7 @@ def _module(study: frame.Study) -> str:
 
 
 def _text(name: str, value: Any) -> str:
-    """Returns a value as the command line has it.
+    """Spelling of a value on the command line.
 
     Raises:
       UsageError: If it has no such form.
@@ -194,7 +194,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _with_table(given: dict[str, Any], table: Any, known: cli.Settings) -> dict[str, Any]:
-    """Returns what is given with the task that takes a table.
+    """Keywords with the task type that a table needs.
 
     Raises:
       UsageError: If the study takes none, or something else is given for it.

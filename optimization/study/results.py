@@ -108,7 +108,7 @@ class Runs(Sequence[Run]):
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["run", "seed"])
 
     def _groups(self) -> dict[str, list[Run]]:
-        """Returns the runs by what they are called; seeds of one run are together."""
+        """Runs by name; the seeds of one run are together."""
         groups: dict[pathlib.Path, list[Run]] = {}
         for run in self._runs:
             groups.setdefault(run.folder.parent if _is_seed(run.folder) else run.folder, []).append(run)
@@ -143,7 +143,7 @@ class Runs(Sequence[Run]):
 
 
 def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
-    """Returns the runs in a folder, at any depth, by what they are called.
+    """Runs in a folder, at any depth, by name.
 
     NAME/seed_N, which differ in their seed, are all NAME's. Nothing below a run is a run of its own: neither its first
     phase nor what `--restart` moved aside.
@@ -158,7 +158,7 @@ def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
 
 
 def _find(folder: pathlib.Path, above: frozenset[tuple[int, int]]) -> dict[pathlib.Path, list[pathlib.Path]]:
-    """Returns the runs in a folder; `above` are the folders that lead to it, which a link could lead back to."""
+    """Runs in a folder; `above` are its parent folders, which a link could lead back to."""
     try:
         with os.scandir(folder) as entries:
             found = {entry.name: entry.is_dir() for entry in entries}
@@ -182,7 +182,7 @@ def _is_seed(folder: pathlib.Path) -> bool:
 
 
 def labels(folders: Iterable[pathlib.Path]) -> list[str]:
-    """Returns the folders' names, or as much of their paths as tells them apart."""
+    """Names of the folders, or as much of their paths as distinguishes them."""
     folders = list(folders)
     names = [folder.name for folder in folders]
     if len(set(names)) == len(set(folders)):
@@ -236,7 +236,7 @@ def _is_number(value: Any) -> bool:
 
 
 def newest_command(config: Mapping[str, Any]) -> str:
-    """Returns the command of a run's last start, which belongs to its flags; empty if none is recorded."""
+    """Command of a run's last start, which matches its flags; empty if none is recorded."""
     later = config.get("continuations")
     last = later[-1] if isinstance(later, list) and later else config
     command = last.get("command") if isinstance(last, dict) else None

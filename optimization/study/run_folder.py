@@ -64,7 +64,7 @@ FREE_FLAGS = {
 
 
 def continuing(flag_values: Mapping[str, Any]) -> str:
-    """Returns which command continues a run that was stopped: `--restart` once more would start it over again."""
+    """Hint at the command that continues a stopped run: a second `--restart` would start it over again."""
     return f"The same command{' without --restart' if flag_values.get(_RESTART) else ''} continues"
 
 
@@ -259,7 +259,7 @@ class RunFolder:
                 yield path, int(match[1])
 
     def newest_checkpoint(self, template: Sequence[np.ndarray], last_round: int) -> tuple[int, list] | None:
-        """Returns the newest readable checkpoint up to a round.
+        """Newest readable checkpoint up to a round.
 
         Args:
           template: Leaves of the shapes and dtypes to expect.
@@ -313,7 +313,7 @@ def _kind(leaf: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def find_model(path: str) -> pathlib.Path:
-    """Returns the weights' file of a run: the file, its folder or the run's folder may be named.
+    """Weights file of a run, from the file, its folder or the run's folder.
 
     Raises:
       UsageError: If there is none.
@@ -326,7 +326,7 @@ def find_model(path: str) -> pathlib.Path:
 
 
 def read_model(path: str) -> dict[str, np.ndarray]:
-    """Returns the weights by name that `RunFolder.save_model` wrote; see `find_model`.
+    """Weights by name that `RunFolder.save_model` wrote; see `find_model`.
 
     Raises:
       UsageError: If there is no such file, or it holds something else.
@@ -363,7 +363,7 @@ def load_model(path: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[np.nda
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of Python and of the packages that a run's numbers depend on."""
+    """Versions of Python and of the packages that a run's numbers depend on."""
     return {
         "python": platform.python_version(),
         **{package: importlib.metadata.version(package) for package in _PACKAGES},
@@ -371,7 +371,7 @@ def versions() -> dict[str, str]:
 
 
 def _git_commit() -> str | None:
-    """Returns the project's commit, marked when the tree has changes; None outside a checkout."""
+    """Git commit of the project, marked when the tree has changes; None outside a checkout."""
     root = pathlib.Path(__file__).resolve().parents[2]
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:

@@ -39,24 +39,24 @@ class Rounds(abc.ABC):
 
     @abc.abstractmethod
     def initial_state(self) -> State:
-        """Returns the state before round 1; its arrays' shapes and dtypes never change."""
+        """State before round 1; its arrays' shapes and dtypes never change."""
 
     @abc.abstractmethod
     def play_round(self, state: State, round_num: int) -> tuple[State, Metrics]:
         """Plays a round, numbered from 1."""
 
     def model(self, state: State) -> Mapping[str, np.ndarray]:
-        """Returns the weights by name that a finished run leaves behind; by default none."""
+        """Final weights by name; by default none."""
         del state
         return {}
 
     def evaluate(self, state: State) -> Metrics:
-        """Returns what is measured every `rounds_per_eval` rounds and after the last."""
+        """Evaluation metrics, every `rounds_per_eval` rounds and after the last."""
         del state
         return {}
 
     def is_finished(self, state: State, round_num: int) -> bool:
-        """Returns whether the run ends after this round, though it is not the last."""
+        """Whether the run ends after this round, though it is not the last."""
         del state, round_num
         return False
 

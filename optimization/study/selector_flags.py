@@ -107,14 +107,14 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
 
 
 def voids(selection: selected.Selection) -> str:
-    """Returns why noise guarantees nothing under a selection, as the words after "because"; empty if it does."""
+    """Reason why noise gives no guarantee under a selection, as the words after "because"; empty if it does."""
     if not selection.selector.uses_losses:
         return ""
     return "clients are chosen by their losses (--non_private_selection), and the privacy that this spends is not known"
 
 
 def options(settings: Mapping[str, Any]) -> selected.Selection:
-    """Returns the selection of flags with one `--client_selection`."""
+    """Selection of flags with one `--client_selection`."""
     name = settings["client_selection"]
     values = {argument: settings[f"selection_{argument}"] for argument in SELECTORS[name].parameters}
     if name == "ucb_cs":

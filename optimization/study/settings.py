@@ -49,7 +49,7 @@ class Parameter:
     whole: bool = False
 
     def complaint(self, value: float | None) -> str:
-        """Returns what is wrong with a value; nothing if it is sound, within float32's range."""
+        """Error in a value; empty if it is valid, within float32's range."""
         if value is None:
             return ""
         if self.whole and not float(value).is_integer():
@@ -116,7 +116,7 @@ class Setting:
         return dict.fromkeys(self.type, "") if isinstance(self.type, list | tuple) else {}
 
     def parser(self) -> flags.ArgumentParser:
-        """Returns what makes a value of a text."""
+        """Parser of a value's text."""
         if self.words:
             return _Words(list(self.words), self.spellings)
         kinds = {int: flags.IntegerParser, float: flags.FloatParser, bool: flags.BooleanParser}
@@ -125,7 +125,7 @@ class Setting:
         )
 
     def wrong(self, value: Any) -> str:
-        """Returns what is wrong with a value; nothing if it is sound."""
+        """Error in a value; empty if it is valid."""
         if value is None:
             return ""
         if self.type in (int, float):
@@ -137,7 +137,7 @@ class Setting:
         return self.complaint(value)
 
     def taken(self, value: Any) -> Any:
-        """Returns a value of a file as the command line would have it.
+        """Converts a value of a file to that of the command line.
 
         Raises:
           UsageError: If the command line would not take it.
@@ -159,7 +159,7 @@ class Setting:
 
 
 def setting(default: Any = None, words: Mapping[str, str] | Sequence[str] | None = None, **others: Any) -> Any:
-    """Returns a `Setting` that is an attribute of a class, which says the rest; see `declared`.
+    """A `Setting` as a class attribute; the class supplies the rest, see `declared`.
 
     Args:
       default: Value if it is not given.
@@ -170,7 +170,7 @@ def setting(default: Any = None, words: Mapping[str, str] | Sequence[str] | None
 
 
 def declared(group: type, **changes: Mapping[str, Any]) -> list[Setting]:
-    """Returns the settings that a class declares: an annotated attribute each, whose help its docstring has.
+    """Settings that a class declares: one annotated attribute each, with its help in the class docstring.
 
     Args:
       group: The class.
@@ -189,12 +189,12 @@ def declared(group: type, **changes: Mapping[str, Any]) -> list[Setting]:
 
 
 def title(group: type) -> str:
-    """Returns the title of the settings that a class declares: the first line of its docstring."""
+    """Title of the settings that a class declares: the first line of its docstring."""
     return (group.__doc__ or "").partition("\n")[0].removesuffix(".")
 
 
 def names(*groups: type) -> tuple[str, ...]:
-    """Returns the names of the settings that classes declare."""
+    """Names of the settings that classes declare."""
     return tuple(setting.name for group in groups for setting in declared(group))
 
 
@@ -221,7 +221,7 @@ class NumberOrQuantile(flags.ArgumentParser):
         self._bounds = {"": (low, high), "quantile": (0.0, 1.0)}
 
     def parse(self, argument: Any) -> float | str:
-        """Returns the number, or the quantile with its number in short.
+        """Parses the number, or the quantile into its short form.
 
         Raises:
           ValueError: If it is neither.
@@ -238,7 +238,7 @@ class NumberOrQuantile(flags.ArgumentParser):
         return f"{kind}:{float(number):g}" if kind else float(number)
 
     def flag_type(self) -> str:
-        """Returns the key of `_TYPES`."""
+        """Key of `_TYPES`."""
         return "number or quantile"
 
 
@@ -250,7 +250,7 @@ class Numbers(flags.ArgumentParser):
         self._kind, self._high = int if whole else float, high
 
     def parse(self, argument: Any) -> tuple[float, ...]:
-        """Returns the numbers.
+        """Parses the numbers.
 
         Raises:
           ValueError: If one is no number, or out of bounds.
@@ -267,7 +267,7 @@ class Numbers(flags.ArgumentParser):
 
 
 def parameters(prefix: str, flag: str, owned: Mapping[str, Mapping[str, Parameter]]) -> list[Setting]:
-    """Returns a setting `PREFIX + NAME` for every number that the choices of another setting read.
+    """Setting `PREFIX + NAME` for every number that the choices of another setting use.
 
     Choices may share a name, each with a default, bounds and help of its own; a value must suit the one chosen.
 
@@ -292,14 +292,14 @@ def parameters(prefix: str, flag: str, owned: Mapping[str, Mapping[str, Paramete
 
 
 def no_folder(name: str) -> str:
-    """Returns what is wrong with the name of a folder below another one."""
+    """Error in the name of a folder below another one."""
     if all(part.strip(". ") and part.isprintable() for part in name.split("/")):
         return ""
     return "must be the name of a folder below that of all output: no .., no / in front"
 
 
 def condition(setting: Setting, values: Sequence[str] | bool) -> str:
-    """Returns, in words of a heading, which values of a setting another one applies to."""
+    """Heading that names the values of another setting that a setting applies to."""
     if isinstance(values, bool):
         return f"{'only' if values else 'not'} with --{setting.name}"
     is_negative = _has_few_others(setting, values)
@@ -308,7 +308,7 @@ def condition(setting: Setting, values: Sequence[str] | bool) -> str:
 
 
 def _has_few_others(setting: Setting, values: Sequence[str]) -> bool:
-    """Returns whether a setting has fewer other values than these, which are many."""
+    """Whether a setting has fewer other values than these, which are many."""
     return len(values) > max(_MOST_VALUES, len(set(setting.words) - set(values)))
 
 
@@ -351,18 +351,18 @@ class Settings(Mapping[str, Any]):
         return len(self._values)
 
     def replace(self, **values: Any) -> "Settings":
-        """Returns a copy with some values changed, and the same settings counted as given."""
+        """Copy with some values changed; the set of user-given settings stays the same."""
         return self._with(values, self.given)
 
     def give(self, **values: Any) -> "Settings":
-        """Returns a copy with some values changed, which count as given."""
+        """Copy with some values changed, which count as set by the user."""
         return self._with(values, self.given | set(values))
 
     def _with(self, values: Mapping[str, Any], given: frozenset[str]) -> "Settings":
         return Settings({**self._values, **values}, given, self._declared, self.from_file)
 
     def taken(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns values of a file or preset as the command line would have them.
+        """Converts values of a file or preset to those of the command line.
 
         Raises:
           UsageError: If there is no such setting, or the command line would not take its value.
@@ -377,7 +377,7 @@ class Settings(Mapping[str, Any]):
         return found
 
     def with_file(self, values: Mapping[str, Any]) -> "Settings":
-        """Returns a copy with the values of a file, which count as given, unless the command line says more.
+        """Copy with the values of a file, which count as set by the user, where the command line does not decide.
 
         A value that does not apply to what the command line chooses is left out: the command line wins.
 
@@ -394,7 +394,7 @@ class Settings(Mapping[str, Any]):
         return Settings(found, self.given | set(kept), self._declared, frozenset(kept))
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> "Settings":
-        """Returns a copy in which settings that were not given take these values.
+        """Copy with these values for settings that the user did not set.
 
         Raises:
           UsageError: See `taken`; also for those that were given.
@@ -402,7 +402,7 @@ class Settings(Mapping[str, Any]):
         return self.replace(**{name: value for name, value in self.taken(defaults).items() if name not in self.given})
 
     def filled(self, defaults: Mapping[str, Any]) -> "Settings":
-        """Returns a copy in which settings without a value take these."""
+        """Copy with these values for settings without a value."""
         return self.replace(**{name: value for name, value in defaults.items() if self[name] is None})
 
     def check_order(self, low: str, high: str) -> None:
@@ -415,13 +415,13 @@ class Settings(Mapping[str, Any]):
             raise UsageError(f"--{low}={self[low]:g} must be at most --{high}={self[high]:g}.")
 
     def default(self, name: str) -> Any:
-        """Returns the value that a setting would have if nobody had given it one; None if it is not declared."""
+        """Default of a setting; None if it is not declared."""
         if name not in self._declared:
             return None
         return self.replace(**{name: self._declared[name].default}).with_own_defaults()[name]
 
     def _misfits(self, name: str) -> dict[str, str]:
-        """Returns the settings whose values a setting does not apply to, each with what is wrong."""
+        """Settings whose values exclude a setting, each with the error."""
         found = {}
         for flag, values in self._declared[name].only.items():
             value = self[flag]
@@ -440,7 +440,7 @@ class Settings(Mapping[str, Any]):
         return found
 
     def settled(self) -> "Settings":
-        """Returns a copy with the defaults of what was chosen, see `with_own_defaults`.
+        """Copy with the defaults of the chosen values, see `with_own_defaults`.
 
         Raises:
           UsageError: If a setting is given that does not apply, or a value does not suit what was chosen.
@@ -455,13 +455,13 @@ class Settings(Mapping[str, Any]):
         return found
 
     def _chosen(self, name: str) -> list[tuple[str, str, Parameter]]:
-        """Returns (setting, its value, what a number is there) for the values that are chosen."""
+        """Chosen values of a number's setting: (setting, value, type of the number)."""
         own = self._declared[name].of
         flag = next(iter(self._declared[name].only)) if own else ""
         return [(flag, choice, own[choice]) for choice in (texts.words(self[flag]) if own else ()) if choice in own]
 
     def with_own_defaults(self) -> "Settings":
-        """Returns a copy in which settings without a value have that of the choice that they apply to.
+        """Copy in which settings without a value have the default of the choice that they apply to.
 
         Numbers of several choices have the first choice's where none of them is chosen.
         """

@@ -224,7 +224,7 @@ def define_data(flags: cli.FlagSet, **only: Mapping[str, Any]) -> None:
 
 
 def with_found_table(settings: cli.Settings) -> cli.Settings:
-    """Returns settings in which `--data_file`, if it names no file here, names the one where else tables lie."""
+    """Settings whose `--data_file`, if it names no file here, names the one in the data folder."""
     if not settings.data_file:
         return settings
     name = os.path.relpath(settings.data_file, cli.user_path(""))
@@ -240,5 +240,5 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def options(settings: Mapping[str, Any]) -> TaskOptions:
-    """Returns what `registry.load` takes."""
+    """Arguments of `registry.load`."""
     return named(TaskOptions, settings)

@@ -15,7 +15,7 @@ _ALIKE = 0.95  # A letter of twenty.
 
 
 def near_names(word: str, known: Iterable[str]) -> list[str]:
-    """Returns the names that a word may stand for, the likeliest first; none if nothing is near.
+    """Names that a word may mean, the most similar first; empty if no name is similar.
 
     They are those of which hardly a letter differs; else those that have all the parts of the word; else parts that
     begin so; else those of whose parts it is the initials; and else those that are spelt alike. Short names come first.
@@ -37,7 +37,7 @@ def near_names(word: str, known: Iterable[str]) -> list[str]:
 
 
 def did_you_mean(names: Iterable[str], otherwise: str) -> str:
-    """Returns the question whether the first of some names were meant; what to do `otherwise` if there are none."""
+    """Question whether the first of some names were meant; `otherwise` advises if there are none."""
     first = list(names)[:_MOST_NAMES]
     return f"did you mean {' or '.join(filter(None, (', '.join(first[:-1]), first[-1])))}?" if first else otherwise
 
@@ -51,17 +51,17 @@ def _begins(part: str) -> Callable[[str], bool]:
 
 
 def unknown(flag: str, name: str, known: Iterable[str], otherwise: str) -> UsageError:
-    """Returns the error of a name that is not known: it tells those that are near, or what to do `otherwise`."""
+    """Error for an unknown name: it lists similar names, or advises `otherwise`."""
     return UsageError(f"--{flag}={name} is not known: {did_you_mean(near_names(name, known), otherwise)}")
 
 
 def words(value: str | None) -> list[str]:
-    """Returns the words of a value, which are separated by commas."""
+    """Words of a value, separated by commas."""
     return [] if value is None else [word.strip() for word in value.split(",")]
 
 
 def whole_numbers(flag: str, text: str) -> list[int]:
-    """Returns the numbers of a flag, separated by commas.
+    """Numbers of a flag, separated by commas.
 
     Raises:
       UsageError: If one is no whole number above 0.
@@ -73,19 +73,19 @@ def whole_numbers(flag: str, text: str) -> list[int]:
 
 
 def joined(words: Iterable[str]) -> str:
-    """Returns the value of a flag that takes words separated by commas; one that holds a comma is quoted."""
+    """Value of a flag that takes words separated by commas; a word that holds a comma is quoted."""
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(words)
     return text.getvalue()
 
 
 def shown_path(path: str) -> str:
-    """Returns a path as the user would write it: relative, if it lies below where the user is."""
+    """Path as the user would write it: relative if it is below the working directory."""
     relative = os.path.relpath(path, user_path("."))
     return path if relative.startswith("..") else relative
 
 
 def user_path(path: str) -> str:
-    """Returns an absolute path; under `bazel run`, relative ones start where the user is."""
+    """Absolute path; under `bazel run`, relative paths start at the user's working directory."""
     base = os.environ.get(WORKING_DIRECTORY, os.getcwd())
     return os.path.normpath(os.path.join(base, os.path.expanduser(path)))

@@ -56,7 +56,7 @@ EVALUATIONS = declared(_Evaluations)
 
 
 def server(optimizer: Mapping[str, Any], learning_rate: Mapping[str, Any]) -> list[Setting]:
-    """Returns the settings of the server optimizer; what a program has otherwise, such as defaults, is named."""
+    """Settings of the server optimizer; arguments set a program's own defaults."""
     return [
         *declared(_Server, server_optimizer=optimizer, server_learning_rate=learning_rate),
         *(
@@ -67,7 +67,7 @@ def server(optimizer: Mapping[str, Any], learning_rate: Mapping[str, Any]) -> li
 
 
 def server_optimizer(settings: Mapping[str, Any]) -> ServerOptimizer:
-    """Returns the optimizer with the hyperparameters that were given for it."""
+    """Server optimizer with the hyperparameters that the user set."""
     name = settings["server_optimizer"]
     values = {key: settings[f"server_{name}_{key}"] for key in HYPERPARAMETERS[name]}
     given = tuple((key, value) for key, value in values.items() if value is not None)
@@ -75,7 +75,7 @@ def server_optimizer(settings: Mapping[str, Any]) -> ServerOptimizer:
 
 
 def options(settings: cli.Settings) -> Training:
-    """Returns what resolved flags mean."""
+    """Options of resolved flags."""
     return named(
         Training,
         settings,

@@ -45,7 +45,7 @@ class Workers:
 
 
 def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the addresses of `--tff_workers`; none for a worker of the program's own.
+    """Addresses of `--tff_workers`; empty for the program's own worker.
 
     Raises:
       UsageError: If they are not HOST:PORT, or `--max_concurrent_threads` is given, which is theirs to say, or

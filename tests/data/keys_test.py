@@ -18,7 +18,7 @@ def _draw(*key) -> list[int]:
 
 
 def _keys_in(source: str) -> list[tuple[str, int]]:
-    """Returns purpose and number of places of every key that a module makes."""
+    """Purpose and number of places of every key that a module makes."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _KEYED:

@@ -10,7 +10,7 @@ from data.errors import UsageError
 
 
 def make(clients=40, rows=50, *, binary=True, uniform=False, seed=0):
-    """Returns a log of a world in which action k earns more where feature k is large, and the mean rewards."""
+    """Log of an environment where action k earns more if feature k is large, and the mean rewards."""
     draw, count = np.random.default_rng(seed), clients * rows
     contexts = draw.normal(size=(count, 3)).astype(np.float32)
     means = np.clip(0.5 + 0.2 * contexts, 0.05, 0.95)

@@ -49,7 +49,7 @@ def test_label_histograms_have_the_dirichlet_distributions_moments():
 
 
 def _dealt_by_label(labels, num_clients: int, concentration: float, seed: int = 0) -> np.ndarray:
-    """Returns how many examples of each label (columns) each client has."""
+    """Number of examples of each label (columns) for each client."""
     client_of_row = partition.dirichlet_client_shares(labels, num_clients, concentration, np.random.default_rng(seed))
     assert client_of_row.dtype == np.int32
     counts = np.zeros((num_clients, labels.max() + 1), int)

@@ -32,7 +32,7 @@ of comment
 
 @pytest.fixture
 def read(tmp_path):
-    """Returns a function of segments that gives the characters of a file with these."""
+    """Function from segments to the characters of a file with them."""
     (tmp_path / "include" / "x").mkdir(parents=True)
     (tmp_path / "include" / "x" / "pens.dat").write_text(PENS)
 

@@ -258,12 +258,12 @@ def folder(tmp_path):
 
 
 def _rows(population) -> list[list[int]]:
-    """Returns the first pixel of each client's examples."""
+    """First pixel of each client's examples."""
     return [population.load(index).features[:, 0, 0].tolist() for index in range(len(population))]
 
 
 def _totals(population) -> tuple[int, int, np.ndarray]:
-    """Returns the number of examples, of the smallest client's examples, and of each label's."""
+    """Number of examples, of the smallest client's examples, and of each label's."""
     labels = [population.load(index).labels for index in range(len(population))]
     sizes = [len(client) for client in labels]
     return sum(sizes), min(sizes), np.bincount(np.concatenate(labels))

@@ -334,7 +334,7 @@ def test_the_real_advertisements_need_no_client_column_and_no_features(shared_da
 
 
 def _patients(change=lambda row, cells: cells, rows=60):
-    """Returns a table of 6 clients; `change` makes other cells of a row's number and cells (id, site, age, day, y)."""
+    """Table of 6 clients; `change` maps a row's number and cells (id, site, age, day, y) to other cells."""
     lines = []
     for row in range(rows):
         cells = [f"p{row % 20}", f"s{row % 6}", str(row % 7), f"2023-01-{row % 28 + 1:02d}", f"{row % 2}"]

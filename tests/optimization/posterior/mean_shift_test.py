@@ -15,7 +15,7 @@ STEPWISE = dataclasses.replace(kernels.EPANECHNIKOV)
 
 
 def _models(num_clients: int = 21, seed: int = 0) -> np.ndarray:
-    """Returns 40 parameters, half of them in clumps."""
+    """40 parameters, half of them clustered."""
     draw = np.random.default_rng(seed)
     models = draw.normal(size=(num_clients, 40))
     models[:, :20] = 0.3 * models[:, :20] + 2 * draw.integers(0, 3, (num_clients, 20))

@@ -6,7 +6,7 @@ from optimization.posterior import tables
 
 
 def rounds(*accuracies: float) -> pd.DataFrame:
-    """Returns metrics in which all measures are alike."""
+    """Metrics with equal values for all measures."""
     table = pd.DataFrame({"round_num": range(1, len(accuracies) + 1)})
     return table.assign(**{column: accuracies for column in tables.MEASURES.values()})
 

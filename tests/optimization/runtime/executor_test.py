@@ -90,7 +90,7 @@ def play_round(play, state, cohort_size=2, scale=1):
 
 
 def sent(worker) -> list[str]:
-    """Returns what kinds of values were sent."""
+    """Types of the sent values."""
     return [request.value.WhichOneof("value") for request in worker.requests["create_value"]]
 
 

@@ -80,7 +80,7 @@ def echo(client: socket.socket, content: bytes) -> bytes:
 
 
 def listening(process: int | str = "self") -> set[int]:
-    """Returns the ports on which anybody listens in the network of a process."""
+    """Ports with listeners in the network of a process."""
     files = [pathlib.Path(f"/proc/{process}/net/{kind}") for kind in ("tcp", "tcp6")]
     rows = [line.split() for file in files if file.exists() for line in file.read_text().splitlines()[1:]]
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"}

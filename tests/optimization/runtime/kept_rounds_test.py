@@ -36,7 +36,7 @@ def folder(tmp_path) -> pathlib.Path:
 
 
 def build(container: type = _Owner.Parts, step: int = 1) -> tff.templates.IterativeProcess:
-    """Returns a process that adds its clients' numbers, and a step, to its state."""
+    """Process that adds its clients' numbers, and a step, to its state."""
 
     @tff.tensorflow.computation
     def first():
@@ -65,7 +65,7 @@ def build(container: type = _Owner.Parts, step: int = 1) -> tff.templates.Iterat
 
 
 def builds(folder: pathlib.Path, *keys: str, made=build) -> int:
-    """Returns how many processes are built for programs that ask, one after the other, for these."""
+    """Number of processes built for programs that request these, one after the other."""
     built = []
     for key in keys:
         kept_rounds.process(folder, key, lambda key=key: built.append(key) or made())

@@ -141,7 +141,7 @@ def _config(folder: run_folder.RunFolder) -> dict:
 
 
 def _tree(path: pathlib.Path) -> dict[str, tuple[int, bytes]]:
-    """Returns when each file below a folder was written, and what it holds."""
+    """Modification time and content of each file below a folder."""
     return {
         str(file.relative_to(path)): (file.stat().st_mtime_ns, file.read_bytes())
         for file in path.rglob("*")

@@ -84,7 +84,7 @@ def _run(toy: Toy, folder: run_folder.RunFolder, total=TOTAL, every=3, checkpoin
 
 
 def _metrics(folder: run_folder.RunFolder) -> list[dict[str, str]]:
-    """Returns the rows of metrics.csv without the time that they took."""
+    """Rows of metrics.csv without the elapsed time."""
     with open(folder.metrics_path, newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
