@@ -102,7 +102,7 @@ class ArrayClients(ClientData):
 
 @dataclasses.dataclass(frozen=True)
 class CappedClients(ClientData):
-    """At most `max_examples` of each client: a seeded choice, the same in every round unless visits are told apart.
+    """At most `max_examples` of each client: a seeded choice, the same in every round, or new in each participation.
 
     Attributes:
       clients: The clients to cap.
@@ -122,19 +122,19 @@ class CappedClients(ClientData):
     def checksum(self) -> str:
         return self.clients.checksum
 
-    def load(self, index: int, visit: int | None = None) -> Examples:
+    def load(self, index: int, participation: int | None = None) -> Examples:
         """Examples of the client at this index; a participation's number selects that participation's sample."""
-        return self.drawn(index, visit)[0]
+        return self.drawn(index, participation)[0]
 
-    def drawn(self, index: int, visit: int | None = None) -> tuple[Examples, np.ndarray]:
+    def drawn(self, index: int, participation: int | None = None) -> tuple[Examples, np.ndarray]:
         """Examples as `load` reads them, and their positions among all of the client's examples, int64 [examples]."""
         examples = self.clients.load(index)
         if not self.max_examples or len(examples.labels) <= self.max_examples:
             return examples, np.arange(len(examples.labels))
-        if visit is None:
+        if participation is None:
             draw = keys.generator(self.seed, keys.Purpose.EXAMPLES, index)
         else:
-            draw = keys.generator(self.seed, keys.Purpose.VISIT, visit, index)
+            draw = keys.generator(self.seed, keys.Purpose.PARTICIPATION, participation, index)
         rows = np.sort(draw.choice(len(examples.labels), self.max_examples, replace=False))
         return examples.take(rows), rows
 

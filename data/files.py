@@ -196,12 +196,8 @@ def indices(path: pathlib.Path, what: str, values: np.ndarray, count: int, below
 
 
 @contextlib.contextmanager
-def told(path: pathlib.Path) -> Iterator[None]:
-    """Names the file in the error of one who writes it.
-
-    Raises:
-      Failure: Instead of an OSError.
-    """
+def write_errors(path: pathlib.Path) -> Iterator[None]:
+    """Converts an OSError of writing to a Failure that names the file."""
     try:
         yield
     except OSError as error:
@@ -223,12 +219,12 @@ def whole(path: pathlib.Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """
     path = path.resolve()  # What a link names is replaced, not the link.
     if path.exists() and not path.is_file():  # Such as /dev/null.
-        with told(path), open(path, "wb") as file:
+        with write_errors(path), open(path, "wb") as file:
             yield file
         return
     part = path.with_name(f"{path.name}.part{os.getpid()}")
     try:
-        with told(path):
+        with write_errors(path):
             with open(part, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
                 yield file
                 file.flush()

@@ -199,7 +199,7 @@ def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
     pq.write_table(table(log), path, compression="zstd")
 
 
-def is_own(path: str | os.PathLike) -> bool:
+def is_log_file(path: str | os.PathLike) -> bool:
     """Whether a file is a log in this project's format."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -222,7 +222,7 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike]) -> InteractionLo
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     parts = []
     for one in paths:
-        if not is_own(one):
+        if not is_log_file(one):
             raise UsageError(f"{one} is no log that this program has written: name its columns to read another's.")
         parts.append(pq.read_table(one))
     every = [json.loads(part.schema.metadata[_METADATA]) for part in parts]

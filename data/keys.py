@@ -42,7 +42,7 @@ class Purpose(enum.IntEnum):
     DELAY = 20, 2
     NOISE = 21, 2
     LANGEVIN = 22, 1
-    VISIT = 23, 2
+    PARTICIPATION = 23, 2
     BOOTSTRAP = 24, 1
     FOLD = 25, 1
     LOG_ROWS = 30, 2
@@ -50,7 +50,7 @@ class Purpose(enum.IntEnum):
     LOGGED_REWARDS = 50, 1
     LOG_FOLDS = 51, 0
     DRIFT = 60, 1
-    OWN_TIME = 61, 1
+    CLIENT_TIME = 61, 1
     ARRIVAL = 62, 2
     AVAILABILITY = 63, 1
     RESERVE = 64, 1

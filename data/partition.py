@@ -67,8 +67,8 @@ def rows_of_each(client_of_row: np.ndarray, num_clients: int, seed: int, count_o
     return is_chosen
 
 
-def deal(num_rows: int, num_clients: int, seed: int) -> tuple[list[str], np.ndarray]:
-    """Deals rows to clients of equal size, the first ones a row larger where it does not divide.
+def split_equally(num_rows: int, num_clients: int, seed: int) -> tuple[list[str], np.ndarray]:
+    """Partitions rows over synthetic clients of equal size; the first ones get a remaining row each.
 
     Returns:
       The clients' names, and int32 [rows], the client of each row.

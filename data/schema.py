@@ -101,7 +101,7 @@ class Schema:
         return [*filter(None, names), *self.categories, *listed(self.ignore_columns)]
 
     @property
-    def num_dealt_clients(self) -> int:
+    def num_synthetic_clients(self) -> int:
         """N of `rows:N`; 0 for the name of a column.
 
         Raises:
@@ -128,7 +128,7 @@ class Schema:
         if not self.is_log and bool(self.label_column) == bool(self.reward_columns):
             flags = "both are given" if self.label_column else "neither is given"
             raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")
-        _ = self.num_dealt_clients
+        _ = self.num_synthetic_clients
 
 
 def of_options(options: Any) -> Schema:
@@ -177,7 +177,7 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
             f"{path} has one column alone, {names[0]!r}: columns must be separated by commas, semicolons or tabs."
         )
     clients = [schema.client_column] if schema.client_column in names else listed(schema.client_column)
-    clients = [] if schema.num_dealt_clients else clients
+    clients = [] if schema.num_synthetic_clients else clients
     features, ignored = listed(schema.feature_columns), listed(schema.ignore_columns)
     categories, position = listed(schema.category_columns), list(filter(None, [schema.position_column]))
     label, takes_all = schema.label_column or schema.action_column, schema.reward_columns == "all"

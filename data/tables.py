@@ -133,8 +133,8 @@ def read(path: str, schema: Schema, *, known: statistics.OfTable | None = None, 
     if roles.label:
         label_names = _label_names(frame[roles.label], schema, known_labels)
         labels = columns.codes(frame[roles.label], label_names)
-    if schema.num_dealt_clients:
-        client_ids, clients = partition.deal(len(frame), schema.num_dealt_clients, seed)
+    if schema.num_synthetic_clients:
+        client_ids, clients = partition.split_equally(len(frame), schema.num_synthetic_clients, seed)
     else:
         client_ids, clients = _owners(frame, roles.clients, schema)
     return Rows(table, schema, roles, frame, client_ids, clients, label_names, labels, dropped)

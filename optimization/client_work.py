@@ -1,4 +1,4 @@
-"""A client's training: SGD over its own examples (Agarwal et al. 2023, Algorithm 3, ClientUpdate).
+"""A client's training: SGD over its examples (Agarwal et al. 2023, Algorithm 3, ClientUpdate).
 
 Plain TensorFlow on dense tensors. The weights live in variables that start at zero and are assigned, so no random
 initialiser runs, and a gradient step works in place.
@@ -18,11 +18,11 @@ Batch = Mapping[str, tf.Tensor]
 # (model outputs [batch, actions], that mini-batch of the examples) -> scalar, the mean over the mini-batch. One whose
 # attribute `of_one_action` is true also takes the outputs of the examples' `action` alone, [batch].
 Loss = Callable[[tf.Tensor, Batch], tf.Tensor]
-_RANDOM_MODEL = -2  # Folded into a client's key, for the draws of a model that is random in training.
+_RANDOM_MODEL = -2  # Folded into a client's key, for samples of a model that is random in training.
 
 
 class ClientUpdate(NamedTuple):
-    """What a client's training gives.
+    """Result of a client's training.
 
     Attributes:
       delta: New minus old weights, in the order of the model's weights; all zero where `is_finite` is false.
@@ -38,7 +38,7 @@ class ClientUpdate(NamedTuple):
 
 
 class ClientWork(Protocol):
-    """A client's training, as all processes take it. Equal ones have equal hashes and compute the same."""
+    """Interface of a client's training. Equal instances have equal hashes and compute the same."""
 
     def __hash__(self) -> int: ...
 
@@ -57,7 +57,7 @@ class ClientWork(Protocol):
         Returns:
           A function of (weights, examples, key, learning_rate=None): the weights that the round starts from, float32
           in the model's order; a mapping with `features` and whatever `loss` reads, all with the examples as first
-          axis; the client's int32 [2] key of the round; a float32 scalar that replaces the work's own learning rate.
+          axis; the client's int32 [2] key of the round; a float32 scalar that replaces the work's learning rate.
         """
 
 
@@ -69,15 +69,15 @@ class LocalSgd:
     it has its full size at a client of any size; a client without examples takes no step.
 
     Attributes:
-      learning_rate: Step size, where the training function is given none.
+      learning_rate: Step size, unless the training function gets one.
       batch_size: Examples of a mini-batch.
       epochs: Passes over the examples; None with `steps`.
       steps: Steps, tau; None with `epochs`.
-      momentum: Of heavy-ball momentum, which starts at rest in every round.
-      corrections: What changes each step's gradients, in this order.
+      momentum: Heavy-ball momentum, which starts at zero in every round.
+      corrections: Corrections of each step's gradients, applied in this order.
 
     Raises:
-      ValueError: If not exactly one of `epochs` and `steps` is given.
+      ValueError: If not exactly one of `epochs` and `steps` is set.
     """
 
     learning_rate: float
@@ -122,14 +122,14 @@ class LocalSgd:
           loss: Mean loss of a mini-batch.
 
         Returns:
-          A function of (weights, examples, key, learning_rate=None, visit=) that gives the deltas, finite or not, and
-          the sum of losses and their deviation of `ClientUpdate`. After a step, `visit` takes the model's variables
+          A function of (weights, examples, key, learning_rate=None, on_step=) that gives the deltas, finite or not, and
+          the sum of losses and their deviation of `ClientUpdate`. After a step, `on_step` takes the model's variables
           and the step's int32 number, from 0.
         """
         variables = [tf.Variable(tf.zeros(shape), trainable=True) for shape in model.shapes.values()]
         velocities = [tf.Variable(tf.zeros(shape)) for shape in model.shapes.values()] if self.momentum else []
 
-        def walk(weights, examples, key, learning_rate=None, visit=_pass_by):
+        def walk(weights, examples, key, learning_rate=None, on_step=_pass_by):
             rate = self.learning_rate if learning_rate is None else learning_rate
             for variable, weight in zip(variables, weights, strict=True):
                 variable.assign(weight)
@@ -153,7 +153,7 @@ class LocalSgd:
                     gradients = correct(Step(dense, variables, weights, position, key, num_examples))
                 for index, (variable, gradient) in enumerate(zip(variables, gradients, strict=True)):
                     self._step(variable, gradient, rate, velocities[index] if velocities else None)
-                visit(variables, position)
+                on_step(variables, position)
                 return value
 
             loss_sum, deviation = self._steps(examples, key, step)
@@ -173,7 +173,7 @@ class LocalSgd:
         def walk(weights, examples, key, learning_rate=None):
             rate = self.learning_rate if learning_rate is None else learning_rate
             for delta in deltas:
-                # Zeros of its own: constant ones would be copied before the first step.
+                # Constant zeros would be copied before the first step.
                 delta.assign(tf.raw_ops.Empty(shape=delta.shape, dtype=tf.float32, init=True))
             examples = dict(examples)
             terms = model.terms(examples.pop("features"), examples["action"])
@@ -210,7 +210,7 @@ class LocalSgd:
             return position + 1, loss_sum, values.write(position, value)
 
         values = tf.TensorArray(tf.float32, size=num_steps, element_shape=())
-        # By hand, since autograph would take a second to make the same of a for loop.
+        # Autograph would take a second to convert a for loop to the same.
         _, loss_sum, values = tf.while_loop(
             lambda position, *_: position < num_steps, once, (tf.constant(0), tf.constant(0.0), values)
         )
@@ -254,7 +254,7 @@ class LocalSgd:
                 momentum=self.momentum,
             )
         elif isinstance(gradient, tf.IndexedSlices):
-            # Unlike `scatter_sub`, not in an order of chance where a client has several threads.
+            # `scatter_sub` adds in a random order if a client has several threads.
             variable.scatter_nd_sub(tf.expand_dims(gradient.indices, 1), learning_rate * gradient.values)
         else:
             tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=learning_rate, delta=gradient)

@@ -1,7 +1,7 @@
-"""Generalized FedAvg as a TFF process, on labels or on what a deployed model does.
+"""Generalized FedAvg as a TFF process, on labels or on the logged actions of a deployed model.
 
 Agarwal, McMahan and Xu 2023, Algorithm 4; without deployments Reddi et al. 2021, Algorithm 2. One call of `next` is one
-round of a cohort, which the caller chooses: `Process` follows the lines of Algorithm 4.
+round of a cohort that the caller chooses. `Process` follows the lines of Algorithm 4.
 
 A client's losses come back at its position in the cohort: each client contributes a vector that is zero elsewhere, and
 vectors are summed, so that the round stays in TFF's MapReduce form.
@@ -33,7 +33,7 @@ class State(NamedTuple):
     Attributes:
       round_num: int32, rounds done; like `deployed`, empty without deployments.
       weights: The model in training, theta^(t).
-      deployed: The deployed models, newest first: theta_{i-1}, which acts, and the earlier ones of `max_delay`.
+      deployed: The deployed models, newest first: theta_{i-1}, which acts, and the earlier ones up to `max_delay`.
       optimizer: The server optimizer's state.
       aggregator: The aggregator's state; empty without one.
     """
@@ -46,7 +46,7 @@ class State(NamedTuple):
 
 
 class RoundMetrics(NamedTuple):
-    """What one round reports. Sums are over the clients of the cohort.
+    """Measurements of one round. Sums are over the clients of the cohort.
 
     Attributes:
       examples: int32, examples of their logs.
@@ -59,7 +59,7 @@ class RoundMetrics(NamedTuple):
         update was not finite, 0 at places that no client has.
       client_deviations: float32 [cohort_size], the standard deviation of its mini-batches' losses, likewise.
       update_norm: float32, L2 norm of the aggregated update.
-      reward_sum, propensity_sum: float32, of the very actions that are trained on; empty where nobody acts.
+      reward_sum, propensity_sum: float32, of the actions in the training examples; empty if no client acts.
       deployed: bool, whether the round ended with a deployment; empty without deployments.
       aggregator: The aggregator's measurements; empty without one.
     """
@@ -80,15 +80,15 @@ class RoundMetrics(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What a client trains on.
+    """Training data of a client.
 
     Attributes:
       examples: `features`, as models take them, and what the loss reads.
-      count: int32, how many these are.
+      count: int32, number of examples.
       weight: float32, the client's weight in a weighted aggregation.
       key: int32 [2], key of its mini-batches.
-      learning_rate: float32, of its training; None for that of the client work.
-      sums: What the round reports of them, by names of `RoundMetrics`.
+      learning_rate: float32, the client's learning rate; None for that of the client work.
+      sums: Sums that the round reports, by names of `RoundMetrics`.
     """
 
     examples: client_work.Batch
@@ -114,15 +114,15 @@ class Process(abc.ABC):
     Attributes:
       model: The model.
       loss: Mean loss of a mini-batch.
-      local_work: The clients' training; None for none, as in the baseline of an initial model that stays as it is:
-        nothing is aggregated, no noise added, no step taken.
+      local_work: The clients' training; None to keep the initial model, as a baseline: nothing is aggregated, no noise
+        added, no step taken.
       aggregator: Factory of a weighted aggregation of deltas; None without training.
-      server_optimizer: Takes the aggregated step.
+      server_optimizer: Optimizer of the aggregated step.
       feature_spec: Shapes and dtypes of a client's features, first axis None.
       label_spec: Shape and dtype of its labels, first axis None.
-      cohort_size: Clients whose losses are reported one by one, for client selection; 0 reports none.
+      cohort_size: Number of clients whose losses are reported individually, for client selection; 0 reports none.
       deploy_every: Rounds between deployments, T; 0 for none: clients are sent the model in training alone.
-      max_delay: Most deployments that a client may lag behind.
+      max_delay: Maximum staleness of a client's model, in deployments.
     """
 
     model: models.Model
@@ -139,7 +139,7 @@ class Process(abc.ABC):
     @property
     @abc.abstractmethod
     def client_type(self) -> tff.Type:
-        """TFF type of what a client brings to a round, with its `position` in the cohort, int32 from 0."""
+        """TFF type of a client's input to a round, with its `position` in the cohort, int32 from 0."""
 
     @abc.abstractmethod
     def log(self, deployed: tuple, client: Any) -> Log:
@@ -323,7 +323,7 @@ def server_step(
     weights: tuple[tf.Tensor, ...],
     delta: tuple[tf.Tensor, ...],
 ):
-    """Applies one aggregated delta, negated, as the gradient; one that is not finite, as of nobody, changes nothing.
+    """Applies one aggregated delta, negated, as the gradient; one that is not finite changes nothing.
 
     A delta of zeros is a step like any other: an optimizer with momentum moves on. Algorithm 3, lines 6-7.
 

@@ -2,7 +2,7 @@
 
 A model is a list of named weight shapes and one function from (weights, features) to outputs, so that the same
 code runs on server tensors, on a client's variables and in a test. A task's model ends in a dense layer, of which an
-ensemble has several: its heads, on one body.
+ensemble has several: heads on one body.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ def _normal(draw: np.random.Generator, ends: int, shape: Sequence[int]) -> np.nd
     return math.sqrt(2 / ends) / of_cut * scipy.special.ndtri(draw.uniform(low, high, shape))
 
 
-# (generator, number of inputs and outputs, shape) -> kernel: Glorot and Bengio 2010, as Keras draws them; or zeros.
+# (generator, number of inputs and outputs, shape) -> kernel: Glorot and Bengio 2010, as Keras samples them; or zeros.
 INITIAL_WEIGHTS: Mapping[str, Callable[[np.random.Generator, int, Sequence[int]], np.ndarray]] = {
     "glorot_uniform": _uniform,
     "glorot_normal": _normal,
@@ -69,7 +69,7 @@ class Model:
       body: (weights, features, key=None) -> float32 [batch, units], the inputs of the last layer, whose kernel and bias
         are the last two weights; with an int32 [2] key as in training. Only of a model that ends in one.
       heads: Last layers, side by side in the last two weights.
-      kernels: How kernels are drawn, one of INITIAL_WEIGHTS.
+      kernels: Initialization of kernels, one of INITIAL_WEIGHTS.
     """
 
     shapes: dict[str, tuple[int, ...]]
@@ -87,12 +87,12 @@ class Model:
         return tuple(tf.TensorSpec(shape) for shape in self.shapes.values())
 
     def initial_weights(self, seed: int) -> Weights:
-        """Draws kernels, as `kernels` says; biases and offsets are zero, scales one. If Glorot-uniform, as Keras does.
+        """Samples kernels by `kernels`; biases and offsets are zero, scales one. Glorot-uniform as in Keras.
 
-        Heads are drawn as a last layer of its own each.
+        Each head is sampled as a separate last layer.
 
         Args:
-          seed: Seed of the draw.
+          seed: Seed of the weights.
 
         Returns:
           float32 arrays in the order of `shapes`.
@@ -384,7 +384,7 @@ def with_heads(model: Model, heads: int) -> Model:
     """Model whose outputs are split over this number of heads, one after the other.
 
     In training, the body's gradient is divided by the number of heads: a loss that gives each head the gradient of its
-    own loss gives the body their mean.
+    loss thus gives the body the heads' mean.
     """
     num_actions = list(model.shapes.values())[-1][0] // heads
 

@@ -34,7 +34,7 @@ CIFAR_SUPERCLASSES = np.frombuffer(_SUPERCLASSES, np.uint8) - ord("A")
 Split = list[clients.Examples]  # For training, and held out.
 
 
-class Dealt(NamedTuple):
+class Partitioned(NamedTuple):
     """A data set that is dealt to clients.
 
     Attributes:
@@ -88,7 +88,7 @@ def load_digits(options: TaskOptions) -> tasks.Task:
     )
 
 
-def load_dealt(options: TaskOptions) -> tasks.Task:
+def load_partitioned(options: TaskOptions) -> tasks.Task:
     """Task of images partitioned over clients; uint8, with a channel axis only for colour.
 
     `partition_by` says whose Dirichlet shares are drawn: `client`, those of a client's labels
@@ -137,7 +137,7 @@ def _hold_out(examples: clients.Examples, count: int, *, in_order: bool = False)
     return [examples.take(np.sort(part) if in_order else part) for part in parts]
 
 
-def _open(options: TaskOptions, source: Dealt) -> Split:
+def _open(options: TaskOptions, source: Partitioned) -> Split:
     path = files.instead_of_download(options.data_dir, [source.archive], source.origin)
     if options.random_data and not path:
         random_data.warn(options.task_type)
@@ -182,7 +182,7 @@ def _fetch_cifar100(cache_dir: str | None) -> Split:
 # Pools hold out as large a part as the official test sets are. Cho et al. 2020 give Fashion-MNIST two hidden layers and
 # no widths.
 TASKS = {
-    "fashion_mnist": Dealt(
+    "fashion_mnist": Partitioned(
         shape=(28, 28, 1),
         num_actions=10,
         sizes=(60_000, 10_000),
@@ -193,7 +193,7 @@ TASKS = {
         read=lambda path: _read_pool(path, 1 / 7, _GREY, 10),
         fetch=_fetch_fashion_mnist,
     ),
-    "mnist": Dealt(
+    "mnist": Partitioned(
         shape=(28, 28, 1),
         num_actions=10,
         sizes=(60_000, 10_000),
@@ -204,7 +204,7 @@ TASKS = {
         read=_read_split,
         fetch=_fetch_mnist,
     ),
-    "cifar100": Dealt(
+    "cifar100": Partitioned(
         shape=(32, 32, 3),
         num_actions=100,
         sizes=(50_000, 10_000),

@@ -124,7 +124,7 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
         )
     if not pathlib.Path(path).is_file():
         raise UsageError(f"There is no file {path}: --data_file must name a log.")
-    if not interaction_log.is_own(path):
+    if not interaction_log.is_log_file(path):
         raise UsageError(f"{path} is no run's log: of your own, name the columns by {', '.join(_COLUMNS)}.")
     return interaction_log.read(path), clients.file_checksum(path)
 

@@ -49,7 +49,7 @@ _L2_TEXT = {"text_normalisation": "l2"}
 _COLUMNS = frozenset(
     {"data_file", "client_column", "feature_columns", "ignore_columns", "category_columns", "missing_values"}
 )
-_WRITERS, _DEALT = "handwriting:load", "images:load_dealt"
+_WRITERS, _PARTITIONED = "handwriting:load", "images:load_partitioned"
 
 TASKS = {
     "digits": TaskEntry(
@@ -81,19 +81,19 @@ TASKS = {
         _SMALL_POPULATION,
     ),
     "fashion_mnist": TaskEntry(
-        _DEALT,
+        _PARTITIONED,
         "Fashion-MNIST dealt with label skew, 100 made clients, 10 actions, MLP",
         _IMAGES,
         _MADE_IMAGES,
     ),
     "mnist": TaskEntry(
-        _DEALT,
+        _PARTITIONED,
         "MNIST dealt with label skew, 100 made clients, 10 actions, CNN",
         _IMAGES,
         _MADE_IMAGES,
     ),
     "cifar100": TaskEntry(
-        _DEALT,
+        _PARTITIONED,
         "CIFAR-100 dealt with label skew, 100 made clients, 100 actions, MLP",
         _IMAGES | {"partition_beta"},
         _MADE_IMAGES,

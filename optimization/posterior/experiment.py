@@ -1,4 +1,4 @@
-"""Federated training by posterior aggregation, as rounds that the runner can play.
+"""Federated training by posterior aggregation, as rounds for the runner.
 
 One round: cohort -> `supervised.ClientInput`s -> the clients' work as a TFF computation -> the server's update -> the
 server optimizer's step -> predictions on validation data and on the cohort's training data.
@@ -51,9 +51,9 @@ class PosteriorRounds(training.TrainingRounds):
         """Prepares the rounds.
 
         Args:
-          options: What the flags mean.
+          options: Options of the run.
           task: The task.
-          folder: Where diagnostics go.
+          folder: Folder of the diagnostics.
         """
         self._options, self._folder = options, folder
         sgd = client_work.LocalSgd(
@@ -124,7 +124,7 @@ class PosteriorRounds(training.TrainingRounds):
         return range(size - chosen.count, size)
 
     def _warn_of_cycles(self, server_features: Any) -> None:
-        """Says that FedBE's distillation averages nothing, if so."""
+        """Warns if FedBE's distillation averages nothing."""
         if self._options.posterior.name != "fedbe":
             return
         distillation = algorithms.distillation_of(self._options.posterior)
@@ -132,8 +132,8 @@ class PosteriorRounds(training.TrainingRounds):
         if not distillation.num_cycles(examples):
             steps = -(-examples // distillation.batch_size)
             print(
-                f"Warning: no cycle of FedBE's distillation ends, so that it averages nothing: {distillation.cycle} "
-                f"steps make one, and an epoch of the server's {examples:,} examples has {steps}. Give "
+                f"Warning: FedBE's distillation completes no cycle, so it averages nothing: {distillation.cycle} "
+                f"steps make a cycle, and an epoch of the server's {examples:,} examples has {steps}. Give "
                 f"--distillation_epochs={-(-distillation.cycle // steps)} or more.",
                 file=sys.stderr,
             )
@@ -151,8 +151,8 @@ class PosteriorRounds(training.TrainingRounds):
         drawn = options.cohort_size, options.client_sampling_alpha, options.seed, round_num
         return self._first + partition.dirichlet_cohort(population, *drawn)
 
-    def play_round(self, state: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
-        """Plays one round."""
+    def run_round(self, state: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
+        """Runs one round."""
         is_uniform, selection = self._options.selection.is_uniform, ()
         chain: Any = ()
         served = state.server.weights
@@ -222,16 +222,16 @@ class PosteriorRounds(training.TrainingRounds):
         """Values of `metrics.MEASURES` for an ensemble's mean probabilities."""
         if not len(examples.labels):
             return [float("nan")] * len(metrics.MEASURES)
-        log_probabilities, found = self._evaluation(_log_probabilities), []
+        log_probabilities, batches = self._evaluation(_log_probabilities), []
         for batch in self._task.batches(examples, self._options.eval_batch_size, even=True):
             each = [log_probabilities(weights, *batch).numpy() for weights in ensemble]
-            found.append(each[0] if len(each) == 1 else scipy.special.logsumexp(each, axis=0) - np.log(len(each)))
-        return metrics.measure(np.concatenate(found), examples.labels)
+            batches.append(each[0] if len(each) == 1 else scipy.special.logsumexp(each, axis=0) - np.log(len(each)))
+        return metrics.measure(np.concatenate(batches), examples.labels)
 
     def _diagnose(
         self, updates: process.CohortUpdates, state: Progress, examples: Sequence[clients.Examples], round_num: int
     ) -> None:
-        """Writes the normality of the cohort's models, and pictures of it, into the run's folder."""
+        """Writes statistics and plots of the normality of the cohort's models to the run's folder."""
         updates = updates.with_examples()
         trained = updates.deltas if updates.trained.all() else updates.deltas[updates.trained]
         trained += algorithms.flat(state.server.weights)
@@ -243,7 +243,7 @@ class PosteriorRounds(training.TrainingRounds):
         posterior = self._options.posterior
         diagnostics.draw_normality({"": {posterior.name: normality}}, self._folder / f"{stem}_normality.png")
         shift = posterior.mean_shift
-        if shift.bandwidth == kernels.NEAREST:  # It has no one density.
+        if shift.bandwidth == kernels.NEAREST:  # Its density is not unique.
             shift = dataclasses.replace(shift, bandwidth="silverman")
         diagnostics.draw_densities(trained, self._drawn, shift, self._folder / f"{stem}_densities.png")
         counts = np.array([np.bincount(one.labels, minlength=self._task.num_actions) for one in examples])

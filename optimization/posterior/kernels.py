@@ -2,7 +2,7 @@
 
 Johansson and Gullbrandson 2022, section 2.6 and Appendix C. Every bandwidth rule maps samples, float [parameters,
 clients], to bandwidths, float [parameters]. Samples without spread, and a single one, have the bandwidth zero. All
-rules scale with the samples, and all but `nearest` ignore where they lie.
+rules scale with the samples, and all but `nearest` ignore their location.
 """
 
 import dataclasses
@@ -70,7 +70,7 @@ def density(kernel: Kernel, samples: np.ndarray, bandwidths: np.ndarray, points:
       kernel: The kernel.
       samples: Float [parameters, clients].
       bandwidths: Float [parameters], above zero.
-      points: Float [parameters, points], where to estimate.
+      points: Float [parameters, points], places of the estimate.
 
     Returns:
       Float [parameters, points].
@@ -86,7 +86,7 @@ FACTORS = (0.01, 0.1, 1.0, 10.0)
 NEIGHBOURS = 5
 GRID = 1024  # Points.
 FIXED_POINT_STEPS = 100
-NEGLIGIBLE = 60.0  # exp(-60) is nothing, also times the 14th power of a frequency.
+NEGLIGIBLE = 60.0  # exp(-60) is negligible, even times the 14th power of a frequency.
 
 
 def silverman(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
@@ -112,7 +112,7 @@ def plug_in(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
 
     Eq. 2.20 with R(f'') estimated by a Gaussian kernel, whose bandwidth needs R(f'''), estimated likewise, whose
     bandwidth needs R(f''''), taken from the normal density. Both pilot bandwidths cancel the leading bias against the
-    terms in which a sample meets itself.
+    terms of a sample with itself.
     """
     num_samples = samples.shape[1]
     deviations = _deviations(samples)
@@ -144,9 +144,11 @@ def improved_sheather_jones(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
     def roughness(derivative: int, time: np.ndarray) -> np.ndarray:
         """Roughness R of a derivative of the density estimate with this squared bandwidth."""
         rates = math.pi**2 * squares
-        felt = np.searchsorted(rates * time.min(initial=np.inf), NEGLIGIBLE)  # Frequencies beyond add less than 1e-16.
-        decay = np.exp(-rates[:felt] * time[:, np.newaxis])
-        return 0.5 * (rates[:felt] ** derivative * coefficients[rows, :felt] * decay).sum(axis=1)
+        num_frequencies = np.searchsorted(
+            rates * time.min(initial=np.inf), NEGLIGIBLE
+        )  # Frequencies beyond add less than 1e-16.
+        decay = np.exp(-rates[:num_frequencies] * time[:, np.newaxis])
+        return 0.5 * (rates[:num_frequencies] ** derivative * coefficients[rows, :num_frequencies] * decay).sum(axis=1)
 
     times, rows = np.zeros(len(samples)), np.flatnonzero(ranges > 0)  # The rows whose times still change.
     for _ in range(FIXED_POINT_STEPS):
@@ -219,8 +221,8 @@ RULES = {
     "improved_sheather_jones": improved_sheather_jones,
     "cross_validation": cross_validation,
 }
-PAIRWISE = {"plug_in", "improved_sheather_jones", "cross_validation"}  # Those whose arrays are much larger.
-NEAREST = "nearest"  # The name of `nearest`, which alone depends on the place.
+PAIRWISE = {"plug_in", "improved_sheather_jones", "cross_validation"}  # Rules with much larger arrays.
+NEAREST = "nearest"  # The name of `nearest`, the only rule that depends on the place.
 
 
 def _deviations(samples: np.ndarray) -> np.ndarray:

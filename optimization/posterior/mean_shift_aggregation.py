@@ -2,7 +2,7 @@
 
 TFF's reservoir sampling, with a reservoir for the whole cohort, collects the clients' updates, and the server takes the
 mean-shift step on them in TensorFlow. The results are those of `mean_shift.MeanShift` but for rounding; that module and
-`kernels` say what each step means. The worker holds the whole cohort's updates at once, as one value.
+`kernels` explain each step. The worker holds the whole cohort's updates at once, as one value.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 from optimization import models
 from optimization.posterior import kernels, mean_shift
 
-MESSAGE_BYTES = 2 * 1000**3  # What a message between a program and its worker holds.
+MESSAGE_BYTES = 2 * 1000**3  # Limit of a message between a program and its worker.
 _CELLS = 1 << 17  # Array elements of a chunk of parameters.
 
 
@@ -27,19 +27,19 @@ def fits(num_clients: int, num_parameters: int) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _MeanShift:
-    """What both factories take.
+    """Options of both factories.
 
     Attributes:
       shift: The kernel, its bandwidth and the steps.
-      cohort_size: Most clients of a round; of a larger cohort a uniform sample of this size counts.
+      cohort_size: Maximum number of clients in a round; a larger cohort is sampled uniformly.
       shifts_clients: Whether every client's update is shifted to its mode and the modes are averaged (Algorithm 10); if
         not, their mean is shifted (Algorithm 9).
-      weighs: Whether a client's kernel, and its update in the mean, have the client's weight; else all weigh the same.
+      weighs: Whether a client's kernel, and its update in the mean, have the client's weight; else all are equal.
       sizes_bandwidths: Whether a client's bandwidth is inversely proportional to its weight.
 
-    A client counts if its update is finite and its weight, such as its number of examples, is above 0. Where none
-    counts, the result is zero if a client without a weight came, and else not a number. The measurement `share_moved`
-    is that of `mean_shift.Aggregate`.
+    A client counts if its update is finite and its weight, such as its number of examples, is above 0. If none
+    counts, the result is zero if a client without a weight participated, and otherwise NaN. The measurement
+    `share_moved` is that of `mean_shift.Aggregate`.
     """
 
     shift: mean_shift.MeanShift
@@ -199,9 +199,9 @@ def _windowed_cluster_mean(shift, samples, weights, factors, tolerances):
 
 
 def _profile_cluster_mean(samples, weights, reach, pulls, tolerances, t_max: int):
-    """Does what `mean_shift.profile_cluster_mean` does, each parameter on a line of its own."""
-    edges, felt = _windows(samples, reach)
-    means = felt(pulls * samples) / felt(pulls)
+    """Equals `mean_shift.profile_cluster_mean`, with each parameter on a separate line."""
+    edges, sum_within = _windows(samples, reach)
+    means = sum_within(pulls * samples) / sum_within(pulls)
     means = tf.clip_by_value(tf.where(tf.math.is_nan(means), tf.ones_like(means), means), 0.0, 1.0)
     first, successors = _interval(samples, edges), _interval(means, edges)
     following = tf.gather(means, successors, batch_dims=1)
@@ -221,14 +221,14 @@ def _profile_cluster_mean(samples, weights, reach, pulls, tolerances, t_max: int
 
 
 def _kernel_cluster_mean(samples, weights, reach, pulls, tolerances, t_max: int):
-    """Does what `mean_shift.kernel_cluster_mean` does, each parameter on a line of its own."""
+    """Equals `mean_shift.kernel_cluster_mean`, with each parameter on a separate line."""
     centred = samples - 0.5
-    edges, felt = _windows(centred, reach)
+    edges, sum_within = _windows(centred, reach)
     curved = pulls / tf.square(reach)
     first = curved * centred
     second = first * centred
     sums = (curved, first, second, pulls - second, (pulls - second) * centred)
-    coefficients = tf.stack([felt(values) for values in sums], axis=2)
+    coefficients = tf.stack([sum_within(values) for values in sums], axis=2)
 
     def step(number, points, moves):
         at = tf.gather(coefficients, _interval(points, edges), batch_dims=1)
@@ -252,10 +252,10 @@ def _windows(samples, reach):
     edges = tf.concat([samples - reach, samples + reach], axis=1)
     order = tf.argsort(edges, axis=1, stable=True)
 
-    def felt(values):
+    def sum_within(values):
         return tf.cumsum(tf.gather(tf.concat([values, -values], axis=1), order, batch_dims=1), axis=1)
 
-    return tf.gather(edges, order, batch_dims=1), felt
+    return tf.gather(edges, order, batch_dims=1), sum_within
 
 
 def _interval(points, edges):
@@ -369,9 +369,13 @@ def _improved_sheather_jones(samples, kernel):
         row_coefficients, row_count = tf.gather(coefficients, rows), tf.gather(count, rows)
 
         def roughness(derivative, time):
-            felt = tf.searchsorted(rates * tf.reduce_min(time), tf.constant([kernels.NEGLIGIBLE], tf.float64))[0]
-            decay = tf.exp(-rates[:felt] * time[:, tf.newaxis])
-            return 0.5 * tf.reduce_sum(rates[:felt] ** derivative * row_coefficients[:, :felt] * decay, axis=1)
+            num_frequencies = tf.searchsorted(
+                rates * tf.reduce_min(time), tf.constant([kernels.NEGLIGIBLE], tf.float64)
+            )[0]
+            decay = tf.exp(-rates[:num_frequencies] * time[:, tf.newaxis])
+            return 0.5 * tf.reduce_sum(
+                rates[:num_frequencies] ** derivative * row_coefficients[:, :num_frequencies] * decay, axis=1
+            )
 
         before = tf.gather(times, rows)
         found = roughness(7, before)

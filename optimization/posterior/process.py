@@ -1,8 +1,8 @@
-"""A cohort's updates, side by side at the server: for aggregation that no sum expresses.
+"""Stacked updates of a cohort at the server, for aggregations that are not sums.
 
-`supervised.SupervisedProcess` says what a client does and how the server steps; here its clients' deltas are stacked
-instead of averaged. Each is written to its place as it comes, so that the cohort's models are in memory once, in the
-program, and a few of them at the worker.
+`supervised.SupervisedProcess` defines the clients' work and the server's step; here clients' deltas are stacked instead
+of averaged. Each is written to its place on arrival, so that the cohort's models are in memory once, in the program,
+and only a few of them at the worker.
 """
 
 import math
@@ -19,14 +19,14 @@ from optimization.runtime import rounds
 
 
 class CohortUpdates(NamedTuple):
-    """What the clients of a cohort sent, a row each, in the cohort's order.
+    """Results of a cohort's clients, one row each, in the cohort's order.
 
     Attributes:
       deltas: float32 [clients with examples, parameters]; zero where the update was not finite.
-      examples: int32 [clients], how many it has.
+      examples: int32 [clients], number of examples.
       batch_examples: int32 [clients], those of all its mini-batches together; 0 where the update was not finite.
       loss_sums: float32 [clients], their losses' sums, likewise.
-      deviations: float32 [clients], standard deviation of their mini-batches' losses; NaN where there is none.
+      deviations: float32 [clients], standard deviation of their mini-batches' losses; NaN without a mini-batch.
       nonfinite: int32 [clients], 1 where the update was not finite.
     """
 
@@ -64,15 +64,15 @@ def client_row(output) -> CohortUpdates:
 
 
 def collect(each: tff.Computation, shared: Sequence[Any], cohort: Sequence[Any]) -> tuple[CohortUpdates, list[Any]]:
-    """Plays a cohort's client work.
+    """Runs a cohort's client work.
 
     Args:
       each: What `fed_avg.at_clients` returns; its results are (`client_row`, anything else).
-      shared: The models that all clients are given.
+      shared: The models that all clients receive.
       cohort: The clients, each with its `position`.
 
     Returns:
-      The updates in the order of the positions; what else came from each client, in the order of `cohort`.
+      The updates in the order of the positions; the other results of each client, in the order of `cohort`.
     """
     row_type = each.type_signature.result.member[0]
     values = CohortUpdates(*(_mapped((len(cohort), *part.shape), part.dtype) for part in row_type))

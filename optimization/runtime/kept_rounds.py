@@ -1,8 +1,8 @@
-"""Compiled rounds on disk, so that the next program that plays the same rounds builds and compiles none.
+"""Disk cache of compiled rounds, for later programs with the same rounds.
 
-A file holds computations as TFF's messages, and the Python containers of their structures by name; nothing of a run.
-Who keeps rounds sees to it that neither weights, nor noise, nor its seeds are in them. A worker runs what is found, so
-that only files count that this user wrote, and nobody else can write.
+A file holds computations as TFF's messages, and the Python containers of their structures by name, but no data of a
+run. Callers must keep weights, noise and its seeds out of them. A worker executes the content, so only files that this
+user wrote, and nobody else can write, are read.
 """
 
 import base64
@@ -30,7 +30,7 @@ from optimization.runtime import private
 
 _MOST = 100  # Files: four a process, of half a megabyte at most.
 _PACKAGES = (np, tf, tff, tensorflow_privacy)
-_CLOCK_SECONDS = 2  # By which the system may be wrong about when a process started.
+_CLOCK_SECONDS = 2  # Error of the system's start time of a process.
 _PROJECT = ("bandits", "data", "optimization")
 _places: weakref.WeakKeyDictionary[tff.Computation, tuple[pathlib.Path, str]] = weakref.WeakKeyDictionary()
 
@@ -46,9 +46,9 @@ def process(
     """The process that an earlier program kept, or a newly built one, which is then kept.
 
     Args:
-      folder: Where it is kept; made if it is missing.
+      folder: Folder of the cache; created if missing.
       key: Everything that determines the process within this version of the project.
-      build: Builds it.
+      build: Builds the process.
     """
 
     def make() -> list[tff.Computation]:
@@ -68,8 +68,8 @@ def derived(
 
     Args:
       computation: The computation.
-      what: Tells this from all else that is derived.
-      derive: Derives it. If that gives nothing, nothing is kept.
+      what: Name of the derived result.
+      derive: Derives it; an empty result is not kept.
     """
     if computation not in _places:
         return derive()
@@ -82,8 +82,8 @@ def _kept(folder: pathlib.Path, key: str, make: Callable[[], Sequence[tff.Comput
     if version is None:
         return make()
     path = folder / hashlib.sha256(f"{version}\n{key}".encode()).hexdigest()
-    if (found := _read(path)) is not None:
-        return found
+    if (kept := _read(path)) is not None:
+        return kept
     made = make()
     _write(path, made)
     return made
@@ -114,7 +114,7 @@ def _read(path: pathlib.Path) -> list[tff.Computation] | None:
     """Computations of a file; None if it is missing, damaged or owned by another user."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as file:
-            if not _is_own(os.fstat(file.fileno())) or not _is_own(path.parent.lstat()):
+            if not _is_users(os.fstat(file.fileno())) or not _is_users(path.parent.lstat()):
                 return None
             digest, _, content = file.read().partition(b"\n")
         if digest != _digest(path, content):
@@ -126,7 +126,7 @@ def _read(path: pathlib.Path) -> list[tff.Computation] | None:
 
 
 def _write(path: pathlib.Path, computations: Sequence[tff.Computation]) -> None:
-    """Keeps computations, if there are any, the folder is this user's own, and their structures can be told by name."""
+    """Keeps computations, if there are any, this user owns the folder, and their structures have names."""
     try:
         content = json.dumps([_encoded(computation) for computation in computations]).encode()
     except LookupError:
@@ -134,15 +134,15 @@ def _write(path: pathlib.Path, computations: Sequence[tff.Computation]) -> None:
     with contextlib.suppress(OSError, Failure):
         path.parent.parent.mkdir(parents=True, exist_ok=True)
         path.parent.mkdir(0o700, exist_ok=True)
-        if computations and _is_own(path.parent.lstat()):
+        if computations and _is_users(path.parent.lstat()):
             with files.whole(path, 0o600) as file:
                 file.write(_digest(path, content) + b"\n" + content)
-            kept = path.parent.glob("[0-9a-f]" * len(path.name))  # The user's other files are none of them.
+            kept = path.parent.glob("[0-9a-f]" * len(path.name))  # Ignores the user's other files.
             for oldest in sorted(kept, key=lambda one: one.stat().st_mtime)[:-_MOST]:
                 oldest.unlink()
 
 
-def _is_own(status: os.stat_result) -> bool:
+def _is_users(status: os.stat_result) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 

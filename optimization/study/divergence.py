@@ -1,4 +1,4 @@
-"""Runs whose training diverged: what is said of them, and of which the results say nothing."""
+"""Detects runs whose training diverged."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,22 +10,22 @@ from optimization.study.metrics import Metric
 if TYPE_CHECKING:
     import pandas as pd
 
-# Of a round: the square of a billion. Clipping makes finite updates of clients that went any distance astray.
+# Of a round: the square of a billion. Clipping makes even exploding updates finite.
 _MOST_LOSS = 1e18
 
 
-def told(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
+def warning(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
     """Sentence about a run whose updates were not finite or whose loss exploded; empty otherwise.
 
     Args:
       table: Its `metrics.csv`.
-      columns: What is known of its metrics.
+      columns: Its metrics.
     """
     counts = _counts(table, columns)
     loss = _last_loss(table)
     if counts is None or not (counts > 0).any():
-        told = f"Training diverged: the last training loss is {loss:.1g}. Try smaller learning rates."
-        return told if loss > _MOST_LOSS else ""
+        sentence = f"Training diverged: the last training loss is {loss:.1g}. Try smaller learning rates."
+        return sentence if loss > _MOST_LOSS else ""
     is_nan = metrics.LOSS in table and math.isnan(loss)
     return (
         f"Training diverged: in {(counts > 0).sum():,} of {len(table):,} rounds, {int(counts.sum()):,} updates in all "

@@ -1,4 +1,4 @@
-"""The flags of a program, made of the declarations of its settings, in groups, on absl's parser."""
+"""Flags of a program in groups, from the declarations of its settings, on absl's parser."""
 
 import dataclasses
 import itertools
@@ -25,8 +25,8 @@ class FlagSet:
 
         Args:
           usage: First lines of `--help`.
-          positional: Name of the setting that holds the arguments that are no flags, as a tuple; None refuses them.
-          known_only: Whether flags of other programs are such arguments too.
+          positional: Name of the setting that holds the positional arguments as a tuple; None refuses them.
+          known_only: Whether unknown flags count as positional arguments.
         """
         self._usage = usage
         self._positional = positional
@@ -39,7 +39,7 @@ class FlagSet:
         self._elsewhere: dict[str, str] = {}
 
     def group(self, group: str | type, *settings: Setting | type, **only: Sequence[str] | bool) -> None:
-        """Starts a group of `--help` with some settings; all that are added next apply to the choices of `only`.
+        """Starts a group of `--help` with some settings; settings that are added next apply to the choices of `only`.
 
         Args:
           group: The title, or a class that declares settings, whose docstring begins with it.
@@ -67,15 +67,15 @@ class FlagSet:
         """Defines flags, of which one names a file of other settings' values; see `Settings.with_file`.
 
         Args:
-          settings: What declares them.
-          name: That flag.
-          read: Takes the file's path, returns the values by setting. The path stands before what is wrong with one.
+          settings: Class that declares the flags.
+          name: Name of the file's flag.
+          read: Maps the file's path to values by setting. Errors in values begin with the path.
         """
         self.add(settings)
         self._file = (name, read)
 
     def elsewhere(self, name: str, remedy: str) -> None:
-        """Declares a flag of another program, which is refused with the words that say where it belongs."""
+        """Declares a flag of another program, which is refused with a remedy."""
         self._elsewhere[name] = remedy
 
     def parse(self, argv: Sequence[str]) -> Settings:
@@ -88,7 +88,7 @@ class FlagSet:
           All settings' values.
 
         Raises:
-          UsageError: On an unknown flag, a bad value or, unless they are wanted, an argument that is no flag.
+          UsageError: On an unknown flag, a bad value or an unexpected positional argument.
         """
         try:
             rest = self._flags([self._known(word) for word in argv], known_only=self._known_only)
@@ -97,16 +97,16 @@ class FlagSet:
         except flags.Error as error:
             raise UsageError(str(error).replace("flag --", "--").replace("\n", " ")) from error
         if len(rest) > 1 and self._positional is None:
-            raise UsageError(f"Unexpected argument {rest[1]!r}: settings are given as --flag=value.")
-        given = frozenset(name for name in self._declared if self._flags[name].present)
+            raise UsageError(f"Unexpected argument {rest[1]!r}: write settings as --flag=value.")
+        set_by_user = frozenset(name for name in self._declared if self._flags[name].present)
         values = {name: self._flags[name].value for name in self._declared}
         for name, setting in self._declared.items():
-            if name in given and (wrong := setting.wrong(values[name])):
+            if name in set_by_user and (wrong := setting.wrong(values[name])):
                 raise UsageError(f"--{name}={values[name]}: {wrong}")
             if setting.type is pathlib.Path and values[name]:
                 values[name] = texts.user_path(values[name])
         positional = {self._positional: tuple(rest[1:])} if self._positional is not None else {}
-        settings = Settings(values | positional, given, self._declared)
+        settings = Settings(values | positional, set_by_user, self._declared)
         if self._file is None or not (path := values[self._file[0]]):
             return settings
         try:
@@ -128,8 +128,8 @@ class FlagSet:
         near = texts.near_names(name, self._declared)
         _, equals, value = argument.partition("=")
         taking = [f"--{one}" for one in near if not equals or self._takes(one, value)]
-        told = texts.did_you_mean(taking or [f"--{one}" for one in near], "--helpfull lists all flags.")
-        return UsageError(f"--{name} is not known: {told}")
+        hint = texts.did_you_mean(taking or [f"--{one}" for one in near], "--helpfull lists all flags.")
+        return UsageError(f"--{name} is not known: {hint}")
 
     def _takes(self, name: str, text: str) -> bool:
         try:
@@ -164,4 +164,4 @@ def _help(setting: Setting, *, full: bool) -> list[str]:
     words = f": {', '.join(setting.words)}" if setting.words and not has_lines else ""
     text = f"--{setting.name}: {setting.help}{words}{default}"
     lines = textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="      ")
-    return lines + [f"      {word:<28}{told}" for word, told in setting.words.items() if has_lines]
+    return lines + [f"      {word:<28}{help_text}" for word, help_text in setting.words.items() if has_lines]

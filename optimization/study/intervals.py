@@ -1,4 +1,4 @@
-"""Confidence intervals: the type, its text, and that of a mean over seeds."""
+"""Confidence intervals: their type, their text, and the interval of a mean over seeds."""
 
 import math
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ CONFIDENCE = 0.95
 
 
 class Interval(NamedTuple):
-    """A mean and its interval of confidence.
+    """A mean and its confidence interval.
 
     Attributes:
-      mean: The mean; not a number of nothing.
-      low: Lower end of its interval; not a number where there is none.
+      mean: The mean; NaN without values.
+      low: Lower end of its interval; NaN without one.
       high: Upper end.
-      size: How many values there are.
+      size: Number of values.
     """
 
     mean: float
@@ -58,8 +58,8 @@ def half_width(deviation: Any, count: Any, confidence: float = CONFIDENCE) -> An
 
     Args:
       deviation: Standard deviation of the values, with n - 1; a number or an array.
-      count: How many values there are, n; likewise.
-      confidence: Of the interval.
+      count: Number of values, n; likewise.
+      confidence: Confidence level of the interval.
     """
     import numpy as np
     from scipy import stats

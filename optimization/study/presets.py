@@ -1,4 +1,4 @@
-"""Flags in files: published settings by name, in a folder `presets/` beside each experiment binary, and one's own."""
+"""Flags in files: published settings by name in a folder `presets/` of each binary, and the user's file."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ from optimization.study import cli
 from optimization.study.settings import setting
 
 _SHARED, _ABOUT = "shared", "about"
-# What says where the values come from, or what to do, not what is run.
+# Flags about the source of values or the action, which a file cannot set.
 _NOT_IN_FILES = ("config", "list_presets", "restart")
 
 
@@ -34,10 +34,10 @@ class Presets:
     """Presets.
 
     Attributes:
-      preset: A published setting by name; flags given beside it win.
-      config: Your own TOML file of settings, a line name = value each, texts in quotes; the command line wins over it,
-        and it over --preset. Relative paths start in the working directory.
-      list_presets: Print the names of all presets, and end.
+      preset: Name of a published setting; flags on the command line override it.
+      config: TOML file of your settings, one line name = value each, texts in quotes; the command line overrides it,
+        and it overrides --preset. Relative paths start in the working directory.
+      list_presets: Print the names of all presets, and exit.
     """
 
     preset: str = setting(basic=True)
@@ -60,7 +60,7 @@ def tables(
         yield path, found.pop(shared, {}), found
 
 
-@functools.cache  # Each of many runs asks whether its preset sets a flag.
+@functools.cache  # Called once per run.
 def load(folder: pathlib.Path) -> Mapping[str, Preset]:
     """All presets of a folder by name, in the order of its files."""
     found = {}
@@ -82,13 +82,13 @@ def read(path: str) -> Mapping[str, Any]:
     except OSError as error:
         raise UsageError(f"it cannot be read ({error.strerror}).") from error
     except ValueError as error:
-        raise UsageError(f"it is no TOML ({error}): write a line flag = value each, texts in quotes.") from error
+        raise UsageError(f"it is not TOML ({error}): write lines flag = value, texts in quotes.") from error
     values.pop(_ABOUT, None)
     for name, value in values.items():
         if isinstance(value, dict):
-            raise UsageError(f"{name} has parts: a config has lines flag = value alone, no [heading] and no dot.")
+            raise UsageError(f"{name} has parts: write only lines flag = value, without [heading] or dot.")
         if name in _NOT_IN_FILES:
-            raise UsageError(f"{name} stands on the command line alone, not in a file.")
+            raise UsageError(f"{name} is only for the command line: remove it from the file.")
     return values
 
 

@@ -1,4 +1,4 @@
-"""What users write and read: names that are nearly right, words separated by commas, paths."""
+"""Text helpers for users' input and output: similar names, words separated by commas, paths."""
 
 import csv
 import difflib
@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable
 
 from data.errors import UsageError
 
-WORKING_DIRECTORY = "BUILD_WORKING_DIRECTORY"  # Where the user is, under `bazel run`.
+WORKING_DIRECTORY = "BUILD_WORKING_DIRECTORY"  # The user's working directory under `bazel run`.
 _MOST_NAMES = 3
-_ALIKE = 0.95  # A letter of twenty.
+_ALIKE = 0.95  # One letter of twenty differs.
 
 
 def near_names(word: str, known: Iterable[str]) -> list[str]:
     """Names that a word may mean, the most similar first; empty if no name is similar.
 
-    They are those of which hardly a letter differs; else those that have all the parts of the word; else parts that
-    begin so; else those of whose parts it is the initials; and else those that are spelt alike. Short names come first.
+    The first non-empty group counts: names that hardly differ; names with all parts of the word; names whose
+    parts begin with them; names with the word as initials; names of similar spelling. Short names come first.
 
     Args:
-      word: What was written.
+      word: The user's word.
       known: All names; their parts are separated by underscores.
     """
     known, wanted = list(known), _parts(word)
@@ -64,7 +64,7 @@ def whole_numbers(flag: str, text: str) -> list[int]:
     """Numbers of a flag, separated by commas.
 
     Raises:
-      UsageError: If one is no whole number above 0.
+      UsageError: If one is not a whole number above 0.
     """
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and int(word) for word in words):

@@ -1,6 +1,6 @@
-"""Supervised training of a task by selected cohorts: what the rounds of several studies share.
+"""Supervised training of a task by selected cohorts, shared by several studies.
 
-What is compiled is kept for all runs of a process that compute the same, and holds nothing of a run or its task.
+Compiled computations are cached for all runs of a process that compute the same, and hold no run or task.
 """
 
 import functools
@@ -18,7 +18,7 @@ from optimization.study import compiled, runner
 
 
 class TrainingRounds(runner.Rounds):
-    """Rounds that train a task's model; a study adds what a round is. Its states have the TFF process's as `server`.
+    """Rounds that train a task's model; a study defines a round. Its states hold the TFF process's state as `server`.
 
     Attributes:
       work: The clients' training, such as `client_work.LocalSgd`.
@@ -35,13 +35,13 @@ class TrainingRounds(runner.Rounds):
         client_weighting: str = "num_examples",
         first_client: int = 0,
     ):
-        """Takes what defines the rounds.
+        """Stores the definition of the rounds.
 
         Args:
-          training: What the flags mean.
+          training: Options of the training.
           task: The task.
           work: The clients' training.
-          client_weighting: With `num_examples` clients weigh in the mean what their inputs do, with `uniform` the same.
+          client_weighting: Weights in the mean: the inputs' with `num_examples`, equal with `uniform`.
           first_client: Clients before this one never train.
         """
         self._training, self._task, self._first, self.work = training, task, first_client, work

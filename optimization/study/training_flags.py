@@ -21,8 +21,8 @@ _LEFT_OUT = "left out, Keras' default"
 
 
 _PARAMETERS = {
-    owner: {f"{owner}_{name}": Parameter(None, _LEFT_OUT, high=high, below=True) for name, high in own.items()}
-    for owner, own in HYPERPARAMETERS.items()
+    owner: {f"{owner}_{name}": Parameter(None, _LEFT_OUT, high=high, below=True) for name, high in bounds.items()}
+    for owner, bounds in HYPERPARAMETERS.items()
 }
 _SPELLED = {"server_adagrad_initial_preconditioner_value": "server_adagrad_initial_accumulator_value"}
 
@@ -44,7 +44,7 @@ class _Evaluations:
 
     Attributes:
       eval_batch_size: Examples of an evaluation batch.
-      max_validation_samples: Most held-out examples; 0 for all.
+      max_validation_samples: Maximum number of held-out examples; 0 for all.
     """
 
     eval_batch_size: int = setting(512, low=1)

@@ -178,11 +178,11 @@ def test_few_clients_of_a_row_each_cannot_be_split():
 
 
 def test_rows_are_dealt_to_clients_of_equal_size():
-    names, owners = partition.deal(11, 3, 0)
+    names, owners = partition.split_equally(11, 3, 0)
     assert names == ["client_0", "client_1", "client_2"]
     assert np.bincount(owners).tolist() == [4, 4, 3]
     with pytest.raises(UsageError, match="rows:12 is more than the 11 rows"):
-        partition.deal(11, 12, 0)
+        partition.split_equally(11, 12, 0)
 
 
 @pytest.mark.parametrize(

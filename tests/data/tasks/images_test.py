@@ -46,7 +46,7 @@ def _pixels(count: int, shape: tuple[int, ...]) -> np.ndarray:
 
 def task_of(name, folder, **options) -> tasks.Task:
     options = {"partition_clients": 7, "partition_alpha": 0.5} | options
-    return images.load_dealt(TaskOptions(name, data_dir=folder and str(folder), **options))
+    return images.load_partitioned(TaskOptions(name, data_dir=folder and str(folder), **options))
 
 
 def load(name, folder, **options) -> tuple[clients.ClientData, clients.ClientData]:

@@ -85,7 +85,7 @@ def test_a_second_run_frees_the_firsts_task(tff_worker, tmp_path, name):
 def play(run: experiment.PosteriorRounds, rounds: int = 1):
     progress, row = run.initial_state(), {}
     for round_num in range(1, rounds + 1):
-        progress, row = run.play_round(progress, round_num)
+        progress, row = run.run_round(progress, round_num)
     return algorithms.flat(progress.server.weights), row
 
 
@@ -169,7 +169,7 @@ def test_fedbe_says_when_no_cycle_of_its_distillation_ends(tff_worker, tmp_path,
     features = np.zeros((300, 4), np.float32)
     arguments = ("--algorithm=fedbe", "--server_data=clients:1", "--clients_per_round=3")
     make_run(tmp_path, *arguments, "--distillation_epochs=8", server_features=features)  # 24 steps of 25.
-    assert "no cycle of FedBE's distillation ends" in (told := capsys.readouterr().err)
+    assert "FedBE's distillation completes no cycle" in (told := capsys.readouterr().err)
     assert "the server's 300 examples has 3. Give --distillation_epochs=9 or more." in told
     make_run(tmp_path, *arguments, "--distillation_epochs=9", server_features=features)
     assert not capsys.readouterr().err
@@ -197,8 +197,8 @@ def test_sgld_averages_a_noisy_chain_that_clients_train_from(tff_worker, tmp_pat
     progress, chain = run.initial_state(), fedavg.initial_state().server
     states = []
     for round_num in (1, 2, 3):
-        progress, _ = run.play_round(progress, round_num)
-        plain, _ = fedavg.play_round(fedavg.initial_state()._replace(server=chain), round_num)
+        progress, _ = run.run_round(progress, round_num)
+        plain, _ = fedavg.run_round(fedavg.initial_state()._replace(server=chain), round_num)
         noise = algorithms.flat(progress.chain) - algorithms.flat(plain.server.weights)
         # A linear model's 15 weights: the deviation's standard error is 18%.
         assert 0.4 * 0.2 < noise.std() < 1.6 * 0.2
@@ -286,7 +286,7 @@ def test_ucb_cs_first_sees_everyone_but_the_servers_clients(tff_worker, tmp_path
     run = make_run(tmp_path, *arguments, "--distillation_epochs=1", "--total_rounds=3", server_features=features)
     progress, examples = run.initial_state(), []
     for round_num in (1, 2, 3):
-        progress, row = run.play_round(progress, round_num)
+        progress, row = run.run_round(progress, round_num)
         examples.append(row[metrics.EXAMPLES])
     assert sorted(examples) == sorted(SIZES[1:])
     assert (progress.selection.counts > 0).all()

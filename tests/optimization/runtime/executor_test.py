@@ -84,7 +84,7 @@ def play_identity(play):
     return lambda size: play(identity(size), np.zeros(size, np.int32), answer=np.zeros(size, np.int32))
 
 
-def play_round(play, state, cohort_size=2, scale=1):
+def run_round(play, state, cohort_size=2, scale=1):
     answer = (np.full(2, scale, np.float32), np.int32(scale)), np.int32(5)
     return play(next_round, state, [np.int32(1)] * cohort_size, answer=answer)
 
@@ -167,10 +167,10 @@ def test_the_own_worker_is_tried_again_where_it_is_out_of_reach(worker, monkeypa
 
 @pytest.mark.parametrize("container", [tuple, list])
 def test_a_state_that_the_worker_returned_is_not_sent_again(play, worker, container):
-    state, total = play_round(play, VALUE)
+    state, total = run_round(play, VALUE)
     assert total == 5
     assert sent(worker) == ["computation", "federated", "federated"]
-    play_round(play, container(state))  # In another container the arrays are the same.
+    run_round(play, container(state))  # In another container the arrays are the same.
     (selection,) = worker.requests["create_selection"]
     assert (selection.source_ref.id, selection.index) == ("create_call 1", 0)
     parts = [element.value_ref.id for element in worker.requests["create_struct"][1].element]
@@ -183,37 +183,37 @@ def test_another_state_is_sent_even_if_it_is_equal(play, worker):
         lambda state: (state[0], np.int32(2)),
         lambda state: (state[0].copy(), state[1]),
     ):
-        state, _ = play_round(play, VALUE)
-        play_round(play, other(state))
+        state, _ = run_round(play, VALUE)
+        run_round(play, other(state))
     assert not worker.requests["create_selection"]
 
 
 def test_a_state_of_the_call_before_the_last_is_sent(play, worker):
-    earlier, _ = play_round(play, VALUE)
-    later, _ = play_round(play, VALUE, scale=2)
-    play_round(play, earlier)
+    earlier, _ = run_round(play, VALUE)
+    later, _ = run_round(play, VALUE, scale=2)
+    run_round(play, earlier)
     assert not worker.requests["create_selection"]
-    play_round(play, later)
+    run_round(play, later)
     assert not worker.requests["create_selection"]
 
 
 def test_a_returned_state_cannot_be_changed(play):
-    state, _ = play_round(play, VALUE)
+    state, _ = run_round(play, VALUE)
     with pytest.raises(ValueError, match="read-only"):
         state[0][0] = 3
 
 
 def test_a_result_stays_until_another_that_can_come_back(play, worker):
-    state, _ = play_round(play, VALUE)
+    state, _ = run_round(play, VALUE)
     assert "create_call 1" not in disposed(worker)
     play(only_a_sum, [1, 2], answer=np.int32(5))
     assert [name for name in disposed(worker) if name.startswith("create_call")] == ["create_call 2"]
-    play_round(play, state)
+    run_round(play, state)
     assert [name for name in disposed(worker) if name.startswith("create_call")] == ["create_call 2", "create_call 1"]
 
 
 def test_a_state_of_another_cohort_size_is_sent_and_its_executor_keeps_nothing(play, worker):
-    state, _ = play_round(play, VALUE)
-    play_round(play, state, cohort_size=3)
+    state, _ = run_round(play, VALUE)
+    run_round(play, state, cohort_size=3)
     assert not worker.requests["create_selection"]
     assert "create_call 1" in disposed(worker)

@@ -293,13 +293,13 @@ def test_where_the_system_refuses_it_the_risk_is_named(allowed, step):
     assert run("auto") == (
         0,
         "localhost",
-        "Warning: TFF's worker listens on all of this machine's addresses, and who reaches its port can run code as "
-        f"you: the system refuses it a network of its own ({step}: Operation not permitted). See --isolation.\n",
+        "Warning: TFF's worker listens on all of this machine's addresses, and anyone who reaches it can run code as "
+        f"you: the system refuses it a separate network ({step}: Operation not permitted). See --isolation.\n",
     )
     assert run("required") == (
         1,
         "",
-        f"--isolation=required: this system refuses TFF's worker a network of its own ({step}: Operation not "
-        "permitted). Allow user namespaces, or accept with --isolation=auto that who reaches its port can run code as "
+        f"--isolation=required: this system refuses TFF's worker a separate network ({step}: Operation not "
+        "permitted). Allow user namespaces, or accept with --isolation=auto that anyone who reaches it can run code as "
         "you.\n",
     )

@@ -96,7 +96,7 @@ def play():
         study = experiment.BanditRounds(task, phase, mechanism, None)
         state, rows = study.initial_state(), []
         for round_num in range(1, 4):
-            state, row = study.play_round(state, round_num)
+            state, row = study.run_round(state, round_num)
             rows.append(row)
         return rows, state.server.weights, state.selection
 
@@ -360,7 +360,7 @@ def test_a_cohort_smaller_than_the_number_of_workers(contexts, values, expected)
 def test_a_sum_that_depends_on_another_is_played_whole_with_a_warning(contexts, capfd):
     with on(contexts[2]):
         assert _sum_of_shares([1.0, 2.0, 3.0]) == 36
-    assert "Warning: one worker plays whole cohorts" in capfd.readouterr().err
+    assert "Warning: one worker runs whole cohorts" in capfd.readouterr().err
 
 
 class _Counting:

@@ -46,7 +46,7 @@ class Rounds(runner.Rounds):
     def initial_state(self):
         return np.float64(self._options.seed)
 
-    def play_round(self, state, round_num):
+    def run_round(self, state, round_num):
         if self._options.rate == 0.5 and round_num == 2:
             signal.raise_signal(signal.SIGTERM)
         weight = state + self._options.rate
@@ -317,8 +317,8 @@ def test_a_worker_that_does_not_answer_ends_the_command(play):
 
 
 class DivergingRounds(Rounds):
-    def play_round(self, state, round_num):
-        state, row = super().play_round(state, round_num)
+    def run_round(self, state, round_num):
+        state, row = super().run_round(state, round_num)
         return state, row | {metrics.NONFINITE_CLIENTS: int(round_num > 2)}
 
 

@@ -20,7 +20,7 @@ def test_every_published_setting_is_taken_as_flags_are(module):
     parsed = frame.flag_set(study).parse(["x"])
     assert settings
     for values in settings:
-        assert parsed.taken(values) == values
+        assert parsed.converted(values) == values
 
 
 def _plan(tmp_path, text: str, *arguments: str):

@@ -25,7 +25,7 @@ class _Rounds:
         self.received: list[int] = []
         self.stopped_after_the_last = False
 
-    def play_all(self, *_) -> tuple[None, int] | None:
+    def run_all(self, *_) -> tuple[None, int] | None:
         self.called.set()
         self.ready.wait()
         for _ in range(self.runs):
@@ -46,7 +46,7 @@ def rounds(monkeypatch):
     before = set(threading.enumerate())
     played = _Rounds()
     monkeypatch.setattr(frame, "open_all", lambda *_: [])
-    monkeypatch.setattr(frame, "play_all", played.play_all)
+    monkeypatch.setattr(frame, "run_all", played.run_all)
     yield played
     played.ready.set()
     played.enough.set()
@@ -95,7 +95,7 @@ def test_a_call_that_waits_gives_up_at_once_and_leaves_the_run_that_plays_alone(
     rounds.enough.set()
     other.join()
     assert (len(finished), rounds.received) == (1, [])
-    with python._playing:
+    with python._running:
         assert not rounds.begun.is_set()  # What was given up is not played later.
 
 
@@ -119,14 +119,14 @@ def test_ctrl_c_before_the_first_round_is_told_at_once_and_no_round_is_played(ro
     _once(rounds.called.is_set, _ctrl_c)
     told: list[str] = []
 
-    def tell(words: str) -> None:
+    def print_line(words: str) -> None:
         told.append(words)
         rounds.ready.set()
 
-    monkeypatch.setattr(interruption, "tell", tell)
+    monkeypatch.setattr(interruption, "print_line", print_line)
     with pytest.raises(KeyboardInterrupt):
         bandits.run()
-    assert told == ["\nStopping before the next round; once more to be back at once."]
+    assert told == ["\nStopping before the next round; once more to return at once."]
     assert not rounds.begun.is_set()
 
 

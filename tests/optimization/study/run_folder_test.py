@@ -169,7 +169,7 @@ def test_a_run_that_has_lost_its_configuration_is_refused_and_left_as_it_is(tmp_
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text("")
     before = _tree(tmp_path)
-    with pytest.raises(UsageError, match=f"{tmp_path} holds a run that has lost its config.json"):
+    with pytest.raises(UsageError, match=f"{tmp_path} lacks its config.json"):
         run_folder.RunFolder(tmp_path).open(FLAGS, "digest")
     assert _tree(tmp_path) == before
 
@@ -354,9 +354,7 @@ def test_a_run_whose_checkpoints_are_all_lost_does_not_begin_again(folder, damag
 def test_a_checkpoint_of_another_state_is_an_error(folder, other):
     _save(folder, 4)
     folder.save_checkpoint(5, other)
-    assert _failure(folder).startswith(
-        f"{_path(folder, 5)} holds another state than this program's: it was written by another version."
-    )
+    assert _failure(folder).startswith(f"{_path(folder, 5)} holds the state of another version of the program.")
 
 
 def test_part_files_are_ignored(folder):

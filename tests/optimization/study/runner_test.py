@@ -39,7 +39,7 @@ class Toy(runner.Rounds):
     def initial_state(self):
         return ToyState(np.array([0, 8], np.float32), {"count": np.array(0, np.int64)})
 
-    def play_round(self, state: ToyState, round_num: int):
+    def run_round(self, state: ToyState, round_num: int):
         self.played.append(round_num)
         self.before(round_num)
         weights = state.weights / 2 + np.float32(round_num)
@@ -233,9 +233,9 @@ def test_a_continued_state_has_its_structure_and_dtypes(folder):
     seen = []
 
     class Spy(Toy):
-        def play_round(self, state, round_num):
+        def run_round(self, state, round_num):
             seen.append(state)
-            return super().play_round(state, round_num)
+            return super().run_round(state, round_num)
 
     _run(Spy(), folder)
     assert isinstance(seen[0], ToyState)
@@ -353,7 +353,7 @@ def test_a_checkpoint_of_another_state_ends_in_an_error_and_overwrites_nothing(f
     _run(Toy(), folder, total=4)
     folder.save_checkpoint(6, [np.zeros(3, np.float32), np.array(6)])
     before = folder.metrics_path.read_bytes()
-    with pytest.raises(Failure, match="holds another state than this program's"):
+    with pytest.raises(Failure, match="holds the state of another version of the program"):
         _run(Toy(), _reopened(folder))
     assert folder.metrics_path.read_bytes() == before
 
