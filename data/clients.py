@@ -1,7 +1,7 @@
-"""Federated data sets: a population of clients, each with its own examples.
+"""Federated data sets: a population of clients, each with its examples.
 
-Clients are read one at a time, so that a cohort costs memory, not the population. Nothing here imports
-TensorFlow: data is opened, and found to be missing, before anything slow starts.
+Clients are read one at a time, so that memory holds a cohort, not the population. Nothing here imports
+TensorFlow: missing data is detected before slow imports.
 """
 
 import abc
@@ -28,7 +28,7 @@ class Examples(NamedTuple):
 
     Attributes:
       features: One array [examples, ...] in the data set's dtype, or bags of words.
-      labels: int32 [examples] class indices, or float32 [examples, labels] of several labels an example.
+      labels: int32 [examples] class indices, or float32 [examples, labels] with several labels per example.
     """
 
     features: Features
@@ -76,7 +76,7 @@ class ArrayClients(ClientData):
         Args:
           examples: All clients' examples; labels of type bool are loaded as float32.
           client_of_row: int [rows] index into `client_ids`.
-          client_ids: Names; a client may own no row.
+          client_ids: Names; a client may have no row.
           checksum: Digest of the source; computed from the arrays if empty.
         """
         order = np.argsort(client_of_row, kind="stable")
@@ -106,7 +106,7 @@ class CappedClients(ClientData):
 
     Attributes:
       clients: The clients to cap.
-      max_examples: Most examples of one client; 0 for all.
+      max_examples: Maximum number of examples of one client; 0 for all.
       seed: Seed of the choice.
     """
 
@@ -148,23 +148,23 @@ def chosen(clients: ClientData, indices: Sequence[int], max_examples: int, seed:
     """Randomly chosen clients and their examples, up to a number of examples.
 
     Args:
-      clients: Where to take them.
+      clients: The population.
       indices: Clients to choose from; at least one.
-      max_examples: Most examples; 0 for all.
+      max_examples: Maximum number of examples; 0 for all.
       seed: Seed of the choice.
     """
     draw = keys.generator(seed, keys.Purpose.EVALUATION, 0, 0)
-    found, count = [], 0
+    pairs, count = [], 0
     for place in draw.permutation(len(indices)):
         index = int(indices[place])
         examples = clients.load(index)
         if max_examples and count + len(examples.labels) > max_examples:
             examples = examples.take(draw.choice(len(examples.labels), max_examples - count, replace=False))
-        found.append((index, examples))
+        pairs.append((index, examples))
         count += len(examples.labels)
         if max_examples and count == max_examples:
             break
-    return found
+    return pairs
 
 
 def joined(parts: Sequence[Examples]) -> Examples:
@@ -177,11 +177,11 @@ def joined(parts: Sequence[Examples]) -> Examples:
 def sizes(clients: ClientData, indices: Sequence[int]) -> np.ndarray:
     """Number of examples of each of these clients, int64 [indices].
 
-    Reads every one of them, with a progress bar at a terminal where that takes a while.
+    Reads all of them, with a progress bar at a terminal if that takes long.
 
     Args:
       clients: The population.
-      indices: Whose examples to count.
+      indices: Clients to count.
     """
     counted = tqdm.tqdm(indices, "Counting examples", unit="client", delay=2, leave=False, disable=None)
     return np.array([len(clients.load(index).labels) for index in counted], np.int64)

@@ -1,9 +1,8 @@
-"""Dates and times of a table's column: what is written, as days, hours and weekdays.
+"""Parser of a column's dates and times to days, hours and weekdays.
 
 Dates may be written with the year first (2023-01-31, 2023/1/31), with the name of the month (31 Jan 2023, Jan 31,
-2023) or in numbers (31/01/2023, 1/31/2023, 31.01.23), each with a time and a time zone or without. Numbers alone do not
-say which is the day: a column is read in the one order in which all its cells are dates, and refused where there are
-two.
+2023) or in numbers (31/01/2023, 1/31/2023, 31.01.23), each with a time and a time zone or without. Numbers alone are
+ambiguous: a column is read in the only order in which all its cells are dates, and refused if there are two.
 """
 
 import re
@@ -133,13 +132,13 @@ def _in_orders(parts: "pd.DataFrame") -> np.ndarray:
     month = (parts["month"] + parts["month_first"]).str[:3].str.lower().map(numbers)
     named = parts["year"] + parts["year_last"], month, parts["day"] + parts["day_second"]
     is_version = (parts["mark"] == ".") & ((parts["first"] + parts["second"] + parts["third"]).str.len() < 6)
-    # A year of two digits is first in 23-01-31 alone.
+    # A two-digit year comes first only in 23-01-31.
     is_short = (parts["first"].str.len() == 2) & (parts["mark"] != "-")
-    found = []
+    days_by_order = []
     for places in _ORDERS.values():
         days = _days_of(*(parts[place] + other for place, other in zip(places, named, strict=True)))
-        found.append(np.where(is_version | (is_short & (places[0] == "first")), np.nan, days))
-    return np.stack(found)
+        days_by_order.append(np.where(is_version | (is_short & (places[0] == "first")), np.nan, days))
+    return np.stack(days_by_order)
 
 
 def _days_of(year: "pd.Series", month: "pd.Series", day: "pd.Series") -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Files: where the user's own lie, `--data_dir` or else FEDBANDITS_DATA_DIR; NumPy archives; what is written whole."""
+"""Paths of the user's files (`--data_dir` or FEDBANDITS_DATA_DIR), NumPy archives, and atomic writing."""
 
 import contextlib
 import os
@@ -30,18 +30,18 @@ def folder_of_environment() -> str | None:
 
 @contextlib.contextmanager
 def data_folder(data_dir: str | None) -> Iterator[None]:
-    """Makes `--data_dir` the folder of FEDBANDITS_DATA_DIR for a while, also for processes that are started then.
+    """Temporarily sets FEDBANDITS_DATA_DIR to `--data_dir`, also for child processes.
 
     Args:
       data_dir: Value of the flag; None to leave the variable as it is.
 
     Raises:
-      UsageError: If it is no folder.
+      UsageError: If it is not a folder.
     """
     before = os.environ.get(_VARIABLE)
     if data_dir:
         if not os.path.isdir(data_dir):
-            raise UsageError(f"--data_dir={data_dir} is no folder.")
+            raise UsageError(f"--data_dir={data_dir} is not a folder.")
         os.environ[_VARIABLE] = os.path.abspath(data_dir)
     try:
         yield
@@ -72,13 +72,13 @@ def instead_of_download(
     if not folder:
         return None
     paths = (pathlib.Path(folder) / name for name in names)
-    found = next((path for path in paths if path.is_file()), None)
-    if found is None and data_dir:
+    existing = next((path for path in paths if path.is_file()), None)
+    if existing is None and data_dir:
         raise UsageError(
             f"There is no {' or '.join(names)} in {data_dir}: name the folder that holds it{others} with --data_dir or "
             f"{_VARIABLE}, or leave --data_dir out to download it from {origin}."
         )
-    return found
+    return existing
 
 
 def find(data_dir: str | None, name: str) -> pathlib.Path:
@@ -105,7 +105,7 @@ def place(data_dir: str | None, wanted: str) -> pathlib.Path:
       wanted: What the task reads, for the message.
 
     Raises:
-      UsageError: If neither is given.
+      UsageError: If neither is set.
     """
     named = data_dir or folder_of_environment()
     if not named:
@@ -118,7 +118,7 @@ def find_table(path: str, name: str, data_dir: str | None) -> str:
 
     Args:
       path: Absolute path of the file as the user gave it.
-      name: The same, relative to where the user is.
+      name: The same, relative to the user's working directory.
       data_dir: Value of the flag; None or empty for the environment's.
 
     Returns:
@@ -139,7 +139,7 @@ def arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return [archive[name] for name in names]
-    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
+    except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
         raise UsageError(f"{path} is not readable ({error}): {_UNDAMAGED}") from error
 
 
@@ -150,7 +150,7 @@ def images(path: pathlib.Path, pixels: str, labels: str, shape: tuple[int, ...],
       path: The archive.
       pixels: Name of the array of images.
       labels: Name of that of their labels.
-      shape: Of an image.
+      shape: Shape of an image.
       num_classes: Labels must be below this.
 
     Returns:
@@ -179,7 +179,7 @@ def indices(path: pathlib.Path, what: str, values: np.ndarray, count: int, below
 
     Args:
       path: The file that they come from.
-      what: What they are.
+      what: Their description.
       values: The values.
       count: How many there must be: one an example.
       below: Bound; None for any whole number.
@@ -208,14 +208,14 @@ def write_errors(path: pathlib.Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole(path: pathlib.Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Yields a file that takes the place of another once it is on the disk.
+    """Yields a file that replaces another one atomically, after it is on disk.
 
     Args:
-      path: Where to.
-      mode: Its permissions, of which the process's mask may take some.
+      path: The file.
+      mode: Its permissions, subject to the process's mask.
 
     Raises:
-      Failure: If it cannot be written; the other is as before, and nothing else is left.
+      Failure: If it cannot be written; the other file is unchanged, and no part remains.
     """
     path = path.resolve()  # What a link names is replaced, not the link.
     if path.exists() and not path.is_file():  # Such as /dev/null.
@@ -236,7 +236,7 @@ def whole(path: pathlib.Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def replace(path: pathlib.Path, content: bytes) -> None:
-    """Writes a file whole.
+    """Writes a file atomically.
 
     Raises:
       Failure: See `whole`.
@@ -246,10 +246,10 @@ def replace(path: pathlib.Path, content: bytes) -> None:
 
 
 def save_arrays(path: pathlib.Path, arrays: Mapping[str, npt.ArrayLike], mode: int = 0o666) -> None:
-    """Writes a NumPy archive whole, as `np.savez`, which would complain later of a disk that was full.
+    """Writes a NumPy archive atomically, like `np.savez`, which would report a full disk too late.
 
     Args:
-      path: Where to.
+      path: The file.
       arrays: The arrays by name.
       mode: See `whole`.
 
@@ -271,12 +271,12 @@ def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
+    except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
         raise UsageError(f"{path} is not readable as a model ({error}).") from error
 
 
 def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dpi: int) -> None:
-    """Writes a picture whole, in the format that its name says.
+    """Writes a picture atomically, in the format of its name.
 
     Raises:
       Failure: See `whole`.
@@ -290,12 +290,12 @@ def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dp
 
 
 def check_output(flag: str, path: pathlib.Path, formats: Sequence[str] = ()) -> None:
-    """Refuses a file that cannot be written, before what it is to hold is computed.
+    """Refuses an unwritable output file, before its content is computed.
 
     Args:
-      flag: Who names it.
+      flag: The flag that names it.
       path: The file.
-      formats: Endings of which it must have one.
+      formats: Allowed endings.
 
     Raises:
       UsageError: Naming the flag.

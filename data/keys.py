@@ -1,7 +1,7 @@
-"""Keyed randomness: every draw is a function of (seed, purpose, where it happens).
+"""Keyed randomness: every sample is a function of (seed, purpose, place).
 
-No generator lives on between two draws, so resuming a run, reordering its clients or changing the number of
-workers changes no draw.
+No generator persists between samples, so resuming a run, reordering its clients or changing the number of workers
+changes no sample.
 """
 
 import enum
@@ -11,13 +11,13 @@ import numpy as np
 
 
 class Purpose(enum.IntEnum):
-    """What a draw is for: its number, and how many numbers say where.
+    """Purpose of a sample: its number, and the length of its place.
 
     Numbers are part of a run's reproducibility: add, never renumber. `SeedSequence` takes a missing number for a zero,
-    so all keys of a purpose have the same length, and what happens once, beside rounds or clients, is at 0.
+    so all keys of a purpose have the same length; events outside rounds or clients have place 0.
 
     Attributes:
-      places: Length of `where`.
+      places: Length of `place`.
     """
 
     places: int
@@ -58,10 +58,10 @@ class Purpose(enum.IntEnum):
     TIME_ZONE = 66, 0
 
 
-def _sequence(seed: int, purpose: Purpose, *where: int) -> np.random.SeedSequence:
-    if len(where) != purpose.places:
-        raise ValueError(f"A key of {purpose.name} has {purpose.places} places, not {len(where)}: {where}.")
-    return np.random.SeedSequence([seed, int(purpose), *where])
+def _sequence(seed: int, purpose: Purpose, *place: int) -> np.random.SeedSequence:
+    if len(place) != purpose.places:
+        raise ValueError(f"A key of {purpose.name} has {purpose.places} places, not {len(place)}: {place}.")
+    return np.random.SeedSequence([seed, int(purpose), *place])
 
 
 def number_of(name: str) -> int:
@@ -70,23 +70,23 @@ def number_of(name: str) -> int:
     return int.from_bytes(digest, "little") | 1 << 63  # Always two words of a `SeedSequence`.
 
 
-def generator(seed: int, purpose: Purpose, *where: int) -> np.random.Generator:
+def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
     """NumPy generator for one purpose at one place, such as (round, client).
 
     Raises:
       ValueError: If the purpose has another number of places.
     """
-    return np.random.default_rng(_sequence(seed, purpose, *where))
+    return np.random.default_rng(_sequence(seed, purpose, *place))
 
 
-def tensorflow_key(seed: int, purpose: Purpose, *where: int) -> np.ndarray:
+def tensorflow_key(seed: int, purpose: Purpose, *place: int) -> np.ndarray:
     """Seed of TensorFlow's stateless operations, int32 [2]; see `generator`."""
-    return _sequence(seed, purpose, *where).generate_state(2).view(np.int32)
+    return _sequence(seed, purpose, *place).generate_state(2).view(np.int32)
 
 
-def integer_key(seed: int, purpose: Purpose, *where: int) -> int:
+def integer_key(seed: int, purpose: Purpose, *place: int) -> int:
     """Seed of at most 62 bits for consumers that take one number and count on from it.
 
-    Two of them lie so far apart that what is drawn from one is not drawn from the other.
+    Two seeds are so far apart that their sequences do not overlap.
     """
-    return int(_sequence(seed, purpose, *where).generate_state(1, np.uint64)[0]) >> 2
+    return int(_sequence(seed, purpose, *place).generate_state(1, np.uint64)[0]) >> 2

@@ -1,7 +1,7 @@
-"""What is learned from clients' data before any round: of a table's columns and labels, of posts' words and tags.
+"""Statistics from clients' data before any round: of a table's columns and labels, or of posts' words and tags.
 
-Where the clients are private, no noise hides these numbers. They can be made elsewhere instead, from public data: a run
-writes its own as `statistics.json`, and `--public_statistics` reads a file of the same form.
+No noise protects these numbers in private runs. They can come from public data instead: a run writes its statistics as
+`statistics.json`, and `--public_statistics` reads such a file.
 """
 
 import dataclasses
@@ -21,8 +21,8 @@ class Numbers:
     """A column of numbers.
 
     Attributes:
-      mean: Of the numbers that are there.
-      deviation: Likewise, at least 0; 0 for numbers that are all the same.
+      mean: Mean of the present numbers.
+      deviation: Their standard deviation; 0 for equal numbers.
       has_missing: Whether some are missing.
     """
 
@@ -36,10 +36,10 @@ class Dates:
     """A column of dates.
 
     Attributes:
-      mean_days: Of the dates that are there, in days since 1970 began.
-      deviation_days: Likewise, at least 0; 0 for dates that are all the same.
+      mean_days: Mean of the present dates, in days since 1970.
+      deviation_days: Their standard deviation in days; 0 for equal dates.
       has_missing: Whether some are missing.
-      has_times: Whether one has a time of day other than midnight.
+      has_times: Whether any date has a time other than midnight.
     """
 
     mean_days: float
@@ -72,8 +72,8 @@ class OfTable:
     """Statistics of a table.
 
     Attributes:
-      columns: Of each column of features; None for one without a value.
-      labels: Rows of each label, in the order of the actions; empty for a table of rewards.
+      columns: Statistics of each feature column; None for one without a value.
+      labels: Number of rows of each label, in the order of the actions; empty for a table of rewards.
     """
 
     columns: Mapping[str, OfColumn | None]
@@ -96,7 +96,7 @@ class OfPosts:
 
     Attributes:
       vocabulary: The words; a word's position is its id.
-      tags: Posts of each tag, in the order of the actions.
+      tags: Number of posts of each tag, in the order of the actions.
     """
 
     vocabulary: tuple[str, ...]
@@ -115,7 +115,7 @@ def read_table(path: str | None) -> OfTable | None:
     """Statistics of a table from a file; None without one.
 
     Raises:
-      UsageError: If the file has none.
+      UsageError: If the file has none of this kind.
     """
     if not path:
         return None
@@ -130,7 +130,7 @@ def read_posts(path: str | None) -> OfPosts | None:
     """Statistics of posts from a file; None without one.
 
     Raises:
-      UsageError: If the file has none.
+      UsageError: If the file has none of this kind.
     """
     if not path:
         return None
@@ -155,7 +155,7 @@ def _read(path: str, kind: str, *names: str) -> list[Any]:
 
 def _check(is_right: bool, path: str, what: str) -> None:
     if not is_right:
-        raise UsageError(f"--public_statistics={path} is not as a run of this task writes its statistics.json: {what}.")
+        raise UsageError(f"--public_statistics={path} differs from the statistics.json of a run of this task: {what}.")
 
 
 def _are_names(names: Any) -> bool:

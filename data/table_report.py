@@ -1,4 +1,4 @@
-"""What became of a table's columns and rows: for `config.json`, and in lines to print."""
+"""Report on a table's columns and rows, for `config.json` and to print."""
 
 import collections
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from data.tables import Rows
 
 _ORDER = ("client", "label", "reward", "feature", "none")
-_PRINTED = 20  # Of more columns, only so many have a line.
+_PRINTED = 20  # Maximum number of columns with a line.
 _NAMED = 3  # Classes that a warning names.
 
 
@@ -20,8 +20,8 @@ def of_columns(rows: "Rows", learned: columns.Learned, encoded: columns.Encoded)
 
     Args:
       rows: The table's rows.
-      learned: What is known of features.
-      encoded: What became of them.
+      learned: Statistics of the features.
+      encoded: The encoded features.
     """
     roles = rows.roles
     used: dict[str, dict[str, Any]] = {
@@ -60,7 +60,7 @@ def category_warnings(learned: columns.Learned, named: Collection[str]) -> list[
     counts = {name: len(one.categories) for name, one in learned.items() if isinstance(one, statistics.Categories)}
     return [
         f"column {name!r} gives {count} features, one for each category: --ignore_columns={as_flag([name])} "
-        f"leaves it out, --category_columns={as_flag([name])} says that it is meant so."
+        f"leaves it out, --category_columns={as_flag([name])} keeps it."
         for name, count in counts.items()
         if count > columns.MANY_CATEGORIES and name not in named
     ]
@@ -95,7 +95,7 @@ def label_warnings(rows: "Rows") -> list[str]:
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what is printed of a table's report, a line each column; nothing of other data's report."""
+    """Yields the printed lines of a table's report, one per column; none for other data."""
     if "columns" not in report:
         return
     described: Sequence[Mapping[str, Any]] = sorted(report["columns"], key=lambda column: _ORDER.index(column["use"]))
@@ -107,8 +107,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {name:<{width}}  {column['use']:<7}  {_kind(column)}"
     if rest := described[_PRINTED:]:
         kinds = collections.Counter(f"{column['use']}, {column['kind']}" for column in rest)
-        told = "; ".join(f"{kind}: {count}" for kind, count in kinds.items())
-        yield f"  and {len(rest)} more ({told}), all in config.json"
+        counts = "; ".join(f"{kind}: {count}" for kind, count in kinds.items())
+        yield f"  and {len(rest)} more ({counts}), all in config.json"
     for why, count in report["dropped_rows"].items():
         if count:
             yield f"  {count:,} row{'s' * (count != 1)} dropped: {why.replace('_', ' ')}"

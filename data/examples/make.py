@@ -1,11 +1,11 @@
-"""Makes the tables that lie beside this module: `python -m data.examples.make`.
+"""Generates the tables in this folder: `python -m data.examples.make`.
 
 `sklearn_wine.csv` is scikit-learn's wine data (UCI: 178 Italian wines of three cultivars, chemically analysed). Two
-things in it are made: the cellar of each wine, dealt with Dirichlet label skew, so that cellars differ in what they
-grow; and the colour, which is a class of the measured intensity and stands in its place.
+columns are synthetic: the cellar of each wine, by a partition with Dirichlet label skew, and the colour, a class that
+replaces the measured intensity.
 
-`shop_log.csv` is the log of a bandit, wholly made: 120 customers of a shop see one of four offers at each visit, by a
-softmax policy whose probability is logged, and buy or not; `rule` is that of the same offer under another policy.
+`shop_log.csv` is a synthetic log of a bandit: 120 customers of a shop see one of four offers at each visit, by a
+softmax policy whose probability is logged, and buy or not; `rule` is the offer's probability under another policy.
 """
 
 import pathlib
@@ -30,13 +30,13 @@ LOG_PATH = PATH.with_name("shop_log.csv")
 OFFERS = ("none", "coupon", "free_shipping", "gift")
 _DEVICES = ("phone", "laptop", "tablet")
 DEVICE_SHARES = (0.5, 0.35, 0.15)
-LEANING = 0.05  # Standard deviation of what a customer adds to every offer's value.
+LEANING = 0.05  # Standard deviation of a customer's effect on every offer's value.
 PAYS = (0.01, 0.99)  # Probabilities of buying are clipped to this range.
 PAST_ORDERS = 3  # Their mean, of a Poisson distribution.
 _NUM_CUSTOMERS = 120
-_OFTEN = 4  # Past orders of who comes often.
+_OFTEN = 4  # Past orders of frequent customers.
 _TEMPERATURE = 0.2
-_HABIT = np.array([0.2, 0, 0, 0])  # What the shop takes "none" to be worth more than it is.
+_HABIT = np.array([0.2, 0, 0, 0])  # The logging policy's overestimate of "none".
 
 
 def table() -> bytes:
@@ -73,7 +73,7 @@ def _csv(table: pd.DataFrame) -> bytes:
 
 
 class Visit(NamedTuple):
-    """A row of the log, with numbers for names.
+    """A row of the log, with names as numbers.
 
     Attributes:
       customer: From 0.
@@ -135,13 +135,13 @@ def values(device: int, past_orders: int) -> np.ndarray:
 def rule(device: int, past_orders: int) -> np.ndarray:
     """Probabilities of the shop's candidate policy, float64 [offers]: mostly one offer, each other sometimes."""
     best = "free_shipping" if device == 0 else "gift" if past_orders >= _OFTEN else "coupon"
-    found = np.full(len(OFFERS), 0.05)
-    found[OFFERS.index(best)] = 0.85
-    return found
+    probabilities = np.full(len(OFFERS), 0.05)
+    probabilities[OFFERS.index(best)] = 0.85
+    return probabilities
 
 
 def main() -> None:
-    """Writes the tables over those that are there."""
+    """Writes the tables, replacing existing ones."""
     for path, content in ((PATH, table()), (LOG_PATH, log())):
         files.replace(path, content)
         print(path)

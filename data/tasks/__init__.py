@@ -25,20 +25,20 @@ class Task:
       feature_spec: (shape, dtype name) of one example's features, after `normalise`; or `text.Bags`.
       model: Name of a function in `optimization.models`.
       model_arguments: Its arguments.
-      initial_weights: How its kernels are drawn, one of `models.INITIAL_WEIGHTS`.
+      initial_weights: Initialization of its kernels, one of `models.INITIAL_WEIGHTS`.
       rewards: float32 [labels, actions] by phase: `exact` without a shift, `init` in the initial training of a
         shift, `bandits` after it. A task without the latter two has no init_shift scenario.
-      normalise: Features as the data has them -> as the model takes them.
-      report: What became of the data, for `config.json`: counts of rows read, dropped, imputed.
-      multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples]; of a log they end in what
-        was logged, which pays nothing (`tasks.logged`).
+      normalise: Maps the data's features to the model's.
+      report: Report on the data, for `config.json`: counts of rows read, dropped, imputed.
+      multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples]; for a log they end in the
+        logged values, which are not rewards (`tasks.logged`).
       label_range: Smallest and largest entry of such labels.
-      statistics: What was learned from training clients before any round, for `statistics.json`; empty if nothing, or
-        if it came from elsewhere.
-      private_statistics: The same in words: no noise hides it.
-      public_statistics: Digest of what came from elsewhere instead; empty if nothing did.
-      action_names: What the actions are called; empty for their numbers.
-      feature_names: What the numbers of a context are called; empty if they have no names.
+      statistics: Statistics learned from training clients before any round, for `statistics.json`; empty without any,
+        or if they come from a file.
+      private_statistics: The same in words: no noise protects them.
+      public_statistics: Digest of the file of statistics; empty without one.
+      action_names: Names of the actions; empty for their numbers.
+      feature_names: Names of a context's features; may be empty.
     """
 
     clients: ClientData
@@ -61,15 +61,15 @@ class Task:
 
     @property
     def checksum(self) -> str:
-        """A digest that changes when the data does, or what is known of it from elsewhere."""
+        """A digest that changes when the data does, or when its statistics do."""
         return "-".join(filter(None, (self.clients.checksum, self.public_statistics)))
 
     def batches(self, examples: Examples, size: int, *, even: bool = False) -> Iterator[Examples]:
-        """Yields examples as the model takes them, at most so many at a time.
+        """Yields batches of examples as the model takes them.
 
         Args:
           examples: As the data has them.
-          size: Most examples of a batch.
+          size: Maximum number of examples of a batch.
           even: Make batches of one size, give or take an example, for models that normalise over a batch; else only the
             last is smaller.
         """
@@ -115,7 +115,7 @@ def tag_task(
     )
 
 
-# Where the published program of the bandits' study starts the models that it has in common with this one.
+# Initial weights of the models that the published code of the bandits' study also has.
 _PUBLISHED_WEIGHTS = {"cnn": "glorot_normal", "linear_l2": "zeros"}
 
 
@@ -139,7 +139,7 @@ def image_model(
 
     Args:
       options: Options; `model`, `norm`, `initial_weights` and `variant` count.
-      default: The task's model, where the options name none.
+      default: The task's default model.
       shape: Height, width and channels.
       num_outputs: Outputs.
       hidden: Hidden layers of the model `mlp`.

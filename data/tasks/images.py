@@ -1,4 +1,4 @@
-"""Digits and other images without writers, dealt to clients with Dirichlet label skew.
+"""Digits and other images without writers, partitioned over clients with Dirichlet label skew.
 
 Scikit-learn's 1,797 handwritten digits (the test set of UCI's optdigits) need no file. Fashion-MNIST, MNIST and
 CIFAR-100 come from an archive in `--data_dir`, or are downloaded from where Keras' loaders find them; their pixels stay
@@ -23,7 +23,7 @@ _FASHION_PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", 
 _MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 _CIFAR_ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
 _CIFAR_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
-_SPLIT_SEED = 0  # The split is part of the task, not of a run's chance.
+_SPLIT_SEED = 0  # The split belongs to the task, not to a run.
 _NUM_DIGIT_CLIENTS = 60
 _HELD_OUT_DIGITS = 0.2
 _GREY = (28, 28)
@@ -35,7 +35,7 @@ Split = list[clients.Examples]  # For training, and held out.
 
 
 class Partitioned(NamedTuple):
-    """A data set that is dealt to clients.
+    """A data set to partition over clients.
 
     Attributes:
       shape: Height, width and channels of an image.
@@ -76,7 +76,7 @@ def load_digits(options: TaskOptions) -> tasks.Task:
     train, held_out = _hold_out(examples, int(len(table) * _HELD_OUT_DIGITS))
     draw = keys.generator(_SPLIT_SEED, keys.Purpose.PARTITION)
     client_of_row = partition.dirichlet_label_skew(train.labels, _NUM_DIGIT_CLIENTS, options.partition_alpha, draw)
-    equally_frequent = [1] * 10  # The initial training of a shift pays for the first ones.
+    equally_frequent = [1] * 10  # The initial training of a shift rewards the first ones.
     return tasks.Task(
         clients=clients.ArrayClients(train, client_of_row, [f"client_{n:02d}" for n in range(_NUM_DIGIT_CLIENTS)]),
         held_out=_one_client(held_out),
@@ -91,9 +91,9 @@ def load_digits(options: TaskOptions) -> tasks.Task:
 def load_partitioned(options: TaskOptions) -> tasks.Task:
     """Task of images partitioned over clients; uint8, with a channel axis only for colour.
 
-    `partition_by` says whose Dirichlet shares are drawn: `client`, those of a client's labels
+    `partition_by` selects the Dirichlet shares: `client`, those of a client's labels
     (`partition.dirichlet_label_skew`; equal sizes), or `label`, those of a label's clients
-    (`partition.dirichlet_client_shares`; unequal sizes). With `partition_beta`, CIFAR-100 is dealt by
+    (`partition.dirichlet_client_shares`; unequal sizes). With `partition_beta`, CIFAR-100 is partitioned by
     `partition.hierarchical_label_skew`: `partition_alpha` is of superclasses, and this of the classes within each.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What says which task is opened, and how."""
+"""Options of a task."""
 
 import dataclasses
 
@@ -12,8 +12,8 @@ class TaskOptions:
       variant: Whose text counts where the bandits' study and its program differ, `paper` or `reference_code`.
       data_dir: Folder of the task's files; None for its usual place.
       cache_dir: Folder for downloads; None for `~/.cache/federated_bandits`.
-      random_data: What can be downloaded: whether random examples of its size take the place of the download.
-      public_statistics: File of what else is learned from clients (`data.statistics`); None for none.
+      random_data: Whether random examples of the same size replace a download.
+      public_statistics: File of statistics that are otherwise learned from clients (`data.statistics`), or None.
 
       num_tags: Posts: most frequent tags, which are the actions.
       vocabulary_size: Posts: most frequent words, which are the features.
@@ -23,14 +23,14 @@ class TaskOptions:
 
       model: Images, tables: name of the model; None for the task's.
       norm: Normalisation of a ResNet, `group` or `batch`.
-      initial_weights: Images: how kernels are drawn, one of `models.INITIAL_WEIGHTS`; None for the task's way.
+      initial_weights: Images: initialization of kernels, one of `models.INITIAL_WEIGHTS`; None for the task's default.
 
-      partition_clients: Made clients: how many.
-      partition_seed: Made clients: seed of their examples.
-      partition_by: Made clients: whose shares are Dirichlet, `client` or `label`, see `data.images.load`.
-      partition_alpha: Made clients: Dirichlet parameter of their labels.
-      partition_beta: CIFAR-100: that of classes within superclasses; None to deal by classes alone.
-      partition_examples: Made clients: examples of each; 0 to deal all.
+      partition_clients: Synthetic clients: their number.
+      partition_seed: Synthetic clients: seed of their examples.
+      partition_by: Synthetic clients: Dirichlet shares, `client` or `label`, see `data.images.load`.
+      partition_alpha: Synthetic clients: Dirichlet parameter of their labels.
+      partition_beta: CIFAR-100: that of classes within superclasses; None for classes alone.
+      partition_examples: Synthetic clients: examples of each; 0 for all.
       synthetic_alpha: Variance of the means of clients' models.
       synthetic_beta: Variance of the means of clients' features.
 
@@ -42,12 +42,12 @@ class TaskOptions:
       ignore_columns: Table: columns that are left out, separated by commas.
       category_columns: Table: features that are categories, whatever they hold.
       missing_values: Table: texts that are missing values besides the usual ones.
-      init_labels: Table, posts: labels or tags that the initial training of a shift pays for; None for half of the
+      init_labels: Table, posts: labels or tags that the initial training of a shift rewards; None for half of the
         labels, and for the study's number of tags.
 
-      action_column: Log: column of the action that was played.
+      action_column: Log: column of the logged action.
       reward_column: Log: column of its reward.
-      propensity_column: Log: column of the probability with which it was played.
+      propensity_column: Log: column of the logged action's probability.
       learn_from: Log: what is learned from, a key of `logged.LEARN_FROM`.
     """
 

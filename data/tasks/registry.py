@@ -20,7 +20,7 @@ class TaskEntry:
       opener: Module of `data.tasks` and function `TaskOptions -> data.tasks.Task`, such as `logged:load`.
       help: One line.
       options: Options of some tasks only that this one reads.
-      defaults: Values where none is given: of options, and of the cap on a client's examples.
+      defaults: Default values of options, and of the cap on a client's examples.
     """
 
     opener: str
@@ -54,7 +54,7 @@ _WRITERS, _PARTITIONED = "handwriting:load", "images:load_partitioned"
 TASKS = {
     "digits": TaskEntry(
         "images:load_digits",
-        "8x8 digits, 60 made clients, 10 actions; needs no file",
+        "8x8 digits, 60 synthetic clients, 10 actions; needs no file",
         frozenset({"init_labels", "partition_alpha"}),
         {"partition_alpha": 1.0},
     ),
@@ -82,25 +82,25 @@ TASKS = {
     ),
     "fashion_mnist": TaskEntry(
         _PARTITIONED,
-        "Fashion-MNIST dealt with label skew, 100 made clients, 10 actions, MLP",
+        "Fashion-MNIST with label skew, 100 synthetic clients, 10 actions, MLP",
         _IMAGES,
         _MADE_IMAGES,
     ),
     "mnist": TaskEntry(
         _PARTITIONED,
-        "MNIST dealt with label skew, 100 made clients, 10 actions, CNN",
+        "MNIST with label skew, 100 synthetic clients, 10 actions, CNN",
         _IMAGES,
         _MADE_IMAGES,
     ),
     "cifar100": TaskEntry(
         _PARTITIONED,
-        "CIFAR-100 dealt with label skew, 100 made clients, 100 actions, MLP",
+        "CIFAR-100 with label skew, 100 synthetic clients, 100 actions, MLP",
         _IMAGES | {"partition_beta"},
         _MADE_IMAGES,
     ),
     "synthetic": TaskEntry(
         "synthetic:load",
-        "Synthetic(alpha, beta) of Li et al., 30 made clients, 10 actions, linear; needs no file",
+        "Synthetic(alpha, beta) of Li et al., 30 synthetic clients, 10 actions, linear; needs no file",
         frozenset({"partition_clients", "partition_seed", "synthetic_alpha", "synthetic_beta"}),
         {"partition_clients": 30},
     ),
@@ -123,7 +123,7 @@ TASKS = {
     ),
     "logged": TaskEntry(
         "logged:load",
-        "your own log of a bandit, or a run's: --data_file, and of your own the four --..._column",
+        "a run's log, or your own log of a bandit: --data_file, and for your own the four --..._column",
         _COLUMNS | _MODEL | {"action_column", "reward_column", "propensity_column", "partition_seed"},
     ),
 }

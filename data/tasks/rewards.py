@@ -21,7 +21,7 @@ def exact(num_labels: int) -> np.ndarray:
 def character_rewards(*, reference_code: bool = False) -> dict[str, np.ndarray]:
     """Rewards of the 62-class tasks by phase (Agarwal et al. 2023, section 4.2, init-shift).
 
-    The paper: the initial training also pays 0.5 for the lower-case version of an upper-case letter; the bandits are
+    The paper: the initial training also rewards 0.5 for the lower-case version of an upper-case letter; the bandits are
     paid for the exact label only.
 
     Args:
@@ -46,13 +46,13 @@ def tag_rewards(
 ) -> dict[str, np.ndarray]:
     """Rewards of tag prediction by phase (Agarwal et al. 2023, section 4.2, init-shift).
 
-    Without a shift, a tag of the post pays 1. The initial training pays for the most frequent tags only; the bandits
-    are paid inversely to the tag's frequency in the corpus, scaled to 1 for the most frequent tag.
+    Without a shift, a tag of the post has the reward 1. The initial training rewards only the most frequent tags. The
+    bandits' reward is inverse to the tag's frequency in the corpus, scaled to 1 for the most frequent tag.
 
     Args:
       counts: int [tags], posts that have the tag, from the most to the least frequent.
       reference_code: Follow the published program instead of the paper.
-      initial_tags: Tags that the initial training pays for; None for the paper's 10, or for three fifths of them (30 of
+      initial_tags: Tags that the initial training rewards; None for the paper's 10, or for three fifths of them (30 of
         50), as the published program has it.
 
     Returns:
@@ -95,7 +95,7 @@ def label_rewards(label_counts: Sequence[int], init_labels: int | None) -> dict[
     num_labels = len(label_counts)
     count = (num_labels + 1) // 2 if init_labels is None else init_labels
     if not 1 <= count <= num_labels:
-        raise UsageError(f"--init_labels={count} must lie between 1 and {num_labels}, the number of labels.")
+        raise UsageError(f"--init_labels={count} must be between 1 and {num_labels}, the number of labels.")
     frequent = np.argsort(-np.asarray(label_counts), kind="stable")[:count]
     init = np.zeros((num_labels, num_labels), np.float32)
     init[frequent, frequent] = 1.0

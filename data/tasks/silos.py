@@ -1,4 +1,4 @@
-"""Silos: a few participants, each with rows of its own of one binary classification problem (cross-silo learning).
+"""Silos: a few participants, each with separate rows of one binary classification problem (cross-silo learning).
 
 Each participant's rows are split into training, validation and test rows, at random within each class.
 """
@@ -37,7 +37,7 @@ class SiloOptions:
       num_rows: Generator: rows of all participants together.
       data_dir: Folder of hospitals or writers; None for its usual place.
       data_file: Table: its file.
-      client_column: Table: column that says whose row it is.
+      client_column: Table: column of a row's participant.
       label_column: Table: column of the class.
       feature_columns: Table: columns of the features, separated by commas; None for the others.
       ignore_columns: Table: columns that are left out, separated by commas.
@@ -111,7 +111,7 @@ def _generated(options: SiloOptions) -> Silos:
     """Participants, at least 3, of which only the second and the third share one concept.
 
     The best combination for `worker_2` is therefore known: 0110 with four participants. A row's 153 columns, the last
-    two ordinal, are noisy mixtures of 4 hidden factors. Its label is drawn from a logistic model of one direction of
+    two ordinal, are noisy mixtures of 4 hidden factors. Its label is sampled from a logistic model of one direction of
     the factors. The other participants' directions have cosines from 0.1 to -0.4 with the shared one. Labels are as
     unbalanced as in Lundahl 2021, Table 1.
     """
@@ -197,7 +197,7 @@ def _positive(options: SiloOptions, labels: Sequence[str]) -> list[str]:
     """Labels that the user counts as 1; empty if the user names none."""
     names = [name.strip() for name in options.positive_labels.split(",")] if options.positive_labels else []
     if unknown := set(names) - set(labels):
-        raise UsageError(f"--positive_labels: {min(unknown)} is none of the labels {', '.join(labels)}.")
+        raise UsageError(f"--positive_labels: {min(unknown)} is not one of the labels {', '.join(labels)}.")
     return names
 
 

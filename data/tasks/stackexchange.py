@@ -1,7 +1,7 @@
 """Tag prediction on posts of Stack Exchange sites: a client is a user.
 
-Each post is read once and kept as numbers, 4 bytes a word; a dump's text never lies in memory. What is learned from
-data, the vocabulary and the most frequent tags, is counted on training clients only.
+Each post is read once and kept as numbers, 4 bytes a word; a dump's text is never in memory. The vocabulary and
+the most frequent tags are counted on training clients only.
 """
 
 import array
@@ -37,7 +37,7 @@ def load(options: TaskOptions) -> tasks.Task:
     """Task of posts: bags of the words of titles and bodies, and the most frequent tags as actions.
 
     The vocabulary is counted on all posts of training users, also on those dropped for their tags, so that it is the
-    same for any `num_tags` and `keep_untagged`. A user left without examples is no client.
+    same for any `num_tags` and `keep_untagged`. A user without examples is not a client.
 
     Raises:
       UsageError: If a file is missing or damaged, or too few users, tags, words or examples are left.

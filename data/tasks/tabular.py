@@ -1,4 +1,4 @@
-"""The user's own table, with an example a row, as a federated data set."""
+"""The user's own table, with one example per row, as a federated data set."""
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def load(options: TaskOptions) -> tasks.Task:
     values, names = features.values, features.names
     if not names and rows.roles.label:
         raise UsageError(
-            f"{options.data_file} leaves no feature: it needs a column with values beside the client's and the "
+            f"{options.data_file} has no feature: it needs a column with values beside the client's and the "
             "label's, or --feature_columns must name one."
         )
     if not names:

@@ -68,7 +68,7 @@ def test_a_data_folder_is_the_environment_s_for_a_while(tmp_path, monkeypatch, b
     with files.data_folder(None):
         assert files.folder_of_environment() == before
     with (
-        pytest.raises(UsageError, match=r"--data_dir=.*nowhere is no folder"),
+        pytest.raises(UsageError, match=r"--data_dir=.*nowhere is not a folder"),
         files.data_folder(str(tmp_path / "nowhere")),
     ):
         pass

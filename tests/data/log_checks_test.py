@@ -76,7 +76,7 @@ def test_unknown_actions_are_refused():
 
 
 def test_a_log_without_a_row_is_refused():
-    with pytest.raises(UsageError, match="runs/none holds a log without a row: nobody has played, or no reward has"):
+    with pytest.raises(UsageError, match="runs/none holds a log without a row: no client has acted, or no reward was"):
         log_checks.check_random(np.zeros(0), "runs/none")
 
 

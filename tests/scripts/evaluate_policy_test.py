@@ -271,7 +271,7 @@ def test_a_greedy_runs_log_is_refused(tmp_path):
         f"--root_output_dir={tmp_path}", "--experiment_name=run",
     ]  # fmt: skip
     frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", *flags]))
-    with pytest.raises(UsageError, match="are 1: its policy is deterministic, as greedy play"):
+    with pytest.raises(UsageError, match="are 1: its policy is deterministic, such as greedy"):
         _evaluated(tmp_path / "out", f"--log={tmp_path}/run", "--policy=uniform")
 
 

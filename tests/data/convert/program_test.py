@@ -37,7 +37,7 @@ def test_the_file_and_its_digest_are_told(source, tmp_path, capsys):
 def test_a_file_that_is_there_is_kept(source, tmp_path):
     path = tmp_path / "heart_disease_4sites.csv"
     path.write_text("mine")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists: move it away"):
         _play("heart_disease", source, f"--output={tmp_path}")
     assert path.read_text() == "mine"
 

@@ -348,7 +348,7 @@ def _age(row, age):
 
 def test_a_word_among_numbers_is_named_with_its_line_unless_it_is_missing_or_all_are_categories(write):
     path = write(_patients(_age(7, "n/k")))
-    with pytest.raises(UsageError, match=r"'age' is of numbers in all but 1 of 60 cells: 'n/k' \(line 9\)"):
+    with pytest.raises(UsageError, match=r"'age' has numbers in all but 1 of 60 cells: 'n/k' \(line 9\)"):
         _load(path, "site", "y")
     table = _load(path, "site", "y", missing_values="n/k")
     assert {"name": "age", "use": "feature", "kind": "number", "imputed": 1} in table.report["columns"]
@@ -386,7 +386,7 @@ def test_odd_labels_and_many_categories_are_warned_of(write):
         "--label_column=y has classes that are one number in several ways: '1' and '1.0'.",
         "--label_column=y has classes of a single row: '1.0'.",
         "column 'word' gives 51 features, one for each category: --ignore_columns=word leaves it out, "
-        "--category_columns=word says that it is meant so.",
+        "--category_columns=word keeps it.",
     ]
     assert len(_load(path, "site", "y", category_columns="word").report["warnings"]) == 2
 

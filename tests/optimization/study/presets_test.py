@@ -48,9 +48,9 @@ def test_a_config_holds_what_the_flags_would(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('config = "other.toml"', "config stands on the command line alone, not in a file."),
-        ("restart = true", "restart stands on the command line alone, not in a file."),
-        ("list_presets = true", "list_presets stands on the command line alone, not in a file."),
+        ('config = "other.toml"', "config is only for the command line: remove it from the file."),
+        ("restart = true", "restart is only for the command line: remove it from the file."),
+        ("list_presets = true", "list_presets is only for the command line: remove it from the file."),
     ],
 )
 def test_a_bad_config_is_refused(tmp_path, text, message):

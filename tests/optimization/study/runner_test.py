@@ -203,7 +203,7 @@ def test_a_long_run_says_after_its_first_rounds_how_long_the_others_take(folder,
     monkeypatch.setattr(runner, "_LONG_SECONDS", 0)
     _run(Toy(), folder)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "more rounds" in line]
-    assert re.fullmatch(r"Rounds: 4 more rounds of \S+ s take about 0 minutes, evaluation apart\.", line)
+    assert re.fullmatch(r"Rounds: 4 more rounds of \S+ s take about 0 minutes, without evaluation\.", line)
 
 
 def test_a_short_run_says_nothing_of_its_time(folder, capsys):
