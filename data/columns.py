@@ -365,7 +365,7 @@ def _clock_and_week(moments: dates.Moments, known: statistics.Dates) -> np.ndarr
 
 def _categories(written: "pd.Series", seen: "pd.Series", *, is_wanted: bool) -> statistics.Categories | None:
     """Categories of the training rows; refuses too many categories, or nearly as many as rows."""
-    distinct, found = written.nunique(), written.notna().sum()
+    distinct, present = written.nunique(), written.notna().sum()
     column = as_flag([written.name])
     what = f"Column {written.name!r} is text with {distinct} distinct values"
     if distinct > statistics.MAX_CATEGORIES:
@@ -373,9 +373,9 @@ def _categories(written: "pd.Series", seen: "pd.Series", *, is_wanted: bool) -> 
             f"{what}, more than {statistics.MAX_CATEGORIES}: leave it out with --ignore_columns={column}.",
             is_identifier=True,
         )
-    if not is_wanted and found >= _FEW_ROWS and distinct >= _NEARLY_ALL * found:
+    if not is_wanted and present >= _FEW_ROWS and distinct >= _NEARLY_ALL * present:
         raise ColumnError(
-            f"{what} in {found} rows, so it is an identifier, not a feature: leave it out with "
+            f"{what} in {present} rows, so it is an identifier, not a feature: leave it out with "
             f"--ignore_columns={column}, or keep it with --category_columns={column}.",
             is_identifier=True,
         )

@@ -148,8 +148,8 @@ def _read(path: str, kind: str, *names: str) -> list[Any]:
         raise UsageError(
             f"--public_statistics={path} is not readable as JSON ({getattr(error, 'strerror', None) or error})."
         ) from error
-    found = root.get("kind") if isinstance(root, dict) else None
-    _check(found == kind, path, f"its kind is {found!r}, but this task needs {kind!r}")
+    kind_found = root.get("kind") if isinstance(root, dict) else None
+    _check(kind_found == kind, path, f"its kind is {kind_found!r}, but this task needs {kind!r}")
     return [root.get(name) for name in names]
 
 

@@ -283,13 +283,13 @@ def _without_signs(frame: "pd.DataFrame", text_columns: Sequence[str]) -> "tuple
         cells = frame[name].dropna().map(str).str.strip()
         if not cells.str.contains(SIGNS).any():
             continue
-        found = set(cells.str.findall(SIGNS).explode().dropna())
+        marks = set(cells.str.findall(SIGNS).explode().dropna())
         bare = cells.str.replace(rf"\s*{SIGNS}\s*", "", n=1, regex=True)
         if bare.str.fullmatch(_GROUPED_WITH_POINT).any() and not bare.str.fullmatch(_CENTS).any():
             bare = bare.str.replace(",", "", regex=False)
         is_number = pd.to_numeric(bare, errors="coerce").notna()
-        if len(found) == 1 and is_number.mean() >= _MOSTLY_AMOUNTS:
-            (signs[name],) = found
+        if len(marks) == 1 and is_number.mean() >= _MOSTLY_AMOUNTS:
+            (signs[name],) = marks
             bare_columns[name] = bare.where(is_number, cells).reindex(frame.index)
     return frame.assign(**bare_columns), signs
 

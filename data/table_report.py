@@ -45,14 +45,14 @@ def _dropped(why: str) -> dict[str, Any]:
 def _of_feature(known: statistics.OfColumn | None, encoded: columns.Encoded, name: str) -> dict[str, Any]:
     if known is None:
         return _dropped("no value in training rows")
-    found: dict[str, Any] = {"kind": "number"}
+    entry: dict[str, Any] = {"kind": "number"}
     gaps = {"imputed": encoded.imputed, "missing": encoded.missing_as_category, "unknown": encoded.unknown}
     if isinstance(known, statistics.Categories):
         count = len(known.categories) - (columns.MISSING_CATEGORY in known.categories)
-        found = {"kind": "category", "categories": count}
+        entry = {"kind": "category", "categories": count}
     elif isinstance(known, statistics.Dates):
-        found = {"kind": "date", "hours": known.has_times}
-    return found | {what: counts[name] for what, counts in gaps.items() if name in counts}
+        entry = {"kind": "date", "hours": known.has_times}
+    return entry | {what: counts[name] for what, counts in gaps.items() if name in counts}
 
 
 def category_warnings(learned: columns.Learned, named: Collection[str]) -> list[str]:
@@ -70,7 +70,7 @@ def label_warnings(rows: "Rows") -> list[str]:
     """Oddities of labels: one number written in several ways, a word among numbers, a single row."""
     if not rows.roles.label:
         return []
-    found, flag = [], f"--label_column={as_flag([rows.roles.label])}"
+    oddities, flag = [], f"--label_column={as_flag([rows.roles.label])}"
     written: dict[float, list[str]] = collections.defaultdict(list)
     words = []
     for name in rows.label_names:
@@ -81,17 +81,17 @@ def label_warnings(rows: "Rows") -> list[str]:
     same = [ways for ways in written.values() if len(ways) > 1]
     if same:
         ways = "; ".join(" and ".join(map(repr, one)) for one in same[:_NAMED])
-        found.append(f"{flag} has classes that are one number in several ways: {ways}.")
+        oddities.append(f"{flag} has classes that are one number in several ways: {ways}.")
     if len(words) == 1 and len(rows.label_names) > 2:
-        found.append(
+        oddities.append(
             f"{flag} has numbers and the class {words[0]!r}: --missing_values={as_flag(words, quoted=True)} drops its "
             "rows."
         )
     counts = rows.frame[rows.roles.label].value_counts()
     if single := [name for name in rows.label_names if counts.get(name) == 1]:
         more = f" and {len(single) - _NAMED} more" if len(single) > _NAMED else ""
-        found.append(f"{flag} has classes of a single row: {', '.join(map(repr, single[:_NAMED]))}{more}.")
-    return found
+        oddities.append(f"{flag} has classes of a single row: {', '.join(map(repr, single[:_NAMED]))}{more}.")
+    return oddities
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:

@@ -238,7 +238,7 @@ class Process(abc.ABC):
             aggregator = aggregation.initialize() if aggregation else tff.federated_value((), tff.SERVER)
             return tff.federated_zip(State(parts[0], parts[1], parts[2], parts[3], aggregator))
 
-        each_client = at_clients(self.at_client(lambda *given: self.client_round()(*given)))
+        each_client = at_clients(self.at_client(lambda *arguments: self.client_round()(*arguments)))
         state_type = initialize.type_signature.result.member
         if aggregation:
             server_round = tff.tensorflow.computation(self.server_round, state_type, self.weights_type)
@@ -288,8 +288,8 @@ class Process(abc.ABC):
         each = at_clients(self.at_client(poll))
 
         @tff.federated_computation(each.type_signature.parameter)
-        def poll_all(given):
-            return tff.federated_sum(each(given))
+        def poll_all(arguments):
+            return tff.federated_sum(each(arguments))
 
         return poll_all
 
@@ -300,8 +300,8 @@ def at_clients(client_round: tff.Computation) -> tff.Computation:
     types = [*(tff.FederatedType(part, tff.SERVER) for part in sent), tff.FederatedType(client_type, tff.CLIENTS)]
 
     @tff.federated_computation(tff.StructType(types))
-    def each(given):
-        *models_sent, clients = (given[index] for index in range(len(types)))
+    def each(arguments):
+        *models_sent, clients = (arguments[index] for index in range(len(types)))
         return tff.federated_map(client_round, (*map(tff.federated_broadcast, models_sent), clients))
 
     return each

@@ -104,8 +104,8 @@ class Model:
                 weights.append(np.full(shape, name.endswith("scale"), np.float32))
                 continue
             is_last = place == len(self.shapes) - 2
-            ends = math.prod(shape[:-2]) * (shape[-2] + shape[-1] // (self.heads if is_last else 1))
-            weights.append(INITIAL_WEIGHTS[self.kernels](draw, ends, shape).astype(np.float32))
+            fans = math.prod(shape[:-2]) * (shape[-2] + shape[-1] // (self.heads if is_last else 1))
+            weights.append(INITIAL_WEIGHTS[self.kernels](draw, fans, shape).astype(np.float32))
         return tuple(weights)
 
 
@@ -459,8 +459,8 @@ def flatten(weights: Sequence[tf.Tensor]) -> tf.Tensor:
 
 def unflatten(vector: tf.Tensor, shapes: Mapping[str, tuple[int, ...]]) -> tuple[tf.Tensor, ...]:
     """Weights of a vector float32 [parameters] with the shapes of `Model.shapes`."""
-    ends = itertools.accumulate(math.prod(shape) for shape in shapes.values())
+    bounds = itertools.accumulate(math.prod(shape) for shape in shapes.values())
     return tuple(
         tf.reshape(vector[end - math.prod(shape) : end], shape)
-        for shape, end in zip(shapes.values(), ends, strict=True)
+        for shape, end in zip(shapes.values(), bounds, strict=True)
     )

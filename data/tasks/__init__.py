@@ -84,8 +84,8 @@ class Task:
         matrix = self.rewards[phase]
         if not self.multi_label:
             return float(matrix.min()), float(matrix.max())
-        ends = np.stack([end * matrix for end in self.label_range])
-        return float(ends.min(axis=0).sum(axis=0).min()), float(ends.max(axis=0).sum(axis=0).max())
+        extremes = np.stack([end * matrix for end in self.label_range])
+        return float(extremes.min(axis=0).sum(axis=0).min()), float(extremes.max(axis=0).sum(axis=0).max())
 
 
 def learned(options: TaskOptions, found: statistics.OfTable | statistics.OfPosts) -> dict[str, Any]:

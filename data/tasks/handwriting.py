@@ -72,13 +72,13 @@ def _emnist(options: TaskOptions, num_classes: int) -> Populations:
     if train:
         return load_leaf(train, test, num_classes)
     if options.data_dir and os.path.isfile(options.data_dir):
-        found: pathlib.Path | None = pathlib.Path(options.data_dir)
+        local: pathlib.Path | None = pathlib.Path(options.data_dir)
     else:
-        found = files.instead_of_download(options.data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), ORIGIN, _OR_LEAF)
-    if options.random_data and not found:
+        local = files.instead_of_download(options.data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), ORIGIN, _OR_LEAF)
+    if options.random_data and not local:
         random_data.warn("EMNIST")
         return random_data.emnist("chars" if num_classes == 62 else "digits")
-    path = download.decompressed(found) if found else download.lzma_file(ORIGIN, FILE_NAME, options.cache_dir)
+    path = download.decompressed(local) if local else download.lzma_file(ORIGIN, FILE_NAME, options.cache_dir)
     train_split, test_split = _SPLITS[num_classes]
     return sqlite.SqliteClients(path, train_split, _parse), sqlite.SqliteClients(path, test_split, _parse)
 
@@ -138,9 +138,9 @@ def _read_leaf(paths: list[pathlib.Path], num_classes: int) -> tuple[clients.Exa
         try:
             content = json.loads(path.read_bytes())
             for name in content["users"]:
-                one = content["user_data"][name]
-                pixels.append(_grey_levels(np.array(one["x"], np.float32)))
-                labels.append(_labels(np.array(one["y"]), len(pixels[-1]), num_classes))
+                writer_data = content["user_data"][name]
+                pixels.append(_grey_levels(np.array(writer_data["x"], np.float32)))
+                labels.append(_labels(np.array(writer_data["y"]), len(pixels[-1]), num_classes))
                 writers.append(np.full(len(labels[-1]), len(names), np.int32))
                 names.append(str(name))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

@@ -150,9 +150,9 @@ def _table(path: str, wanted: schema.Schema, options: SiloOptions) -> Silos:
     positive = _positive(options, rows.label_names) or rows.label_names[1:]
     labels = rows.frame[wanted.label_column].isin(positive).to_numpy().astype(np.int32)
     parts = [
-        [own[part] for part in _parts(labels[own], options, participant)]
+        [member_rows[part] for part in _parts(labels[member_rows], options, participant)]
         for participant in range(len(rows.client_ids))
-        for own in [np.flatnonzero(rows.clients == participant)]
+        for member_rows in [np.flatnonzero(rows.clients == participant)]
     ]
     features = rows.features(np.isin(np.arange(len(labels)), np.concatenate([train for train, _, _ in parts])))
     if not features.names:
@@ -160,7 +160,7 @@ def _table(path: str, wanted: schema.Schema, options: SiloOptions) -> Silos:
     examples = clients.Examples(features.values, labels)
     return Silos(
         names=tuple(rows.client_ids),
-        silos=tuple(Silo(*(examples.take(own) for own in triple)) for triple in parts),
+        silos=tuple(Silo(*(examples.take(member_rows) for member_rows in triple)) for triple in parts),
         checksum=rows.table.checksum,
         report={**features.report, "positive_labels": positive},
     )
@@ -204,9 +204,9 @@ def _positive(options: SiloOptions, labels: Sequence[str]) -> list[str]:
 def _parts(labels: np.ndarray, options: SiloOptions, participant: int) -> list[np.ndarray]:
     """Sorted row numbers of the training, validation and test part, each with its share of either class."""
     draw = keys.generator(options.seed, keys.Purpose.HELD_OUT, participant)
-    ends = np.cumsum([options.train_fraction, options.validation_fraction])
+    boundaries = np.cumsum([options.train_fraction, options.validation_fraction])
     cuts = [
-        np.split(draw.permutation(rows), np.round(ends * len(rows)).astype(int))
+        np.split(draw.permutation(rows), np.round(boundaries * len(rows)).astype(int))
         for rows in (np.flatnonzero(labels == label) for label in (0, 1))
     ]
     return [np.sort(np.concatenate(part)) for part in zip(*cuts, strict=True)]

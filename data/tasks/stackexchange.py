@@ -72,8 +72,8 @@ def load(options: TaskOptions) -> tasks.Task:
 
     def population(part: np.ndarray) -> clients.ClientData:
         bags = words.bags(known.vocabulary, part, options.max_words, options.text_normalisation)
-        own, client_of_row = np.unique(user_of_post[part], return_inverse=True)
-        names = [users[user] for user in own]
+        part_users, client_of_row = np.unique(user_of_post[part], return_inverse=True)
+        names = [users[user] for user in part_users]
         return clients.ArrayClients(clients.Examples(bags, labels[part]), client_of_row, names, checksum)
 
     train, held_out = map(population, parts)

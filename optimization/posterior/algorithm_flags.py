@@ -115,8 +115,8 @@ def define(flags: cli.FlagSet, flag: str) -> None:
     """Defines the groups of settings of the algorithms, which the setting `flag` selects."""
     flags.group(Kernels, **{flag: KERNELS})
     readers = {"steps_per_sample": CHAINS, "shrinkage": ("fedpa", "fedkppa"), "langevin_deviation": ("sgld",)}
-    own = declared(Chains, **{name: {"only": {flag: algorithms}} for name, algorithms in readers.items()})
-    flags.group(title(Chains), *own, **{flag: BURNING_IN})
+    settings = declared(Chains, **{name: {"only": {flag: algorithms}} for name, algorithms in readers.items()})
+    flags.group(title(Chains), *settings, **{flag: BURNING_IN})
 
 
 def resolve(settings: cli.Settings, flag: str) -> cli.Settings:

@@ -193,12 +193,12 @@ def _fedkp(posterior: algorithm_flags.Posterior) -> Aggregate:
     def aggregate(weights, updates, generator) -> ServerUpdate:
         del weights, generator
         sizes = updates.examples.astype(np.float64)
-        found = shifted(
+        result = shifted(
             updates.deltas,
             sizes if posterior.kernel_weights == "num_examples" else None,
             mean_shift.size_factors(sizes) if posterior.kernel_bandwidths == "num_examples" else None,
         )
-        return ServerUpdate(found.model, share_moved=found.share_moved)
+        return ServerUpdate(result.model, share_moved=result.share_moved)
 
     return aggregate
 

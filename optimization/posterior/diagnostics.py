@@ -71,9 +71,9 @@ def normality(models: np.ndarray) -> Normality:
         result.p_values[chunk] = np.interp(distance, distances, p_values)
         if count >= _LILLIEFORS_CLIENTS:
             varies = np.isfinite(distance)
-            found = np.full(distance.shape, np.nan)
-            found[varies] = private.lilliefors_p_values(distance[varies], count)
-            result.lilliefors_p_values[chunk] = found
+            lilliefors = np.full(distance.shape, np.nan)
+            lilliefors[varies] = private.lilliefors_p_values(distance[varies], count)
+            result.lilliefors_p_values[chunk] = lilliefors
         # SciPy's own moments go row by row where one of them is NaN.
         squares = np.square(samples)
         variance = squares.mean(axis=1)

@@ -251,16 +251,16 @@ def _diagnose_rounds(settings: cli.Settings) -> tuple[int, ...]:
 
 
 def _parameters(text: str) -> Parameters:
-    found = Parameters()
+    parameters = Parameters()
     if match := _COUNTED.fullmatch(text):
-        found = Parameters(int(match[2]), match[1] == "random")
+        parameters = Parameters(int(match[2]), match[1] == "random")
     elif _NUMBERED.fullmatch(text):
-        found = Parameters(numbers=tuple(map(int, text.split(","))))
-    if not 0 < (found.count or len(found.numbers)) <= _MOST_DRAWN:
+        parameters = Parameters(numbers=tuple(map(int, text.split(","))))
+    if not 0 < (parameters.count or len(parameters.numbers)) <= _MOST_DRAWN:
         raise UsageError(f"--diagnose_parameters={text} must be last:N, random:N or numbers, at most {_MOST_DRAWN}.")
-    if len(set(found.numbers)) < len(found.numbers):
+    if len(set(parameters.numbers)) < len(parameters.numbers):
         raise UsageError(f"--diagnose_parameters={text} names a parameter twice.")
-    return found
+    return parameters
 
 
 def _thresholds(text: str) -> tuple[float, ...]:

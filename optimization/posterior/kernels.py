@@ -152,13 +152,13 @@ def improved_sheather_jones(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
 
     times, rows = np.zeros(len(samples)), np.flatnonzero(ranges > 0)  # The rows whose times still change.
     for _ in range(FIXED_POINT_STEPS):
-        found = roughness(7, times[rows])
+        functional = roughness(7, times[rows])
         with np.errstate(divide="ignore"):  # Where there is no fixed point.
             for order in range(6, 1, -1):
                 odd = math.prod(range(1, 2 * order, 2)) / math.sqrt(2 * math.pi)
                 constant = 2 * (1 + 0.5 ** (order + 0.5)) / 3 * odd
-                found = roughness(order, (constant / (count[rows] * found)) ** (2 / (3 + 2 * order)))
-            after = (2 * math.sqrt(math.pi) * count[rows] * found) ** -0.4
+                functional = roughness(order, (constant / (count[rows] * functional)) ** (2 / (3 + 2 * order)))
+            after = (2 * math.sqrt(math.pi) * count[rows] * functional) ** -0.4
         changes = ~np.isclose(after, times[rows], rtol=1e-10, atol=0)
         times[rows] = after
         rows = rows[changes]

@@ -378,12 +378,12 @@ def _improved_sheather_jones(samples, kernel):
             )
 
         before = tf.gather(times, rows)
-        found = roughness(7, before)
+        functional = roughness(7, before)
         for order in range(6, 1, -1):
             odd = math.prod(range(1, 2 * order, 2)) / math.sqrt(2 * math.pi)
             constant = 2 * (1 + 0.5 ** (order + 0.5)) / 3 * odd
-            found = roughness(order, (constant / (row_count * found)) ** (2 / (3 + 2 * order)))
-        after = (2 * math.sqrt(math.pi) * row_count * found) ** -0.4
+            functional = roughness(order, (constant / (row_count * functional)) ** (2 / (3 + 2 * order)))
+        after = (2 * math.sqrt(math.pi) * row_count * functional) ** -0.4
         changes = (after != before) & ~(tf.abs(after - before) <= 1e-10 * tf.abs(before))
         times = tf.tensor_scatter_nd_update(times, rows[:, tf.newaxis], after)
         return number + 1, times, tf.boolean_mask(rows, changes)

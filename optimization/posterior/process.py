@@ -103,8 +103,8 @@ def _mapped(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., CohortUpdates]:
     """Builds the function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`: a round's client work."""
 
-    def client_round(*given):
-        return client_row(definition.client_round()(*given)), ()
+    def client_round(*arguments):
+        return client_row(definition.client_round()(*arguments)), ()
 
     each = fed_avg.at_clients(definition.at_client(client_round))
     return lambda weights, cohort: collect(each, [weights], cohort)[0]

@@ -96,9 +96,9 @@ def _of_threshold(threshold: float) -> str:
 def _values(table: pd.DataFrame, column: str, rounds: Sequence[int], thresholds: Sequence[float]) -> dict[str, float]:
     """Value of a measure at each round, and the first round at each threshold; NaN where there is none."""
     at = table.set_index("round_num")[column].reindex(rounds)
-    found = {_of_round(number): at[number] for number in rounds}
+    values = {_of_round(number): at[number] for number in rounds}
     is_loss = "loss" in column
-    return found | {_of_threshold(one): np.nan if is_loss else first_round(table, column, one) for one in thresholds}
+    return values | {_of_threshold(one): np.nan if is_loss else first_round(table, column, one) for one in thresholds}
 
 
 def _text(values: pd.Series, form: str) -> str:

@@ -84,13 +84,13 @@ def _raise_loopback() -> None:
 @contextlib.contextmanager
 def _pipe() -> Iterator[tuple[int, int]]:
     """Yields a pipe's end to read and its end to write."""
-    ends = os.pipe()
+    pipe_ends = os.pipe()
     try:
         with contextlib.suppress(OSError):  # The memory of one user's pipes is limited.
-            fcntl.fcntl(ends[0], _F_SETPIPE_SZ, _CHUNK)
-        yield ends
+            fcntl.fcntl(pipe_ends[0], _F_SETPIPE_SZ, _CHUNK)
+        yield pipe_ends
     finally:
-        for end in ends:
+        for end in pipe_ends:
             os.close(end)
 
 
@@ -136,12 +136,12 @@ def _connected(port: int) -> socket.socket:
     """Connects to a port as soon as a process listens there."""
     while True:
         try:
-            found = socket.create_connection(("127.0.0.1", port))
+            connection = socket.create_connection(("127.0.0.1", port))
         except ConnectionRefusedError:
             time.sleep(0.02)
         else:
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return found
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:

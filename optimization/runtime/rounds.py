@@ -124,8 +124,8 @@ class CohortPartsContext(tff.framework.SyncContext):
 
         def run_part(worker: Worker, part: int) -> None:
             first, end = bounds[part]
-            found = worker.invoke(compiled, tff.structure.Struct.unnamed(*shared, clients[first:end]))
-            for index, result in enumerate(found, first):
+            results = worker.invoke(compiled, tff.structure.Struct.unnamed(*shared, clients[first:end]))
+            for index, result in enumerate(results, first):
                 take(index, result)
 
         self._on_all(run_part, len(bounds))

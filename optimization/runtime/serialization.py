@@ -24,8 +24,8 @@ class Cohort(list):
         self.messages = messages
 
     def __getitem__(self, index):
-        found = super().__getitem__(index)
-        return Cohort(found, self.messages[index]) if isinstance(index, slice) else found
+        item = super().__getitem__(index)
+        return Cohort(item, self.messages[index]) if isinstance(index, slice) else item
 
 
 def write(message: private.calls.Value, value: Any, type_spec: tff.Type) -> None:

@@ -36,12 +36,12 @@ _libc = ctypes.CDLL("libc.so.6")
 _MALLOC = {"MMAP_MAX_": (-4, 0), "TRIM_THRESHOLD_": (-1, 1 << 30), "ARENA_MAX": (-8, len(os.sched_getaffinity(0)) + 2)}
 
 _ISOLATED_PORT = 9000  # In a separate network every port is free.
-_owns: dict[tuple[int, str], "Own"] = {}
+_local_workers: dict[tuple[int, str], "LocalWorker"] = {}
 _starting = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True)
-class Own:
+class LocalWorker:
     """A local worker of the program.
 
     Attributes:
@@ -64,7 +64,7 @@ class Own:
             self.process.kill()
 
 
-def own(max_concurrent_calls: int = 0, isolate: str = "auto") -> Own:
+def local_worker(max_concurrent_calls: int = 0, isolate: str = "auto") -> LocalWorker:
     """The program's own worker, which starts while the program imports TFF.
 
     A repeated call returns the same worker, or a new one if that has died.
@@ -79,14 +79,14 @@ def own(max_concurrent_calls: int = 0, isolate: str = "auto") -> Own:
     """
     with _starting:
         key = max_concurrent_calls, isolate
-        if key in _owns and _owns[key].process.poll() is not None:
-            _owns.pop(key).end()
-        if key not in _owns:
-            _owns[key] = _start(*key)
-        return _owns[key]
+        if key in _local_workers and _local_workers[key].process.poll() is not None:
+            _local_workers.pop(key).end()
+        if key not in _local_workers:
+            _local_workers[key] = _start(*key)
+        return _local_workers[key]
 
 
-def _start(max_concurrent_calls: int, isolate: str) -> Own:
+def _start(max_concurrent_calls: int, isolate: str) -> LocalWorker:
     if isolate != "off":
         command, environment = _command(_ISOLATED_PORT, max_concurrent_calls)
         try:
@@ -104,10 +104,10 @@ def _start(max_concurrent_calls: int, isolate: str) -> Own:
             )
         else:
             address = f"unix:{urllib.parse.quote(isolated.path)}"
-            return Own(isolated.process, address, isolated.pid, isolated)
+            return LocalWorker(isolated.process, address, isolated.pid, isolated)
     port = portpicker.pick_unused_port()
     process = launch(port, max_concurrent_calls)
-    return Own(process, f"localhost:{port}", process.pid)
+    return LocalWorker(process, f"localhost:{port}", process.pid)
 
 
 def launch(port: int, max_concurrent_calls: int = 0) -> subprocess.Popen:

@@ -130,8 +130,8 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
         if error.errno not in _OUTSIDE:
             traceback.print_exc()
         else:
-            where = f"{error.filename} cannot be used" if error.filename else "A file cannot be written"
-            print(f"{where} ({error.strerror}). What was written before is kept.", file=sys.stderr)
+            problem = f"{error.filename} cannot be used" if error.filename else "A file cannot be written"
+            print(f"{problem} ({error.strerror}). What was written before is kept.", file=sys.stderr)
         status = 1
     except Exception:
         traceback.print_exc()

@@ -36,7 +36,7 @@ class FlagSet:
         self._groups: list[tuple[str, dict[str, Sequence[str] | bool], list[str]]] = []
         self._declared: dict[str, Setting] = {}
         self._file: tuple[str, Callable[[str], Mapping[str, Any]]] | None = None
-        self._elsewhere: dict[str, str] = {}
+        self._foreign: dict[str, str] = {}
 
     def group(self, group: str | type, *settings: Setting | type, **only: Sequence[str] | bool) -> None:
         """Starts a group of `--help` with some settings; settings that are added next apply to the choices of `only`.
@@ -76,7 +76,7 @@ class FlagSet:
 
     def elsewhere(self, name: str, remedy: str) -> None:
         """Declares a flag of another program, which is refused with a remedy."""
-        self._elsewhere[name] = remedy
+        self._foreign[name] = remedy
 
     def parse(self, argv: Sequence[str]) -> Settings:
         """Parses a command line.
@@ -117,13 +117,13 @@ class FlagSet:
     def _known(self, word: str) -> str:
         """Replaces another spelling of a flag in a word of the command line by the flag's name."""
         spellings = {setting.spelled: name for name, setting in self._declared.items() if setting.spelled}
-        found = re.match(r"--?(\w+)(?==|$)", word)
-        name = found and spellings.get(found[1])
-        return f"--{name}{word[found.end() :]}" if found and name else word
+        match = re.match(r"--?(\w+)(?==|$)", word)
+        name = match and spellings.get(match[1])
+        return f"--{name}{word[match.end() :]}" if match and name else word
 
     def _unknown(self, name: str, argument: str) -> UsageError:
         """Error for an unknown flag, with similar flags that take the value."""
-        if remedy := self._elsewhere.get(name):
+        if remedy := self._foreign.get(name):
             return UsageError(f"--{name} is not a flag of this program: {remedy}.")
         near = texts.near_names(name, self._declared)
         _, equals, value = argument.partition("=")
@@ -145,9 +145,9 @@ class FlagSet:
         for heading, _, names in self._groups:
             headed: dict[str, list[Setting]] = {}
             for setting in (self._declared[name] for name in names):
-                told = [condition(self._declared[flag], values) for flag, values in setting.only.items()]
+                conditions = [condition(self._declared[flag], values) for flag, values in setting.only.items()]
                 if full or setting.basic:
-                    headed.setdefault(", ".join([heading, *told * full]), []).append(setting)
+                    headed.setdefault(", ".join([heading, *conditions * full]), []).append(setting)
             for heading, settings in headed.items():
                 lines += textwrap.wrap(f"{heading}:", _WIDTH, subsequent_indent="    ")
                 for setting in settings:

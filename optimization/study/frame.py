@@ -311,7 +311,7 @@ def checked(
       UsageError: If data is missing, or the flags do not fit it.
     """
     opened: dict[Any, Any] = {}
-    found = []
+    runs = []
     for settings in planned:
         options = study.options(settings)
         key = study.data_key(options)
@@ -321,8 +321,8 @@ def checked(
         options = study.options(settings)
         with contextlib.nullcontext() if warns else contextlib.redirect_stderr(io.StringIO()):
             study.check(options, opened[key])
-        found.append((settings, options, opened[key]))
-    return found
+        runs.append((settings, options, opened[key]))
+    return runs
 
 
 def fitted(study: Study, settings: cli.Settings, population: int | None) -> cli.Settings:

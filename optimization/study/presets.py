@@ -56,19 +56,19 @@ def tables(
       pattern: Pattern of the files' names.
     """
     for path in sorted(folder.glob(pattern)):
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-        yield path, found.pop(shared, {}), found
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        yield path, tables.pop(shared, {}), tables
 
 
 @functools.cache  # Called once per run.
 def load(folder: pathlib.Path) -> Mapping[str, Preset]:
     """All presets of a folder by name, in the order of its files."""
-    found = {}
+    loaded = {}
     for _, shared, settings in tables(folder):
         for name, values in settings.items():
             about = values.pop(_ABOUT)
-            found[name] = Preset(about, shared | values)
-    return found
+            loaded[name] = Preset(about, shared | values)
+    return loaded
 
 
 def read(path: str) -> Mapping[str, Any]:
@@ -127,8 +127,8 @@ def table(folder: pathlib.Path, shown: Sequence[str]) -> str:
     """Presets as text, one line each: name, source, and the values of the flags `shown`."""
     lines = []
     for name, preset in load(folder).items():
-        told = ", ".join(
+        values_text = ", ".join(
             f"{flag.removeprefix('bandits_')} {preset.values[flag]}" for flag in shown if flag in preset.values
         )
-        lines.append(f"{name:<42}{preset.about:<26}{told}".rstrip())
+        lines.append(f"{name:<42}{preset.about:<26}{values_text}".rstrip())
     return "\n".join(lines)

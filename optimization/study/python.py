@@ -31,15 +31,15 @@ _running = threading.Lock()  # Runs share one worker and compiled computations.
 _pids: set[int] = set()  # The process that has executed runs, and those it was forked from.
 
 
-def run(study: frame.Study, given: Mapping[str, Any]) -> results.Run | results.Runs:
+def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | results.Runs:
     """Starts or continues the runs of a command, as the study's binary does.
 
     Runs of several threads wait for each other.
 
     Args:
       study: The study.
-      given: The values of flags by their names: numbers, texts, paths, True and False, and, where a flag takes words
-        separated by commas, a list; None leaves a flag out. `table`, a pandas DataFrame, replaces
+      flag_values: Values of flags by name: numbers, texts, paths, True and False; a list for words separated by commas;
+        None leaves a flag out. `table`, a pandas DataFrame, replaces
         --data_file, and is neither changed nor kept.
 
     Returns:
@@ -51,27 +51,27 @@ def run(study: frame.Study, given: Mapping[str, Any]) -> results.Run | results.R
       KeyboardInterrupt: After Ctrl-C, once the round in progress is finished and saved, or at once while it waits for
         another thread's run, which goes on; the same call continues.
     """
-    given = {name: value for name, value in given.items() if value is not None}
-    table = given.pop(_TABLE, None)
+    flag_values = {name: value for name, value in flag_values.items() if value is not None}
+    table = flag_values.pop(_TABLE, None)
     flags = frame.flag_set(study)
     known = flags.parse([""])
-    for name in given:
+    for name in flag_values:
         if name not in known:
             hint = texts.did_you_mean(
                 texts.near_names(name, [_TABLE, *known]), f"{_HELP.format(_module(study))} lists all."
             )
             raise UsageError(f"{name} is no setting of this study: {hint}")
-    if given.pop("list_presets", False):
+    if flag_values.pop("list_presets", False):
         raise UsageError(f"--list_presets is for the command line: ./scripts/python -m {_module(study)} --list_presets")
     if table is not None:
-        given = _with_table(given, table, known)
-    words = [f"--{name}={_text(name, value)}" for name, value in given.items()]
+        flag_values = _with_table(flag_values, table, known)
+    words = [f"--{name}={_text(name, value)}" for name, value in flag_values.items()]
     settings = flags.parse(["", *words])
     if _pids - {os.getpid()}:  # A fork lacks the threads of gRPC and TensorFlow, which would end its parent.
         raise Failure("This process was forked after a run, and cannot run: let multiprocessing spawn its processes.")
     folders = _in_a_thread(lambda: _execute(study, settings, words, table))
-    found = [results.read(folder, [study.columns]) for folder in folders]
-    return found[0] if len(found) == 1 else results.Runs(found)
+    runs = [results.read(folder, [study.columns]) for folder in folders]
+    return runs[0] if len(runs) == 1 else results.Runs(runs)
 
 
 def _in_a_thread(execute: Callable[[], _Result]) -> _Result:
@@ -153,17 +153,17 @@ def load(folder: str | os.PathLike, studies: Iterable[Sequence[Metric]]) -> resu
     if not folders:
         raise UsageError(f"{path} holds no metrics.csv; has the run begun?")
     columns = list(studies)
-    found, unread = [], []
+    runs, unread = [], []
     for one in folders:
         try:
-            found.append(results.read(one, columns))
+            runs.append(results.read(one, columns))
         except UsageError as error:
             unread.append(error)
-    if not found:
+    if not runs:
         raise unread[0]
     for reason in unread:
         warnings.warn(f"A run is left out: {reason}", stacklevel=3)  # Where `bandits.load` is called.
-    return found[0] if len(found) == 1 else results.Runs(found)
+    return runs[0] if len(runs) == 1 else results.Runs(runs)
 
 
 def _module(study: frame.Study) -> str:
@@ -193,7 +193,7 @@ def _text(name: str, value: Any) -> str:
     )
 
 
-def _with_table(given: dict[str, Any], table: Any, known: cli.Settings) -> dict[str, Any]:
+def _with_table(flag_values: dict[str, Any], table: Any, known: cli.Settings) -> dict[str, Any]:
     """Keywords with the task type that a table needs.
 
     Raises:
@@ -205,13 +205,13 @@ def _with_table(given: dict[str, Any], table: Any, known: cli.Settings) -> dict[
         raise UsageError("This study takes no table: leave it out.")
     if not isinstance(table, pd.DataFrame):
         raise UsageError(f"table must be a pandas DataFrame, not a {type(table).__name__}; --data_file takes a file.")
-    if "data_file" in given:
+    if "data_file" in flag_values:
         raise UsageError("table and --data_file are two tables: leave one out.")
     if "task_type" not in known:
-        return given
-    if given.get("task_type", "tabular") != "tabular":
-        raise UsageError(f"table is for --task_type=tabular, not {given['task_type']}.")
-    return {"task_type": "tabular", **given}
+        return flag_values
+    if flag_values.get("task_type", "tabular") != "tabular":
+        raise UsageError(f"table is for --task_type=tabular, not {flag_values['task_type']}.")
+    return {"task_type": "tabular", **flag_values}
 
 
 @contextlib.contextmanager

@@ -151,23 +151,23 @@ def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
     Raises:
       UsageError: If there is none.
     """
-    found = _find(folder, frozenset())
-    if not found:
+    runs = _find(folder, frozenset())
+    if not runs:
         raise UsageError(f"{folder} holds no metrics.csv; is it a run's folder?")
-    return found
+    return runs
 
 
 def _find(folder: pathlib.Path, above: frozenset[tuple[int, int]]) -> dict[pathlib.Path, list[pathlib.Path]]:
     """Runs in a folder; `above` are its parent folders, which a link could lead back to."""
     try:
         with os.scandir(folder) as entries:
-            found = {entry.name: entry.is_dir() for entry in entries}
+            is_folder_of = {entry.name: entry.is_dir() for entry in entries}
     except OSError:
         return {}
-    names = sorted(name for name, is_folder in found.items() if is_folder and not name.startswith("."))
+    names = sorted(name for name, is_folder in is_folder_of.items() if is_folder and not name.startswith("."))
     if seeds := [folder / name for name in names if _is_seed(folder / name)]:
         return {folder: sorted(seeds, key=lambda path: int(path.name.removeprefix("seed_")))}
-    if any(found.get(name) is False for name in ("metrics.csv", "config.json")):
+    if any(is_folder_of.get(name) is False for name in ("metrics.csv", "config.json")):
         return {folder.parent if _is_seed(folder) else folder: [folder]}
     status = folder.stat()
     here = (status.st_dev, status.st_ino)

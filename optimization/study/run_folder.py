@@ -206,15 +206,15 @@ class RunFolder:
 
     def _move_aside(self) -> None:
         """Moves all of a run's files into a new folder beside them."""
-        found = [path for path in self.path.iterdir() if path.is_file() and path.name != ".lock"]
-        found += [path for path in map(self.path.joinpath, _SUBFOLDERS) if path.is_dir() and any(path.iterdir())]
-        if not found:
+        paths = [path for path in self.path.iterdir() if path.is_file() and path.name != ".lock"]
+        paths += [path for path in map(self.path.joinpath, _SUBFOLDERS) if path.is_dir() and any(path.iterdir())]
+        if not paths:
             return
         taken = [path.name.removeprefix(_ASIDE) for path in self.path.glob(f"{_ASIDE}[0-9]*")]
         number = 1 + max((int(number) for number in taken if number.isdecimal()), default=0)
         aside = self.path / f"{_ASIDE}{number}"
         aside.mkdir()
-        for path in found:
+        for path in paths:
             path.rename(aside / path.name)
         print(f"The previous run's files are in {aside}.", file=sys.stderr)
 
@@ -315,8 +315,8 @@ def find_model(path: str) -> pathlib.Path:
     Raises:
       UsageError: If there is none.
     """
-    given = pathlib.Path(path)
-    for file in (given, given / MODEL_FILE.name, given / MODEL_FILE):
+    named = pathlib.Path(path)
+    for file in (named, named / MODEL_FILE.name, named / MODEL_FILE):
         if file.is_file():
             return file
     raise UsageError(f"--initial_model_path={path} holds no model: name the folder of a finished run.")
@@ -330,12 +330,12 @@ def read_model(path: str) -> dict[str, np.ndarray]:
     """
     file = find_model(path)
     try:
-        found = files.read_arrays(file)
+        weights = files.read_arrays(file)
     except UsageError as error:
         raise UsageError(f"--initial_model_path: {error}") from error
-    if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in found.values()):
+    if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in weights.values()):
         raise UsageError(f"--initial_model_path: {file} holds weights that are not finite: name another model.")
-    return found
+    return weights
 
 
 def load_model(path: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[np.ndarray, ...]:
@@ -351,12 +351,12 @@ def load_model(path: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[np.nda
     Raises:
       UsageError: If there is no such file, or its weights are not this model's.
     """
-    found = read_model(path)
-    if {name: array.shape for name, array in found.items()} != dict(shapes):
+    weights = read_model(path)
+    if {name: array.shape for name, array in weights.items()} != dict(shapes):
         raise UsageError(
             f"--initial_model_path={path} holds a model of another task: name one trained for this --task_type."
         )
-    return tuple(found[name].astype(np.float32) for name in shapes)
+    return tuple(weights[name].astype(np.float32) for name in shapes)
 
 
 def versions() -> dict[str, str]:

@@ -106,7 +106,7 @@ class _ModelsOfImagesAndTables:
     )
 
 
-class _MadeClients:
+class _SyntheticClients:
     """Synthetic clients.
 
     Attributes:
@@ -137,7 +137,7 @@ class _MadeClients:
     synthetic_beta: float = setting(1.0)
 
 
-class _YourOwnTable:
+class _UserTable:
     """Your own table.
 
     Attributes:
@@ -156,7 +156,7 @@ class _YourOwnTable:
     feature_columns: str = setting()
 
 
-class _YourOwnLog:
+class _UserLog:
     """Your own log.
 
     Attributes:
@@ -200,9 +200,9 @@ _GROUPS: Sequence[Sequence[type]] = (
     (_Data,),
     (_TagPrediction,),
     (_ModelsOfImagesAndTables,),
-    (_MadeClients,),
-    (_YourOwnTable, Columns),
-    (_YourOwnLog,),
+    (_SyntheticClients,),
+    (_UserTable, Columns),
+    (_UserLog,),
     (_RewardShift,),
 )
 
@@ -215,12 +215,12 @@ def define_data(flags: cli.FlagSet, **only: Mapping[str, Any]) -> None:
       **only: By setting, further conditions of this study.
     """
     for group in _GROUPS:
-        own = []
+        settings = []
         for one in (one for kind in group for one in declared(kind)):
             tasks = [task for task, entry in registry.TASKS.items() if one.name in entry.options]
             of_tasks = {"task_type": tasks} if tasks else {}
-            own.append(dataclasses.replace(one, only={**one.only, **of_tasks, **only.get(one.name, {})}))
-        flags.group(title(group[0]), *own)
+            settings.append(dataclasses.replace(one, only={**one.only, **of_tasks, **only.get(one.name, {})}))
+        flags.group(title(group[0]), *settings)
 
 
 def with_table_path(settings: cli.Settings) -> cli.Settings:

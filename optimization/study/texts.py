@@ -32,8 +32,8 @@ def near_names(word: str, known: Iterable[str]) -> list[str]:
     whole = [name for name in known if set(wanted) <= set(_parts(name))]
     begun = [name for name in known if all(any(map(_begins(part), _parts(name))) for part in wanted)]
     initials = [name for name in known if len(word) > 1 and word.lower() in "".join(one[0] for one in _parts(name))]
-    found = sorted(whole or begun or initials, key=lambda name: len(_parts(name)))
-    return found or difflib.get_close_matches(word, known, n=_MOST_NAMES)
+    similar = sorted(whole or begun or initials, key=lambda name: len(_parts(name)))
+    return similar or difflib.get_close_matches(word, known, n=_MOST_NAMES)
 
 
 def did_you_mean(names: Iterable[str], otherwise: str) -> str:

@@ -104,8 +104,8 @@ class TrainingRounds(runner.Rounds):
     ) -> list[supervised.ClientInput]:
         """Inputs to a round from clients with these examples."""
         normalised = [one._replace(features=self._task.normalise(one.features)) for one in cohort]
-        given = self._training.seed, round_num, self.learning_rate(round_num)
-        return supervised.inputs(normalised, ids, *given, weighs_examples=self.weighs_examples)
+        key_and_rate = self._training.seed, round_num, self.learning_rate(round_num)
+        return supervised.inputs(normalised, ids, *key_and_rate, weighs_examples=self.weighs_examples)
 
     @functools.cached_property
     def sizes(self) -> np.ndarray:

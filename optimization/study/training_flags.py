@@ -70,8 +70,8 @@ def server_optimizer(settings: Mapping[str, Any]) -> ServerOptimizer:
     """Server optimizer with the hyperparameters that the user set."""
     name = settings["server_optimizer"]
     values = {key: settings[f"server_{name}_{key}"] for key in HYPERPARAMETERS[name]}
-    given = tuple((key, value) for key, value in values.items() if value is not None)
-    return ServerOptimizer(name, settings["server_learning_rate"], given)
+    hyperparameters = tuple((key, value) for key, value in values.items() if value is not None)
+    return ServerOptimizer(name, settings["server_learning_rate"], hyperparameters)
 
 
 def options(settings: cli.Settings) -> Training:

@@ -89,7 +89,7 @@ def start(settings: Mapping[str, Any]) -> None:
             ) from error
 
     if not remote:
-        worker_process.own(settings["max_concurrent_threads"], settings["isolation"])
+        worker_process.local_worker(settings["max_concurrent_threads"], settings["isolation"])
     elif settings["isolation"] == "auto":
         print(
             "Warning: anyone who reaches the ports of --tff_workers can run code there, without encryption: let a "

@@ -100,7 +100,7 @@ class _Benchmark:
         import psutil
 
         threads = benchmark.max_concurrent_threads
-        worker_process.own(threads)
+        worker_process.local_worker(threads)
 
         with worker_process.importing():
             from bandits import experiment, flags, run_federated

@@ -267,7 +267,7 @@ flags = cli.FlagSet("")
 flags.group("")
 flags.add(worker_flags.Workers)
 def program(settings):
-    own = worker_process.own(1, settings.isolation)
+    own = worker_process.local_worker(1, settings.isolation)
     print(own.address)
     own.end()
 cli.main(flags, program)

@@ -113,7 +113,7 @@ def test_metrics_of_bandits_are_those_of_the_own_worker(contexts, play):
 def test_isolation_changes_no_bit(play):
     results = []
     for isolate in ("auto", "off"):
-        context, own = worker._own(0, isolate, "fast")
+        context, own = worker._local(0, isolate, "fast")
         assert own.address.startswith("localhost:") or isolate == "auto"
         with on(context):
             results.append(bits(play()))
@@ -140,7 +140,7 @@ def play_supervised(definition, cohort):
 @pytest.mark.parametrize("kind", ["bandits", "supervised"])
 def test_tffs_own_runtime_gives_equal_bits_and_close_ones_in_parts(play, play_supervised, kind, monkeypatch):
     played = {"bandits": play, "supervised": play_supervised}[kind]
-    (fast, own), (tffs, its_own) = (worker._own(0, "auto", runtime) for runtime in ("fast", "tff"))
+    (fast, own), (tffs, its_own) = (worker._local(0, "auto", runtime) for runtime in ("fast", "tff"))
     assert own is its_own  # As isolated.
     assert isinstance(fast._workers[0], executor.Executor)
     assert isinstance(tffs._workers[0], tff.framework.SyncExecutionContext)
@@ -397,7 +397,7 @@ def test_a_part_of_a_lost_worker_is_played_by_another(own, capfd):
             assert _sum_of_squares(5.0, [1.0, 2.0, 3.0]) == (5, 14)
     assert dies.calls == 1
     assert lives.calls == 2 * (2 + 1 + 1)
-    assert capfd.readouterr().err.count("nine:9 was lost (test). The others play its part") == 1
+    assert capfd.readouterr().err.count("nine:9 was lost (test). The others take over its part") == 1
 
 
 def test_the_last_lost_worker_is_named(own):

@@ -325,7 +325,7 @@ def broken(name, last, act, kind):
     raise AssertionError("nothing was raised")
 
 def kill():
-    own, = (own for own in worker_process._owns.values() if own.process.poll() is None)
+    own, = (own for own in worker_process._local_workers.values() if own.process.poll() is None)
     os.kill(own.pid, signal.SIGKILL)
 
 handlers = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
@@ -355,7 +355,7 @@ STARTED = """
 import sys, threading, time
 from optimization.runtime import worker_process
 own = []
-thread = threading.Thread(target=lambda: own.append(worker_process.own(1, sys.argv[1])))
+thread = threading.Thread(target=lambda: own.append(worker_process.local_worker(1, sys.argv[1])))
 thread.start()
 thread.join()
 time.sleep(1)
