@@ -82,19 +82,19 @@ TASKS = {
     ),
     "fashion_mnist": TaskEntry(
         _PARTITIONED,
-        "Fashion-MNIST with label skew, 100 synthetic clients, 10 actions, MLP",
+        "Fashion-MNIST partitioned with label skew, 100 synthetic clients, 10 actions, MLP",
         _IMAGES,
         _MADE_IMAGES,
     ),
     "mnist": TaskEntry(
         _PARTITIONED,
-        "MNIST with label skew, 100 synthetic clients, 10 actions, CNN",
+        "MNIST partitioned with label skew, 100 synthetic clients, 10 actions, CNN",
         _IMAGES,
         _MADE_IMAGES,
     ),
     "cifar100": TaskEntry(
         _PARTITIONED,
-        "CIFAR-100 with label skew, 100 synthetic clients, 100 actions, MLP",
+        "CIFAR-100 partitioned with label skew, 100 synthetic clients, 100 actions, MLP",
         _IMAGES | {"partition_beta"},
         _MADE_IMAGES,
     ),
