@@ -47,7 +47,7 @@ def test_a_client_beyond_the_cap_keeps_distinct_examples_of_its_own_in_order():
     np.testing.assert_array_equal(capped.load(1).features[:, 0], 10 * labels)
 
 
-def test_at_each_visit_a_client_beyond_the_cap_draws_anew():
+def test_each_participation_of_a_client_beyond_the_cap_has_a_new_sample():
     capped = clients.CappedClients(_clients(*[0] * 50, *[1] * 3), max_examples=5, seed=3)
     samples = [capped.load(0, participation).labels.tolist() for participation in (1, 2, 1)]
     assert samples[0] == samples[2] != samples[1]

@@ -245,7 +245,7 @@ def test_types_of_numbers_times_and_spans_are_heeded(values):
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         (
             [*NUMBERS[:9], "n/k"],
@@ -280,9 +280,9 @@ def test_types_of_numbers_times_and_spans_are_heeded(values):
     ],
     ids=range(14),
 )  # fmt: skip
-def test_numbers_and_dates_among_which_are_others_or_that_may_mean_two_things_are_refused(values, told):
+def test_numbers_and_dates_among_which_are_others_or_that_may_mean_two_things_are_refused(values, message):
     everyone = np.full(len(values), True)
-    with pytest.raises(UsageError, match=f"Column 'x' .*{told}" if not told.startswith("(?s)") else told):
+    with pytest.raises(UsageError, match=f"Column 'x' .*{message}" if not message.startswith("(?s)") else message):
         _encode(values, everyone)
     if len(set(values)) < 1000:
         assert columns.learn(pd.DataFrame({"x": values}), everyone, categories=["x"])["x"].categories

@@ -10,7 +10,7 @@ from data import keys
 
 _ROOT = pathlib.Path(keys.__file__).parents[1]
 _KEYED = ("generator", "tensorflow_key", "integer_key")
-_ROOMS = ("data", "optimization", "bandits", "scripts")
+_PLACES = ("data", "optimization", "bandits", "scripts")
 
 
 def _draw(*key) -> list[int]:
@@ -40,7 +40,9 @@ def test_purposes_keep_their_numbers():
 
 
 def test_all_keys_of_a_purpose_have_one_length_in_the_whole_program():
-    found = [key for room in _ROOMS for path in (_ROOT / room).rglob("*.py") for key in _keys_in(path.read_text())]
+    found = [
+        key for package in _PLACES for path in (_ROOT / package).rglob("*.py") for key in _keys_in(path.read_text())
+    ]
     assert len(found) > 20
     lengths = {name: {length for other, length in found if other == name} for name, _ in found}
     assert lengths == {name: {keys.Purpose[name].places} for name in lengths}

@@ -46,7 +46,7 @@ def test_its_standard_error_is_over_clients():
     assert "is 3 (standard error over clients 1)" in finding.text  # sqrt((4 + 4) * 2 / 1) / 4
 
 
-def test_overlap_is_told_in_numbers_of_weights():
+def test_overlap_is_reported_in_numbers_of_weights():
     """Weights 3, 1, 0, 0: (3 + 1)^2 / (9 + 1) = 1.6 rows."""
     log = _log([0.5] * 4, clients=[0, 1, 2, 2])
     size, mean, largest, clients = log_checks.overlap(log, np.array([3.0, 1.0, 0.0, 0.0]))
@@ -61,7 +61,7 @@ def test_overlap_is_told_in_numbers_of_weights():
     assert log_checks.effective_sample_size(np.full(7, 0.3)) == pytest.approx(7)
 
 
-def test_actions_that_only_the_policy_plays_are_named():
+def test_actions_that_only_the_policy_chooses_are_named():
     log = _log([0.5, 0.5], [0, 2], num_actions=4)
     finding = log_checks.support(log, np.array([[0.5, 0.1, 0.3, 0.1], [0.7, 0.3, 0.0, 0.0]]))
     assert finding.is_warning

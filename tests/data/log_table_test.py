@@ -92,7 +92,7 @@ def test_rounds_periods_and_a_policys_probabilities_are_read(tmp_path):
     assert _read(tmp_path, each, wanted).probabilities.tolist() == [[0.5, 0.25, 0.25]] * 4
 
 
-def test_actions_that_were_never_played_can_be_named(tmp_path):
+def test_actions_that_were_never_logged_can_be_named(tmp_path):
     wanted = _schema(action_names="3,9")
     log = _read(tmp_path, _frame(), wanted)
     assert log.action_names == ("2", "3", "9", "10")

@@ -89,7 +89,7 @@ def test_without_the_database_in_either_it_is_downloaded(tmp_path, monkeypatch):
         _emnist(None, tmp_path / "cache")
 
 
-def test_random_writers_stand_in_for_a_download_alone(database, tmp_path, capsys):
+def test_random_writers_replace_a_download_alone(database, tmp_path, capsys):
     train, held_out = _emnist(None, tmp_path, random_data=True)
     assert (len(train), len(held_out), train.checksum) == (3400, 3400, "random")
     assert "Warning: --random_data: random examples instead of EMNIST" in capsys.readouterr().err

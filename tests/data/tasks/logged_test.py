@@ -51,13 +51,13 @@ def test_labels_of_a_simulator_are_a_reward_of_each_action(load):
     assert task.private_statistics == ("the regression of the log, from which rewards are drawn",)
 
 
-def test_what_contexts_tell_and_which_rows_are_missing_is_told(load, capsys):
+def test_what_contexts_reveal_and_which_rows_are_missing_is_reported(load, capsys):
     report = {"learned_statistics": True, "dropped_rows": {"without_action": 3}, "duplicated_rows": 2}
     task = load(dataclasses.replace(_log(), report=report))
     assert task.private_statistics[0] == "means, deviations and categories of the log's columns"
-    told = capsys.readouterr().err
-    assert "Warning: Rows were left out: 3 without action." in told
-    assert "Warning: 2 row(s) equal an earlier one" in told
+    message = capsys.readouterr().err
+    assert "Warning: Rows were left out: 3 without action." in message
+    assert "Warning: 2 row(s) equal an earlier one" in message
 
 
 @pytest.mark.parametrize("learn_from", ["replay", "regression", "ips"])

@@ -158,7 +158,7 @@ def test_the_report_counts_what_was_read_and_imputed(clinics):
     }
 
 
-def test_a_file_and_a_frame_of_one_content_are_told_to_be_the_same(write, clinics):
+def test_a_file_and_a_frame_of_one_content_are_reported_to_be_the_same(write, clinics):
     with frames.lent(pd.read_csv(io.StringIO(CLINICS))) as name:
         frame = _load(name, "site", "target")
     assert frame.report["content"] == clinics.report["content"]

@@ -26,7 +26,7 @@ def test_values_are_means_over_seeds_with_their_deviation():
     assert table.loc[("Loss", "FedKP"), ("Round 3", "0.1")] == "0.200"
 
 
-def test_seeds_that_are_not_so_far_and_runs_that_are_missing_are_told():
+def test_seeds_that_are_not_so_far_and_runs_that_are_missing_are_reported():
     table = tables.build(CELLS, [3], [])
     assert table.loc[("Accuracy", "FedAvg"), ("Round 3", "0.1")] == "0.900 (1 of 2)"
     assert table.loc[("Accuracy", "FedAvg"), ("Round 3", "10")] == "-"

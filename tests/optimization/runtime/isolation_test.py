@@ -203,7 +203,7 @@ def test_it_ends_with_the_program_though_its_children_live_on(allowed, way, sign
             os.kill(int(child), signal.SIGKILL)
 
 
-def test_the_end_of_the_command_is_told_and_breaks_connections(start):
+def test_the_end_of_the_command_is_reported_and_breaks_connections(start):
     isolated = start()
     with connected(isolated) as client:
         os.kill(isolated.pid, signal.SIGKILL)

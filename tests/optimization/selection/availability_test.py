@@ -16,7 +16,7 @@ def _clients(labels):
     return clients.ArrayClients(examples, owners, [str(index) for index in range(len(labels))])
 
 
-def test_chances_of_a_day_by_hand():
+def test_probabilities_of_a_day_by_hand():
     zones = np.array([0, 2])  # Half a day apart.
     noon, night, between = 0.8, 0.2, 0.5
     found = [DAILY.probabilities(zones, round_num) for round_num in (1, 3, 5, 7, 9)]
@@ -24,7 +24,7 @@ def test_chances_of_a_day_by_hand():
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
-def test_clients_come_as_often_as_their_chances_say():
+def test_clients_participate_with_their_probabilities():
     attendance = Attendance(DAILY, np.array([0, 1, 2, 3]), 5)
     came = np.mean([attendance.available(1 + 8 * day) for day in range(4000)], axis=0)
     # The standard error of a share is at most 0.008.
@@ -48,7 +48,7 @@ def test_a_client_of_several_labels_has_the_zone_of_the_most_frequent():
     assert by_labels.zones(population, 3).tolist() == [2, 0]
 
 
-def test_zones_are_the_worlds_and_others_have_none_of_the_data():
+def test_random_zones_are_independent_of_the_data():
     population = _clients([[0]] * 400)
     zones = DAILY.zones(population, 1)
     assert set(zones) == {0, 1, 2, 3}

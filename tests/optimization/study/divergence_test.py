@@ -14,7 +14,7 @@ def _table(counts, loss=0.5) -> pd.DataFrame:
     return pd.DataFrame({"round_num": range(1, len(counts) + 1), COLUMNS[0]: loss, COLUMNS[1]: counts})
 
 
-def test_what_diverged_is_counted_and_the_last_loss_is_told():
+def test_what_diverged_is_counted_and_the_last_loss_is_reported():
     assert divergence.warning(_table([0, 0]), COLUMNS) == ""
     assert divergence.warning(_table([0, 20, 1]), COLUMNS) == (
         "Training diverged: in 2 of 3 rounds, 21 updates in all were not finite and changed nothing. "

@@ -153,9 +153,9 @@ def test_a_value_of_another_type_is_refused_in_a_file(tmp_path, line):
 
 
 def test_an_unknown_name_of_a_file_is_answered_with_what_is_near(tmp_path):
-    for name, told in (("counts", "did you mean count"), ("colour", "--helpfull")):
+    for name, message in (("counts", "did you mean count"), ("colour", "--helpfull")):
         (tmp_path / "x.toml").write_text(f"{name} = 4")
-        with pytest.raises(UsageError, match=f"x.toml: {name} .*{told}"):
+        with pytest.raises(UsageError, match=f"x.toml: {name} .*{message}"):
             _parse(f"--config={tmp_path}/x.toml")
 
 
@@ -169,7 +169,7 @@ def test_the_name_of_a_folder_may_be_any_below_another(name):
     assert _parse(f"--folder={name}").folder == name
 
 
-def test_other_arguments_may_stand_anywhere_where_they_are_wanted():
+def test_other_arguments_may_be_anywhere_where_they_are_wanted():
     flag_set = FlagSet("", positional="folders")
     flag_set.group("Only", Setting("count", int, "a count", 3))
     settings = flag_set.parse(["program", "a,b", "--count=4", "c", "--", "--d"])

@@ -137,7 +137,7 @@ def test_a_full_disk_is_named_and_keeps_the_rows_before(three_rows, monkeypatch)
 
 
 @pytest.mark.parametrize(("numbers", "text"), [([], ""), ([4], "4"), ([1, 2, 3, 5, 7, 8], "1-3, 5, 7-8")])
-def test_numbers_are_told_in_spans(numbers, text):
+def test_numbers_are_reported_in_spans(numbers, text):
     assert loggers.spans(numbers) == text
 
 

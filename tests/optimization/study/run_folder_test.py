@@ -77,7 +77,7 @@ def test_another_configuration_is_refused_naming_every_changed_flag(folder):
     )
 
 
-def test_a_longer_run_is_told_which_flags_to_give(folder):
+def test_a_longer_run_is_reported_which_flags_to_give(folder):
     """Defaults can follow from the number of rounds."""
     assert _refusal(folder, rate=0.2, total_rounds=30).endswith(
         "--rate was 0.1, is 0.2. To extend that run, give --rate=0.1. Or choose another --experiment_name, or "
