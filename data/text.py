@@ -1,7 +1,7 @@
 """Posts as bags of words: text becomes word ids once.
 
-At rest, and on their way to a worker, the distinct words of several posts lie behind each other (`Bags`), so that a
-post costs as much memory as it has words; at work they are padded, by `optimization.models.dense`.
+In memory and in messages, the distinct words of several posts are concatenated (`Bags`), so that a post uses memory in
+proportion to its words; models pad them, by `optimization.models.dense`.
 """
 
 import itertools
@@ -82,7 +82,7 @@ def bags(ids: np.ndarray, lengths: np.ndarray, max_words: int, normalisation: st
     Args:
       ids: int [words], the words of all posts behind each other; negative for a word outside of the vocabulary.
       lengths: int [posts], words of each post, 0 or more.
-      max_words: Most distinct words of a post: those of the highest values, among equal ones of the lowest ids.
+      max_words: Maximum number of distinct words of a post: those of the highest values, among equal ones of the lowest ids.
       normalisation: `mean` or `l2`.
 
     Raises:
@@ -124,7 +124,7 @@ def encode(
     Args:
       documents: The words of each post.
       vocabulary: Word -> id, 0 or more.
-      max_words: Most distinct words of a post; see `bags`.
+      max_words: Maximum number of distinct words of a post; see `bags`.
       normalisation: `mean` or `l2`; see `bags`.
 
     Raises:

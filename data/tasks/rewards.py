@@ -21,12 +21,12 @@ def exact(num_labels: int) -> np.ndarray:
 def character_rewards(*, reference_code: bool = False) -> dict[str, np.ndarray]:
     """Rewards of the 62-class tasks by phase (Agarwal et al. 2023, section 4.2, init-shift).
 
-    The paper: the initial training also rewards 0.5 for the lower-case version of an upper-case letter; the bandits are
-    paid for the exact label only.
+    The paper: the initial training also rewards 0.5 for the lower-case version of an upper-case letter; the bandits have
+    a reward for the exact label only.
 
     Args:
-      reference_code: Follow the published program instead: the initial training takes lower-case letters for their
-        upper-case versions; the bandits are also paid 0.5 for the upper-case version of a lower-case letter.
+      reference_code: Follow the published code instead: the initial training takes lower-case letters for their
+        upper-case versions; the bandits also have the reward 0.5 for the upper-case version of a lower-case letter.
 
     Returns:
       float32 [62, 62] for each of `exact`, `init` and `bandits`.
@@ -79,8 +79,8 @@ def tag_rewards(
 def label_rewards(label_counts: Sequence[int], init_labels: int | None) -> dict[str, np.ndarray]:
     """Rewards of tables and digits before and after the shift.
 
-    The initial training is paid for the most frequent labels only, of equally frequent ones the first; the bandits for
-    all.
+    The initial training has rewards only for the most frequent labels, of equally frequent ones the first; the bandits
+    for all.
 
     Args:
       label_counts: Training rows of each label.

@@ -41,7 +41,7 @@ class SiloOptions:
       label_column: Table: column of the class.
       feature_columns: Table: columns of the features, separated by commas; None for the others.
       ignore_columns: Table: columns that are left out, separated by commas.
-      category_columns: Table: features that are categories, whatever they hold.
+      category_columns: Table: features to treat as categories.
       missing_values: Table: texts that are missing values besides the usual ones.
       positive_labels: Table, writers: labels that count as 1, separated by commas; None for the usual ones.
     """
@@ -79,9 +79,9 @@ class Silos:
       names: Of the participants.
       silos: Their rows, in the order of the names.
       checksum: Digest of the source.
-      report: What was read, in JSON's types.
-      statistics: Nothing: none are learned before the rounds.
-      normalise: Features as they are kept -> float32 [rows, features].
+      report: Counts of the read rows, in JSON's types.
+      statistics: Empty: no statistics are learned before the rounds.
+      normalise: Stored features -> float32 [rows, features].
     """
 
     names: tuple[str, ...]
