@@ -82,7 +82,7 @@ def bags(ids: np.ndarray, lengths: np.ndarray, max_words: int, normalisation: st
     Args:
       ids: int [words], the words of all posts behind each other; negative for a word outside of the vocabulary.
       lengths: int [posts], words of each post, 0 or more.
-      max_words: Maximum number of distinct words of a post: those of the highest values, among equal ones of the lowest ids.
+      max_words: Maximum number of distinct words of a post: those of the highest values, then of the lowest ids.
       normalisation: `mean` or `l2`.
 
     Raises:

@@ -21,8 +21,8 @@ def exact(num_labels: int) -> np.ndarray:
 def character_rewards(*, reference_code: bool = False) -> dict[str, np.ndarray]:
     """Rewards of the 62-class tasks by phase (Agarwal et al. 2023, section 4.2, init-shift).
 
-    The paper: the initial training also rewards 0.5 for the lower-case version of an upper-case letter; the bandits have
-    a reward for the exact label only.
+    The paper: the initial training also rewards 0.5 for the lower-case version of an upper-case letter; the bandits
+    have a reward for the exact label only.
 
     Args:
       reference_code: Follow the published code instead: the initial training takes lower-case letters for their

@@ -475,8 +475,8 @@ class Settings(Mapping[str, Any]):
         for name, setting in self._declared.items():
             kinds = [kind for _, _, kind in filled._chosen(name)] or list(setting.of.values())[:1]
             defaults = {kind.default for kind in kinds}
-            if setting.filled is not None and not filled._misfits(name):
-                defaults = {setting.filled}
+            if setting.filled is not None:
+                defaults = set() if filled._misfits(name) else {setting.filled}
             if len(defaults) == 1 and filled[name] is None:  # With several, each run has its own.
                 filled = filled.replace(**{name: defaults.pop()})
         return filled
