@@ -18,15 +18,15 @@ def _rows(values):
     [
         (
             [f"{row % 60 + 0.5}" for row in range(300)],
-            "60 distinct values in 300 rows, which are numbers and no classes",
+            "60 distinct values in 300 rows, which are numbers, not classes",
         ),
         (
             [str(row * 7) for row in range(60)],
-            "60 distinct values in 60 rows, which are numbers and no classes: name a",
+            "60 distinct values in 60 rows, which are numbers, not classes: name a",
         ),
         (
             [f"2023-{1 + row // 28:02d}-{1 + row % 28:02d}" for row in range(60)],
-            "60 distinct values in 60 rows, which are dates and no classes",
+            "60 distinct values in 60 rows, which are dates, not classes",
         ),
         ([f"n{row}" for row in range(1001)], "1001 distinct values, more than 1000: name a column of classes"),
     ],

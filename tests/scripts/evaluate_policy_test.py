@@ -282,7 +282,7 @@ def test_a_greedy_runs_log_is_refused(tmp_path):
         ({"p": 1.0}, "All propensities of .* are 1: its policy is deterministic"),
         ({"paid": np.nan}, "--reward_column: a missing value in column 'paid'"),
         ({"who": "me"}, "--client_column=who has one value only"),
-        ({}, "names the action 'green', which the log has not: its 2 actions are 'blue', 'red'"),
+        ({}, "names the action 'green', which the log lacks: its 2 actions are 'blue', 'red'"),
     ],
 )
 def test_bad_logs_are_named(tmp_path, change, message):

@@ -100,7 +100,7 @@ class TestTable:
                 {"feature_columns": "age,grade"},
                 "--feature_columns names column 'grade' that --label_column names already",
             ),
-            ({"positive_labels": "3"}, "--positive_labels: 3 is none of the labels 0, 1, 2"),
+            ({"positive_labels": "3"}, "--positive_labels: 3 is not one of the labels 0, 1, 2"),
         ],
     )
     def test_a_column_or_label_that_is_not_there_is_refused(self, csv, changes, message):

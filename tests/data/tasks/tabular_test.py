@@ -262,8 +262,8 @@ def test_rewards_alone_leave_the_constant_1_as_the_feature(write, named):
 
 
 MISTAKES = {
-    "neither": ({}, r"either --label_column or --reward_columns: neither is given"),
-    "both": ({"label_column": "target", "reward_columns": "age"}, r"either --label_column .*: both are given"),
+    "neither": ({}, r"either --label_column or --reward_columns: neither is set"),
+    "both": ({"label_column": "target", "reward_columns": "age"}, r"either --label_column .*: both are set"),
     "no_label_column": ({"label_column": "y"}, r"--label_column: there is no column 'y' .* site, age, color, target\."),
     "one_reward": ({"reward_columns": "age"}, r"--reward_columns=age: a bandit needs at least two actions"),
     "missing_rewards": ({"reward_columns": "all"}, r"--reward_columns: a missing value in column 'age' \(line 5 of "),
@@ -429,7 +429,7 @@ def test_the_initial_training_pays_for_the_most_frequent_labels_only(write, init
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        *(({"label_column": "y", "init_labels": number}, f"--init_labels={number} must lie") for number in (0, -1, 4)),
+        *(({"label_column": "y", "init_labels": number}, f"--init_labels={number} must be") for number in (0, -1, 4)),
         ({"reward_columns": "x,y", "init_labels": 1}, "--init_labels has no effect with --reward_columns"),
         ({"label_column": "y", "data_file": ""}, "--task_type=tabular needs --data_file"),
         ({"label_column": "y", "client_column": ""}, "--task_type=tabular needs --client_column"),
