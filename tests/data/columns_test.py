@@ -174,7 +174,7 @@ def test_text_that_is_distinct_in_nearly_all_rows_is_refused():
 
     everyone = np.full(60, True)
     with pytest.raises(
-        UsageError, match=r"'x' is text with 57 distinct values in 60 rows, .*--ignore_columns=x, or ask"
+        UsageError, match=r"'x' is text with 57 distinct values in 60 rows, .*--ignore_columns=x, or keep"
     ):
         _encode(codes(60, 57), everyone)
     assert len(_encode(codes(60, 56), everyone).names) == 56

@@ -148,7 +148,7 @@ class TestWriters:
 
     @pytest.mark.parametrize(
         ("num_participants", "positive", "message"),
-        [(7, None, "--num_workers=7 is more than the 6 writers"), (2, "ten", "--positive_labels: ten is none")],
+        [(7, None, "--num_workers=7 is more than the 6 writers"), (2, "ten", "--positive_labels: ten is not one")],
     )
     def test_too_many_groups_or_an_unknown_label_are_refused(self, archive, num_participants, positive, message):
         with pytest.raises(UsageError, match=message):

@@ -282,8 +282,8 @@ def test_a_mistake_is_named_with_the_flag(write, arguments, message):
 BAD_TABLES = {
     "one_class": ("site,x,y\na,1,0\nb,2,0\n", r"--label_column=y has one value only, '0': a bandit needs two"),
     "one_client": ("site,x,y\na,1,0\na,2,1\n", r"=site has one value only, 'a': .*--client_column=rows:N"),
-    "no_feature": ("site,y\na,0\na,1\nb,1\n", r"leaves no feature: .*--feature_columns"),
-    "only_empty_features": ("site,y,x\na,0,\na,1,\nb,1,\n", r"leaves no feature: .*--feature_columns"),
+    "no_feature": ("site,y\na,0\na,1\nb,1\n", r"has no feature: .*--feature_columns"),
+    "only_empty_features": ("site,y,x\na,0,\na,1,\nb,1,\n", r"has no feature: .*--feature_columns"),
     "no_label": ("site,x,y\na,1,\nb,1,\n", r"No row of .*table.csv has what --client_column and --label_column name"),
     "single_rows": ("site,x,y\na,1,0\nb,2,1\n", r"--client_column gives each client one row"),
 }
